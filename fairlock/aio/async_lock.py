@@ -1,7 +1,7 @@
 """`AsyncLock`: one lock that this process holds, renewed by the event loop.
 
 Beside it stand `AsyncHold`, which `AsyncLockClient.hold` returns, the same for several locks, and
-the account of which task is inside of which locks.
+`lead`.
 """
 
 from __future__ import annotations
@@ -12,28 +12,36 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from fairlock.aio.bridge import BridgedMutex, run
-from fairlock.aio.tasks import AsyncHeartbeats, BackgroundTasks, is_another_running
-from fairlock.client.arguments import LockOptions
+from fairlock.aio.tasks import (
+    AsyncHeartbeats,
+    AsyncLostEvent,
+    AsyncStopEvent,
+    BackgroundTasks,
+    cancelled_when_lost,
+    is_another_running,
+)
+from fairlock.client.arguments import LONGEST_WAIT_SECONDS, LockOptions
 from fairlock.client.base_lock import BaseLock
 from fairlock.client.connection import StoreFactory
-from fairlock.client.entered_locks import Entered, EnteredLocks
-from fairlock.client.local_lease import LONGEST_NAP_SECONDS
+from fairlock.client.entered_locks import EnteredLocks
+from fairlock.client.leader import Term, check_work
 from fairlock.client.lock import BaseHold
 from fairlock.client.reporting import LockEvents
 from fairlock.client.settings import ClientSettings
 from fairlock.client.several_locks import LocksInOrder
 from fairlock.clock import Seconds
-from fairlock.errors import ClientUnusable, LockWaitTimeout
+from fairlock.errors import ClientUnusable, LockLost, LockStoreUnavailable, LockWaitTimeout
 from fairlock.guarded.guarded_table import GuardedCall
 from fairlock.protocol.model import AcquireRequest
 from fairlock.protocol.outcomes import Grant
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,26 +60,6 @@ class AsyncLockServices:
     tasks: BackgroundTasks
     events: LockEvents
     entered: EnteredLocks
-
-
-class AsyncLostEvent(asyncio.Event):
-    """Set when a lock is lost; checks the lease as `LostEvent` does, also after a blocked loop."""
-
-    def __init__(self, is_lost: Callable[[], bool]) -> None:
-        super().__init__()
-        self._is_lost = is_lost
-
-    def is_set(self) -> bool:
-        """Whether the lock is lost."""
-        return self._is_lost()
-
-    async def wait(self) -> bool:  # type: ignore[override]  # the stubs say Literal[True]
-        """Waits until the lock is lost."""
-        while not self._is_lost():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LONGEST_NAP_SECONDS):
-                    await super().wait()
-        return True
 
 
 class AsyncLock(BaseLock):
@@ -219,26 +207,6 @@ What it raises is logged.
 """
 
 
-class AsyncEnteredLocks(EnteredLocks):
-    """The same by task. A task that another one starts inside its block is another one.
-
-    Whether the outer task waits for it there, nobody can tell.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._of_tasks: WeakKeyDictionary[asyncio.Task[Any], Entered] = WeakKeyDictionary()
-
-    def mine(self) -> Entered:
-        """The locks that the calling task is inside of."""
-        task = asyncio.current_task()
-        return [] if task is None else self._of_tasks.setdefault(task, [])
-
-    @staticmethod
-    def _who() -> str:
-        return "task"
-
-
 class AsyncHold(BaseHold):
     """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases."""
 
@@ -336,3 +304,51 @@ class AsyncSeveralLocks(ABC):
             for lock in held.values():
                 lock.check()
             yield tuple(held[name] for name in plan.names)
+
+
+class AsyncLeading(ABC):
+    """The part of `AsyncLockClient` that elects a leader."""
+
+    _settings: ClientSettings
+
+    async def lead(
+        self,
+        name: str,
+        work: Callable[[AsyncLock, asyncio.Event], Awaitable[_T]],
+        *,
+        lease: Seconds | None = None,
+        data: Mapping[str, Any] | None = None,
+        owner_name: str | None = None,
+    ) -> _T:
+        """Awaits the work in one process of all that call this; in another when that one fails.
+
+        Arguments, result and errors as of `LockClient.lead`; the work is a coroutine function, and
+        runs in the task of the caller. It is cancelled if it goes on when the lock is lost. To end
+        a leader, cancel its task.
+        """
+        check_work(self._settings, work, is_async=True)
+        while True:
+            term = Term(self._settings, AsyncStopEvent)
+            options: LockOptions[AsyncCallback] = LockOptions(
+                *(name, lease, LONGEST_WAIT_SECONDS, 1, data, owner_name),
+                *(term.on_lost, term.on_danger),
+            )
+            try:
+                async with self._block(options, reentrant=False) as lock:
+                    term.begin(lock)
+                    try:
+                        async with cancelled_when_lost(lock.lost, lock.check):
+                            result = await work(lock, term.stop)
+                    finally:
+                        term.end()
+                    if not term.was_told:
+                        return result
+            except (LockLost, LockWaitTimeout, LockStoreUnavailable) as error:
+                if not term.goes_on_after(error):
+                    raise
+
+    @abstractmethod
+    def _block(
+        self, options: LockOptions[AsyncCallback], *, reentrant: bool
+    ) -> AbstractAsyncContextManager[AsyncLock]:
+        """The block of `hold`."""

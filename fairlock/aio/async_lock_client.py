@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
 from fairlock.aio.async_lock import (
     AsyncCallback,
-    AsyncEnteredLocks,
     AsyncHold,
+    AsyncLeading,
     AsyncLock,
     AsyncLockServices,
     AsyncSeveralLocks,
 )
 from fairlock.aio.bridge import AsyncConnection, BridgedClock, run, temporary_client
 from fairlock.aio.tasks import (
+    AsyncEnteredLocks,
     AsyncHeartbeats,
     BackgroundTasks,
     CancellableAcquisitions,
@@ -71,7 +72,7 @@ _CLOSED_ELSEWHERE: Final = (
 )
 
 
-class AsyncLockClient(AsyncSeveralLocks, NotCopied):
+class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
     """Locks in one table for one event loop, shared with workflows and all other clients.
 
     The same surface as `LockClient`, to be awaited. No threads: one task schedules the heartbeats

@@ -3,19 +3,23 @@
 A task that must finish is shielded: it goes on when the call that began it is cancelled, and
 `close` waits for it. An acquisition that is cancelled leaves no lock, and no place in a queue,
 behind. The heartbeats of all locks have one task that schedules them; each is sent by a task of its
-own.
+own. Here, too: what a task is told when its lock is lost, and the account of which task is inside
+of which locks.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from inspect import isawaitable
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from fairlock.aio.bridge import run
+from fairlock.client import local_lease
 from fairlock.client.acquisition import Acquisition
+from fairlock.client.entered_locks import Entered, EnteredLocks
 from fairlock.client.heartbeats import (
     LONGEST_NAP_SECONDS,
     PAUSE_AFTER_DEFECT_SECONDS,
@@ -247,3 +251,80 @@ class AsyncHeartbeats:
         finally:
             self._schedule.done(scheduled, renewed=renewed, now=self._clock.monotonic())
             self._changed.set()
+
+
+class AsyncLostEvent(asyncio.Event):
+    """Set when a lock is lost; checks the lease as `LostEvent` does, also after a blocked loop."""
+
+    def __init__(self, is_lost: Callable[[], bool]) -> None:
+        super().__init__()
+        self._is_lost = is_lost
+
+    def is_set(self) -> bool:
+        """Whether the lock is lost."""
+        return self._is_lost()
+
+    async def wait(self) -> bool:  # type: ignore[override]  # the stubs say Literal[True]
+        """Waits until the lock is lost."""
+        while not self.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(local_lease.LONGEST_NAP_SECONDS):
+                    await super().wait()
+        return True
+
+
+class AsyncStopEvent(AsyncLostEvent):
+    """Set when the work of a leader has to stop, and never cleared; see `StopEvent`."""
+
+    def is_set(self) -> bool:
+        """Whether the work has to stop."""
+        if not asyncio.Event.is_set(self) and self._is_lost():
+            self.set()
+        return asyncio.Event.is_set(self)
+
+
+@asynccontextmanager
+async def cancelled_when_lost(
+    lost: asyncio.Event, check: Callable[[], None]
+) -> AsyncIterator[None]:
+    """Cancels the block when its lock is lost: a task can be stopped, unlike a thread.
+
+    Raises:
+        LockLost: it was, says `check`.
+    """
+    try:
+        async with asyncio.timeout(None) as bound:
+            watcher = asyncio.create_task(_expire_when_set(lost, bound))
+            try:
+                yield
+            finally:
+                watcher.cancel()
+    except TimeoutError:
+        if bound.expired():
+            check()
+        raise
+
+
+async def _expire_when_set(lost: asyncio.Event, bound: asyncio.Timeout) -> None:
+    await lost.wait()
+    bound.reschedule(asyncio.get_running_loop().time())
+
+
+class AsyncEnteredLocks(EnteredLocks):
+    """The same by task. A task that another one starts inside its block is another one.
+
+    Whether the outer task waits for it there, nobody can tell.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_tasks: WeakKeyDictionary[asyncio.Task[Any], Entered] = WeakKeyDictionary()
+
+    def mine(self) -> Entered:
+        """The locks that the calling task is inside of."""
+        task = asyncio.current_task()
+        return [] if task is None else self._of_tasks.setdefault(task, [])
+
+    @staticmethod
+    def _who() -> str:
+        return "task"

@@ -14,14 +14,13 @@ from __future__ import annotations
 import math
 import os
 import threading
-import time
 from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
 from fairlock.client.arguments import Timing
 from fairlock.client.reporting import logger
-from fairlock.clock import Clock
+from fairlock.clock import Alarm, Clock
 from fairlock.errors import LockLost
 from fairlock.protocol.outcomes import Grant
 
@@ -45,24 +44,39 @@ class LostEvent(threading.Event):
 
     Args:
         is_lost: checks the lease.
+        clock: the present; that of a test lets time pass during `wait`.
     """
 
-    def __init__(self, is_lost: Callable[[], bool]) -> None:
+    def __init__(self, is_lost: Callable[[], bool], clock: Clock) -> None:
         super().__init__()
         self._is_lost = is_lost
+        self._clock = clock
+        self._alarms: list[Alarm] = []
 
     def is_set(self) -> bool:
         """Whether the lock is lost."""
         return self._is_lost()
 
+    def set(self) -> None:
+        """Ends all waits."""
+        super().set()
+        for alarm in list(self._alarms):
+            alarm.ring()
+
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the lock is lost, at most so many seconds; returns whether it is."""
-        ends_at = math.inf if timeout is None else time.monotonic() + timeout
-        while not self._is_lost():
-            left = ends_at - time.monotonic()
-            if left <= 0:
-                return False
-            super().wait(min(left, LONGEST_NAP_SECONDS))
+        now = self._clock.monotonic
+        ends_at = math.inf if timeout is None else now() + timeout
+        alarm = self._clock.alarm()
+        self._alarms.append(alarm)
+        try:
+            while not self.is_set():
+                left = ends_at - now()
+                if left <= 0:
+                    return False
+                alarm.wait(min(left, LONGEST_NAP_SECONDS))
+        finally:
+            self._alarms.remove(alarm)
         return True
 
 
@@ -116,7 +130,7 @@ class LocalLease:
         self.renewed_at, self.ends_at = granted.since, granted.ends_at
         self.taken = False
         self.heartbeat_failure = ""
-        self.lost = LostEvent(self.is_lost)
+        self.lost = LostEvent(self.is_lost, clock)
 
     @property
     def period(self) -> float:

@@ -15,6 +15,7 @@ from fairlock.client.arguments import LockOptions
 from fairlock.client.connection import Connection, StoreFactory, told_by_stack
 from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.heartbeats import Heartbeats
+from fairlock.client.leader import Leading
 from fairlock.client.lease_handle import LeaseHandle, Releasable, Unreleased
 from fairlock.client.lock import Callback, Hold, Lock, LockServices
 from fairlock.client.reporting import LockEvents
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
 
-class LockClient(SeveralLocks, LockAdministration):
+class LockClient(Leading, SeveralLocks, LockAdministration):
     """Locks in one table, shared with workflows and all other clients of the table.
 
     Args:

@@ -76,6 +76,21 @@ async def hold_all_async(locks: AsyncLockClient) -> None:
         assert_type(held, tuple[AsyncLock, ...])
 
 
+def lead() -> int:
+    def work(lock: Lock, stop: threading.Event) -> int:
+        return 0 if stop.wait(10) else lock.fencing_token
+
+    return assert_type(locks.lead("exporter", work, lease=timedelta(minutes=1)), int)
+
+
+async def lead_async(locks: AsyncLockClient) -> None:
+    async def work(lock: AsyncLock, stop: asyncio.Event) -> str:
+        await stop.wait()
+        return lock.name
+
+    assert_type(await locks.lead("exporter", work, owner_name="task-1"), str)
+
+
 def hold_again() -> None:
     with locks.hold("nightly") as outer, locks.hold("nightly", reentrant=True) as inner:
         assert_type(inner, Lock)

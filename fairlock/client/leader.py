@@ -1,0 +1,220 @@
+"""`lead`: one of many processes works, and another one as soon as that one cannot.
+
+acquire, however long it takes ─▶ work(lock, stop) ─┬─▶ ends by itself: release, and `lead` ends
+   ▲                                                │
+   └──────────── release ◀── ends in time ◀─────────┴── is told to stop: a lease was not renewed
+
+The work is told `safe_period` before the end of the lease, so it has that time to stop before
+another process may begin. No thread can be stopped from outside, so it has to look.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from fairlock.client.arguments import LONGEST_WAIT_SECONDS, LockOptions, refuse
+from fairlock.client.base_lock import BaseLock
+from fairlock.client.local_lease import LostEvent
+from fairlock.client.lock import Callback, Lock
+from fairlock.client.reporting import logger
+from fairlock.client.settings import ClientSettings
+from fairlock.clock import Seconds
+from fairlock.errors import LockLost, LockStoreUnavailable, LockWaitTimeout
+
+_T = TypeVar("_T")
+
+
+class _Event(Protocol):
+    """An event of threads or of asyncio."""
+
+    def set(self) -> None:
+        """Sets it."""
+        ...
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        ...
+
+
+_Stop = TypeVar("_Stop", bound=_Event)
+
+_WORK_GOES_ON: Final = "lock %r is lost, and its work goes on: another process may lead by now"
+
+
+class StopEvent(LostEvent):
+    """Set when the work has to stop, and never cleared: the lease may be renewed after that."""
+
+    def is_set(self) -> bool:
+        """Whether the work has to stop."""
+        if not threading.Event.is_set(self) and self._is_lost():
+            self.set()
+        return threading.Event.is_set(self)
+
+
+class Term(Generic[_Stop]):
+    """One time of leading, from the grant to the end of the work.
+
+    Args:
+        settings: of the client, which say when a lease is in danger.
+        make_stop: makes the event; gets what asks the clock.
+
+    Attributes:
+        stop: tells the work to stop.
+        was_told: whether the work was told before it ended.
+    """
+
+    def __init__(
+        self, settings: ClientSettings, make_stop: Callable[[Callable[[], bool]], _Stop]
+    ) -> None:
+        self._timing = settings.timing
+        self._lock: BaseLock | None = None
+        self._has_ended = False
+        self.stop = make_stop(self._is_in_danger)
+        self.was_told = False
+
+    def begin(self, lock: BaseLock) -> None:
+        """The lock is granted, and the work begins."""
+        self._lock = lock
+
+    def end(self) -> None:
+        """The work is over, and the release comes next, which is no reason to stop."""
+        self._has_ended, self.was_told = True, self.stop.is_set()
+
+    def on_danger(self, _lock: BaseLock, _reason: str) -> None:
+        """Tells the work to stop while it has some time left."""
+        self.stop.set()
+
+    def on_lost(self, lock: BaseLock, _reason: str) -> None:
+        """Tells the work to stop, and warns of it."""
+        self.stop.set()
+        if not self._has_ended:
+            logger.warning(_WORK_GOES_ON, lock.name)
+
+    def goes_on_after(self, error: Exception) -> bool:
+        """Whether an error ends this term only, and `lead` acquires again.
+
+        A wait is bounded, and leading is not. A loss is what the work was told to stop for.
+        """
+        if self._lock is None:
+            return isinstance(error, LockWaitTimeout | LockStoreUnavailable)
+        return self.was_told and isinstance(error, LockLost)
+
+    def _is_in_danger(self) -> bool:
+        # By the clock as it is now, as `lost` is: the process may have been frozen.
+        lock = self._lock
+        return lock is not None and lock.remaining <= self._timing.safe(lock.lease)
+
+
+def check_work(settings: ClientSettings, work: object, *, is_async: bool) -> None:
+    """Checks what `lead` is given, before anything is asked.
+
+    Raises:
+        InvalidRequest: it cannot be called with a lock and an event, is of the other kind of
+            client, or the client sends no heartbeats.
+    """
+    if not callable(work):
+        refuse("work", "must be a function that takes the lock and the stop event", work)
+    call = getattr(work, "__call__", None)  # noqa: B004 - of an object that is called like a function
+    if (inspect.iscoroutinefunction(work) or inspect.iscoroutinefunction(call)) is not is_async:
+        kinds = (
+            "a function; AsyncLockClient.lead takes a coroutine function",
+            "a coroutine function; LockClient.lead takes a function",
+        )
+        refuse("work", f"must be {kinds[is_async]}", work)
+    try:
+        inspect.signature(work).bind(None, None)
+    except TypeError:
+        refuse("work", "must take two arguments: the lock, and the event that says stop", work)
+    except ValueError:
+        pass  # A built-in function that tells no signature.
+    if settings.timing.heartbeat_every == math.inf:
+        rule = "must be finite for `lead`: a leader whose lease is not renewed is told to stop"
+        refuse("heartbeat_every", rule, math.inf)
+
+
+class Leading(ABC):
+    """The part of `LockClient` that elects a leader."""
+
+    _settings: ClientSettings
+
+    def lead(
+        self,
+        name: str,
+        work: Callable[[Lock, threading.Event], _T],
+        *,
+        lease: Seconds | None = None,
+        data: Mapping[str, Any] | None = None,
+        owner_name: str | None = None,
+    ) -> _T:
+        """Calls the work in one process of all that call this; in another one when that one fails.
+
+            def work(lock, stop):
+                while not stop.wait(10):
+                    export(fencing_token=lock.fencing_token)
+
+            locks.lead("exporter", work)
+
+        The others wait in the queue of the lock, as long as it takes. `describe` tells who leads:
+        the holder, with its owner_name and data.
+
+        If the lease cannot be renewed, or the lock is taken away, the event is set. Then the work
+        should return within `safe_period` (a third of the lease), before the lease is over and
+        another process may lead. After it has returned, this releases the lock, waits in the queue
+        again, and calls the work again with another lock and another event. Work that goes on
+        after its lease is over is logged as a warning: nothing can stop a thread.
+
+        Work that ends by itself ends the leading: the lock is released, and what the work has
+        returned leaves this call; another process is next. What it raises leaves this call, too,
+        but for a `LockLost` after it was told to stop. To end a leader, raise SystemExit in a
+        handler of SIGTERM, or `close` the client from another thread.
+
+        Args:
+            name: of the lock, as of `acquire`.
+            work: called in this thread with the lock and a `threading.Event`.
+            lease: as of `acquire`; a leader that crashed is replaced its lease + 5 s after its last
+                renewal.
+            data: as of `acquire`; its address for instance, for all who look for the leader.
+            owner_name: as of `acquire`.
+
+        Returns:
+            What the work has returned that was not told to stop.
+
+        Raises:
+            LockLost: the work has returned by itself, but was not alone.
+            ClientUnusable: the client was closed.
+            InvalidRequest: an argument breaks its rule, or the client sends no heartbeats; nothing
+                was written.
+            LockStoreMisconfigured, LockItemMalformed: as of `acquire`.
+        """
+        check_work(self._settings, work, is_async=False)
+        while True:
+            term = Term(self._settings, partial(StopEvent, clock=self._settings.clock))
+            options = LockOptions(
+                *(name, lease, LONGEST_WAIT_SECONDS, 1, data, owner_name),
+                *(term.on_lost, term.on_danger),
+            )
+            try:
+                with self._block(options, reentrant=False) as lock:
+                    term.begin(lock)
+                    try:
+                        result = work(lock, term.stop)
+                    finally:
+                        term.end()
+                    if not term.was_told:
+                        return result
+            except (LockLost, LockWaitTimeout, LockStoreUnavailable) as error:
+                if not term.goes_on_after(error):
+                    raise
+
+    @abstractmethod
+    def _block(
+        self, options: LockOptions[Callback], *, reentrant: bool
+    ) -> AbstractContextManager[Lock]:
+        """The block of `hold`."""

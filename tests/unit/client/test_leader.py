@@ -1,0 +1,465 @@
+"""`lead` of both clients: one works, is told to stop in time, and another one works after it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import math
+import random
+import threading
+from collections.abc import Callable, Coroutine
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from fairlock import (
+    AsyncLock,
+    ClientUnusable,
+    InvalidRequest,
+    Lock,
+    LockClient,
+    LockLost,
+    LockWaitTimeout,
+)
+from fairlock.client import leader
+from fairlock.client.leader import StopEvent, Term
+from fairlock.testing import FakeAsyncLockClient, FakeLockClient, FakeTable, run_in_virtual_time
+
+LEASE = 60
+SAFE = LEASE / 3
+OWN = LEASE * 0.98
+"""For how long a holder relies on such a lease."""
+
+
+@pytest.fixture
+def locks() -> FakeLockClient:
+    return FakeLockClient()
+
+
+def test_a_leader_acquires_works_and_releases_with_two_requests(locks: FakeLockClient) -> None:
+    assert locks.lead("exporter", lambda lock, _stop: lock.name) == "exporter"
+    assert locks.table.requests == ["update_item"] * 2
+
+
+def test_describe_tells_who_leads(locks: FakeLockClient) -> None:
+    def work(_lock: Lock, _stop: threading.Event) -> None:
+        found = locks.another().describe("exporter")
+        assert found is not None
+        [holder] = found.holders
+        assert (holder.owner_name, holder.data) == ("host-1", {"url": "http://host-1"})
+
+    locks.lead("exporter", work, owner_name="host-1", data={"url": "http://host-1"})
+
+
+def test_the_next_one_leads_as_soon_as_the_work_has_ended(locks: FakeLockClient) -> None:
+    before = locks.another().acquire("exporter")
+    locks.clock.at(1000, before.release)
+    began = locks.lead("exporter", lambda _lock, _stop: locks.clock.monotonic())
+    assert 1000 <= began <= 1010
+
+
+def test_a_leader_that_died_is_replaced_after_its_lease(locks: FakeLockClient) -> None:
+    dead = locks.another()
+    dead.acquire("exporter", lease=LEASE)
+    dead.close()
+    assert locks.lead("exporter", lambda _lock, _stop: locks.clock.monotonic()) <= LEASE + 5
+
+
+def lead_behind_a_holder_of_an_hour(locks: FakeLockClient) -> float:
+    before = locks.another().acquire("exporter")
+    locks.clock.at(3600, before.release)
+    return locks.lead("exporter", lambda _lock, _stop: locks.clock.monotonic())
+
+
+def test_a_wait_for_leading_has_no_end(
+    locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leader, "LONGEST_WAIT_SECONDS", 600)
+    assert 3600 <= lead_behind_a_holder_of_an_hour(locks) <= 3660
+
+
+def test_a_wait_for_leading_would_end_if_it_were_not_repeated(
+    locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leader, "LONGEST_WAIT_SECONDS", 600)
+    monkeypatch.setattr(Term, "goes_on_after", lambda *_: False)
+    with pytest.raises(LockWaitTimeout):
+        lead_behind_a_holder_of_an_hour(locks)
+
+
+class Terms:
+    """Work that goes on until it is told, and ends by itself in its last term."""
+
+    def __init__(self, locks: FakeLockClient, *, last: int, then: Callable[[], object]) -> None:
+        self.locks = locks
+        self.last = last
+        self.then = then
+        self.tokens: list[int] = []
+        self.left: list[float] = []
+
+    def __call__(self, lock: Lock, stop: threading.Event) -> str:
+        self.tokens.append(lock.fencing_token)
+        if len(self.tokens) == self.last:
+            return "done"
+        self.then()
+        while not stop.wait(1):
+            pass
+        self.left.append(lock.remaining)
+        self.locks.table.is_down = False
+        return "told"
+
+
+def outage(locks: FakeLockClient) -> Callable[[], object]:
+    return lambda: locks.clock.at(90, lambda: setattr(locks.table, "is_down", True))
+
+
+def test_work_is_told_a_third_of_the_lease_before_its_end_and_called_again(
+    locks: FakeLockClient,
+) -> None:
+    work = Terms(locks, last=3, then=outage(locks))
+    assert locks.lead("exporter", work, lease=LEASE) == "done"
+    assert work.left == pytest.approx([SAFE] * 2, abs=1)
+    assert all(a < b for a, b in pairwise(work.tokens))
+
+
+def test_work_that_is_not_told_in_time_would_find_its_lock_lost(
+    locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Term, "_is_in_danger", lambda _self: False)
+    monkeypatch.setattr(Term, "on_danger", lambda *_: None)
+    work = Terms(locks, last=2, then=outage(locks))
+    locks.lead("exporter", work, lease=LEASE)
+    assert work.left == [0]
+
+
+def test_a_process_that_was_frozen_is_told_when_it_asks(
+    locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terms: list[bool] = []
+
+    def work(_lock: Lock, stop: threading.Event) -> None:
+        if not terms:
+            locks.clock.stall(OWN - SAFE + 1)
+            terms.append(stop.is_set())  # No heartbeat has run yet, and nothing was reported.
+
+    locks.lead("exporter", work, lease=LEASE)
+    assert terms == [True]
+    monkeypatch.setattr(StopEvent, "is_set", threading.Event.is_set)
+    terms.clear()
+    locks.lead("exporter", work, lease=LEASE)
+    assert terms == [False], "the clock is asked"
+
+
+def test_what_was_said_once_stays_said(locks: FakeLockClient) -> None:
+    heard: list[bool] = []
+
+    def work(lock: Lock, stop: threading.Event) -> None:
+        if not heard:
+            locks.table.is_down = True
+            assert stop.wait(LEASE)
+            locks.table.is_down = False
+            locks.clock.advance(SAFE / 2)
+            assert lock.remaining > SAFE, "renewed again"
+            heard.append(stop.is_set())
+
+    locks.lead("exporter", work, lease=LEASE)
+    assert heard == [True]
+
+
+def test_a_leader_that_is_released_by_force_is_told_by_its_next_heartbeat(
+    locks: FakeLockClient,
+) -> None:
+    def take_away() -> None:
+        found = locks.describe("exporter")
+        assert found is not None
+        locks.force_release("exporter", holder=found.holders[0], reason="it hangs")
+
+    work = Terms(locks, last=2, then=lambda: locks.clock.at(5, take_away))
+    assert locks.lead("exporter", work, lease=LEASE) == "done"
+    assert work.left == [0]
+
+
+def test_work_that_goes_on_after_its_lease_is_warned_of(
+    locks: FakeLockClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    terms: list[int] = []
+
+    def work(lock: Lock, _stop: threading.Event) -> None:
+        terms.append(lock.fencing_token)
+        if len(terms) == 1:
+            locks.table.is_down = True
+            locks.clock.advance(2 * LEASE)
+            locks.table.is_down = False
+
+    with caplog.at_level(logging.WARNING):
+        locks.lead("exporter", work, lease=LEASE)
+    assert "lock 'exporter' is lost, and its work goes on: another process may lead" in caplog.text
+    assert len(terms) == 2
+
+
+def test_an_error_of_the_work_leaves_lead_and_the_lock_is_free(locks: FakeLockClient) -> None:
+    def work(_lock: Lock, _stop: threading.Event) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        locks.lead("exporter", work)
+    assert locks.another().try_acquire("exporter") is not None
+
+
+def test_a_loss_that_the_work_was_told_of_only_ends_its_term(locks: FakeLockClient) -> None:
+    terms: list[int] = []
+
+    def work(lock: Lock, _stop: threading.Event) -> None:
+        terms.append(lock.fencing_token)
+        if len(terms) == 1:
+            locks.clock.stall(2 * LEASE)
+            lock.check()
+
+    locks.lead("exporter", work, lease=LEASE)
+    assert len(terms) == 2
+
+
+def test_a_loss_of_another_lock_is_an_error_of_the_work(locks: FakeLockClient) -> None:
+    def work(_lock: Lock, _stop: threading.Event) -> None:
+        raise LockLost("lock 'another': its lease is over")
+
+    with pytest.raises(LockLost, match="another"):
+        locks.lead("exporter", work)
+
+
+def test_a_signal_that_raises_ends_the_leader_and_frees_its_lock(locks: FakeLockClient) -> None:
+    def work(_lock: Lock, _stop: threading.Event) -> None:
+        raise SystemExit(0)  # As a handler of SIGTERM does, in the middle of the work.
+
+    with pytest.raises(SystemExit):
+        locks.lead("exporter", work)
+    assert locks.another().try_acquire("exporter") is not None
+
+
+def test_work_that_sets_its_event_gives_the_lead_to_the_next_one(locks: FakeLockClient) -> None:
+    terms: list[int] = []
+
+    def work(lock: Lock, stop: threading.Event) -> None:
+        terms.append(lock.fencing_token)
+        if len(terms) < 3:
+            stop.set()
+
+    locks.lead("exporter", work)
+    assert len(terms) == 3
+
+
+async def coroutine_function(_lock: object, _stop: object) -> None:
+    """A work for the other client."""
+
+
+class AsyncCallable:
+    async def __call__(self, _lock: object, _stop: object) -> None:
+        """Also a work for the other client."""
+
+
+WRONG: list[tuple[Any, dict[str, Any], str]] = [
+    (None, {}, "work: must be a function that takes the lock and the stop event"),
+    ("work", {}, "work: must be a function that"),
+    (lambda: None, {}, "work: must take two arguments"),
+    (lambda _stop: None, {}, "work: must take two arguments"),
+    (lambda _lock, _stop, _more: None, {}, "work: must take two arguments"),
+    (coroutine_function, {}, "work: must be a function; AsyncLockClient.lead takes a coroutine"),
+    (functools.partial(coroutine_function), {}, "work: must be a function; AsyncLockClient"),
+    (AsyncCallable(), {}, "work: must be a function; AsyncLockClient"),
+    (lambda _lock, _stop: None, {"lease": 0.5}, "lease: "),
+    (lambda _lock, _stop: None, {"data": [1]}, "data: "),
+]
+
+
+@pytest.mark.parametrize(("work", "options", "told"), WRONG)
+def test_wrong_use_is_told_at_once_and_nothing_is_written(
+    locks: FakeLockClient, work: Callable[..., Any], options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=told):
+        locks.lead("exporter", work, **options)
+    assert locks.table.requests == []
+
+
+def test_a_client_without_heartbeats_cannot_lead() -> None:
+    locks = FakeLockClient(heartbeat_every=math.inf)
+    with pytest.raises(InvalidRequest, match="heartbeat_every: must be finite for `lead`"):
+        locks.lead("exporter", lambda _lock, _stop: None)
+    assert locks.table.requests == []
+
+
+def test_a_leader_inside_a_block_of_its_own_lock_would_wait_for_itself(
+    locks: FakeLockClient,
+) -> None:
+    with locks.hold("exporter"), pytest.raises(InvalidRequest, match="wait for itself"):
+        locks.lead("exporter", lambda _lock, _stop: None)
+
+
+def test_work_cannot_wait_for_the_lock_by_which_it_leads(locks: FakeLockClient) -> None:
+    with pytest.raises(InvalidRequest, match="wait for itself"):
+        locks.lead("exporter", lambda _lock, _stop: locks.acquire("exporter"))
+
+
+def test_close_ends_a_leader_in_another_thread() -> None:
+    table = FakeTable()
+    leading = threading.Event()
+    ended: list[BaseException] = []
+    locks = LockClient("locks", client=table)
+
+    def work(_lock: Lock, stop: threading.Event) -> None:
+        leading.set()
+        assert stop.wait(60)
+
+    def lead() -> None:
+        try:
+            locks.lead("exporter", work)
+        except ClientUnusable as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=lead)
+    thread.start()
+    assert leading.wait(60)
+    locks.close(release=True)
+    thread.join(60)
+    assert not thread.is_alive()
+    assert len(ended) == 1
+    assert LockClient("locks", client=table).try_acquire("exporter") is not None
+
+
+class AsyncLeaders:
+    """Tasks that lead, with a table that fails now and then."""
+
+    def __init__(self, *, honest: bool) -> None:
+        self.table = FakeTable()
+        self.honest = honest
+        self.inside = 0
+        self.most_inside = 0
+        self.terms: list[int] = []
+
+    async def work(self, lock: AsyncLock, stop: asyncio.Event) -> None:
+        self.terms.append(lock.fencing_token)
+        self.inside += 1
+        self.most_inside = max(self.inside, self.most_inside)
+        try:
+            if self.honest:
+                await stop.wait()
+                await asyncio.sleep(SAFE - 2)  # It takes nearly all of the time that it has.
+            else:
+                await asyncio.shield(asyncio.sleep(300))
+        finally:
+            self.inside -= 1
+
+    async def run(self, random_: random.Random) -> None:
+        clients = [FakeAsyncLockClient(table=self.table, lease=LEASE)]
+        clients += [clients[0].another(f"host-{number}") for number in range(1, 4)]
+        tasks = [asyncio.create_task(self.lead(locks)) for locks in clients]
+        for _ in range(12):
+            await asyncio.sleep(random_.uniform(10, 200))
+            self.table.is_down = not self.table.is_down
+        self.table.is_down = False
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for locks in clients:
+            await locks.close(release=True)
+
+    async def lead(self, locks: FakeAsyncLockClient) -> None:
+        work = self.work if self.honest else self.deaf
+        await locks.lead("exporter", work)
+
+    async def deaf(self, lock: AsyncLock, stop: asyncio.Event) -> None:
+        """Work that does not end when it is told, nor when it is cancelled."""
+        task = asyncio.ensure_future(self.work(lock, stop))
+        while not task.done():
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError:
+                continue
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_two_lead_at_a_time_whatever_fails(seed: int) -> None:
+    leaders = AsyncLeaders(honest=True)
+    run_in_virtual_time(leaders.run(random.Random(seed)))  # noqa: S311 - moments
+    assert leaders.most_inside == 1
+    assert len(leaders.terms) > 1
+    assert sorted(set(leaders.terms)) == leaders.terms
+
+
+def test_two_would_lead_at_a_time_if_work_went_on() -> None:
+    leaders = [AsyncLeaders(honest=False) for _ in range(5)]
+    for seed, each in enumerate(leaders):
+        run_in_virtual_time(each.run(random.Random(seed)))  # noqa: S311 - moments
+    assert max(each.most_inside for each in leaders) > 1
+
+
+def lead_async(main: Callable[[FakeAsyncLockClient], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        async with FakeAsyncLockClient(lease=LEASE) as locks:
+            await main(locks)
+
+    run_in_virtual_time(run())
+
+
+def test_a_task_that_goes_on_after_its_lease_is_cancelled_and_called_again() -> None:
+    left: list[float] = []
+
+    async def main(locks: FakeAsyncLockClient) -> None:
+        async def work(lock: AsyncLock, stop: asyncio.Event) -> str:
+            if left:
+                return "done"
+            locks.table.is_down = True
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                left.append(lock.remaining)
+                assert stop.is_set()
+                locks.table.is_down = False
+                raise
+            return "not told"
+
+        assert await locks.lead("exporter", work) == "done"
+        assert locks.clock.monotonic() < 2 * LEASE + 10
+
+    lead_async(main)
+    assert left == [0]
+
+
+def test_a_leader_whose_task_is_cancelled_releases() -> None:
+    async def main(locks: FakeAsyncLockClient) -> None:
+        leads = asyncio.Event()
+
+        async def work(_lock: AsyncLock, stop: asyncio.Event) -> None:
+            leads.set()
+            await stop.wait()
+
+        task = asyncio.create_task(locks.lead("exporter", work))
+        await leads.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await locks.another().try_acquire("exporter") is not None
+
+    lead_async(main)
+
+
+def test_a_timeout_of_the_work_itself_is_its_own_error() -> None:
+    async def main(locks: FakeAsyncLockClient) -> None:
+        async def work(_lock: AsyncLock, _stop: asyncio.Event) -> None:
+            raise TimeoutError("of a vendor")
+
+        with pytest.raises(TimeoutError, match="of a vendor"):
+            await locks.lead("exporter", work)
+
+    lead_async(main)
+
+
+def test_a_function_that_is_no_coroutine_function_is_refused_before_anything_is_sent() -> None:
+    async def main(locks: FakeAsyncLockClient) -> None:
+        work: Any = lambda _lock, _stop: None  # noqa: E731 - the very mistake
+        with pytest.raises(InvalidRequest, match=r"a coroutine function; LockClient\.lead"):
+            await locks.lead("exporter", work)
+        assert locks.table.requests == []
+
+    lead_async(main)
