@@ -286,7 +286,7 @@ def test_a_length_that_makes_no_sense_is_refused_before_anything_is_sent(
     wrong: Any,  # noqa: ANN401 - of any type
 ) -> None:
     rule = r"max_hold: must be a number of seconds, at least 40 with a lease of 60 s"
-    calls = (locks.hold, locks.acquire, locks.try_acquire)
+    calls: tuple[Any, ...] = (locks.hold, locks.acquire, locks.try_acquire)
     for call in calls:
         with pytest.raises(InvalidRequest, match=rule), call("a", max_hold=wrong):
             pytest.fail("it began")
