@@ -97,7 +97,7 @@ class Timing:
         """Raises `InvalidRequest` if a lock would be in danger from its first moments on."""
         period, safe = self.period(lease_seconds), self.safe(lease_seconds)
         least = safe if period == math.inf else period + safe
-        if max_hold is None or (_is_number(max_hold) and least <= max_hold < math.inf):
+        if _is_number(max_hold) and least <= max_hold < math.inf:
             return
         rule = (
             f"must be a number of seconds, at least {least:g} with a lease of {lease_seconds:g} s "
