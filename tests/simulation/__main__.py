@@ -10,17 +10,29 @@ import os
 import sys
 
 from tests.simulation.hot_lock import HOT_LOCK
+from tests.simulation.outages import OUTAGE
 from tests.simulation.scenario import Result, Scenario, run, run_control
 from tests.simulation.unreliable_network import UNRELIABLE_NETWORK
+from tests.simulation.wrong_clocks import CLOCKS, SUSPENSIONS
 
-SCENARIOS = {each.number: each for each in (HOT_LOCK, UNRELIABLE_NETWORK)}
+SCENARIOS = {
+    each.number: each
+    for each in (
+        HOT_LOCK,
+        OUTAGE,
+        UNRELIABLE_NETWORK,
+        SUSPENSIONS,
+        CLOCKS,
+    )
+}
 
 
 def _report(result: Result) -> str:
     return (
         f"scenario {result.number}, seed {result.seed}, scale {result.scale:g}: "
         f"{result.requests:,} requests in {result.seconds:.1f} s, {result.cents:.2f} cents, "
-        f"{result.outcomes}, longest without a holder {max(result.idle, default=0):.1f} s, "
+        f"{result.outcomes}, {result.faults}, "
+        f"{ {what: round(seconds, 1) for what, seconds in result.recovered.items()} }, "
         f"{len(result.findings)} violations"
     )
 

@@ -1,18 +1,25 @@
-"""Actors: processes that use `LockClient` as users do."""
+"""Actors: processes that use `LockClient` as users do, and what they believe meanwhile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from fairlock import Lock, LockClient, LockStoreUnavailable, LockWaitTimeout
+from fairlock import Lock, LockClient, LockStoreUnavailable, LockWaitTimeout, Superseded
 from fairlock.errors import LockLost
 from tests.simulation.clocks import NodeClock
 from tests.simulation.engine import Killed, Process
 from tests.simulation.judge import Belief
+from tests.simulation.recovery import FAULT_SECONDS, Acquisition, Stage
 from tests.simulation.world import World
 
-_STEP_SECONDS = 0.5
+_STEP_SECONDS: Final = 0.5
+_LEAVING_SECONDS: Final = 16.0
+"""After its wait a client leaves the queue: two requests, and 7.5 s for each if it gets no answer
+(docs/client.md: "the time-outs of one or two requests")."""
+_READERS: Final = 20
 
 
 @dataclass
@@ -30,6 +37,7 @@ class ClientActor:
     process: Process
     clock: NodeClock
     locks: LockClient
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     @classmethod
     def of(cls, world: World, name: str, **settings: object) -> ClientActor:
@@ -43,8 +51,8 @@ class ClientActor:
         work: float,
         *,
         max_wait: float,
-        limit: int = 1,
-        during: Callable[[Belief], None] | None = None,
+        during: Callable[[Lock, Belief], None] | None = None,
+        **options: Any,  # noqa: ANN401 - as `acquire` takes them
     ) -> bool:
         """Takes a lock, works for so long, and releases it. Returns whether it got it.
 
@@ -52,68 +60,88 @@ class ClientActor:
             name: the lock.
             work: seconds.
             max_wait: same.
-            limit: permits.
             during: called in the middle of the work.
+            options: `limit`, `shared` and so on.
         """
-        world, judge = self.world, self.world.judge
+        world, judge, recovery = self.world, self.world.judge, self.world.recovery
+        limit = options.get("limit", _READERS if options.get("shared") else 1)
+        label = f"{self.process.name}/{next(self._numbers)}"
         began = judge.begins_to_wait(name)
+        asked = recovery.begins(name, label, limit, self.process)
+        lock = None
         try:
-            lock = self.locks.acquire(name, max_wait=max_wait, limit=limit)
-        except LockWaitTimeout:
-            judge.outcomes["timed out"] += 1
-            world.engine.trace(self.process.name, f"{name}: timed out")
-            return False
-        except LockStoreUnavailable:
-            judge.outcomes["unknown"] += 1
-            world.engine.trace(self.process.name, f"{name}: outcome unknown")
+            lock = self.locks.acquire(name, max_wait=max_wait, owner_name=label, **options)
+        except (LockWaitTimeout, LockStoreUnavailable, Superseded) as error:
+            outcome = _OUTCOMES[type(error)]
+            judge.outcomes[outcome] += 1
+            world.engine.trace(self.process.name, f"{name}: {outcome}")
             return False
         finally:
             judge.ends_waiting(name)
-            waited = world.engine.now - began
-            judge.require(
-                "no waiter forgotten",
-                waited <= max_wait + 20,
-                f"{name}: {self.process.name} waited {waited:.1f} s of {max_wait:g}",
-            )
-        judge.waits.append(waited)
+            if lock is None:
+                recovery.becomes(asked, Stage.ENDED)
+            if self.process.is_alive:
+                self._require_end_of_wait(name, world.engine.now - began, max_wait)
+        judge.waits.append(world.engine.now - began)
         judge.outcomes["granted"] += 1
-        self._work(lock, work, limit, during)
+        self._work(lock, asked, work, during)
         return True
 
+    def _require_end_of_wait(self, name: str, waited: float, max_wait: float) -> None:
+        """A wait ends after `max_wait`, and the requests that leave the queue."""
+        world, suspended = self.world, self.process.suspended_seconds
+        since = world.engine.now - _LEAVING_SECONDS
+        spoilt = FAULT_SECONDS * world.recovery.hits_of(self.process, since)
+        world.judge.require(
+            "no waiter forgotten",
+            waited <= max_wait + 1 + suspended + min(spoilt, _LEAVING_SECONDS),
+            f"{name}: {self.process.name} waited {waited:.1f} s of {max_wait:g}",
+        )
+
     def _work(
-        self, lock: Lock, work: float, limit: int, during: Callable[[Belief], None] | None
+        self,
+        lock: Lock,
+        asked: Acquisition,
+        work: float,
+        during: Callable[[Lock, Belief], None] | None,
     ) -> None:
-        world, judge, engine = self.world, self.world.judge, self.world.engine
+        judge, engine, recovery = self.world.judge, self.world.engine, self.world.recovery
         belief = judge.granted(
             self.process.name,
             lock.name,
-            limit=limit,
+            limit=asked.limit,
             token=lock.fencing_token,
             own_end=lambda: self._own_end(lock),
         )
+        recovery.becomes(asked, Stage.HOLDS, belief)
         engine.trace(self.process.name, f"{lock.name}: holds, token {lock.fencing_token}")
         try:
             until = engine.now + work / 2
             self._stay(lock, until)
             if during is not None:
-                during(belief)
+                during(lock, belief)
             self._stay(lock, until + work / 2)
         except Killed:
-            engine.trace(self.process.name, f"{lock.name}: killed")
             judge.outcomes["killed"] += 1
             judge.left(belief)
             raise
         judge.left(belief)
+        recovery.becomes(asked, Stage.LEAVES, belief)
+        try:
+            self._release(lock)
+        finally:
+            recovery.becomes(asked, Stage.ENDED, belief)
+
+    def _release(self, lock: Lock) -> None:
+        outcomes, engine = self.world.judge.outcomes, self.world.engine
         try:
             was_held = lock.release()
         except LockStoreUnavailable:
-            judge.outcomes["release unknown"] += 1
+            outcomes["release unknown"] += 1
             engine.trace(self.process.name, f"{lock.name}: release unknown")
             return
-        if not was_held:
-            judge.outcomes["lost"] += 1
+        outcomes["released" if was_held else "lost"] += 1
         engine.trace(self.process.name, f"{lock.name}: {'released' if was_held else 'was lost'}")
-        world.judge.outcomes["released"] += was_held
 
     def _stay(self, lock: Lock, until: float) -> None:
         """Works step by step, as long as `check` allows."""
@@ -125,6 +153,30 @@ class ClientActor:
                 return
             engine.wait(min(_STEP_SECONDS, until - engine.now))
 
+    def write(self, lock: Lock, _belief: Belief) -> None:
+        """Writes what is guarded by the lock, in a transaction of DynamoDB."""
+        item: Any = {
+            "pk": {"S": f"DATA#{lock.name}"},
+            "sk": {"S": "1"},
+            "token": {"N": str(lock.fencing_token)},
+        }
+        outcomes = self.world.judge.outcomes
+        try:
+            lock.transact_write([{"Put": {"TableName": "data", "Item": item}}])
+        except LockLost:
+            outcomes["write refused"] += 1
+        except LockStoreUnavailable:
+            outcomes["write unknown"] += 1
+        else:
+            outcomes["written"] += 1
+
     def _own_end(self, lock: Lock) -> float:
         lease = lock._handle.lease  # noqa: SLF001 - its own knowledge
-        return float("-inf") if lease.has_ended else self.clock.true_time(lease.ends_at)
+        return float("-inf") if lease.taken else self.clock.true_time(lease.ends_at)
+
+
+_OUTCOMES: Final = {
+    LockWaitTimeout: "timed out",
+    LockStoreUnavailable: "unknown",
+    Superseded: "superseded",
+}

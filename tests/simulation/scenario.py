@@ -85,6 +85,8 @@ class Result:
     findings: tuple[Finding, ...]
     waits: tuple[float, ...]
     idle: tuple[float, ...]
+    recovered: dict[str, float] = field(default_factory=dict)
+    faults: dict[str, int] = field(default_factory=dict)
     figures: dict[str, Any] = field(default_factory=dict)
     lines: tuple[str, ...] = field(default=(), repr=False)
 
@@ -138,6 +140,8 @@ def run(
         findings=tuple(judge.findings),
         waits=tuple(judge.waits),
         idle=tuple(judge.idle),
+        recovered=dict(sorted(world.recovery.slowest.items())),
+        faults=world.count_faults(),
         figures=dict(world.figures),
         lines=tuple(engine.lines),
     )
