@@ -10,9 +10,11 @@ import os
 import sys
 
 from tests.simulation.hot_lock import HOT_LOCK
-from tests.simulation.outages import OUTAGE
+from tests.simulation.operators import OPERATORS
+from tests.simulation.outages import OUTAGE, THROTTLED
 from tests.simulation.scenario import Result, Scenario, run, run_control
 from tests.simulation.unreliable_network import UNRELIABLE_NETWORK
+from tests.simulation.ways import WAYS
 from tests.simulation.wrong_clocks import CLOCKS, SUSPENSIONS
 
 SCENARIOS = {
@@ -20,9 +22,12 @@ SCENARIOS = {
     for each in (
         HOT_LOCK,
         OUTAGE,
+        THROTTLED,
         UNRELIABLE_NETWORK,
         SUSPENSIONS,
         CLOCKS,
+        OPERATORS,
+        WAYS,
     )
 }
 

@@ -41,7 +41,8 @@ class ClientActor:
 
     @classmethod
     def of(cls, world: World, name: str, **settings: object) -> ClientActor:
-        process, clock = world.process(name), world.clock()
+        process = world.process(name)
+        clock = world.clock(process)
         settings.setdefault("lease", 30)
         return cls(world, process, clock, world.client(process, clock, **settings))
 
@@ -67,7 +68,8 @@ class ClientActor:
         limit = options.get("limit", _READERS if options.get("shared") else 1)
         label = f"{self.process.name}/{next(self._numbers)}"
         began = judge.begins_to_wait(name)
-        asked = recovery.begins(name, label, limit, self.process)
+        version = options.get("only_newest")
+        asked = recovery.begins(name, label, limit, self.process, version)
         lock = None
         try:
             lock = self.locks.acquire(name, max_wait=max_wait, owner_name=label, **options)
@@ -106,15 +108,7 @@ class ClientActor:
         during: Callable[[Lock, Belief], None] | None,
     ) -> None:
         judge, engine, recovery = self.world.judge, self.world.engine, self.world.recovery
-        belief = judge.granted(
-            self.process.name,
-            lock.name,
-            limit=asked.limit,
-            token=lock.fencing_token,
-            own_end=lambda: self._own_end(lock),
-        )
-        recovery.becomes(asked, Stage.HOLDS, belief)
-        engine.trace(self.process.name, f"{lock.name}: holds, token {lock.fencing_token}")
+        belief = self.believe(lock, asked)
         try:
             until = engine.now + work / 2
             self._stay(lock, until)
@@ -126,11 +120,37 @@ class ClientActor:
             judge.left(belief)
             raise
         judge.left(belief)
+        self._require_notice(lock, belief)
         recovery.becomes(asked, Stage.LEAVES, belief)
         try:
             self._release(lock)
         finally:
             recovery.becomes(asked, Stage.ENDED, belief)
+
+    def believe(self, lock: Lock, asked: Acquisition) -> Belief:
+        """From now on this client relies on a lock."""
+        world = self.world
+        belief = world.judge.granted(
+            self.process.name,
+            lock.name,
+            limit=asked.limit,
+            token=lock.fencing_token,
+            own_end=lambda: self._own_end(lock),
+        )
+        world.recovery.becomes(asked, Stage.HOLDS, belief)
+        world.engine.trace(self.process.name, f"{lock.name}: holds, token {lock.fencing_token}")
+        return belief
+
+    def _require_notice(self, lock: Lock, belief: Belief) -> None:
+        """A holder learns at its next heartbeat that it was released by force."""
+        if not belief.is_forced:
+            return
+        world, since = self.world, belief.forced_at
+        spoilt = FAULT_SECONDS * world.recovery.hits_of(self.process, since - FAULT_SECONDS)
+        most = lock.lease / 3 + 1 + spoilt + self.process.suspended_seconds
+        seconds = world.engine.now - since
+        what = f"{lock.name}: {belief.who} went on for {seconds:.1f} s of {most:.1f}"
+        world.judge.require("a release by force is noticed", seconds <= most, what)
 
     def _release(self, lock: Lock) -> None:
         outcomes, engine = self.world.judge.outcomes, self.world.engine

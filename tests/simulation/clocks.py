@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from greenlet import getcurrent
 
-from tests.simulation.engine import Engine, Task
+from tests.simulation.engine import Engine, Process, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,11 @@ class NodeClock:
     Args:
         engine: knows the true time.
         errors: how wrong they may be.
+        process: whose they are.
     """
 
-    def __init__(self, engine: Engine, errors: ClockErrors) -> None:
-        self._engine, self._errors = engine, errors
+    def __init__(self, engine: Engine, errors: ClockErrors, process: Process) -> None:
+        self._engine, self._errors, self.process = engine, errors, process
         self._drift = 1 + engine.random.uniform(-errors.drift, errors.drift)
         self._origin = engine.now - engine.random.random() * 1_000
         self._set()

@@ -20,17 +20,17 @@ from tests.simulation.world import World
 _HOUR: Final = 3_600.0
 _RESTART_SECONDS: Final = 5.0
 Options = Callable[[World, int], dict[str, Any]]
-"""What a client asks for, by its number: options of `acquire`."""
+"""What a client asks for, by the number of the lock: options of `acquire`."""
 
 
-def plain(_world: World, _number: int) -> dict[str, Any]:
+def plain(_world: World, _lock: int) -> dict[str, Any]:
     """A lock for one."""
     return {}
 
 
-def one_or_three(_world: World, number: int) -> dict[str, Any]:
+def one_or_three(_world: World, lock: int) -> dict[str, Any]:
     """A third of the locks lets three in."""
-    return {"limit": 3} if number % 3 == 0 else {}
+    return {"limit": 3} if lock % 3 == 0 else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Fleet:
         think: seconds between two turns, the mean.
         work: seconds under a lock, the mean.
         max_wait: seconds.
-        options: given the number of the lock.
+        options: see above.
         writes: the share of turns in which a guarded write is made.
         starts_within: seconds.
         at_most: seconds of the whole run; None for as long as the turns may take.
@@ -121,13 +121,15 @@ class _Turns:
         while self.left:
             self.left -= 1
             actor.clock.wait(random.expovariate(1 / fleet.think))
-            writes = random.random() < fleet.writes
+            options = fleet.options(self.world, lock)
+            # A reader is refused guarded writes.
+            writes = random.random() < fleet.writes and "shared" not in options
             actor.take(
                 f"orders/{lock}",
                 random.expovariate(1 / fleet.work),
                 max_wait=fleet.max_wait,
                 during=partial(_write, actor) if writes else None,
-                **fleet.options(self.world, self.number if fleet.of_a_lock == 1 else lock),
+                **options,
             )
         actor.locks.close()
 

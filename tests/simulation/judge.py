@@ -7,6 +7,7 @@ to its call of release or its end.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ _LONGEST_CALL_SECONDS: Final = 10.0
 _PLACE_SECONDS: Final = 1.5
 """By how much a place may be wrong, that is a time of entry (docs/protocol.md): a second, and half of
 one for front ends that differ."""
+_EDGES_SECONDS: Final = 2.5
+"""Of AWS's time, as a caller of a pace knows it (docs/turns.md)."""
 _MOST_FINDINGS: Final = 50
 
 
@@ -44,7 +47,7 @@ class Belief:
         since: when it was told.
         own_end: the moment until which it believes so unless something happens; by its own clocks.
         left_at: when it ceased to believe.
-        forced: whether an operator has released it by force: then it learns late.
+        forced_at: when an operator released it by force: it learns that later.
     """
 
     who: str
@@ -54,7 +57,12 @@ class Belief:
     since: float
     own_end: Callable[[], float]
     left_at: float | None = None
-    forced: bool = False
+    forced_at: float = math.inf
+
+    @property
+    def is_forced(self) -> bool:
+        """Whether it may be wrong, by the word of an operator."""
+        return self.forced_at < math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,7 @@ class Judge:
         default_factory=lambda: defaultdict(dict)
     )
     _past: defaultdict[str, list[Belief]] = field(default_factory=lambda: defaultdict(list))
+    _slots: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     _waiting: Counter[str] = field(default_factory=Counter)
     _idle_since: dict[str, float] = field(default_factory=dict)
     _written_token: dict[str, int] = field(default_factory=dict)
@@ -123,7 +132,7 @@ class Judge:
         others = [
             other
             for other in self._believers[lock]
-            if other.own_end() > now and not other.forced
+            if other.own_end() > now and not other.is_forced
         ]
         self.checked["no more holders than the limit"] += 1
         allowed = min([limit, *(other.limit for other in others)])
@@ -142,7 +151,7 @@ class Judge:
             return
         belief.left_at = min(self.engine.now, max(belief.since, belief.own_end()))
         believers, past = self._believers[belief.lock], self._past[belief.lock]
-        if not belief.forced:
+        if not belief.is_forced:
             self._require_room(belief, [*believers, *past])
         believers.pop(belief, None)
         past.append(belief)
@@ -157,14 +166,14 @@ class Judge:
         """
         left_at = belief.left_at or 0
         for other in others:
-            if other is belief or other.forced or not belief.since < other.since < left_at:
+            if other is belief or other.is_forced or not belief.since < other.since < left_at:
                 continue
             at = other.since
             beside = [
                 each
                 for each in others
                 if each.since <= at
-                and not each.forced
+                and not each.is_forced
                 and each is not belief
                 and (at < each.own_end() if each.left_at is None else at < each.left_at)
             ]
@@ -176,7 +185,21 @@ class Judge:
         """An operator releases a grant by force: its owner learns that at its next heartbeat."""
         for belief in self._believers[lock]:
             if belief.token == token:
-                belief.forced = True
+                belief.forced_at = self.engine.now
+
+    def began_in_slot(self, pace: str, interval: float) -> None:
+        """A caller begins in its slot: no more have begun than the rate allows, in any span.
+
+        Each begins at the edge of its slot by what it knows of AWS's time: 2.5 s late at most.
+        """
+        self.checked["no more than the rate"] += 1
+        slots, now = self._slots[pace], self.engine.now
+        lead = now - len(slots) * interval
+        latest = max(slots, default=lead)
+        if lead + interval + _EDGES_SECONDS < latest:
+            what = f"{pace}: {latest - lead:.1f} s ahead of the rate"
+            self.found("no more than the rate", what)
+        slots.append(lead)
 
     def wrote(self, who: str, lock: str, token: int) -> None:
         """A data store that is guarded by the fencing token has taken a write."""

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
+from fairlock.aws.retry import RetryBudget
+from fairlock.client import acquisition
 from tests.simulation.faults import Database, Faults
 from tests.simulation.fleet import Fleet, one_or_three
-from tests.simulation.scenario import Scenario
+from tests.simulation.scenario import Control, Scenario, patched
+
+
+def _ever_longer(attempt: int, **_fields: object) -> float:
+    return 0.1 * 2.0**attempt
+
+
+def _a_minute(budget: RetryBudget, _attempt: int) -> None:
+    budget.clock.wait(60)
+
 
 OUTAGE: Final = Scenario(
     number=6,
@@ -19,4 +30,32 @@ OUTAGE: Final = Scenario(
     faults=Faults(database=Database(outages=((60, 360), (600, 640)))),
     play=Fleet(clients=2_000, of_a_lock=10, turns=8, options=one_or_three, max_wait=900).play,
     idle_bound=400.0,
+    controls=(
+        Control(
+            name="a client pauses for longer and longer while it gets no answer",
+            breaks="no lock taken by no one",
+            sabotage=lambda: patched((acquisition, "retry_seconds", _ever_longer)),
+        ),
+    ),
+)
+THROTTLED: Final = Scenario(
+    number=7,
+    title="one partition is throttled",
+    load="1,500 clients take turns at 300 locks, a quarter of them in a partition of 300 units a second",
+    promise=(
+        "different locks do not affect each other (docs/limits.md); a throttle is no answer, and "
+        "costs time only (docs/guarantees.md)"
+    ),
+    faults=Faults(database=Database(slow_units=300)),
+    play=Fleet(
+        clients=1_500, of_a_lock=5, turns=15, lease=30, think=2, work=3, options=one_or_three
+    ).play,
+    idle_bound=400.0,
+    controls=(
+        Control(
+            name="a request that was throttled is repeated after a minute",
+            breaks="no lock taken by no one",
+            sabotage=lambda: patched((RetryBudget, "pause", _a_minute)),
+        ),
+    ),
 )

@@ -68,6 +68,7 @@ class Acquisition:
         label: its `owner_name`, of no other acquisition.
         limit: permits, as it says.
         process: whose it is.
+        version: that it names with `only_newest`.
         stage: see above.
         belief: while it holds.
     """
@@ -76,6 +77,7 @@ class Acquisition:
     label: str
     limit: int
     process: Process
+    version: int | None = None
     stage: Stage = Stage.WAITS
     belief: Belief | None = None
 
@@ -88,6 +90,7 @@ class _Place:
     lease: float
     extended_at: float
     expires_at_ms: int
+    is_first: bool
 
 
 @dataclass
@@ -101,6 +104,7 @@ class _Watch:
     phase: Phase = Phase.FINE
     since: float = 0.0
     hits: list[float] = field(default_factory=list)
+    newest: int = -1
 
 
 @dataclass
@@ -112,6 +116,7 @@ class Recovery:
         judge: is told of broken promises.
         is_out: whether DynamoDB answers nothing at this moment.
         counts: how often each phase, and each death, has ended.
+        in_vain: grants to owners that had left: within the known limits of the protocol.
         slowest: the longest of each, in seconds; of a death after the last renewal, less the lease.
     """
 
@@ -121,6 +126,7 @@ class Recovery:
     counts: Counter[str] = field(default_factory=Counter)
     slowest: dict[str, float] = field(default_factory=dict)
     outage_ended_at: float = 0.0
+    in_vain: int = 0
     _watches: defaultdict[str, _Watch] = field(default_factory=lambda: defaultdict(_Watch))
     _of_process: defaultdict[Process, dict[Acquisition, None]] = field(
         default_factory=lambda: defaultdict(dict)
@@ -129,9 +135,11 @@ class Recovery:
         default_factory=lambda: defaultdict(list)
     )
 
-    def begins(self, lock: str, label: str, limit: int, process: Process) -> Acquisition:
+    def begins(
+        self, lock: str, label: str, limit: int, process: Process, version: int | None = None
+    ) -> Acquisition:
         """A client asks for a lock, and will wait."""
-        acquisition = Acquisition(lock, label, limit, process)
+        acquisition = Acquisition(lock, label, limit, process, version)
         self._watches[lock].acquisitions[label] = acquisition
         self._of_process[process][acquisition] = None
         self.look(lock)
@@ -142,6 +150,9 @@ class Recovery:
     ) -> None:
         """It has come to its next stage."""
         acquisition.stage, acquisition.belief = stage, belief
+        if stage is Stage.HOLDS and acquisition.version is not None:
+            watch = self._watches[acquisition.lock]
+            watch.newest = max(watch.newest, acquisition.version)
         if stage is Stage.ENDED:
             self._of_process[acquisition.process].pop(acquisition, None)
         self.look(acquisition.lock)
@@ -187,9 +198,17 @@ class Recovery:
         watch.most = None if state.ceiling is None else state.ceiling.limit
         for holder in state.holders:
             place = before.pop(holder.owner_id, None)
+            if place is None:
+                owner = watch.acquisitions.get(holder.owner_name or "")
+                self.in_vain += owner is None or owner.stage is Stage.ENDED
+                self._require_newest(lock, watch, holder.owner_name)
             if place is None or place.expires_at_ms != holder.expires_at_ms:
                 place = _Place(
-                    holder.owner_name, holder.lease_ms / 1000, now, holder.expires_at_ms
+                    holder.owner_name,
+                    holder.lease_ms / 1000,
+                    now,
+                    holder.expires_at_ms,
+                    is_first=holder.revision == 1,
                 )
             watch.places[holder.owner_id] = place
         for place in before.values():
@@ -217,6 +236,13 @@ class Recovery:
         if phase is not watch.phase:
             self._close(lock, watch)
             watch.phase, watch.since = phase, now
+
+    def _require_newest(self, lock: str, watch: _Watch, label: str | None) -> None:
+        """After a version was granted, and its owner has begun, no lower one is."""
+        owner = watch.acquisitions.get(label or "")
+        if owner is not None and owner.version is not None:
+            what = f"{lock}: version {owner.version} after {watch.newest}"
+            self.judge.require("newest only", owner.version >= watch.newest, what)
 
     def _phase(self, watch: _Watch) -> Phase:
         now, acquisitions = self.engine.now, watch.acquisitions
@@ -259,7 +285,8 @@ class Recovery:
         since = max(over_at, watch.wanted_since, self.outage_ended_at)
         if self.engine.now < since:
             return  # Released after all, or given back.
-        pause = POLL_SECONDS if never_knew else 0.0
+        # A lease that is handed over begins a poll later: its owner may not know of it before.
+        pause = min(POLL_SECONDS, place.lease / 3) if place.is_first else 0.0
         kind = "a dead waiter's turn" if never_knew else "a holder's death"
         what = kind if is_over else f"{kind}, still there at the end"
         self._judge(lock, watch, what, since, TAKEOVER_SECONDS + pause)
@@ -287,7 +314,7 @@ def _waits(acquisition: Acquisition, now: float) -> bool:
 def _holds(acquisition: Acquisition, now: float) -> bool:
     belief = acquisition.belief
     is_holding = acquisition.stage is Stage.HOLDS and acquisition.process.is_alive
-    return is_holding and belief is not None and not belief.forced and belief.own_end() > now
+    return is_holding and belief is not None and not belief.is_forced and belief.own_end() > now
 
 
 def _is_dead_owner(acquisition: Acquisition | None, now: float) -> bool:

@@ -142,7 +142,7 @@ def run(
         idle=tuple(judge.idle),
         recovered=dict(sorted(world.recovery.slowest.items())),
         faults=world.count_faults(),
-        figures=dict(world.figures),
+        figures={**world.figures, "granted in vain": world.recovery.in_vain},
         lines=tuple(engine.lines),
     )
 

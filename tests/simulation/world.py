@@ -14,7 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -59,7 +59,10 @@ class World:
     def __post_init__(self) -> None:
         self.engine = Engine(self.seed, keeps_trace=self.keeps_trace)
         self.random: Random = self.engine.random
-        self.database = DynamoDb(self.engine, self.faults.network, self.faults.database)
+        database = self.faults.database
+        if database.slow_units is not None:  # A smaller world is as crowded.
+            database = replace(database, slow_units=max(2, round(database.slow_units * self.scale)))
+        self.database = DynamoDb(self.engine, self.faults.network, database)
         self.wire = Wire(self.engine, self.database, self.faults.network)
         self.judge = Judge(self.engine, self.idle_bound)
         self.recovery = Recovery(self.engine, self.judge, self.database.is_out)
@@ -124,9 +127,9 @@ class World:
         self.sdks.append(sdk)
         return sdk
 
-    def clock(self) -> NodeClock:
+    def clock(self, process: Process) -> NodeClock:
         """The clocks of a new process."""
-        return NodeClock(self.engine, self.faults.clocks)
+        return NodeClock(self.engine, self.faults.clocks, process)
 
     def client(self, process: Process, clock: NodeClock, **settings: Any) -> LockClient:  # noqa: ANN401 - as LockClient takes them
         """The real client, as a process has it."""
