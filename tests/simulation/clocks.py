@@ -40,8 +40,8 @@ class NodeClock:
 
     def __init__(self, engine: Engine, errors: ClockErrors, process: Process) -> None:
         self._engine, self._errors, self.process = engine, errors, process
-        self._drift = 1 + engine.random.uniform(-errors.drift, errors.drift)
-        self._origin = engine.now - engine.random.random() * 1_000
+        self.drift = 1 + engine.random.uniform(-errors.drift, errors.drift)
+        self.origin = engine.now - engine.random.random() * 1_000
         self._set()
 
     def _set(self) -> None:
@@ -58,17 +58,21 @@ class NodeClock:
         return round((self._engine.now + self._offset) * 1000)
 
     def monotonic(self) -> float:
-        return (self._engine.now - self._origin) * self._drift
+        return self.elapsed() * self.drift
+
+    def elapsed(self) -> float:
+        """True seconds since its machine was started."""
+        return self._engine.now - self.origin
 
     def true_time(self, monotonic: float) -> float:
         """When that reading comes, by AWS's time."""
-        return monotonic / self._drift + self._origin
+        return monotonic / self.drift + self.origin
 
     def wait(self, seconds: float) -> None:
-        self._engine.wait(max(0.0, seconds) / self._drift)
+        self._engine.wait(max(0.0, seconds) / self.drift)
 
     def alarm(self) -> SimAlarm:
-        return SimAlarm(self._engine, self._drift)
+        return SimAlarm(self._engine, self.drift)
 
 
 class SimAlarm:

@@ -112,7 +112,9 @@ class DynamoDb:
     def is_out(self) -> bool:
         """Whether it answers nothing at this moment."""
         since = self._engine.now - START
-        return self._engine.now < self.out_until or any(begins <= since < ends for begins, ends in self._database.outages)
+        return self._engine.now < self.out_until or any(
+            begins <= since < ends for begins, ends in self._database.outages
+        )
 
     def serve(self, name: str, request: Mapping[str, Any]) -> Answer:
         """Does a request that has arrived. Called within the thread that sent it, or for a copy.
@@ -141,8 +143,13 @@ class DynamoDb:
             self._in_transaction[key_of(write)] += 1
         return self._engine.random.uniform(0.5, 1.5) * _TRANSACTION_SECONDS
 
-    def commit(self, request: Mapping[str, Any]) -> Answer:
-        """Ends a transaction: all of its writes, or none."""
+    def commit(self, request: Mapping[str, Any]) -> tuple[Answer, float]:
+        """Ends a transaction: all of its writes, or none.
+
+        Returns:
+            The answer, and the seconds until it leaves: only then does each Query see all writes.
+        """
+        settles = 0.0
         writes = _writes_of(request)
         keys = [key_of(write) for write in writes]
         before = {key: self.table.items.get(key, {}) for key in keys}
@@ -161,7 +168,8 @@ class DynamoDb:
                     self.table.stale[key] = before[key]
                     later = self._engine.random.random() * _SEEN_IN_PART_SECONDS
                     self._engine.after(later, self.table.stale.pop, key, None)
-        return answer
+                    settles = max(settles, later)
+        return answer, settles
 
     def _serve(self, name: str, request: Mapping[str, Any]) -> Answer:
         if name in _WRITES:

@@ -102,7 +102,7 @@ class _Turns:
         """The next process, and what it does."""
         world, fleet = self.world, self.fleet
         name = f"client {self.number}" + "'" * min(self.incarnation, 3)
-        if self.incarnation > 3:  # noqa: PLR2004 - not a long row of primes
+        if self.incarnation > 3:
             name = f"client {self.number} (the {self.incarnation}th)"
         self.incarnation += 1
         actor = ClientActor.of(world, name, lease=fleet.lease, **fleet.settings)

@@ -28,8 +28,8 @@ _PASSED_OVER_SECONDS: Final = 1.5
 time of its requests."""
 _LONGEST_CALL_SECONDS: Final = 10.0
 _PLACE_SECONDS: Final = 1.5
-"""By how much a place may be wrong, that is a time of entry (docs/protocol.md): a second, and half of
-one for front ends that differ."""
+"""By how much a place, that is a time of entry, may be wrong (docs/protocol.md): a second, and half
+of one for front ends that differ."""
 _EDGES_SECONDS: Final = 2.5
 """Of AWS's time, as a caller of a pace knows it (docs/turns.md)."""
 _MOST_FINDINGS: Final = 50

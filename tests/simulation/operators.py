@@ -33,7 +33,7 @@ def _operate(actor: ClientActor, locks: list[str]) -> None:
     for _ in range(_ACTIONS):
         actor.clock.wait(random.expovariate(1 / _BETWEEN_SECONDS))
         name = random.choice(locks)
-        if random.random() < 0.5:  # noqa: PLR2004 - as often as not
+        if random.random() < 0.5:
             _release_by_force(actor, name)
         else:
             _limit(actor, name, random.choice((0, 0, 1, 2)))
@@ -92,8 +92,8 @@ OPERATORS: Final = Scenario(
     title="operators release by force, pause and change limits at random",
     load="1,000 clients take turns at 200 locks; 50 operators act every 8 s",
     promise=(
-        "when `pause` or `set_limit` returns, no grant goes above it; a holder that was released by "
-        "force learns it at its next heartbeat (docs/turns.md, docs/runbook.md)"
+        "when `pause` or `set_limit` returns, no grant goes above it; a holder that was released "
+        "by force learns it at its next heartbeat (docs/turns.md, docs/runbook.md)"
     ),
     faults=Faults(
         network=Network(lost_requests=0.005, lost_replies=0.01, copies=0.01),

@@ -41,7 +41,7 @@ OUTAGE: Final = Scenario(
 THROTTLED: Final = Scenario(
     number=7,
     title="one partition is throttled",
-    load="1,500 clients take turns at 300 locks, a quarter of them in a partition of 300 units a second",
+    load="1,500 clients take turns at 300 locks, a quarter of them in a partition of 300 units",
     promise=(
         "different locks do not affect each other (docs/limits.md); a throttle is no answer, and "
         "costs time only (docs/guarantees.md)"

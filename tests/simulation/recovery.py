@@ -30,7 +30,7 @@ _LOCK: Final = "LOCK#"
 POLL_SECONDS: Final = 5.0
 """A waiting client asks at least so often (docs/guarantees.md)."""
 TAKEOVER_SECONDS: Final = 5.0
-"""After its lease, the place of a dead holder is free for the next who asks (docs/guarantees.md)."""
+"""After its lease, the next who asks gets the place of a dead holder (docs/guarantees.md)."""
 FAULT_SECONDS: Final = 4.5
 """What one spoilt sending may cost: its time-out of 1.5 s, and a pause of up to 2 s, and a third of
 the 3 s for which a client pauses after three of them (docs/guarantees.md)."""
@@ -117,14 +117,15 @@ class Recovery:
         is_out: whether DynamoDB answers nothing at this moment.
         counts: how often each phase, and each death, has ended.
         in_vain: grants to owners that had left: within the known limits of the protocol.
-        slowest: the longest of each, in seconds; of a death after the last renewal, less the lease.
+        slowest: what is promised of each, and the longest, in seconds, of those that met no spoilt
+            sending; of a death after the last renewal, less the lease.
     """
 
     engine: Engine
     judge: Judge
     is_out: Callable[[], bool]
     counts: Counter[str] = field(default_factory=Counter)
-    slowest: dict[str, float] = field(default_factory=dict)
+    slowest: dict[str, tuple[float, float]] = field(default_factory=dict)
     outage_ended_at: float = 0.0
     in_vain: int = 0
     _watches: defaultdict[str, _Watch] = field(default_factory=lambda: defaultdict(_Watch))
@@ -145,9 +146,7 @@ class Recovery:
         self.look(lock)
         return acquisition
 
-    def becomes(
-        self, acquisition: Acquisition, stage: Stage, belief: Belief | None = None
-    ) -> None:
+    def becomes(self, acquisition: Acquisition, stage: Stage, belief: Belief | None = None) -> None:
         """It has come to its next stage."""
         acquisition.stage, acquisition.belief = stage, belief
         if stage is Stage.HOLDS and acquisition.version is not None:
@@ -272,7 +271,7 @@ class Recovery:
         if watch.phase in {Phase.FINE, Phase.TAKEN}:
             return
         since = max(watch.since, self.outage_ended_at)
-        self._judge(lock, watch, watch.phase, since, POLL_SECONDS)
+        self._judge(lock, watch.phase, since, POLL_SECONDS)
 
     def _judge_death(
         self, lock: str, watch: _Watch, place: _Place, *, is_over: bool = True
@@ -289,19 +288,24 @@ class Recovery:
         pause = min(POLL_SECONDS, place.lease / 3) if place.is_first else 0.0
         kind = "a dead waiter's turn" if never_knew else "a holder's death"
         what = kind if is_over else f"{kind}, still there at the end"
-        self._judge(lock, watch, what, since, TAKEOVER_SECONDS + pause)
+        self._judge(lock, what, since, TAKEOVER_SECONDS + pause)
 
-    def _judge(self, lock: str, watch: _Watch, kind: str, since: float, promised: float) -> None:
+    def _judge(self, lock: str, kind: str, since: float, promised: float) -> None:
         seconds = self.engine.now - since
         if seconds < 0:
             return
         spoilt = self.allowance(lock, since - FAULT_SECONDS)
         most = promised + _LATENCY_SECONDS + spoilt
         if 0 <= since - self.outage_ended_at < _LATENCY_SECONDS:
-            most += OUTAGE_SECONDS
+            kind, promised, spoilt = "an outage", OUTAGE_SECONDS, 0.0
+            most = promised + POLL_SECONDS + _LATENCY_SECONDS
         self.counts[kind] += 1
-        self.slowest[kind] = max(self.slowest.get(kind, 0.0), seconds)
-        what = f"{lock}: {kind}: {seconds:.1f} s of {most:.1f}, {spoilt:g} of them for spoilt sendings"
+        if not spoilt:
+            slowest = self.slowest.get(kind, (promised, 0.0))
+            self.slowest[kind] = max(promised, slowest[0]), max(seconds, slowest[1])
+        what = (
+            f"{lock}: {kind}: {seconds:.1f} s of {most:.1f}, {spoilt:g} of them for spoilt sendings"
+        )
         self.judge.require(_PROMISE, seconds <= most, what)
 
 

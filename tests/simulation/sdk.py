@@ -164,7 +164,9 @@ class Wire:
         back: float,
     ) -> None:
         self.traffic.on_the_way["transact_write_items"] -= 1
-        self._reply(self.database.commit(request), task, waits, back)
+        answer, settles = self.database.commit(request)
+        # What was answered is seen by all who ask later: a waiter's `confirm_join` relies on it.
+        self._reply(answer, task, waits, settles + back)
 
     def _reply(self, answer: Answer, task: Any, waits: int | None, back: float) -> None:  # noqa: ANN401 - a task
         if waits is not None:

@@ -32,7 +32,7 @@ def _options(world: World, lock: int) -> dict[str, Any]:
     if kind == 1:
         world.figures["version"] = world.figures.get("version", 0) + 1
         return {"only_newest": world.figures["version"]}
-    return {"limit": 3} if kind == 2 else {}  # noqa: PLR2004 - a number of a kind
+    return {"limit": 3} if kind == 2 else {}
 
 
 def _send_others(world: World, _fleet: Fleet) -> None:
@@ -97,7 +97,13 @@ WAYS: Final = Scenario(
         network=Network(lost_replies=0.01, copies=0.02, front_ends=0.5), machines=Machines(killed=2)
     ),
     play=Fleet(
-        clients=1_000, of_a_lock=5, turns=12, lease=10, think=4, options=_options, others=_send_others
+        clients=1_000,
+        of_a_lock=5,
+        turns=12,
+        lease=10,
+        think=4,
+        options=_options,
+        others=_send_others,
     ).play,
     idle_bound=400.0,
     controls=(

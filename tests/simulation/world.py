@@ -42,6 +42,7 @@ class World:
         scale: 1 for the size that the scenario's name says.
         idle_bound: see `Judge`.
         keeps_trace: see `Engine`.
+        stops_at_first: whether the run is over when a promise is broken.
         actors: how many of the world's actors have not come to their end.
         figures: what a scenario measured, for the report.
     """
@@ -51,6 +52,7 @@ class World:
     scale: float
     idle_bound: float
     keeps_trace: bool = False
+    stops_at_first: bool = False
     actors: int = 0
     sdks: list[Sdk] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
@@ -148,8 +150,8 @@ class World:
             self.actors -= 1
 
     def is_over(self) -> bool:
-        """Whether all actors have come to their end."""
-        return not self.actors
+        """Whether all actors have come to their end, or enough is known."""
+        return not self.actors or (self.stops_at_first and bool(self.judge.findings))
 
     def run(self, *, at_most: float) -> None:
         """Lets the world run until all actors have ended, for so many seconds at most."""
