@@ -25,6 +25,7 @@ from tests.simulation.campaign import (
     table_of,
 )
 from tests.simulation.hot_lock import HOT_LOCK
+from tests.simulation.month import MONTH
 from tests.simulation.operators import OPERATORS
 from tests.simulation.outages import OUTAGE, THROTTLED
 from tests.simulation.scenario import run, weakened
@@ -43,6 +44,7 @@ SCENARIOS = {
         CLOCKS,
         OPERATORS,
         WAYS,
+        MONTH,
     )
 }
 FIGURES = Path("out/simulation.json")

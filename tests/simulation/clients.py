@@ -15,7 +15,7 @@ from tests.simulation.judge import Belief
 from tests.simulation.recovery import FAULT_SECONDS, Acquisition, Stage
 from tests.simulation.world import World
 
-_STEP_SECONDS: Final = 0.5
+_STEPS_OF_A_LEASE: Final = 20
 _LEAVING_SECONDS: Final = 16.0
 """After its wait a client leaves the queue: two requests, and 7.5 s for each if it gets no answer
 (docs/client.md: "the time-outs of one or two requests")."""
@@ -165,13 +165,13 @@ class ClientActor:
 
     def _stay(self, lock: Lock, until: float) -> None:
         """Works step by step, as long as `check` allows."""
-        engine = self.world.engine
+        engine, step = self.world.engine, lock.lease / _STEPS_OF_A_LEASE
         while engine.now < until:
             try:
                 lock.check()
             except LockLost:
                 return
-            engine.wait(min(_STEP_SECONDS, until - engine.now))
+            engine.wait(min(step, until - engine.now))
 
     def write(self, lock: Lock, _belief: Belief) -> None:
         """Writes what is guarded by the lock, in a transaction of DynamoDB."""

@@ -25,13 +25,16 @@ def send_operators(world: World, fleet: Fleet) -> None:
     count = min(len(locks), world.scaled(_OPERATORS))
     for number in range(count):
         actor = ClientActor.of(world, f"operator {number}")
-        world.begin(5, actor.process, partial(_operate, actor, locks[number::count]))
+        mine = locks[number::count]
+        run = partial(operate, actor, mine, _ACTIONS, _BETWEEN_SECONDS)
+        world.begin(5, actor.process, run)
 
 
-def _operate(actor: ClientActor, locks: list[str]) -> None:
+def operate(actor: ClientActor, locks: list[str], actions: int, every: float) -> None:
+    """Releases by force, or limits and resumes, so many times; every so many seconds."""
     random = actor.world.random
-    for _ in range(_ACTIONS):
-        actor.clock.wait(random.expovariate(1 / _BETWEEN_SECONDS))
+    for _ in range(actions):
+        actor.clock.wait(random.expovariate(1 / every))
         name = random.choice(locks)
         if random.random() < 0.5:
             _release_by_force(actor, name)

@@ -24,7 +24,7 @@ _CALLERS: Final = 200
 _CALLS: Final = 20
 
 
-def _options(world: World, lock: int) -> dict[str, Any]:
+def options_of_a_kind(world: World, lock: int) -> dict[str, Any]:
     """A quarter of the locks is shared, has versions, lets three in, or is plain."""
     kind = lock % _KINDS
     if kind == 0:
@@ -102,7 +102,7 @@ WAYS: Final = Scenario(
         turns=12,
         lease=10,
         think=4,
-        options=_options,
+        options=options_of_a_kind,
         others=_send_others,
     ).play,
     idle_bound=400.0,
