@@ -74,7 +74,7 @@ def test_a_writer_behind_dead_readers_has_the_lock_as_soon_as_behind_one(
 def test_with_a_pause_after_each_eviction_it_would_wait_longer(
     locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hand_over(*args: Any, **more: Any) -> bool:
+    def hand_over(*args: Any, **more: Any) -> bool:  # noqa: ANN401 - as the real one
         hand_off.hand_over(*args, **more)
         return False
 
