@@ -301,7 +301,7 @@ def _left(
 
 def _other_places(context: LockContext, request: ReleaseRequest) -> list[int]:
     """Where a direct caller waits, if the reply that told its ticket was lost."""
-    places = read_places(context, request.lock_name)
+    places, _ = read_places(context, request.lock_name)
     mine = (place.entered_at_ms for place in places if place.owner_id == request.owner_id)
     return [entered_at_ms for entered_at_ms in mine if entered_at_ms != request.ticket]
 
