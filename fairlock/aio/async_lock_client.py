@@ -40,6 +40,7 @@ from fairlock.client.table_client import (
     pace_request,
     require_limit,
     send_ceiling,
+    send_empty_queue,
     send_force_release,
     send_release,
     wait_for_slot,
@@ -290,12 +291,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         Arguments and errors as of `LockClient.force_release`.
         """
         request = force_release_request(
-            self._settings,
-            name,
-            holder,
-            fencing_token,
-            reason=reason,
-            requested_by=requested_by,
+            self._settings, name, holder, fencing_token, reason=reason, requested_by=requested_by
         )
         await run(send_force_release, self._opened(), request)
 
@@ -315,6 +311,10 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
     ) -> None:
         """Lifts what `pause` or `set_limit` has set. As `LockClient.resume`."""
         await self._change_ceiling(name, None, reason=reason, requested_by=requested_by)
+
+    async def empty_queue(self, name: str) -> int:
+        """Removes all that wait for a lock; the holders stay. As `LockClient.empty_queue`."""
+        return await run(send_empty_queue, self._opened(), name)
 
     async def _change_ceiling(
         self, name: str, limit: int | None, *, reason: str, requested_by: str | None
