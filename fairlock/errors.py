@@ -25,11 +25,14 @@ another. No message and no attribute holds an owner_id or a task token.
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from difflib import get_close_matches
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from fairlock.text import describe, printable, shorten
 
@@ -84,6 +87,79 @@ class InvalidRequest(FairlockError, ValueError):  # noqa: N818 - class names are
         self.value = None if missing else shown
         got = "it is missing" if missing else f"got {shown}"
         super().__init__(f"{self.field}: {rule} ({got})")
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("timeout", "wait", "wait_timeout", "blocking_timeout"), "max_wait"),
+    **dict.fromkeys(("ttl", "lease_time", "lease_duration", "expire", "expires_in"), "lease"),
+    **dict.fromkeys(("blocking", "block"), "max_wait=0, or try_acquire, which does not wait"),
+    **dict.fromkeys(("region", "region_name"), "session=boto3.Session(region_name=…)"),
+    **dict.fromkeys(("key", "lock_name", "resource"), "name"),
+    **dict.fromkeys(("owner", "owner_id"), "holder, as describe shows it"),
+    "table": "table_name",
+    "permits": "limit",
+}
+"""What arguments of other lock libraries are called here."""
+
+
+def explained(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Has a call with arguments that the function does not take raise `InvalidRequest`.
+
+    Python's own TypeError names the argument, and not what to write instead. What the function
+    raises itself leaves it as it is: only a call that never began is explained.
+    """
+
+    @wraps(function)
+    def call(*args: _P.args, **named: _P.kwargs) -> _R:
+        try:
+            return function(*args, **named)
+        except TypeError:
+            _require_call(function, args, named)
+            raise
+
+    async def call_async(*args: Any, **named: Any) -> Any:  # noqa: ANN401 - as the function
+        try:
+            return await cast("Any", function)(*args, **named)
+        except TypeError:
+            _require_call(function, args, named)
+            raise
+
+    if inspect.iscoroutinefunction(function):
+        return cast("Callable[_P, _R]", wraps(function)(call_async))
+    return call
+
+
+def _require_call(
+    function: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]
+) -> None:
+    """Raises `InvalidRequest` unless the function takes these arguments."""
+    signature = inspect.signature(function)
+    parameters = signature.parameters
+    options = [name for name, each in parameters.items() if each.default is not each.empty]
+    called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+    whole = f"{called}({', '.join(name for name in parameters if name not in _FIRST)})"
+    for name, value in named.items():
+        if name not in parameters:
+            near = _ELSEWHERE.get(name, "")
+            if re.split(r"\W", near)[0] not in {*parameters, "session"}:
+                near = next(iter(get_close_matches(name, parameters)), "")
+            rule = f"is no argument; use {near or 'one of ' + ', '.join(options)}"
+            raise InvalidRequest(field=name, rule=rule, value=value, show_text=False)
+    try:
+        given = signature.bind_partial(*args, **named).arguments
+    except TypeError as error:
+        rule = f"must be given by name, as in {whole}: {error}"
+        raise InvalidRequest(field="arguments", rule=rule, value=args[1:]) from None
+    for name, each in parameters.items():
+        is_needed = each.default is each.empty and each.kind not in _ANY_NUMBER
+        if is_needed and name not in given:
+            raise InvalidRequest(field=name, rule=f"is required: {whole}", missing=True)
+
+
+_FIRST: Final = ("self", "cls")
+_ANY_NUMBER: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class LockStoreUnavailable(FairlockError):  # noqa: N818 - class names are API

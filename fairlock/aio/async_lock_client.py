@@ -30,12 +30,7 @@ from fairlock.client.arguments import LockOptions
 from fairlock.client.connection import StoreFactory, told_by_stack
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.reporting import LockEvents, OnEvent, logger
-from fairlock.client.settings import (
-    AdoptedGrant,
-    Adoption,
-    ClientOptions,
-    ClientSettings,
-)
+from fairlock.client.settings import AdoptedGrant, Adoption, ClientOptions, ClientSettings
 from fairlock.client.table_client import (
     NotCopied,
     ceiling_request,
@@ -66,6 +61,7 @@ _CLOSED_ELSEWHERE: Final = (
 )
 
 
+@arguments.with_explained_calls
 class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
     """Locks in one table for one event loop, shared with workflows and all other clients.
 
@@ -437,7 +433,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
 
     def _require_open(self) -> None:
         if self._closed:
-            raise ClientUnusable("this AsyncLockClient is closed")
+            raise ClientUnusable("this AsyncLockClient is closed: make another one")
         with suppress(RuntimeError):  # `list` may be called before there is a loop.
             self._loop = self._loop or asyncio.get_running_loop()
         if self._loop is not None and is_another_running(self._loop):

@@ -150,7 +150,7 @@ class CancellableAcquisitions:
             await self._tasks.shielded(_undo(task, acquisition))
             caller = asyncio.current_task()
             if self._closed and caller is not None and not caller.cancelling():
-                raise ClientUnusable("this AsyncLockClient is closed") from None
+                raise ClientUnusable("this AsyncLockClient is closed: make another one") from None
             raise
         finally:
             self._under_way.discard(task)

@@ -357,8 +357,8 @@ class MachineChecks:
 def not_in_a_machine(field: str) -> InvalidRequest:
     """The fault of a part that no machine has."""
     rule = (
-        "must be a part of a state machine, by DefinitionBody.from_chainable(…), "
-        "or chained or nested in what is"
+        "is in no state machine: pass it to DefinitionBody.from_chainable(…), or chain it to a "
+        "state of a machine"
     )
     return InvalidRequest(field=field, rule=rule, value="none")
 

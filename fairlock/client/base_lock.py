@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from fairlock.client.arguments import LockOptions, as_text
+from fairlock.client.arguments import EnteredOneWay, LockOptions, as_text
 from fairlock.client.connection import StoreFactory
 from fairlock.client.entered_locks import Entered, EnteredLock, EnteredLocks
 from fairlock.client.lease_handle import LeaseHandle
@@ -54,7 +54,7 @@ class _Listener:
             lock._report_release()  # noqa: SLF001 - same
 
 
-class BaseLock(ABC):
+class BaseLock(EnteredOneWay, ABC):
     """The part of a lock that answers without a request.
 
     Args:

@@ -176,7 +176,7 @@ class LocalLease:
         """Raises `LockLost` unless the lock is held."""
         if self.is_held():
             return
-        reason = self._reason or "it was released"
+        reason = self._reason or "it was released; acquire it again for further work"
         if self._state is LeaseState.RELEASING:
             reason = "its release has begun, so it may have been released"
         if self.is_from_parent_process:

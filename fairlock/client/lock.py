@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from fairlock.client.arguments import LockOptions, refuse
+from fairlock.client.arguments import EnteredOneWay, LockOptions, refuse
 from fairlock.client.base_lock import BaseLock
 from fairlock.client.connection import StoreFactory
 from fairlock.client.entered_locks import EnteredLocks
@@ -209,7 +209,7 @@ Callback = Callable[[Lock, str], object]
 _ENTERED_TWICE: Final = "must be entered once; call `hold` again for another block"
 
 
-class BaseHold:
+class BaseHold(EnteredOneWay):
     """A block that has not begun: no lock is held, and nothing was sent.
 
     Args:

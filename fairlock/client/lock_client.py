@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
 
+@arguments.with_explained_calls
 class LockClient(Leading, SeveralLocks, LockAdministration):
     """Locks in one table, shared with workflows and all other clients of the table.
 
@@ -432,7 +433,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
 
     def _require_open(self) -> None:
         if self._closed:
-            raise ClientUnusable("this LockClient is closed")
+            raise ClientUnusable("this LockClient is closed: make another one")
 
 
 def _release_if_held(lock: Lock) -> None:

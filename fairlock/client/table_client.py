@@ -7,7 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import NoReturn, cast
 
-from fairlock.client.arguments import default_owner_name, refuse, require_max_wait
+from fairlock.client.arguments import (
+    EnteredOneWay,
+    default_owner_name,
+    refuse,
+    require_max_wait,
+)
 from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
 from fairlock.client.reporting import logger
 from fairlock.client.settings import ClientSettings
@@ -77,7 +82,7 @@ def wait_for_slot(store_factory: StoreFactory, request: PaceRequest) -> None:
         )
 
 
-class NotCopied:
+class NotCopied(EnteredOneWay):
     """A client, of either kind: its connections and locks belong to one process."""
 
     def __getstate__(self) -> NoReturn:

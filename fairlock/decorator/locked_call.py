@@ -76,6 +76,9 @@ def template(text: str, signature: inspect.Signature) -> NameOf:
         except Exception as error:
             # Whatever a value's own text raises: this is about the arguments of a call.
             what = f"{type(error).__name__}: {error}"
+            missing = [name for name in _fields(text) if named.get(name, "") is None]
+            if missing:
+                what = f"{missing[0]} is None: pass its value"
             rule = f"must be formed from the arguments of the call, but {shorten(what)}"
             raise InvalidRequest(field="name", rule=rule, value=text) from error
 

@@ -273,7 +273,8 @@ class GuardedTable(LockTable):
         if code == _OTHER_CONTENTS:
             return other_contents()
         if code in {"", "ValidationException"}:
-            rule = f"are no valid transaction: {_VALUE.sub(', ', str(error))}"
+            said = _VALUE.sub(", ", str(error))
+            rule = f"must be a valid transaction of values such as {{'S': 'text'}}: {said}"
             return InvalidRequest(field="items", rule=rule, value=self._items)
         message = (
             f"the transaction of the items and of lock table {self._name!r} was refused; it needs "

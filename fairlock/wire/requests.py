@@ -257,7 +257,7 @@ def _checked(schema: _Schema, event: object) -> Mapping[str, Any]:
     known = schema.rules
     for name, value in event.items():
         if name in known and not known[name].allows(value):
-            raise _fault(name, known[name].sentence, value)
+            raise _fault(name, known[name].broken_by(value), value)
     for name, value in event.items():
         if name not in known:
             rule = f"is not a field of this request; its fields are {', '.join(known)}"

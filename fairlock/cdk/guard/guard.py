@@ -28,6 +28,7 @@ from fairlock.cdk.guard.guard_arguments import (
     literal_lock_name,
     name_of_service,
     names_in_order,
+    note_guarded,
 )
 from fairlock.cdk.guard.guard_rules import GuardInMachine
 from fairlock.cdk.guard.guard_states import (
@@ -41,7 +42,7 @@ from fairlock.cdk.guard.service_calls import AcquireOptions, ServiceCalls
 from fairlock.cdk.guard.waiting import DOES_NOT_WAIT, NextStates, Waiting, checked_waiting
 from fairlock.cdk.machines import MachineChecks
 from fairlock.cdk.service.service_base import ILockService
-from fairlock.errors import InvalidRequest
+from fairlock.errors import InvalidRequest, explained
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS, require_one_way
 
 _DEFAULT_LEASE: Final = Duration.seconds(DEFAULT_LEASE_SECONDS)
@@ -144,6 +145,7 @@ class LockGuard(sfn.StateMachineFragment):
     `.jsonata(…)`: CDK forgets the machine's language within a branch.
     """
 
+    @explained
     def __init__(
         self,
         scope: Construct,
@@ -233,6 +235,7 @@ class LockGuard(sfn.StateMachineFragment):
             check_lease_of_several(options.acquire, express=express)
 
         super().__init__(scope, construct_id)
+        note_guarded(task)
         self._variables = [first, *(first.of_lock(n) for n in range(2, len(names) + 1))]
         locks = [
             GuardStates(

@@ -202,8 +202,8 @@ def faults(cases: Cases) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("path", "fault"),
     [
-        ("NoMachine/Guard", "guard: must be a part of a state machine, by DefinitionBody"),
-        ("NoMachineForUpdate/Update", "update: must be a part of a state machine"),
+        ("NoMachine/Guard", "guard: is in no state machine: pass it to DefinitionBody"),
+        ("NoMachineForUpdate/Update", "update: is in no state machine"),
         ("NotToldOfExpress/Guard", "express: must be True in an Express workflow: "),
         ("NotToldOfExpressChildren/Guard", "express: must be True in an Express workflow: "),
         ("NoExpress/Guard", "express: must be left out in a Standard workflow: "),
