@@ -22,6 +22,7 @@ from fairlock.cdk.fragments import check_place, whole_seconds
 from fairlock.cdk.service.service_base import LockServiceBase
 from fairlock.errors import InvalidRequest
 from fairlock.names import LogMessage, MetricName
+from fairlock.text import documented
 
 _DURATIONS = ("current_wait", "hand_off_latency", "reaper_delay")
 _COUNTS = (
@@ -200,6 +201,7 @@ class LockMonitoring(Construct):
         if alarms is None and alarm_topic is not None:
             alarms = LockAlarms()
         self._topic = alarm_topic
+        self._table_name = service.table_name
         self._alarms: dict[str, cloudwatch.Alarm] = {}
         if alarms is not None:
             self._alarms_of_locks(monitored, alarms)
@@ -215,36 +217,45 @@ class LockMonitoring(Construct):
             "CurrentWait",
             monitored.metric(MetricName.CURRENT_WAIT),
             _milliseconds(alarms.current_wait),
-            "A waiter has waited too long, and waits still: a lock may be stuck.",
+            "An owner has waited too long and is still waiting. A lock may be stuck.",
             periods=_PERIODS_OF_A_WAIT,
         )
         self._alarm(
             "HandOffLatency",
             monitored.metric(MetricName.HAND_OFF_LATENCY),
             _milliseconds(alarms.hand_off_latency),
-            "The next holder is told late that it holds the lock.",
+            "The next holder receives the lock late.",
         )
         for name, threshold, description in (
             (MetricName.LOST, alarms.lost, "An owner acted on a lock that it had lost."),
-            (MetricName.TAKEN_OVER, alarms.taken_over, "Holders were evicted: leases were over."),
-            (MetricName.QUEUE_LENGTH, alarms.queue_length, "Many wait for one lock."),
+            (MetricName.TAKEN_OVER, alarms.taken_over, "Leases expired, and others took over."),
+            (MetricName.QUEUE_LENGTH, alarms.queue_length, "Many owners wait for one lock."),
         ):
             self._alarm(name.value, monitored.metric(name), threshold, description)
 
     def _alarms_of_parts(self, monitored: MonitoredService, alarms: LockAlarms) -> None:
         if monitored.dead_letters is not None:
-            description = "The reaper could not handle an event: a lock stays until its lease ends."
+            description = "The reaper could not handle an event. A lock stays until its lease ends."
             self._alarm("DeadLetters", monitored.dead_letters, alarms.dead_letters, description)
         if monitored.oldest_event is not None and alarms.reaper_delay is not None:
-            description = "Events wait for the reaper: dead workflows keep their locks for a lease."
+            description = "Events wait for the reaper. Dead workflows keep their locks for a lease."
             seconds = int(alarms.reaper_delay.to_seconds())
             self._alarm("ReaperDelay", monitored.oldest_event, seconds, description)
         for name, metric in monitored.errors().items():
             description = f"The function {name} fails."
             self._alarm(f"{name}Errors", metric, alarms.function_errors, description)
         for name, metric in monitored.throttles().items():
-            description = f"AWS throttles {name}: calls are late, or fail as outcome unknown."
+            description = f"AWS throttles {name}. Calls are late, or fail with an unknown outcome."
             self._alarm(f"{name}Throttles", metric, alarms.throttles, description)
+
+    def _first_step(self, name: str) -> str:
+        """What a person who is woken by the alarm types or opens first."""
+        table = f"--table {self._table_name}"
+        if name in _QUERIES_OF_ALARMS:
+            return f"run the saved query {_QUERIES_OF_ALARMS[name]!r} of this alarm's stack."
+        if name in _COMMANDS_OF_ALARMS:
+            return f"{_COMMANDS_OF_ALARMS[name]} {table}"
+        return f"fairlock doctor {table}"
 
     def _alarm(
         self,
@@ -267,7 +278,10 @@ class LockMonitoring(Construct):
             datapoints_to_alarm=1,
             comparison_operator=_AT_LEAST,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=f"Fairlock: {description} See docs/monitoring.md, {name}.",
+            alarm_description=(
+                f"Fairlock: {description} First: {self._first_step(name)} "
+                f"What it means: {documented('monitoring.md')}#alarms"
+            ),
         )
         if self._topic is not None:
             action = actions.SnsAction(self._topic)
@@ -276,6 +290,10 @@ class LockMonitoring(Construct):
         self._alarms[name] = alarm
 
 
+_COMMANDS_OF_ALARMS: Final = dict.fromkeys(
+    ("CurrentWait", "QueueLength", "HandOffLatency"), "fairlock ls --waiting"
+)
+_QUERIES_OF_ALARMS: Final = dict.fromkeys(("Lost", "TakenOver"), "Lost and taken away")
 _AT_LEAST: Final = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 
 
