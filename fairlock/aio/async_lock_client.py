@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 _CLOSED_ELSEWHERE: Final = (
     "this AsyncLockClient was used in another event loop: close it there; if that loop has ended, "
-    "nobody renews its locks, and their leases end them"
+    "its locks are not renewed, and their leases end them"
 )
 
 
@@ -211,7 +211,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
     ) -> AsyncHold:
         """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
 
-        Released also if the body is cancelled. Else as `LockClient.hold`, with tasks in place of
+        Released even if the body is cancelled. Else as `LockClient.hold`, with tasks in place of
         threads: a task that a body starts is another one, and waits.
         """
         options = LockOptions(
@@ -302,7 +302,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         await self._change_ceiling(name, limit, reason=reason, requested_by=requested_by)
 
     async def pause(self, name: str, *, reason: str, requested_by: str | None = None) -> None:
-        """Lets nobody acquire a lock until `resume`. As `LockClient.pause`."""
+        """Keeps all callers from a lock until `resume`. As `LockClient.pause`."""
         await self._change_ceiling(name, 0, reason=reason, requested_by=requested_by)
 
     async def resume(
@@ -339,7 +339,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         """Ends heartbeats and tasks, and closes the connections that this client made.
 
         Acquisitions that are under way leave the queue, and raise `ClientUnusable`. A lock that is
-        released after that opens a connection once more, which nobody closes.
+        released after that opens a connection once more, which nothing closes.
 
         If the task that closes is cancelled meanwhile, the releases go on all the same; `close`
         again waits for them, and closes the connections.
@@ -392,7 +392,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         if granted is None:
             raise acquisition.timed_out()
         try:
-            self._require_open()  # Closed in this moment: nobody would renew the lock.
+            self._require_open()  # Closed in this moment: nothing would renew the lock.
             lock = AsyncLock(self._services, acquisition.request, options, granted)
         except BaseException:
             await self._services.tasks.shielded(self._undo(acquisition))

@@ -236,7 +236,7 @@ def warn_of_missing_part(name: str) -> None:
 def composite_name(*parts: str) -> str:
     """Joins parts with slashes: `composite_name("customer", customer_id)`.
 
-    Guaranteed: other parts make another name, also if a part contains a slash, which becomes `%2F`
+    Guaranteed: other parts make another name, even if a part contains a slash, which becomes `%2F`
     (and a percent sign `%25`). The simpler `f"{a}/{b}"` makes one name of `a/b` + `c` and of
     `a` + `b/c`. Parts without these two characters stay as they are.
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class _Listener:
     """Passes on to a lock what becomes of its lease.
 
-    The heartbeats hold the lease. If the lease held the lock, nobody could find out that its user
+    The heartbeats hold the lease. If the lease held the lock, no one could find out that its user
     has dropped it.
     """
 
@@ -63,7 +63,7 @@ class BaseLock(EnteredOneWay, ABC):
         request: what was asked for.
         options: same, as the user wrote it.
         granted: the grant, with its owner's own end.
-        events: are told of losses, dangers and the release.
+        events: report losses, dangers and the release.
         entered: tells which locks the caller is inside of.
         handle_store_factory: the lock table, for heartbeats and the release; None for the same.
         mutex: see `LeaseHandle`.
@@ -183,10 +183,10 @@ class BaseLock(EnteredOneWay, ABC):
         return self._handle.lease.remaining()
 
     def check(self) -> None:
-        """Returns if the lock is held, by this process's own clock. No request.
+        """Raises `LockLost` unless the lock is held, by this process's own clock. No request.
 
         Raises:
-            LockLost: the lease is over, somebody else has the place, or it was released.
+            LockLost: the lease is over, another owner has the place, or it was released.
         """
         self._handle.lease.require_held()
 

@@ -45,7 +45,7 @@ def create_table(
             for `deletion_protection` of a table that is there, TagResource for `tags`.
         name: the table's name.
         point_in_time_recovery: whether the table can be restored to any second of the last weeks.
-        deletion_protection: whether DeleteTable is refused until somebody switches this off.
+        deletion_protection: whether DeleteTable is refused until you switch this off.
         tags: put on the table when it is made, and on none that is there.
         clock: measures and waits; for tests.
 

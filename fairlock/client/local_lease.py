@@ -200,7 +200,7 @@ class LocalLease:
         return True
 
     def renew(self, renewed: Grant) -> None:
-        """Counts the lease anew from a renewal that was written."""
+        """Counts the lease again from a renewal that was written."""
         with self._mutex:
             if self._state is LeaseState.HELD:
                 self.seconds = renewed.lease_ms / 1000

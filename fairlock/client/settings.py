@@ -247,7 +247,7 @@ class Adoption(Generic[_Callback]):
             LockLost: this owner_id does not hold the lock.
             InvalidRequest: the stored lease is too short for the client's heartbeats; nothing was
                 written.
-            LockStoreUnavailable: outcome unknown; nothing was taken from anybody.
+            LockStoreUnavailable: outcome unknown; nothing was taken from any owner.
         """
         context = store_factory.context()
         holder = read_state(context.table.read(lock_key(self.name))).holder(self.owner_id)

@@ -204,7 +204,7 @@ class Options:
         request: fields of each acquire.
         max_wait: the longest wait from the first entry; None does not wait.
         fallback: how long a callback waits for the push.
-        service: whom to ask.
+        service: which service to ask.
     """
 
     name: str
@@ -221,7 +221,7 @@ class _Entry(TypedDict):
 
 @dataclass(slots=True)
 class Acquisition:
-    """Acquires and releases once; made anew on each replay."""
+    """Acquires and releases once; created again on each replay."""
 
     context: DurableContext
     options: Options
@@ -231,7 +231,7 @@ class Acquisition:
     _detail: str = ""
 
     def acquire(self) -> DurableLock | None:
-        """Returns the lock, now or after a suspension; None if it is busy and nobody is to wait.
+        """Returns the lock, now or after a suspension; None if it is busy and no one is to wait.
 
         Raises:
             LockWaitTimeout, Superseded, LockLost, LockStoreUnavailable, LockStoreMisconfigured,
@@ -264,7 +264,7 @@ class Acquisition:
         """Gives the lock back.
 
         Raises:
-            LockLost: somebody else has taken it.
+            LockLost: another owner has taken it.
         """
         departure = self._leave("release", entered=False)
         if departure is not None and not departure["released"] and not departure["is_repeat"]:
@@ -385,7 +385,7 @@ class Acquisition:
 
     def _too_late(self) -> LockWaitTimeout:
         waited = float(self.options.max_wait or 0)
-        names = ", ".join(self._holders) or "nobody that is known"
+        names = ", ".join(self._holders) or "no known owner"
         detail = f"; {self._detail}" if self._detail else ""
         return LockWaitTimeout(
             f"lock {self.options.name!r} was not handed over within {waited:g} s; held by {names}"

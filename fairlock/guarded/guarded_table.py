@@ -121,7 +121,7 @@ def require_well_formed(client: DynamoDBClient, items: Sequence[TransactWriteIte
     """
     model = getattr(getattr(client, "meta", None), "service_model", None)
     if model is None:
-        return  # It stands in for a client, in a test.
+        return  # It replaces a client, in a test.
     shape = model.operation_model("TransactWriteItems").input_shape
     report = ParamValidator().validate({"TransactItems": list(items)}, shape)
     if report.has_errors():

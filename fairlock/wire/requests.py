@@ -150,7 +150,7 @@ class ListRequest:
     Attributes:
         prefix: the beginning of their names.
         after: the lock to go on after; None for the beginning.
-        free: whether those are wanted, too, that nobody holds or waits for.
+        free: whether those are wanted, too, that no owner holds or waits for.
     """
 
     prefix: str = ""
@@ -240,7 +240,7 @@ def _token(fields: Mapping[str, Any]) -> str | None:
 
 
 def _require_execution(fields: Mapping[str, Any], other: str) -> None:
-    """An execution must be named beside another field: without it nobody could tell its end."""
+    """An execution must be named beside another field: without it no one could tell its end."""
     if fields.get(other) and "execution_arn" not in fields:
         raise InvalidRequest(field="execution_arn", rule=f"is required with {other}", missing=True)
 

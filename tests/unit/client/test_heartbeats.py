@@ -175,7 +175,7 @@ def test_a_lock_that_somebody_else_has_is_lost_at_the_next_heartbeat(
     beating.pass_time(11)
     assert lock.lost.is_set()
     assert told.wait_for(1) == [("lost", "a")]
-    with pytest.raises(LockLost, match="another owner has it, or somebody has freed it"):
+    with pytest.raises(LockLost, match="another owner has it, or it was freed by force"):
         lock.heartbeat()
 
 
