@@ -27,8 +27,8 @@ class ForcedRelease:
 
     Attributes:
         fencing_token: of the holder that is meant; None if there is only one.
-        yes: whether to ask nobody.
-        ask: asks a question that is answered by yes or no; None if nobody is there to be asked.
+        yes: whether to skip the question.
+        ask: asks a question that is answered by yes or no; None without a terminal.
         requested_by: tells who releases; called when it is decided.
         as_json: whether to print an object instead of a line.
     """
@@ -43,7 +43,7 @@ class ForcedRelease:
 
 
 def release_own(locks: LockClient, name: str, owner_id: str, *, as_json: bool = False) -> int:
-    """Releases the lock for its owner, whom the owner_id proves; returns the exit status.
+    """Releases the lock for the owner that the owner_id proves; returns the exit status.
 
     Raises:
         InvalidRequest: the name or the owner_id breaks its rule.
@@ -114,9 +114,9 @@ def _is_confirmed(found: LockDescription, wanted: ForcedRelease) -> bool:
     if wanted.yes:
         return True
     if wanted.ask is None:
-        exit_codes.end(exit_codes.USAGE, "nobody is there to be asked: give --yes")
+        exit_codes.end(exit_codes.USAGE, "there is no terminal to ask on: give --yes")
     waiting = found.waiters.count
-    heir = "the oldest waiter gets the lock" if waiting else "nobody waits"
+    heir = "the oldest waiter gets the lock" if waiting else "no one waits"
     return wanted.ask(f"Release it by force? Its work is not stopped by this; {heir}.")
 
 
@@ -158,7 +158,7 @@ def _now(locks: LockClient, name: str) -> str:
 
 
 def ask_at_the_terminal() -> Callable[[str], bool] | None:
-    """Asks whom the terminal belongs to; None if the input is no terminal."""
+    """Asks the person at the terminal; None if the input is no terminal."""
     if not sys.stdin.isatty():
         return None
     return lambda question: typer.confirm(question, default=False, err=True)

@@ -36,7 +36,7 @@ def test_a_command_whose_lock_is_lost_may_end_by_itself(fleet: Fleet) -> None:
     assert status == 76
     ours = [line for line in errors.splitlines() if line != "Terminated"]  # of the shell
     assert ours == [
-        "fairlock: lock 'polite' is lost: another owner has it, or somebody has freed it",
+        "fairlock: lock 'polite' is lost: another owner has it, or it was freed by force",
         "fairlock: lock 'polite' is lost; the command is ended",
     ]
     assert (fleet.home / "stopped").exists()
