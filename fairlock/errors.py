@@ -9,7 +9,7 @@
     ├── LockWaitTimeout         the lock was not handed over within max_wait (a TimeoutError)
     ├── Superseded              a newer version was granted the lock; this one never is
     ├── SlotTooLate             the next slot of a pace is later than max_wait (a TimeoutError)
-    ├── LockLost                the lease is over, or the lock was granted anew
+    ├── LockLost                the lease is over, or the lock was granted again
     ├── HolderChanged           the holder to be released by force holds nothing any more
     ├── KeepAliveEnded          the guarded work is done; ends the heartbeat beside it
     ├── TransactionRefused      a condition of the caller's own items failed; nothing was written
@@ -25,12 +25,10 @@ another. No message and no attribute holds an owner_id or a task token.
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from difflib import get_close_matches
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
@@ -110,6 +108,7 @@ def explained(function: Callable[_P, _R]) -> Callable[_P, _R]:
     Python's own TypeError names the argument, and not what to write instead. What the function
     raises itself leaves it as it is: only a call that never began is explained.
     """
+    from inspect import iscoroutinefunction  # noqa: PLC0415 - Lambda's handlers do not need it
 
     @wraps(function)
     def call(*args: _P.args, **named: _P.kwargs) -> _R:
@@ -126,7 +125,7 @@ def explained(function: Callable[_P, _R]) -> Callable[_P, _R]:
             _require_call(function, args, named)
             raise
 
-    if inspect.iscoroutinefunction(function):
+    if iscoroutinefunction(function):
         return cast("Callable[_P, _R]", wraps(function)(call_async))
     return call
 
@@ -135,7 +134,10 @@ def _require_call(
     function: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]
 ) -> None:
     """Raises `InvalidRequest` unless the function takes these arguments."""
-    signature = inspect.signature(function)
+    from difflib import get_close_matches  # noqa: PLC0415 - for an error only
+    from inspect import signature as signature_of  # noqa: PLC0415 - same
+
+    signature = signature_of(function)
     parameters = signature.parameters
     options = [name for name, each in parameters.items() if each.default is not each.empty]
     called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
@@ -153,13 +155,15 @@ def _require_call(
         rule = f"must be given by name, as in {whole}: {error}"
         raise InvalidRequest(field="arguments", rule=rule, value=args[1:]) from None
     for name, each in parameters.items():
-        is_needed = each.default is each.empty and each.kind not in _ANY_NUMBER
+        is_needed = each.default is each.empty and each.kind not in {
+            each.VAR_POSITIONAL,
+            each.VAR_KEYWORD,
+        }
         if is_needed and name not in given:
             raise InvalidRequest(field=name, rule=f"is required: {whole}", missing=True)
 
 
 _FIRST: Final = ("self", "cls")
-_ANY_NUMBER: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class LockStoreUnavailable(FairlockError):  # noqa: N818 - class names are API
@@ -191,7 +195,7 @@ class LockStoreMisconfigured(FairlockError):  # noqa: N818 - class names are API
 
 
 class LockItemMalformed(FairlockError):  # noqa: N818 - class names are API
-    """An item of the lock table is not as Fairlock writes it, so nobody can tell who holds.
+    """An item of the lock table is not as Fairlock writes it, so it does not say who holds.
 
     Attributes:
         partition_key: of the item: `LOCK#` and the lock's name, or `EXECUTION#` and an ARN.
@@ -252,7 +256,7 @@ class DescribedCeiling:
     Attributes:
         limit: how many may hold, whatever limits callers name; 0 if the lock is paused.
         at: since when.
-        requested_by: who set it, as the request said; nobody has checked that.
+        requested_by: who set it, as the request said; it is not verified.
         reason: why.
     """
 
@@ -341,7 +345,7 @@ class SlotTooLate(FairlockError, TimeoutError):  # noqa: N818 - class names are 
 
 
 class LockLost(FairlockError):  # noqa: N818 - class names are API
-    """The lease is over, or the lock was granted anew: to another owner, or to the same one."""
+    """The lease is over, or the lock was granted again: to another owner, or to the same one."""
 
 
 class HolderChanged(FairlockError):  # noqa: N818 - class names are API
