@@ -335,7 +335,7 @@ class MachineChecks:
         """Has a part checked when the stage around the scope is synthesized."""
         stage = Stage.of(scope)
         if stage is None:
-            return  # a tree that nobody can synthesize
+            return  # a tree that no one can synthesize
         if stage not in _CHECKS:
             _CHECKS[stage] = MachineChecks(stage)
             stage.node.add_validation(_CHECKS[stage])

@@ -134,6 +134,7 @@ def run_alone(
         ("set_limit", 2),
         ("publish", 1),
         ("pace", 1),
+        ("watch", 1),
     ],
 )
 def test_importing_a_handler_on_lambda_makes_its_clients_and_touches_no_network(

@@ -104,7 +104,7 @@ def checked_options(
 def check_lease_of_several(acquire: AcquireOptions, *, express: bool) -> None:
     """Refuses a lease that may be over while the guard still waits for the next lock.
 
-    Nobody renews it in an Express workflow. In a Standard workflow it lasts while that runs.
+    Nothing renews it in an Express workflow. In a Standard workflow it lasts while that runs.
     """
     if express and 0 < acquire.lease_seconds <= acquire.max_wait_seconds:
         rule = (
@@ -182,8 +182,8 @@ class LockGuard(sfn.StateMachineFragment):
                 Work may take longer: no one takes over while the execution runs (Express: they do).
             max_wait: the longest wait, default 30 minutes (Express: 1 minute), exact to two seconds
                 as long as the service answers; a call in the queue that fails and is repeated
-                begins its fallback period anew. It counts from the first entry, also if the
-                acquisition is released meanwhile and begins anew. The queue needs 5 seconds at
+                begins its fallback period again. It counts from the first entry, even if the
+                acquisition is released meanwhile and begins again. The queue needs 5 seconds at
                 least. Zero skips a busy lock: the guard tries once, whatever `waiting`, joins no
                 queue, and goes to `on_timeout` if others hold the lock or wait for it.
             waiting: how to wait, default `Waiting.queue()` (Express: `Waiting.poll()`).

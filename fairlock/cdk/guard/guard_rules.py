@@ -56,7 +56,7 @@ class GuardInMachine:
         bare_task: the guarded task, if it got its transitions from the guard; None in a branch.
         lock_name: the lock, if its name is known at synth.
         service: tells one lock service from another.
-        express: what the guard was told of its machine.
+        express: what the guard was notified of its machine.
         limit: how many it lets in, or JSONata.
         waiting: how it waits, as a caller writes it; None if it does not wait.
         shared: whether it shares the lock.
@@ -113,7 +113,7 @@ class GuardInMachine:
     def _ways_past_the_guard(self, machines: Machines) -> Iterator[InvalidRequest]:
         """Transitions of a bare task that the guard did not make.
 
-        CDK lets anybody add a Catch to a task after the guard was made, or lead to it.
+        CDK lets you add a Catch to a task after the guard was made, or lead to it.
         """
         if self.bare_task is None:
             return

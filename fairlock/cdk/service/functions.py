@@ -73,7 +73,7 @@ class Platform:
             self._usual = CfnCondition(scope, "PartitionAws", expression=usual).logical_id
 
     def set_defaults(self, function: lambda_.Function) -> None:
-        """Lets the partition decide about what nobody asked for."""
+        """Lets the partition decide about what no one asked for."""
         resource = cast("lambda_.CfnFunction", function.node.default_child)
         for property_path, (usual, elsewhere) in self._defaults.items():
             value = Fn.condition_if(self._usual, usual, elsewhere)

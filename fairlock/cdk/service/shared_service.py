@@ -3,7 +3,7 @@
 A service tells the names of what it deploys as outputs of its stack, and as parameters for other
 stacks. The parameters are in the Parameter Store of Systems Manager, not exports of the stack:
 CloudFormation refuses to change or remove an export that another stack imports, so one user of the
-service could block its deployments. A parameter binds nobody: a stack that uses the service reads
+service could block its deployments. A parameter binds no one: a stack that uses the service reads
 it at each of its own deployments.
 """
 
