@@ -297,7 +297,7 @@ class LockMonitoring(Construct):
         if name.endswith(_ANY):
             command = f"fairlock ls --waiting --prefix {shlex.quote(name.removesuffix(_ANY))}"
         self._alarm(
-            f"Waiting for {name}".replace("/", "-"),
+            f"{_WAITING_FOR}{name}".replace("/", "-"),
             service.metric(MetricName.CURRENT_WAIT, dimensions_map=dimensions),
             _milliseconds(alarms.current_wait),
             f"An owner has waited too long for {name} and is still waiting.",
@@ -337,7 +337,7 @@ class LockMonitoring(Construct):
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
             alarm_description=(
                 f"Fairlock: {description} First: {first or self._first_step(name)} "
-                f"What it means: {documented('monitoring.md')}#alarms"
+                f"Then: {_row_of(name)} in {documented('runbook.md')}"
             ),
         )
         if self._topic is not None:
@@ -364,6 +364,14 @@ def _check_watched(watch: Sequence[str]) -> None:
             raise InvalidRequest(field="watch", rule=rule, value=name)
 
 
+def _row_of(alarm: str) -> str:
+    """The row of the runbook about an alarm."""
+    if alarm.startswith(_WAITING_FOR):
+        return MetricName.CURRENT_WAIT.value
+    return next((kind for kind in ("Errors", "Throttles") if alarm.endswith(kind)), alarm)
+
+
+_WAITING_FOR: Final = "Waiting for "
 _COMMANDS_OF_ALARMS: Final = dict.fromkeys(
     ("CurrentWait", "QueueLength", "HandOffLatency"), "fairlock ls --waiting"
 )

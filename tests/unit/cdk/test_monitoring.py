@@ -286,8 +286,9 @@ def test_each_alarm_says_what_to_type_first_and_names_a_page_with_that_heading(
         assert re.search(
             r"First: (fairlock (ls --waiting|doctor) --table |run the saved query)", text
         )
-        assert "What it means: docs/monitoring.md#alarms" in text
-    assert "\n## Alarms\n" in DOCUMENT.read_text()
+        row = re.search(r"Then: (\w+) in docs/runbook.md", text)
+        assert row is not None
+        assert f"**{row[1]}**" in (DOCUMENT.parent / "runbook.md").read_text()
     assert any("fairlock ls --waiting --table " in text for text in texts)
     assert any("'Lost and taken away'" in text for text in texts)
     assert "Lost and taken away" in QUERIES
