@@ -47,10 +47,10 @@ class FairlockError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What pickle and copy need: by default they would call `__init__` with the message."""
-        return _made_anew, (type(self), self.args), self.__dict__ or None
+        return _rebuilt, (type(self), self.args), self.__dict__ or None
 
 
-def _made_anew(kind: type[FairlockError], args: tuple[Any, ...]) -> FairlockError:
+def _rebuilt(kind: type[FairlockError], args: tuple[Any, ...]) -> FairlockError:
     error = kind.__new__(kind, *args)
     error.args = args  # An OSError, such as LockWaitTimeout, takes them in its `__init__` only.
     return error
@@ -426,6 +426,6 @@ class OutcomeUnknown(FairlockError):  # noqa: N818 - class names are API
 
 
 def _is_harmless(field: str) -> bool:
-    """Whether the name of an unknown field cannot be an owner_id that stands in the wrong place."""
+    """Whether the name of an unknown field cannot be an owner_id in the wrong place."""
     is_short = field.isidentifier() and len(field) < _SHORTEST_OWNER_ID
     return is_short or _PLAIN_NAME.fullmatch(field) is not None

@@ -29,7 +29,7 @@ _VARIABLE: Final = re.compile(r"\$((?:lock|item)_\w+_[0-9a-f]{8})\b")
 """A name that `WorkflowVariable` makes."""
 _FENCING_TOKEN: Final = re.compile(_VARIABLE.pattern + r"\.fencing_token\b")
 _NULL_SAFE_MARKS: Final = ("?", "$exists(")
-"""What stands in JSONata that may do without the value."""
+"""What JSONata has that may do without the value."""
 _PROCESSORS: Final = ("ItemProcessor", "Iterator")
 
 

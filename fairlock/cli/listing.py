@@ -186,8 +186,8 @@ def _print_objects(
 
 def _free(name: str, clock: Clock) -> LockDescription:
     seen_at = datetime.fromtimestamp(clock.wall_ms() / 1000, UTC)
-    nobody = DescribedQueue()
-    return LockDescription(name=name, seen_at=seen_at, limit=None, holders=(), waiters=nobody)
+    none = DescribedQueue()
+    return LockDescription(name=name, seen_at=seen_at, limit=None, holders=(), waiters=none)
 
 
 _Shown = tuple[tuple[int, ...], int, DescribedCeiling | None]

@@ -90,7 +90,7 @@ class LeaseHandle:
         """Renews the lease; returns whether that succeeded, and logs why not.
 
         A lock whose max_hold is over is given back instead: no one renews it, so it is free for
-        whoever waits, without the rest of its lease.
+        a caller that waits, without the rest of its lease.
         """
         if self.lease.is_outlived:
             self._give_back()

@@ -107,7 +107,7 @@ def own_name(function: Any, *, is_handler: Callable[[Sequence[Any]], bool]) -> N
         is_handler: whether arguments are those of a Lambda handler.
 
     Raises:
-        InvalidRequest: the function stands in the program itself, or has no name.
+        InvalidRequest: the function is defined in the program itself, or has no name.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if module in {None, "__main__"} or name is None:

@@ -174,7 +174,7 @@ _NAMES: Final = {
     for name, value in vars(schema).items()
     if name.startswith("HOLDER_")
 }
-"""Each attribute of the schema stands in expressions under its own name. Those of a holder's record
+"""Each attribute of the schema has its own name in expressions. Those of a holder's record
 are short, and stand under the names of their constants: `#h_lease_ms`."""
 _PLACEHOLDER: Final = re.compile(r"[#:]\w+")
 _EXPRESSIONS: Final = 512

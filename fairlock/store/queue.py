@@ -225,10 +225,10 @@ def join(
         # The lock itself refused: a permit is free, or the caller holds or has left.
         if kept.state is not None:
             return None
-    return _join_anew(entry)
+    return _join_again(entry)
 
 
-def _join_anew(entry: _Entry) -> Joined | Refusal | None:
+def _join_again(entry: _Entry) -> Joined | Refusal | None:
     context, request, now_ms = entry.context, entry.request, entry.now_ms
     waiting = (
         read_places(context, request.lock_name)

@@ -269,7 +269,7 @@ def _checked(schema: _Schema, event: object) -> Mapping[str, Any]:
 
 
 def _fault(field: str, rule: str, value: object) -> InvalidRequest:
-    """A broken rule. Any text may be an owner_id that stands in the wrong field."""
+    """A broken rule. Any text may be an owner_id in the wrong field."""
     return InvalidRequest(field=field, rule=rule, value=value, show_text=False)
 
 

@@ -340,7 +340,7 @@ FALLBACK_SECONDS: Final = Rule(
 
 
 def require_different(field: str, names: Sequence[str]) -> None:
-    """Raises `InvalidRequest` if a lock stands in a list twice: its second wait would not end."""
+    """Raises `InvalidRequest` if a list has a lock twice: its second wait would not end."""
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         rule = "must have each lock once"

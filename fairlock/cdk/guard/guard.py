@@ -129,7 +129,7 @@ class LockGuard(sfn.StateMachineFragment):
         * An end that no state can catch (StopExecution, the machine's own timeout,
           `States.Runtime`) leaves the lock to the service's reaper, or to the end of its lease if
           no event arrives. While the execution runs, its lease is extended (not in Express).
-        * If the guard stands in a branch of a Parallel or in a Map, and a sibling fails, Step
+        * If the guard is in a branch of a Parallel or in a Map, and a sibling fails, Step
           Functions stops the branch without running any Catch. If the execution goes on, so does
           its lock, until it ends. Give each branch a Catch of its own there, or put the guard
           around the whole.

@@ -248,7 +248,7 @@ def workflow_lock_name(scope: Construct, lock_name: str, *, field: str = "lock_n
     if lock_name.startswith("$") and not Token.is_unresolved(lock_name):
         rule = "must not start with $: write JsonPath.string_at('$.…') or '{% $states.input.… %}'"
         raise InvalidRequest(field=field, rule=rule, value=lock_name)
-    _refuse_parts_that_nobody_evaluates(lock_name, field)
+    _refuse_parts_without_evaluation(lock_name, field)
     if Token.is_unresolved(lock_name):
         return _from_token(scope, lock_name, field)
     return checked(field, LOCK_NAME, lock_name)
@@ -302,7 +302,7 @@ def literal_lock_name(lock_name: str) -> str | None:
     return None if is_jsonata(lock_name) or Token.is_unresolved(lock_name) else lock_name
 
 
-def _refuse_parts_that_nobody_evaluates(literal: str, field: str) -> None:
+def _refuse_parts_without_evaluation(literal: str, field: str) -> None:
     """Step Functions takes such a text as it is: it would be one lock for all customers."""
     found = next((part for part in _NOT_EVALUATED if part in literal), None)
     if found is not None:

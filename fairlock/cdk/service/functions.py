@@ -234,7 +234,7 @@ def _add_byte_code(function: lambda_.Function) -> None:
 
 
 def _acknowledge_wildcard(function: lambda_.Function, finding: str, reason: str) -> None:
-    """Tells cdk-nag, where a user runs it, why a wildcard stands in the function's policy."""
+    """Tells cdk-nag, where a user runs it, why a wildcard is in the function's policy."""
     if function.role is not None:
         Validations.of(function.role).acknowledge(
             Acknowledgment(id=f"AwsSolutions-IAM5[{finding}]", reason=reason)

@@ -184,7 +184,7 @@ def check_function(function: lambda_.IFunction, *, service: Construct) -> None:
 
     Raises:
         InvalidRequest: it is a version, an alias or an imported function, whose environment cannot
-            be set, or stands in another account or region.
+            be set, or is in another account or region.
     """
     if not isinstance(function, lambda_.Function):
         rule = "must be a lambda_.Function of this app, and neither a version nor an alias of it"
@@ -400,7 +400,7 @@ class LockServiceBase(LockMetrics, Construct):
                 must leave permissions to IAM, as that of a `kms.Key` does.
 
         Raises:
-            InvalidRequest: it is a version, an alias or an imported function, or stands in another
+            InvalidRequest: it is a version, an alias or an imported function, or is in another
                 account or region; or the service cannot serve so many, or be given the key.
         """
         check_function(function, service=self)
