@@ -138,7 +138,7 @@ ENDINGS: Final[Mapping[str, Ending]] = {
     "create-table": Ending(
         (
             "fairlock create-table locks",
-            "fairlock create-table locks --recovery --protection",
+            "fairlock create-table locks --recovery --protection --json",
         ),
         {"0": "the table is there", **_TABLE},
     ),
@@ -147,7 +147,7 @@ ENDINGS: Final[Mapping[str, Ending]] = {
             "fairlock asl --task task.json --lock-name nightly-report",
             "fairlock asl --task task.json --lock-name '$.customer_id' --max-wait 10m",
         ),
-        {"0": "done"},
+        {"0": "done", **{code: f"--stack: {text}" for code, text in _TABLE.items()}},
         "guard-a-workflow-without-the-cdk",
     ),
 }
