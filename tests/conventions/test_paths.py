@@ -89,7 +89,7 @@ class Way:
 
 @dataclass
 class Bench:
-    """The functions and a client over a table in memory, and whoever walks at this moment."""
+    """The functions and a client over a table in memory, and a caller that walks at this moment."""
 
     table: MemoryTable = field(default_factory=MemoryTable)
     way: Way = field(default_factory=Way)

@@ -66,7 +66,7 @@ class Accounts:
 
 
 class Written:
-    """Stands in for a function of the reader's: remembers what it was called with."""
+    """Replaces a function of the reader's: remembers what it was called with."""
 
     def __init__(self) -> None:
         self.tokens: list[int] = []

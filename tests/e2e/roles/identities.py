@@ -1,4 +1,4 @@
-"""Requests as somebody: signed with the credentials of a role."""
+"""Requests as another caller: signed with the credentials of a role."""
 
 from __future__ import annotations
 

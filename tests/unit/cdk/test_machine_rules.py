@@ -28,7 +28,7 @@ NOT_A_DEFINITION = (
     '{"States": {"A": {"Type": "Task", "Catch": 5}}}',
     '{"States": {"A": {"Type": "Pass", "Assign": 5}}}',
 )
-"""What somebody may have given to CDK as a machine, which only Step Functions refuses."""
+"""What another caller may have given to CDK as a machine, which only Step Functions refuses."""
 
 
 def sound(cases: Cases) -> None:

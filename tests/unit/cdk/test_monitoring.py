@@ -38,7 +38,7 @@ NOT_GRAPHED = {
     *(MetricName.EXTENDED, MetricName.CLAIM_NOT_REMOVED),
     *(MetricName.REACQUIRED, MetricName.SUPERSEDED),
 }
-"""Nothing that anybody has to look at."""
+"""Nothing that any caller has to look at."""
 
 
 def template_of(stack: Stack) -> Json:
