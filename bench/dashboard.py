@@ -103,7 +103,8 @@ def _draw_graph(axes: Axes, graph: Json, shown: dict[str, Series]) -> None:
         hours = [begin / 3600 for begin in series]
         marker = "." if len(series) == 1 else ""
         axes.plot(hours, list(series.values()), marker=marker, linewidth=1, label=label)
-    axes.set(xlim=(0, HOURS), ylim=(0, None))
+    is_flat = not any(value for one in shown.values() for value in one.values())
+    axes.set(xlim=(0, HOURS), ylim=(0, 1 if is_flat else None))
     axes.locator_params(nbins=5)
     if graph["title"].endswith("(ms)"):
         highest = max((value for one in shown.values() for value in one.values()), default=1.0)

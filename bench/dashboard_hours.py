@@ -144,7 +144,9 @@ class Workflow:
             self.hours.at(due, lambda: self.beat_then_renew(until))
 
     def beat_then_renew(self, until: float) -> None:
-        """One heartbeat, and the next one."""
+        """One heartbeat, and the next one, unless its execution has died."""
+        if self.asks["execution_arn"] in self.hours.dead:
+            return
         self.hours.call("Heartbeat", heartbeat.handler, **self.lock)
         self.renew(until)
 
