@@ -1,4 +1,4 @@
-"""Typical uses. Nobody runs this; type checkers read it, and must agree with `assert_type`."""
+"""Typical uses. No one runs this; type checkers read it, and must agree with `assert_type`."""
 
 from __future__ import annotations
 
