@@ -101,7 +101,7 @@ class Fleet:
 
 def outcome(process: Process) -> tuple[int, str, str]:
     output, errors = process.communicate(timeout=SECONDS)
-    return process.returncode, output, errors
+    return process.wait(SECONDS), output, errors
 
 
 def until(condition: Callable[[], object]) -> None:

@@ -16,7 +16,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 STREAMS: Final = 3
 _LONGEST_REQUEST: Final = 1 << 20
@@ -44,6 +44,11 @@ class ForkedProcess:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
+    def wait(self, timeout: float | None = None) -> int:
+        assert self._ended.wait(timeout), "it has not ended"
+        assert self.returncode is not None
+        return self.returncode
+
     def communicate(self, given: str = "", timeout: float | None = None) -> tuple[str, str]:
         """Close its input, read all it tells and wait for its end, as `Popen` does."""
         if self.stdin.closed:
@@ -56,7 +61,7 @@ class ForkedProcess:
         output, errors = (each.result(timeout) for each in told)
         self.stdout.close()
         self.stderr.close()
-        assert self._ended.wait(timeout), "it closed its streams and did not end"
+        self.wait(timeout)
         return output, errors
 
     def _wait(self, status: int) -> None:
@@ -124,7 +129,7 @@ def serve(connection: socket.socket) -> None:
         connection.sendall(str(pid).encode())
 
 
-def become(request: dict[str, object], given: list[int]) -> None:
+def become(request: dict[str, Any], given: list[int]) -> None:
     """Take over the caller's streams, environment and directory, and nothing else that is open."""
     for number in range(STREAMS):
         os.dup2(given[number], number)
