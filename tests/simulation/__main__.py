@@ -10,6 +10,8 @@ import os
 import sys
 
 from tests.simulation.hot_lock import HOT_LOCK
+from tests.simulation.killed_handlers import KILLED_HANDLERS
+from tests.simulation.lost_events import LOST_EVENTS
 from tests.simulation.mass_stop import MASS_STOP
 from tests.simulation.scenario import Result, Scenario, run, run_control
 from tests.simulation.unreliable_network import UNRELIABLE_NETWORK
@@ -19,7 +21,9 @@ SCENARIOS = {
     for each in (
         HOT_LOCK,
         MASS_STOP,
+        LOST_EVENTS,
         UNRELIABLE_NETWORK,
+        KILLED_HANDLERS,
     )
 }
 

@@ -154,6 +154,14 @@ class Judge:
         state = self._states.get(lock)
         return [] if state is None else [holder.fencing_token for holder in state.holders]
 
+    def held_at_the_end(self) -> list[tuple[str, list[int]]]:
+        """All locks that were ever used, with the tokens of those that hold them."""
+        return [(lock, self.holders_of(lock)) for lock in self._states]
+
+    def waiting_at_the_end(self) -> list[tuple[str, int]]:
+        """All queues that there ever were, and how many wait in them."""
+        return [(lock, len(queue)) for lock, queue in self._queues.items()]
+
     def found(self, promise: str, what: str) -> None:
         """Notes a broken promise."""
         self.engine.trace("JUDGE", f"{promise}: {what}")
