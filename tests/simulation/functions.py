@@ -118,7 +118,7 @@ class Environment(Process):
         self, world: World, name: str, clients: Mapping[str, Any], faults: LambdaFaults
     ) -> None:
         super().__init__(world.engine, name)
-        self.clock: NodeClock = world.clock()
+        self.clock: NodeClock = world.clock(self)
         self.aws_clock = AwsClock(self.clock)
         sdk = world.sdk()
         if faults.kills:
@@ -145,6 +145,9 @@ class _FragileWire:
     def __init__(self, environment: Environment, wire: Any, faults: LambdaFaults) -> None:  # noqa: ANN401 - a Wire
         self._environment, self._wire, self._faults = environment, wire, faults
         self.engine: Engine = wire.engine
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as the wire has it
+        return getattr(self._wire, name)
 
     def send(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as DynamoDB answers
         random, environment = self.engine.random, self._environment
