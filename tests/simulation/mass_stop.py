@@ -20,7 +20,7 @@ from tests.simulation.guard import Account, AccountFaults
 from tests.simulation.machines import LEASE_SECONDS, recorded
 from tests.simulation.quotas import QUOTAS
 from tests.simulation.scenario import Control, Scenario, patched
-from tests.simulation.stepfunctions import Execution
+from tests.simulation.states import Execution
 from tests.simulation.workload import figures_of, wait_until_idle
 from tests.simulation.world import World
 

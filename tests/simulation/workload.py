@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Final
 
 from tests.simulation.engine import START
+from tests.simulation.functions import Json
 from tests.simulation.guard import Account
-from tests.simulation.stepfunctions import Execution
+from tests.simulation.states import Execution
 from tests.simulation.world import World
 
 _LOOK_SECONDS: Final = 10.0
+
+
+Given = Callable[[int], Json]
+"""The input of the execution with this number."""
 
 
 class Zipf:
@@ -144,6 +150,19 @@ def wait_until_idle(account: Account, *, from_seconds: float) -> None:
             world.engine.after(_LOOK_SECONDS, look)
 
     world.engine.at(START + from_seconds, look)
+
+
+def start_all(account: Account, moments: list[float], given: Given, *, form: str) -> None:
+    """Starts an execution at each of these moments, in seconds from the beginning."""
+    world = account.world
+    world.actors += len(moments)
+
+    def start(number: int) -> None:
+        account.start(f"run-{number}", given(number), form=form)
+        world.actors -= 1
+
+    for number, moment in enumerate(moments):
+        world.engine.at(START + moment, start, number)
 
 
 def require_all_free(account: Account) -> None:
