@@ -276,12 +276,12 @@ class Recovery:
     def _judge_death(
         self, lock: str, watch: _Watch, place: _Place, *, is_over: bool = True
     ) -> None:
-        if watch.wanted_since is None:
-            return
+        if watch.phase is not Phase.TAKEN:
+            return  # Nobody waits, or they wait for holders that live.
         owner = watch.acquisitions.get(place.label or "")
         never_knew = owner is None or owner.belief is None
         over_at = place.extended_at + place.lease
-        since = max(over_at, watch.wanted_since, self.outage_ended_at)
+        since = max(over_at, watch.since, self.outage_ended_at)
         if self.engine.now < since:
             return  # Released after all, or given back.
         # A lease that is handed over begins a poll later: its owner may not know of it before.
