@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fairlock.aws.aws_clock import AwsClock
+from fairlock.client import local_waiters
 from fairlock.guarded import guarded_writes
-from fairlock.store import context
 from fairlock.store.context import LockContext
 from tests.simulation.clocks import ClockErrors, NodeClock
 from tests.simulation.faults import Faults, Machines, Network
@@ -37,10 +37,6 @@ def _by_my_clock(found: LockContext, _answer: object) -> int:
 
 def _wall_ms(clock: AwsClock) -> int:
     return clock._clock.wall_ms()  # noqa: SLF001 - a weaker product
-
-
-def _whole(lease_ms: int, _expires_at_ms: int, *, date_ms: int) -> int:
-    return int(lease_ms * 0.98) if date_ms else 0
 
 
 SUSPENSIONS: Final = Scenario(
@@ -104,9 +100,10 @@ CLOCKS: Final = Scenario(
             sabotage=lambda: patched((AwsClock, "now_ms", _wall_ms)),
         ),
         Control(
-            name="a holder counts its whole lease, whatever end is stored",
-            breaks="no more holders than the limit",
-            sabotage=lambda: patched((context, "own_ms", _whole)),
+            name="a lease that was over by one Date only is asked for again after 30 s",
+            breaks="no lock taken by no one",
+            sabotage=lambda: patched((local_waiters, "_DATES_AGREE_SECONDS", 30.0)),
+            faults=Faults(machines=Machines(killed=20), network=Network(front_ends=0.5)),
         ),
     ),
 )
