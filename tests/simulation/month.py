@@ -74,7 +74,6 @@ MONTH: Final = Scenario(
         others=_send_others,
         at_most=_DAYS * _DAY * 2,
     ).play,
-    idle_bound=900.0,
     seeds=2,
     # Clients that hold nothing for an hour look once in a while whether they are closed.
     conditions=lambda _scale: patched((heartbeats, "LONGEST_NAP_SECONDS", 30.0)),

@@ -113,7 +113,6 @@ OPERATORS: Final = Scenario(
         options=one_or_three,
         others=send_operators,
     ).play,
-    idle_bound=400.0,
     controls=(
         _of_the_model("a ceiling is set, and the fencing token stays", "no grant above a ceiling"),
         _of_the_model("the first write does not ask for a ceiling", "no grant above a ceiling"),

@@ -29,7 +29,6 @@ OUTAGE: Final = Scenario(
     ),
     faults=Faults(database=Database(outages=((60, 360), (600, 640)))),
     play=Fleet(clients=2_000, of_a_lock=10, turns=8, options=one_or_three, max_wait=900).play,
-    idle_bound=400.0,
     controls=(
         Control(
             name="a client pauses for longer and longer while it gets no answer",
@@ -50,7 +49,6 @@ THROTTLED: Final = Scenario(
     play=Fleet(
         clients=1_500, of_a_lock=5, turns=15, lease=30, think=2, work=3, options=one_or_three
     ).play,
-    idle_bound=400.0,
     controls=(
         Control(
             name="a request that was throttled is repeated after a minute",

@@ -118,7 +118,6 @@ def _sweep(play: Callable[[World], None], *, seed: int = 1) -> Result:
         promise="",
         faults=Faults(database=Database(partitions=1)),
         play=play,
-        idle_bound=3_600,
         scale=1.0,
     )
     return run(scenario, seed=seed)

@@ -52,7 +52,6 @@ SUSPENSIONS: Final = Scenario(
         network=Network(late_requests=0.01, copies=0.05, late_seconds=30),
     ),
     play=Fleet(clients=1_500, of_a_lock=5, turns=10, lease=10, work=8, options=one_or_three).play,
-    idle_bound=400.0,
     controls=(
         Control(
             name="the clock of a lease stands still while the machine is suspended",
@@ -87,7 +86,6 @@ CLOCKS: Final = Scenario(
         machines=Machines(killed=3),
     ),
     play=Fleet(clients=1_500, of_a_lock=5, turns=8, lease=10, work=8, options=one_or_three).play,
-    idle_bound=400.0,
     controls=(
         Control(
             name="the lease of another is judged by this machine's clock",
