@@ -16,7 +16,7 @@ from fairlock.aio.async_lock import (
     AsyncLockServices,
     AsyncSeveralLocks,
 )
-from fairlock.aio.bridge import AsyncConnection, BridgedClock, run, temporary_client
+from fairlock.aio.bridge import AsyncConnection, BridgedClock, iterate, run, temporary_client
 from fairlock.aio.tasks import (
     AsyncEnteredLocks,
     AsyncHeartbeats,
@@ -58,12 +58,6 @@ from fairlock.wire import rules
 
 if TYPE_CHECKING:
     from aiobotocore.session import AioSession
-
-
-async def _locks_of(store_factory: StoreFactory, prefix: str) -> AsyncIterator[LockDescription]:
-    found = locks_of(store_factory, prefix)
-    while (lock := await run(next, found, None)) is not None:
-        yield lock
 
 
 _CLOSED_ELSEWHERE: Final = (
@@ -279,7 +273,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
 
     def list(self, prefix: str | None = None) -> AsyncIterator[LockDescription]:
         """Iterates over the locks that the table knows. As `LockClient.list`, costs included."""
-        return _locks_of(self._opened(), checked_prefix(prefix))
+        return iterate(locks_of(self._opened(), checked_prefix(prefix)))
 
     async def force_release(
         self,

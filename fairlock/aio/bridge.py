@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import copy_context
 from functools import cache
@@ -57,6 +57,13 @@ async def run(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
         else:
             switched = running.switch(result)
     return cast("_T", switched)
+
+
+async def iterate(found: Iterator[_T]) -> AsyncIterator[_T]:
+    """Yields what an iterator finds, each after a `run` of its own."""
+    end = object()
+    while (each := await run(next, found, end)) is not end:
+        yield cast("_T", each)
 
 
 def wait_for(awaitable: Awaitable[_T]) -> _T:

@@ -93,6 +93,7 @@ _TROUBLES: Final = (
     MetricName.LOST,
     MetricName.TAKEN_OVER,
     MetricName.FORCED_RELEASE,
+    MetricName.CEILING_CHANGED,
     MetricName.LIVENESS_UNKNOWN,
     MetricName.PUSH_UNKNOWN,
     MetricName.MIXED_LIMITS,

@@ -267,7 +267,7 @@ class LockMonitoring(Construct):
             datapoints_to_alarm=1,
             comparison_operator=_AT_LEAST,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=f"Fairlock: {description} See docs/monitoring.md, {name}.",
+            alarm_description=f"Fairlock: {description} See docs/runbook.md, {name}.",
         )
         if self._topic is not None:
             action = actions.SnsAction(self._topic)

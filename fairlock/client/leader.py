@@ -196,7 +196,7 @@ class Leading(ABC):
         check_work(self._settings, work, is_async=False)
         while True:
             term = Term(self._settings, partial(StopEvent, clock=self._settings.clock))
-            options = LockOptions(
+            options: LockOptions[Callback] = LockOptions(
                 *(name, lease, LONGEST_WAIT_SECONDS, 1, data, owner_name),
                 *(term.on_lost, term.on_danger),
             )

@@ -23,7 +23,7 @@ acquire finds out about the workflow before it evicts such a holder (`check_expi
 the claim ─▶ fenced or ended ──────────────────────────────────────────────▶ may be evicted
     └─▶ extend the lease by 10 s ─▶ written ─▶ Step Functions ─▶ over ─────▶ may be evicted
               └─▶ refused: it renewed, or           ├─▶ runs ──▶ extend by a whole lease
-                  another contender asks            └─▶ unknown
+                  another contender asks            └─▶ unknown ▶ extend by 30 s
 """
 
 from __future__ import annotations
@@ -203,6 +203,8 @@ def _reacquire(
 
 _MOST_CHECKS: Final = 5
 """Executions that one acquire looks at; the rest is left to the next caller."""
+_UNANSWERED_MS: Final = 30_000
+"""For how long a lease goes on if Step Functions does not say whether its workflow runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,20 +286,23 @@ def _check_execution(
         return found  # It has renewed, or another contender asks.
     found = replace(found, state=found.state.with_holder(extended))
     # "Over" is never remembered: a redriven execution has the same ARN.
-    match context.workflows.describe(execution_arn).liveness:
-        case Liveness.OVER:
-            return replace(found, evictable=(*found.evictable, extended))
-        case Liveness.RUNNING:
-            if ask_ms < holder.lease_ms:
-                extended = _extend(context, lock_name, extended, lease_ms=holder.lease_ms)
-            if extended is None:
-                return found
-            context.observe(Extended(lock_name=lock_name))
-            return replace(found, state=found.state.with_holder(extended))
-        # No answer is not "over": a throttle of Step Functions must not cost a holder its lock.
-        case Liveness.UNKNOWN:
-            context.observe(LivenessUnknown(lock_name=lock_name, execution_arn=execution_arn))
-            return replace(found, unknown=found.unknown + 1)
+    liveness = context.workflows.describe(execution_arn).liveness
+    if liveness is Liveness.OVER:
+        return replace(found, evictable=(*found.evictable, extended))
+    # No answer is not "over": a throttle of Step Functions must not cost a holder its lock. The
+    # lease goes on for longer than the question took, or each waiter would ask every 10 s.
+    is_running = liveness is Liveness.RUNNING
+    lease_ms = holder.lease_ms if is_running else min(holder.lease_ms, _UNANSWERED_MS)
+    if ask_ms < lease_ms:
+        extended = _extend(context, lock_name, extended, lease_ms=lease_ms)
+    if extended is None:
+        return found
+    found = replace(found, state=found.state.with_holder(extended))
+    if is_running:
+        context.observe(Extended(lock_name=lock_name))
+        return found
+    context.observe(LivenessUnknown(lock_name=lock_name, execution_arn=execution_arn))
+    return replace(found, unknown=found.unknown + 1)
 
 
 def _extend(

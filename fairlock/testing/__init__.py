@@ -3,9 +3,9 @@
     fake_table         the lock table in memory, which counts requests and can fail
     interpreter        the table's conditions and updates
     manual_clock       time that passes when a test says so, and an event loop that does not wait
-    fake_client        `FakeLockClient`: a `LockClient` over both, without threads
+    fake_client        `FakeLockClient`: a `LockClient` over both, without threads;
+                       and what `@locked` functions without a client use
     fake_async_client  `FakeAsyncLockClient`, for asyncio
-    locked_functions   what `@locked` functions without a client use
     plugin             pytest fixtures
 
 docs/testing.md shows how to use them.
@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairlock.testing.fake_async_client import FakeAsyncLockClient
-    from fairlock.testing.fake_client import FakeLockClient
+    from fairlock.testing.fake_client import FakeLockClient, used_by_locked_functions
     from fairlock.testing.fake_table import FakeTable
-    from fairlock.testing.locked_functions import used_by_locked_functions
     from fairlock.testing.manual_clock import ManualClock, run_in_virtual_time
 
 __all__ = [
@@ -38,7 +37,7 @@ _MODULES = {
     "FakeTable": "fake_table",
     "ManualClock": "manual_clock",
     "run_in_virtual_time": "manual_clock",
-    "used_by_locked_functions": "locked_functions",
+    "used_by_locked_functions": "fake_client",
 }
 """Imported when first asked for: not everybody has the extra `async`."""
 

@@ -6,11 +6,12 @@ called in the thread of the test; a real client has threads for that.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Self, Unpack
+from typing import Any, Final, Protocol, Self, Unpack
 
 from fairlock.client.heartbeats import Heartbeats, HeartbeatSchedule, ScheduledHeartbeat
 from fairlock.client.lease_handle import LeaseHandle, Releasable
@@ -19,8 +20,11 @@ from fairlock.client.lock_client import LockClient
 from fairlock.client.reporting import LockEvent, LockEvents
 from fairlock.client.settings import ClientOptions
 from fairlock.client.threads import Callbacks
+from fairlock.decorator.default_clients import ClientKind, default_clients_from
 from fairlock.testing.fake_table import FakeTable
 from fairlock.testing.manual_clock import ManualClock
+
+_TABLE_NAME: Final = "fake-locks"
 
 
 class CallbacksInLine(Callbacks):
@@ -96,6 +100,13 @@ class ManualHeartbeats(Heartbeats):
         for scheduled in self._schedule.due(self._clock.monotonic()):
             self._begin(scheduled)
 
+    def release_all(self, handles: Sequence[Releasable]) -> None:
+        """One after the other, without threads."""
+        for handle in handles:
+            if isinstance(handle, LeaseHandle):
+                self.remove(handle)
+            handle.release_at_close()
+
     def _start(self) -> None:
         """No thread."""
 
@@ -167,8 +178,36 @@ class FakeLockClient(LockClient):
             events=EventsInLine(self._settings.on_event),
         )
 
-    def _release_all(self, handles: Sequence[Releasable]) -> None:
-        for handle in handles:
-            if isinstance(handle, LeaseHandle):
-                self._services.heartbeats.remove(handle)
-            handle.release_at_close()
+
+class FakeClient(Protocol):
+    """`FakeLockClient` or `FakeAsyncLockClient`."""
+
+    def another(self, owner_name: str = ..., /, **settings: Unpack[ClientOptions]) -> object:
+        """A client of the same table and clock."""
+
+
+@contextmanager
+def used_by_locked_functions(client: FakeClient) -> Iterator[None]:
+    """Within the block, `@locked` functions without a client use the table of this one.
+
+    Each kind of call gets a client with the settings that it would have in production, so that a
+    Lambda handler sends no heartbeats, for instance; coroutine functions get one per event loop,
+    so that a handler may call `asyncio.run` every time. FAIRLOCK_TABLE_NAME need not be set.
+
+    Args:
+        client: a `FakeLockClient` for functions, a `FakeAsyncLockClient` for coroutine functions.
+    """
+    made: dict[tuple[asyncio.AbstractEventLoop | None, ClientKind], Any] = {}
+
+    def client_in(loop: asyncio.AbstractEventLoop | None, kind: ClientKind) -> Any:  # noqa: ANN401 - of either kind
+        if (loop, kind) not in made:
+            made[loop, kind] = client.another("locked function", **kind.settings())
+        return made[loop, kind]
+
+    def client_for(*, heartbeats: bool) -> Any:  # noqa: ANN401 - same
+        loop = asyncio.get_running_loop() if is_async else None
+        return client_in(loop, ClientKind(_TABLE_NAME, heartbeats))
+
+    is_async = not isinstance(client, FakeLockClient)
+    with default_clients_from(client_for, is_async=is_async):
+        yield

@@ -19,8 +19,8 @@ import fairlock
 from fairlock import locked
 from fairlock.errors import FairlockError
 from fairlock.testing import FakeAsyncLockClient, FakeLockClient
+from fairlock.testing.fake_client import used_by_locked_functions
 from fairlock.testing.interpreter import Scope, changed, holds
-from fairlock.testing.locked_functions import used_by_locked_functions
 from fairlock.testing.manual_clock import run_in_virtual_time
 from testbed.localaws import LocalAws
 from tests.support.documents import Block, blocks, python_world

@@ -25,6 +25,7 @@ from tests.simulation.campaign import (
     table_of,
 )
 from tests.simulation.hot_lock import HOT_LOCK
+from tests.simulation.mass_stop import MASS_STOP
 from tests.simulation.month import MONTH
 from tests.simulation.operators import OPERATORS
 from tests.simulation.outages import OUTAGE, THROTTLED
@@ -37,6 +38,7 @@ SCENARIOS = {
     each.number: each
     for each in (
         HOT_LOCK,
+        MASS_STOP,
         OUTAGE,
         THROTTLED,
         UNRELIABLE_NETWORK,

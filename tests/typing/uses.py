@@ -236,7 +236,8 @@ rebuilt: str = rebuild_index(7)
 
 def operate(locks: LockClient) -> None:
     found = locks.describe("orders/7")
-    if found is not None and found.holders:
+    assert found is not None
+    if found.holders:
         holder: DescribedHolder = found.holders[0]
         locks.force_release(found.name, holder=holder, reason="hangs")
         locks.force_release(found.name, fencing_token=holder.fencing_token, reason="hangs")

@@ -18,6 +18,7 @@ import fairlock
 from fairlock import errors
 from fairlock.errors import (
     CancellationReason,
+    DescribedCeiling,
     DescribedHolder,
     FairlockError,
     InvalidRequest,
@@ -114,6 +115,9 @@ SAMPLES: dict[str, Any] = {
     "bool": False,
     "object": {"a": 1},
     "tuple[DescribedHolder, ...]": (HOLDER,),
+    "DescribedCeiling | None": DescribedCeiling(
+        limit=0, at=datetime(2030, 1, 1, tzinfo=UTC), requested_by="olga", reason="freeze"
+    ),
     "tuple[CancellationReason, ...]": (CancellationReason(code="ConditionalCheckFailed"),),
 }
 

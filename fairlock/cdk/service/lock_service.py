@@ -30,14 +30,13 @@ from fairlock.cdk.service.functions import (
 )
 from fairlock.cdk.service.reaper import DEFAULT_CONCURRENCY, ExecutionReaper, check_concurrency
 from fairlock.cdk.service.served_functions import ServedFunctions
-from fairlock.cdk.service.service_base import LockServiceBase, MetricOptions, serve_all
+from fairlock.cdk.service.service_base import LockServiceBase, MetricOptions, lock_table, serve_all
 from fairlock.cdk.service.shared_service import (
     Deployed,
     SharedLockService,
     SharedNames,
     add_outputs,
 )
-from fairlock.cdk.service.table import lock_table
 from fairlock.errors import InvalidRequest
 
 LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, Protocol, TypedDict, Unpack
 
-from aws_cdk import Acknowledgment, ArnFormat, Duration, Stack, Validations
+from aws_cdk import Acknowledgment, ArnFormat, Duration, RemovalPolicy, Stack, Validations
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -19,7 +19,6 @@ from constructs import Construct
 
 from fairlock.cdk.fragments import first_difference
 from fairlock.cdk.service.functions import AdministrationFunctions, grant_workflow_action
-from fairlock.cdk.service.table import grant_administration_actions, grant_client_actions
 from fairlock.errors import InvalidRequest
 from fairlock.names import (
     ACQUIRE_FUNCTION_VARIABLE,
@@ -28,6 +27,7 @@ from fairlock.names import (
     RELEASE_FUNCTION_VARIABLE,
     MetricName,
 )
+from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
 
 _STATISTICS: Final = {
     MetricName.WAIT_TIME: "p95",
@@ -37,6 +37,61 @@ _STATISTICS: Final = {
     MetricName.CURRENT_WAIT: "Maximum",
 }
 """Default statistics; every other metric is a count, shown as its sum."""
+
+
+_READS: Final = ("GetItem", "Query")
+_ADMINISTRATION: Final = (
+    *("GetItem", "Query", "Scan", "UpdateItem", "DeleteItem"),
+    *("DescribeTable", "DescribeTimeToLive"),
+)
+_WRITES: Final = ("ConditionCheckItem", "PutItem", "UpdateItem", "DeleteItem")
+
+
+def lock_table(
+    scope: Construct,
+    *,
+    table_name: str | None,
+    encryption_key: kms.IKey | None,
+    removal_policy: RemovalPolicy,
+    deletion_protection: bool,
+    has_stream: bool,
+) -> dynamodb.Table:
+    """One table, on demand, with TTL, point-in-time recovery and encryption at rest.
+
+    A `Table`, not a `TableV2`: that one is a global table, and one replica more would let two
+    regions grant the same lock.
+    """
+    return dynamodb.Table(
+        scope,
+        "Table",
+        table_name=table_name,
+        partition_key=dynamodb.Attribute(name=PARTITION_KEY, type=dynamodb.AttributeType.STRING),
+        sort_key=dynamodb.Attribute(name=SORT_KEY, type=dynamodb.AttributeType.STRING),
+        billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+        time_to_live_attribute=TTL_ATTRIBUTE,
+        point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+            point_in_time_recovery_enabled=True
+        ),
+        encryption=None if encryption_key else dynamodb.TableEncryption.AWS_MANAGED,
+        encryption_key=encryption_key,
+        removal_policy=removal_policy,
+        deletion_protection=deletion_protection,
+        stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES if has_stream else None,
+    )
+
+
+def grant_client_actions(table: dynamodb.ITable, grantee: iam.IGrantable) -> iam.Grant:
+    """Allows every request of the protocol, with guarded writes and the use of the table's key."""
+    if table.encryption_key is not None:
+        table.encryption_key.grant_encrypt_decrypt(grantee)
+    return table.grant(grantee, *(f"dynamodb:{action}" for action in sorted(_READS + _WRITES)))
+
+
+def grant_administration_actions(table: dynamodb.ITable, grantee: iam.IGrantable) -> iam.Grant:
+    """Allows to list, pause and free all locks, and what `fairlock doctor` reads."""
+    if table.encryption_key is not None:
+        table.encryption_key.grant_encrypt_decrypt(grantee)
+    return table.grant(grantee, *(f"dynamodb:{action}" for action in sorted(_ADMINISTRATION)))
 
 
 class MetricOptions(TypedDict, total=False):

@@ -296,7 +296,8 @@ def _operate_on_others(client: Client, local: Local, store: Operations) -> objec
         case Status.FORCING:
             return store.force_release(_by_force(local.told))
         case _:
-            return store.change_ceiling(_change(client.sets[local.calls - 1]))
+            store.change_ceiling(_change(client.sets[local.calls - 1]))
+            return None
 
 
 def _by_force(fencing_token: int) -> ForceReleaseRequest:

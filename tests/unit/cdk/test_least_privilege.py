@@ -71,6 +71,7 @@ ROLES: Final = {
     | QUEUE,
     "Inspect": table("GetItem", "Query", "Scan"),
     "ForceRelease": table("UpdateItem", "DeleteItem", "Query", "GetItem") | WORKFLOWS | DURABLE,
+    "SetLimit": table("UpdateItem", "DeleteItem", "Query", "GetItem") | WORKFLOWS | DURABLE,
     "Pace": table("UpdateItem", "GetItem"),
     "Publish": EVENTS,
 }

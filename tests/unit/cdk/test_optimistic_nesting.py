@@ -8,8 +8,8 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from fairlock.cdk import versioned_states
-from fairlock.cdk.versioned_states import VersionedExpressions
+from fairlock.cdk import optimistic_update
+from fairlock.cdk.optimistic_update import VersionedExpressions
 from tests.unit.cdk.asl import DEEPEST_ON_AWS, TooDeepError, evaluate
 from tests.unit.cdk.java_items import as_java
 
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 MOST_LEVELS = 32
 """Of nesting, says the DynamoDB developer guide. The attribute itself is the first."""
 MEASURED_DEPTH = 16
-"""Of the deepest evaluation here; docs/optimistic.md names it."""
+"""Of the deepest evaluation here."""
 
 SEEN: Json = {"key": {}, "token": "t", "next": "8", "unchanged": {}}
 STAMPS: Json = {"version": {"N": "8"}, "version_id": {"S": "t"}}
@@ -121,6 +121,6 @@ def test_whatever_the_names_and_texts_only_types_are_spelled_anew(item: Json) ->
 def test_a_careless_translation_is_noticed(
     monkeypatch: pytest.MonkeyPatch, careless: dict[str, str]
 ) -> None:
-    spelling = {**versioned_states._TO_JAVA, **careless}  # noqa: SLF001 - what is broken here
-    monkeypatch.setattr(versioned_states, "_TO_JAVA", spelling)
+    spelling = {**optimistic_update._TO_JAVA, **careless}  # noqa: SLF001 - what is broken here
+    monkeypatch.setattr(optimistic_update, "_TO_JAVA", spelling)
     assert find(ITEMS, lambda item: not is_translated(item), settings=FIRST_FOUND)

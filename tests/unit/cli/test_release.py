@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -239,9 +240,9 @@ def test_as_json_an_owner_that_does_not_hold_has_released_nothing(
 def test_a_lock_is_paused_limited_and_resumed_and_all_commands_show_it(
     locks: LockClient, store: Operations, table: Table, capsys: Output
 ) -> None:
-    who = {"reason": "freeze", "requested_by": "olga"}
+    change = partial(change_ceiling, locks, reason="freeze", requested_by="olga")
     store.acquire(acquire("anna", lock_name="a", limit=3))
-    assert change_ceiling(locks, "a", 0, **who) == 0
+    assert change("a", 0) == 0
     assert capsys.readouterr().out == "a: paused; held by 1 of 3, paused\n"
     [lock] = locks.list()
     assert one_line(lock).split("\t")[1] == "held by 1 of 3, paused"
@@ -250,11 +251,11 @@ def test_a_lock_is_paused_limited_and_resumed_and_all_commands_show_it(
     at = shown.index("paused")
     assert shown[at + 2 : at + 4] == ["  by: olga", "  reason: freeze"]
     store.release(release("anna", lock_name="a"))
-    assert change_ceiling(locks, "a", 2, **who) == 0
+    assert change("a", 2) == 0
     assert capsys.readouterr().out == "a: limited to 2; free, limited to 2\n"
     [lock] = locks.list()
     assert is_wanted(lock, waiting=False, free=False)
-    assert change_ceiling(locks, "a", None, **who, as_json=True) == 0
+    assert change("a", None, as_json=True) == 0
     assert json.loads(capsys.readouterr().out) == {"lock_name": "a", "limit": None}
     assert table.state("a").ceiling is None
     [lock] = locks.list()
@@ -264,10 +265,10 @@ def test_a_lock_is_paused_limited_and_resumed_and_all_commands_show_it(
 def test_the_table_of_a_terminal_tells_a_paused_lock_from_a_free_one(
     locks: LockClient, store: Operations
 ) -> None:
-    who = {"reason": "freeze", "requested_by": "olga"}
+    change = partial(change_ceiling, locks, reason="freeze", requested_by="olga")
     store.acquire(acquire("anna", lock_name="held", limit=3))
     for name in ("held", "idle"):
-        change_ceiling(locks, name, 0, **who)
+        change(name, 0)
     console = terminal(100)
     console.print(lock_table(sorted(locks.list(), key=lambda lock: lock.name), console))
     held, idle = shown_lines(console)[1:]

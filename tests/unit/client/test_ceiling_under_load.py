@@ -107,7 +107,8 @@ def test_a_hundred_changes_under_load_let_no_grant_above_and_lose_no_waiter(
         turns = [worker.result(timeout=LONGEST_SECONDS) for worker in workers]
     assert table.above == []
     assert min(turns) > 0
-    assert table.inner.items[*(part["S"] for part in lock_key(NAME).values())]["held"]["N"] == "0"
+    partition, sort = (part["S"] for part in lock_key(NAME).values())
+    assert table.inner.items[partition, sort]["held"]["N"] == "0"
     text = f"ceiling: {CHANGES} changes, {table.grants} grants, none above"
     if handed_over:
         text += f"; hand-over at resume {statistics.median(handed_over):.1f} ms (median)"
