@@ -42,7 +42,7 @@ THROTTLED: Final = Scenario(
     title="one partition is throttled",
     load="1,500 clients take turns at 300 locks, a quarter of them in a partition of 300 units",
     promise=(
-        "different locks do not affect each other (docs/limits.md); a throttle is no answer, and "
+        "different locks do not affect each other (docs/costs.md); a throttle is no answer, and "
         "costs time only (docs/guarantees.md)"
     ),
     faults=Faults(database=Database(slow_units=300)),

@@ -85,11 +85,11 @@ a client that tries one conditional write each second, and needs two more to acq
 ## Where the design ends
 
 * **One name** carries 500 locks a second without waiters, and 66 if all wait
-  ([limits](limits.md#permits-against-rate)). If you need more, use several names.
+  ([costs](costs.md#permits-against-rate)). If you need more, use several names.
 * **One queue** has 1,000 waiters. Further callers poll outside of it, at least every 5 s, and
   enter as places become free. Their order is not kept.
 * **One table** starts with 4,000 write units a second and grows to 40,000, which is 20,000 locks
-  a second ([limits](limits.md#many-ends-at-once)). If you need more, use several tables.
+  a second ([costs](costs.md#many-ends-at-once)). If you need more, use several tables.
 
 ## Controls
 

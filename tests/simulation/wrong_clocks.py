@@ -77,7 +77,7 @@ CLOCKS: Final = Scenario(
     title="clocks are wrong by minutes, drift, are set; front ends differ; writes land twice",
     load="1,500 clients take turns at 300 locks for about a lease; some die",
     promise=(
-        "clocks may be wrong by 5 minutes (docs/limits.md); a copy that lands after everything "
+        "clocks may be wrong by 5 minutes (docs/costs.md); a copy that lands after everything "
         "else is refused (docs/protocol.md)"
     ),
     faults=Faults(
