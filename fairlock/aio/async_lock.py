@@ -100,7 +100,7 @@ class AsyncLock(BaseLock):
 
     @property
     def lost(self) -> asyncio.Event:
-        """Set once the lock is lost: the lease is over, or somebody else has the place.
+        """Set once the lock is lost: the lease is over, or another owner has the place.
 
         A release does not set it.
         """
@@ -117,7 +117,7 @@ class AsyncLock(BaseLock):
         await self._services.tasks.shielded(run(self._renew, lease, data))
 
     async def release(self) -> bool:
-        """Releases the lock, to the oldest waiter if there is one. One request if nobody waits.
+        """Releases the lock, to the oldest waiter if there is one. One request if no one waits.
 
         No heartbeat is under way any more when this returns, and none will be sent. May be
         repeated. If the task that releases is cancelled meanwhile, the release goes on all the

@@ -40,6 +40,7 @@ from fairlock.client.table_client import (
     pace_request,
     require_limit,
     send_ceiling,
+    send_empty_queue,
     send_force_release,
     send_release,
     wait_for_slot,
@@ -57,10 +58,11 @@ if TYPE_CHECKING:
 
 _CLOSED_ELSEWHERE: Final = (
     "this AsyncLockClient was used in another event loop: close it there; if that loop has ended, "
-    "nobody renews its locks, and their leases end them"
+    "its locks are not renewed, and their leases end them"
 )
 
 
+@arguments.with_explained_calls
 class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
     """Locks in one table for one event loop, shared with workflows and all other clients.
 
@@ -215,7 +217,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
     ) -> AsyncHold:
         """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
 
-        Released also if the body is cancelled. Else as `LockClient.hold`, with tasks in place of
+        Released even if the body is cancelled. Else as `LockClient.hold`, with tasks in place of
         threads: a task that a body starts is another one, and waits.
         """
         options = LockOptions(
@@ -290,12 +292,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         Arguments and errors as of `LockClient.force_release`.
         """
         request = force_release_request(
-            self._settings,
-            name,
-            holder,
-            fencing_token,
-            reason=reason,
-            requested_by=requested_by,
+            self._settings, name, holder, fencing_token, reason=reason, requested_by=requested_by
         )
         await run(send_force_release, self._opened(), request)
 
@@ -307,7 +304,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         await self._change_ceiling(name, limit, reason=reason, requested_by=requested_by)
 
     async def pause(self, name: str, *, reason: str, requested_by: str | None = None) -> None:
-        """Lets nobody acquire a lock until `resume`. As `LockClient.pause`."""
+        """Keeps all callers from a lock until `resume`. As `LockClient.pause`."""
         await self._change_ceiling(name, 0, reason=reason, requested_by=requested_by)
 
     async def resume(
@@ -315,6 +312,10 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
     ) -> None:
         """Lifts what `pause` or `set_limit` has set. As `LockClient.resume`."""
         await self._change_ceiling(name, None, reason=reason, requested_by=requested_by)
+
+    async def empty_queue(self, name: str) -> int:
+        """Removes all that wait for a lock; the holders stay. As `LockClient.empty_queue`."""
+        return await run(send_empty_queue, self._opened(), name)
 
     async def _change_ceiling(
         self, name: str, limit: int | None, *, reason: str, requested_by: str | None
@@ -344,7 +345,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         """Ends heartbeats and tasks, and closes the connections that this client made.
 
         Acquisitions that are under way leave the queue, and raise `ClientUnusable`. A lock that is
-        released after that opens a connection once more, which nobody closes.
+        released after that opens a connection once more, which nothing closes.
 
         If the task that closes is cancelled meanwhile, the releases go on all the same; `close`
         again waits for them, and closes the connections.
@@ -397,7 +398,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         if granted is None:
             raise acquisition.timed_out()
         try:
-            self._require_open()  # Closed in this moment: nobody would renew the lock.
+            self._require_open()  # Closed in this moment: nothing would renew the lock.
             lock = AsyncLock(self._services, acquisition.request, options, granted)
         except BaseException:
             await self._services.tasks.shielded(self._undo(acquisition))
@@ -438,7 +439,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
 
     def _require_open(self) -> None:
         if self._closed:
-            raise ClientUnusable("this AsyncLockClient is closed")
+            raise ClientUnusable("this AsyncLockClient is closed: make another one")
         with suppress(RuntimeError):  # `list` may be called before there is a loop.
             self._loop = self._loop or asyncio.get_running_loop()
         if self._loop is not None and is_another_running(self._loop):

@@ -76,6 +76,9 @@ def template(text: str, signature: inspect.Signature) -> NameOf:
         except Exception as error:
             # Whatever a value's own text raises: this is about the arguments of a call.
             what = f"{type(error).__name__}: {error}"
+            missing = [name for name in _fields(text) if named.get(name, "") is None]
+            if missing:
+                what = f"{missing[0]} is None: pass its value"
             rule = f"must be formed from the arguments of the call, but {shorten(what)}"
             raise InvalidRequest(field="name", rule=rule, value=text) from error
 
@@ -104,7 +107,7 @@ def own_name(function: Any, *, is_handler: Callable[[Sequence[Any]], bool]) -> N
         is_handler: whether arguments are those of a Lambda handler.
 
     Raises:
-        InvalidRequest: the function stands in the program itself, or has no name.
+        InvalidRequest: the function is defined in the program itself, or has no name.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if module in {None, "__main__"} or name is None:

@@ -236,7 +236,7 @@ class Options:
         request: fields of each acquire.
         max_wait: the longest wait from the first entry; None does not wait.
         fallback: how long a callback waits for the push.
-        service: whom to ask.
+        service: which service to ask.
         max_hold: the longest time to hold the lock, from the grant; None for no bound.
     """
 
@@ -255,7 +255,7 @@ class _Entry(TypedDict):
 
 @dataclass(slots=True)
 class Acquisition:
-    """Acquires and releases once; made anew on each replay."""
+    """Acquires and releases once; created again on each replay."""
 
     context: DurableContext
     options: Options
@@ -266,7 +266,7 @@ class Acquisition:
     _detail: str = ""
 
     def acquire(self) -> DurableLock | None:
-        """Returns the lock, now or after a suspension; None if it is busy and nobody is to wait.
+        """Returns the lock, now or after a suspension; None if it is busy and no one is to wait.
 
         Raises:
             LockWaitTimeout, Superseded, LockLost, LockStoreUnavailable, LockStoreMisconfigured,
@@ -300,7 +300,7 @@ class Acquisition:
         """Gives the lock back.
 
         Raises:
-            LockLost: somebody else has taken it, or its max_hold is over.
+            LockLost: another owner has taken it, or its max_hold is over.
         """
         late = None
         try:
@@ -428,7 +428,7 @@ class Acquisition:
 
     def _too_late(self) -> LockWaitTimeout:
         waited = float(self.options.max_wait or 0)
-        names = ", ".join(self._holders) or "nobody that is known"
+        names = ", ".join(self._holders) or "no known owner"
         detail = f"; {self._detail}" if self._detail else ""
         return LockWaitTimeout(
             f"lock {self.options.name!r} was not handed over within {waited:g} s; held by {names}"

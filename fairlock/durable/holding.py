@@ -122,7 +122,7 @@ Scope = tuple[str | None, str]
 """The context that holds a lock, and the lock's name."""
 
 _held: WeakKeyDictionary[Any, set[Scope]] = WeakKeyDictionary()
-"""By the state of an invocation. Each invocation replays, and so fills its own anew."""
+"""By the state of an invocation. Each invocation replays, and so fills its own again."""
 _mutex = threading.Lock()
 
 
@@ -265,7 +265,7 @@ def hold(
     Raises:
         LockWaitTimeout: not handed over in time. Nothing is held; the queue has been left.
         Superseded: a newer version was granted the lock, with `only_newest`. Nothing is held.
-        LockLost: at the end of the block: somebody else has taken the lock; the block has succeeded
+        LockLost: at the end of the block: another owner has taken the lock; the block has succeeded
             but was not alone. Or its max_hold is over. Or this acquisition was released while it
             waited.
         LockStoreUnavailable: outcome unknown, also after repeats. What was granted is given back.

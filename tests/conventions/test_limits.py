@@ -1,4 +1,4 @@
-"""The figures of docs/limits.md are those of the code."""
+"""The figures of docs/costs.md are those of the code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fairlock.protocol.waiters import MOST_WAITERS
 from fairlock.wire import rules
 from tests.support.documents import ROOT
 
-PAGE = (ROOT / "docs" / "limits.md").read_text()
+PAGE = (ROOT / "docs" / "costs.md").read_text()
 UNITS_A_SECOND = 1000
 
 

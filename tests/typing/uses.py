@@ -1,4 +1,4 @@
-"""Typical uses. Nobody runs this; type checkers read it, and must agree with `assert_type`."""
+"""Typical uses. No one runs this; type checkers read it, and must agree with `assert_type`."""
 
 from __future__ import annotations
 
@@ -250,6 +250,7 @@ def operate(locks: LockClient) -> None:
     locks.set_limit("vendor", 3, reason="less", requested_by="olga")
     locks.pause("vendor", reason="freeze")
     locks.resume("vendor")
+    assert_type(locks.empty_queue("vendor"), int)
     each: LockDescription
     for each in locks.list("orders/"):
         count: int = each.waiters.count
@@ -268,6 +269,7 @@ async def operate_asynchronously(locks: AsyncLockClient) -> None:
     await locks.set_limit("vendor", 3, reason="less")
     await locks.pause("vendor", reason="freeze")
     await locks.resume("vendor", requested_by="olga")
+    assert_type(await locks.empty_queue("vendor"), int)
 
 
 def hold_in_a_durable_function(context: DurableContext) -> int:

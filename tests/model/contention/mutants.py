@@ -26,10 +26,12 @@ from tests.model.contention.configurations import (
     A_NEWEST_DIES,
     A_POLLING_NEWEST_DIES,
     A_WAITER_CALLS_LATE,
+    LOWERS,
     OLGA,
     ONE_GIVES_UP_LATE,
     PAUL,
     READERS_AND_A_WRITER,
+    RESUME_AND_A_NEWEST_DIES,
     TWO_NEWEST,
     VERSIONS,
     Configuration,
@@ -162,6 +164,26 @@ MUTANTS: Final[dict[str, Mutant]] = {
         (administration, "set_ceiling", weak_functions.set_ceiling_of_any_number),
         clients=(PAUL,),
         faults=_ONE_COPY,
+    ),
+    "a ceiling is lifted, and a reader comes in beside a writer": _mutant(
+        Invariant.LIMIT,
+        (hand_off, "next_step", weak_functions.next_step_by_the_waiters_limit),
+        clients=(*READERS_AND_A_WRITER, LOWERS),
+    ),
+    "joining does not ask whether the ceiling still stands": _mutant(
+        Invariant.WAKE_UP,
+        weak(queue, "join_queue", NOBODY_CAME_IN),
+        _JOINS_BLINDLY,
+        clients=(
+            Client(name="anna", limit=2),
+            Client(name="ben", limit=3),
+            replace(PAUL, sets=(1, 3)),
+        ),
+    ),
+    "a resume leaves the mark of a newest that died": Mutant(
+        Invariant.SUPERSEDED,
+        RESUME_AND_A_NEWEST_DIES,
+        ((administration, "hand_over", weak_functions.hand_over_leaving_marks),),
     ),
     "a hand-off ignores the last token": _mutant(
         Invariant.TOKENS,
@@ -296,7 +318,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a join is confirmed by a read": _mutant(
         Invariant.WAKE_UP,
-        (queue, "_join_anew", weak_functions.join_confirmed_by_a_read),
+        (queue, "_join_again", weak_functions.join_confirmed_by_a_read),
         faults=Faults(late_joins=1),
     ),
     "a release by force does not ask whether the grant is there": _mutant(

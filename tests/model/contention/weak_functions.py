@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from fairlock.aws.lock_table import ConditionFailed, Written
 from fairlock.protocol import schema
-from fairlock.protocol.admission import NOBODY_CAME_IN
+from fairlock.protocol.admission import NOBODY_CAME_IN, Unlearned
 from fairlock.protocol.ceiling import CeilingChange, set_ceiling
 from fairlock.protocol.expressions import NEXT_TOKEN, Delete, Put, Transaction, Update
 from fairlock.protocol.grants import acquire_permit_as_seen
@@ -29,7 +29,7 @@ _NO_LIMIT: Final = 100
 _NEXT_STEP: Final = next_step
 _ACQUIRE_PERMIT_AS_SEEN: Final = acquire_permit_as_seen
 _JUDGE: Final = judge
-_JOIN_ANEW: Final = queue._join_anew  # noqa: SLF001 - same
+_JOIN_AGAIN: Final = queue._join_again  # noqa: SLF001 - same
 _STOP_WAITING: Final = release._stop_waiting  # noqa: SLF001 - same
 
 
@@ -56,6 +56,12 @@ def set_ceiling_of_any_number(change: CeilingChange, *, now_ms: int) -> Any:  # 
     """Sets the ceiling, however often it was changed before."""
     made = set_ceiling(change, now_ms=now_ms)
     return weaker(made, made.condition)
+
+
+def hand_over_leaving_marks(*args: Any, **kwargs: Any) -> bool:  # noqa: ANN401 - as the real one
+    """Hands over, and does not put back what a grant has set of which nobody learned."""
+    with patch.object(Unlearned, "of", lambda *_: None):
+        return hand_off_module.hand_over(*args, **kwargs)
 
 
 def send_pushing_first(context: LockContext, step: Step, state: LockState) -> Any:  # noqa: ANN401 - what the real one answers
@@ -154,7 +160,7 @@ class _TableReadToConfirm:
 def join_confirmed_by_a_read(entry: Any) -> Any:  # noqa: ANN401 - as the real one
     """Joins, and reads the lock once before it sleeps."""
     table: Any = _TableReadToConfirm(entry.context.table)
-    return _JOIN_ANEW(replace(entry, context=replace(entry.context, table=table)))
+    return _JOIN_AGAIN(replace(entry, context=replace(entry.context, table=table)))
 
 
 class _TableOfTwoWrites:
