@@ -112,6 +112,14 @@ def run_command(
     data: Annotated[
         str | None, typer.Option(help="JSON object that others can read while the lock is held.")
     ] = None,
+    max_hold: Annotated[
+        float | None,
+        typer.Option(
+            parser=seconds(),
+            metavar=TIME,
+            help="Longest time to hold the lock. TERM comes the grace and 1 s before it is over.",
+        ),
+    ] = None,
     only_newest: Annotated[  # noqa: ANN401 - a number or True, of which typer makes a parser
         Any,
         typer.Option(
@@ -123,7 +131,7 @@ def run_command(
     grace: Annotated[
         float,
         typer.Option(
-            parser=seconds(), metavar=TIME, help="Time from TERM to KILL if the lock is lost."
+            parser=seconds(), metavar=TIME, help="Time from TERM to KILL if the command is ended."
         ),
     ] = 10,
     taken_exit_code: Annotated[
@@ -145,8 +153,9 @@ def run_command(
     """Holds a lock while a command runs.
 
     It passes on the command's exit status. The command finds FAIRLOCK_LOCK_NAME and
-    FAIRLOCK_FENCING_TOKEN in its environment. If the lock is lost, its whole process group is sent
-    TERM, and KILL after the grace. A time is a number of seconds, or has a unit: 30s, 10m, 2h, 1d.
+    FAIRLOCK_FENCING_TOKEN in its environment. If the lock is lost, or --max-hold is nearly over,
+    its whole process group is sent TERM, and KILL after the grace. A time is a number of seconds,
+    or has a unit: 30s, 10m, 2h, 1d.
     """
     job = Job(
         target=target,
@@ -158,6 +167,7 @@ def run_command(
         owner_name=owner_name,
         data=_object(data),
         grace=grace,
+        max_hold=max_hold,
         only_newest=False if only_newest is None else only_newest,
         taken_exit_code=taken_exit_code,
         superseded_exit_code=superseded_exit_code,

@@ -14,9 +14,10 @@ The statuses are those of the command, and a few of `fairlock` that few programs
               of the table: the command was not started
     79        a newer version was granted the lock (`--only-newest`): the command was not started
               (`--superseded-exit-code` sets another)
+    124       the command was ended, because its time was over (`--max-hold`)
     126, 127  the command cannot be started, or was not found
 
-The numbers are those of sysexits.h (BSD), and of the shells.
+The numbers are those of sysexits.h (BSD), of `timeout`, and of the shells.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ TAKEN: Final = 75
 LOST: Final = 76
 CONFIGURATION: Final = 78
 SUPERSEDED: Final = 79
+MAX_HOLD_OVER: Final = 124
 CANNOT_START: Final = 126
 NOT_FOUND: Final = 127
 SIGNAL: Final = 128

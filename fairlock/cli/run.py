@@ -2,7 +2,8 @@
 
 acquire ──▶ granted ─▶ start ─▶ the command ends ──────────▶ release ─▶ its status
    │                     │  └──▶ a signal: passed on
-   │                     └─────▶ the lock is lost: TERM, then KILL ─▶ 76
+   │                     ├─────▶ the lock is lost: TERM, then KILL ─▶ 76
+   │                     └─────▶ max_hold is nearly over: the same ─▶ 124
    ├──▶ taken ──────────────────────────────────────────────▶ 75
    ├──▶ a newer version was granted ────────────────────────▶ 79
    └──▶ a signal: leaves the queue ─────────────────────────▶ 128 + n
@@ -44,6 +45,8 @@ from fairlock.clock import iso
 from fairlock.errors import FairlockError, InvalidRequest, LockLost, LockWaitTimeout, Superseded
 from fairlock.names import FENCING_TOKEN_VARIABLE, HELD_LOCKS_VARIABLE, LOCK_NAME_VARIABLE
 
+_LAST_SECONDS: Final = 1.0
+"""Between KILL and the end of max_hold, so that the next holder finds the command ended."""
 _END_OF_THREAD_SECONDS: Final = 0.2
 """How long a lock that was granted waits for a line that is just being made."""
 
@@ -137,6 +140,7 @@ class Job:
     limit: int
     owner_name: str | None
     data: Mapping[str, Any] | None
+    max_hold: float | None
     only_newest: bool | int
     grace: float
     taken_exit_code: int
@@ -149,9 +153,10 @@ def run(job: Job) -> int:
     """Runs the command under the lock; returns the exit status.
 
     Raises:
-        InvalidRequest: a `run` around this one holds the lock, and would be waited for; nothing was
-            asked.
+        InvalidRequest: a `run` around this one holds the lock, and would be waited for, or the
+            command would be ended as soon as it begins; nothing was asked.
     """
+    _require_time_for_the_command(job)
     around = _held_around()
     _require_not_waiting_for_itself(job, around)
     with SignalPipe() as signals:
@@ -192,6 +197,7 @@ def _run(
                 max_wait=job.max_wait,
                 limit=job.limit,
                 data=job.data,
+                max_hold=job.max_hold,
                 only_newest=job.only_newest,
                 # Another thread finds the loss. The pipe wakes this one, which ends the command.
                 on_lost=lambda _lock, _reason: signals.wake_up(),
@@ -288,27 +294,37 @@ def _is_alive(process: int) -> bool:
     return True
 
 
+def _require_time_for_the_command(job: Job) -> None:
+    if job.max_hold is not None and job.max_hold <= job.grace + _LAST_SECONDS:
+        rule = f"must be longer than the grace of {job.grace:g} s and {_LAST_SECONDS:g} s together"
+        raise InvalidRequest(field="max_hold", rule=rule, value=job.max_hold)
+
+
 def _supervise(
     command: Command, lock: Lock, signals: SignalPipe, clock: InterruptibleClock, *, grace: float
 ) -> int:
-    """Passes signals on until the command has ended; ends the command if the lock is lost."""
-    kill_at = math.inf
+    """Passes signals on until the command has ended; ends it if it has to be without the lock."""
+    end_at = clock.monotonic() + lock.hold_remaining - _LAST_SECONDS - grace
+    kill_at, ended = math.inf, 0
     while (status := command.status()) is None:
-        left = kill_at - clock.monotonic()
-        if left <= 0:
+        now = clock.monotonic()
+        if not ended and (lock.lost.is_set() or now >= end_at):
+            ended, why = exit_codes.LOST, "is lost"
+            if not lock.lost.is_set():
+                ended, why = exit_codes.MAX_HOLD_OVER, "has been held for nearly its max_hold"
+            exit_codes.say(f"lock {lock.name!r} {why}; the command is ended")
+            command.ask_to_end()
+            kill_at = now + grace
+        if now >= kill_at:
             command.send(signal.SIGKILL)
-            left = math.inf
-        for number in signals.wait(min(left, _LONGEST_WAIT_SECONDS)):
+            kill_at = math.inf
+        next_at = kill_at if ended else end_at
+        for number in signals.wait(min(next_at - now, _LONGEST_WAIT_SECONDS)):
             command.ask_to_end(number)
         command.continue_if_stopped()
-        if kill_at == math.inf and lock.lost.is_set():
-            exit_codes.say(f"lock {lock.name!r} is lost; the command is ended")
-            command.ask_to_end()
-            kill_at = clock.monotonic() + grace
-    if kill_at == math.inf:
-        return status
-    command.send(signal.SIGKILL)  # To the processes that it has left behind.
-    return exit_codes.LOST
+    if ended:
+        command.send(signal.SIGKILL)  # To the processes that it has left behind.
+    return ended or status
 
 
 def _release(lock: Lock, status: int) -> int:

@@ -43,6 +43,7 @@ class LockOptions(Generic[_Callback]):
     on_lost: _Callback | None
     on_danger: _Callback | None
     shared: bool = False
+    max_hold: Seconds | None = None
     only_newest: bool | int = False
 
 
@@ -91,6 +92,19 @@ class Timing:
             )
         if lease_for(needed) >= lease_seconds:
             raise InvalidRequest(field="lease", rule=rule, value=lease_seconds)
+
+    def require_hold(self, max_hold: object, lease_seconds: float) -> None:
+        """Raises `InvalidRequest` if a lock would be in danger from its first moments on."""
+        period, safe = self.period(lease_seconds), self.safe(lease_seconds)
+        least = safe if period == math.inf else period + safe
+        if _is_number(max_hold) and least <= max_hold < math.inf:
+            return
+        rule = (
+            f"must be a number of seconds, at least {least:g} with a lease of {lease_seconds:g} s "
+            "(heartbeat_every and safe_period together); give a shorter lease as well, or leave "
+            "max_hold out"
+        )
+        refuse("max_hold", rule, max_hold)
 
 
 def refuse(field: str, rule: str, value: object) -> NoReturn:

@@ -99,6 +99,7 @@ class BaseLock(ABC):
             settings.clock,
             granted,
             timing=settings.timing,
+            max_hold=math.inf if options.max_hold is None else in_seconds(options.max_hold),
             on_lost=self._listener.on_lost,
             on_danger=self._listener.on_danger,
             on_released=self._listener.on_released,
@@ -181,6 +182,13 @@ class BaseLock(ABC):
     def remaining(self) -> float:
         """Seconds until the lease is over unless it is renewed; 0 if the lock is not held."""
         return self._handle.lease.remaining()
+
+    @property
+    def hold_remaining(self) -> float:
+        """Seconds until `max_hold` is over; infinite without one, 0 if the lock is not held."""
+        lease = self._handle.lease
+        left = lease.hold_until - self._settings.clock.monotonic()
+        return max(0.0, left) if lease.is_held() else 0.0
 
     def check(self) -> None:
         """Returns if the lock is held, by this process's own clock. No request.

@@ -133,6 +133,7 @@ class EnteredLocks:
         self._require_same("lease", in_seconds(options.lease), lock.lease)
         self._require_same("data", _plain(options.data), _plain(lock.data))
         self._require_same("owner_name", options.owner_name, lock.owner_name)
+        self._require_same("max_hold", in_seconds(options.max_hold), in_seconds(outer.max_hold))
         self._require_same("on_lost", options.on_lost, outer.on_lost)
         self._require_same("on_danger", options.on_danger, outer.on_danger)
         return lock

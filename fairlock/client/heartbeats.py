@@ -2,7 +2,8 @@
 
 The schedule is pure bookkeeping, without threads and requests. Every lock has one moment at which
 it needs attention: its heartbeat is due, it comes into danger, or its lease is over. Heartbeats
-that are due and find no worker wait; the lease that ends first goes first.
+that are due and find no worker wait; the lease that ends first goes first. A lock whose max_hold is
+over takes the place of a heartbeat once more, and is released.
 
 Heartbeats of locks that were acquired together would stay together, and need many workers at a
 time. So first and later periods are shortened at random; and if recent heartbeats were late, all
@@ -16,13 +17,13 @@ import itertools
 import math
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from fairlock.backoff import Random
-from fairlock.client.lease_handle import LeaseHandle
+from fairlock.client.lease_handle import LeaseHandle, Releasable
 from fairlock.client.reporting import logger
 from fairlock.client.threads import WorkerPool, is_held_by_this_thread
 from fairlock.clock import Clock
@@ -108,11 +109,11 @@ class HeartbeatSchedule:
 
     def is_empty(self) -> bool:
         """Whether no lock has heartbeats."""
-        return not self._scheduled
+        return not self._scheduled and not self._ready
 
     def is_idle(self) -> bool:
         """Whether no lock has heartbeats, and none is under way any more."""
-        return not self._scheduled and not self._under_way
+        return self.is_empty() and not self._under_way
 
     def next_at(self) -> float:
         """When to call `due` next, if nothing happens before; never, if there are no locks."""
@@ -142,8 +143,8 @@ class HeartbeatSchedule:
         scheduled.in_flight = False
         self.late_seconds += _NEWEST_WEIGHT * (now - scheduled.due_at - self.late_seconds)
         # The lock may have been removed, or added again under another entry, while this heartbeat
-        # was under way. Its end must not plan a second row of heartbeats.
-        if scheduled.is_removed:
+        # was under way. Its end must not plan a second row of heartbeats. Nor does a release.
+        if self._scheduled.get(scheduled.handle) is not scheduled:
             return
         lease = scheduled.handle.lease
         if renewed:
@@ -159,12 +160,19 @@ class HeartbeatSchedule:
         lease = scheduled.handle.lease
         if not lease.check():
             self.remove(scheduled.handle)
+            if lease.is_outlived:
+                # Waits behind a heartbeat under way, whose answer would else be the last word.
+                self._begin_soon(ScheduledHeartbeat(scheduled.handle, due_at=now, in_flight=True))
             return
         if not scheduled.in_flight and scheduled.due_at <= now:
             scheduled.in_flight = True
-            # The one whose lease ends first goes first: after an outage all are due at once.
-            heapq.heappush(self._ready, (lease.ends_at, next(self._order), scheduled))
+            self._begin_soon(scheduled)
         self._enter(scheduled)
+
+    def _begin_soon(self, scheduled: ScheduledHeartbeat) -> None:
+        # The one whose lease ends first goes first: after an outage all are due at once.
+        entry = (scheduled.handle.lease.ends_at, next(self._order), scheduled)
+        heapq.heappush(self._ready, entry)
 
     def _enter(self, scheduled: ScheduledHeartbeat) -> None:
         lease = scheduled.handle.lease
@@ -245,6 +253,21 @@ class Heartbeats:
         """The locks that are being renewed."""
         with self._mutex:
             return self._schedule.handles()
+
+    def release_all(self, handles: Sequence[Releasable]) -> None:
+        """Releases all that a client still holds or waits for, at its end; logs what fails."""
+        pool = WorkerPool(min(self._most_at_once, len(handles)), name="fairlock-close")
+        for handle in handles:
+            if isinstance(handle, LeaseHandle):
+                self.remove(handle)
+            if handle.is_interrupted:  # A thread of the pool would wait for this one.
+                handle.release_at_close()
+                continue
+            try:
+                pool.submit(handle.release_at_close)
+            except RuntimeError:  # No thread can be started.
+                handle.release_at_close()
+        pool.close()
 
     def close(self, *, wait: bool = True) -> None:
         """Ends all threads.

@@ -68,10 +68,11 @@ class LeaseHandle:
                 # It may be written without an answer, and be shorter than before.
                 now = self._store_factory.clock.monotonic()
                 lease.shorten(now + longest_own_ms(lease_ms) / 1000)
+            wanted_ms = round(lease.seconds * 1000) if lease_ms is None else lease_ms
             request = HeartbeatRequest(
                 lock_name=lease.lock_name,
                 owner_id=lease.owner_id,
-                lease_ms=round(lease.seconds * 1000) if lease_ms is None else lease_ms,
+                lease_ms=lease.lease_ms_until_end(wanted_ms),
                 data=data,
             )
             answer = renew_lease(self._store_factory.context(deadline=lease.ends_at), request)
@@ -82,11 +83,18 @@ class LeaseHandle:
                 # over. What was decided under the old token is stale.
                 lease.lose(_GRANTED_ANEW, taken=True)
             else:
-                lease.renew(answer)
+                lease.renew(answer, lease_ms=wanted_ms)
             lease.require_held()
 
     def try_heartbeat(self) -> bool:
-        """Renews the lease; returns whether that succeeded, and logs why not."""
+        """Renews the lease; returns whether that succeeded, and logs why not.
+
+        A lock whose max_hold is over is given back instead: no one renews it, so it is free for
+        whoever waits, without the rest of its lease.
+        """
+        if self.lease.is_outlived:
+            self._give_back()
+            return False
         try:
             self.heartbeat()
         except LockLost:
@@ -104,6 +112,13 @@ class LeaseHandle:
             )
             return False
         return True
+
+    def _give_back(self) -> None:
+        try:
+            self._release(was_lost=True, seconds=RELEASE_SECONDS)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the lease ends the lock
+            text = "lock %r: not released at the end of its max_hold; its lease ends it: %s"
+            logger.warning(text, self.lease.lock_name, error)
 
     def release(self) -> bool:
         """Ends renewals, then releases; returns whether the lock was held until then.
@@ -222,6 +237,8 @@ class LeaseHandle:
                 now = self._store_factory.clock.monotonic()
                 seen = None if self._may_be_released else self._queue.seen_by_holder(now)
                 released = self._store_factory.release(request, seconds=seconds, seen=seen)
+                if was_lost:
+                    lease.lose("it was released after its end", taken=True)  # Not once more.
                 if released or self._may_be_released:
                     self.lease.change_state(LeaseState.RELEASING, LeaseState.RELEASED)
                     return not was_lost

@@ -6,7 +6,9 @@
                     └─────▶ LOST    the release found that this owner held nothing any more
 
 The lease is counted from the moment before its last successful renewal was sent, and for as long as
-the Date of the answer allows (`protocol/lease_time.py`).
+the Date of the answer allows (`protocol/lease_time.py`). With a `max_hold` it ends with that at the
+latest. Renewals are cut short, so that a process that freezes near the end holds the lock no
+longer than one that does not.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from fairlock.client.arguments import Timing
 from fairlock.client.reporting import logger
 from fairlock.clock import Alarm, Clock
 from fairlock.errors import LockLost
+from fairlock.protocol.lease_time import lease_for
 from fairlock.protocol.outcomes import Grant
+from fairlock.wire.rules import SHORTEST_LEASE_SECONDS
 
 LONGEST_NAP_SECONDS: Final = 1.0
 """Between two checks of the lease by `LostEvent`: heartbeats end when their client is closed."""
@@ -87,6 +91,7 @@ class LocalLease:
         clock: the present.
         granted: the grant, with its owner's own end.
         timing: when it is to be renewed, and when it is in danger.
+        max_hold: longest seconds from the grant to the end of the last lease.
         on_lost: called once with the reason, in the thread that finds out; must be quick.
         on_danger: called with the reason each time that the lock comes into danger; must be quick.
         on_released: called once when the lock was released; must be quick.
@@ -95,8 +100,9 @@ class LocalLease:
         lock_name: the lock.
         owner_id: the acquisition that was granted.
         fencing_token: of the grant.
-        seconds: the lease.
+        seconds: the lease, as long as max_hold does not cut it short.
         renewed_at: reading of the monotonic clock before the last renewal was sent.
+        hold_until: reading of the monotonic clock at which max_hold is over; infinite without one.
         ends_at: reading of the monotonic clock at which the lease is over.
         lost: set when the lock is lost.
         taken: whether the table has said that this grant is over.
@@ -109,6 +115,7 @@ class LocalLease:
         granted: Grant,
         *,
         timing: Timing,
+        max_hold: float = math.inf,
         on_lost: Callable[[str], None],
         on_danger: Callable[[str], None],
         on_released: Callable[[], None],
@@ -126,8 +133,11 @@ class LocalLease:
         self._state = LeaseState.HELD
         self._reason = ""
         self._in_danger = False
+        self._is_hold_nearly_over = False
+        self.hold_until = granted.since + max_hold
+        self._max_hold = max_hold
         self.seconds = granted.lease_ms / 1000
-        self.renewed_at, self.ends_at = granted.since, granted.ends_at
+        self._count(granted, is_cut=False)
         self.taken = False
         self.heartbeat_failure = ""
         self.lost = LostEvent(self.is_lost, clock)
@@ -145,6 +155,11 @@ class LocalLease:
         return self.ends_at - self._timing.safe(self.seconds)
 
     @property
+    def is_outlived(self) -> bool:
+        """Whether max_hold is over, and the lock may still be taken in the table."""
+        return self._is_last and self._state is LeaseState.LOST and not self.taken
+
+    @property
     def is_from_parent_process(self) -> bool:
         """Whether this is a forked child's copy of its parent's lease."""
         return self._process != os.getpid()
@@ -157,7 +172,8 @@ class LocalLease:
     def state(self) -> LeaseState:
         """What has become of the grant, by the clock as it is now."""
         if self._state is LeaseState.HELD and self.is_over():
-            self.lose("its lease is over", only_if_over=True)
+            told = f"its max_hold of {self._max_hold:g} s is over"
+            self.lose(told if self._is_last else "its lease is over", only_if_over=True)
         return self._state
 
     def is_over(self) -> bool:
@@ -187,6 +203,16 @@ class LocalLease:
         """Seconds until the lease is over; 0 if the lock is not held."""
         return max(0.0, self.ends_at - self._clock.monotonic()) if self.is_held() else 0.0
 
+    def lease_ms_until_end(self, lease_ms: int) -> int:
+        """Such a lease, or a shorter one that its holder may rely on until max_hold is over."""
+        if self.hold_until == math.inf:
+            return lease_ms
+        left_ms = (self.hold_until - self._clock.monotonic()) * 1000
+        # The same for each renewal, so that none asks for an earlier end than the one before it:
+        # that is refused, as a late copy would be, and costs a request more.
+        drift_ms = lease_for(lease_ms) - lease_ms
+        return min(lease_ms, math.ceil(max(left_ms, SHORTEST_LEASE_SECONDS * 1000) + drift_ms))
+
     def check(self) -> bool:
         """Reports loss and danger that time has brought; returns whether the lock is held."""
         if not self.is_held():
@@ -194,24 +220,41 @@ class LocalLease:
         with self._mutex:
             is_new = not self._in_danger and self._clock.monotonic() >= self.danger_at
             self._in_danger = self._in_danger or is_new
+            self._is_hold_nearly_over = self._is_hold_nearly_over or (is_new and self._is_last)
         if is_new:
             failure = self.heartbeat_failure or "no heartbeat has been answered in time"
-            self._report(lambda: self._on_danger(failure))
+            told = f"its max_hold of {self._max_hold:g} s is nearly over"
+            reason = told if self._is_last else failure
+            self._report(lambda: self._on_danger(reason))
         return True
 
-    def renew(self, renewed: Grant) -> None:
-        """Counts the lease anew from a renewal that was written."""
+    def renew(self, renewed: Grant, *, lease_ms: int | None = None) -> None:
+        """Counts the lease anew from a renewal that was written.
+
+        Args:
+            renewed: the grant as it is now.
+            lease_ms: the lease that max_hold may have cut short; None for that of the grant.
+        """
+        lease_ms = renewed.lease_ms if lease_ms is None else lease_ms
         with self._mutex:
             if self._state is LeaseState.HELD:
-                self.seconds = renewed.lease_ms / 1000
-                self.renewed_at, self.ends_at = renewed.since, renewed.ends_at
-                self._in_danger = False
+                self.seconds = lease_ms / 1000
+                self._count(renewed, is_cut=renewed.lease_ms < lease_ms)
+                # A renewal ends a danger, but not that of a max_hold that is nearly over.
+                self._in_danger = self._is_hold_nearly_over
                 self.heartbeat_failure = ""
+
+    def _count(self, granted: Grant, *, is_cut: bool) -> None:
+        self.renewed_at = granted.since
+        self.ends_at = min(granted.ends_at, self.hold_until)
+        # A lease that was cut short may end a little before max_hold, for the same reason.
+        self._is_last = is_cut or granted.ends_at >= self.hold_until
 
     def shorten(self, ends_at: float) -> None:
         """Ends the lease at that reading of the clock, unless it ends before."""
         with self._mutex:
-            self.ends_at = min(self.ends_at, ends_at)
+            if ends_at < self.ends_at:
+                self.ends_at, self._is_last = ends_at, False
 
     def change_state(self, before: LeaseState, after: LeaseState) -> None:
         """Changes the state from one to another; does nothing in any other state."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
@@ -16,13 +16,13 @@ from fairlock.client.connection import Connection, StoreFactory, told_by_stack
 from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.heartbeats import Heartbeats
 from fairlock.client.leader import Leading
-from fairlock.client.lease_handle import LeaseHandle, Releasable, Unreleased
+from fairlock.client.lease_handle import Unreleased
 from fairlock.client.lock import Callback, Hold, Lock, LockServices
 from fairlock.client.reporting import LockEvents
 from fairlock.client.settings import Adoption, ClientOptions, ClientSettings
 from fairlock.client.several_locks import SeveralLocks
 from fairlock.client.table_client import LockAdministration
-from fairlock.client.threads import Callbacks, WorkerPool, reset_in_children
+from fairlock.client.threads import Callbacks, reset_in_children
 from fairlock.clock import BootClock, Clock, Seconds
 from fairlock.errors import ClientUnusable, LockWaitTimeout
 from fairlock.names import TABLE_NAME_PARAMETER
@@ -158,6 +158,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
         on_lost: Callback | None = None,
         on_danger: Callback | None = None,
         shared: bool = False,
+        max_hold: Seconds | None = None,
         only_newest: bool | int = False,
     ) -> Lock:
         """Takes the lock, or waits in its queue until it is handed over. Renewed until released.
@@ -178,9 +179,11 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
             on_lost: called once with the lock and the reason, a text, if the lock is lost: the end
                 of its lease, another owner in its place, a guarded write that was refused.
             on_danger: called with the same if the lease is near its end and could not be renewed;
-                the reason is the failure of the last heartbeat.
+                the reason is the failure of the last heartbeat, or that `max_hold` is nearly over.
             shared: whether others that share the lock may hold it meanwhile. Who does not share it
                 holds it alone, and is not overtaken by readers that come later.
+            max_hold: longest seconds to hold it; it is not renewed past that. `on_danger` is called
+                `safe_period` before the end; then the lock is lost, and released.
             only_newest: whether the grant of a newer caller supersedes this one. True orders them
                 by the time of their calls; a number is this caller's version, the highest wins.
 
@@ -197,6 +200,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
             shared=shared,
+            max_hold=max_hold,
             only_newest=only_newest,
         )
         return self._acquire(options)
@@ -212,6 +216,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
         on_lost: Callback | None = None,
         on_danger: Callback | None = None,
         shared: bool = False,
+        max_hold: Seconds | None = None,
     ) -> Lock | None:
         """Takes the lock if that is possible at once; None if others hold it. Does not queue.
 
@@ -225,6 +230,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
         options = LockOptions(
             *(name, lease, 0, limit, data, owner_name, on_lost, on_danger),
             shared=shared,
+            max_hold=max_hold,
         )
         try:
             return self._acquire(options)
@@ -248,6 +254,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
         on_danger: Callback | None = None,
         reentrant: bool = False,
         shared: bool = False,
+        max_hold: Seconds | None = None,
         only_newest: bool | int = False,
     ) -> Hold:
         """`with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
@@ -272,6 +279,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
             shared=shared,
+            max_hold=max_hold,
             only_newest=only_newest,
         )
         arguments.require_bool("reentrant", reentrant)
@@ -362,7 +370,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
         handles = list({*services.heartbeats.handles(), *services.unreleased.unsettled()})
         is_interrupted = any(handle.is_interrupted for handle in handles)
         if release and handles:
-            self._release_all(handles)
+            services.heartbeats.release_all(handles)
         services.heartbeats.close(wait=not is_interrupted)
         services.callbacks.close()
         services.events.close()
@@ -410,21 +418,6 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
             lock.release()
             self._require_open()
         return lock
-
-    def _release_all(self, handles: Sequence[Releasable]) -> None:
-        size = min(self._settings.max_workers, len(handles))
-        pool = WorkerPool(size, name="fairlock-close")
-        for handle in handles:
-            if isinstance(handle, LeaseHandle):
-                self._services.heartbeats.remove(handle)
-            if handle.is_interrupted:  # A thread of the pool would wait for this one.
-                handle.release_at_close()
-                continue
-            try:
-                pool.submit(handle.release_at_close)
-            except RuntimeError:  # No thread can be started.
-                handle.release_at_close()
-        pool.close()
 
     def _opened(self) -> StoreFactory:
         self._require_open()

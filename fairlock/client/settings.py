@@ -193,6 +193,8 @@ class ClientSettings:
             only_newest=arguments.checked_version(options.only_newest),
         )
         self.timing.require_room(lease)
+        if options.max_hold is not None:
+            self.timing.require_hold(in_seconds(options.max_hold), lease)
         arguments.require_callable("on_lost", options.on_lost)
         arguments.require_callable("on_danger", options.on_danger)
         if request.waits:

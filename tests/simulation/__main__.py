@@ -10,10 +10,18 @@ import os
 import sys
 
 from tests.simulation.hot_lock import HOT_LOCK
+from tests.simulation.mass_stop import MASS_STOP
 from tests.simulation.scenario import Result, Scenario, run, run_control
 from tests.simulation.unreliable_network import UNRELIABLE_NETWORK
 
-SCENARIOS = {each.number: each for each in (HOT_LOCK, UNRELIABLE_NETWORK)}
+SCENARIOS = {
+    each.number: each
+    for each in (
+        HOT_LOCK,
+        MASS_STOP,
+        UNRELIABLE_NETWORK,
+    )
+}
 
 
 def _report(result: Result) -> str:

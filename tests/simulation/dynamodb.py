@@ -59,9 +59,13 @@ class Bill:
 class _Bucket:
     """Units of one kind of one partition: at most those of a second, which come back evenly."""
 
-    def __init__(self, engine: Engine, rate: int) -> None:
+    def __init__(self, engine: Engine, rate: float) -> None:
         self._engine, self._rate = engine, rate
-        self._left, self._at = float(rate), engine.now
+        self._left, self._at = rate, engine.now
+
+    def scale(self, scale: float) -> None:
+        self._rate *= scale
+        self._left = self._rate
 
     def take(self, units: int) -> bool:
         now = self._engine.now
@@ -97,6 +101,11 @@ class DynamoDb:
             for kind, rate in (("w", database.write_units), ("r", database.read_units))
             for number in range(database.partitions)
         }
+
+    def scale(self, scale: float) -> None:
+        """Gives each partition only this share of its units a second."""
+        for bucket in self._buckets.values():
+            bucket.scale(scale)
 
     def latency(self) -> float:
         """Seconds of one request there, or of one answer back; half of the usual round trip."""

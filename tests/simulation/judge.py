@@ -149,6 +149,11 @@ class Judge:
         elif sort_key == "STATE":
             self._saw_state(lock, new)
 
+    def holders_of(self, lock: str) -> list[int]:
+        """The fencing tokens of those that hold a lock, as the table has them."""
+        state = self._states.get(lock)
+        return [] if state is None else [holder.fencing_token for holder in state.holders]
+
     def found(self, promise: str, what: str) -> None:
         """Notes a broken promise."""
         self.engine.trace("JUDGE", f"{promise}: {what}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Final
 
 from aws_cdk import CfnOutput, Duration, Stack
@@ -9,8 +10,9 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from fairlock.cdk import ILockService, LockService, Pace
+from tests.e2e.turns.stack import example, run_example
 
-INTERVAL_SECONDS: Final = 1
+INTERVAL_SECONDS: Final = int(os.environ.get("PACE_INTERVAL", "1"))
 BY_PATH: Final = sfn.QueryLanguage.JSON_PATH
 
 
@@ -39,6 +41,10 @@ class PaceForms(Stack):
         each = sfn.Map.jsonata(self, "Items", items=sfn.ProvideItems.jsonata("{% $states.input %}"))
         in_map = self._pace("InMap", pace_name="{% $states.input.pace %}", **one_a_second)
         self._machine("PaceInMap", each.item_processor(in_map))
+        charge = sfn.Pass.jsonata(self, "Charge")
+        names = {"self": self, "locks": self._locks, "Pace": Pace, "Duration": Duration}
+        made = run_example(example("pace = Pace("), charge=charge, **names)
+        self._machine("PaceExample", made["definition"])
 
     def _pace(self, construct_id: str, **props: Any) -> Pace:  # noqa: ANN401 - props
         return Pace(self, construct_id, service=self._locks, **props)

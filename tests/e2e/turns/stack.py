@@ -1,18 +1,33 @@
-"""Workflows that share a lock, and workflows that hold two."""
+"""Workflows that share a lock, workflows that hold two, and the guards of docs/turns.md."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
-from fairlock.cdk import Waiting
+from fairlock.cdk import LockGuard, Waiting
 from tests.e2e.guard.stack import INPUT, Form, Forms
+from tests.support.documents import Block, blocks
 
 BOTH = ["{% $states.input.one %}", "{% $states.input.other %}"]
 GIVES_UP_SECONDS = 8
 KEEP_ALIVE = Duration.seconds(2)
+
+
+def example(word: str) -> Block:
+    """The one Python block of docs/turns.md that contains a word."""
+    of_the_page = (block for block in blocks("python") if block.document == "docs/turns.md")
+    [found] = [block for block in of_the_page if word in block.code]
+    return found
+
+
+def run_example(block: Block, **names: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever it uses
+    """Runs a block among these names, and returns all names afterwards."""
+    exec(compile(block.code, str(block), "exec"), names)  # noqa: S102 - the repository's own example
+    return names
 
 
 class TurnForms(Forms):
@@ -28,6 +43,8 @@ class TurnForms(Forms):
             BothGivesUp(self, "TurnBothGivesUp"),
             BothFails(self, "TurnBothFails"),
             BothKeptAlive(self, "TurnBothKeptAlive"),
+            Transfer(self, "TransferExample"),
+            Deploy(self, "DeployExample"),
         )
 
 
@@ -80,3 +97,27 @@ class BothKeptAlive(Form):
     def body(self) -> sfn.IChainable:
         lease = Duration.seconds(6)
         return self.guard(self.work(), lock_name=BOTH, lease=lease, keep_alive=KEEP_ALIVE)
+
+
+class _Example(Form):
+    """A guard as docs/turns.md shows it, around the function that does as its input says."""
+
+    def made(self, word: str, **names: Any) -> dict[str, Any]:  # noqa: ANN401 - what the example uses
+        made = {"LockGuard": LockGuard, "Duration": Duration, "sfn": sfn}
+        return run_example(example(word), self=self, locks=self.forms.locks, **made, **names)
+
+
+class Transfer(_Example):
+    """Both accounts of a transfer."""
+
+    def body(self) -> sfn.IChainable:
+        guard: LockGuard = self.made('"Transfer"', charge=self.work())["guard"]
+        return guard
+
+
+class Deploy(_Example):
+    """Only the newest of the deployments that wait."""
+
+    def body(self) -> sfn.IChainable:
+        guard: LockGuard = self.made('"ANewerBuildRuns"', deploy=self.work())["deploy_guard"]
+        return guard

@@ -37,7 +37,7 @@ OLGA: Final = Client(name="olga", waits=False, pushed=False, forces=True)
 """Releases another by force."""
 PAUL: Final = Client(name="paul", waits=False, pushed=False, sets=(0, None))
 """Pauses the lock and resumes it."""
-_LOWERS: Final = replace(PAUL, sets=(1, None))
+LOWERS: Final = replace(PAUL, sets=(1, None))
 _BEN_POLLS: Final = Client(name="ben", pushed=False, polls=1)
 
 A_HEARTBEAT_IS_LATE: Final = Configuration(
@@ -112,6 +112,12 @@ TWO_NEWEST: Final = Configuration(
     invariants=_NEWEST_ONLY - {Invariant.NEWEST},
 )
 """Two may hold: one that has not found its grant yet may come in before a lower one."""
+RESUME_AND_A_NEWEST_DIES: Final = Configuration(
+    name="a lock is paused and resumed beside versions, and a workflow dies",
+    clients=(_V1, replace(_V2, polls=1), PAUL),
+    faults=Faults(crashes=1),
+    invariants=_NEWEST_ONLY,
+)
 
 CONFIGURATIONS: Final = (
     Configuration(name="four after one another", clients=workflows(4)),
@@ -361,7 +367,7 @@ CONFIGURATIONS: Final = (
     ),
     Configuration(
         name="a ceiling is lowered and lifted beside two permits",
-        clients=(*workflows(3, limit=2), _LOWERS),
+        clients=(*workflows(3, limit=2), LOWERS),
     ),
     Configuration(
         name="a ceiling is raised beside waiters with other limits",
@@ -372,6 +378,25 @@ CONFIGURATIONS: Final = (
             replace(PAUL, sets=(1, 2)),
         ),
     ),
+    Configuration(
+        name="a ceiling is lowered and lifted beside readers and a writer",
+        clients=(*READERS_AND_A_WRITER, LOWERS),
+    ),
+    Configuration(
+        name="a ceiling is set and raised beside mixed limits, and leases end",
+        clients=(
+            Client(name="anna", limit=3, pushed=False, waits=False),
+            Client(name="ben", limit=2),
+            replace(PAUL, sets=(1, 3)),
+        ),
+        faults=Faults(epochs=1),
+    ),
+    Configuration(
+        name="a lock is paused and resumed beside versions",
+        clients=(_V1, replace(_V2, polls=1), _V3, PAUL),
+        invariants=_NEWEST_ONLY,
+    ),
+    RESUME_AND_A_NEWEST_DIES,
     Configuration(
         name="a lock is paused, a reply is lost, and a write is repeated",
         clients=(_ANNA, _BEN, PAUL),

@@ -92,3 +92,61 @@ def test_a_command_ends_with_fairlock_even_if_that_is_killed(fleet: Fleet) -> No
     process.kill()
     until(lambda: not runs(command))
     assert runs(fleet.file("descendant"))
+
+
+SHORT = ("--lease", "1", "--grace", "0.3", "--max-hold", "2.5")
+"""A command that has 1.2 s before TERM."""
+
+
+def test_a_command_gets_term_before_its_max_hold_is_over_and_the_lock_is_released(
+    fleet: Fleet,
+) -> None:
+    process = fleet.start("run", "capped", *SHORT, "--", "sh", "-c", POLITE)
+    status, _, errors = outcome(process)
+    assert status == 124
+    told = "fairlock: lock 'capped' has been held for nearly its max_hold; the command is ended"
+    assert told in errors.splitlines()
+    assert "is lost" not in errors
+    assert (fleet.home / "stopped").exists()
+    assert fleet.state("capped").held == 0
+
+
+def test_a_command_that_ignores_term_is_killed_before_another_may_begin(fleet: Fleet) -> None:
+    process = fleet.start("run", "capped", *SHORT, "--", "sh", "-c", STUBBORN)
+    fleet.file("ready")
+    after = "for p in pid child; do cat /proc/$(cat $p)/status; done | grep State > still; true"
+    next_one = fleet.start("run", "capped", "--lease", "2", "--", "sh", "-c", after)
+    assert outcome(process)[0] == 124
+    assert outcome(next_one)[0] == 0
+    states = (fleet.home / "still").read_text().splitlines()
+    assert all("Z" in state for state in states)  # A zombie that no one has asked about.
+
+
+def test_without_max_hold_it_runs_on(fleet: Fleet) -> None:
+    """The control: nothing else ends it after that time."""
+    process = fleet.start("run", "kept", *SHORT[:4], "--", "sh", "-c", POLITE)
+    fleet.file("ready")
+    [holder] = fleet.state("kept").holders
+    until(lambda: time.time() * 1000 > holder.acquired_at_ms + 3500)
+    assert runs(fleet.home / "pid")
+    assert process.poll() is None
+
+
+def test_a_command_that_ends_in_time_keeps_its_status(fleet: Fleet) -> None:
+    assert fleet.run("run", "capped", *SHORT, "--", "sh", "-c", "exit 7")[0] == 7
+
+
+def test_a_max_hold_without_time_for_the_command_is_refused(fleet: Fleet) -> None:
+    options = ("--max-hold", "11s", "--lease", "1")
+    status, _, errors = fleet.run("run", "short", *options, "--", "touch", "ran")
+    assert status == 64
+    assert "max_hold: must be longer than the grace of 10 s and 1 s together" in errors
+    assert not (fleet.home / "ran").exists()
+    assert not fleet.state("short").holders
+
+
+def test_a_max_hold_that_is_too_short_for_the_lease_is_refused(fleet: Fleet) -> None:
+    status, _, errors = fleet.run("run", "short", "--max-hold", "30s", "--", "touch", "ran")
+    assert status == 64
+    assert "max_hold: must be a number of seconds, at least 40 with a lease of 60 s" in errors
+    assert not (fleet.home / "ran").exists()

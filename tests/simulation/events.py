@@ -1,0 +1,278 @@
+"""EventBridge and SQS: from the end of an execution to a batch for the reaper.
+
+Sources: the EventBridge user guide ("Event delivery": at least once, retried for 24 hours; "Amazon
+EventBridge quotas": deliveries a second), the Step Functions developer guide (status events are
+best effort), the SQS developer guide ("Visibility timeout", "At-least-once delivery", "Dead-letter
+queues", "Delay queues"), and "Using Lambda with Amazon SQS" of the Lambda developer guide: five
+batches at first, then five more a second up to the mapping's maximum concurrency; partial batch
+responses; a throttled batch is tried again until its messages are visible again.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.simulation.engine import START, Engine
+from tests.simulation.functions import Functions, Outcome
+from tests.simulation.machines import recorded
+from tests.simulation.quotas import Bucket, Quota
+
+Json = dict[str, Any]
+_DELIVERY_SECONDS: Final = 0.5
+_DELIVERY_SPREAD: Final = 0.5
+_REQUEST_SECONDS: Final = 0.01
+_RECEIVE_SECONDS: Final = 0.02
+_FIRST_BATCHES: Final = 5
+_MORE_BATCHES_A_SECOND: Final = 5.0
+_LONGEST_PAUSE_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFaults:
+    """What goes wrong with events and messages; shares are of them.
+
+    Attributes:
+        lost: events that never come.
+        lost_spans: seconds from the beginning in which all events are lost.
+        late: events that come late, by up to `late_seconds`.
+        late_seconds: see above.
+        twice: events and messages that come a second time.
+    """
+
+    lost: float = 0.0
+    lost_spans: tuple[tuple[float, float], ...] = ()
+    late: float = 0.0
+    late_seconds: float = 3_600.0
+    twice: float = 0.0
+
+
+class EventBus:
+    """EventBridge with the service's rule, whose target is the reaper's queue."""
+
+    def __init__(self, engine: Engine, faults: EventFaults, quota: Quota, queue: Queue) -> None:
+        self._engine, self._faults, self._queue = engine, faults, queue
+        self._bucket = Bucket(engine, quota)
+        self._reaper = recorded()["reaper"]
+        self.counts: Counter[str] = Counter()
+        self._on_the_way = 0
+
+    def is_idle(self) -> bool:
+        """Whether all events that are not lost were delivered."""
+        return not self._on_the_way
+
+    def publish(self, detail: Json) -> None:
+        """A status event: matched, made a message and delivered, perhaps late, twice or never."""
+        engine, faults, random = self._engine, self._faults, self._engine.random
+        self.counts["published"] += 1
+        if detail["status"] not in self._reaper["ends"]:
+            return
+        since = engine.now - START
+        if random.random() < faults.lost or any(a <= since < b for a, b in faults.lost_spans):
+            self.counts["lost"] += 1
+            return
+        body = self._message(detail)
+        for _ in range(2 if random.random() < faults.twice else 1):
+            delay = random.lognormvariate(0, _DELIVERY_SPREAD) * _DELIVERY_SECONDS
+            if random.random() < faults.late:
+                self.counts["late"] += 1
+                delay += random.random() * faults.late_seconds
+            self.counts["delivered"] += 1
+            self._on_the_way += 1
+            engine.after(delay + self._bucket.reserve(), self._deliver, body)
+
+    def _deliver(self, body: str) -> None:
+        self._on_the_way -= 1
+        self._queue.send(body)
+
+    def _message(self, detail: Json) -> str:
+        event = {"detail": detail, "time": "1970-01-01T00:00:00Z"}
+        body: str = self._reaper["message"]
+        for name, path in self._reaper["paths"].items():
+            found: Any = event
+            for step in path.removeprefix("$.").split("."):
+                found = found[step]
+            body = body.replace(f"<{name}>", str(found))
+        return body
+
+
+@dataclass(eq=False, slots=True)
+class _Message:
+    """One message; `number` changes with each time it is hidden."""
+
+    ident: int
+    body: str
+    receipts: int = 0
+    number: int = 0
+    is_gone: bool = False
+
+
+class Queue:
+    """The reaper's queue, its dead-letter queue, and the mapping that invokes the function.
+
+    Attributes:
+        dead: messages that were received too often.
+        counts: received, deleted, batches.
+        oldest: the longest time from a message's arrival to its end, in seconds.
+    """
+
+    def __init__(
+        self, engine: Engine, faults: EventFaults, functions: Functions, concurrency: int
+    ) -> None:
+        settings = recorded()["reaper"]
+        self._engine, self._faults, self._functions = engine, faults, functions
+        self._batch, self._concurrency = settings["batch"], concurrency
+        self._visibility, self._tries = settings["visibility timeout"], settings["tries"]
+        self._visible: list[tuple[float, int, int, _Message]] = []
+        self._in_flight: dict[str, _Message] = {}
+        self._order = itertools.count()
+        self._running = 0
+        self._busy_since = engine.now
+        self._polls_at = float("inf")
+        self.dead: list[str] = []
+        self.counts: Counter[str] = Counter()
+
+    def send(self, body: str, delay: float = 0.0) -> None:
+        """A message more."""
+        self.counts["sent"] += 1
+        self._show(_Message(next(self._order), body), delay)
+
+    def hide(self, receipt: str, seconds: float) -> None:
+        """Lets a message that was received come again after so many seconds."""
+        message = self._in_flight.get(receipt)
+        if message is not None and not message.is_gone:
+            self._show(message, seconds)
+
+    def is_empty(self) -> bool:
+        """Whether no message is there, visible or not."""
+        came = self.counts["sent"] + self.counts["came twice"]
+        return came == self.counts["deleted"] + len(self.dead)
+
+    def _show(self, message: _Message, delay: float) -> None:
+        message.number += 1
+        at = self._engine.now + delay
+        heapq.heappush(self._visible, (at, next(self._order), message.number, message))
+        self._poll_at(at)
+
+    def _poll_at(self, at: float) -> None:
+        if at < self._polls_at:
+            self._polls_at = at
+            self._engine.at(at + _RECEIVE_SECONDS, self._poll)
+
+    def _poll(self) -> None:
+        """The mapping takes batches as long as it may, and there are messages."""
+        self._polls_at = float("inf")
+        now = self._engine.now
+        if self._running == 0:
+            self._busy_since = now
+        grown = _FIRST_BATCHES + int((now - self._busy_since) * _MORE_BATCHES_A_SECOND)
+        allowed = min(self._concurrency, grown)
+        while self._running < allowed:
+            batch = self._receive(now)
+            if not batch:
+                break
+            self._running += 1
+            self.counts["batches"] += 1
+            self._invoke(batch, now + self._visibility)
+        if self._running >= allowed and allowed < self._concurrency:
+            self._poll_at(now + 1 / _MORE_BATCHES_A_SECOND)
+        elif self._running < allowed and self._visible:
+            self._poll_at(max(now, self._visible[0][0]))
+
+    def _receive(self, now: float) -> list[_Message]:
+        batch: list[_Message] = []
+        while self._visible and self._visible[0][0] <= now and len(batch) < self._batch:
+            _, _, number, message = heapq.heappop(self._visible)
+            if message.is_gone or message.number != number:
+                continue
+            if message.receipts >= self._tries:
+                message.is_gone = True
+                self.dead.append(message.body)
+                continue
+            message.receipts += 1
+            self.counts["received"] += 1
+            batch.append(message)
+        for message in batch:
+            self._show(message, self._visibility)
+            self._in_flight[self._receipt(message)] = message
+        return batch
+
+    def _invoke(self, batch: list[_Message], until: float) -> None:
+        records = [
+            {
+                "messageId": str(message.ident),
+                "receiptHandle": self._receipt(message),
+                "body": message.body,
+                "attributes": {"ApproximateReceiveCount": str(message.receipts)},
+                "messageAttributes": {},
+                "eventSource": "aws:sqs",
+            }
+            for message in batch
+        ]
+        receipts = [record["receiptHandle"] for record in records]
+        engine = self._engine
+
+        def done(outcome: Outcome) -> None:
+            is_throttled = outcome.error == "Lambda.TooManyRequestsException"
+            if is_throttled and engine.now + _LONGEST_PAUSE_SECONDS < until:
+                pause = 1 + engine.random.random() * (_LONGEST_PAUSE_SECONDS - 1)
+                engine.after(pause, self._functions.invoke, "reap", {"Records": records}, done)
+                return
+            self._running -= 1
+            failed = {str(message.ident) for message in batch}
+            if not outcome.error:
+                failures = outcome.answer["batchItemFailures"]
+                failed = {failure["itemIdentifier"] for failure in failures}
+            for message, receipt in zip(batch, receipts, strict=True):
+                self._in_flight.pop(receipt, None)
+                if str(message.ident) in failed:
+                    self.counts["failed"] += 1
+                else:
+                    self._delete(message)
+            self._poll_at(engine.now)
+
+        self._functions.invoke("reap", {"Records": records}, done)
+
+    def _delete(self, message: _Message) -> None:
+        self.counts["deleted"] += 1
+        message.is_gone = True
+        if self._engine.random.random() < self._faults.twice:
+            self.counts["came twice"] += 1
+            again = _Message(message.ident, message.body, message.receipts)
+            self._show(again, self._engine.random.random() * self._visibility)
+
+    @staticmethod
+    def _receipt(message: _Message) -> str:
+        return f"{message.ident}.{message.receipts}"
+
+
+class SqsClient:
+    """A client of boto3 for the queue."""
+
+    def __init__(self, engine: Engine, queue: Queue) -> None:
+        self._engine, self._queue = engine, queue
+
+    def send_message(self, *, QueueUrl: str, MessageBody: str, DelaySeconds: int) -> Json:  # noqa: N803 - boto3's names
+        """One request."""
+        del QueueUrl
+        json.loads(MessageBody)
+        self._engine.wait(_REQUEST_SECONDS)
+        self._queue.send(MessageBody, DelaySeconds)
+        return {}
+
+    def change_message_visibility(
+        self,
+        *,
+        QueueUrl: str,  # noqa: N803 - boto3's names
+        ReceiptHandle: str,  # noqa: N803
+        VisibilityTimeout: int,  # noqa: N803
+    ) -> Json:
+        """One request."""
+        del QueueUrl
+        self._engine.wait(_REQUEST_SECONDS)
+        self._queue.hide(ReceiptHandle, VisibilityTimeout)
+        return {}

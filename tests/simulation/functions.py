@@ -1,0 +1,335 @@
+"""Lambda: execution environments that run the real handlers, and what goes wrong with them.
+
+Sources, all of the AWS Lambda developer guide: "Understanding Lambda function scaling" (1,000
+concurrent executions an account; each function may add 1,000 environments every 10 seconds; above
+either, a request is answered with 429), "Lambda execution environment lifecycle" (one request at a
+time in an environment, which stays for some minutes; a time-out or a crash resets it), "Error
+handling and automatic retries" (the errors that a caller gets). How long a cold start takes was
+measured on our own functions (docs/performance.md).
+
+A handler runs whole, from the parsed request to the answer, but for Powertools' decorators, which
+measure and log. What it finds in its process (its clock, its clients, what it has learned of AWS's
+time) belongs to the environment that runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import patch
+
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
+
+from fairlock.aws.aws_clock import AwsClock
+from fairlock.clock import SystemClock
+from fairlock.names import REAP_QUEUE_VARIABLE, TABLE_NAME_VARIABLE
+from lambdas import acquire, heartbeat, reap, release, runtime, telemetry
+from tests.simulation.engine import Engine, Process, process_of_caller
+from tests.simulation.machines import recorded
+
+if TYPE_CHECKING:
+    from tests.simulation.clocks import NodeClock
+    from tests.simulation.world import World
+
+Json = dict[str, Any]
+PLACE: Final = "us-east-1:123456789012"
+QUEUE_URL: Final = "https://sqs.us-east-1.amazonaws.com/123456789012/reap"
+TIMEOUT_SECONDS: Final = float(recorded()["reaper"]["function timeout"])
+_ACCOUNT: Final = 1_000
+_GROWTH: Final = 1_000
+_GROWTH_SECONDS: Final = 10.0
+_COLD_SECONDS: Final = 0.45
+_COLD_SPREAD: Final = 0.3
+_OVERHEAD_SECONDS: Final = 0.004
+_KEPT_SECONDS: Final = 600.0
+_KILLED_WITHIN_SECONDS: Final = 0.012
+"""A request and its answer take about 8 ms: the process dies before, between or after."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LambdaFaults:
+    """What goes wrong; shares are of requests that a handler sends.
+
+    Attributes:
+        kills: the process is killed at this request, before or after it arrives.
+        account: how many invocations may run at once in the account.
+        growth: environments that a function may add in ten seconds.
+    """
+
+    kills: float = 0.0
+    account: int = _ACCOUNT
+    growth: int = _GROWTH
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an invocation came to.
+
+    Attributes:
+        answer: of the handler.
+        error: the name of the error instead; empty if there was none.
+        cause: its text.
+    """
+
+    answer: Any = None
+    error: str = ""
+    cause: str = ""
+
+
+Done = Callable[[Outcome], object]
+Handler = Callable[[Json, Any], Json]
+
+
+def bare(handler: Any) -> Handler:  # noqa: ANN401 - a decorated function
+    """A handler without Powertools' decorators, which log and send metrics."""
+    while handler.__code__.co_name != "reporting" and hasattr(handler, "__wrapped__"):
+        handler = handler.__wrapped__
+    found: Handler = handler
+    return found
+
+
+HANDLERS: Final[dict[str, Handler]] = {
+    "acquire": bare(acquire.handler),
+    "heartbeat": bare(heartbeat.handler),
+    "release": bare(release.handler),
+    "reap": bare(reap.handler),
+}
+
+
+class Environment(Process):
+    """An execution environment: a process that serves one request at a time.
+
+    Attributes:
+        clock: its own.
+        aws_clock: what it has learned of AWS's time.
+        clients: of AWS's services, by the names that `lambdas.runtime` uses.
+        batch: what Powertools notes of a batch; global in a real process.
+        invocation: the number of the one that runs.
+        idle_since: when the last one ended.
+    """
+
+    def __init__(
+        self, world: World, name: str, clients: Mapping[str, Any], faults: LambdaFaults
+    ) -> None:
+        super().__init__(world.engine, name)
+        self.clock: NodeClock = world.clock()
+        self.aws_clock = AwsClock(self.clock)
+        sdk = world.sdk()
+        if faults.kills:
+            sdk._wire = _FragileWire(self, sdk._wire, faults)  # type: ignore[assignment]  # noqa: SLF001 - the same calls
+        self.clients: dict[str, Any] = {"dynamodb": sdk, **clients}
+        self.batch = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
+        self.invocation = 0
+        self.idle_since = 0.0
+        self.ended: Callable[[Outcome], object] = lambda _outcome: None
+
+    def die(self, invocation: int, error: str) -> None:
+        """Ends the process and what it does, if that invocation still runs."""
+        if self.invocation != invocation or not self.is_alive:
+            return
+        ended, self.ended = self.ended, lambda _outcome: None
+        self.is_alive, self.ended_at = False, self.engine.now
+        self.engine.at(self.engine.now, self._unwind)
+        ended(Outcome(error=error, cause="the process ended"))
+
+
+class _FragileWire:
+    """The way to DynamoDB of a process that may be killed at each request."""
+
+    def __init__(self, environment: Environment, wire: Any, faults: LambdaFaults) -> None:  # noqa: ANN401 - a Wire
+        self._environment, self._wire, self._faults = environment, wire, faults
+        self.engine: Engine = wire.engine
+
+    def send(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as DynamoDB answers
+        random, environment = self.engine.random, self._environment
+        if random.random() < self._faults.kills:
+            later = random.random() * _KILLED_WITHIN_SECONDS
+            self.engine.after(later, environment.die, environment.invocation, "Runtime.ExitError")
+        return self._wire.send(name, request)
+
+
+class _Invocation:
+    """What the runtime of Lambda tells a handler of its invocation."""
+
+    def __init__(self, environment: Environment, function: str, ends_at: float) -> None:
+        self._engine, self._ends_at = environment.engine, ends_at
+        self.function_name = function
+        self.memory_limit_in_mb = 256
+        self.invoked_function_arn = f"arn:aws:lambda:{PLACE}:function:{function}"
+        self.aws_request_id = f"{environment.name}-{environment.invocation}"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int((self._ends_at - self._engine.now) * 1000)
+
+
+@dataclass
+class _Function:
+    """One function: its idle environments, and how many it may add."""
+
+    handler: Handler
+    idle: list[Environment] = field(default_factory=list)
+    made: int = 0
+    room: float = 0.0
+    at: float = 0.0
+
+
+class Functions:
+    """The account's functions.
+
+    Args:
+        world: where they run.
+        faults: what goes wrong.
+        clients: the clients that each environment has beside DynamoDB's.
+
+    Attributes:
+        running: how many invocations run.
+        counts: by name: `acquire`, and beside it `cold`, `throttled`, errors.
+    """
+
+    def __init__(self, world: World, faults: LambdaFaults, clients: Mapping[str, Any]) -> None:
+        self._world, self._engine, self._faults = world, world.engine, faults
+        self._clients = clients
+        self._functions: dict[str, _Function] = {}
+        self.running = 0
+        self.counts: Counter[str] = Counter()
+        for name, handler in HANDLERS.items():
+            self.add(name, handler)
+
+    def add(self, name: str, handler: Handler) -> None:
+        """A function more, or another version of one."""
+        made = _Function(handler, room=self._faults.growth, at=self._engine.now)
+        self._functions[name] = made
+
+    def invoke(self, name: str, event: Json, done: Done) -> None:
+        """Runs a function, or refuses with the error of a 429; `done` gets what it came to."""
+        engine, counts = self._engine, self.counts
+        counts[name] += 1
+        environment, cold = self._environment(name)
+        if environment is None:
+            counts["throttled"] += 1
+            refused = Outcome(error="Lambda.TooManyRequestsException", cause="Rate Exceeded.")
+            engine.after(_OVERHEAD_SECONDS, done, refused)
+            return
+        self.running += 1
+        environment.invocation += 1
+        number = environment.invocation
+        begins = engine.now + _OVERHEAD_SECONDS + cold
+        handler = self._functions[name].handler
+
+        def ended(outcome: Outcome) -> None:
+            environment.invocation += 1
+            self.running -= 1
+            if environment.is_alive:
+                environment.idle_since = engine.now
+                self._functions[name].idle.append(environment)
+            if outcome.error:
+                counts[outcome.error] += 1
+            engine.after(_OVERHEAD_SECONDS, done, outcome)
+
+        environment.ended = ended
+        context = _Invocation(environment, name, begins + TIMEOUT_SECONDS)
+        engine.at(begins, environment.start, lambda: _run(environment, handler, event, context))
+        engine.at(begins + TIMEOUT_SECONDS, environment.die, number, "Sandbox.Timedout")
+
+    def _environment(self, name: str) -> tuple[Environment | None, float]:
+        """One that is free, and how long it takes to start; none if there may be no more."""
+        engine, function = self._engine, self._functions[name]
+        if self.running >= self._faults.account:
+            return None, 0.0
+        while function.idle:
+            found = function.idle.pop()
+            if found.is_alive and found.idle_since > engine.now - _KEPT_SECONDS:
+                return found, 0.0
+        rate = self._faults.growth / _GROWTH_SECONDS
+        grown = function.room + (engine.now - function.at) * rate
+        function.room, function.at = min(float(self._faults.growth), grown), engine.now
+        if function.room < 1:
+            return None, 0.0
+        function.room -= 1
+        function.made += 1
+        self.counts["cold"] += 1
+        made = Environment(self._world, f"{name} {function.made}", self._clients, self._faults)
+        return made, engine.random.lognormvariate(0, _COLD_SPREAD) * _COLD_SECONDS
+
+
+def _run(environment: Environment, handler: Handler, event: Json, context: _Invocation) -> None:
+    try:
+        # Each side has a copy of its own, as what goes over the wire.
+        outcome = Outcome(answer=handler(json.loads(json.dumps(event)), context))
+    except Exception as error:  # noqa: BLE001 - as Lambda's runtime does
+        outcome = Outcome(error=type(error).__name__, cause=str(error))
+    ended, environment.ended = environment.ended, lambda _outcome: None
+    ended(outcome)
+
+
+def _environment() -> Environment:
+    found = process_of_caller()
+    assert isinstance(found, Environment), "only a function may ask"
+    return found
+
+
+class _ClockOfEnvironment:
+    """The clock of whichever environment runs at this moment."""
+
+    def wall_ms(self) -> int:
+        return _environment().clock.wall_ms()
+
+    def monotonic(self) -> float:
+        return _environment().clock.monotonic()
+
+    def wait(self, seconds: float) -> None:
+        _environment().clock.wait(seconds)
+
+
+class _OfEnvironment:
+    """Stands for a global of a real process, which each environment has for itself."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as the real one
+        return getattr(getattr(_environment(), self._name), name)
+
+
+class _Batch(_OfEnvironment):
+    def __call__(self, *args: Any, **fields: Any) -> Any:  # noqa: ANN401 - as Powertools'
+        return _environment().batch(*args, **fields)
+
+    def __enter__(self) -> Any:  # noqa: ANN401 - as Powertools'
+        return _environment().batch.__enter__()
+
+    def __exit__(self, *raised: object) -> Any:  # noqa: ANN401 - as Powertools'
+        return _environment().batch.__exit__(*raised)
+
+
+@contextmanager
+def lambda_runtime() -> Iterator[Counter[str]]:
+    """The conditions under which the handlers run here; yields the metrics that they count."""
+    metrics: Counter[str] = Counter()
+
+    def add(*, name: str, unit: object, value: float) -> None:
+        del unit
+        metrics[name] += int(value)
+
+    clock, aws_clock = _ClockOfEnvironment(), _OfEnvironment("aws_clock")
+    variables = {TABLE_NAME_VARIABLE: "locks", REAP_QUEUE_VARIABLE: QUEUE_URL}
+    with (
+        patch.dict(os.environ, variables),
+        patch.object(runtime, "_CLOCK", clock),
+        patch.object(runtime, "aws_clock", aws_clock),
+        patch.object(acquire, "aws_clock", aws_clock),
+        patch.object(runtime, "_client", lambda service: _environment().clients[service]),
+        patch.object(reap, "_processor", _Batch("batch")),
+        patch.object(telemetry, "metrics", SimpleNamespace(add_metric=add)),
+        # Of messages to workflows, whose budget is made without a clock.
+        patch.object(SystemClock, "wall_ms", lambda _: clock.wall_ms()),
+        patch.object(SystemClock, "monotonic", lambda _: clock.monotonic()),
+        patch.object(SystemClock, "wait", lambda _, seconds: clock.wait(seconds)),
+    ):
+        yield metrics

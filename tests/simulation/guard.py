@@ -1,0 +1,211 @@
+"""Guarded executions: an account of AWS with the service in it, and what its workflows believe.
+
+An execution believes to hold its lock from the answer of acquire to its call of release, or to its
+own end. What it does meanwhile, the state `Work`, is a function of the user: it takes as long as
+the input says, fails if the input says so, and writes in the middle to a store that takes no older
+fencing token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.simulation.engine import Engine
+from tests.simulation.events import EventBus, EventFaults, Queue, SqsClient
+from tests.simulation.functions import Done, Functions, LambdaFaults, Outcome
+from tests.simulation.judge import Belief, Judge
+from tests.simulation.machines import machine, recorded
+from tests.simulation.quotas import QUOTAS, Quota
+from tests.simulation.states import Flow, Json
+from tests.simulation.stepfunctions import Execution, StepFunctions, StepFunctionsClient
+from tests.simulation.world import World
+
+_FOREVER: Final = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountFaults:
+    """What goes wrong in the account.
+
+    Attributes:
+        functions: of Lambda.
+        events: of EventBridge and SQS.
+        lost_pushes: the share of answers to task tokens that fail for good.
+        concurrency: functions of the reaper that may run at once.
+        quotas: of the services.
+    """
+
+    functions: LambdaFaults = field(default_factory=LambdaFaults)
+    events: EventFaults = field(default_factory=EventFaults)
+    lost_pushes: float = 0.0
+    concurrency: int = recorded()["reaper"]["concurrency"]
+    quotas: dict[str, Quota] = field(default_factory=lambda: dict(QUOTAS))
+
+
+class Account:
+    """One account and region with the lock service, and the workflows that use it.
+
+    Args:
+        world: where it is.
+        faults: what goes wrong in it.
+
+    Attributes:
+        functions: Lambda.
+        step_functions: Step Functions.
+        bus: EventBridge.
+        queue: the reaper's.
+    """
+
+    def __init__(self, world: World, faults: AccountFaults) -> None:
+        engine = world.engine
+        self.world, self.engine, self.judge = world, engine, world.judge
+        clients: dict[str, Any] = {}
+        self.functions = Functions(world, faults.functions, clients)
+        self.queue = Queue(engine, faults.events, self.functions, faults.concurrency)
+        self.bus = EventBus(engine, faults.events, faults.quotas["PutEvents"], self.queue)
+        self.step_functions = StepFunctions(engine, faults.quotas, self._invoke, self.bus.publish)
+        self.step_functions.lost_pushes = faults.lost_pushes
+        clients["stepfunctions"] = StepFunctionsClient(self.step_functions)
+        clients["sqs"] = SqsClient(engine, self.queue)
+
+    def start(
+        self,
+        name: str,
+        given: Json,
+        *,
+        form: str = "queue",
+        definition: Json | None = None,
+        ended: Callable[[Execution, str], object] = lambda _execution, _status: None,
+    ) -> Execution:
+        """Starts an execution of a recorded machine; the run is over when all have ended."""
+        self.world.actors += 1
+        watcher = GuardWatcher(self, name, form == "kept alive", ended)
+        found = machine(form) if definition is None else definition
+        return self.step_functions.start(form, found, name, given, watcher)
+
+    def _invoke(self, function: str, payload: Json, done: Done) -> None:
+        if function != "work":
+            self.functions.invoke(function, payload, done)
+            return
+        outcome = Outcome(answer={})
+        if payload.get("fails"):
+            outcome = Outcome(error="WorkFailed", cause="as the input says")
+        self.engine.after(payload["work"], done, outcome)
+
+
+@dataclass(eq=False, slots=True)
+class _Acquisition:
+    """What one flow of an execution knows of its lock."""
+
+    lock: str
+    limit: int
+    waits_since: float | None = None
+    belief: Belief | None = None
+
+
+class GuardWatcher:
+    """Tells the judge what an execution believes.
+
+    Args:
+        account: where it runs.
+        name: of the execution, for the trace.
+        is_kept_alive: whether a heartbeat takes its lock again after a redrive.
+        ended: called once it is over for good or may be redriven.
+    """
+
+    def __init__(
+        self,
+        account: Account,
+        name: str,
+        is_kept_alive: bool,  # noqa: FBT001 - of one caller
+        ended: Callable[[Execution, str], object],
+    ) -> None:
+        self._account, self._name, self._is_kept_alive = account, name, is_kept_alive
+        self._ended = ended
+        self._judge: Judge = account.judge
+        self._engine: Engine = account.engine
+        self._owned: dict[str, _Acquisition] = {}
+
+    def calls(self, flow: Flow, function: str, payload: Json) -> None:
+        """A call of acquire begins a wait, one of release ends a belief."""
+        if function == "acquire":
+            owned = self._owned.get(payload["owner_id"])
+            if owned is None:
+                limit = payload.get("limit", 1)
+                owned = self._owned[payload["owner_id"]] = _Acquisition(payload["lock_name"], limit)
+                owned.waits_since = self._judge.begins_to_wait(owned.lock)
+        elif function == "release":
+            self._leaves(payload["owner_id"])
+        elif function == "work":
+            self._works(flow, payload)
+
+    def completes(self, result: Any) -> None:  # noqa: ANN401 - any JSON
+        """The answer of acquire that grants the lock begins a belief."""
+        answer = result.get("Payload", result) if isinstance(result, dict) else None
+        if not isinstance(answer, dict) or not answer.get("acquired"):
+            return
+        owned = self._owned.get(answer.get("owner_id", ""))
+        if owned is None or owned.belief is not None or owned.waits_since is None:
+            return
+        self._judge.waits.append(self._engine.now - owned.waits_since)
+        self._judge.outcomes["granted"] += 1
+        token = answer["fencing_token"]
+        self._engine.trace(self._name, f"{owned.lock}: holds, token {token}")
+        owned.belief = self._judge.granted(
+            self._name, owned.lock, limit=owned.limit, token=token, own_end=lambda: _FOREVER
+        )
+        self._no_longer_waits(owned)
+
+    def raises(self, flow: Flow, error: str) -> None:
+        """A lost lock ends the belief of all who work under it."""
+        if error == "LockLost":
+            self._judge.outcomes["lost"] += 1
+            self.stopped(flow)
+
+    def stopped(self, flow: Flow) -> None:
+        """No state of this flow runs any more; what it holds is held by no one."""
+        for owner in _owners(flow):
+            self._leaves(owner)
+
+    def ended(self, execution: Execution, status: str, error: str) -> None:
+        """Whatever it believed, it does no more."""
+        self._engine.trace(self._name, f"{status} {error}".rstrip())
+        self._judge.outcomes[error or status.lower()] += 1
+        for owner in list(self._owned):
+            self._leaves(owner)
+        self._owned.clear()
+        self._account.world.actors -= 1
+        self._ended(execution, status)
+
+    def _leaves(self, owner: str) -> None:
+        owned = self._owned.get(owner)
+        if owned is None:
+            return
+        self._no_longer_waits(owned)
+        if owned.belief is not None:
+            self._judge.left(owned.belief)
+            owned.belief = None
+
+    def _no_longer_waits(self, owned: _Acquisition) -> None:
+        if owned.waits_since is not None:
+            owned.waits_since = None
+            self._judge.ends_waiting(owned.lock)
+
+    def _works(self, flow: Flow, payload: Json) -> None:
+        """In the middle of its work it writes, as long as it believes that it may."""
+        for owner in _owners(flow):
+            owned = self._owned.get(owner)
+            if owned is not None and owned.belief is not None and owned.limit == 1:
+                self._engine.after(payload["work"] / 2, self._writes, owned.belief)
+
+    def _writes(self, belief: Belief) -> None:
+        if belief.left_at is None:
+            self._judge.wrote(self._name, belief.lock, belief.token)
+
+
+def _owners(flow: Flow) -> list[str]:
+    """The owner ids in the variables of the guards around the state of a flow."""
+    variables = flow.variables.values()
+    return [each["owner_id"] for each in variables if isinstance(each, dict) and "owner_id" in each]

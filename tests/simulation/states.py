@@ -1,0 +1,283 @@
+"""The Amazon States Language: an execution goes from state to state, as its machine says.
+
+Source: the specification at states-language.net, and "Transforming data with JSONata in Step
+Functions", "Handling errors in Step Functions workflows" and "Restarting state machine executions
+with redrive" of the Step Functions developer guide. Only what the guard's machines use is here:
+Pass, Task (a function, with or without a task token), Choice, Wait, Parallel, inline Map, Fail and
+Succeed, all in JSONata.
+
+A `Flow` is one thread of an execution: the whole, a branch or an iteration. No code of ours waits
+in it, so it needs no greenlet: it is called when something has happened.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.simulation.functions import Outcome
+from tests.simulation.jsonata import EvaluationError, evaluate
+
+if TYPE_CHECKING:
+    from tests.simulation.stepfunctions import Execution
+
+Json = dict[str, Any]
+_NOT_IN_ALL: Final = ("States.DataLimitExceeded", "States.Runtime")
+_DISPATCH_SECONDS: Final = 0.015
+
+
+def name_of_function(arn: str) -> str:
+    """The last part of a function's ARN."""
+    return arn.rpartition(":")[2]
+
+
+class Flow:
+    """One thread of an execution.
+
+    Attributes:
+        execution: the whole.
+        scope: the machine, or the part of it, whose states it goes through.
+        name: the state that it is in.
+        input: of that state.
+        number: changes whenever what it has waited for is out of date.
+        children: the branches or iterations of the state that it is in.
+    """
+
+    def __init__(
+        self, execution: Execution, scope: Json, parent: Flow | None, variables: Json
+    ) -> None:
+        self.execution, self.scope, self.parent = execution, scope, parent
+        self.variables = variables
+        self.name = ""
+        self.input: Any = None
+        self.number = 0
+        self.children: list[Flow] = []
+        self.is_over = False
+        self.output: Any = None
+        self._retried: Counter[int] = Counter()
+
+    @property
+    def state(self) -> Json:
+        """The state that it is in."""
+        found: Json = self.scope["States"][self.name]
+        return found
+
+    def begin(self, given: Any) -> None:  # noqa: ANN401 - any JSON
+        """Enters the first state."""
+        self._enter(self.scope["StartAt"], given)
+
+    def stop(self) -> None:
+        """Nothing that is under way has any effect any more."""
+        self.number += 1
+        for child in self.children:
+            child.stop()
+            self.execution.watcher.stopped(child)
+
+    def resume(self) -> None:
+        """Goes on after a redrive: enters the state again that was interrupted."""
+        unfinished = [child for child in self.children if not child.is_over]
+        for child in unfinished:
+            child.resume()
+        if not unfinished and not self.is_over:
+            self._attempt()
+
+    def child_ended(self) -> None:
+        """A branch has come to its end."""
+        if all(child.is_over for child in self.children):
+            self._complete([child.output for child in self.children])
+
+    def child_failed(self, error: str, cause: str) -> None:
+        """A branch has failed: the others are stopped."""
+        self._raise(error, cause)
+
+    def take(self, number: int, result: Any) -> None:  # noqa: ANN401 - any JSON
+        """The result of a task has come."""
+        if number == self.number:
+            self._complete(result)
+
+    def fail(self, number: int, error: str, cause: str) -> None:
+        """A task has failed."""
+        if number == self.number:
+            self._raise(error, cause)
+
+    def _enter(self, name: str, given: Any) -> None:  # noqa: ANN401 - any JSON
+        self.name, self.input = name, given
+        self.children = []
+        self._retried.clear()
+        self._attempt()
+
+    def _attempt(self) -> None:
+        self.number += 1
+        self.execution.service.transition(self._do, self.number)
+
+    def _do(self, number: int) -> None:
+        if number != self.number:
+            return
+        state = self.state
+        try:
+            getattr(self, f"_{state['Type'].lower()}")(state)
+        except EvaluationError as error:
+            self._raise("States.QueryEvaluationError", str(error))
+
+    def _values(self, **more: Any) -> Json:  # noqa: ANN401 - any JSON
+        context = self.execution.context
+        if "token" in more:
+            context = {**context, "Task": {"Token": more.pop("token")}}
+        states = {"input": self.input, "context": context, **more}
+        return {**self.execution.functions, **self.variables, "$states": states}
+
+    def _pass(self, _state: Json) -> None:
+        self._complete(self.input)
+
+    def _succeed(self, _state: Json) -> None:
+        self._note("end")
+        self._end(self.input)
+
+    def _fail(self, state: Json) -> None:
+        values = self._values()
+        self._note("fail")
+        self._lost(evaluate(state["Error"], values), evaluate(state.get("Cause", ""), values))
+
+    def _choice(self, state: Json) -> None:
+        values = self._values()
+        for number, rule in enumerate(state["Choices"]):
+            if evaluate(rule["Condition"], values):
+                self._note(f"choice {number}")
+                self._go(rule, values, self.input)
+                return
+        self._note("default")
+        self._go({**state, "Next": state["Default"]}, values, self.input)
+
+    def _wait(self, state: Json) -> None:
+        seconds = float(evaluate(state["Seconds"], self._values()))
+        self.execution.engine.after(seconds, self.take, self.number, self.input)
+
+    def _parallel(self, state: Json) -> None:
+        self.children = [
+            Flow(self.execution, branch, self, dict(self.variables)) for branch in state["Branches"]
+        ]
+        for child in self.children:
+            child.begin(self.input)
+
+    def _map(self, state: Json) -> None:
+        items = evaluate(state["Items"], self._values())
+        body = state["ItemProcessor"]
+        self.children = [Flow(self.execution, body, self, dict(self.variables)) for _ in items]
+        for child, item in zip(self.children, items, strict=True):
+            child.begin(item)
+        if not items:
+            self._complete([])
+
+    def _task(self, state: Json) -> None:
+        execution, number, engine = self.execution, self.number, self.execution.engine
+        sleeps = state["Resource"].endswith(".waitForTaskToken")
+        values = self._values(token=execution.service.token(self)) if sleeps else self._values()
+        arguments = evaluate(state["Arguments"], values)
+        function, payload = name_of_function(arguments["FunctionName"]), arguments["Payload"]
+        execution.watcher.calls(self, function, payload)
+
+        def done(outcome: Outcome) -> None:
+            if outcome.error:
+                self.fail(number, outcome.error, outcome.cause)
+            elif not sleeps:
+                self.take(number, {"Payload": outcome.answer, "StatusCode": 200})
+
+        engine.after(_DISPATCH_SECONDS, execution.service.functions, function, payload, done)
+        if "TimeoutSeconds" in state:
+            timeout = state["TimeoutSeconds"]
+            engine.after(timeout, self.fail, number, "States.Timeout", f"{timeout} s are over")
+
+    def _complete(self, result: Any) -> None:  # noqa: ANN401 - any JSON
+        state = self.state
+        try:
+            values = self._values(result=result)
+            output = evaluate(state["Output"], values) if "Output" in state else result
+            assigned = evaluate(state.get("Assign", {}), values)
+        except EvaluationError as error:
+            self._raise("States.QueryEvaluationError", str(error))
+            return
+        self.number += 1
+        self._assign(assigned)
+        self._note("end" if state.get("End") else "next")
+        self.execution.watcher.completes(result)
+        if state.get("End"):
+            self._end(output)
+        else:
+            self._enter(state["Next"], output)
+
+    def _raise(self, error: str, cause: str) -> None:
+        """Repeats the state, goes to where its error is caught, or fails."""
+        state = self.state
+        self.stop()
+        self.execution.watcher.raises(self, error)
+        for number, rule in enumerate(state.get("Retry", ())):
+            if not _matches(rule, error):
+                continue
+            if self._retried[number] >= rule.get("MaxAttempts", 3):
+                break
+            pause = _pause(rule, self._retried[number])
+            if rule.get("JitterStrategy") == "FULL":
+                pause *= self.execution.engine.random.random()
+            self._retried[number] += 1
+            self._note(f"retry {number}")
+            self.execution.engine.after(pause, self._again, self.number)
+            return
+        for number, rule in enumerate(state.get("Catch", ())):
+            if _matches(rule, error):
+                self._note(f"catch {number}")
+                told = {"Error": error, "Cause": cause}
+                self._go(rule, self._values(errorOutput=told), told)
+                return
+        self._note("fail")
+        self._lost(error, cause)
+
+    def _again(self, number: int) -> None:
+        if number == self.number:
+            self._attempt()
+
+    def _go(self, rule: Json, values: Json, default: Any) -> None:  # noqa: ANN401 - any JSON
+        """Follows a rule of a Choice or a Catch."""
+        output = evaluate(rule["Output"], values) if "Output" in rule else default
+        assigned = evaluate(rule.get("Assign", {}), values)
+        self._assign(assigned)
+        self._enter(rule["Next"], output)
+
+    def _assign(self, assigned: Json) -> None:
+        for name, value in assigned.items():
+            self.variables[f"${name}"] = value
+
+    def _note(self, way: str) -> None:
+        execution = self.execution
+        execution.service.ways[execution.machine_name, self.name, way] += 1
+
+    def _end(self, output: Any) -> None:  # noqa: ANN401 - any JSON
+        self.is_over, self.output = True, output
+        parent = self.parent
+        if parent is None:
+            self.execution.end("SUCCEEDED")
+        else:
+            parent.child_ended()
+
+    def _lost(self, error: str, cause: str) -> None:
+        """This thread has failed, and so has the state of which it is a branch."""
+        self.number += 1
+        if self.parent is None:
+            self.execution.end("FAILED", error)
+        else:
+            self.parent.child_failed(error, cause)
+
+
+def _matches(rule: Json, error: str) -> bool:
+    for name in rule["ErrorEquals"]:
+        if name == error or (name == "States.ALL" and error not in _NOT_IN_ALL):
+            return True
+        if name == "States.TaskFailed" and error not in {"States.Timeout", *_NOT_IN_ALL}:
+            return True
+    return False
+
+
+def _pause(rule: Json, repeats: int) -> float:
+    longest = rule.get("MaxDelaySeconds", float("inf"))
+    return float(
+        min(rule.get("IntervalSeconds", 1) * rule.get("BackoffRate", 2) ** repeats, longest)
+    )

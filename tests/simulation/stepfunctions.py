@@ -1,0 +1,261 @@
+"""Step Functions: Standard workflows, their quotas, task tokens, ends and redrives.
+
+Sources, all of the Step Functions developer guide: "Service quotas" (see `quotas.py`; above the
+state transitions of an account executions go on later, above a bucket a call is refused with
+ThrottlingException), "Wait for a Callback with Task Token" (a token that has timed out is refused),
+"Restarting state machine executions with redrive" (same ARN, a count, the states that did not
+succeed run again), "Automating Step Functions event delivery with EventBridge" (status events, best
+effort).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from botocore.exceptions import ClientError
+
+from tests.simulation.engine import Engine
+from tests.simulation.functions import PLACE, Done
+from tests.simulation.quotas import Bucket, Quota
+from tests.simulation.states import Flow, Json
+
+_ENTRY_SECONDS: Final = 0.02
+_REQUEST_SECONDS: Final = 0.012
+_MOST_SENDINGS: Final = 3
+Publish = Callable[[Json], object]
+Invoke = Callable[[str, Json, Done], object]
+
+
+class Watcher(Protocol):
+    """Is told what an execution does and believes."""
+
+    def calls(self, flow: Flow, function: str, payload: Json) -> None:
+        """It invokes a function."""
+
+    def completes(self, result: Any) -> None:  # noqa: ANN401 - any JSON
+        """A state has its result."""
+
+    def stopped(self, flow: Flow) -> None:
+        """A branch or an iteration was stopped, and the execution goes on."""
+
+    def raises(self, flow: Flow, error: str) -> None:
+        """A state has failed; perhaps it is repeated."""
+
+    def ended(self, execution: Execution, status: str, error: str) -> None:
+        """It is over."""
+
+
+@dataclass(eq=False)
+class Execution:
+    """One execution of a machine.
+
+    Attributes:
+        service: runs it.
+        machine_name: of its machine.
+        arn: its own.
+        machine: the definition.
+        watcher: is told what it does.
+        status: as DescribeExecution says it.
+        redrives: how often it was redriven.
+        stopped_at: when it ended last, in seconds of AWS's time.
+    """
+
+    service: StepFunctions
+    machine_name: str
+    arn: str
+    machine: Json
+    watcher: Watcher
+    status: str = "RUNNING"
+    redrives: int = 0
+    stopped_at: float | None = None
+
+    def __post_init__(self) -> None:
+        self.engine: Engine = self.service.engine
+        self.functions = self.service.built_in
+        self.context: Json = {"Execution": {"Id": self.arn, "RedriveCount": 0}}
+        self.root = Flow(self, self.machine, None, {})
+
+    def end(self, status: str, error: str = "") -> None:
+        """It is over; Step Functions tells EventBridge."""
+        if self.status != "RUNNING":
+            return
+        self.status, self.stopped_at = status, self.engine.now
+        self.root.stop()
+        self.watcher.ended(self, status, error)
+        self.service.report(self)
+
+    def redrive(self) -> bool:
+        """Starts it again where it was interrupted; False if there is nothing to redrive."""
+        if self.status in {"RUNNING", "SUCCEEDED"}:
+            return False
+        self.status, self.stopped_at = "RUNNING", None
+        self.redrives += 1
+        at = datetime.fromtimestamp(self.engine.now, UTC).isoformat(timespec="milliseconds")
+        told = {"Id": self.arn, "RedriveCount": self.redrives, "RedriveTime": at}
+        self.context = {"Execution": told}
+        self.root.resume()
+        return True
+
+
+class StepFunctions:
+    """The service, in one account and region.
+
+    Args:
+        engine: time and chance.
+        quotas: by API.
+        functions: invokes a Lambda function.
+        publish: takes a status event.
+
+    Attributes:
+        executions: by their ARNs; those that have succeeded are forgotten.
+        ways: how often each way out of each state was taken.
+        transitions: of states, which are what is paid.
+        described: how often DescribeExecution was answered.
+        lost_pushes: the share of answers to task tokens whose sending fails for good.
+    """
+
+    def __init__(
+        self, engine: Engine, quotas: dict[str, Quota], functions: Invoke, publish: Publish
+    ) -> None:
+        self.engine, self.functions, self._publish = engine, functions, publish
+        self.buckets = {name: Bucket(engine, quota) for name, quota in quotas.items()}
+        self.executions: dict[str, Execution] = {}
+        self.ways: Counter[tuple[str, str, str]] = Counter()
+        self.transitions = self.described = 0
+        self.lost_pushes = 0.0
+        self.longest_delay = 0.0
+        self._tokens: dict[str, tuple[Flow, int]] = {}
+        self._made = 0
+        bits = engine.random.getrandbits
+        self.built_in: Json = {
+            "$uuid": lambda: str(UUID(int=bits(128), version=4)),
+            "$millis": lambda: round(engine.now * 1000),
+        }
+
+    def start(
+        self, machine_name: str, machine: Json, name: str, given: Json, watcher: Watcher
+    ) -> Execution:
+        """Starts an execution, as soon as the quota lets its caller."""
+        arn = f"arn:aws:states:{PLACE}:execution:{machine_name.replace(' ', '-')}:{name}"
+        made = Execution(self, machine_name, arn, machine, watcher)
+        self.executions[arn] = made
+        delay = self.buckets["StartExecution"].reserve()
+        self.engine.after(delay, made.root.begin, given)
+        return made
+
+    def stop(self, execution: Execution) -> None:
+        """StopExecution, as soon as the quota lets its caller."""
+        delay = self.buckets["StopExecution"].reserve()
+        self.engine.after(delay, execution.end, "ABORTED")
+
+    def transition(self, enter: Callable[[int], None], number: int) -> None:
+        """Enters a state, later if the account has used up its transitions."""
+        self.transitions += 1
+        delay = self.buckets["StateTransition"].reserve()
+        self.longest_delay = max(self.longest_delay, delay)
+        self.engine.after(_ENTRY_SECONDS + delay, enter, number)
+
+    def token(self, flow: Flow) -> str:
+        """A task token for the state in which a flow is."""
+        self._made += 1
+        token = f"AQC{self._made:010d}"
+        self._tokens[token] = flow, flow.number
+        return token
+
+    def report(self, execution: Execution) -> None:
+        """Tells of an end. Succeeded executions are of no interest to the reaper's rule."""
+        assert execution.stopped_at is not None
+        if execution.status == "SUCCEEDED":
+            del self.executions[execution.arn]
+            return
+        self._publish(
+            {
+                "executionArn": execution.arn,
+                "status": execution.status,
+                "redriveCount": execution.redrives,
+                "stopDate": round(execution.stopped_at * 1000),
+            }
+        )
+
+    def describe(self, arn: str) -> Json:
+        """What DescribeExecution says."""
+        self.described += 1
+        execution = self.executions.get(arn)
+        if execution is None:
+            return {"status": "SUCCEEDED", "redriveCount": 0}
+        stopped = execution.stopped_at
+        told = {"stopDate": datetime.fromtimestamp(stopped, UTC)} if stopped else {}
+        return {"status": execution.status, "redriveCount": execution.redrives, **told}
+
+    def complete(self, token: str, result: Json | None, error: str, cause: str) -> None:
+        """Gives a task its result, or its error if that is none.
+
+        Raises:
+            ClientError: no such task waits.
+        """
+        flow, number = self._tokens.get(token, (None, 0))
+        if flow is None:
+            raise refusal("TaskDoesNotExist", "SendTaskSuccess")
+        if flow.number != number or flow.execution.status != "RUNNING":
+            raise refusal("TaskTimedOut", "SendTaskSuccess")
+        del self._tokens[token]
+        if result is None:
+            self.engine.after(_ENTRY_SECONDS, flow.fail, number, error, cause)
+        else:
+            self.engine.after(_ENTRY_SECONDS, flow.take, number, result)
+
+
+def refusal(code: str, name: str) -> ClientError:
+    """An error of AWS's."""
+    response: Any = {"Error": {"Code": code, "Message": code}, "ResponseMetadata": {}}
+    return ClientError(response, name)
+
+
+class ExecutionDoesNotExist(ClientError):  # noqa: N818 - boto3's name
+    """Never raised here: executions are not forgotten."""
+
+
+class StepFunctionsClient:
+    """A client of boto3 for Step Functions, with botocore's repeats of throttled calls."""
+
+    def __init__(self, service: StepFunctions) -> None:
+        self._service, self._engine = service, service.engine
+        self.meta = SimpleNamespace(region_name="us-east-1")
+        self.exceptions = SimpleNamespace(ExecutionDoesNotExist=ExecutionDoesNotExist)
+
+    def describe_execution(self, *, executionArn: str, includedData: str) -> Json:  # noqa: N803 - boto3's names
+        """One request."""
+        assert includedData == "METADATA_ONLY"
+        return self._call("DescribeExecution", lambda: self._service.describe(executionArn))
+
+    def send_task_success(self, *, taskToken: str, output: str) -> Json:  # noqa: N803 - boto3's names
+        """One request."""
+        result = json.loads(output)
+        return self._call(
+            "SendTask", lambda: self._service.complete(taskToken, result, "", "") or {}
+        )
+
+    def send_task_failure(self, *, taskToken: str, error: str, cause: str) -> Json:  # noqa: N803 - boto3's names
+        """One request."""
+        return self._call(
+            "SendTask", lambda: self._service.complete(taskToken, None, error, cause) or {}
+        )
+
+    def _call(self, api: str, do: Callable[[], Json]) -> Json:
+        engine = self._engine
+        for repeats in range(_MOST_SENDINGS):
+            engine.wait(_REQUEST_SECONDS)
+            if api == "SendTask" and engine.random.random() < self._service.lost_pushes:
+                raise refusal("AccessDeniedException", api)
+            if self._service.buckets[api].take():
+                return do()
+            if repeats + 1 < _MOST_SENDINGS:
+                engine.wait(engine.random.random() * 2.0**repeats)
+        raise refusal("ThrottlingException", api)
