@@ -1,18 +1,25 @@
-"""Actors: processes that use `LockClient` as users do."""
+"""Actors: processes that use `LockClient` as users do, and what they believe meanwhile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from fairlock import Lock, LockClient, LockStoreUnavailable, LockWaitTimeout
+from fairlock import Lock, LockClient, LockStoreUnavailable, LockWaitTimeout, Superseded
 from fairlock.errors import LockLost
 from tests.simulation.clocks import NodeClock
 from tests.simulation.engine import Killed, Process
 from tests.simulation.judge import Belief
+from tests.simulation.recovery import FAULT_SECONDS, Acquisition, Stage
 from tests.simulation.world import World
 
-_STEP_SECONDS = 0.5
+_STEPS_OF_A_LEASE: Final = 20
+_LEAVING_SECONDS: Final = 16.0
+"""After its wait a client leaves the queue: two requests, and 7.5 s for each if it gets no answer
+(docs/client.md: "the time-outs of one or two requests")."""
+_READERS: Final = 20
 
 
 @dataclass
@@ -30,10 +37,12 @@ class ClientActor:
     process: Process
     clock: NodeClock
     locks: LockClient
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     @classmethod
     def of(cls, world: World, name: str, **settings: object) -> ClientActor:
-        process, clock = world.process(name), world.clock()
+        process = world.process(name)
+        clock = world.clock(process)
         settings.setdefault("lease", 30)
         return cls(world, process, clock, world.client(process, clock, **settings))
 
@@ -43,8 +52,8 @@ class ClientActor:
         work: float,
         *,
         max_wait: float,
-        limit: int = 1,
-        during: Callable[[Belief], None] | None = None,
+        during: Callable[[Lock, Belief], None] | None = None,
+        **options: Any,  # noqa: ANN401 - as `acquire` takes them
     ) -> bool:
         """Takes a lock, works for so long, and releases it. Returns whether it got it.
 
@@ -52,79 +61,142 @@ class ClientActor:
             name: the lock.
             work: seconds.
             max_wait: same.
-            limit: permits.
             during: called in the middle of the work.
+            options: `limit`, `shared` and so on.
         """
-        world, judge = self.world, self.world.judge
+        world, judge, recovery = self.world, self.world.judge, self.world.recovery
+        limit = options.get("limit", _READERS if options.get("shared") else 1)
+        label = f"{self.process.name}/{next(self._numbers)}"
         began = judge.begins_to_wait(name)
+        version = options.get("only_newest")
+        asked = recovery.begins(name, label, limit, self.process, version)
+        lock = None
         try:
-            lock = self.locks.acquire(name, max_wait=max_wait, limit=limit)
-        except LockWaitTimeout:
-            judge.outcomes["timed out"] += 1
-            world.engine.trace(self.process.name, f"{name}: timed out")
-            return False
-        except LockStoreUnavailable:
-            judge.outcomes["unknown"] += 1
-            world.engine.trace(self.process.name, f"{name}: outcome unknown")
+            lock = self.locks.acquire(name, max_wait=max_wait, owner_name=label, **options)
+        except (LockWaitTimeout, LockStoreUnavailable, Superseded) as error:
+            outcome = _OUTCOMES[type(error)]
+            judge.outcomes[outcome] += 1
+            world.engine.trace(self.process.name, f"{name}: {outcome}")
             return False
         finally:
             judge.ends_waiting(name)
-            waited = world.engine.now - began
-            judge.require(
-                "no waiter forgotten",
-                waited <= max_wait + 20,
-                f"{name}: {self.process.name} waited {waited:.1f} s of {max_wait:g}",
-            )
-        judge.waits.append(waited)
+            if lock is None:
+                recovery.becomes(asked, Stage.ENDED)
+            if self.process.is_alive:
+                self._require_end_of_wait(name, world.engine.now - began, max_wait)
+        judge.waits.append(world.engine.now - began)
         judge.outcomes["granted"] += 1
-        self._work(lock, work, limit, during)
+        self._work(lock, asked, work, during)
         return True
 
-    def _work(
-        self, lock: Lock, work: float, limit: int, during: Callable[[Belief], None] | None
-    ) -> None:
-        world, judge, engine = self.world, self.world.judge, self.world.engine
-        belief = judge.granted(
-            self.process.name,
-            lock.name,
-            limit=limit,
-            token=lock.fencing_token,
-            own_end=lambda: self._own_end(lock),
+    def _require_end_of_wait(self, name: str, waited: float, max_wait: float) -> None:
+        """A wait ends after `max_wait`, and the requests that leave the queue."""
+        world, suspended = self.world, self.process.suspended_seconds
+        since = world.engine.now - _LEAVING_SECONDS
+        spoilt = FAULT_SECONDS * world.recovery.hits_of(self.process, since)
+        world.judge.require(
+            "no waiter forgotten",
+            waited <= max_wait + 1 + suspended + min(spoilt, _LEAVING_SECONDS),
+            f"{name}: {self.process.name} waited {waited:.1f} s of {max_wait:g}",
         )
-        engine.trace(self.process.name, f"{lock.name}: holds, token {lock.fencing_token}")
+
+    def _work(
+        self,
+        lock: Lock,
+        asked: Acquisition,
+        work: float,
+        during: Callable[[Lock, Belief], None] | None,
+    ) -> None:
+        judge, engine, recovery = self.world.judge, self.world.engine, self.world.recovery
+        belief = self.believe(lock, asked)
         try:
             until = engine.now + work / 2
             self._stay(lock, until)
             if during is not None:
-                during(belief)
+                during(lock, belief)
             self._stay(lock, until + work / 2)
         except Killed:
-            engine.trace(self.process.name, f"{lock.name}: killed")
             judge.outcomes["killed"] += 1
             judge.left(belief)
             raise
         judge.left(belief)
+        self._require_notice(lock, belief)
+        recovery.becomes(asked, Stage.LEAVES, belief)
+        try:
+            self._release(lock)
+        finally:
+            recovery.becomes(asked, Stage.ENDED, belief)
+
+    def believe(self, lock: Lock, asked: Acquisition) -> Belief:
+        """From now on this client relies on a lock."""
+        world = self.world
+        belief = world.judge.granted(
+            self.process.name,
+            lock.name,
+            limit=asked.limit,
+            token=lock.fencing_token,
+            own_end=lambda: self._own_end(lock),
+        )
+        world.recovery.becomes(asked, Stage.HOLDS, belief)
+        world.engine.trace(self.process.name, f"{lock.name}: holds, token {lock.fencing_token}")
+        return belief
+
+    def _require_notice(self, lock: Lock, belief: Belief) -> None:
+        """A holder learns at its next heartbeat that it was released by force."""
+        if not belief.is_forced:
+            return
+        world, since = self.world, belief.forced_at
+        spoilt = FAULT_SECONDS * world.recovery.hits_of(self.process, since - FAULT_SECONDS)
+        most = lock.lease / 3 + 1 + spoilt + self.process.suspended_seconds
+        seconds = world.engine.now - since
+        what = f"{lock.name}: {belief.who} went on for {seconds:.1f} s of {most:.1f}"
+        world.judge.require("a release by force is noticed", seconds <= most, what)
+
+    def _release(self, lock: Lock) -> None:
+        outcomes, engine = self.world.judge.outcomes, self.world.engine
         try:
             was_held = lock.release()
         except LockStoreUnavailable:
-            judge.outcomes["release unknown"] += 1
+            outcomes["release unknown"] += 1
             engine.trace(self.process.name, f"{lock.name}: release unknown")
             return
-        if not was_held:
-            judge.outcomes["lost"] += 1
+        outcomes["released" if was_held else "lost"] += 1
         engine.trace(self.process.name, f"{lock.name}: {'released' if was_held else 'was lost'}")
-        world.judge.outcomes["released"] += was_held
 
     def _stay(self, lock: Lock, until: float) -> None:
         """Works step by step, as long as `check` allows."""
-        engine = self.world.engine
+        engine, step = self.world.engine, lock.lease / _STEPS_OF_A_LEASE
         while engine.now < until:
             try:
                 lock.check()
             except LockLost:
                 return
-            engine.wait(min(_STEP_SECONDS, until - engine.now))
+            engine.wait(min(step, until - engine.now))
+
+    def write(self, lock: Lock, _belief: Belief) -> None:
+        """Writes what is guarded by the lock, in a transaction of DynamoDB."""
+        item: Any = {
+            "pk": {"S": f"DATA#{lock.name}"},
+            "sk": {"S": "1"},
+            "token": {"N": str(lock.fencing_token)},
+        }
+        outcomes = self.world.judge.outcomes
+        try:
+            lock.transact_write([{"Put": {"TableName": "data", "Item": item}}])
+        except LockLost:
+            outcomes["write refused"] += 1
+        except LockStoreUnavailable:
+            outcomes["write unknown"] += 1
+        else:
+            outcomes["written"] += 1
 
     def _own_end(self, lock: Lock) -> float:
         lease = lock._handle.lease  # noqa: SLF001 - its own knowledge
-        return float("-inf") if lease.has_ended else self.clock.true_time(lease.ends_at)
+        return float("-inf") if lease.taken else self.clock.true_time(lease.ends_at)
+
+
+_OUTCOMES: Final = {
+    LockWaitTimeout: "timed out",
+    LockStoreUnavailable: "unknown",
+    Superseded: "superseded",
+}

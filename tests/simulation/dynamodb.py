@@ -47,6 +47,7 @@ class Bill:
         read_units: of all reads.
         throttled: requests that were refused for want of units.
         conflicts: requests that met a transaction.
+        server_errors: requests that were answered with a 500.
     """
 
     requests: Counter[str] = field(default_factory=Counter)
@@ -54,6 +55,7 @@ class Bill:
     read_units: int = 0
     throttled: int = 0
     conflicts: int = 0
+    server_errors: int = 0
 
 
 class _Bucket:
@@ -101,6 +103,11 @@ class DynamoDb:
             for kind, rate in (("w", database.write_units), ("r", database.read_units))
             for number in range(database.partitions)
         }
+        if database.slow_units is not None:
+            slow = {(kind, 0): _Bucket(engine, database.slow_units) for kind in "wr"}
+            self._buckets.update(slow)
+        self.out_until = -math.inf
+        """Until then it answers nothing, beside the outages of the scenario."""
 
     def scale(self, scale: float) -> None:
         """Gives each partition only this share of its units a second."""
@@ -114,7 +121,9 @@ class DynamoDb:
     def is_out(self) -> bool:
         """Whether it answers nothing at this moment."""
         since = self._engine.now - START
-        return any(begins <= since < ends for begins, ends in self._database.outages)
+        return self._engine.now < self.out_until or any(
+            begins <= since < ends for begins, ends in self._database.outages
+        )
 
     def serve(self, name: str, request: Mapping[str, Any]) -> Answer:
         """Does a request that has arrived. Called within the thread that sent it, or for a copy.
@@ -124,6 +133,7 @@ class DynamoDb:
         chance = self._engine.random.random()
         self.bill.requests[name] += 1
         fails = chance < self._database.server_errors
+        self.bill.server_errors += fails
         if fails and chance < self._database.server_errors / 2:
             return _error("InternalServerError", name, status=500)
         if not fails and chance < self._database.server_errors + self._database.throttles:
@@ -142,8 +152,13 @@ class DynamoDb:
             self._in_transaction[key_of(write)] += 1
         return self._engine.random.uniform(0.5, 1.5) * _TRANSACTION_SECONDS
 
-    def commit(self, request: Mapping[str, Any]) -> Answer:
-        """Ends a transaction: all of its writes, or none."""
+    def commit(self, request: Mapping[str, Any]) -> tuple[Answer, float]:
+        """Ends a transaction: all of its writes, or none.
+
+        Returns:
+            The answer, and the seconds until it leaves: only then does each Query see all writes.
+        """
+        settles = 0.0
         writes = _writes_of(request)
         keys = [key_of(write) for write in writes]
         before = {key: self.table.items.get(key, {}) for key in keys}
@@ -162,7 +177,8 @@ class DynamoDb:
                     self.table.stale[key] = before[key]
                     later = self._engine.random.random() * _SEEN_IN_PART_SECONDS
                     self._engine.after(later, self.table.stale.pop, key, None)
-        return answer
+                    settles = max(settles, later)
+        return answer, settles
 
     def _serve(self, name: str, request: Mapping[str, Any]) -> Answer:
         if name in _WRITES:
@@ -192,9 +208,13 @@ class DynamoDb:
             return refused
 
     def _has_units(self, kind: str, request: Mapping[str, Any], units: int) -> bool:
-        partition = _partition_of(request)
-        number = zlib.crc32(partition.encode()) % self._database.partitions
+        partition = partition_of(request)
+        number = self.partition_number(partition)
         return self._buckets[kind, number].take(units)
+
+    def partition_number(self, partition: str) -> int:
+        """Where the items with this partition key are."""
+        return zlib.crc32(partition.encode()) % self._database.partitions
 
     def _refused(self, name: str, request: Mapping[str, Any], code: str) -> ClientError:
         """A request that was certainly not done."""
@@ -218,7 +238,10 @@ def _writes_of(request: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [next(iter(write.values())) for write in request["TransactItems"]]
 
 
-def _partition_of(request: Mapping[str, Any]) -> str:
+def partition_of(request: Mapping[str, Any]) -> str:
+    """The partition key of a request; of a transaction, that of its first write."""
+    if "TransactItems" in request:
+        return key_of(_writes_of(request)[0])[0]
     if "KeyConditionExpression" in request:
         partition: str = request["ExpressionAttributeValues"][":pk"]["S"]
         return partition

@@ -54,6 +54,7 @@ class Process:
         name: for the trace.
         is_alive: whether it was not killed.
         suspended_until: the moment at which it goes on.
+        suspended_seconds: for how long it was suspended in all.
         tasks: its threads.
         locals: what its threads store by themselves, see `threads.py`.
     """
@@ -62,7 +63,7 @@ class Process:
         self.engine = engine
         self.name = name
         self.is_alive = True
-        self.suspended_until = 0.0
+        self.suspended_until = self.suspended_seconds = 0.0
         self.tasks: dict[Task, None] = {}
         self.ended_at: float | None = None
 
@@ -103,6 +104,7 @@ class Process:
     def suspend(self, seconds: float) -> None:
         """Stops it for so long, as the suspension of its machine does: its clocks go on."""
         self.suspended_until = max(self.suspended_until, self.engine.now + seconds)
+        self.suspended_seconds += seconds
 
 
 class Engine:

@@ -7,6 +7,7 @@ to its call of release or its end.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,8 +21,17 @@ from tests.simulation.engine import Engine
 
 _LOCK: Final = "LOCK#"
 _WAITER: Final = "WAITER#"
-_PASSED_OVER_SECONDS: Final = 5.0
-"""How old the read of a queue may be by which a holder hands over."""
+_VERSION: Final = "only_newest"
+_DATA: Final = "DATA#"
+_PASSED_OVER_SECONDS: Final = 1.5
+"""How old the read of a queue may be by which a holder hands over: 1 s (docs/protocol.md), and the
+time of its requests."""
+_LONGEST_CALL_SECONDS: Final = 10.0
+_PLACE_SECONDS: Final = 1.5
+"""By how much a place, that is a time of entry, may be wrong (docs/protocol.md): a second, and half
+of one for front ends that differ."""
+_EDGES_SECONDS: Final = 2.5
+"""Of AWS's time, as a caller of a pace knows it (docs/turns.md)."""
 _MOST_FINDINGS: Final = 50
 
 
@@ -37,6 +47,7 @@ class Belief:
         since: when it was told.
         own_end: the moment until which it believes so unless something happens; by its own clocks.
         left_at: when it ceased to believe.
+        forced_at: when an operator released it by force: it learns that later.
     """
 
     who: str
@@ -46,6 +57,12 @@ class Belief:
     since: float
     own_end: Callable[[], float]
     left_at: float | None = None
+    forced_at: float = math.inf
+
+    @property
+    def is_forced(self) -> bool:
+        """Whether it may be wrong, by the word of an operator."""
+        return self.forced_at < math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +91,19 @@ class Judge:
     idle_bound: float
     findings: list[Finding] = field(default_factory=list)
     checked: Counter[str] = field(default_factory=Counter)
+    allowance: Callable[[str, float], float] = lambda _lock, _since: 0.0
+    """Seconds that spoilt sendings about a lock have cost since then."""
+    ceilings: dict[str, int] = field(default_factory=dict)
+    """Of locks whose ceiling stands: from the answer to an operator until it is changed again."""
+    late_seconds: float = 0.0
     waits: list[float] = field(default_factory=list)
     idle: list[float] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
     _believers: defaultdict[str, dict[Belief, None]] = field(
         default_factory=lambda: defaultdict(dict)
     )
+    _past: defaultdict[str, list[Belief]] = field(default_factory=lambda: defaultdict(list))
+    _slots: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     _waiting: Counter[str] = field(default_factory=Counter)
     _idle_since: dict[str, float] = field(default_factory=dict)
     _written_token: dict[str, int] = field(default_factory=dict)
@@ -105,7 +129,11 @@ class Judge:
         """An owner was told that it holds a lock."""
         now = self.engine.now
         belief = Belief(who, lock, limit, token, now, own_end)
-        others = [other for other in self._believers[lock] if other.own_end() > now]
+        others = [
+            other
+            for other in self._believers[lock]
+            if other.own_end() > now and not other.is_forced
+        ]
         self.checked["no more holders than the limit"] += 1
         allowed = min([limit, *(other.limit for other in others)])
         if len(others) >= allowed:
@@ -122,14 +150,56 @@ class Judge:
         if belief.left_at is not None:
             return
         belief.left_at = min(self.engine.now, max(belief.since, belief.own_end()))
-        believers = self._believers[belief.lock]
-        if belief.limit == 1:
-            for other in believers:
-                if other is not belief and belief.since < other.since < belief.left_at:
-                    what = f"{belief.lock}: {other.who} began while {belief.who} held"
-                    self.found("no more holders than the limit", what)
+        believers, past = self._believers[belief.lock], self._past[belief.lock]
+        if not belief.is_forced:
+            self._require_room(belief, [*believers, *past])
         believers.pop(belief, None)
+        past.append(belief)
+        first = min((other.since for other in believers), default=self.engine.now)
+        past[:] = [other for other in past if (other.left_at or 0) > first]
         self._look_for_idleness(belief.lock)
+
+    def _require_room(self, belief: Belief, others: list[Belief]) -> None:
+        """Nobody came in beside it, but those for whom there was room, by what is known now.
+
+        A renewal whose answer came late may have told it only later that it still held.
+        """
+        left_at = belief.left_at or 0
+        for other in others:
+            if other is belief or other.is_forced or not belief.since < other.since < left_at:
+                continue
+            at = other.since
+            beside = [
+                each
+                for each in others
+                if each.since <= at
+                and not each.is_forced
+                and each is not belief
+                and (at < each.own_end() if each.left_at is None else at < each.left_at)
+            ]
+            if len(beside) + 1 > min([belief.limit, *(each.limit for each in beside)]):
+                what = f"{belief.lock}: {other.who} began while {belief.who} held"
+                self.found("no more holders than the limit", what)
+
+    def forced(self, lock: str, token: int) -> None:
+        """An operator releases a grant by force: its owner learns that at its next heartbeat."""
+        for belief in self._believers[lock]:
+            if belief.token == token:
+                belief.forced_at = self.engine.now
+
+    def began_in_slot(self, pace: str, interval: float) -> None:
+        """A caller begins in its slot: no more have begun than the rate allows, in any span.
+
+        Each begins at the edge of its slot by what it knows of AWS's time: 2.5 s late at most.
+        """
+        self.checked["no more than the rate"] += 1
+        slots, now = self._slots[pace], self.engine.now
+        lead = now - len(slots) * interval
+        latest = max(slots, default=lead)
+        if lead + interval + _EDGES_SECONDS < latest:
+            what = f"{pace}: {latest - lead:.1f} s ahead of the rate"
+            self.found("no more than the rate", what)
+        slots.append(lead)
 
     def wrote(self, who: str, lock: str, token: int) -> None:
         """A data store that is guarded by the fencing token has taken a write."""
@@ -141,6 +211,8 @@ class Judge:
     def saw(self, key: Key, old: Item, new: Item) -> None:
         """A write of the lock table."""
         partition, sort_key = key
+        if partition.startswith(_DATA):
+            self._saw_data(partition[len(_DATA) :], new)
         if not partition.startswith(_LOCK):
             return
         lock = partition[len(_LOCK) :]
@@ -184,12 +256,28 @@ class Judge:
             self.engine.trace("table", f"{lock}: {len(state.holders)} hold")
         self._written_token[lock] = max(highest, state.fencing_token)
         for holder in came:
-            self._require_oldest(lock, holder.owner_id)
+            self._require_oldest(lock, holder.owner_id, state.newest or 0)
+        if came and lock in self.ceilings:
+            self.checked["no grant above a ceiling"] += 1
+            if len(state.holders) > self.ceilings[lock]:
+                what = f"{lock}: {len(state.holders)} hold, at most {self.ceilings[lock]} may"
+                self.found("no grant above a ceiling", what)
+
+    def _saw_data(self, lock: str, new: Item) -> None:
+        """A guarded write of an application, that names the fencing token it was made under."""
+        token, is_last = int(new["token"]["N"]), "is_last" in new
+        state = self._states.get(lock, LockState())
+        if state.limit == 1:
+            self.wrote("a transaction", lock, token)
+        is_held = any(holder.fencing_token == token for holder in state.holders)
+        if not is_held and not is_last:
+            self.found("guarded writes", f"{lock}: written with {token}, which does not hold")
 
     def _saw_waiter(self, lock: str, sort_key: str, old: Item, new: Item) -> None:
         queue = self._queues[lock]
         if new and not old:
             self._entered[lock, sort_key] = self.engine.now
+            self._require_right_place(lock, int(new["entered_at_ms"]["N"]) / 1000, sort_key)
             queue[sort_key] = new
         elif new:
             queue[sort_key] = new
@@ -197,18 +285,34 @@ class Judge:
             queue.pop(sort_key, None)
             self._entered.pop((lock, sort_key), None)
 
-    def _require_oldest(self, lock: str, owner_id: str) -> None:
-        """Who comes in was the oldest of those that wait, and no one overtakes the queue."""
+    def _require_right_place(self, lock: str, place: float, sort_key: str) -> None:
+        """A place is AWS's time at the entry, whatever the clocks of the caller say."""
+        self.checked["places by AWS's time"] += 1
+        now = self.engine.now
+        late = self.late_seconds + self.allowance(lock, now - _LONGEST_CALL_SECONDS)
+        if not now - _PLACE_SECONDS - late <= place <= now + _PLACE_SECONDS:
+            what = f"{lock}: {sort_key} entered {place - now:+.1f} s from its place"
+            self.found("places by AWS's time", what)
+
+    def _require_oldest(self, lock: str, owner_id: str, newest: int) -> None:
+        """Who comes in was the oldest of those that wait, and no one overtakes the queue.
+
+        A version has the turn of the oldest version that waits; superseded ones have none.
+        """
         queue = self._queues.get(lock)
         if not queue:
             return
         self.checked["first come, first served"] += 1
         now = self.engine.now
         mine = next((key for key in queue if key.endswith(owner_id)), "~")
+        if _VERSION in queue.get(mine, {}):
+            mine = min(key for key, item in queue.items() if _VERSION in item)
+        most = _PASSED_OVER_SECONDS + self.allowance(lock, now - _LONGEST_CALL_SECONDS)
         for sort_key, item in queue.items():
             waited = now - self._entered[lock, sort_key]
             is_live = int(item["expires_at_ms"]["N"]) > now * 1000 + 1_000
-            if sort_key < mine and is_live and waited > _PASSED_OVER_SECONDS:
+            is_superseded = _VERSION in item and int(item[_VERSION]["N"]) < newest
+            if sort_key < mine and is_live and waited > most and not is_superseded:
                 what = (
                     f"{lock}: {owner_id} was granted before {sort_key}, in the queue {waited:.1f} s"
                 )

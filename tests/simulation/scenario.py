@@ -26,11 +26,21 @@ Sabotage = Callable[[], AbstractContextManager[object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """A protection that is switched off, and the promise that must then be found broken."""
+    """A protection that is switched off, and the promise that must then be found broken.
+
+    Attributes:
+        name: what is weaker.
+        breaks: the promise.
+        sabotage: switches it off.
+        seed: the first that finds it; `make simulate` goes on from there.
+        scale: None for that of the scenario.
+        faults: None for those of the scenario.
+    """
 
     name: str
     breaks: str
     sabotage: Sabotage
+    seed: int = 1
     scale: float | None = None
     faults: Faults | None = None
 
@@ -49,6 +59,7 @@ class Scenario:
         idle_bound: seconds for which a lock may be held by no one while others wait.
         controls: what must be found.
         scale: of the slice in `make simulate`.
+        seeds: how many runs of it `make simulate` makes.
         conditions: patches that hold during each run, given the scale.
     """
 
@@ -61,6 +72,7 @@ class Scenario:
     idle_bound: float
     controls: tuple[Control, ...] = ()
     scale: float = 0.02
+    seeds: int = 8
     conditions: Callable[[float], AbstractContextManager[object]] = lambda _scale: nullcontext()
 
 
@@ -73,6 +85,8 @@ class Result:
     scale: float
     digest: str
     seconds: float
+    cpu_seconds: float
+    actors: int
     virtual_seconds: float
     requests: int
     write_units: int
@@ -85,6 +99,8 @@ class Result:
     findings: tuple[Finding, ...]
     waits: tuple[float, ...]
     idle: tuple[float, ...]
+    recovered: dict[str, tuple[float, float]] = field(default_factory=dict)
+    faults: dict[str, int] = field(default_factory=dict)
     figures: dict[str, Any] = field(default_factory=dict)
     lines: tuple[str, ...] = field(default=(), repr=False)
 
@@ -100,18 +116,27 @@ def run(
     seed: int,
     scale: float | None = None,
     keeps_trace: bool = False,
-    sabotage: Sabotage = nullcontext,
+    stops_at_first: bool = False,
 ) -> Result:
-    """Makes one run. The same arguments make the same run, byte for byte."""
+    """Makes one run. The same arguments make the same run, byte for byte.
+
+    Args:
+        scenario: what happens.
+        seed: of all chance.
+        scale: None for that of the scenario.
+        keeps_trace: whether all lines of the trace are kept.
+        stops_at_first: whether the run ends when a promise is broken.
+    """
     scale = scenario.scale if scale is None else scale
-    began = time.perf_counter()
-    with running(seed), scenario.conditions(scale), sabotage():
+    began, cpu_began = time.perf_counter(), time.process_time()
+    with running(seed), scenario.conditions(scale):
         world = World(
             seed=seed,
             faults=scenario.faults,
             scale=scale,
             idle_bound=scenario.idle_bound,
             keeps_trace=keeps_trace,
+            stops_at_first=stops_at_first,
         )
         scenario.play(world)
         virtual_seconds = world.seconds
@@ -126,6 +151,8 @@ def run(
         scale=scale,
         digest=engine.digest(),
         seconds=time.perf_counter() - began,
+        cpu_seconds=time.process_time() - cpu_began,
+        actors=len(world.sdks),
         virtual_seconds=virtual_seconds,
         requests=world.requests(),
         write_units=bill.write_units,
@@ -138,16 +165,33 @@ def run(
         findings=tuple(judge.findings),
         waits=tuple(judge.waits),
         idle=tuple(judge.idle),
-        figures=dict(world.figures),
+        recovered=dict(sorted(world.recovery.slowest.items())),
+        faults=world.count_faults(),
+        figures={**world.figures, "granted in vain": world.recovery.in_vain},
         lines=tuple(engine.lines),
     )
 
 
 def run_control(scenario: Scenario, control: Control, *, seed: int) -> Result:
-    """The same with a protection switched off."""
-    if control.faults is not None:
-        scenario = replace(scenario, faults=control.faults)
-    return run(scenario, seed=seed, scale=control.scale, sabotage=control.sabotage)
+    """The same with a protection switched off, until that is found."""
+    return run(weakened(scenario, control), seed=seed, stops_at_first=True)
+
+
+def weakened(scenario: Scenario, control: Control) -> Scenario:
+    """The same scenario, of a product without a protection."""
+    conditions = scenario.conditions
+
+    @contextmanager
+    def both(scale: float) -> Iterator[None]:
+        with conditions(scale), control.sabotage():
+            yield
+
+    return replace(
+        scenario,
+        conditions=both,
+        faults=control.faults or scenario.faults,
+        scale=control.scale or scenario.scale,
+    )
 
 
 @contextmanager

@@ -9,7 +9,7 @@ are those that `fairlock/aws/retry.py` sets. The answer of a repeated request te
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Final
@@ -17,8 +17,9 @@ from typing import Any, Final
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 from greenlet import getcurrent
 
+from fairlock.aws.retry import may_pass
 from tests.simulation.dynamodb import Answer, DynamoDb
-from tests.simulation.engine import Engine
+from tests.simulation.engine import Engine, Killed, Process
 from tests.simulation.faults import Network
 
 AWS: Final = "https://dynamodb.us-east-1.amazonaws.com"
@@ -54,6 +55,9 @@ class Traffic:
     copied: Counter[str] = field(default_factory=Counter)
     outage: int = 0
     timeouts: int = 0
+    lost_replies: int = 0
+    late: int = 0
+    on_the_way: Counter[str] = field(default_factory=Counter)
 
 
 class Wire:
@@ -68,6 +72,13 @@ class Wire:
     def __init__(self, engine: Engine, database: DynamoDb, network: Network) -> None:
         self.engine, self.database, self.network = engine, database, network
         self.traffic = Traffic()
+        self.hits: list[Callable[[Process, Mapping[str, Any]], object]] = []
+        """Are told of each sending that a fault has delayed or spoilt, and of its process."""
+
+    def hit(self, request: Mapping[str, Any]) -> None:
+        """A sending of the calling process was delayed or spoilt."""
+        for tell in self.hits:
+            tell(getcurrent().process, request)
 
     def send(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as DynamoDB answers
         """Sends once, and waits for the answer.
@@ -104,14 +115,23 @@ class Wire:
         chance -= network.lost_requests
         is_sure = False
         if chance < network.lost_replies:
+            traffic.lost_replies += 1
             waits = None
-        elif chance < network.lost_replies + network.late_replies:
-            back += engine.random.random() * network.late_seconds
+        elif chance < network.lost_replies + network.late_replies + network.late_requests:
+            traffic.late += 1
+            late = engine.random.random() * network.late_seconds
+            if chance < network.lost_replies + network.late_replies:
+                back += late
+            else:
+                there += late
+            self.hit(request)
         else:
             is_sure = True
+        traffic.on_the_way[name] += 1
         engine.after(there, self._arrive, name, request, task, waits, back)
         if network.copies and engine.random.random() < network.copies:
             traffic.copied[name] += 1
+            traffic.on_the_way[name] += 1
             late = there + engine.random.random() * network.late_seconds
             engine.after(late, self._arrive, name, request, task, None, 0.0)
         return None if is_sure else back
@@ -133,6 +153,7 @@ class Wire:
             answer: Answer = begun
         else:
             answer = self.database.serve(name, request)
+        self.traffic.on_the_way[name] -= 1
         self._reply(answer, task, waits, back)
 
     def _commit(
@@ -142,7 +163,10 @@ class Wire:
         waits: int | None,
         back: float,
     ) -> None:
-        self._reply(self.database.commit(request), task, waits, back)
+        self.traffic.on_the_way["transact_write_items"] -= 1
+        answer, settles = self.database.commit(request)
+        # What was answered is seen by all who ask later: a waiter's `confirm_join` relies on it.
+        self._reply(answer, task, waits, settles + back)
 
     def _reply(self, answer: Answer, task: Any, waits: int | None, back: float) -> None:  # noqa: ANN401 - a task
         if waits is not None:
@@ -179,12 +203,16 @@ class Sdk:
     def _call(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
         paid = 0
         for repeats in range(_MOST_SENDINGS):
+            if not getcurrent().process.is_alive:
+                raise Killed  # Code that unwinds, of a process that is no more, sends nothing.
             self.sent += 1
             try:
                 answer = self._wire.send(name, request)
             except (ClientError, ConnectTimeoutError, ReadTimeoutError) as error:
                 if isinstance(error, ClientError):
                     error.response["ResponseMetadata"]["RetryAttempts"] = repeats
+                if not isinstance(error, ClientError) or may_pass(error):
+                    self._wire.hit(request)
                 cost = _RETRY_COST if isinstance(error, ClientError) else _TIMEOUT_COST
                 is_last = repeats + 1 == _MOST_SENDINGS
                 if is_last or not _is_repeated(error) or self._quota < cost:

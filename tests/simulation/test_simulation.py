@@ -9,21 +9,24 @@ import sys
 import pytest
 
 from tests.simulation.__main__ import SCENARIOS
-from tests.simulation.scenario import Control, Scenario, run, run_control
+from tests.simulation.scenario import Scenario, run, run_control
 
-CONTROLS = [(each, control) for each in SCENARIOS.values() for control in each.controls]
+SLICE = 0.3
+"""Of the scale in `make simulate`: all of these tests together take half a minute."""
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda each: str(each.number))
 def test_no_promise_is_broken(scenario: Scenario) -> None:
-    result = run(scenario, seed=1)
+    result = run(scenario, seed=1, scale=scenario.scale * SLICE)
     assert result.findings == ()
-    assert result.outcomes["granted"] > 20
+    assert result.outcomes["granted"] > 5
 
 
-@pytest.mark.parametrize(("scenario", "control"), CONTROLS, ids=[each.name for _, each in CONTROLS])
-def test_a_protection_that_is_switched_off_is_found(scenario: Scenario, control: Control) -> None:
-    findings = run_control(scenario, control, seed=1).findings
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda each: str(each.number))
+def test_a_protection_that_is_switched_off_is_found(scenario: Scenario) -> None:
+    """The first control of each; `make simulate` tries them all."""
+    control = scenario.controls[0]
+    findings = run_control(scenario, control, seed=control.seed).findings
     assert control.breaks in {each.promise for each in findings}
 
 

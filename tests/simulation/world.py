@@ -11,9 +11,10 @@ import logging
 import random
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -24,6 +25,7 @@ from tests.simulation.dynamodb import DynamoDb
 from tests.simulation.engine import START, Engine, Process
 from tests.simulation.faults import Faults
 from tests.simulation.judge import Judge
+from tests.simulation.recovery import Recovery
 from tests.simulation.sdk import Sdk, Wire
 from tests.simulation.threads import simulated_threads
 
@@ -40,6 +42,7 @@ class World:
         scale: 1 for the size that the scenario's name says.
         idle_bound: see `Judge`.
         keeps_trace: see `Engine`.
+        stops_at_first: whether the run is over when a promise is broken.
         actors: how many of the world's actors have not come to their end.
         figures: what a scenario measured, for the report.
     """
@@ -49,17 +52,63 @@ class World:
     scale: float
     idle_bound: float
     keeps_trace: bool = False
+    stops_at_first: bool = False
     actors: int = 0
     sdks: list[Sdk] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
+    faults_seen: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.engine = Engine(self.seed, keeps_trace=self.keeps_trace)
         self.random: Random = self.engine.random
-        self.database = DynamoDb(self.engine, self.faults.network, self.faults.database)
+        database = self.faults.database
+        if database.slow_units is not None:  # A smaller world is as crowded.
+            database = replace(database, slow_units=max(2, round(database.slow_units * self.scale)))
+        self.database = DynamoDb(self.engine, self.faults.network, database)
         self.wire = Wire(self.engine, self.database, self.faults.network)
         self.judge = Judge(self.engine, self.idle_bound)
-        self.database.table.sees.append(self.judge.saw)
+        self.recovery = Recovery(self.engine, self.judge, self.database.is_out)
+        # The judge first: it knows the state of a lock when its data are written.
+        self.database.table.sees += [self.judge.saw, self.recovery.saw]
+        self.wire.hits.append(self.recovery.hit)
+        self.judge.allowance = self.recovery.allowance
+        network = self.faults.network
+        if network.copies or network.late_requests:
+            self.judge.late_seconds = network.late_seconds
+        for begins, ends in self.faults.database.outages:
+            for moment in (begins, ends):
+                self.engine.at(START + moment, self._outage_changes)
+
+    def _outage_changes(self) -> None:
+        says = "answers nothing" if self.database.is_out() else "answers again"
+        self.engine.trace("DynamoDB", says)
+        self.recovery.looks_at_all()
+
+    def goes_out(self, seconds: float) -> None:
+        """DynamoDB answers nothing for so long."""
+        self.faults_seen["outages"] += 1
+        self.database.out_until = self.engine.now + seconds
+        self._outage_changes()
+        self.engine.after(seconds, self._outage_changes)
+
+    def kill(self, process: Process) -> None:
+        """Kills a process, as a machine that fails does."""
+        if process.tasks and process.is_alive:
+            self.faults_seen["kills"] += 1
+            self.engine.trace(process.name, "KILLED")
+            process.kill()
+            self.recovery.look_at(process)
+
+    def suspend(self, process: Process, seconds: float) -> None:
+        """Suspends a process, as a laptop that is closed, or a machine that migrates."""
+        if not process.tasks or not process.is_alive or process.suspended_until > self.engine.now:
+            return
+        self.faults_seen["suspensions"] += 1
+        self.engine.trace(process.name, f"SUSPENDED for {seconds:.0f} s")
+        process.suspend(seconds)
+        self.recovery.look_at(process)
+        # A little before the process itself goes on: its first step is judged as of a living one.
+        self.engine.at(process.suspended_until, self.recovery.look_at, process)
 
     @property
     def seconds(self) -> float:
@@ -80,9 +129,9 @@ class World:
         self.sdks.append(sdk)
         return sdk
 
-    def clock(self) -> NodeClock:
+    def clock(self, process: Process) -> NodeClock:
         """The clocks of a new process."""
-        return NodeClock(self.engine, self.faults.clocks)
+        return NodeClock(self.engine, self.faults.clocks, process)
 
     def client(self, process: Process, clock: NodeClock, **settings: Any) -> LockClient:  # noqa: ANN401 - as LockClient takes them
         """The real client, as a process has it."""
@@ -101,8 +150,8 @@ class World:
             self.actors -= 1
 
     def is_over(self) -> bool:
-        """Whether all actors have come to their end."""
-        return not self.actors
+        """Whether all actors have come to their end, or enough is known."""
+        return not self.actors or (self.stops_at_first and bool(self.judge.findings))
 
     def run(self, *, at_most: float) -> None:
         """Lets the world run until all actors have ended, for so many seconds at most."""
@@ -117,12 +166,29 @@ class World:
         """All requests to DynamoDB that arrived."""
         return self.database.bill.requests.total()
 
+    def count_faults(self) -> dict[str, int]:
+        """What went wrong, and how often."""
+        traffic, bill = self.wire.traffic, self.database.bill
+        seen = {
+            **self.faults_seen,
+            "lost requests": traffic.lost.total(),
+            "lost replies": traffic.lost_replies,
+            "late ones": traffic.late,
+            "late copies": traffic.copied.total(),
+            "no answer in an outage": traffic.outage,
+            "throttled": bill.throttled,
+            "server errors": bill.server_errors,
+            "conflicts": bill.conflicts,
+        }
+        return {name: number for name, number in sorted(seen.items()) if number}
+
     def require_accounts(self) -> None:
         """Every request that was sent has arrived or was lost, and the senders count the same."""
+        self.recovery.end()
         traffic, bill = self.wire.traffic, self.database.bill
-        arrived = traffic.sent + traffic.copied
-        arrived.subtract(traffic.lost)
         self.engine.run(self.engine.now + 60)
+        arrived = traffic.sent + traffic.copied
+        arrived.subtract(traffic.lost + traffic.on_the_way)
         for name in sorted(arrived):
             what = f"{name}: sent {arrived[name]}, charged {bill.requests[name]}"
             self.judge.require(

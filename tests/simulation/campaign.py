@@ -1,0 +1,263 @@
+"""Many runs side by side: what they found, how fast each fault healed, what it cost, one digest.
+
+Each run is a function of its scenario, seed and scale. So it does not matter which process makes
+it, or when; the digest of all is that of their digests, in order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from tests.simulation.scenario import Result, Scenario, run, run_control
+
+PROCESSES: Final = 2
+_MOST_SEEDS_OF_A_CONTROL: Final = 12
+_HOUR: Final = 3_600
+_scenarios: Mapping[int, Scenario] = {}
+"""Of this process and its forks: a scenario holds functions, which no pipe takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One run, or one control: seed after seed until it is found."""
+
+    number: int
+    seed: int
+    scale: float | None = None
+    control: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundControl:
+    """How soon a protection that was switched off was noticed.
+
+    Attributes:
+        seeds: how many runs it took; None if it was not found.
+        seconds: of CPU time, of all these runs.
+    """
+
+    number: int
+    name: str
+    breaks: str
+    seeds: int | None
+    seconds: float
+
+
+def run_all(
+    scenarios: Mapping[int, Scenario],
+    *,
+    first_seed: int,
+    seeds: int | None = None,
+    scale: float | None = None,
+    tell: Callable[[str], object] = lambda _line: None,
+) -> tuple[list[Result], list[FoundControl]]:
+    """Makes the runs of all scenarios, and of all controls.
+
+    Args:
+        scenarios: by their numbers.
+        first_seed: of each scenario; the others follow it.
+        seeds: of each scenario; None for as many as each says.
+        scale: None for that of each scenario.
+        tell: is given a line about each run.
+    """
+    global _scenarios  # noqa: PLW0603 - see there
+    _scenarios = scenarios
+    jobs = [
+        _Job(each.number, first_seed + number, scale)
+        for each in scenarios.values()
+        for number in range(seeds or each.seeds)
+    ]
+    jobs += [
+        _Job(each.number, first_seed, None, number)
+        for each in scenarios.values()
+        for number in range(len(each.controls))
+    ]
+    results: list[Result] = []
+    controls: list[FoundControl] = []
+    with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("fork")) as pool:
+        for found in pool.map(_work, jobs):
+            if isinstance(found, FoundControl):
+                controls.append(found)
+                tell(line_of_control(found))
+            else:
+                results.append(found)
+                tell(line_of(found))
+    return results, controls
+
+
+def _work(job: _Job) -> Result | FoundControl:
+    scenario = _scenarios[job.number]
+    if job.control is None:
+        return run(scenario, seed=job.seed, scale=job.scale)
+    began, control = time.process_time(), scenario.controls[job.control]
+    for number in range(_MOST_SEEDS_OF_A_CONTROL):
+        found = run_control(scenario, control, seed=job.seed + number).findings
+        if control.breaks in {each.promise for each in found}:
+            seconds = time.process_time() - began
+            return FoundControl(job.number, control.name, control.breaks, number + 1, seconds)
+    seconds = time.process_time() - began
+    return FoundControl(job.number, control.name, control.breaks, None, seconds)
+
+
+def line_of(result: Result) -> str:
+    """One run, for people."""
+    told = (
+        f"scenario {result.number}, seed {result.seed}, scale {result.scale:g}: "
+        f"{result.requests:,} requests in {result.cpu_seconds:.1f} s of CPU, "
+        f"{result.virtual_seconds / _HOUR:.2f} h simulated, {result.cents:.2f} cents; "
+        f"{_counts(result.outcomes)}; {_counts(result.faults)}; {len(result.findings)} violations"
+    )
+    broken = [f"  BROKEN {finding.promise}: {finding.what}" for finding in result.findings]
+    return "\n".join([told, *broken])
+
+
+def line_of_control(control: FoundControl) -> str:
+    """One control, for people."""
+    told = "NOT FOUND" if control.seeds is None else f"found with seed {control.seeds}"
+    return f"control of scenario {control.number}: {control.name}: {told}, {control.seconds:.1f} s"
+
+
+def digest_of(results: Iterable[Result]) -> str:
+    """Names all runs: the same seeds give the same digest, on every machine."""
+    digest = hashlib.blake2b(digest_size=16)
+    for result in results:
+        digest.update(f"{result.number} {result.seed} {result.scale!r} {result.digest}\n".encode())
+    return digest.hexdigest()
+
+
+def summaries(
+    scenarios: Mapping[int, Scenario], results: Iterable[Result]
+) -> dict[int, dict[str, Any]]:
+    """The runs of each scenario in one row."""
+    rows: dict[int, dict[str, Any]] = {}
+    for result in results:
+        scenario = scenarios[result.number]
+        row = rows.setdefault(
+            result.number,
+            {
+                "title": scenario.title,
+                "load": scenario.load,
+                "promise": scenario.promise,
+                "scale": result.scale,
+                "seeds": 0,
+                "hours": 0.0,
+                "requests": 0,
+                "cents": 0.0,
+                "cpu_seconds": 0.0,
+                "violations": 0,
+                "faults": Counter(),
+                "outcomes": Counter(),
+                "checked": Counter(),
+                "recovered": {},
+            },
+        )
+        row["seeds"] += 1
+        row["hours"] += result.virtual_seconds / _HOUR
+        row["requests"] += result.requests
+        row["cents"] += result.cents
+        row["cpu_seconds"] += result.cpu_seconds
+        row["violations"] += len(result.findings)
+        for name in ("faults", "outcomes", "checked"):
+            row[name].update(getattr(result, name))
+        for what, (promised, seconds) in result.recovered.items():
+            slowest = max(seconds, row["recovered"].get(what, (promised, 0.0))[1])
+            row["recovered"][what] = (promised, slowest)
+    return rows
+
+
+def table_of(rows: Mapping[int, Mapping[str, Any]]) -> list[str]:
+    """The table of all scenarios, as Markdown."""
+    lines = [
+        "| scenario | seeds | hours | requests | faults | violations | slowest | cents |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for number, row in sorted(rows.items()):
+        slowest = "; ".join(
+            f"{what} {seconds:.1f} s of {promised:g}"
+            for what, (promised, seconds) in sorted(row["recovered"].items())
+        )
+        lines.append(
+            f"| {number}: {row['title']} | {row['seeds']} | {row['hours']:.1f} "
+            f"| {row['requests']:,} | {_counts(row['faults'])} | {row['violations']} "
+            f"| {slowest} | {row['cents']:.1f} |"
+        )
+    return lines
+
+
+def save(
+    path: Path, rows: Mapping[int, Mapping[str, Any]], controls: Iterable[FoundControl], digest: str
+) -> None:
+    """Keeps the figures, for `scale.py`."""
+    path.parent.mkdir(exist_ok=True)
+    figures = {
+        "digest": digest,
+        "rows": {str(number): dict(row) for number, row in rows.items()},
+        "controls": [asdict(control) for control in controls],
+    }
+    path.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
+
+
+def shrunk(scenario: Scenario, result: Result, tell: Callable[[str], object]) -> Result:
+    """A smaller run that breaks the same promise: fewer faults, fewer actors, a shorter time.
+
+    Each step is another run, with its own chance. So a few seeds are tried before a step is given
+    up, and the smallest run that fails is what is left.
+    """
+    broken = result.findings[0].promise
+    smallest, plan = result, scenario
+    for name, weaker in _simpler(scenario):
+        found = _fails(weaker(plan), broken, smallest.scale)
+        if found is not None:
+            plan, smallest = weaker(plan), found
+            tell(f"still broken {name}: seed {found.seed}")
+    scale = smallest.scale
+    while (found := _fails(plan, broken, scale / 2)) is not None:
+        if found.actors >= smallest.actors:
+            break
+        smallest, scale = found, scale / 2
+        tell(f"still broken with {found.actors} actors: seed {found.seed}")
+    return smallest
+
+
+def _simpler(scenario: Scenario) -> list[tuple[str, Callable[[Scenario], Scenario]]]:
+    """The same scenario without one kind of fault, for each kind that it has."""
+    steps: list[tuple[str, Callable[[Scenario], Scenario]]] = []
+    for part in ("network", "database", "clocks", "machines"):
+        faults = getattr(scenario.faults, part)
+        calm = type(faults)()
+        steps += [
+            (f"without {name}", _without(part, name, getattr(calm, name)))
+            for name in type(faults).__dataclass_fields__
+            if getattr(faults, name) != getattr(calm, name) and not name.endswith("_seconds")
+        ]
+    return steps
+
+
+def _without(part: str, name: str, value: object) -> Callable[[Scenario], Scenario]:
+    def weaker(scenario: Scenario) -> Scenario:
+        faults: Any = getattr(scenario.faults, part)
+        changed: Any = {part: replace(faults, **{name: value})}
+        return replace(scenario, faults=replace(scenario.faults, **changed))
+
+    return weaker
+
+
+def _fails(scenario: Scenario, promise: str, scale: float) -> Result | None:
+    for seed in range(1, 6):
+        found = run(scenario, seed=seed, scale=scale, stops_at_first=True)
+        if promise in {each.promise for each in found.findings}:
+            return found
+    return None
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} {what}" for what, number in sorted(counts.items())) or "none"
