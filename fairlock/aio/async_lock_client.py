@@ -30,12 +30,7 @@ from fairlock.client.arguments import LockOptions
 from fairlock.client.connection import StoreFactory, told_by_stack
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.reporting import LockEvents, OnEvent, logger
-from fairlock.client.settings import (
-    AdoptedGrant,
-    Adoption,
-    ClientOptions,
-    ClientSettings,
-)
+from fairlock.client.settings import AdoptedGrant, Adoption, ClientOptions, ClientSettings
 from fairlock.client.table_client import (
     NotCopied,
     ceiling_request,
@@ -155,6 +150,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
         shared: bool = False,
+        max_hold: Seconds | None = None,
         only_newest: bool | int = False,
     ) -> AsyncLock:
         """Takes the lock, or waits in its queue until it is handed over. Renewed until released.
@@ -164,6 +160,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
             shared=shared,
+            max_hold=max_hold,
             only_newest=only_newest,
         )
         return await self._acquire(options)
@@ -179,6 +176,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
         shared: bool = False,
+        max_hold: Seconds | None = None,
     ) -> AsyncLock | None:
         """Takes the lock if that is possible at once; None if others hold it. Does not queue.
 
@@ -188,6 +186,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         options = LockOptions(
             *(name, lease, 0, limit, data, owner_name, on_lost, on_danger),
             shared=shared,
+            max_hold=max_hold,
         )
         try:
             return await self._acquire(options)
@@ -211,6 +210,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         on_danger: AsyncCallback | None = None,
         reentrant: bool = False,
         shared: bool = False,
+        max_hold: Seconds | None = None,
         only_newest: bool | int = False,
     ) -> AsyncHold:
         """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
@@ -221,6 +221,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
             shared=shared,
+            max_hold=max_hold,
             only_newest=only_newest,
         )
         arguments.require_bool("reentrant", reentrant)

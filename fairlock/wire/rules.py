@@ -139,7 +139,9 @@ def require(field: str, rule: Rule, value: object, *, show_text: bool = False) -
     Text is not shown unless `show_text`: at run time it may be an owner id in the wrong place.
     """
     if not rule.allows(value):
-        raise InvalidRequest(field=field, rule=rule.sentence, value=value, show_text=show_text)
+        has_several = rule is LOCK_NAME and isinstance(value, list | tuple)
+        sentence = _ONE_NAME if has_several else rule.sentence
+        raise InvalidRequest(field=field, rule=sentence, value=value, show_text=show_text)
 
 
 def require_one_way(*, shared: bool, only_newest: object) -> None:
@@ -233,6 +235,10 @@ LOCK_NAME: Final = Rule(
     "invisible, unassigned or private characters, without blanks other than spaces and without "
     "blanks at its ends",
     _is_lock_name,
+)
+_ONE_NAME: Final = (
+    "must be one name; for several locks use hold_all of a client, or one hold inside the other, "
+    "in the order of sorted(names)"
 )
 MOST_LOCKS_AT_ONCE: Final = 20
 LOCK_NAMES: Final = Rule(
