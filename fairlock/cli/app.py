@@ -22,6 +22,7 @@ from fairlock.cli.operating import commands
 from fairlock.cli.run import UNTOLD_WAIT_SECONDS, Job, run, told_of_a_wait
 from fairlock.cli.target import (
     TIME,
+    AsJson,
     EndpointUrl,
     LockName,
     Profile,
@@ -233,6 +234,7 @@ def create_table_command(
     *,
     recovery: Annotated[bool, typer.Option(help="With point-in-time recovery.")] = False,
     protection: Annotated[bool, typer.Option(help="With deletion protection.")] = False,
+    as_json: AsJson = False,
     profile: Profile = None,
     region: Region = None,
     endpoint_url: EndpointUrl = None,
@@ -248,6 +250,8 @@ def create_table_command(
         except (BotoCoreError, ClientError) as error:
             raise_if_unknown(error)
             raise misconfigured(error, table_name=name, region=target.region_name()) from error
+    if as_json:
+        typer.echo(json.dumps({"table": name, "region": target.region_name()}))
 
 
 def _object(text: str | None) -> Mapping[str, Any] | None:

@@ -190,7 +190,7 @@ def register_claim(
         return None
     written = read_claim(execution_arn, outcome.item)
     place = written.entered_at_ms
-    # Nobody waits under a claim that was not there before.
+    # No one waits under a claim that was not there before.
     return replace(
         request,
         claimed_at_ms=place,
@@ -213,7 +213,7 @@ def still_wanted(context: LockContext, request: AcquireRequest) -> AcquireReques
 def _granted(
     context: LockContext, request: AcquireRequest, attempt: _Attempt, written: Written
 ) -> Grant | None:
-    """The grant, with its right end; None if somebody has changed it since."""
+    """The grant, with its right end; None if another caller has changed it since."""
     holder = Holder(
         owner_id=request.owner_id,
         owner_name=request.owner_name,
@@ -330,7 +330,7 @@ def _wait_or_refuse(
     if joined.state is None or not joined.state.has_room(request.limit):
         return joined.queued
     # Permits were free, but not for the waiters in front. That may have changed while the caller
-    # joined, and then nobody else would notice. The caller itself may be served, by this call or by
+    # joined, and then no one else would notice. The caller itself may be served, by this call or by
     # another; it may have released by now, too, so no permit is asked for again.
     hand_over(context, request.lock_name, joined.state, requester=request.owner_id)
     grant = take_up(context, request)

@@ -1,4 +1,4 @@
-"""Lifecycle events: what a write has changed for a lock's owners, as EventBridge is told it.
+"""Lifecycle events: what a write has changed for a lock's owners, as EventBridge receives it.
 
 The lock table's stream has the item before and after each write. So nothing on the way of a call
 has to tell, and nothing is told that was not written.
@@ -29,15 +29,15 @@ class LifecycleKind(StrEnum):
     RELEASED = "Lock released"
     """A holder gave the lock back, or the reaper did so on its behalf."""
     RELEASED_BY_FORCE = "Lock released by force"
-    """Somebody else has ended the grant."""
+    """Another principal has ended the grant."""
     TAKEN_OVER = "Lock taken over"
     """A holder's lease was over, and another owner got its place."""
     LOST = "Lock lost"
-    """A holder's lease was over, and it lost its place to nobody."""
+    """A holder's lease was over, and no owner took its place."""
     LIMITED = "Lock limited"
     """An operator has limited the lock: no grant goes above that, whatever limits callers name."""
     PAUSED = "Lock paused"
-    """An operator has paused the lock: nobody gets it, and holders go on."""
+    """An operator has paused the lock: no caller gets it, and holders go on."""
     RESUMED = "Lock resumed"
     """An operator has lifted the limit or the pause."""
     REAPED = "Lock reaped"
@@ -77,7 +77,7 @@ def events_of(before: Item, after: Item) -> Iterator[LifecycleEvent]:
         after: the item after it; empty if it was deleted.
 
     Raises:
-        LockItemMalformed: somebody has changed the item.
+        LockItemMalformed: another program has changed the item.
     """
     item = after or before
     partition, sort_key = item[schema.PARTITION_KEY]["S"], item[schema.SORT_KEY]["S"]

@@ -58,7 +58,7 @@ ALLOWED: dict[str, set[str]] = {
     "examples.app": {"fairlock", "fairlock.cdk", "fairlock.testing"},
     "examples.bank": {"fairlock", "fairlock.optimistic", "testbed.localaws"},
     "examples.durable_billing": {"infra", "fairlock.cdk", "fairlock.durable", "testbed.localaws"},
-    "examples.demo": {"fairlock.durable", "fairlock.text", "testbed.localaws"},
+    "examples.demo": {"fairlock", "fairlock.durable", "fairlock.text", "testbed.localaws"},
     "examples.other_tools": set(),
     "examples.fenced_sql": {"fairlock", "testbed.localaws"},
     "bench": {
@@ -90,7 +90,8 @@ ALLOWED: dict[str, set[str]] = {
     "testbed.second_engine.tests": {"testbed.second_engine"},
     "tests.simulation": {
         *CORE,
-        *("fairlock", "fairlock.client", "fairlock.testing", "tests.model", "tests.support"),
+        *("fairlock", "fairlock.cdk", "fairlock.client", "fairlock.testing", "lambdas"),
+        *("tests.model", "tests.support"),
     },
     "tests.smoke": {*CORE, "infra", "fairlock.cdk", "testbed.localaws", "tests.e2e"},
     "tests.typing": PRODUCT,

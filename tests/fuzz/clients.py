@@ -128,7 +128,7 @@ class Calls:
         )
 
     def _of_operator(self, client: Any, name: Any) -> tuple[str, Callable[[], Any]]:  # noqa: ANN401 - either client, any name
-        """Somebody sees locks, takes one away, or goes on with one."""
+        """Another caller sees locks, takes one away, or goes on with one."""
         random = self.random
         state = store_over(self.table.memory, self.clock).read_state(LOCKS[0])
         tokens = [holder.fencing_token for holder in state.holders] or [1]
@@ -240,7 +240,7 @@ def _client(made: Calls, is_async: bool, *, valid: bool = False) -> Any:  # noqa
     settings.setdefault("safe_period", 1)
     if is_async:
         return AsyncLockClient("locks", client=AwaitableTable(made.table), **settings)
-    return LockClient("locks", client=made.table, clock=made.clock, **settings)  # type: ignore[arg-type]  # stands in for one
+    return LockClient("locks", client=made.table, clock=made.clock, **settings)  # type: ignore[arg-type]  # replaces one
 
 
 async def _call(

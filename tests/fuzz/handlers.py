@@ -243,7 +243,7 @@ class _Run:
         self._judge_output(call)
 
     def _judge_answer(self, call: str, event: Any, answer: Any) -> None:  # noqa: ANN401 - JSON
-        """An answer may repeat the caller's own owner_id, and shows nobody else's."""
+        """An answer may repeat the caller's own owner_id, and shows no one else's."""
         self.findings.outcomes[_way(answer)] += 1
         names = ("owner_id", "reservation_id")
         own = [event.get(name) for name in names] if isinstance(event, dict) else []

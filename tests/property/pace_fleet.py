@@ -133,7 +133,7 @@ class Call:
             written.add(slot.sent_at)
 
     def slot(self, fleet: Fleet) -> ReservedSlot | None:
-        """The last that it may have begun in. A copy may have reserved another one for nobody."""
+        """The last that it may have begun in. A copy may have reserved another one for no one."""
         at, ahead = self.began_at, (fleet.burst - 1) * fleet.interval
         if at is None:
             return None
@@ -241,7 +241,7 @@ class Endpoint:
         await asyncio.sleep(run.rng.uniform(0, fleet.frozen))
 
     def _later(self, request: dict[str, Any]) -> None:
-        """A copy of the write lands, and nobody waits for its answer."""
+        """A copy of the write lands, and no one waits for its answer."""
 
         async def land() -> None:
             await asyncio.sleep(self._run.rng.uniform(0, self._run.fleet.copy_after))

@@ -26,7 +26,7 @@ HELD = re.escape(f"{WAITS}held by ") + r"(.*) since \S+Z; (.*)"
 
 
 class Unread(io.StringIO):
-    """A pipe that nobody reads any more once the lock is there."""
+    """A pipe that no one reads any more once the lock is there."""
 
     def write(self, text: str) -> int:
         if "acquired" in text:

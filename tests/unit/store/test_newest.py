@@ -219,7 +219,7 @@ def test_the_last_newest_that_has_died_leaves_no_mark(bench: Bench) -> None:
 
 
 def test_a_newest_between_two_polls_marks_when_it_asks(bench: Bench) -> None:
-    """Nobody waits for the push, but its execution runs: it may be back, or it may not."""
+    """No one waits for the push, but its execution runs: it may be back, or it may not."""
     two_runs(bench, dies=lambda bench: setattr(bench.workflows, "wakes", gone_for_v3))
     finish(bench, "v1")
     assert (bench.holders(), newest(bench), bench.waiters()) == (["v3"], 1, ["v2"])
@@ -304,7 +304,7 @@ def test_if_it_did_not_wait_nobody_would_run(bench: Bench, monkeypatch: pytest.M
 
 
 def late_join(bench: Bench) -> None:
-    """A join of v2 lands when v3 holds, and nobody asks for it any more."""
+    """A join of v2 lands when v3 holds, and no one asks for it any more."""
     deploy(bench, 1)
     wire = Wire(bench.client, "ADD #wait_seq :one", held_back=True)
     with pytest.raises(LockStoreUnavailable):
