@@ -51,7 +51,7 @@ class Execution:
     Attributes:
         liveness: whether it runs.
         redrives: how often it was started again after it had ended.
-        ended_at_ms: when it ended, by the engine's clock; None if it runs, or nobody knows.
+        ended_at_ms: when it ended, by the engine's clock; None if it runs, or that is unknown.
     """
 
     liveness: Liveness
@@ -83,11 +83,11 @@ class NoWorkflows:
     """The engine of a caller that cannot reach any: executions count as running."""
 
     def wake_waiter(self, _task_token: str, _answer: Grant | Refusal) -> Delivery:
-        """Tells nobody: the waiter finds out by its fallback poll."""
+        """Sends nothing: the waiter finds out at its fallback poll."""
         return Delivery.UNKNOWN
 
     def end_heartbeat(self, _task_token: str, _end: Released | NotHeld | LockLost) -> Delivery:
-        """Tells nobody: the next heartbeat finds out."""
+        """Sends nothing: the next heartbeat finds out."""
         return Delivery.UNKNOWN
 
     def describe(self, _execution_arn: str) -> Execution:

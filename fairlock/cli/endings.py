@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import metadata
 from typing import Any, Final
 
 from typer.core import TyperCommand, TyperGroup
 
 from fairlock.cli import exit_codes
+from fairlock.text import documented
 
-PAGE: Final = "docs/command-line.md"
+PAGE: Final = "command-line.md"
 _VERBATIM: Final = "\b\n"
 """At the beginning of a paragraph: the help does not wrap its lines."""
 
@@ -148,7 +147,7 @@ ENDINGS: Final[Mapping[str, Ending]] = {
     "create-table": Ending(
         (
             "fairlock create-table locks",
-            "fairlock create-table locks --recovery --protection",
+            "fairlock create-table locks --recovery --protection --json",
         ),
         {"0": "the table is there", **_TABLE},
     ),
@@ -157,7 +156,7 @@ ENDINGS: Final[Mapping[str, Ending]] = {
             "fairlock asl --task task.json --lock-name nightly-report",
             "fairlock asl --task task.json --lock-name '$.customer_id' --max-wait 10m",
         ),
-        {"0": "done"},
+        {"0": "done", **{code: f"--stack: {text}" for code, text in _TABLE.items()}},
         "guard-a-workflow-without-the-cdk",
     ),
 }
@@ -177,7 +176,7 @@ def ending(command: str) -> str:
         for heading, lines in parts.items()
     ]
     anchor = f"#{wanted.heading}" if wanted.heading else ""
-    told.append(f"More: {page()}{anchor}")
+    told.append(f"More: {documented(PAGE)}{anchor}")
     return "\n\n".join(f"{_VERBATIM}{part}" for part in told)
 
 
@@ -201,12 +200,3 @@ class Group(TyperGroup):
 
 def _by_number(status: tuple[str, str]) -> int:
     return int(status[0].partition("-")[0])
-
-
-@cache
-def page() -> str:
-    """Where the page about the command line is: in the repository, if the package names it."""
-    urls = metadata("fairlock").get_all("Project-URL") or []
-    named = dict(url.split(", ", 1) for url in urls)
-    repository = named.get("Repository")
-    return f"{repository}/blob/main/{PAGE}" if repository else PAGE

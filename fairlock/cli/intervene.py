@@ -19,7 +19,7 @@ from fairlock.protocol.description import LockDescription
 from fairlock.text import printable
 
 _NO_REASON: Final = "no reason given"
-_NOBODY_TO_ASK: Final = "nobody is there to be asked: give --yes"
+_NOBODY_TO_ASK: Final = "there is no terminal to ask on: give --yes"
 _SHOWN: Final = 5
 
 
@@ -29,8 +29,8 @@ class ForcedRelease:
 
     Attributes:
         fencing_token: of the holder that is meant; None if there is only one.
-        yes: whether to ask nobody.
-        ask: asks a question that is answered by yes or no; None if nobody is there to be asked.
+        yes: whether to skip the question.
+        ask: asks a question that is answered by yes or no; None without a terminal.
         requested_by: tells who releases; called when it is decided.
         as_json: whether to print an object instead of a line.
     """
@@ -45,7 +45,7 @@ class ForcedRelease:
 
 
 def release_own(locks: LockClient, name: str, owner_id: str, *, as_json: bool = False) -> int:
-    """Releases the lock for its owner, whom the owner_id proves; returns the exit status.
+    """Releases the lock for the owner that the owner_id proves; returns the exit status.
 
     Raises:
         InvalidRequest: the name or the owner_id breaks its rule.
@@ -118,7 +118,7 @@ def _is_confirmed(found: LockDescription, wanted: ForcedRelease) -> bool:
     if wanted.ask is None:
         exit_codes.end(exit_codes.USAGE, _NOBODY_TO_ASK)
     waiting = found.waiters.count
-    heir = "the oldest waiter gets the lock" if waiting else "nobody waits"
+    heir = "the oldest waiter gets the lock" if waiting else "no one waits"
     return wanted.ask(f"Release it by force? Its work is not stopped by this; {heir}.")
 
 
@@ -190,7 +190,7 @@ def _now(locks: LockClient, name: str) -> str:
 
 
 def ask_at_the_terminal() -> Callable[[str], bool] | None:
-    """Asks whom the terminal belongs to; None if the input is no terminal."""
+    """Asks the person at the terminal; None if the input is no terminal."""
     if not sys.stdin.isatty():
         return None
     return lambda question: typer.confirm(question, default=False, err=True)

@@ -218,7 +218,7 @@ class StoreFactory:
         table_name: the lock table.
         clock: the present.
         aws_clock: the estimate of AWS's time, by all answers so far.
-        local_waiters: are told of the hand-offs of this client.
+        local_waiters: are notified of the hand-offs of this client.
         random: source of jitter.
         known_paces: what the answers so far have shown of paces.
     """
@@ -265,7 +265,7 @@ class StoreFactory:
             seen: as of `fairlock.store.release.release`.
 
         Returns:
-            Whether this call may have released; after an attempt of unknown outcome also if the
+            Whether this call may have released; after an attempt of unknown outcome even if the
             answer is "not held", which may well be the doing of that attempt.
 
         Raises:

@@ -8,7 +8,7 @@
 
 Joining is one transaction, as handing over is, so that at any time: a waiter item exists only while
 the lock is contended, and its owner is not a holder. From this follows all the rest. Acquiring a
-free permit needs a lock that is not contended, so nobody overtakes the queue.
+free permit needs a lock that is not contended, so no one overtakes the queue.
 
 That order holds for writes. A query beside a transaction may see one of its items changed and the
 other not yet: a departing holder reads `contended`, and then a queue without the waiter. What it
@@ -56,13 +56,13 @@ MOST_WAITERS_SEEN: Final = 10
 MOST_WAITERS_POLLED: Final = 2
 """So few that a poll mostly costs no more than to read the lock alone."""
 MOST_WAITERS: Final = 1_000
-"""Waiters that still ask; nobody joins behind so many."""
+"""Waiters that still ask; no one joins behind so many."""
 MOST_PLACES_OF_AN_EXECUTION: Final = 100
 """More than a Map runs at a time. Further ones ask again, so one execution, or a caller that names
 one, cannot fill a queue by itself."""
 MOST_PAGES_READ: Final = 2
 """Pages of 1 MB, 256 read units each, that a caller reads to count who waits, dead waiters
-included. Nobody joins a longer queue: `data` and names can make a waiter 6 KB large, so a bound on
+included. No one joins a longer queue: `data` and names can make a waiter 6 KB large, so a bound on
 their number alone would let each call cost 1,500 read units."""
 MOST_DELETES: Final = 100
 """Of one transaction; DynamoDB allows no more."""

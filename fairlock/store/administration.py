@@ -2,7 +2,7 @@
 
 A release by force:
 
-read ─▶ the grant is there, nobody waits ─▶ release_by_force ─▶ released
+read ─▶ the grant is there, no one waits ─▶ release_by_force ─▶ released
   │                       │                       └─ condition failed, with the item as it was ─┐
   │                       └─ others wait ─▶ hand over ─▶ released                                 │
   └─ it is not there ─▶ the lock has the mark of this very release ─▶ released (again)            │
@@ -12,12 +12,12 @@ The grant is named by its fencing token, which no other grant of this lock has. 
 between the moment when a holder was seen and the write, it takes out that grant or nothing. A
 heartbeat in between does not prevent it: the holder is to be freed although it lives.
 
-The former holder is told as one that was evicted: its heartbeat and its release answer "not held".
-Its claim, if it is a workflow, is its own, and stays until it releases or is reaped.
+The former holder learns of it as an evicted one does: its heartbeat and its release answer "not
+held". Its claim, if it is a workflow, is its own, and stays until it releases or is reaped.
 
 A change of the ceiling (`protocol/ceiling.py`):
 
-read ─▶ it makes no room, or nobody waits ─▶ set_ceiling, raise_ceiling ─▶ changed
+read ─▶ it makes no room, or no one waits ─▶ set_ceiling, raise_ceiling ─▶ changed
   │                                              └─ condition failed, with the item as it was ─┐
   └─▶ it makes room for those who wait ─▶ hand over, the change by the first write ─▶ changed  │
                                               └─ another change came in between ─▶ read again ◀┘
@@ -72,8 +72,8 @@ from fairlock.store.queue import remove_places
 def force_release(context: LockContext, request: ForceReleaseRequest) -> Released | None:
     """Takes out the holder of one grant, for the oldest waiter if there is one.
 
-    Two requests if nobody waits; three and a push if somebody does. None if no holder has that
-    grant: nothing was written. A repeat is answered "released" again, as long as nobody else was
+    Two requests if the queue is empty; three and a push if not. None if no holder has that
+    grant: nothing was written. A repeat is answered "released" again, as long as no one else was
     released by force in between. Workflows that hold are not stopped by this: their heartbeat, if
     they have one, or their release tells them.
 
@@ -245,7 +245,7 @@ def list_locks(
 ) -> Iterator[LockDescription | LockItemMalformed]:
     """The locks whose names begin so, in no order; one request for each MB of the whole table.
 
-    A lock whose items somebody has changed comes as an error, and the others after it.
+    A lock whose items another program has changed comes as an error, and the others after it.
 
     Args:
         context: the table and its services.

@@ -254,10 +254,10 @@ def join(
         # The lock itself refused: a permit is free, or the caller holds or has left.
         if kept.state is not None:
             return None
-    return _join_anew(entry)
+    return _join_again(entry)
 
 
-def _join_anew(entry: _Entry) -> Joined | Refusal | None:
+def _join_again(entry: _Entry) -> Joined | Refusal | None:
     context, request, now_ms = entry.context, entry.request, entry.now_ms
     waiting, is_whole = (
         read_places(context, request.lock_name)
@@ -285,8 +285,8 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
     ahead = [place for place in waiting if place.entered_at_ms <= entered_at_ms]
     position = count_live(ahead, now_ms=now_ms) + 1
     if not isinstance(confirmed, Written):
-        # Handed over meanwhile: it is told, or asks again. A further try of this call might land
-        # when it has released.
+        # Handed over meanwhile: it gets a message, or asks again. A further try of this call might
+        # land when it has released.
         return Joined(replace(entry.joined(entered_at_ms, position).queued, seen=None), None)
     state = read_state(confirmed.item)
     return entry.joined(entered_at_ms, position, state=state, date_ms=confirmed.date_ms)
@@ -356,7 +356,7 @@ def _has_many(entry: _Entry, waiting: list[Place]) -> bool:
 
 
 def _position(entry: _Entry, entered_at_ms: int) -> int | None:
-    """The position of a waiter that keeps its place, if its caller is to be told."""
+    """The position of a waiter that keeps its place, if its caller wants to know."""
     request = entry.request
     if request.task_token is not None or request.poll_interval_ms is not None:
         return None

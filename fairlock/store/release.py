@@ -45,8 +45,8 @@ def release(
 ) -> Released | NotHeld:
     """Gives the permit back if the caller has it, to the oldest waiter if there is one.
 
-    One request if nobody waits; three and a push if somebody does, however many. A repeated release
-    is answered "released" again as long as nobody else released in between; that of a workflow for
+    One request if the queue is empty; three and a push if not, however many. A repeated release
+    is answered "released" again as long as no one else released in between; that of a workflow for
     an hour, even if others have used the lock since. One more, after, if it belonged to a workflow
     execution: its claim; and one more, before, if that sends heartbeats.
 

@@ -1,6 +1,6 @@
 """JSON out: the answers and errors of the functions. Times are ISO 8601 in UTC, with milliseconds.
 
-A caller is told how long it may rely on its own lease in seconds from its sending, not when: its
+The answer says how long it may rely on its own lease in seconds from its sending, not when: its
 clock may be wrong. A grant that is pushed to a waiter has been under way for an unknown time, so it
 does not tell: a heartbeat does.
 
@@ -261,12 +261,12 @@ def list_answer(
 
     Args:
         found: the locks of the table, as they are read.
-        free: whether locks are wanted that nobody holds or waits for.
+        free: whether locks are wanted that no owner holds or waits for.
         has_time: whether there is time for another lock.
 
     Returns:
         `locks`; `after`, the name to go on after, null if these were all; and `malformed`, the keys
-        of locks whose items somebody has changed.
+        of locks whose items another program has changed.
     """
     locks: list[dict[str, Any]] = []
     malformed: list[str] = []

@@ -64,7 +64,7 @@ def test_the_search_leaves_out_the_section_that_has_the_internals() -> None:
     section = SETTINGS.read_text().partition(f"\n  - {constant('WITHOUT_SEARCH')}:\n")[2]
     left_out = pages_of(section.partition("\ntheme:")[0])
     assert {"protocol.md", "second-engine.md", "smoke.md", "project/model.md"} <= set(left_out)
-    assert not {"guard.md", "client.md", "runbook.md", "functions.md", "limits.md"} & set(left_out)
+    assert not {"guard.md", "client.md", "runbook.md", "functions.md", "costs.md"} & set(left_out)
 
 
 def test_the_site_loads_its_fonts_and_scripts_from_nowhere_else() -> None:

@@ -24,11 +24,18 @@ from tests.simulation.campaign import (
     summaries,
     table_of,
 )
+from tests.simulation.concurrency import CONCURRENCY
+from tests.simulation.day import DAY
 from tests.simulation.hot_lock import HOT_LOCK
+from tests.simulation.killed_handlers import KILLED_HANDLERS
+from tests.simulation.lost_events import LOST_EVENTS
+from tests.simulation.maps import MAPS
 from tests.simulation.mass_stop import MASS_STOP
 from tests.simulation.month import MONTH
 from tests.simulation.operators import OPERATORS
 from tests.simulation.outages import OUTAGE, THROTTLED
+from tests.simulation.permits import PERMITS
+from tests.simulation.redrives import REDRIVES
 from tests.simulation.scenario import run, weakened
 from tests.simulation.unreliable_network import UNRELIABLE_NETWORK
 from tests.simulation.ways import WAYS
@@ -37,13 +44,20 @@ from tests.simulation.wrong_clocks import CLOCKS, SUSPENSIONS
 SCENARIOS = {
     each.number: each
     for each in (
+        DAY,
         HOT_LOCK,
+        PERMITS,
         MASS_STOP,
+        LOST_EVENTS,
         OUTAGE,
         THROTTLED,
+        CONCURRENCY,
         UNRELIABLE_NETWORK,
+        KILLED_HANDLERS,
         SUSPENSIONS,
         CLOCKS,
+        REDRIVES,
+        MAPS,
         OPERATORS,
         WAYS,
         MONTH,

@@ -53,7 +53,7 @@ HOT_LOCK: Final = Scenario(
     load=f"10,000 clients ask for one lock within a minute, work {_WORK_SECONDS} s, wait 10 min",
     promise=(
         "waiters are served in the order of entry, 1,000 of them at most; further ones get "
-        "QUEUE_FULL and may ask again (docs/limits.md)"
+        "QUEUE_FULL and may ask again (docs/costs.md)"
     ),
     faults=Faults(database=Database(partitions=1)),
     play=_hot,

@@ -18,7 +18,7 @@ Json = dict[str, Any]
 MOST_LEVELS = 32
 """Of nesting, says the DynamoDB developer guide. The attribute itself is the first."""
 MEASURED_DEPTH = 16
-"""Of the deepest evaluation here; docs/optimistic.md names it."""
+"""Of the deepest evaluation here."""
 
 SEEN: Json = {"key": {}, "token": "t", "next": "8", "unchanged": {}}
 STAMPS: Json = {"version": {"N": "8"}, "version_id": {"S": "t"}}

@@ -267,7 +267,7 @@ def test_without_a_region_the_error_says_what_to_set(
 def test_threads_of_a_client_share_the_classes_of_its_errors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Made anew by each of two threads, the error of one would not be caught by the other."""
+    """Made again by each of two threads, the error of one would not be caught by the other."""
     made: list[object] = []
     make = ClientExceptionsFactory.create_client_exceptions
 

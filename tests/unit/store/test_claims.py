@@ -44,7 +44,7 @@ def test_a_workflow_pays_one_write_before_and_one_after(bench: Bench) -> None:
 
 
 def test_a_claim_that_is_done_refuses_late_calls_for_an_hour(bench: Bench) -> None:
-    """A deleted one could be written again by a late call, for nobody."""
+    """A deleted one could be written again by a late call, for no one."""
     bench.store().acquire(acquire("anna", execution_arn=RUN))
     bench.store().release(release("anna", execution_arn=RUN))
     (claim,) = bench.claims(done=True)

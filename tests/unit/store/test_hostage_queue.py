@@ -46,7 +46,7 @@ def test_who_keeps_its_place_is_not_counted_against_itself(bench: Bench) -> None
 
 
 def taken_after_a_while(bench: Bench) -> bool:
-    """A ghost with the longest lease is handed the lock; its execution runs, and nobody is told."""
+    """A ghost with the longest lease is handed the lock; its execution runs, and no one is told."""
     bench.wait("ghost", lease_ms=LONGEST_LEASE_MS)
     gone = FakeWorkflows(wakes=Delivery.GONE, runs=bench.describe)
     bench.store(workflows=gone).release(release("holder"))

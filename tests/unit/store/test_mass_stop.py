@@ -1,4 +1,4 @@
-"""100,000 executions end together: what each end costs, counted, and what `docs/limits.md` says."""
+"""100,000 executions end together: what each end costs, counted, and what docs/protocol.md says."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BATCH = 10
 NEW_TABLE_WRITE_UNITS = 4_000
 """A second, of an on-demand table that was made just now."""
 SECOND_PASS_SECONDS = 36
-DOCUMENT = (ROOT / "docs" / "limits.md").read_text()
+DOCUMENT = (ROOT / "docs" / "protocol.md").read_text()
 
 
 def counted(clock: FakeClock, *, second: bool) -> tuple[list[str], int, int]:
