@@ -78,13 +78,6 @@ def of_a_map_in_a_map(deployment: Deployment) -> Siblings:
     return _play(deployment, "EachOfEach", items, locks, (3, 1))
 
 
-def of_a_distributed_map(deployment: Deployment) -> Siblings:
-    """One child execution fails, which the Map tolerates; its siblings hold and wait."""
-    locks = _locks(2)
-    items = [_item(locks[0], FAILS_AFTER_SECONDS), _item(locks[0], 0), _failing(locks[1])]
-    return _play(deployment, "EachTolerated", items, locks, (2, 1))
-
-
 def being_handed_the_lock(deployment: Deployment) -> Siblings:
     """Another owner leaves in the moment in which the workflow of two waiters has failed."""
     contested, execution = _two_wait_and_one_fails(deployment, "Each", goes_on=0)
@@ -151,6 +144,5 @@ FAILING: Final = {
 SCENARIOS: Final[dict[str, list[Scenario]]] = {
     **{name: [play] for name, play in FAILING.items()},
     "handed, and it goes on": [handed_in_a_workflow_that_goes_on],
-    "of a distributed Map": [of_a_distributed_map],
     "two services": [of_two_services],
 }

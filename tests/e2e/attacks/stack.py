@@ -38,7 +38,6 @@ class Attacks(Forms):
             Each(self, "Each"),
             EachCaught(self, "EachCaught"),
             EachOfEach(self, "EachOfEach"),
-            EachTolerated(self, "EachTolerated"),
             Impatient(self, "Impatient"),
         )
 
@@ -92,19 +91,6 @@ class EachOfEach(Each):
 
     def body(self) -> sfn.IChainable:
         return self.each("Outer", super().body())
-
-
-class EachTolerated(Each):
-    """A distributed Map: each iteration is an execution of its own, and may fail alone."""
-
-    def body(self) -> sfn.IChainable:
-        each = sfn.DistributedMap.jsonata(
-            self,
-            "Each",
-            items=sfn.ProvideItems.jsonata(ITEMS),
-            tolerated_failure_percentage=100,
-        )
-        return each.item_processor(self.guarded(stay(self), lease=LEASE))
 
 
 class Impatient(Lifetime):

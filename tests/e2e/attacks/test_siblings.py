@@ -21,15 +21,6 @@ def test_what_its_siblings_held_and_waited_for_is_free_long_before_their_leases_
     assert siblings.seconds < LEASE.to_seconds() / 2
 
 
-def test_a_child_that_fails_leaves_its_siblings_their_turns_and_nothing_behind(
-    runs: ScenarioRuns,
-) -> None:
-    siblings: Siblings = runs.only("of a distributed Map")
-    assert siblings.ended is not None
-    assert siblings.ended.status == "SUCCEEDED"
-    assert siblings.seconds < LEASE.to_seconds() / 2
-
-
 def test_control_what_is_handed_to_a_stopped_one_of_a_workflow_that_goes_on_ends_with_its_lease(
     runs: ScenarioRuns,
 ) -> None:
