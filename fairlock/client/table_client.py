@@ -409,11 +409,7 @@ def send_release(store_factory: StoreFactory, name: str, owner_id: str) -> bool:
 
 
 def send_ceiling(store_factory: StoreFactory, request: SetCeilingRequest) -> None:
-    """Sends the request, again after an unknown outcome, for `RELEASE_SECONDS` at most.
-
-    Raises:
-        LockStoreUnavailable: outcome unknown, whatever was tried.
-    """
+    """The same for `set_limit`, `pause` and `resume`."""
     store_factory.repeat(
         lambda context, _attempt: change_ceiling(context, request), seconds=RELEASE_SECONDS
     )
