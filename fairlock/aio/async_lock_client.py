@@ -40,6 +40,7 @@ from fairlock.client.table_client import (
     pace_request,
     require_limit,
     send_ceiling,
+    send_empty_queue,
     send_force_release,
     send_release,
     wait_for_slot,
@@ -151,6 +152,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
         shared: bool = False,
+        max_hold: Seconds | None = None,
         only_newest: bool | int = False,
     ) -> AsyncLock:
         """Takes the lock, or waits in its queue until it is handed over. Renewed until released.
@@ -160,6 +162,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
             shared=shared,
+            max_hold=max_hold,
             only_newest=only_newest,
         )
         return await self._acquire(options)
@@ -175,6 +178,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
         shared: bool = False,
+        max_hold: Seconds | None = None,
     ) -> AsyncLock | None:
         """Takes the lock if that is possible at once; None if others hold it. Does not queue.
 
@@ -184,6 +188,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         options = LockOptions(
             *(name, lease, 0, limit, data, owner_name, on_lost, on_danger),
             shared=shared,
+            max_hold=max_hold,
         )
         try:
             return await self._acquire(options)
@@ -207,6 +212,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         on_danger: AsyncCallback | None = None,
         reentrant: bool = False,
         shared: bool = False,
+        max_hold: Seconds | None = None,
         only_newest: bool | int = False,
     ) -> AsyncHold:
         """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
@@ -217,6 +223,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
             shared=shared,
+            max_hold=max_hold,
             only_newest=only_newest,
         )
         arguments.require_bool("reentrant", reentrant)
@@ -285,12 +292,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         Arguments and errors as of `LockClient.force_release`.
         """
         request = force_release_request(
-            self._settings,
-            name,
-            holder,
-            fencing_token,
-            reason=reason,
-            requested_by=requested_by,
+            self._settings, name, holder, fencing_token, reason=reason, requested_by=requested_by
         )
         await run(send_force_release, self._opened(), request)
 
@@ -310,6 +312,10 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
     ) -> None:
         """Lifts what `pause` or `set_limit` has set. As `LockClient.resume`."""
         await self._change_ceiling(name, None, reason=reason, requested_by=requested_by)
+
+    async def empty_queue(self, name: str) -> int:
+        """Removes all that wait for a lock; the holders stay. As `LockClient.empty_queue`."""
+        return await run(send_empty_queue, self._opened(), name)
 
     async def _change_ceiling(
         self, name: str, limit: int | None, *, reason: str, requested_by: str | None

@@ -126,6 +126,15 @@ ENDINGS: Final[Mapping[str, Ending]] = {
         "pause-and-limit",
     ),
     "resume": Ending(("fairlock resume deploy/production",), _READS, "pause-and-limit"),
+    "empty-queue": Ending(
+        ("fairlock empty-queue customer/7", "fairlock empty-queue customer/7 --yes --json"),
+        {
+            **_READS,
+            f"{exit_codes.DECLINED}": "the answer was no; nothing was removed",
+            f"{exit_codes.UNKNOWN_LOCK}": "the table knows no such lock",
+        },
+        "empty-a-queue",
+    ),
     "doctor": Ending(
         ("fairlock doctor", "fairlock doctor --table locks --json"),
         {

@@ -1,4 +1,4 @@
-"""`fairlock release`, as the owner or by force; and `fairlock limit`, `pause` and `resume`."""
+"""`fairlock release`, as the owner or by force; `limit`, `pause`, `resume` and `empty-queue`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from fairlock.protocol.description import LockDescription
 from fairlock.text import printable
 
 _NO_REASON: Final = "no reason given"
+_NOBODY_TO_ASK: Final = "there is no terminal to ask on: give --yes"
+_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +116,40 @@ def _is_confirmed(found: LockDescription, wanted: ForcedRelease) -> bool:
     if wanted.yes:
         return True
     if wanted.ask is None:
-        exit_codes.end(exit_codes.USAGE, "there is no terminal to ask on: give --yes")
+        exit_codes.end(exit_codes.USAGE, _NOBODY_TO_ASK)
     waiting = found.waiters.count
     heir = "the oldest waiter gets the lock" if waiting else "no one waits"
     return wanted.ask(f"Release it by force? Its work is not stopped by this; {heir}.")
+
+
+def empty_queue(
+    locks: LockClient,
+    place: str,
+    name: str,
+    *,
+    yes: bool,
+    ask: Callable[[str], bool] | None,
+    as_json: bool = False,
+) -> int:
+    """Shows who waits, asks, and removes all that wait; returns the exit status."""
+    found = locks.describe(name)
+    if found is None:
+        return unknown(place, name)
+    waiting = found.waiters
+    exit_codes.say(f"{waiting.count} wait for lock {name!r} of {place}")
+    for each in waiting.first[:_SHOWN]:
+        exit_codes.say(f"  {lines.name_of(each.owner_name)}, since {iso(each.entered_at)}")
+    if not yes:
+        if ask is None:
+            exit_codes.end(exit_codes.USAGE, _NOBODY_TO_ASK)
+        if not ask("Remove all of them? Those that ask again wait again."):
+            return exit_codes.DECLINED
+    removed = locks.empty_queue(name)
+    if as_json:
+        typer.echo(json.dumps({"lock_name": name, "removed": removed}))
+    else:
+        typer.echo(f"{printable(name)}: removed {removed} waiters; {_now(locks, name)}")
+    return 0
 
 
 def change_ceiling(

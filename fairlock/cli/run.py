@@ -76,7 +76,7 @@ def waits_for(locks: LockClient, lock_name: str, *, seconds: float) -> str:
 @contextmanager
 def told_of_a_wait(
     after_seconds: float,
-    lock_name: str,
+    end: str,
     waits: Callable[[], str],
     *,
     monotonic: Callable[[], float],
@@ -88,7 +88,7 @@ def told_of_a_wait(
 
     Args:
         after_seconds: a wait that is shorter is not worth a line.
-        lock_name: what the block waits for.
+        end: the beginning of the second line, such as "lock 'x' acquired".
         waits: makes the line, or an empty one for none; called in a thread of its own.
         monotonic: tells the time.
     """
@@ -114,7 +114,7 @@ def told_of_a_wait(
         is_over.set()
         timer.join(_END_OF_THREAD_SECONDS)
     if was_told.is_set():
-        _say(f"lock {lock_name!r} acquired after {monotonic() - began:.0f} s")
+        _say(f"{end} after {monotonic() - began:.0f} s")
 
 
 def _say(line: str) -> None:
@@ -124,7 +124,7 @@ def _say(line: str) -> None:
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
 """A wait does not notice that the machine was suspended, so that none is long."""
-_UNTOLD_WAIT_SECONDS: Final = 3.0
+UNTOLD_WAIT_SECONDS: Final = 3.0
 """A wait that is shorter is not worth a line, nor a mail of cron's."""
 
 
@@ -184,8 +184,8 @@ def _run(
 ) -> int:
     seconds = client.longest_wait(job.lease) if job.max_wait is None else job.max_wait
     told = told_of_a_wait(
-        _UNTOLD_WAIT_SECONDS,
-        job.name,
+        UNTOLD_WAIT_SECONDS,
+        f"lock {job.name!r} acquired",
         lambda: waits_for(client, job.name, seconds=seconds),
         monotonic=clock.monotonic,
     )

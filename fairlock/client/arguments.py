@@ -162,6 +162,12 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, float) or abs(value) <= _LARGEST
 
 
+def require_finite(field: str, value: object) -> None:
+    """Raises `InvalidRequest` unless the value is a length of time; the client knows the least."""
+    if not _is_number(value) or not 0 < value < math.inf:
+        refuse(field, "must be a number of seconds above 0; leave it out for no bound", value)
+
+
 def require_max_wait(value: object) -> None:
     """Raises `InvalidRequest` unless the value is a number of seconds that the queue allows."""
     require_seconds("max_wait", value, least=0, most=LONGEST_WAIT_SECONDS)

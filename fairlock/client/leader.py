@@ -152,6 +152,7 @@ class Leading(ABC):
         lease: Seconds | None = None,
         data: Mapping[str, Any] | None = None,
         owner_name: str | None = None,
+        max_hold: Seconds | None = None,
     ) -> _T:
         """Calls the work in one process of all that call this; in another one when that one fails.
 
@@ -182,6 +183,8 @@ class Leading(ABC):
                 renewal.
             data: as of `acquire`; its address for instance, for all who look for the leader.
             owner_name: as of `acquire`.
+            max_hold: longest seconds to lead at a time. The work is told `safe_period` before that,
+                as if the lease could not be renewed, and the oldest of those that wait leads next.
 
         Returns:
             What the work has returned that was not told to stop.
@@ -199,6 +202,7 @@ class Leading(ABC):
             options: LockOptions[Callback] = LockOptions(
                 *(name, lease, LONGEST_WAIT_SECONDS, 1, data, owner_name),
                 *(term.on_lost, term.on_danger),
+                max_hold=max_hold,
             )
             try:
                 with self._block(options, reentrant=False) as lock:

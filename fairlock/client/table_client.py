@@ -29,7 +29,13 @@ from fairlock.protocol.description import LockDescription
 from fairlock.protocol.model import ForceReleaseRequest, ReleaseRequest
 from fairlock.protocol.outcomes import Released
 from fairlock.protocol.pace import MICROSECONDS, PaceRequest, interval_us
-from fairlock.store.administration import change_ceiling, describe, force_release, list_locks
+from fairlock.store.administration import (
+    change_ceiling,
+    describe,
+    empty_queue,
+    force_release,
+    list_locks,
+)
 from fairlock.store.release import release
 from fairlock.store.turns import Turn
 from fairlock.wire import rules
@@ -172,12 +178,7 @@ class LockAdministration(NotCopied, ABC):
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
         request = force_release_request(
-            self._settings,
-            name,
-            holder,
-            fencing_token,
-            reason=reason,
-            requested_by=requested_by,
+            self._settings, name, holder, fencing_token, reason=reason, requested_by=requested_by
         )
         send_force_release(self._opened(), request)
 
@@ -223,6 +224,18 @@ class LockAdministration(NotCopied, ABC):
         Arguments, costs and errors as of `set_limit`. A lock without a limit stays as it is.
         """
         self._change_ceiling(name, None, reason=reason, requested_by=requested_by)
+
+    def empty_queue(self, name: str) -> int:
+        """Removes all that wait for a lock; the holders stay.
+
+        For a queue of callers that never ask again: each would be handed the lock in turn. **Those
+        that do ask again wait again**: a client at the end of the queue, a workflow in its own
+        place after its fallback period. May be repeated. Errors as of `release`.
+
+        Returns:
+            How many were removed. One that asked at this very moment stays.
+        """
+        return send_empty_queue(self._opened(), name)
 
     def _change_ceiling(
         self, name: str, limit: int | None, *, reason: str, requested_by: str | None
@@ -404,6 +417,16 @@ def send_ceiling(store_factory: StoreFactory, request: SetCeilingRequest) -> Non
     store_factory.repeat(
         lambda context, _attempt: change_ceiling(context, request), seconds=RELEASE_SECONDS
     )
+
+
+def send_empty_queue(store_factory: StoreFactory, name: str) -> int:
+    """The same for `empty_queue`; `InvalidRequest` if the name breaks its rule."""
+    name = rules.plain_text("name", rules.LOCK_NAME, name)
+    removed, _ = store_factory.repeat(
+        lambda context, _attempt: empty_queue(context, name), seconds=RELEASE_SECONDS
+    )
+    logger.warning("lock %r: %s waiters were removed from its queue", name, removed)
+    return removed
 
 
 def send_force_release(store_factory: StoreFactory, request: ForceReleaseRequest) -> None:

@@ -165,19 +165,23 @@ class Call:
         name: the lock's name.
         lease: seconds; None stands for the client's lease, or for the invocation if there is one.
         max_wait: seconds; None stands for the client's.
+        max_hold: longest seconds to hold the lock; None for no bound.
         seconds_left: tells what is left of the Lambda invocation; None outside of Lambda.
     """
 
     name: str
     lease: float | None
     max_wait: float | None
+    max_hold: float | None
     seconds_left: Callable[[], float] | None
 
     def lease_to_the_end(self) -> float | None:
         """Seconds until the invocation must have ended; None if that is not this call's lease."""
         if self.seconds_left is None or self.lease is not None:
             return None
-        seconds = lease_for(self.seconds_left() + _AFTER_THE_DEADLINE_SECONDS)
+        # Nothing renews this lease, so it is not longer than the lock may be held.
+        left = min(self.seconds_left(), self.max_hold or math.inf)
+        seconds = lease_for(left + _AFTER_THE_DEADLINE_SECONDS)
         return min(max(seconds, SHORTEST_LEASE_SECONDS), LONGEST_LEASE_SECONDS)
 
     def shorter_lease(self, lease: float) -> float | None:

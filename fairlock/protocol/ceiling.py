@@ -170,10 +170,13 @@ def raise_ceiling(change: CeilingChange, seen: LockState, *, now_ms: int) -> Upd
     values: Values = {":seed": number(token_seed(now_ms))}
     if seen.contended:
         nobody_gone = nobody_left(seen)
-        as_seen = [WAIT_SEQ_UNMOVED, NOBODY_CAME_IN, nobody_gone.expression]
+        # Who leaves in the same millisecond as the one before does not move `released_at`.
+        same_held = "#held = :seen_held"
+        as_seen = [WAIT_SEQ_UNMOVED, NOBODY_CAME_IN, same_held, nobody_gone.expression]
         values |= {
             ":wait_seq": number(seen.wait_seq),
             ":seen_token": number(seen.fencing_token),
+            ":seen_held": number(seen.held),
             **nobody_gone.values,
         }
     part = change.part()

@@ -46,7 +46,7 @@ from fairlock.protocol.description import (
     waiters_to_show,
 )
 from fairlock.protocol.expressions import Item
-from fairlock.protocol.items import read_state, read_waiter
+from fairlock.protocol.items import read_place, read_state, read_waiter
 from fairlock.protocol.leaving import DepartingHolder, release_by_force
 from fairlock.protocol.model import (
     ForcedRelease,
@@ -56,6 +56,7 @@ from fairlock.protocol.model import (
 )
 from fairlock.protocol.outcomes import Released
 from fairlock.protocol.schema import lock_key
+from fairlock.protocol.waiters import MOST_DELETES, places
 from fairlock.store.context import (
     CeilingChanged,
     LockContext,
@@ -65,6 +66,7 @@ from fairlock.store.context import (
     pause_or_give_up,
 )
 from fairlock.store.hand_off import REPLY_LOST, hand_over
+from fairlock.store.queue import remove_places
 
 
 def force_release(context: LockContext, request: ForceReleaseRequest) -> Released | None:
@@ -200,6 +202,26 @@ def _send_change(context: LockContext, change: CeilingChange, state: LockState) 
     if outcome.repeated and not change.is_still_in(found):
         raise outcome_unknown(name, "the reply was lost, and others changed its ceiling since")
     return found
+
+
+def empty_queue(context: LockContext, lock_name: str) -> int:
+    """Removes all that wait, told or not; returns how many.
+
+    Who lives comes back: a client and a poller when they ask next, at the end of the queue, and a
+    workflow after its fallback period, in the place that its claim has. Who asked again just now
+    stays. If this process dies on the way, the rest of the queue is as it was.
+
+    A read of the queue, a transaction for each 100 that wait, and two or three requests more.
+    """
+    removed = 0
+    waiting = [read_place(item) for item in context.table.query_all(places(lock_name))]
+    for first in range(0, len(waiting), MOST_DELETES):
+        removed += remove_places(context, lock_name, waiting[first : first + MOST_DELETES])
+    state = read_state(context.table.read(lock_key(lock_name)))
+    if state.contended:
+        # The mark of the queue goes too, or free permits go to those that have joined since.
+        hand_over(context, lock_name, state)
+    return removed
 
 
 def describe(context: LockContext, lock_name: str) -> LockDescription | None:

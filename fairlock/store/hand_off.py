@@ -25,7 +25,7 @@ from fairlock.protocol.leaving import Departing, DepartingHolder, Step, next_ste
 from fairlock.protocol.model import Liveness, LockState, SeenLock, Waiter, is_dead
 from fairlock.protocol.outcomes import HandOff
 from fairlock.protocol.schema import lock_key
-from fairlock.protocol.waiters import MOST_DELETES, clear_waiters, oldest_waiters
+from fairlock.protocol.waiters import MOST_DELETES, oldest_waiters
 from fairlock.store.context import (
     Evicted,
     HandedOver,
@@ -35,6 +35,7 @@ from fairlock.store.context import (
     pause_or_give_up,
 )
 from fairlock.store.newest import SupersededWaiters, if_it_stands
+from fairlock.store.queue import remove_places
 
 _MOST_CLEARED: Final = 5 * MOST_DELETES
 """Dead waiters that one departure removes: five transactions, about 0.1 s."""
@@ -178,13 +179,8 @@ class SeenQueue:
 
     def _clear(self, waiters: list[Waiter]) -> bool:
         """Removes waiters; those that asked again stay. Returns whether there were any of these."""
-        deletes = clear_waiters(waiters)
-        asked_again = self.context.table.delete_all(deletes)
-        for_each = zip(waiters, deletes.deletes, strict=True)
-        others = [waiter for waiter, delete in for_each if delete not in asked_again]
-        if asked_again and others:
-            self.context.table.delete_all(clear_waiters(others))
-        return bool(asked_again)
+        dead = [waiter.place for waiter in waiters]
+        return remove_places(self.context, self.lock_name, dead) < len(dead)
 
     def _time_is_over(self) -> bool:
         return self.context.retry_budget.is_spent(since=self.began)

@@ -55,6 +55,7 @@ class LifecycleEvent:
         requested_by: who released by force, or changed the ceiling, as the request said.
         reason: why.
         ceiling: the limit that was set.
+        newest: the version of a grant by which waiters with lower ones are superseded.
     """
 
     kind: LifecycleKind
@@ -65,6 +66,7 @@ class LifecycleEvent:
     requested_by: str | None = None
     reason: str | None = None
     ceiling: int | None = None
+    newest: int | None = None
 
 
 def events_of(before: Item, after: Item) -> Iterator[LifecycleEvent]:
@@ -109,6 +111,7 @@ def _of_lock(lock_name: str, before: LockState, after: LockState) -> Iterator[Li
             lock_name=lock_name,
             holder=holder,
             execution_arn=holder.execution_arn,
+            newest=None if after.newest == before.newest else after.newest,
         )
     last = after.last_ceiling
     if last is not None and last != before.last_ceiling:
@@ -165,6 +168,7 @@ def lifecycle_json(event: LifecycleEvent, *, event_id: str, at_ms: int) -> dict[
         "requested_by": event.requested_by,
         "reason": event.reason,
         "limit": event.ceiling,
+        "newest": event.newest,
     }
     holder = event.holder
     if holder is not None:

@@ -205,10 +205,22 @@ def _is_small_object(value: object) -> bool:
     return is_nested_at_most(value, DEEPEST)
 
 
+_ONE_NAME: Final = (
+    "must be one name; for several locks use hold_all of a client, or one hold inside the other, "
+    "in the order of sorted(names)"
+)
+
+
+def _broken_name(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return _ONE_NAME
+    return str(fault_of_name(value, most_bytes=LONGEST_LOCK_NAME_BYTES))
+
+
 LOCK_NAME: Final = Rule(
     "must be a lock name",
     lambda value: fault_of_name(value, most_bytes=LONGEST_LOCK_NAME_BYTES) is None,
-    lambda value: str(fault_of_name(value, most_bytes=LONGEST_LOCK_NAME_BYTES)),
+    _broken_name,
 )
 MOST_LOCKS_AT_ONCE: Final = 20
 LOCK_NAMES: Final = Rule(
