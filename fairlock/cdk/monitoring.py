@@ -224,7 +224,7 @@ class LockMonitoring(Construct):
             for name in watch:
                 self._alarm_of_watched(service, name, alarms)
             if watch:  # It runs once a period, and what does not run measures nothing.
-                errors = self._watch_function.metric_errors(label="Watch")
+                errors = self._watch_function.metric_errors()
                 self._alarm("WatchErrors", errors, 1, "The function that reads locks fails.")
 
     @property
@@ -341,7 +341,7 @@ class LockMonitoring(Construct):
             comparison_operator=_AT_LEAST,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
             alarm_description=(
-                f"Fairlock: {description} First: {first or self._first_step(name)} "
+                f"Fairlock: {description}\nFirst: {first or self._first_step(name)}\n"
                 f"Then: {_row_of(name)} in {documented('runbook.md')}"
             ),
         )

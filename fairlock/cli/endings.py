@@ -59,6 +59,7 @@ ENDINGS: Final[Mapping[str, Ending]] = {
             **{code: f"{text}; the command was not started" for code, text in _TABLE.items()},
             f"{exit_codes.TAKEN}": "the lock is taken; the command was not started",
             f"{exit_codes.LOST}": "the lock was lost; the command was ended, or was not alone",
+            f"{exit_codes.MAX_HOLD_OVER}": "--max-hold was nearly over; the command was ended",
             f"{exit_codes.SUPERSEDED}": "a newer version was granted; the command was not started",
             f"{exit_codes.CANNOT_START}": "the command cannot be started",
             f"{exit_codes.NOT_FOUND}": "the command was not found",

@@ -77,7 +77,7 @@ def test_each_watched_name_has_an_alarm_that_says_which_locks_to_look_at(
     assert (alarm["MetricName"], alarm["Threshold"]) == ("CurrentWait", 600_000)
     assert alarm["AlarmActions"]
     text = json.dumps(alarm["AlarmDescription"])
-    assert f"waited too long for {watched} and is still waiting. First: {command}" in text
+    assert f"waited too long for {watched} and is still waiting.\\nFirst: {command}" in text
 
 
 def test_without_names_nothing_is_scheduled_and_nothing_costs(tmp_path: Path) -> None:
