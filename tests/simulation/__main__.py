@@ -6,7 +6,7 @@
     make simulate SCENARIO=9 SEED=3 SHRINK=1 a smaller run that breaks the same promise
     make simulate SCENARIO=9 CONTROL=2       the second control of that scenario, with its trace
 
-SCALE= sets the size. The last line is the digest of all runs.
+SCALE= sets the size, JOBS= how many processes run at once. The last line is the digest of all runs.
 """
 
 from __future__ import annotations
@@ -24,11 +24,18 @@ from tests.simulation.campaign import (
     summaries,
     table_of,
 )
+from tests.simulation.concurrency import CONCURRENCY
+from tests.simulation.day import DAY
 from tests.simulation.hot_lock import HOT_LOCK
+from tests.simulation.killed_handlers import KILLED_HANDLERS
+from tests.simulation.lost_events import LOST_EVENTS
+from tests.simulation.maps import MAPS
 from tests.simulation.mass_stop import MASS_STOP
 from tests.simulation.month import MONTH
 from tests.simulation.operators import OPERATORS
 from tests.simulation.outages import OUTAGE, THROTTLED
+from tests.simulation.permits import PERMITS
+from tests.simulation.redrives import REDRIVES
 from tests.simulation.scenario import run, weakened
 from tests.simulation.unreliable_network import UNRELIABLE_NETWORK
 from tests.simulation.ways import WAYS
@@ -37,13 +44,20 @@ from tests.simulation.wrong_clocks import CLOCKS, SUSPENSIONS
 SCENARIOS = {
     each.number: each
     for each in (
+        DAY,
         HOT_LOCK,
+        PERMITS,
         MASS_STOP,
+        LOST_EVENTS,
         OUTAGE,
         THROTTLED,
+        CONCURRENCY,
         UNRELIABLE_NETWORK,
+        KILLED_HANDLERS,
         SUSPENSIONS,
         CLOCKS,
+        REDRIVES,
+        MAPS,
         OPERATORS,
         WAYS,
         MONTH,
@@ -78,7 +92,10 @@ def main() -> int:
     if number:
         return _one(int(number), seed, scale)
     seeds = int(os.environ["SEEDS"]) if os.environ.get("SEEDS") else None
-    results, controls = run_all(SCENARIOS, first_seed=seed, seeds=seeds, scale=scale, tell=_say)
+    processes = int(os.environ.get("JOBS") or 2)
+    results, controls = run_all(
+        SCENARIOS, first_seed=seed, seeds=seeds, scale=scale, processes=processes, tell=_say
+    )
     rows, digest = summaries(SCENARIOS, results), digest_of(results)
     _say("\n".join(["", *table_of(rows), ""]))
     save(FIGURES, rows, controls, digest)

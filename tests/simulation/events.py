@@ -161,10 +161,12 @@ class Queue:
     def _poll_at(self, at: float) -> None:
         if at < self._polls_at:
             self._polls_at = at
-            self._engine.at(at + _RECEIVE_SECONDS, self._poll)
+            self._engine.at(at + _RECEIVE_SECONDS, self._poll, at)
 
-    def _poll(self) -> None:
+    def _poll(self, at: float) -> None:
         """The mapping takes batches as long as it may, and there are messages."""
+        if at != self._polls_at:
+            return  # Another look was planned, for an earlier moment.
         self._polls_at = float("inf")
         now = self._engine.now
         if self._running == 0:

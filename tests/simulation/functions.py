@@ -30,7 +30,7 @@ from fairlock.aws.aws_clock import AwsClock
 from fairlock.clock import SystemClock
 from fairlock.names import REAP_QUEUE_VARIABLE, TABLE_NAME_VARIABLE
 from lambdas import acquire, heartbeat, reap, release, runtime, telemetry
-from tests.simulation.engine import Engine, Process, process_of_caller
+from tests.simulation.engine import START, Engine, Process, process_of_caller
 from tests.simulation.machines import recorded
 
 if TYPE_CHECKING:
@@ -60,11 +60,14 @@ class LambdaFaults:
         kills: the process is killed at this request, before or after it arrives.
         account: how many invocations may run at once in the account.
         growth: environments that a function may add in ten seconds.
+        taken: spans, in seconds from the beginning, and how many invocations of other functions run
+            in them.
     """
 
     kills: float = 0.0
     account: int = _ACCOUNT
     growth: int = _GROWTH
+    taken: tuple[tuple[float, float, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ class Environment(Process):
         self, world: World, name: str, clients: Mapping[str, Any], faults: LambdaFaults
     ) -> None:
         super().__init__(world.engine, name)
-        self.clock: NodeClock = world.clock()
+        self.clock: NodeClock = world.clock(self)
         self.aws_clock = AwsClock(self.clock)
         sdk = world.sdk()
         if faults.kills:
@@ -145,6 +148,9 @@ class _FragileWire:
     def __init__(self, environment: Environment, wire: Any, faults: LambdaFaults) -> None:  # noqa: ANN401 - a Wire
         self._environment, self._wire, self._faults = environment, wire, faults
         self.engine: Engine = wire.engine
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as the wire has it
+        return getattr(self._wire, name)
 
     def send(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as DynamoDB answers
         random, environment = self.engine.random, self._environment
@@ -240,7 +246,9 @@ class Functions:
     def _environment(self, name: str) -> tuple[Environment | None, float]:
         """One that is free, and how long it takes to start; none if there may be no more."""
         engine, function = self._engine, self._functions[name]
-        if self.running >= self._faults.account:
+        since = engine.now - START
+        taken = sum(number for begins, ends, number in self._faults.taken if begins <= since < ends)
+        if self.running + taken >= self._faults.account:
             return None, 0.0
         while function.idle:
             found = function.idle.pop()

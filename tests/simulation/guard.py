@@ -14,14 +14,15 @@ from typing import Any, Final
 
 from tests.simulation.engine import Engine
 from tests.simulation.events import EventBus, EventFaults, Queue, SqsClient
-from tests.simulation.functions import Done, Functions, LambdaFaults, Outcome
+from tests.simulation.functions import Done, Functions, Json, LambdaFaults, Outcome
 from tests.simulation.judge import Belief, Judge
 from tests.simulation.machines import machine, recorded
 from tests.simulation.quotas import QUOTAS, Quota
-from tests.simulation.states import Flow, Json
-from tests.simulation.stepfunctions import Execution, StepFunctions, StepFunctionsClient
+from tests.simulation.states import Execution, Flow
+from tests.simulation.stepfunctions import StepFunctions, StepFunctionsClient
 from tests.simulation.world import World
 
+_KEPT: Final = ("RENEWED", "REACQUIRED")
 _FOREVER: Final = float("inf")
 
 
@@ -141,6 +142,22 @@ class GuardWatcher:
         elif function == "work":
             self._works(flow, payload)
 
+    def answers(self, flow: Flow, function: str, outcome: Outcome) -> None:
+        """After a redrive, a heartbeat that finds or takes the lock begins a belief again."""
+        if function != "heartbeat" or outcome.error or not flow.execution.redrives:
+            return
+        for owner in _owners(flow):
+            lock = _lock_of(flow, owner)
+            tokens = self._judge.holders_of(lock)
+            if owner in self._owned or outcome.answer["kept"] not in _KEPT or not tokens:
+                continue
+            owned = self._owned[owner] = _Acquisition(lock, 1)
+            self._judge.outcomes["held again"] += 1
+            self._engine.trace(self._name, f"{lock}: holds again, token {tokens[0]}")
+            owned.belief = self._judge.granted(
+                self._name, lock, limit=1, token=tokens[0], own_end=lambda: _FOREVER
+            )
+
     def completes(self, result: Any) -> None:  # noqa: ANN401 - any JSON
         """The answer of acquire that grants the lock begins a belief."""
         answer = result.get("Payload", result) if isinstance(result, dict) else None
@@ -205,7 +222,16 @@ class GuardWatcher:
             self._judge.wrote(self._name, belief.lock, belief.token)
 
 
+def _guards_around(flow: Flow) -> list[Json]:
+    variables = flow.variables.values()
+    return [each for each in variables if isinstance(each, dict) and "owner_id" in each]
+
+
 def _owners(flow: Flow) -> list[str]:
     """The owner ids in the variables of the guards around the state of a flow."""
-    variables = flow.variables.values()
-    return [each["owner_id"] for each in variables if isinstance(each, dict) and "owner_id" in each]
+    return [each["owner_id"] for each in _guards_around(flow)]
+
+
+def _lock_of(flow: Flow, owner: str) -> str:
+    [lock] = [each["lock_name"] for each in _guards_around(flow) if each["owner_id"] == owner]
+    return str(lock)

@@ -20,7 +20,8 @@ from tests.simulation.guard import Account, AccountFaults
 from tests.simulation.machines import LEASE_SECONDS, recorded
 from tests.simulation.quotas import QUOTAS
 from tests.simulation.scenario import Control, Scenario, patched
-from tests.simulation.stepfunctions import Execution
+from tests.simulation.states import Execution
+from tests.simulation.workload import figures_of, wait_until_idle
 from tests.simulation.world import World
 
 _EXECUTIONS: Final = 100_000
@@ -28,7 +29,6 @@ _WITHIN_SECONDS: Final = 60.0
 _WAITED_FOR: Final = 0.1
 _BOUND_SECONDS: Final = LEASE_SECONDS + 300.0
 _PROMISE: Final = "free within lease + 5 minutes"
-_LOOK_SECONDS: Final = 10.0
 
 
 def scaled_account(world: World, **faults: Any) -> Account:  # noqa: ANN401 - of AccountFaults
@@ -90,19 +90,6 @@ class Drain:
         self.world.judge.require(_PROMISE, seconds <= _BOUND_SECONDS, what)
 
 
-def wait_until_idle(world: World, account: Account, *, from_seconds: float) -> None:
-    """The run is not over before the reaper has done all of its work."""
-    world.actors += 1
-
-    def look() -> None:
-        if account.queue.is_empty() and account.bus.is_idle():
-            world.actors -= 1
-        else:
-            world.engine.after(_LOOK_SECONDS, look)
-
-    world.engine.at(START + from_seconds, look)
-
-
 def _play(world: World) -> None:
     account, drain = scaled_account(world), Drain(world)
     world.database.table.sees.append(drain.saw)
@@ -125,7 +112,7 @@ def _play(world: World) -> None:
             # Counted now: the run is over when all have ended.
             world.actors += 1
             world.engine.at(START + asks, _follow, account, f"next-{number}", given)
-    wait_until_idle(world, account, from_seconds=stops + _WITHIN_SECONDS + 10)
+    wait_until_idle(account, from_seconds=stops + _WITHIN_SECONDS + 10)
     world.run(at_most=stops + 20_000)
     queue, judge = account.queue, world.judge
     judge.require("no dead letter", not queue.dead, f"{len(queue.dead)} dead letters")
@@ -134,9 +121,8 @@ def _play(world: World) -> None:
         slowest_seconds=max(drain.freed_after, default=0.0),
         drained_after_seconds=max(drain.freed_at, default=0.0) - stops,
         all_done_after_seconds=world.seconds - stops,
-        described=account.step_functions.described,
         drain=[at - stops for at in drain.freed_at],
-        queue=dict(queue.counts),
+        **figures_of(account),
     )
 
 
@@ -151,11 +137,12 @@ MASS_STOP: Final = Scenario(
     load="100,000 guarded executions, a lock each; others wait for a tenth of the locks",
     promise=(
         "the locks of 100,000 executions that time out within a minute are free within lease + 5 "
-        "minutes, at default quotas, without a dead letter (docs/limits.md, Many ends at once)"
+        "minutes, at default quotas, without a dead letter (docs/protocol.md, Many ends at once)"
     ),
     faults=Faults(),
     play=_play,
     idle_bound=_BOUND_SECONDS,
+    scale=0.01,
     conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(

@@ -13,15 +13,16 @@ in it, so it needs no greenlet: it is called when something has happened.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
 
-from tests.simulation.functions import Outcome
+from tests.simulation.engine import Engine
+from tests.simulation.functions import Done, Json, Outcome
 from tests.simulation.jsonata import EvaluationError, evaluate
 
-if TYPE_CHECKING:
-    from tests.simulation.stepfunctions import Execution
-
-Json = dict[str, Any]
+Invoke = Callable[[str, Json, Done], object]
 _NOT_IN_ALL: Final = ("States.DataLimitExceeded", "States.Runtime")
 _DISPATCH_SECONDS: Final = 0.015
 
@@ -29,6 +30,98 @@ _DISPATCH_SECONDS: Final = 0.015
 def name_of_function(arn: str) -> str:
     """The last part of a function's ARN."""
     return arn.rpartition(":")[2]
+
+
+class Service(Protocol):
+    """Step Functions, as an execution needs it."""
+
+    engine: Engine
+    functions: Invoke
+    built_in: Json
+    ways: Counter[tuple[str, str, str]]
+
+    def transition(self, enter: Callable[[int], None], number: int) -> None:
+        """Enters a state."""
+
+    def token(self, flow: Flow) -> str:
+        """A task token."""
+
+    def report(self, execution: Execution) -> None:
+        """Tells of an end."""
+
+
+class Watcher(Protocol):
+    """Is told what an execution does and believes."""
+
+    def calls(self, flow: Flow, function: str, payload: Json) -> None:
+        """It invokes a function."""
+
+    def answers(self, flow: Flow, function: str, outcome: Outcome) -> None:
+        """A function that it has invoked has come to its end."""
+
+    def completes(self, result: Any) -> None:  # noqa: ANN401 - any JSON
+        """A state has its result."""
+
+    def stopped(self, flow: Flow) -> None:
+        """A branch or an iteration was stopped, and the execution goes on."""
+
+    def raises(self, flow: Flow, error: str) -> None:
+        """A state has failed; perhaps it is repeated."""
+
+    def ended(self, execution: Execution, status: str, error: str) -> None:
+        """It is over."""
+
+
+@dataclass(eq=False)
+class Execution:
+    """One execution of a machine.
+
+    Attributes:
+        service: runs it.
+        machine_name: of its machine.
+        arn: its own.
+        machine: the definition.
+        watcher: is told what it does.
+        status: as DescribeExecution says it.
+        redrives: how often it was redriven.
+        stopped_at: when it ended last, in seconds of AWS's time.
+    """
+
+    service: Service
+    machine_name: str
+    arn: str
+    machine: Json
+    watcher: Watcher
+    status: str = "RUNNING"
+    redrives: int = 0
+    stopped_at: float | None = None
+
+    def __post_init__(self) -> None:
+        self.engine: Engine = self.service.engine
+        self.functions = self.service.built_in
+        self.context: Json = {"Execution": {"Id": self.arn, "RedriveCount": 0}}
+        self.root = Flow(self, self.machine, None, {})
+
+    def end(self, status: str, error: str = "") -> None:
+        """It is over; Step Functions tells EventBridge."""
+        if self.status != "RUNNING":
+            return
+        self.status, self.stopped_at = status, self.engine.now
+        self.root.stop()
+        self.watcher.ended(self, status, error)
+        self.service.report(self)
+
+    def redrive(self) -> bool:
+        """Starts it again where it was interrupted; False if there is nothing to redrive."""
+        if self.status in {"RUNNING", "SUCCEEDED"}:
+            return False
+        self.status, self.stopped_at = "RUNNING", None
+        self.redrives += 1
+        at = datetime.fromtimestamp(self.engine.now, UTC).isoformat(timespec="milliseconds")
+        told = {"Id": self.arn, "RedriveCount": self.redrives, "RedriveTime": at}
+        self.context = {"Execution": told}
+        self.root.resume()
+        return True
 
 
 class Flow:
@@ -177,6 +270,9 @@ class Flow:
         execution.watcher.calls(self, function, payload)
 
         def done(outcome: Outcome) -> None:
+            if number != self.number:
+                return
+            execution.watcher.answers(self, function, outcome)
             if outcome.error:
                 self.fail(number, outcome.error, outcome.cause)
             elif not sleeps:

@@ -13,95 +13,22 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from uuid import UUID
 
 from botocore.exceptions import ClientError
 
 from tests.simulation.engine import Engine
-from tests.simulation.functions import PLACE, Done
+from tests.simulation.functions import PLACE, Json
 from tests.simulation.quotas import Bucket, Quota
-from tests.simulation.states import Flow, Json
+from tests.simulation.states import Execution, Flow, Invoke, Watcher
 
 _ENTRY_SECONDS: Final = 0.02
 _REQUEST_SECONDS: Final = 0.012
 _MOST_SENDINGS: Final = 3
 Publish = Callable[[Json], object]
-Invoke = Callable[[str, Json, Done], object]
-
-
-class Watcher(Protocol):
-    """Is told what an execution does and believes."""
-
-    def calls(self, flow: Flow, function: str, payload: Json) -> None:
-        """It invokes a function."""
-
-    def completes(self, result: Any) -> None:  # noqa: ANN401 - any JSON
-        """A state has its result."""
-
-    def stopped(self, flow: Flow) -> None:
-        """A branch or an iteration was stopped, and the execution goes on."""
-
-    def raises(self, flow: Flow, error: str) -> None:
-        """A state has failed; perhaps it is repeated."""
-
-    def ended(self, execution: Execution, status: str, error: str) -> None:
-        """It is over."""
-
-
-@dataclass(eq=False)
-class Execution:
-    """One execution of a machine.
-
-    Attributes:
-        service: runs it.
-        machine_name: of its machine.
-        arn: its own.
-        machine: the definition.
-        watcher: is told what it does.
-        status: as DescribeExecution says it.
-        redrives: how often it was redriven.
-        stopped_at: when it ended last, in seconds of AWS's time.
-    """
-
-    service: StepFunctions
-    machine_name: str
-    arn: str
-    machine: Json
-    watcher: Watcher
-    status: str = "RUNNING"
-    redrives: int = 0
-    stopped_at: float | None = None
-
-    def __post_init__(self) -> None:
-        self.engine: Engine = self.service.engine
-        self.functions = self.service.built_in
-        self.context: Json = {"Execution": {"Id": self.arn, "RedriveCount": 0}}
-        self.root = Flow(self, self.machine, None, {})
-
-    def end(self, status: str, error: str = "") -> None:
-        """It is over; Step Functions tells EventBridge."""
-        if self.status != "RUNNING":
-            return
-        self.status, self.stopped_at = status, self.engine.now
-        self.root.stop()
-        self.watcher.ended(self, status, error)
-        self.service.report(self)
-
-    def redrive(self) -> bool:
-        """Starts it again where it was interrupted; False if there is nothing to redrive."""
-        if self.status in {"RUNNING", "SUCCEEDED"}:
-            return False
-        self.status, self.stopped_at = "RUNNING", None
-        self.redrives += 1
-        at = datetime.fromtimestamp(self.engine.now, UTC).isoformat(timespec="milliseconds")
-        told = {"Id": self.arn, "RedriveCount": self.redrives, "RedriveTime": at}
-        self.context = {"Execution": told}
-        self.root.resume()
-        return True
 
 
 class StepFunctions:

@@ -14,7 +14,7 @@ from tests.unit.cli.fleet import Fleet, outcome, runs, until
 from tests.unit.cli.forks import ForkedProcess
 
 ALONE = "mkdir $0 || exit 3; until [ -e go ]; do sleep 0.02; done; rmdir $0"
-"""Fails if somebody else is at it."""
+"""Fails if another caller is at it."""
 TRAPPING = """
 trap 'touch interrupted' INT; trap 'echo stopped; exit 3' TERM
 touch ready; while :; do sleep 0.05; done

@@ -195,7 +195,7 @@ def test_a_client_prefers_the_endpoint_of_its_account(
 
 
 class Twice(ClientError):  # noqa: N818 - as boto3 names its own
-    """An error of a class that nobody knows by name."""
+    """An error of a class that no one knows by name."""
 
 
 @dataclass

@@ -263,7 +263,7 @@ def test_a_forgotten_execution_was_never_redriven(workflows: SFNClient) -> None:
         assert engine.describe(VALID_EXECUTION) == Execution(Liveness.OVER, 0)
 
 
-# A workflow of which nobody can hear is refused: its lock would never be free.
+# A workflow of which no one can hear is refused: its lock would never be free.
 
 
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:acquire"

@@ -1,0 +1,85 @@
+"""Scenario 10: each handler is killed with 1 % at each request that it sends.
+
+A function dies before its request arrives, while it is under way, or before the answer is back. Its
+caller learns nothing but that, and repeats the call.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from fairlock.protocol.outcomes import AlreadyHolder, Situation
+from fairlock.store import acquire
+from tests.simulation.events import EventFaults
+from tests.simulation.faults import Faults
+from tests.simulation.functions import LambdaFaults, lambda_runtime
+from tests.simulation.guard import Account, AccountFaults
+from tests.simulation.lost_events import BOUND_SECONDS
+from tests.simulation.scenario import Control, Scenario, patched
+from tests.simulation.workload import (
+    Load,
+    Workflows,
+    figures_of,
+    require_all_free,
+    wait_until_idle,
+)
+from tests.simulation.world import World
+
+_SECONDS: Final = 1_800.0
+
+
+def _play(world: World) -> None:
+    faults = AccountFaults(
+        functions=LambdaFaults(kills=0.01),
+        events=EventFaults(late=0.05, late_seconds=60.0, twice=0.05),
+    )
+    account = Account(world, faults)
+    load = Load(
+        executions=world.scaled(50_000),
+        names=world.scaled(2_000),
+        exponent=0.3,
+        seconds=_SECONDS,
+        work_seconds=20.0,
+        forms={"queue": 6, "kept alive": 2, "poll": 2},
+        failing=0.05,
+        stopped=0.1,
+    )
+    flows = Workflows(account, load)
+    wait_until_idle(account, from_seconds=_SECONDS)
+    world.run(at_most=_SECONDS + 7_200)
+    require_all_free(account)
+    world.figures.update(figures_of(account), stopped=flows.stopped)
+
+
+def _forgets_itself() -> AbstractContextManager[object]:
+    right = acquire.judge
+
+    def wrong(*args: Any, **fields: Any) -> Any:  # noqa: ANN401 - as the real one
+        found = right(*args, **fields)
+        return Situation.BUSY if isinstance(found, AlreadyHolder) else found
+
+    return patched((acquire, "judge", wrong))
+
+
+KILLED_HANDLERS: Final = Scenario(
+    number=10,
+    title="each handler is killed at each of its requests with 1 %",
+    load="50,000 guarded executions on 2,000 names in half an hour; a tenth of them is stopped",
+    promise=(
+        "whatever dies between two requests, the next call, the reaper, the next departure or the "
+        "fallback poll heals it (docs/protocol.md, Dying between two requests)"
+    ),
+    faults=Faults(),
+    play=_play,
+    idle_bound=BOUND_SECONDS,
+    conditions=lambda _scale: lambda_runtime(),
+    controls=(
+        Control(
+            name="a repeated acquire does not find its own grant",
+            breaks="no lock taken by no one",
+            sabotage=_forgets_itself,
+            scale=0.01,
+        ),
+    ),
+)

@@ -1,0 +1,189 @@
+"""Guarded executions that come and go: which locks they want, how long they work, how they end."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, Final
+
+from tests.simulation.engine import START
+from tests.simulation.functions import Json
+from tests.simulation.guard import Account
+from tests.simulation.states import Execution
+from tests.simulation.world import World
+
+_LOOK_SECONDS: Final = 10.0
+
+
+Given = Callable[[int], Json]
+"""The input of the execution with this number."""
+
+
+class Zipf:
+    """Names of which a few are wanted often: the n-th one with a weight of 1 / n^exponent."""
+
+    def __init__(self, world: World, count: int, exponent: float = 1.0) -> None:
+        self._random = world.random
+        self._sums = list(accumulate(1 / (n + 1) ** exponent for n in range(count)))
+
+    def __call__(self) -> str:
+        chosen = bisect_left(self._sums, self._random.random() * self._sums[-1])
+        return f"order/{chosen}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What comes, and how it ends; shares are of executions.
+
+    Attributes:
+        executions: how many.
+        names: of locks.
+        exponent: see `Zipf`.
+        seconds: within which they start.
+        work_seconds: mean of the work, which is exponential.
+        forms: of guards, each with its weight.
+        failing: executions whose work fails.
+        stopped: executions that are stopped, at random within `stopped_within` of their start.
+        stopped_within: see above.
+        redriven: executions that were stopped and are redriven, within `redriven_within`.
+        redriven_within: seconds from the end to the redrive.
+        most_redrives: of one execution.
+    """
+
+    executions: int
+    names: int
+    exponent: float = 1.0
+    seconds: float
+    work_seconds: float
+    forms: dict[str, float] = field(default_factory=lambda: {"queue": 1.0})
+    failing: float = 0.0
+    stopped: float = 0.0
+    stopped_within: float = 60.0
+    redriven: float = 0.0
+    redriven_within: float = 60.0
+    most_redrives: int = 3
+
+
+class Workflows:
+    """Lets a load happen in an account.
+
+    Args:
+        account: where.
+        load: what.
+
+    Attributes:
+        started: executions by the form of their guards.
+    """
+
+    def __init__(self, account: Account, load: Load) -> None:
+        self._account, self._load, self._world = account, load, account.world
+        self._random = account.world.random
+        self._choose = Zipf(self._world, load.names, load.exponent)
+        self._forms = list(load.forms)
+        self._weights = list(load.forms.values())
+        self.redriven = self.stopped = 0
+        # The next start is planned by the one before, so that a long run needs no long agenda.
+        self._world.actors += load.executions
+        self._left = load.executions
+        self._world.engine.after(0.0, self._start_next)
+
+    def _start_next(self) -> None:
+        load, number = self._load, self._load.executions - self._left
+        self._left -= 1
+        self._start(f"run-{number}")
+        self._world.actors -= 1
+        if self._left:
+            mean = load.seconds / load.executions
+            pause = -math.log(1.0 - self._random.random()) * mean
+            self._world.engine.after(pause, self._start_next)
+
+    def _start(self, name: str) -> None:
+        load, random = self._load, self._random
+        [form] = random.choices(self._forms, self._weights)
+        given = {
+            "lock": self._choose(),
+            "work": random.expovariate(1 / load.work_seconds),
+            "fails": random.random() < load.failing,
+        }
+        execution = self._account.start(name, given, form=form, ended=self._ended)
+        if random.random() < load.stopped:
+            self._stop_later(execution)
+
+    def _stop_later(self, execution: Execution) -> None:
+        within = self._random.random() * self._load.stopped_within
+        status = self._random.choice(["ABORTED", "TIMED_OUT"])
+        self._world.engine.after(within, self._stop, execution, status, execution.redrives)
+
+    def _stop(self, execution: Execution, status: str, redrives: int) -> None:
+        if execution.status == "RUNNING" and execution.redrives == redrives:
+            self.stopped += 1
+            execution.end(status)
+
+    def _ended(self, execution: Execution, status: str) -> None:
+        load, random = self._load, self._random
+        may_go_on = status in {"ABORTED", "TIMED_OUT"} and execution.redrives < load.most_redrives
+        if may_go_on and random.random() < load.redriven:
+            self._world.actors += 1
+            later = random.random() * load.redriven_within
+            self._world.engine.after(later, self._redrive, execution)
+
+    def _redrive(self, execution: Execution) -> None:
+        self.redriven += 1
+        delay = self._account.step_functions.buckets["RedriveExecution"].reserve()
+        self._world.engine.after(delay, execution.redrive)
+        if self._random.random() < self._load.stopped:
+            self._stop_later(execution)
+
+
+def wait_until_idle(account: Account, *, from_seconds: float) -> None:
+    """The run is not over before the reaper has done all of its work."""
+    world = account.world
+    world.actors += 1
+
+    def look() -> None:
+        if account.queue.is_empty() and account.bus.is_idle():
+            world.actors -= 1
+        else:
+            world.engine.after(_LOOK_SECONDS, look)
+
+    world.engine.at(START + from_seconds, look)
+
+
+def start_all(account: Account, moments: list[float], given: Given, *, form: str) -> None:
+    """Starts an execution at each of these moments, in seconds from the beginning."""
+    world = account.world
+    world.actors += len(moments)
+
+    def start(number: int) -> None:
+        account.start(f"run-{number}", given(number), form=form)
+        world.actors -= 1
+
+    for number, moment in enumerate(moments):
+        world.engine.at(START + moment, start, number)
+
+
+def require_all_free(account: Account) -> None:
+    """At the end of a run no lock is held, and no one waits in any queue."""
+    judge = account.judge
+    for lock, tokens in judge.held_at_the_end():
+        judge.require("all is free at the end", not tokens, f"{lock}: held by {tokens}")
+    for lock, waiters in judge.waiting_at_the_end():
+        judge.require("all is free at the end", not waiters, f"{lock}: {waiters} wait")
+    dead = account.queue.dead
+    judge.require("no dead letter", not dead, f"{len(dead)} dead letters")
+
+
+def figures_of(account: Account) -> dict[str, Any]:
+    """What an account measured."""
+    service = account.step_functions
+    return {
+        "transitions": service.transitions,
+        "described": service.described,
+        "throttled": {name: each.refused for name, each in service.buckets.items() if each.refused},
+        "functions": dict(sorted(account.functions.counts.items())),
+        "queue": dict(sorted(account.queue.counts.items())),
+        "events": dict(sorted(account.bus.counts.items())),
+    }
