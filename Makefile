@@ -71,7 +71,7 @@ ifeq ($(RUNTIME_PYTHON),)
 	@echo "NOT TESTED ON PYTHON 3.13, which the functions run on: no python3.13 on the PATH or in pyenv (RUNTIME_PYTHON=… names one)"
 else
 	@$(MAKE) --no-print-directory $(RUNTIME)/ready
-	PYENV_VERSION= $(RUNTIME)/bin/python -m pytest -n 2 -p no:cacheprovider tests/unit/lambdas tests/unit/store tests/packaging/test_handlers_alone.py tests/packaging/test_byte_code.py
+	PYENV_VERSION= $(RUNTIME)/bin/python -m pytest -n 2 -p no:cacheprovider tests/unit/lambdas tests/unit/store tests/packaging/test_handlers_alone.py
 endif
 controls: $(VENV)/ready node_modules/ready ## the embedded AWS without single corrections; `make test` runs them after a change of it
 	$(BIN)/python -m pytest -n 2 testbed/localaws/tests
