@@ -116,6 +116,7 @@ DAY: Final = Scenario(
     play=_play,
     idle_bound=BOUND_SECONDS,
     scale=0.01,
+    seeds=3,
     conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(

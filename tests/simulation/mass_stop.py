@@ -143,6 +143,7 @@ MASS_STOP: Final = Scenario(
     play=_play,
     idle_bound=_BOUND_SECONDS,
     scale=0.01,
+    seeds=4,
     conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(
