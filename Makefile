@@ -14,7 +14,7 @@ RUNTIME_PYTHON ?= $(shell for each in python3.13 $(HOME)/.pyenv/versions/3.13.*/
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help demo test check covered uncovered uncovered-first uncovered-alone runtime controls model fuzz histories simulate lifetimes durable examples lint bench docs smoke second-engine conformance release-check deploy template template-test clean requirements
+.PHONY: help demo test check covered uncovered uncovered-first uncovered-alone runtime controls model fuzz histories simulate scale lifetimes durable examples lint bench docs smoke second-engine conformance release-check deploy template template-test clean requirements
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 # Everything comes from the lock file, by its hashes: pip installs uv, and uv the rest, Node included.
@@ -83,8 +83,10 @@ histories: $(VENV)/ready ## 20,000 calls of clients over a network that fails, a
 	$(BIN)/python -m tests.histories --memory
 	$(BIN)/python -m tests.histories --calls 2500
 	$(BIN)/python -m tests.histories --census 30000
-simulate: $(VENV)/ready ## real clients over a simulated DynamoDB in virtual time, judged all the time (SEED= SCENARIO= SCALE= repeat one run)
+simulate: $(VENV)/ready ## the real code over models of AWS in virtual time, judged all the time: about ten minutes (SEED= SCENARIO= SCALE= repeat one run, SHRINK=1 shrinks it)
 	$(BIN)/python -m tests.simulation
+scale: $(VENV)/ready ## write docs/scale.md and its plots from the figures of the last `make simulate`, two minutes
+	$(BIN)/python -m tests.simulation.scale
 lifetimes: $(VENV)/ready node_modules/ready ## end workflows in every way, 20 times each, and measure how long locks stay taken
 	$(BIN)/python -m pytest tests/e2e/lifetimes
 durable: $(VENV)/ready node_modules/ready ## locks inside durable functions: 50 contenders, each end 20 times, 500 grants in the moment of giving up

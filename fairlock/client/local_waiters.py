@@ -4,8 +4,8 @@
     a poll of one waiter ─▶ read ─────▶ state ───────────┴▶ LocalQueue.note ─▶ the waiter that
                                                             holds now is woken with its grant
 
-This only brings news sooner. A waiter that is not told finds its grant by its own poll;
-one that is told, and has left the queue in this moment, gives the grant back like any other.
+This only brings news sooner. A waiter that gets no notification finds its grant by its own poll;
+one that gets it, and has left the queue in this moment, gives the grant back like any other.
 
 Two questions are answered by what is known. `QueuePosition`: how many waiters are in front of this
 one, and so when does it poll next? `FreePermit`: is a request worth it now, although no hand-off
@@ -25,7 +25,12 @@ from fairlock.aws.aws_clock import AwsClock
 from fairlock.backoff import Random, poll_seconds
 from fairlock.client.local_lease import LeaseState, LocalLease
 from fairlock.clock import Clock
-from fairlock.protocol.lease_time import DATE_RESOLUTION_MS, is_over, over_at_ms
+from fairlock.protocol.lease_time import (
+    DATE_RESOLUTION_MS,
+    FRONT_END_MS,
+    is_over,
+    over_at_ms,
+)
 from fairlock.protocol.model import AcquireRequest, LockState, SeenLock
 from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.waiters import MOST_WAITERS
@@ -84,7 +89,7 @@ class LocalWaiter:
             self.alarm.ring()
 
     def take_grant(self) -> Grant | None:
-        """The grant that the waiter was told of, once."""
+        """The grant that the waiter was notified of, once."""
         granted, self._granted = self._granted, None
         return granted
 
@@ -132,7 +137,7 @@ class LocalQueue:
     def is_held_by_this_client(self) -> bool:
         """Whether all holders that were seen last are of this client, so that it will hand over.
 
-        A waiter that has just been told of its grant counts, too.
+        A waiter that has just been notified of its grant counts, too.
         """
         holders = self._seen.state.holders
         return bool(holders) and all(
@@ -263,7 +268,7 @@ class QueuePosition:
         self._is_outside = True
 
     def correct(self, owner_id: str, seen: SeenLock) -> bool:
-        """Corrects the position by the head of the queue; returns whether it must be counted anew.
+        """Corrects the position by the head of the queue; returns whether it must be counted again.
 
         Clients that join at the same moment do not count each other.
         """
@@ -292,6 +297,8 @@ class QueuePosition:
 
 _REQUEST_AGAIN_SECONDS: Final = 30.0
 """A lock that seemed free, but was not granted, is requested again after that, or once it moved."""
+_DATES_AGREE_SECONDS: Final = 2 * FRONT_END_MS / 1000
+"""A lease that was over by one front end's Date is over by that of every other one after that."""
 
 
 class FreePermit:
@@ -312,13 +319,16 @@ class FreePermit:
         self._aws_clock = aws_clock
         self._limit = request.limit
         self._last_tried: tuple[object, float] = (None, -math.inf)
+        self._is_second_try_due = False
         self.expected_at = math.inf
 
     def is_worth_a_request(self, lock: SeenLock) -> bool:
         """Whether a request may be granted by the lock as it was read just now.
 
-        Yes if a permit is free or enough leases are over; and if nobody waits, because then this
-        waiter was dropped from the queue. But no for 30 s if the lock is as it was at the last yes.
+        Yes if a permit is free or enough leases are over; and if no one waits, because then this
+        waiter was dropped from the queue. But no for 30 s if the lock is as it was at the last yes;
+        for 1 s if that was the first yes by a lease, which the front end that was asked next may
+        have seen a moment before its end.
         """
         now, state = self._clock.monotonic(), lock.state
         needed = state.held - state.limit_for(self._limit) + 1  # As the store judges.
@@ -328,10 +338,14 @@ class FreePermit:
             return False
         seen = (state.held, state.fencing_token, state.contended, state.holders)
         last_seen, last_tried_at = self._last_tried
-        if seen == last_seen:
-            self.expected_at = math.inf
-            if now < last_tried_at + _REQUEST_AGAIN_SECONDS:
+        if seen != last_seen:
+            self._is_second_try_due = 0 < needed <= len(state.holders)
+        else:
+            pause = _DATES_AGREE_SECONDS if self._is_second_try_due else _REQUEST_AGAIN_SECONDS
+            self.expected_at = last_tried_at + pause if self._is_second_try_due else math.inf
+            if now < last_tried_at + pause:
                 return False
+            self._is_second_try_due, self.expected_at = False, math.inf
         self._last_tried = (seen, now)
         return True
 

@@ -6,7 +6,7 @@
     make simulate SCENARIO=9 SEED=3 SHRINK=1 a smaller run that breaks the same promise
     make simulate SCENARIO=9 CONTROL=2       the second control of that scenario, with its trace
 
-SCALE= sets the size. The last line is the digest of all runs.
+SCALE= sets the size, JOBS= how many processes run at once. The last line is the digest of all runs.
 """
 
 from __future__ import annotations
@@ -92,7 +92,10 @@ def main() -> int:
     if number:
         return _one(int(number), seed, scale)
     seeds = int(os.environ["SEEDS"]) if os.environ.get("SEEDS") else None
-    results, controls = run_all(SCENARIOS, first_seed=seed, seeds=seeds, scale=scale, tell=_say)
+    processes = int(os.environ.get("JOBS") or 2)
+    results, controls = run_all(
+        SCENARIOS, first_seed=seed, seeds=seeds, scale=scale, processes=processes, tell=_say
+    )
     rows, digest = summaries(SCENARIOS, results), digest_of(results)
     _say("\n".join(["", *table_of(rows), ""]))
     save(FIGURES, rows, controls, digest)

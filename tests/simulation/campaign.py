@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from tests.simulation.scenario import Result, Scenario, run, run_control
 
-PROCESSES: Final = 2
 _MOST_SEEDS_OF_A_CONTROL: Final = 12
 _HOUR: Final = 3_600
 _scenarios: Mapping[int, Scenario] = {}
@@ -58,6 +57,7 @@ def run_all(
     first_seed: int,
     seeds: int | None = None,
     scale: float | None = None,
+    processes: int = 2,
     tell: Callable[[str], object] = lambda _line: None,
 ) -> tuple[list[Result], list[FoundControl]]:
     """Makes the runs of all scenarios, and of all controls.
@@ -67,6 +67,7 @@ def run_all(
         first_seed: of each scenario; the others follow it.
         seeds: of each scenario; None for as many as each says.
         scale: None for that of each scenario.
+        processes: how many at once.
         tell: is given a line about each run.
     """
     global _scenarios  # noqa: PLW0603 - see there
@@ -83,7 +84,7 @@ def run_all(
     ]
     results: list[Result] = []
     controls: list[FoundControl] = []
-    with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("fork")) as pool:
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
         for found in pool.map(_work, jobs):
             if isinstance(found, FoundControl):
                 controls.append(found)
@@ -100,7 +101,8 @@ def _work(job: _Job) -> Result | FoundControl:
         return run(scenario, seed=job.seed, scale=job.scale)
     began, control = time.process_time(), scenario.controls[job.control]
     for number in range(_MOST_SEEDS_OF_A_CONTROL):
-        found = run_control(scenario, control, seed=job.seed + number).findings
+        seed = job.seed + control.seed - 1 + number
+        found = run_control(scenario, control, seed=seed).findings
         if control.breaks in {each.promise for each in found}:
             seconds = time.process_time() - began
             return FoundControl(job.number, control.name, control.breaks, number + 1, seconds)

@@ -40,7 +40,7 @@ class Fleet:
     Attributes:
         clients: how many processes, at scale 1.
         of_a_lock: how many of them take turns at one lock.
-        turns: of each process, and of those that replace it.
+        turns: of each process, and of those that replace it, at scale 1.
         lease: seconds.
         think: seconds between two turns, the mean.
         work: seconds under a lock, the mean.
@@ -80,6 +80,10 @@ class Fleet:
         """How many processes there are at this scale; as many as share a lock at least."""
         return max(self.of_a_lock, world.scaled(self.clients))
 
+    def turns_of_each(self, world: World) -> int:
+        """How many turns each has: fewer, if the scale asks for less than one lock."""
+        return max(1, round(self.turns * min(1.0, self.clients * world.scale / self.of_a_lock)))
+
     def locks(self, world: World) -> list[str]:
         """All names."""
         return [f"orders/{number}" for number in range(-(-self.count(world) // self.of_a_lock))]
@@ -96,7 +100,7 @@ class _Turns:
     incarnation: int = 0
 
     def __post_init__(self) -> None:
-        self.left = self.fleet.turns
+        self.left = self.fleet.turns_of_each(self.world)
 
     def process(self) -> tuple[Process, Callable[[], None]]:
         """The next process, and what it does."""

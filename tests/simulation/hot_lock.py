@@ -57,7 +57,6 @@ HOT_LOCK: Final = Scenario(
     ),
     faults=Faults(database=Database(partitions=1)),
     play=_hot,
-    idle_bound=35.0,
     scale=0.004,
     conditions=_smaller_queue,
     controls=(

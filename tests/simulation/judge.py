@@ -300,8 +300,10 @@ class Judge:
         """A place is AWS's time at the entry, whatever the clocks of the caller say."""
         self.checked["places by AWS's time"] += 1
         now = self.engine.now
-        late = self.late_seconds + self.allowance(lock, now - _LONGEST_CALL_SECONDS)
-        if not now - _PLACE_SECONDS - late <= place <= now + _PLACE_SECONDS:
+        # An answer that came late tells less of AWS's time; a join may be under way for long.
+        spoilt = self.allowance(lock, now - _LONGEST_CALL_SECONDS)
+        early, late = _PLACE_SECONDS + spoilt, _PLACE_SECONDS + spoilt + self.late_seconds
+        if not now - late <= place <= now + early:
             what = f"{lock}: {sort_key} entered {place - now:+.1f} s from its place"
             self.found("places by AWS's time", what)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from fairlock.client import heartbeats
 from tests.model.contention.mutants import MUTANTS
 from tests.simulation.clients import ClientActor
 from tests.simulation.clocks import ClockErrors
 from tests.simulation.faults import Database, Faults, Machines, Network
 from tests.simulation.fleet import Fleet
 from tests.simulation.operators import operate
-from tests.simulation.scenario import Control, Scenario
+from tests.simulation.scenario import Control, Scenario, patched
 from tests.simulation.ways import options_of_a_kind
 from tests.simulation.world import World
 
@@ -73,8 +74,9 @@ MONTH: Final = Scenario(
         others=_send_others,
         at_most=_DAYS * _DAY * 2,
     ).play,
-    idle_bound=900.0,
     seeds=2,
+    # Clients that hold nothing for an hour look once in a while whether they are closed.
+    conditions=lambda _scale: patched((heartbeats, "LONGEST_NAP_SECONDS", 30.0)),
     controls=(
         Control(
             name="the limit is compared with <>",

@@ -29,7 +29,6 @@ OUTAGE: Final = Scenario(
     ),
     faults=Faults(database=Database(outages=((60, 360), (600, 640)))),
     play=Fleet(clients=2_000, of_a_lock=10, turns=8, options=one_or_three, max_wait=900).play,
-    idle_bound=400.0,
     controls=(
         Control(
             name="a client pauses for longer and longer while it gets no answer",
@@ -43,14 +42,13 @@ THROTTLED: Final = Scenario(
     title="one partition is throttled",
     load="1,500 clients take turns at 300 locks, a quarter of them in a partition of 300 units",
     promise=(
-        "different locks do not affect each other (docs/limits.md); a throttle is no answer, and "
+        "different locks do not affect each other (docs/costs.md); a throttle is no answer, and "
         "costs time only (docs/guarantees.md)"
     ),
     faults=Faults(database=Database(slow_units=300)),
     play=Fleet(
         clients=1_500, of_a_lock=5, turns=15, lease=30, think=2, work=3, options=one_or_three
     ).play,
-    idle_bound=400.0,
     controls=(
         Control(
             name="a request that was throttled is repeated after a minute",

@@ -91,6 +91,7 @@ class _Place:
     extended_at: float
     expires_at_ms: int
     is_first: bool
+    is_in_vain: bool
 
 
 @dataclass
@@ -128,6 +129,7 @@ class Recovery:
     slowest: dict[str, tuple[float, float]] = field(default_factory=dict)
     outage_ended_at: float = 0.0
     in_vain: int = 0
+    _killed: set[str] = field(default_factory=set)
     _watches: defaultdict[str, _Watch] = field(default_factory=lambda: defaultdict(_Watch))
     _of_process: defaultdict[Process, dict[Acquisition, None]] = field(
         default_factory=lambda: defaultdict(dict)
@@ -153,6 +155,8 @@ class Recovery:
             watch = self._watches[acquisition.lock]
             watch.newest = max(watch.newest, acquisition.version)
         if stage is Stage.ENDED:
+            if not acquisition.process.is_alive:
+                self._killed.add(acquisition.label)
             self._of_process[acquisition.process].pop(acquisition, None)
         self.look(acquisition.lock)
 
@@ -197,9 +201,12 @@ class Recovery:
         watch.most = None if state.ceiling is None else state.ceiling.limit
         for holder in state.holders:
             place = before.pop(holder.owner_id, None)
+            is_in_vain = place is not None and place.is_in_vain
             if place is None:
                 owner = watch.acquisitions.get(holder.owner_name or "")
-                self.in_vain += owner is None or owner.stage is Stage.ENDED
+                has_left = owner is None or owner.stage is Stage.ENDED
+                is_in_vain = has_left and holder.owner_name not in self._killed
+                self.in_vain += is_in_vain
                 self._require_newest(lock, watch, holder.owner_name)
             if place is None or place.expires_at_ms != holder.expires_at_ms:
                 place = _Place(
@@ -208,6 +215,7 @@ class Recovery:
                     now,
                     holder.expires_at_ms,
                     is_first=holder.revision == 1,
+                    is_in_vain=is_in_vain,
                 )
             watch.places[holder.owner_id] = place
         for place in before.values():
@@ -276,12 +284,15 @@ class Recovery:
     def _judge_death(
         self, lock: str, watch: _Watch, place: _Place, *, is_over: bool = True
     ) -> None:
-        if watch.wanted_since is None:
-            return
+        if watch.phase is not Phase.TAKEN:
+            return  # Nobody waits, or they wait for holders that live.
         owner = watch.acquisitions.get(place.label or "")
         never_knew = owner is None or owner.belief is None
         over_at = place.extended_at + place.lease
-        since = max(over_at, watch.wanted_since, self.outage_ended_at)
+        if place.is_in_vain:
+            # A copy of the first write of a process whose clock was ahead: docs/protocol.md.
+            over_at = max(over_at, place.expires_at_ms / 1000)
+        since = max(over_at, watch.since, self.outage_ended_at)
         if self.engine.now < since:
             return  # Released after all, or given back.
         # A lease that is handed over begins a poll later: its owner may not know of it before.

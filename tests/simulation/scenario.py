@@ -6,6 +6,7 @@ its trace, and at last its bill.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -56,7 +57,8 @@ class Scenario:
         promise: the sentence of README or docs that it stands for, and where that is.
         faults: what goes wrong.
         play: begins the actors, and lets the world run.
-        idle_bound: seconds for which a lock may be held by no one while others wait.
+        idle_bound: seconds for which a lock may be held by no one while others wait; for actors
+            that are no clients. Those of clients are judged stage by stage: see `recovery.py`.
         controls: what must be found.
         scale: of the slice in `make simulate`.
         seeds: how many runs of it `make simulate` makes.
@@ -69,7 +71,7 @@ class Scenario:
     promise: str
     faults: Faults
     play: Play
-    idle_bound: float
+    idle_bound: float = math.inf
     controls: tuple[Control, ...] = ()
     scale: float = 0.02
     seeds: int = 8

@@ -71,9 +71,6 @@ UNRELIABLE_NETWORK: Final = Scenario(
         network=Network(lost_requests=0.01, lost_replies=0.05, late_replies=0.01, copies=0.01)
     ),
     play=_play,
-    # Lease + 5 s, the longest pause between two polls, and the time that a request may take whose
-    # sendings are lost: 3 time-outs of 1.5 s and their pauses.
-    idle_bound=_LEASE_SECONDS + 5 + 5 + 10,
     controls=(
         Control(
             name="the lease of another counts as over too early",

@@ -105,7 +105,6 @@ WAYS: Final = Scenario(
         options=options_of_a_kind,
         others=_send_others,
     ).play,
-    idle_bound=400.0,
     controls=(
         _of_the_model("a reader comes in beside a writer", "no more holders than the limit"),
         _of_the_model("a reader overtakes a writer that waits", "first come, first served"),

@@ -1,4 +1,4 @@
-"""When a waiter asks by itself, because nobody hands over what is free."""
+"""When a waiter asks by itself, because no one hands over what is free."""
 
 from __future__ import annotations
 
@@ -104,3 +104,25 @@ def test_a_lock_that_has_not_moved_is_requested_again_after_half_a_minute(
     assert not permit.is_worth_a_request(held(clock, fencing_token=8))
     clock.advance(30)
     assert permit.is_worth_a_request(held(clock, fencing_token=8))
+
+
+def test_a_lease_that_was_over_by_one_date_is_requested_again_once_all_front_ends_agree(
+    clock: FakeClock,
+) -> None:
+    """The request is judged by another front end than the poll, whose clock may be behind."""
+    permit, lock = free_permit(clock), held(clock, 60)
+
+    def asks() -> bool:
+        return permit.is_worth_a_request(replace(lock, date_ms=clock.wall_ms()))
+
+    clock.advance(60)
+    assert asks()
+    clock.advance(0.1)
+    assert not asks()
+    assert permit.expected_at - clock.monotonic() == pytest.approx(0.9)
+    clock.advance(0.9)
+    assert asks(), "not half a minute later"
+    clock.advance(29)
+    assert not asks(), "nobody's clock explains that any more"
+    clock.advance(1)
+    assert asks()

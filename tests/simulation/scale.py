@@ -1,0 +1,315 @@
+"""Writes docs/scale.md and its plots from the figures of `make simulate`, and sweeps of its own.
+
+A sweep raises the load of one lock step by step, in the same simulated world.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from tests.simulation.__main__ import FIGURES
+from tests.simulation.clients import ClientActor
+from tests.simulation.faults import Database, Faults
+from tests.simulation.scenario import Result, Scenario, run
+from tests.simulation.world import World
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_PAGE: Final = _ROOT / "docs" / "scale.md"
+_IMAGES: Final = _ROOT / "docs" / "images"
+_WORK_SECONDS: Final = 1.0
+_GRANTS: Final = 300
+_LOADS: Final = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
+_CROWDS: Final = (2, 5, 10, 20, 50, 100, 200)
+_WRITE_CENTS: Final = 0.625e-4
+_WIDTH, _HEIGHT, _LEFT, _TOP = 640, 300, 70, 30
+_COLOURS: Final = ("#1f5fa8", "#c8501e", "#5b8c2a")
+
+_TEMPLATE: Final = """\
+# What it can carry, and how fast it heals
+
+`make simulate` runs the real code over models of AWS's services, in virtual time. `make scale`
+writes this page from what that measured. The models are ours: the figures show what the design
+does under the quotas and faults that AWS documents, not what AWS does.
+
+{requests} requests in {runs} runs, {rate} a second of CPU time; {violations} broken promises;
+{found} of {controls} controls found. Digest `{digest}`.
+
+## Scenarios
+
+| scenario | what it stands for | runs | hours | requests | violations | cents |
+|---|---|---|---|---|---|---|
+{scenarios}
+
+The faults of all runs:
+
+| fault | times |
+|---|---|
+{faults}
+
+## How fast faults heal
+
+The slowest of all runs, without those that met a lost, late or refused request meanwhile. A death
+counts from the end of the lease, which counts from the last renewal.
+
+![The slowest recovery of each kind beside its promise](images/scale-recovery.svg)
+
+## Wait over load
+
+Clients come at random, and hold one lock for a second on average. With a load of 0.8 their work
+takes 80 % of the time.
+
+![Wait over load](images/scale-waits.svg)
+
+{waits}
+
+A waiting client finds its grant by polling, after about a tenth of the time that the holder held.
+So a lock carries a little less than its work alone would allow.
+
+## Cost over load
+
+Clients ask within a second for one lock, and each holds it for a second. The peer is arithmetic:
+a client that tries one conditional write each second, and needs two more to acquire and release.
+
+![Cost over the number of clients](images/scale-cost.svg)
+
+{costs}
+
+## Where the design ends
+
+* **One name** carries 500 locks a second without waiters, and 66 if all wait
+  ([costs](costs.md#permits-against-rate)). If you need more, use several names.
+* **One queue** has 1,000 waiters. Further callers poll outside of it, at least every 5 s, and
+  enter as places become free. Their order is not kept.
+* **One table** starts with 4,000 write units a second and grows to 40,000, which is 20,000 locks
+  a second ([costs](costs.md#many-ends-at-once)). If you need more, use several tables.
+
+## Controls
+
+Each control switches one protection off. A run must then find the promise broken.
+
+| scenario | what is switched off | broken | runs | seconds of CPU |
+|---|---|---|---|---|
+{list_of_controls}
+
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a plot: its name, and its points."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+
+
+def _sweep(play: Callable[[World], None], *, seed: int = 1) -> Result:
+    scenario = Scenario(
+        number=0,
+        title="a sweep",
+        load="",
+        promise="",
+        faults=Faults(database=Database(partitions=1)),
+        play=play,
+        scale=1.0,
+    )
+    return run(scenario, seed=seed)
+
+
+def _arrivals(world: World, *, load: float, permits: int) -> None:
+    """Clients that come at random, each for one turn, as invocations of a function do."""
+    at = 0.0
+    for number in range(_GRANTS):
+        at += world.random.expovariate(load * permits / _WORK_SECONDS)
+        actor = ClientActor.of(world, f"comer {number}")
+        work = world.random.expovariate(1 / _WORK_SECONDS)
+        take = partial(actor.take, "hot", work, max_wait=3_600, limit=permits)
+        world.begin(at, actor.process, take)
+    world.run(at_most=86_400)
+
+
+def _crowd(world: World, *, waiters: int) -> None:
+    """So many clients ask within a second, and each works for a second."""
+    for number in range(waiters):
+        actor = ClientActor.of(world, f"comer {number}")
+        take = partial(actor.take, "hot", _WORK_SECONDS, max_wait=3_600)
+        world.begin(world.random.random(), actor.process, take)
+    world.run(at_most=86_400)
+
+
+def waits_over_load() -> list[Line]:
+    """The median wait and the 95th percentile, and the mean of an ideal queue."""
+    median, late = [], []
+    for load in _LOADS:
+        waits = sorted(_sweep(partial(_arrivals, load=load, permits=1)).waits)
+        median.append((load, statistics.median(waits)))
+        late.append((load, waits[int(0.95 * len(waits))]))
+    # Of a queue with random arrivals and random work (M/M/1), without any time for hand-offs.
+    ideal = [(load, _WORK_SECONDS * load / (1 - load)) for load in _LOADS]
+    return [Line("median", median), Line("95th percentile", late), Line("mean, ideal", ideal)]
+
+
+def cost_over_crowd() -> list[Line]:
+    """Cents for a thousand locks, over how many wait; and of a peer that tries once a second."""
+    ours, peers = [], []
+    for waiters in _CROWDS:
+        result = _sweep(partial(_crowd, waiters=waiters))
+        ours.append((float(waiters), result.cents / waiters * 1_000))
+        # It acquires and releases, and each second of its wait it tries a conditional write.
+        waited = waiters / 2 * _WORK_SECONDS
+        peers.append((float(waiters), (2 + waited) * _WRITE_CENTS * 1_000))
+    return [Line("Fairlock", ours), Line("a peer that tries once a second", peers)]
+
+
+def draw(path: Path, lines: Sequence[Line], *, across: str, up: str, log_x: bool = False) -> None:
+    """Writes a plot of lines as SVG."""
+    xs = sorted({x for line in lines for x, _ in line.points})
+    top = max(y for line in lines for _, y in line.points) * 1.05
+    place = _scale_of(xs, log=log_x)
+    parts = [_frame(across, up)]
+    parts += [_text(place(x), _HEIGHT - 32, f"{x:g}", "middle") for x in xs]
+    for step in range(5):
+        y = _TOP + (_HEIGHT - 80) * (1 - step / 4)
+        parts.append(_text(_LEFT - 8, y + 4, f"{top * step / 4:.3g}", "end"))
+        parts.append(f'<path d="M{_LEFT} {y:.1f}H{_WIDTH - 20}" stroke="#ddd"/>')
+    for number, line in enumerate(lines):
+        colour = _COLOURS[number % len(_COLOURS)]
+        points = " ".join(
+            f"{place(x):.1f},{_TOP + (_HEIGHT - 80) * (1 - y / top):.1f}" for x, y in line.points
+        )
+        parts.append(
+            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
+        )
+        parts.append(_text(_LEFT + 12, _TOP + 14 + 16 * number, line.name, "start", colour))
+    path.write_text(_svg(parts))
+
+
+def draw_bars(path: Path, bars: Sequence[tuple[str, float, float]], *, across: str) -> None:
+    """Writes bars as SVG: the slowest beside what is promised."""
+    top = max(max(seconds, promised) for _, seconds, promised in bars) * 1.1
+    height = 34 * len(bars) + 60
+    left, width = 270, _WIDTH - 290
+    parts = [_text(left, height - 10, across, "start")]
+    for number, (name, seconds, promised) in enumerate(bars):
+        y = 14 + 34 * number
+        parts += [
+            _text(left - 8, y + 15, name, "end"),
+            (
+                f'<rect x="{left}" y="{y}" width="{width * seconds / top:.1f}" height="20" '
+                f'fill="{_COLOURS[0]}"/>'
+            ),
+            (
+                f'<path d="M{left + width * promised / top:.1f} {y - 4}v28" '
+                f'stroke="{_COLOURS[1]}" stroke-width="3"/>'
+            ),
+            _text(left + width * seconds / top + 6, y + 15, f"{seconds:.1f}", "start"),
+        ]
+    path.write_text(_svg(parts, height=height))
+
+
+def _scale_of(xs: Sequence[float], *, log: bool) -> Callable[[float], float]:
+    """From a value to its place; each value as far from the next, if they grow by factors."""
+    first, last, room = xs[0], xs[-1], _WIDTH - _LEFT - 40
+    if log:
+        step = room / (len(xs) - 1)
+        return lambda x: _LEFT + 10 + step * xs.index(x)
+    return lambda x: _LEFT + 10 + room * (x - first) / (last - first)
+
+
+def _frame(across: str, up: str) -> str:
+    middle = _TOP + (_HEIGHT - 80) / 2
+    turned = (
+        f'<text transform="rotate(-90 16 {middle})" x="16" y="{middle}" '
+        f'text-anchor="middle">{up}</text>'
+    )
+    return turned + _text(_WIDTH / 2, _HEIGHT - 10, across, "middle")
+
+
+def _text(x: float, y: float, text: str, anchor: str, colour: str = "#333") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">{text}</text>'
+
+
+def _svg(parts: Sequence[str], *, height: float = _HEIGHT) -> str:
+    body = "\n".join(parts)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:g}" '
+        f'font-family="sans-serif" font-size="12">\n'
+        f'<rect width="100%" height="100%" fill="#fff"/>\n{body}\n</svg>\n'
+    )
+
+
+def recoveries(rows: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, float, float]]:
+    """The slowest recovery of each kind in all runs, and what is promised."""
+    slowest: dict[str, tuple[float, float]] = {}
+    for row in rows.values():
+        for what, (promised, seconds) in row["recovered"].items():
+            before = slowest.get(what, (0.0, 0.0))
+            slowest[what] = max(before[0], promised), max(before[1], seconds)
+    return [(what, seconds, promised) for what, (promised, seconds) in sorted(slowest.items())]
+
+
+def main() -> int:
+    """Returns 1 if there are no figures yet."""
+    if not FIGURES.exists():
+        sys.stderr.write("run `make simulate` first: it measures what this draws\n")
+        return 1
+    figures = json.loads(FIGURES.read_text())
+    waits, costs, bars = waits_over_load(), cost_over_crowd(), recoveries(figures["rows"])
+    _IMAGES.mkdir(exist_ok=True)
+    draw(_IMAGES / "scale-waits.svg", waits, across="load of the lock", up="seconds")
+    across, up = "clients that ask at once (1 s of work each)", "cents for 1,000 locks"
+    draw(_IMAGES / "scale-cost.svg", costs, across=across, up=up, log_x=True)
+    draw_bars(_IMAGES / "scale-recovery.svg", bars, across="seconds; the stroke is the promise")
+    _PAGE.write_text(_page(figures, waits, costs))
+    return 0
+
+
+def _page(figures: Mapping[str, Any], waits: Sequence[Line], costs: Sequence[Line]) -> str:
+    rows: Mapping[str, Any] = figures["rows"]
+    requests = sum(row["requests"] for row in rows.values())
+    faults: Counter[str] = Counter()
+    for row in rows.values():
+        faults.update(row["faults"])
+    found = sum(each["seeds"] is not None for each in figures["controls"])
+    return _TEMPLATE.format(
+        requests=f"{requests:,}",
+        runs=sum(row["seeds"] for row in rows.values()),
+        rate=f"{requests / sum(row['cpu_seconds'] for row in rows.values()):,.0f}",
+        violations=sum(row["violations"] for row in rows.values()),
+        found=found,
+        controls=len(figures["controls"]),
+        digest=figures["digest"],
+        scenarios="\n".join(
+            f"| {number}: {row['title']} | {row['promise']} | {row['seeds']} | {row['hours']:.1f} "
+            f"| {row['requests']:,} | {row['violations']} | {row['cents']:.1f} |"
+            for number, row in sorted(rows.items(), key=lambda each: int(each[0]))
+        ),
+        faults="\n".join(f"| {what} | {number:,} |" for what, number in sorted(faults.items())),
+        waits="\n".join(_table("load", waits, "s")),
+        costs="\n".join(_table("clients", costs, "cents")),
+        list_of_controls="\n".join(
+            f"| {each['number']} | {each['name']} | {each['breaks']} "
+            f"| {each['seeds'] or 'not found'} | {each['seconds']:.1f} |"
+            for each in figures["controls"]
+        ),
+    )
+
+
+def _table(across: str, lines: Sequence[Line], unit: str) -> list[str]:
+    names = " | ".join(f"{line.name}, {unit}" for line in lines)
+    rows = [f"| {across} | {names} |", "|---" * (len(lines) + 1) + "|"]
+    for number, (x, _) in enumerate(lines[0].points):
+        values = " | ".join(f"{line.points[number][1]:.2g}" for line in lines)
+        rows.append(f"| {x:g} | {values} |")
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())
