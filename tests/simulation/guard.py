@@ -62,6 +62,8 @@ class Account:
     def __init__(self, world: World, faults: AccountFaults) -> None:
         engine = world.engine
         self.world, self.engine, self.judge = world, engine, world.judge
+        # It judges clients, by labels that executions do not have.
+        world.database.table.sees.remove(world.recovery.saw)
         clients: dict[str, Any] = {}
         self.functions = Functions(world, faults.functions, clients)
         self.queue = Queue(engine, faults.events, self.functions, faults.concurrency)
