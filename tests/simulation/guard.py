@@ -57,6 +57,7 @@ class Account:
         step_functions: Step Functions.
         bus: EventBridge.
         queue: the reaper's.
+        judges_releases: whether an execution that ends by itself must have freed its locks.
     """
 
     def __init__(self, world: World, faults: AccountFaults) -> None:
@@ -64,6 +65,7 @@ class Account:
         self.world, self.engine, self.judge = world, engine, world.judge
         # It judges clients, by labels that executions do not have.
         world.database.table.sees.remove(world.recovery.saw)
+        self.judges_releases = False
         clients: dict[str, Any] = {}
         self.functions = Functions(world, faults.functions, clients)
         self.queue = Queue(engine, faults.events, self.functions, faults.concurrency)
@@ -130,6 +132,7 @@ class GuardWatcher:
         self._judge: Judge = account.judge
         self._engine: Engine = account.engine
         self._owned: dict[str, _Acquisition] = {}
+        self._released: list[Belief] = []
 
     def calls(self, flow: Flow, function: str, payload: Json) -> None:
         """A call of acquire begins a wait, one of release ends a belief."""
@@ -140,6 +143,9 @@ class GuardWatcher:
                 owned = self._owned[payload["owner_id"]] = _Acquisition(payload["lock_name"], limit)
                 owned.waits_since = self._judge.begins_to_wait(owned.lock)
         elif function == "release":
+            owned = self._owned.get(payload["owner_id"])
+            if owned is not None and owned.belief is not None:
+                self._released.append(owned.belief)
             self._leaves(payload["owner_id"])
         elif function == "work":
             self._works(flow, payload)
@@ -195,6 +201,11 @@ class GuardWatcher:
         for owner in list(self._owned):
             self._leaves(owner)
         self._owned.clear()
+        if self._account.judges_releases and status in {"SUCCEEDED", "FAILED"}:
+            for belief in self._released:
+                is_free = belief.token not in self._judge.holders_of(belief.lock)
+                what = f"{belief.lock}: {self._name} has ended, and token {belief.token} holds"
+                self._judge.require("released before the end", is_free, what)
         self._account.world.actors -= 1
         self._ended(execution, status)
 

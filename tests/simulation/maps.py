@@ -76,19 +76,6 @@ def _play(world: World) -> None:
     world.figures.update(figures_of(account))
 
 
-def _locks_before_waiters() -> AbstractContextManager[object]:
-    """The reaper frees a lock before it has removed the waiters of the same execution."""
-    right: Any = reap._reap  # noqa: SLF001 - the one that is replaced
-
-    def wrong(context: Any, claims: Any, reap_pass: Any) -> Any:  # noqa: ANN401 - as the real one
-        waiters = [claim for claim in claims if claim.entered_at_ms is not None]
-        others = [claim for claim in claims if claim.entered_at_ms is None]
-        right(context, others, reap_pass)
-        return right(context, waiters, reap_pass)
-
-    return patched((reap, "_reap", wrong))
-
-
 def _no_reaper() -> AbstractContextManager[object]:
     def wrong(*_args: Any) -> reap.Reaped:  # noqa: ANN401 - as the real one
         return reap.Reaped()
