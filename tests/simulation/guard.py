@@ -86,7 +86,7 @@ class Account:
     ) -> Execution:
         """Starts an execution of a recorded machine; the run is over when all have ended."""
         self.world.actors += 1
-        watcher = GuardWatcher(self, name, form == "kept alive", ended)
+        watcher = GuardWatcher(self, name, ended)
         found = machine(form) if definition is None else definition
         return self.step_functions.start(form, found, name, given, watcher)
 
@@ -116,19 +116,13 @@ class GuardWatcher:
     Args:
         account: where it runs.
         name: of the execution, for the trace.
-        is_kept_alive: whether a heartbeat takes its lock again after a redrive.
         ended: called once it is over for good or may be redriven.
     """
 
     def __init__(
-        self,
-        account: Account,
-        name: str,
-        is_kept_alive: bool,  # noqa: FBT001 - of one caller
-        ended: Callable[[Execution, str], object],
+        self, account: Account, name: str, ended: Callable[[Execution, str], object]
     ) -> None:
-        self._account, self._name, self._is_kept_alive = account, name, is_kept_alive
-        self._ended = ended
+        self._account, self._name, self._ended = account, name, ended
         self._judge: Judge = account.judge
         self._engine: Engine = account.engine
         self._owned: dict[str, _Acquisition] = {}
