@@ -31,6 +31,7 @@ from tests.simulation.killed_handlers import KILLED_HANDLERS
 from tests.simulation.lost_events import LOST_EVENTS
 from tests.simulation.maps import MAPS
 from tests.simulation.mass_stop import MASS_STOP
+from tests.simulation.mixed import MIXED
 from tests.simulation.month import MONTH
 from tests.simulation.operators import OPERATORS
 from tests.simulation.outages import OUTAGE, THROTTLED
@@ -57,6 +58,7 @@ SCENARIOS = {
         SUSPENSIONS,
         CLOCKS,
         REDRIVES,
+        MIXED,
         MAPS,
         OPERATORS,
         WAYS,
