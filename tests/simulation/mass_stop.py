@@ -143,6 +143,7 @@ MASS_STOP: Final = Scenario(
     play=_play,
     idle_bound=_BOUND_SECONDS,
     scale=0.01,
+    scale_of_tests=0.005,
     conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(

@@ -23,7 +23,7 @@ _MAX_WAIT_SECONDS: Final = 240.0
 
 
 def _send_others(world: World, fleet: Fleet) -> None:
-    names = fleet.locks(world)
+    names = [*fleet.locks(world), "orders/of others"]
     for number in range(max(2, world.scaled(_TRANSFERS))):
         actor = ClientActor.of(world, f"transfer {number}", lease=10)
         world.begin(world.random.random() * 5, actor.process, partial(_transfer, actor, names))

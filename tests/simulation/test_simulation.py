@@ -11,13 +11,9 @@ import pytest
 from tests.simulation.__main__ import SCENARIOS
 from tests.simulation.scenario import Scenario, run, run_control
 
-SLICE = 0.3
-"""Of the scale in `make simulate`: all of these tests together take half a minute."""
-
-
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda each: str(each.number))
 def test_no_promise_is_broken(scenario: Scenario) -> None:
-    result = run(scenario, seed=1, scale=scenario.scale * SLICE)
+    result = run(scenario, seed=1, scale=scenario.scale_of_tests or scenario.scale / 7)
     assert result.findings == ()
     assert result.outcomes["granted"] > 5
 
