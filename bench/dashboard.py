@@ -19,6 +19,7 @@ from aws_cdk import App, Stack
 from aws_cdk.assertions import Template
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from bench.dashboard_hours import HOURS, Data, simulate
 from fairlock.cdk import LockMonitoring, LockService
@@ -102,13 +103,33 @@ def _draw_graph(axes: Axes, graph: Json, shown: dict[str, Series]) -> None:
         hours = [begin / 3600 for begin in series]
         marker = "." if len(series) == 1 else ""
         axes.plot(hours, list(series.values()), marker=marker, linewidth=1, label=label)
-    axes.set(xlim=(0, HOURS), ylim=(0, None))
+    is_flat = not any(value for one in shown.values() for value in one.values())
+    axes.set(xlim=(0, HOURS), ylim=(0, 1 if is_flat else None))
     axes.locator_params(nbins=5)
+    if graph["title"].endswith("(ms)"):
+        highest = max((value for one in shown.values() for value in one.values()), default=1.0)
+        step = next(each for each in _STEPS_MS if highest <= 5 * each)
+        axes.yaxis.set_major_locator(MultipleLocator(step))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _as_time(value)))
     axes.grid(visible=True, alpha=0.3)
     if any(shown.values()):
         axes.legend(loc="upper left", fontsize=6, framealpha=0.6)
     else:
         axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", color="gray")
+
+
+_STEPS_MS: Final = [
+    *(10, 20, 50, 100, 200, 500, 1_000, 5_000, 10_000, 30_000),
+    *(60_000, 300_000, 600_000, 900_000, 1_800_000, 3_600_000, 86_400_000),
+]
+
+
+def _as_time(milliseconds: float) -> str:
+    """A time as people say it; the console shows milliseconds."""
+    for unit, length in (("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if milliseconds >= length:
+            return f"{milliseconds / length:.3g} {unit}"
+    return f"{milliseconds:.3g} ms"
 
 
 if __name__ == "__main__":

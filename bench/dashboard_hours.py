@@ -2,7 +2,8 @@
 
 The handlers are the real ones, over a table in memory, and their metrics are the lines that they
 print. What AWS itself would measure is counted here: invocations, and the write units of the table
-by DynamoDB's rules. How long a function takes is not simulated, so those graphs stay empty.
+by DynamoDB's rules. How long a function takes and how late a message arrives is assumed, near what
+`bench` measures.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from unittest import mock
 
-from fairlock.aws.executions import Delivery
+from fairlock.aws.executions import Delivery, Execution
 from fairlock.clock import SystemClock
-from fairlock.names import TABLE_NAME_VARIABLE, MetricName
+from fairlock.names import REAP_QUEUE_VARIABLE, TABLE_NAME_VARIABLE, MetricName
+from fairlock.protocol.model import Liveness
 from fairlock.protocol.outcomes import Grant
-from lambdas import acquire, force_release, heartbeat, release, runtime, telemetry
+from lambdas import acquire, force_release, heartbeat, reap, release, runtime, telemetry
 from tests.support.capacity import MeteredTable
 from tests.support.lambda_context import LambdaContextStub
 from tests.support.workflows import FakeWorkflows
@@ -39,6 +41,9 @@ _HOLD_SECONDS: Final = (20.0, 150.0)
 _FALLBACK_SECONDS: Final = 300
 _START: Final = 1_900_000_800.0
 _EXECUTION: Final = "arn:aws:states:us-east-1:123456789012:execution:billing"
+_DURATIONS_MS: Final = {"Acquire": 34.0, "Heartbeat": 22.0, "Release": 41.0, "Reap": 95.0}
+_HAND_OFF_MS: Final = 70.0
+_DEATHS: Final = (2_400.0, 4_500.0, 12_000.0)
 
 Key = tuple[str, str]
 """Of a metric: its name, and of AWS's own the function or the table that it is about."""
@@ -54,6 +59,8 @@ class Hours:
     data: Data = field(default_factory=lambda: defaultdict(list))
     table: MeteredTable = field(default_factory=MeteredTable)
     random: random.Random = field(default_factory=lambda: random.Random(12))  # noqa: S311 - a simulation
+    assumed: random.Random = field(default_factory=lambda: random.Random(7))  # noqa: S311 - same
+    dead: set[str] = field(default_factory=set)
     _plans: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _order: Iterator[int] = field(default_factory=itertools.count)
     _sleepers: dict[str, Callable[[], None]] = field(default_factory=dict)
@@ -78,6 +85,10 @@ class Hours:
             for metric in parsed["_aws"]["CloudWatchMetrics"][0]["Metrics"]:
                 self._note((metric["Name"], ""), *parsed[metric["Name"]])
         self._note(("Invocations", name), 1.0)
+        self._note(("Errors", name), 0.0)
+        self._note(("Throttles", name), 0.0)
+        usual = _DURATIONS_MS.get(name, 30.0)
+        self._note(("Duration", name), usual * self.assumed.lognormvariate(0, 0.4))
         self._note(("ConsumedWriteCapacityUnits", "Table"), float(self.table.write_units - units))
         return answer
 
@@ -133,12 +144,16 @@ class Workflow:
             self.hours.at(due, lambda: self.beat_then_renew(until))
 
     def beat_then_renew(self, until: float) -> None:
-        """One heartbeat, and the next one."""
+        """One heartbeat, and the next one, unless its execution has died."""
+        if self.asks["execution_arn"] in self.hours.dead:
+            return
         self.hours.call("Heartbeat", heartbeat.handler, **self.lock)
         self.renew(until)
 
     def end(self) -> None:
-        """Releases; a work that hung was released by force before."""
+        """Releases; a work that hung was released by force before, and one that died is reaped."""
+        if self.asks["execution_arn"] in self.hours.dead:
+            return
         self.hours.call("Release", release.handler, **self.lock)
 
 
@@ -146,6 +161,7 @@ def simulate() -> Data:
     """The metrics of the hours: work comes and goes, and one lock is stuck for an hour."""
     hours = Hours()
     engine = FakeWorkflows(wakes=hours.wake)
+    engine.runs = lambda arn: Execution(Liveness.OVER if arn in hours.dead else Liveness.RUNNING)
     with _surroundings(hours, engine):
         moments = itertools.accumulate(
             hours.random.expovariate(1 / _SECONDS_BETWEEN) for _ in itertools.count()
@@ -160,9 +176,25 @@ def simulate() -> Data:
         hangs.works_until = STUCK_UNTIL_SECONDS + 60
         hours.at(STUCK_FROM_SECONDS, hangs.ask)
         hours.at(STUCK_UNTIL_SECONDS, lambda: _free(hours, hangs))
+        for number, moment in enumerate(_DEATHS):
+            dies = Workflow(hours, number=9_000 + number, customer=number)
+            hours.at(moment, dies.ask)
+            hours.at(moment + 60, lambda dies=dies: _die(hours, dies))  # type: ignore[misc]  # bound now
         hours.run()
-    hours.data.pop((MetricName.HAND_OFF_LATENCY, ""))
+    latency = (MetricName.HAND_OFF_LATENCY, "")
+    hours.data[latency] = [
+        (second, _HAND_OFF_MS * hours.assumed.lognormvariate(0, 0.5))
+        for second, _ in hours.data[latency]
+    ]
     return hours.data
+
+
+def _die(hours: Hours, dies: Workflow) -> None:
+    """An execution is stopped, and the event of it reaches the reaper."""
+    hours.dead.add(dies.asks["execution_arn"])
+    message = {"execution_arn": dies.asks["execution_arn"], "redrives": 0, "second_pass": False}
+    record = {"messageId": "1", "body": json.dumps(message), "eventSource": "aws:sqs"}
+    hours.call("Reap", reap.handler, Records=[record])
 
 
 def _free(hours: Hours, hangs: Workflow) -> None:
@@ -189,7 +221,9 @@ def _surroundings(hours: Hours, engine: FakeWorkflows) -> Iterator[None]:
         return round((_START + hours.seconds) * 1000)
 
     with (
-        mock.patch.dict(os.environ, {TABLE_NAME_VARIABLE: "locks"}),
+        mock.patch.dict(os.environ, {TABLE_NAME_VARIABLE: "locks", REAP_QUEUE_VARIABLE: "queue"}),
+        mock.patch("lambdas.reap_messages.send_message"),
+        mock.patch("lambdas.reap_messages.hide_message"),
         mock.patch.object(runtime, "_client", return_value=hours.table),
         mock.patch.object(SystemClock, "wall_ms", wall_ms),
         mock.patch(f"{calls}.wake_waiter", engine.wake_waiter),

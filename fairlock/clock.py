@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Final, Protocol, overload
 
 _LATEST_MS: Final = 253_402_300_799_999
-"""The last moment that Python can tell; an item that somebody has changed may hold any number."""
+"""The last moment that Python can tell; an item that was changed by hand may hold any number."""
 
 Seconds = float | timedelta
 """A length of time, as callers of the Python API may give it."""
@@ -35,10 +35,10 @@ def in_seconds(length: Seconds | None) -> float | None:
 
 
 class Alarm(Protocol):
-    """A wait that somebody else may end."""
+    """A wait that another thread may end."""
 
     def wait(self, seconds: float) -> None:
-        """Lets that much time pass, or less: until `ring` is called, also if that was before."""
+        """Lets that much time pass, or less: until `ring` is called, even if that was before."""
         ...
 
     def ring(self) -> None:

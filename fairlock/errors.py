@@ -9,7 +9,7 @@
     ├── LockWaitTimeout         the lock was not handed over within max_wait (a TimeoutError)
     ├── Superseded              a newer version was granted the lock; this one never is
     ├── SlotTooLate             the next slot of a pace is later than max_wait (a TimeoutError)
-    ├── LockLost                the lease is over, or the lock was granted anew
+    ├── LockLost                the lease is over, or the lock was granted again
     ├── HolderChanged           the holder to be released by force holds nothing any more
     ├── KeepAliveEnded          the guarded work is done; ends the heartbeat beside it
     ├── TransactionRefused      a condition of the caller's own items failed; nothing was written
@@ -26,10 +26,11 @@ another. No message and no attribute holds an owner_id or a task token.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from fairlock.text import describe, printable, shorten
 
@@ -46,10 +47,10 @@ class FairlockError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What pickle and copy need: by default they would call `__init__` with the message."""
-        return _made_anew, (type(self), self.args), self.__dict__ or None
+        return _rebuilt, (type(self), self.args), self.__dict__ or None
 
 
-def _made_anew(kind: type[FairlockError], args: tuple[Any, ...]) -> FairlockError:
+def _rebuilt(kind: type[FairlockError], args: tuple[Any, ...]) -> FairlockError:
     error = kind.__new__(kind, *args)
     error.args = args  # An OSError, such as LockWaitTimeout, takes them in its `__init__` only.
     return error
@@ -86,6 +87,85 @@ class InvalidRequest(FairlockError, ValueError):  # noqa: N818 - class names are
         super().__init__(f"{self.field}: {rule} ({got})")
 
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("timeout", "wait", "wait_timeout", "blocking_timeout"), "max_wait"),
+    **dict.fromkeys(("ttl", "lease_time", "lease_duration", "expire", "expires_in"), "lease"),
+    **dict.fromkeys(("blocking", "block"), "max_wait=0, or try_acquire, which does not wait"),
+    **dict.fromkeys(("region", "region_name"), "session=boto3.Session(region_name=…)"),
+    **dict.fromkeys(("key", "lock_name", "resource"), "name"),
+    **dict.fromkeys(("owner", "owner_id"), "holder, as describe shows it"),
+    "table": "table_name",
+    "permits": "limit",
+}
+"""What arguments of other lock libraries are called here."""
+
+
+def explained(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Has a call with arguments that the function does not take raise `InvalidRequest`.
+
+    Python's own TypeError names the argument, and not what to write instead. What the function
+    raises itself leaves it as it is: only a call that never began is explained.
+    """
+    from inspect import iscoroutinefunction  # noqa: PLC0415 - Lambda's handlers do not need it
+
+    @wraps(function)
+    def call(*args: _P.args, **named: _P.kwargs) -> _R:
+        try:
+            return function(*args, **named)
+        except TypeError:
+            _require_call(function, args, named)
+            raise
+
+    async def call_async(*args: Any, **named: Any) -> Any:  # noqa: ANN401 - as the function
+        try:
+            return await cast("Any", function)(*args, **named)
+        except TypeError:
+            _require_call(function, args, named)
+            raise
+
+    if iscoroutinefunction(function):
+        return cast("Callable[_P, _R]", wraps(function)(call_async))
+    return call
+
+
+def _require_call(
+    function: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]
+) -> None:
+    """Raises `InvalidRequest` unless the function takes these arguments."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for an error only
+    from inspect import signature as signature_of  # noqa: PLC0415 - same
+
+    signature = signature_of(function)
+    parameters = signature.parameters
+    options = [name for name, each in parameters.items() if each.default is not each.empty]
+    called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+    whole = f"{called}({', '.join(name for name in parameters if name not in _FIRST)})"
+    for name, value in named.items():
+        if name not in parameters:
+            near = _ELSEWHERE.get(name, "")
+            if re.split(r"\W", near)[0] not in {*parameters, "session"}:
+                near = next(iter(get_close_matches(name, parameters)), "")
+            rule = f"is no argument; use {near or 'one of ' + ', '.join(options)}"
+            raise InvalidRequest(field=name, rule=rule, value=value, show_text=False)
+    try:
+        given = signature.bind_partial(*args, **named).arguments
+    except TypeError as error:
+        rule = f"must be given by name, as in {whole}: {error}"
+        raise InvalidRequest(field="arguments", rule=rule, value=args[1:]) from None
+    for name, each in parameters.items():
+        is_needed = each.default is each.empty and each.kind not in {
+            each.VAR_POSITIONAL,
+            each.VAR_KEYWORD,
+        }
+        if is_needed and name not in given:
+            raise InvalidRequest(field=name, rule=f"is required: {whole}", missing=True)
+
+
+_FIRST: Final = ("self", "cls")
+
+
 class LockStoreUnavailable(FairlockError):  # noqa: N818 - class names are API
     """The lock table did not answer in time: the outcome is unknown, neither a grant nor a refusal.
 
@@ -115,7 +195,7 @@ class LockStoreMisconfigured(FairlockError):  # noqa: N818 - class names are API
 
 
 class LockItemMalformed(FairlockError):  # noqa: N818 - class names are API
-    """An item of the lock table is not as Fairlock writes it, so nobody can tell who holds.
+    """An item of the lock table is not as Fairlock writes it, so it does not say who holds.
 
     Attributes:
         partition_key: of the item: `LOCK#` and the lock's name, or `EXECUTION#` and an ARN.
@@ -176,7 +256,7 @@ class DescribedCeiling:
     Attributes:
         limit: how many may hold, whatever limits callers name; 0 if the lock is paused.
         at: since when.
-        requested_by: who set it, as the request said; nobody has checked that.
+        requested_by: who set it, as the request said; it is not verified.
         reason: why.
     """
 
@@ -265,7 +345,7 @@ class SlotTooLate(FairlockError, TimeoutError):  # noqa: N818 - class names are 
 
 
 class LockLost(FairlockError):  # noqa: N818 - class names are API
-    """The lease is over, or the lock was granted anew: to another owner, or to the same one."""
+    """The lease is over, or the lock was granted again: to another owner, or to the same one."""
 
 
 class HolderChanged(FairlockError):  # noqa: N818 - class names are API
@@ -346,6 +426,6 @@ class OutcomeUnknown(FairlockError):  # noqa: N818 - class names are API
 
 
 def _is_harmless(field: str) -> bool:
-    """Whether the name of an unknown field cannot be an owner_id that stands in the wrong place."""
+    """Whether the name of an unknown field cannot be an owner_id in the wrong place."""
     is_short = field.isidentifier() and len(field) < _SHORTEST_OWNER_ID
     return is_short or _PLAIN_NAME.fullmatch(field) is not None

@@ -1,4 +1,4 @@
-"""Optimistic locking: read, change, and write on the condition that nobody wrote in between.
+"""Optimistic locking: read, change, and write on the condition that no one wrote in between.
 
     from fairlock import optimistic
 
@@ -10,7 +10,7 @@
 
     optimistic.update(table, {"account": "anna"}, debit)
 
-No writer waits: the slower of two reads again and makes its change anew. Right where conflicts are
+No writer waits: the slower of two reads again and makes its change again. Right where conflicts are
 rare and a change may be computed several times. Where it must happen once (it sends an e-mail, it
 takes minutes) hold a lock instead.
 """
@@ -164,7 +164,7 @@ class VersionedItem:
     def _has_happened(
         self, error: Exception, write_id: str, seen: Mapping[str, Any] | None
     ) -> bool | None:
-        """Whether the condition failed because this write has happened; None if nobody knows."""
+        """Whether the condition failed because this write has happened; None if that is unknown."""
         stored = cast("ClientError", error).response.get("Item", {})
         found = cast("Mapping[str, Any]", stored).get(self._write_id)
         found_id = None if found is None else _DESERIALIZER.deserialize(found)
@@ -280,7 +280,7 @@ def update(
     """Changes one item safely beside other writers. One read and one write without a conflict.
 
     Guaranteed: what is written was computed from what it replaces; of two concurrent changes none
-    is lost, and none is made twice, also if the reply to a write gets lost.
+    is lost, and none is made twice, even if the reply to a write gets lost.
 
     Not guaranteed: that `change` is called once. It may be called again with a newer item, so it
     must do nothing but compute. Writers that do not go through here must raise the version too. If
@@ -309,7 +309,7 @@ def update(
         VersionConflict: other writers were faster at every try, or at each until the deadline of
             the retry_budget. Nothing was written.
         OutcomeUnknown: the reply to a write got lost, and the item does not tell (any more) whether
-            it happened: it is gone, made anew, or others have written twice. The change may have
+            it happened: it is gone, was created again, or others wrote twice. The change may have
             been made; read the item before making it again.
         InvalidRequest: an argument, the stored version or the changed key breaks a rule. Nothing
             was written.
@@ -413,8 +413,8 @@ def delete(
 
     Raises:
         VersionConflict: another writer wrote or deleted it since. Nothing was deleted.
-        OutcomeUnknown: the reply got lost, and the item is gone (which anybody may have done), made
-            anew, or written twice by others.
+        OutcomeUnknown: the reply got lost, and the item is gone (any program may have deleted it),
+            was created again, or was written twice by others.
         InvalidRequest, ClientError, BotoCoreError: see `update`.
     """
     VersionedItem(table, key, version_attribute, retry_budget).delete(seen)

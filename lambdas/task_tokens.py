@@ -1,4 +1,4 @@
-"""What a workflow is told through its task token: a grant, or the end of its heartbeats."""
+"""What a workflow learns through its task token: a grant, or the end of its heartbeats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fairlock.names import LogMessage, MetricName
 from fairlock.protocol.model import KeepAliveRequest
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason, Released
 from fairlock.store.context import LockContext
-from fairlock.store.keep_alive import KeepAliveOutcome, keep_alive
+from fairlock.store.keep_alive import KeepAliveOutcome, keep_alive, why_lost
 from lambdas.runtime import workflows
 from lambdas.telemetry import count, logger, request_fields
 
@@ -28,7 +28,7 @@ def answer_task(task_token: str, answer: Grant | Queued | Refusal) -> None:
         return
     if isinstance(answer, Refusal) and answer.reason is not RefusalReason.QUEUE_FULL:
         if answer.reason is RefusalReason.ALREADY_RELEASED:
-            message = f"this acquisition of lock {name!r} was released before; begin anew"
+            message = f"this acquisition of lock {name!r} was released before; start again"
             raise LockLost(message)
         message = f"lock {name!r}: others moved it at every try; repeat the call"
         raise LockStoreUnavailable(message)
@@ -42,11 +42,11 @@ def answer_heartbeat(context: LockContext, request: KeepAliveRequest) -> dict[st
     """Renews the lease; ends the heartbeat state if the work has ended, or the lock is lost.
 
     Raises:
-        KeepAliveEnded: the work has ended, and the state may not have been told.
+        KeepAliveEnded: the work has ended, and the state may not have been notified.
         LockLost: the same for a loss.
     """
     outcome = keep_alive(context, request)
-    end = _end_of(outcome, request.acquisition.lock_name)
+    end = _end_of(context, outcome, request.acquisition.lock_name)
     delivery = Delivery.DELIVERED
     if end is not None:
         owner = request.acquisition
@@ -61,11 +61,14 @@ def answer_heartbeat(context: LockContext, request: KeepAliveRequest) -> dict[st
     return {"kept": outcome.name}
 
 
-def _end_of(outcome: KeepAliveOutcome, lock_name: str) -> KeepAliveEnded | LockLost | None:
+def _end_of(
+    context: LockContext, outcome: KeepAliveOutcome, lock_name: str
+) -> KeepAliveEnded | LockLost | None:
     if outcome is KeepAliveOutcome.DONE:
         return KeepAliveEnded(f"the work under lock {lock_name!r} is done")
     if outcome is KeepAliveOutcome.LOST:
-        return LockLost(f"lock {lock_name!r} is not held any more; the work was stopped")
+        why = why_lost(context, lock_name)
+        return LockLost(f"lock {lock_name!r} is not held any more; the work was stopped{why}")
     return None
 
 

@@ -2,7 +2,7 @@
 
 A log line names an acquisition by its lock and its fencing token, once it has one. The owner_id is
 the proof of ownership and is in no line, nor is a hash of it: a reader who can guess an id could
-find it by its hash. Who called is told by the workflow execution and the owner_name, as far as the
+find it by its hash. The workflow execution says who called and the owner_name, as far as the
 request names them, and by the request id, which CloudTrail knows with the principal.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Final
 
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Logger, Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
@@ -56,6 +56,16 @@ def count(name: MetricName, number: int = 1) -> None:
 
 def _measure_ms(name: MetricName, milliseconds: int) -> None:
     metrics.add_metric(name=name.value, unit=MetricUnit.Milliseconds, value=milliseconds)
+
+
+def measure_of_watched(name: MetricName, milliseconds: int, *, locks: str) -> None:
+    """Publishes a time with one dimension more: the name of the watched locks."""
+    dimensions = {"service": _SERVICE, "locks": locks}
+    unit = MetricUnit.Milliseconds
+    with single_metric(
+        name.value, unit, milliseconds, namespace=NAMESPACE, default_dimensions=dimensions
+    ):
+        """Printed at the end of the block."""
 
 
 def caller_fields(
@@ -112,7 +122,7 @@ def observe_acquire(
             logger.info(LogMessage.GRANTED, extra={**caller, "fencing_token": answer.fencing_token})
         case Queued():
             count(MetricName.QUEUED)
-            if answer.position is not None:  # A caller that asks again is not told it.
+            if answer.position is not None:  # A caller that asks again does not get it.
                 count(MetricName.QUEUE_LENGTH, answer.position)
             logger.info(LogMessage.QUEUED, extra={**caller, **waits, "position": answer.position})
         case Refusal():

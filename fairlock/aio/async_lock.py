@@ -100,7 +100,7 @@ class AsyncLock(BaseLock):
 
     @property
     def lost(self) -> asyncio.Event:
-        """Set once the lock is lost: the lease is over, or somebody else has the place.
+        """Set once the lock is lost: the lease is over, or another owner has the place.
 
         A release does not set it.
         """
@@ -117,7 +117,7 @@ class AsyncLock(BaseLock):
         await self._services.tasks.shielded(run(self._renew, lease, data))
 
     async def release(self) -> bool:
-        """Releases the lock, to the oldest waiter if there is one. One request if nobody waits.
+        """Releases the lock, to the oldest waiter if there is one. One request if no one waits.
 
         No heartbeat is under way any more when this returns, and none will be sent. May be
         repeated. If the task that releases is cancelled meanwhile, the release goes on all the
@@ -275,12 +275,14 @@ class AsyncSeveralLocks(ABC):
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
         shared: bool = False,
+        max_hold: Seconds | None = None,
     ) -> AsyncHoldAll:
         """`async with locks.hold_all(["accounts/7", "accounts/9"]) as (seven, nine):`.
 
         Arguments, guarantees and errors as of `LockClient.hold_all`, with tasks for threads.
         """
         wait: Any = {"lease": lease, "max_wait": max_wait, "limit": limit, "shared": shared}
+        wait["max_hold"] = max_hold
         plan = LocksInOrder.of(names, self._settings, self._services.entered, **wait)
         others = {"data": data, "owner_name": owner_name, "on_lost": on_lost}
         options = {**wait, **others, "on_danger": on_danger}
@@ -319,6 +321,7 @@ class AsyncLeading(ABC):
         lease: Seconds | None = None,
         data: Mapping[str, Any] | None = None,
         owner_name: str | None = None,
+        max_hold: Seconds | None = None,
     ) -> _T:
         """Awaits the work in one process of all that call this; in another when that one fails.
 
@@ -332,6 +335,7 @@ class AsyncLeading(ABC):
             options: LockOptions[AsyncCallback] = LockOptions(
                 *(name, lease, LONGEST_WAIT_SECONDS, 1, data, owner_name),
                 *(term.on_lost, term.on_danger),
+                max_hold=max_hold,
             )
             try:
                 async with self._block(options, reentrant=False) as lock:

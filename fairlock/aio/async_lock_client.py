@@ -30,12 +30,7 @@ from fairlock.client.arguments import LockOptions
 from fairlock.client.connection import StoreFactory, told_by_stack
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.reporting import LockEvents, OnEvent, logger
-from fairlock.client.settings import (
-    AdoptedGrant,
-    Adoption,
-    ClientOptions,
-    ClientSettings,
-)
+from fairlock.client.settings import AdoptedGrant, Adoption, ClientOptions, ClientSettings
 from fairlock.client.table_client import (
     NotCopied,
     ceiling_request,
@@ -45,6 +40,7 @@ from fairlock.client.table_client import (
     pace_request,
     require_limit,
     send_ceiling,
+    send_empty_queue,
     send_force_release,
     send_release,
     wait_for_slot,
@@ -62,10 +58,11 @@ if TYPE_CHECKING:
 
 _CLOSED_ELSEWHERE: Final = (
     "this AsyncLockClient was used in another event loop: close it there; if that loop has ended, "
-    "nobody renews its locks, and their leases end them"
+    "its locks are not renewed, and their leases end them"
 )
 
 
+@arguments.with_explained_calls
 class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
     """Locks in one table for one event loop, shared with workflows and all other clients.
 
@@ -155,6 +152,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
         shared: bool = False,
+        max_hold: Seconds | None = None,
         only_newest: bool | int = False,
     ) -> AsyncLock:
         """Takes the lock, or waits in its queue until it is handed over. Renewed until released.
@@ -164,6 +162,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
             shared=shared,
+            max_hold=max_hold,
             only_newest=only_newest,
         )
         return await self._acquire(options)
@@ -179,6 +178,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
         shared: bool = False,
+        max_hold: Seconds | None = None,
     ) -> AsyncLock | None:
         """Takes the lock if that is possible at once; None if others hold it. Does not queue.
 
@@ -188,6 +188,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         options = LockOptions(
             *(name, lease, 0, limit, data, owner_name, on_lost, on_danger),
             shared=shared,
+            max_hold=max_hold,
         )
         try:
             return await self._acquire(options)
@@ -211,16 +212,18 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         on_danger: AsyncCallback | None = None,
         reentrant: bool = False,
         shared: bool = False,
+        max_hold: Seconds | None = None,
         only_newest: bool | int = False,
     ) -> AsyncHold:
         """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
 
-        Released also if the body is cancelled. Else as `LockClient.hold`, with tasks in place of
+        Released even if the body is cancelled. Else as `LockClient.hold`, with tasks in place of
         threads: a task that a body starts is another one, and waits.
         """
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
             shared=shared,
+            max_hold=max_hold,
             only_newest=only_newest,
         )
         arguments.require_bool("reentrant", reentrant)
@@ -289,12 +292,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         Arguments and errors as of `LockClient.force_release`.
         """
         request = force_release_request(
-            self._settings,
-            name,
-            holder,
-            fencing_token,
-            reason=reason,
-            requested_by=requested_by,
+            self._settings, name, holder, fencing_token, reason=reason, requested_by=requested_by
         )
         await run(send_force_release, self._opened(), request)
 
@@ -306,7 +304,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         await self._change_ceiling(name, limit, reason=reason, requested_by=requested_by)
 
     async def pause(self, name: str, *, reason: str, requested_by: str | None = None) -> None:
-        """Lets nobody acquire a lock until `resume`. As `LockClient.pause`."""
+        """Keeps all callers from a lock until `resume`. As `LockClient.pause`."""
         await self._change_ceiling(name, 0, reason=reason, requested_by=requested_by)
 
     async def resume(
@@ -314,6 +312,10 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
     ) -> None:
         """Lifts what `pause` or `set_limit` has set. As `LockClient.resume`."""
         await self._change_ceiling(name, None, reason=reason, requested_by=requested_by)
+
+    async def empty_queue(self, name: str) -> int:
+        """Removes all that wait for a lock; the holders stay. As `LockClient.empty_queue`."""
+        return await run(send_empty_queue, self._opened(), name)
 
     async def _change_ceiling(
         self, name: str, limit: int | None, *, reason: str, requested_by: str | None
@@ -343,7 +345,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         """Ends heartbeats and tasks, and closes the connections that this client made.
 
         Acquisitions that are under way leave the queue, and raise `ClientUnusable`. A lock that is
-        released after that opens a connection once more, which nobody closes.
+        released after that opens a connection once more, which nothing closes.
 
         If the task that closes is cancelled meanwhile, the releases go on all the same; `close`
         again waits for them, and closes the connections.
@@ -396,7 +398,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         if granted is None:
             raise acquisition.timed_out()
         try:
-            self._require_open()  # Closed in this moment: nobody would renew the lock.
+            self._require_open()  # Closed in this moment: nothing would renew the lock.
             lock = AsyncLock(self._services, acquisition.request, options, granted)
         except BaseException:
             await self._services.tasks.shielded(self._undo(acquisition))
@@ -437,7 +439,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
 
     def _require_open(self) -> None:
         if self._closed:
-            raise ClientUnusable("this AsyncLockClient is closed")
+            raise ClientUnusable("this AsyncLockClient is closed: make another one")
         with suppress(RuntimeError):  # `list` may be called before there is a loop.
             self._loop = self._loop or asyncio.get_running_loop()
         if self._loop is not None and is_another_running(self._loop):

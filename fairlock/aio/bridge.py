@@ -84,7 +84,7 @@ class BridgedClient:
     """An aiobotocore client, to be called like one of boto3's.
 
     A request that was sent is never abandoned: it might reach DynamoDB after the cleanup behind a
-    cancelled task, and take a lock that nobody knows of. So a cancellation waits for the answer;
+    cancelled task, and take a lock that no one knows of. So a cancellation waits for the answer;
     time-outs bound that.
     """
 

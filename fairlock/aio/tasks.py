@@ -3,7 +3,7 @@
 A task that must finish is shielded: it goes on when the call that began it is cancelled, and
 `close` waits for it. An acquisition that is cancelled leaves no lock, and no place in a queue,
 behind. The heartbeats of all locks have one task that schedules them; each is sent by a task of its
-own. Here, too: what a task is told when its lock is lost, and the account of which task is inside
+own. Here, too: what a task learns when its lock is lost, and the account of which task is inside
 of which locks.
 """
 
@@ -150,7 +150,7 @@ class CancellableAcquisitions:
             await self._tasks.shielded(_undo(task, acquisition))
             caller = asyncio.current_task()
             if self._closed and caller is not None and not caller.cancelling():
-                raise ClientUnusable("this AsyncLockClient is closed") from None
+                raise ClientUnusable("this AsyncLockClient is closed: make another one") from None
             raise
         finally:
             self._under_way.discard(task)
@@ -313,7 +313,7 @@ async def _expire_when_set(lost: asyncio.Event, bound: asyncio.Timeout) -> None:
 class AsyncEnteredLocks(EnteredLocks):
     """The same by task. A task that another one starts inside its block is another one.
 
-    Whether the outer task waits for it there, nobody can tell.
+    Whether the outer task waits for it there, no one can tell.
     """
 
     def __init__(self) -> None:

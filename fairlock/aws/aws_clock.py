@@ -78,7 +78,7 @@ class AwsClock:
 
     Args:
         clock: our own. Its monotonic part should count the time for which the machine sleeps.
-        uses_dates: whether a Date counts; else the system's clock stands in for it, for a place
+        uses_dates: whether a Date counts; else the system's clock replaces it, for a place
             where no answer has one.
     """
 

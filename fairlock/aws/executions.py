@@ -51,7 +51,7 @@ class Execution:
     Attributes:
         liveness: whether it runs.
         redrives: how often it was started again after it had ended.
-        ended_at_ms: when it ended, by the engine's clock; None if it runs, or nobody knows.
+        ended_at_ms: when it ended, by the engine's clock; None if it runs, or that is unknown.
     """
 
     liveness: Liveness
@@ -83,11 +83,11 @@ class NoWorkflows:
     """The engine of a caller that cannot reach any: executions count as running."""
 
     def wake_waiter(self, _task_token: str, _answer: Grant | Refusal) -> Delivery:
-        """Tells nobody: the waiter finds out by its fallback poll."""
+        """Sends nothing: the waiter finds out at its fallback poll."""
         return Delivery.UNKNOWN
 
     def end_heartbeat(self, _task_token: str, _end: Released | NotHeld | LockLost) -> Delivery:
-        """Tells nobody: the next heartbeat finds out."""
+        """Sends nothing: the next heartbeat finds out."""
         return Delivery.UNKNOWN
 
     def describe(self, _execution_arn: str) -> Execution:
@@ -133,14 +133,15 @@ def no_account() -> None:
     """The account of a client whose credentials do not name it."""
 
 
-def _forgotten(client: object, execution_arn: str, account: str | None) -> Execution:
+def _forgotten(client: object, execution_arn: str, account: Account) -> Execution:
     """What it means that an engine knows no such execution.
 
     It is over if it is one of the region and the account that were asked. Elsewhere it may well
     run: another region knows nothing of it.
     """
-    region = getattr(getattr(client, "meta", None), "region_name", None)
-    is_asked = place_in(execution_arn)[1:] == (region, account)
+    asked_region = getattr(getattr(client, "meta", None), "region_name", None)
+    _, region, of_account = place_in(execution_arn)
+    is_asked = region == asked_region and of_account == account()
     return Execution(Liveness.OVER if is_asked else Liveness.UNKNOWN)
 
 
@@ -225,7 +226,7 @@ class StepFunctions:
                 executionArn=execution_arn, includedData="METADATA_ONLY"
             )
         except client.exceptions.ExecutionDoesNotExist:
-            return _forgotten(client, execution_arn, self.account())
+            return _forgotten(client, execution_arn, self.account)
         except (ClientError, BotoCoreError):
             return Execution(Liveness.UNKNOWN)
         ended, redrives = answer.get("stopDate"), answer.get("redriveCount", 0)
@@ -294,7 +295,7 @@ class DurableFunctions:
                 DurableExecutionArn=execution_arn, **_without_data(client)
             )
         except client.exceptions.ResourceNotFoundException:
-            return _forgotten(client, execution_arn, self.account())
+            return _forgotten(client, execution_arn, self.account)
         except (ClientError, BotoCoreError):
             return Execution(Liveness.UNKNOWN)
         return _execution(answer["Status"], answer.get("EndTimestamp"))

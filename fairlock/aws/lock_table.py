@@ -227,16 +227,12 @@ class LockTable:
         return self._read_page(response, sending)
 
     def query_all(self, query: Query) -> list[Item]:
-        """The items of a range, in order, strongly consistent; as many pages as it takes.
-
-        If the query says how many it wants at most, it ends with the page that has so many.
-        """
+        """The items of a range, in order, strongly consistent; as many pages as it takes."""
         items: list[Item] = []
         while True:
             page = self.query(query)
             items += page.items
-            is_enough = query.most is not None and len(items) >= query.most
-            if is_enough or page.next is None:
+            if page.next is None:
                 return items
             query = replace(query, after=page.next)
 

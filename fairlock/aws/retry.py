@@ -266,7 +266,7 @@ CLIENT_CONFIG: Final = Config(
 read timeout would only turn a lost reply into a lost invocation."""
 
 OWN_REQUESTS_CONFIG: Final = CLIENT_CONFIG.merge(Config(parameter_validation=False))
-"""For a client that nobody else uses: our own requests are well-formed, and boto3 takes a twelfth
+"""For a client that only we use: our own requests are well-formed, and boto3 takes a twelfth
 of their time to check that."""
 
 

@@ -29,7 +29,7 @@ _VARIABLE: Final = re.compile(r"\$((?:lock|item)_\w+_[0-9a-f]{8})\b")
 """A name that `WorkflowVariable` makes."""
 _FENCING_TOKEN: Final = re.compile(_VARIABLE.pattern + r"\.fencing_token\b")
 _NULL_SAFE_MARKS: Final = ("?", "$exists(")
-"""What stands in JSONata that may do without the value."""
+"""What JSONata has that may do without the value."""
 _PROCESSORS: Final = ("ItemProcessor", "Iterator")
 
 
@@ -335,7 +335,7 @@ class MachineChecks:
         """Has a part checked when the stage around the scope is synthesized."""
         stage = Stage.of(scope)
         if stage is None:
-            return  # a tree that nobody can synthesize
+            return  # a tree that no one can synthesize
         if stage not in _CHECKS:
             _CHECKS[stage] = MachineChecks(stage)
             stage.node.add_validation(_CHECKS[stage])
@@ -357,8 +357,8 @@ class MachineChecks:
 def not_in_a_machine(field: str) -> InvalidRequest:
     """The fault of a part that no machine has."""
     rule = (
-        "must be a part of a state machine, by DefinitionBody.from_chainable(…), "
-        "or chained or nested in what is"
+        "is in no state machine: pass it to DefinitionBody.from_chainable(…), or chain it to a "
+        "state of a machine"
     )
     return InvalidRequest(field=field, rule=rule, value="none")
 

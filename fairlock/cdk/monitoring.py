@@ -6,22 +6,29 @@ CloudWatch Logs Insights: the logs name the locks, which metrics do not.
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from aws_cdk import Duration, Names
+from aws_cdk import Duration, Names, RemovalPolicy
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from fairlock.cdk.dashboard import MonitoredService, graphs_of
 from fairlock.cdk.fragments import check_place, whole_seconds
+from fairlock.cdk.service.functions import FunctionFactory, Platform, handler_code
 from fairlock.cdk.service.service_base import LockServiceBase
 from fairlock.errors import InvalidRequest
-from fairlock.names import LogMessage, MetricName
+from fairlock.names import WATCHED_VARIABLE, LogMessage, MetricName
+from fairlock.text import documented
+from fairlock.wire.rules import LOCK_NAME
 
 _DURATIONS = ("current_wait", "hand_off_latency", "reaper_delay")
 _COUNTS = (
@@ -44,8 +51,7 @@ class LockAlarms:
         lost: owners that acted on a lock which they had lost.
         taken_over: holders that were evicted because their leases were over.
         queue_length: waiters of one lock.
-        hand_off_latency: the 95th percentile, from the departure of a holder that somebody noticed
-            to the message to the next one.
+        hand_off_latency: the 95th percentile, from a release to the next holder's notification.
         dead_letters: events that the reaper could not handle; none if the service has no reaper.
         reaper_delay: an event has waited so long for the reaper, which does not run or cannot keep
             up; none if the service has no reaper. Ten tries of one event take twenty minutes.
@@ -166,6 +172,7 @@ class LockMonitoring(Construct):
         alarm_topic: sns.ITopic | None = None,
         alarms: LockAlarms | None = None,
         dashboard_name: str | None = None,
+        watch: Sequence[str] = (),
     ) -> None:
         """Declares the dashboard, the queries and the alarms.
 
@@ -173,13 +180,18 @@ class LockMonitoring(Construct):
             scope: the parent construct.
             construct_id: the name within the parent.
             service: a `LockService`, or one of `LockService.from_stack`.
-            alarm_topic: is told when an alarm fires and when it is over; default is nobody.
+            alarm_topic: gets a message when an alarm fires and when it ends; None for no message.
             alarms: the thresholds; default is `LockAlarms()` with a topic, and no alarms without.
             dashboard_name: default is a name that CloudFormation makes.
+            watch: names of locks, such as "deploy/production", or beginnings of names with a star,
+                such as "deploy/*". A function reads these locks every 5 minutes and measures how
+                long their oldest waiters have waited, those of `LockClient` included. Each gets an
+                alarm at `current_wait`, and names its locks in the log. A name costs a read or two
+                a time; a star reads the whole table.
 
         Raises:
-            InvalidRequest: `service` is no lock service; `alarms`
-                are no `LockAlarms`; `alarm_topic` is no topic.
+            InvalidRequest: `service` is no lock service; `alarms` are no `LockAlarms`;
+                `alarm_topic` is no topic; `watch` has what is neither a name nor a beginning.
         """
         check_place(scope, construct_id)
         if not isinstance(service, LockServiceBase):
@@ -191,19 +203,25 @@ class LockMonitoring(Construct):
         if alarm_topic is not None and not hasattr(alarm_topic, "topic_arn"):
             rule = "must be an aws_sns.ITopic, such as Topic.from_topic_arn(…)"
             raise InvalidRequest(field="alarm_topic", rule=rule, value=alarm_topic)
+        _check_watched(watch)
         super().__init__(scope, construct_id)
         monitored = MonitoredService(service)
         self.dashboard = cloudwatch.Dashboard(
             self, "Dashboard", dashboard_name=dashboard_name, widgets=graphs_of(monitored)
         )
         save_queries(self, service.log_group_names)
+        if watch:
+            self._measure(service, watch)
         if alarms is None and alarm_topic is not None:
             alarms = LockAlarms()
         self._topic = alarm_topic
+        self._table_name = service.table_name
         self._alarms: dict[str, cloudwatch.Alarm] = {}
         if alarms is not None:
             self._alarms_of_locks(monitored, alarms)
             self._alarms_of_parts(monitored, alarms)
+            for name in watch:
+                self._alarm_of_watched(service, name, alarms)
 
     @property
     def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
@@ -215,36 +233,85 @@ class LockMonitoring(Construct):
             "CurrentWait",
             monitored.metric(MetricName.CURRENT_WAIT),
             _milliseconds(alarms.current_wait),
-            "A waiter has waited too long, and waits still: a lock may be stuck.",
+            "An owner has waited too long and is still waiting. A lock may be stuck.",
             periods=_PERIODS_OF_A_WAIT,
         )
         self._alarm(
             "HandOffLatency",
             monitored.metric(MetricName.HAND_OFF_LATENCY),
             _milliseconds(alarms.hand_off_latency),
-            "The next holder is told late that it holds the lock.",
+            "The next holder receives the lock late.",
         )
         for name, threshold, description in (
             (MetricName.LOST, alarms.lost, "An owner acted on a lock that it had lost."),
-            (MetricName.TAKEN_OVER, alarms.taken_over, "Holders were evicted: leases were over."),
-            (MetricName.QUEUE_LENGTH, alarms.queue_length, "Many wait for one lock."),
+            (MetricName.TAKEN_OVER, alarms.taken_over, "Leases expired, and others took over."),
+            (MetricName.QUEUE_LENGTH, alarms.queue_length, "Many owners wait for one lock."),
         ):
             self._alarm(name.value, monitored.metric(name), threshold, description)
 
     def _alarms_of_parts(self, monitored: MonitoredService, alarms: LockAlarms) -> None:
         if monitored.dead_letters is not None:
-            description = "The reaper could not handle an event: a lock stays until its lease ends."
+            description = "The reaper could not handle an event. A lock stays until its lease ends."
             self._alarm("DeadLetters", monitored.dead_letters, alarms.dead_letters, description)
         if monitored.oldest_event is not None and alarms.reaper_delay is not None:
-            description = "Events wait for the reaper: dead workflows keep their locks for a lease."
+            description = "Events wait for the reaper. Dead workflows keep their locks for a lease."
             seconds = int(alarms.reaper_delay.to_seconds())
             self._alarm("ReaperDelay", monitored.oldest_event, seconds, description)
         for name, metric in monitored.errors().items():
             description = f"The function {name} fails."
             self._alarm(f"{name}Errors", metric, alarms.function_errors, description)
         for name, metric in monitored.throttles().items():
-            description = f"AWS throttles {name}: calls are late, or fail as outcome unknown."
+            description = f"AWS throttles {name}. Calls are late, or fail with an unknown outcome."
             self._alarm(f"{name}Throttles", metric, alarms.throttles, description)
+
+    def _measure(self, service: LockServiceBase, watch: Sequence[str]) -> None:
+        """Makes the function that reads the watched locks, and its schedule."""
+        functions = FunctionFactory(
+            scope=self,
+            code=handler_code(self),
+            table=service.table,
+            service_name=service.service_name,
+            log_retention=logs.RetentionDays.ONE_MONTH,
+            log_removal_policy=RemovalPolicy.DESTROY,
+            log_level="INFO",
+            memory_size_mib=256,
+            platform=Platform(self, tracing=None, architecture=None, recursive_loop=False),
+        )
+        is_scan = any(name.endswith(_ANY) for name in watch)
+        function = functions.make(
+            "Watch",
+            description="Fairlock: measures how long owners wait for locks",
+            table_actions=["GetItem", "Query", *(["Scan"] if is_scan else [])],
+            workflow_actions=[],
+            environment={WATCHED_VARIABLE: json.dumps(list(watch))},
+        )
+        every = events.Schedule.rate(Duration.minutes(5))
+        events.Rule(self, "Every5Minutes", schedule=every).add_target(
+            targets.LambdaFunction(function, retry_attempts=0)
+        )
+
+    def _alarm_of_watched(self, service: LockServiceBase, name: str, alarms: LockAlarms) -> None:
+        """Makes the alarm of one watched name, which says which locks are meant."""
+        dimensions = {"service": service.service_name, "locks": name}
+        command = f"fairlock show {shlex.quote(name)}"
+        if name.endswith(_ANY):
+            command = f"fairlock ls --waiting --prefix {shlex.quote(name.removesuffix(_ANY))}"
+        self._alarm(
+            f"{_WAITING_FOR}{name}".replace("/", "-"),
+            service.metric(MetricName.CURRENT_WAIT, dimensions_map=dimensions),
+            _milliseconds(alarms.current_wait),
+            f"An owner has waited too long for {name} and is still waiting.",
+            first=f"{command} --table {self._table_name}",
+        )
+
+    def _first_step(self, name: str) -> str:
+        """What a person who is woken by the alarm types or opens first."""
+        table = f"--table {self._table_name}"
+        if name in _QUERIES_OF_ALARMS:
+            return f"run the saved query {_QUERIES_OF_ALARMS[name]!r} of this alarm's stack."
+        if name in _COMMANDS_OF_ALARMS:
+            return f"{_COMMANDS_OF_ALARMS[name]} {table}"
+        return f"fairlock doctor {table}"
 
     def _alarm(
         self,
@@ -254,6 +321,7 @@ class LockMonitoring(Construct):
         description: str,
         *,
         periods: int = 1,
+        first: str | None = None,
     ) -> None:
         """Makes an alarm that any one of the last periods makes fire; silence is good news."""
         if threshold is None:
@@ -267,7 +335,10 @@ class LockMonitoring(Construct):
             datapoints_to_alarm=1,
             comparison_operator=_AT_LEAST,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=f"Fairlock: {description} See docs/runbook.md, {name}.",
+            alarm_description=(
+                f"Fairlock: {description} First: {first or self._first_step(name)} "
+                f"Then: {_row_of(name)} in {documented('runbook.md')}"
+            ),
         )
         if self._topic is not None:
             action = actions.SnsAction(self._topic)
@@ -276,6 +347,35 @@ class LockMonitoring(Construct):
         self._alarms[name] = alarm
 
 
+_ANY: Final = "*"
+_MOST_WATCHED: Final = 20
+
+
+def _check_watched(watch: Sequence[str]) -> None:
+    rule = (
+        f"must be a list of at most {_MOST_WATCHED} different names of locks in ASCII, such as "
+        "'deploy/production', or beginnings with a star, 'deploy/*'"
+    )
+    is_list = isinstance(watch, list | tuple) and len(watch) <= _MOST_WATCHED
+    for name in watch if is_list else [watch]:
+        plain = name.removesuffix(_ANY) if isinstance(name, str) else "ä"
+        is_name = LOCK_NAME.allows(plain or "x") and plain.isascii() and _ANY not in plain
+        if not is_list or not name or not is_name or watch.count(name) > 1:
+            raise InvalidRequest(field="watch", rule=rule, value=name)
+
+
+def _row_of(alarm: str) -> str:
+    """The row of the runbook about an alarm."""
+    if alarm.startswith(_WAITING_FOR):
+        return MetricName.CURRENT_WAIT.value
+    return next((kind for kind in ("Errors", "Throttles") if alarm.endswith(kind)), alarm)
+
+
+_WAITING_FOR: Final = "Waiting for "
+_COMMANDS_OF_ALARMS: Final = dict.fromkeys(
+    ("CurrentWait", "QueueLength", "HandOffLatency"), "fairlock ls --waiting"
+)
+_QUERIES_OF_ALARMS: Final = dict.fromkeys(("Lost", "TakenOver"), "Lost and taken away")
 _AT_LEAST: Final = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 
 

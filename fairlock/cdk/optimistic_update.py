@@ -99,7 +99,7 @@ def _check_key(key: object) -> None:
 
 
 def _looks_evaluated(text: str) -> bool:
-    """Whether somebody means it to be evaluated, which Step Functions would not do."""
+    """Whether it is meant to be evaluated, which Step Functions would not do."""
     if Token.is_unresolved(text):
         return sfn.JsonPath.is_encoded_json_path(text)
     return any(part in text for part in ("{%", "%}", "$.", "$states"))
@@ -352,7 +352,7 @@ class OptimisticUpdate(sfn.StateMachineFragment):
                 outputs="{% $states.result.Payload %}"))
 
     Guarantees: each new item was computed from the item that it replaces; no concurrent update is
-    lost, and none is written twice, also if the reply to a write gets lost.
+    lost, and none is written twice, even if the reply to a write gets lost.
 
     Not guaranteed: that the task runs once. A conflict repeats everything from reading on, so the
     task must only compute; for work that must happen once, use a `LockGuard`. Writers that use

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from importlib.metadata import version
 from typing import Annotated, Any, Final
 
@@ -17,9 +19,10 @@ from fairlock.cli.child_process import become
 from fairlock.cli.endings import Command, Group
 from fairlock.cli.exit_codes import Ended, end, log_lines, statuses
 from fairlock.cli.operating import commands
-from fairlock.cli.run import Job, run
+from fairlock.cli.run import UNTOLD_WAIT_SECONDS, Job, run, told_of_a_wait
 from fairlock.cli.target import (
     TIME,
+    AsJson,
     EndpointUrl,
     LockName,
     Profile,
@@ -36,6 +39,8 @@ from fairlock.wire.rules import DEFAULT_LEASE_SECONDS
 
 _WRONG_USAGE: Final = 2
 """The exit status of the parser of options."""
+
+_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Tell nothing of a wait, but errors.")]
 
 app = typer.Typer(
     name="fairlock",
@@ -140,9 +145,7 @@ def run_command(
     superseded_exit_code: Annotated[
         int, typer.Option(min=0, max=255, help="Exit status if a newer version was granted.")
     ] = exit_codes.SUPERSEDED,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Tell nothing of a wait, but errors.")
-    ] = False,
+    quiet: _Quiet = False,
     shared: Annotated[
         bool,
         typer.Option(
@@ -202,15 +205,23 @@ def pace_command(
     late_exit_code: Annotated[
         int, typer.Option(min=0, max=255, help="Exit status if the slot is later than that.")
     ] = exit_codes.TAKEN,
+    quiet: _Quiet = False,
 ) -> int:
     """Waits for the next slot of a pace, then becomes the command.
 
     Nothing is held while the command runs. A time is a number of seconds, or has a unit: 30s, 10m,
     2h, 1d. At most once an hour in the whole fleet: --rate 1/1h --max-wait 0.
     """
+    told = told_of_a_wait(
+        UNTOLD_WAIT_SECONDS,
+        f"slot of pace {name!r} begins",
+        lambda: f"waiting for a slot of pace {name!r}, for up to {max_wait:g} s",
+        monotonic=time.monotonic,
+    )
     with target.locks() as locks:
         try:
-            locks.pace(name, rate=rate, max_wait=max_wait, burst=burst)
+            with nullcontext() if quiet else told:
+                locks.pace(name, rate=rate, max_wait=max_wait, burst=burst)
         except SlotTooLate as error:
             exit_codes.say(f"{error}; the command was not started")
             return late_exit_code
@@ -223,6 +234,7 @@ def create_table_command(
     *,
     recovery: Annotated[bool, typer.Option(help="With point-in-time recovery.")] = False,
     protection: Annotated[bool, typer.Option(help="With deletion protection.")] = False,
+    as_json: AsJson = False,
     profile: Profile = None,
     region: Region = None,
     endpoint_url: EndpointUrl = None,
@@ -238,6 +250,8 @@ def create_table_command(
         except (BotoCoreError, ClientError) as error:
             raise_if_unknown(error)
             raise misconfigured(error, table_name=name, region=target.region_name()) from error
+    if as_json:
+        typer.echo(json.dumps({"table": name, "region": target.region_name()}))
 
 
 def _object(text: str | None) -> Mapping[str, Any] | None:

@@ -74,7 +74,7 @@ class SignalPipe:
 
     def wake_up(self) -> None:
         """Ends the main thread's `wait`; for any thread."""
-        with suppress(OSError):  # Full: `wait` ends anyway; or closed: nobody waits any more.
+        with suppress(OSError):  # Full: `wait` ends anyway; or closed: no one waits any more.
             os.write(self._writer, b"\0")  # The number of no signal.
 
     def wait(self, seconds: float) -> list[signal.Signals]:
@@ -237,7 +237,7 @@ def dies_with_parent() -> Callable[[], None] | None:
 
     def ask_the_kernel() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # It has died already, and the kernel would tell nobody.
+        if os.getppid() != parent:  # It has died already, and the kernel would tell no one.
             os.kill(os.getpid(), signal.SIGKILL)
 
     return ask_the_kernel
@@ -286,7 +286,7 @@ class Command:
     def continue_if_stopped(self) -> None:
         """Continues a command that was stopped by Ctrl-Z, or because it wants the terminal.
 
-        Nobody else would: the shell has not stopped it. If this program is in the background as
+        No other process would: the shell has not stopped it. If this is in the background as
         well, the command stays stopped until the shell brings us to the foreground.
         """
         with suppress(ChildProcessError):  # It has ended meanwhile.

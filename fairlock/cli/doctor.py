@@ -48,7 +48,7 @@ class Probe:
 
     Attributes:
         action: its name.
-        is_needed: whether nobody can hold a lock without it.
+        is_needed: whether locks cannot be held without it.
         without: what does not work without it.
     """
 
@@ -62,8 +62,8 @@ PROBES: Final = (
     Probe("GetItem", is_needed=True, without=_LOCKING),
     Probe("Query", is_needed=True, without=_LOCKING),
     Probe("UpdateItem", is_needed=True, without=_LOCKING),
-    Probe("PutItem", is_needed=True, without="nobody can wait in the queue without it"),
-    Probe("DeleteItem", is_needed=True, without="nobody is handed a lock without it"),
+    Probe("PutItem", is_needed=True, without="owners cannot wait in the queue without it"),
+    Probe("DeleteItem", is_needed=True, without="locks cannot be handed over without it"),
     Probe("ConditionCheckItem", is_needed=False, without="needed for guarded writes"),
     Probe("Scan", is_needed=False, without="needed for ls and watch only"),
     Probe(

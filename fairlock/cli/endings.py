@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import metadata
 from typing import Any, Final
 
 from typer.core import TyperCommand, TyperGroup
 
 from fairlock.cli import exit_codes
+from fairlock.text import documented
 
-PAGE: Final = "docs/command-line.md"
+PAGE: Final = "command-line.md"
 _VERBATIM: Final = "\b\n"
 """At the beginning of a paragraph: the help does not wrap its lines."""
 
@@ -60,6 +59,7 @@ ENDINGS: Final[Mapping[str, Ending]] = {
             **{code: f"{text}; the command was not started" for code, text in _TABLE.items()},
             f"{exit_codes.TAKEN}": "the lock is taken; the command was not started",
             f"{exit_codes.LOST}": "the lock was lost; the command was ended, or was not alone",
+            f"{exit_codes.MAX_HOLD_OVER}": "--max-hold was nearly over; the command was ended",
             f"{exit_codes.SUPERSEDED}": "a newer version was granted; the command was not started",
             f"{exit_codes.CANNOT_START}": "the command cannot be started",
             f"{exit_codes.NOT_FOUND}": "the command was not found",
@@ -127,6 +127,15 @@ ENDINGS: Final[Mapping[str, Ending]] = {
         "pause-and-limit",
     ),
     "resume": Ending(("fairlock resume deploy/production",), _READS, "pause-and-limit"),
+    "empty-queue": Ending(
+        ("fairlock empty-queue customer/7", "fairlock empty-queue customer/7 --yes --json"),
+        {
+            **_READS,
+            f"{exit_codes.DECLINED}": "the answer was no; nothing was removed",
+            f"{exit_codes.UNKNOWN_LOCK}": "the table knows no such lock",
+        },
+        "empty-a-queue",
+    ),
     "doctor": Ending(
         ("fairlock doctor", "fairlock doctor --table locks --json"),
         {
@@ -139,7 +148,7 @@ ENDINGS: Final[Mapping[str, Ending]] = {
     "create-table": Ending(
         (
             "fairlock create-table locks",
-            "fairlock create-table locks --recovery --protection",
+            "fairlock create-table locks --recovery --protection --json",
         ),
         {"0": "the table is there", **_TABLE},
     ),
@@ -148,7 +157,7 @@ ENDINGS: Final[Mapping[str, Ending]] = {
             "fairlock asl --task task.json --lock-name nightly-report",
             "fairlock asl --task task.json --lock-name '$.customer_id' --max-wait 10m",
         ),
-        {"0": "done"},
+        {"0": "done", **{code: f"--stack: {text}" for code, text in _TABLE.items()}},
         "guard-a-workflow-without-the-cdk",
     ),
 }
@@ -168,7 +177,7 @@ def ending(command: str) -> str:
         for heading, lines in parts.items()
     ]
     anchor = f"#{wanted.heading}" if wanted.heading else ""
-    told.append(f"More: {page()}{anchor}")
+    told.append(f"More: {documented(PAGE)}{anchor}")
     return "\n\n".join(f"{_VERBATIM}{part}" for part in told)
 
 
@@ -192,12 +201,3 @@ class Group(TyperGroup):
 
 def _by_number(status: tuple[str, str]) -> int:
     return int(status[0].partition("-")[0])
-
-
-@cache
-def page() -> str:
-    """Where the page about the command line is: in the repository, if the package names it."""
-    urls = metadata("fairlock").get_all("Project-URL") or []
-    named = dict(url.split(", ", 1) for url in urls)
-    repository = named.get("Repository")
-    return f"{repository}/blob/main/{PAGE}" if repository else PAGE

@@ -5,12 +5,12 @@ The statuses are those of the command, and a few of `fairlock` that few programs
     0-255     of the command; 128 + n if signal n ended it, or ended the waiting for the lock
     1         `release --force`: declined at the prompt; `doctor`: a check failed
     64        wrong usage: nothing was done
-    66        `show`, `release`: the table knows no lock of this name, or nobody holds it
+    66        `show`, `release`: the table knows no lock of this name, or no one holds it
     69        the lock table did not answer: the command was not started
     75        the lock is taken: the command was not started (`--taken-exit-code` sets another)
     73        `release --force`: another holds by now, nothing was released
     76        the lock was lost: the command was ended, or was not alone; `release`: it was not held
-    78        AWS refuses: no table, no permission, no credentials; or somebody has changed an item
+    78        AWS refuses: no table, no permission, no credentials; or an item that was changed
               of the table: the command was not started
     79        a newer version was granted the lock (`--only-newest`): the command was not started
               (`--superseded-exit-code` sets another)
@@ -63,7 +63,7 @@ class Ended(SystemExit):
 def say(message: object) -> None:
     """Prints a message among the errors, so that the command's output stays its own.
 
-    A message may hold what somebody else stored: nothing in it reaches the terminal that could
+    A message may hold what others stored: nothing in it reaches the terminal that could
     command it.
     """
     typer.echo(f"fairlock: {printable(str(message))}", err=True)
@@ -105,7 +105,7 @@ class NotTooOften(logging.Filter):
         self._told: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the message was not told within the last minute."""
+        """Whether the message was not shown within the last minute."""
         error = record.exc_info[1] if record.exc_info else None
         text, now = f"{record.getMessage()} {error}", record.created
         recent = {each: at for each, at in self._told.items() if now - at < _AGAIN_AFTER_SECONDS}

@@ -1,4 +1,4 @@
-"""`fairlock release`, as the owner or by force; and `fairlock limit`, `pause` and `resume`."""
+"""`fairlock release`, as the owner or by force; `limit`, `pause`, `resume` and `empty-queue`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from fairlock.protocol.description import LockDescription
 from fairlock.text import printable
 
 _NO_REASON: Final = "no reason given"
+_NOBODY_TO_ASK: Final = "there is no terminal to ask on: give --yes"
+_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +29,8 @@ class ForcedRelease:
 
     Attributes:
         fencing_token: of the holder that is meant; None if there is only one.
-        yes: whether to ask nobody.
-        ask: asks a question that is answered by yes or no; None if nobody is there to be asked.
+        yes: whether to skip the question.
+        ask: asks a question that is answered by yes or no; None without a terminal.
         requested_by: tells who releases; called when it is decided.
         as_json: whether to print an object instead of a line.
     """
@@ -43,7 +45,7 @@ class ForcedRelease:
 
 
 def release_own(locks: LockClient, name: str, owner_id: str, *, as_json: bool = False) -> int:
-    """Releases the lock for its owner, whom the owner_id proves; returns the exit status.
+    """Releases the lock for the owner that the owner_id proves; returns the exit status.
 
     Raises:
         InvalidRequest: the name or the owner_id breaks its rule.
@@ -114,10 +116,40 @@ def _is_confirmed(found: LockDescription, wanted: ForcedRelease) -> bool:
     if wanted.yes:
         return True
     if wanted.ask is None:
-        exit_codes.end(exit_codes.USAGE, "nobody is there to be asked: give --yes")
+        exit_codes.end(exit_codes.USAGE, _NOBODY_TO_ASK)
     waiting = found.waiters.count
-    heir = "the oldest waiter gets the lock" if waiting else "nobody waits"
+    heir = "the oldest waiter gets the lock" if waiting else "no one waits"
     return wanted.ask(f"Release it by force? Its work is not stopped by this; {heir}.")
+
+
+def empty_queue(
+    locks: LockClient,
+    place: str,
+    name: str,
+    *,
+    yes: bool,
+    ask: Callable[[str], bool] | None,
+    as_json: bool = False,
+) -> int:
+    """Shows who waits, asks, and removes all that wait; returns the exit status."""
+    found = locks.describe(name)
+    if found is None:
+        return unknown(place, name)
+    waiting = found.waiters
+    exit_codes.say(f"{waiting.count} wait for lock {name!r} of {place}")
+    for each in waiting.first[:_SHOWN]:
+        exit_codes.say(f"  {lines.name_of(each.owner_name)}, since {iso(each.entered_at)}")
+    if not yes:
+        if ask is None:
+            exit_codes.end(exit_codes.USAGE, _NOBODY_TO_ASK)
+        if not ask("Remove all of them? Those that ask again wait again."):
+            return exit_codes.DECLINED
+    removed = locks.empty_queue(name)
+    if as_json:
+        typer.echo(json.dumps({"lock_name": name, "removed": removed}))
+    else:
+        typer.echo(f"{printable(name)}: removed {removed} waiters; {_now(locks, name)}")
+    return 0
 
 
 def change_ceiling(
@@ -158,7 +190,7 @@ def _now(locks: LockClient, name: str) -> str:
 
 
 def ask_at_the_terminal() -> Callable[[str], bool] | None:
-    """Asks whom the terminal belongs to; None if the input is no terminal."""
+    """Asks the person at the terminal; None if the input is no terminal."""
     if not sys.stdin.isatty():
         return None
     return lambda question: typer.confirm(question, default=False, err=True)

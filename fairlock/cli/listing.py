@@ -44,7 +44,7 @@ def list_locks(
     """Prints the locks as they are read; returns the exit status.
 
     A table on a terminal; lines with tabs elsewhere; one JSON object a line with `as_json`. A
-    terminal is told if there is none, and in which place.
+    terminal says if there is none, and in which place.
     """
     chosen = (lock for lock in locks.list(prefix) if is_wanted(lock, waiting=waiting, free=free))
     first = True
@@ -112,9 +112,9 @@ def watch(
 ) -> int:
     """Shows the locks until Ctrl-C; returns the exit status.
 
-    On a terminal the table is drawn anew each time. Elsewhere a line is printed for each lock when
+    On a terminal the table is drawn again each time. Elsewhere a line is printed for each lock when
     it is first seen, changes hands, is limited or paused, or another number waits, and when it is
-    free again. A table that does not answer is told, and read again.
+    free again. If the table does not answer, a line says so, and it is read again.
 
     Args:
         read: reads the locks.
@@ -186,8 +186,8 @@ def _print_objects(
 
 def _free(name: str, clock: Clock) -> LockDescription:
     seen_at = datetime.fromtimestamp(clock.wall_ms() / 1000, UTC)
-    nobody = DescribedQueue()
-    return LockDescription(name=name, seen_at=seen_at, limit=None, holders=(), waiters=nobody)
+    none = DescribedQueue()
+    return LockDescription(name=name, seen_at=seen_at, limit=None, holders=(), waiters=none)
 
 
 _Shown = tuple[tuple[int, ...], int, DescribedCeiling | None]
@@ -196,7 +196,7 @@ _Shown = tuple[tuple[int, ...], int, DescribedCeiling | None]
 
 @dataclass(slots=True)
 class _Changes:
-    """What is to be told of each lock, once."""
+    """What is to be notified of each lock, once."""
 
     _seen: dict[str, _Shown] = field(default_factory=dict)
 
@@ -235,7 +235,7 @@ def show(locks: LockClient, place: str, lock_name: str, *, as_json: bool = False
         InvalidRequest: the lock's name breaks its rule.
         LockStoreUnavailable: the lock table did not answer.
         LockStoreMisconfigured: AWS refuses.
-        LockItemMalformed: somebody has changed an item of the lock.
+        LockItemMalformed: another program has changed an item of the lock.
     """
     found = locks.describe(lock_name)
     if found is None:
@@ -250,6 +250,6 @@ def show(locks: LockClient, place: str, lock_name: str, *, as_json: bool = False
 
 def unknown(place: str, lock_name: str) -> int:
     """Says that the table knows no such lock; returns the exit status."""
-    why = "nobody has used it, or not for days; are the name and the table right?"
+    why = "it was never used, or not for days; are the name and the table right?"
     exit_codes.say(f"{place} knows no lock {lock_name!r}: {why}")
     return exit_codes.UNKNOWN_LOCK

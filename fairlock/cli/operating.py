@@ -15,6 +15,7 @@ from fairlock.cli.intervene import (
     ForcedRelease,
     ask_at_the_terminal,
     change_ceiling,
+    empty_queue,
     force_release,
     release_own,
 )
@@ -207,6 +208,25 @@ def resume_command(
     with target.locks() as locks:
         who = caller(target)
         return change_ceiling(locks, name, None, reason=reason, requested_by=who, as_json=as_json)
+
+
+@commands.command("empty-queue", cls=Command)
+@about_a_table()
+def empty_queue_command(
+    target: Target,
+    name: LockName,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Removes all that wait for a lock, after asking.
+
+    For a queue of callers that never ask again. Who does ask again waits again: a program at the
+    end of the queue, a workflow after its fallback period. The holders stay.
+    """
+    with target.locks() as locks:
+        ask = ask_at_the_terminal()
+        return empty_queue(locks, target.place(), name, yes=yes, ask=ask, as_json=as_json)
 
 
 @commands.command("doctor", cls=Command)

@@ -8,7 +8,7 @@ acquire ──▶ granted ─▶ start ─▶ the command ends ─────�
    ├──▶ a newer version was granted ────────────────────────▶ 79
    └──▶ a signal: leaves the queue ─────────────────────────▶ 128 + n
 
-A command that begins late is preceded by two lines: for whom it waits, and that it has the lock.
+A command that begins late is preceded by two lines: who holds the lock, and that it has it now.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _END_OF_THREAD_SECONDS: Final = 0.2
 def waits_for(locks: LockClient, lock_name: str, *, seconds: float) -> str:
     """That the command waits, how long at most, and who holds the lock. Two reads, no write.
 
-    An error is told in its place: a table that does not answer may be the reason of the wait. Empty
-    if nobody holds or waits: then the acquire is only slow.
+    An error is shown in its place: a table that does not answer may be why it waits. Empty if no
+    owner holds or waits: then the acquire is only slow.
     """
     told = f"waiting for lock {lock_name!r}, for up to {seconds:g} s"
     try:
@@ -67,7 +67,7 @@ def waits_for(locks: LockClient, lock_name: str, *, seconds: float) -> str:
     if found.ceiling is not None:
         told += f"; it is {found.ceiling}"
     if not found.holders:
-        return f"{told}; nobody holds it, {found.waiters.count} waiting"
+        return f"{told}; no one holds it, {found.waiters.count} waiting"
     since = iso(found.holders[0].acquired_at)
     show = f"`fairlock show {shlex.quote(lock_name)}` tells more"
     return f"{told}; held by {owners_of(found)} since {since}; {show}"
@@ -76,19 +76,19 @@ def waits_for(locks: LockClient, lock_name: str, *, seconds: float) -> str:
 @contextmanager
 def told_of_a_wait(
     after_seconds: float,
-    lock_name: str,
+    end: str,
     waits: Callable[[], str],
     *,
     monotonic: Callable[[], float],
 ) -> Iterator[None]:
     """Tells of the block if it takes longer than that: once meanwhile, and once when it succeeds.
 
-    A block that is over is not held up by the line, nor by its reads; nothing is told any more.
-    What prevents a line is no failure of the command: nobody may read its errors.
+    A block that is over is not held up by the line, nor by its reads; nothing more is printed.
+    What prevents a line is no failure of the command: no one may read its errors.
 
     Args:
         after_seconds: a wait that is shorter is not worth a line.
-        lock_name: what the block waits for.
+        end: the beginning of the second line, such as "lock 'x' acquired".
         waits: makes the line, or an empty one for none; called in a thread of its own.
         monotonic: tells the time.
     """
@@ -114,17 +114,17 @@ def told_of_a_wait(
         is_over.set()
         timer.join(_END_OF_THREAD_SECONDS)
     if was_told.is_set():
-        _say(f"lock {lock_name!r} acquired after {monotonic() - began:.0f} s")
+        _say(f"{end} after {monotonic() - began:.0f} s")
 
 
 def _say(line: str) -> None:
-    with suppress(OSError, ValueError):  # Closed, a pipe that nobody reads, a full disk.
+    with suppress(OSError, ValueError):  # Closed, a pipe that is not read, a full disk.
         exit_codes.say(line)
 
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
 """A wait does not notice that the machine was suspended, so that none is long."""
-_UNTOLD_WAIT_SECONDS: Final = 3.0
+UNTOLD_WAIT_SECONDS: Final = 3.0
 """A wait that is shorter is not worth a line, nor a mail of cron's."""
 
 
@@ -164,7 +164,7 @@ def run(job: Job) -> int:
         owner_name = job.owner_name or default_owner_name(Path(job.command[0]).name)
         client = job.target.locks(owner_name=owner_name, clock=clock)
         try:
-            # The lock is released, or it was told why not.
+            # The lock is released, or a message said why not.
             return _run(job, client, clock, signals, around)
         except BaseException as ended:
             client.close(release=True)
@@ -184,8 +184,8 @@ def _run(
 ) -> int:
     seconds = client.longest_wait(job.lease) if job.max_wait is None else job.max_wait
     told = told_of_a_wait(
-        _UNTOLD_WAIT_SECONDS,
-        job.name,
+        UNTOLD_WAIT_SECONDS,
+        f"lock {job.name!r} acquired",
         lambda: waits_for(client, job.name, seconds=seconds),
         monotonic=clock.monotonic,
     )
@@ -267,8 +267,8 @@ def _held_around() -> list[_Held]:
 def _require_not_waiting_for_itself(job: Job, around: Sequence[_Held]) -> None:
     """Refuses a wait that only the end of the wait could end.
 
-    Who does not wait is told that the lock is taken. A `run` that has ended holds nothing: its
-    command may have left a process behind, which inherited the variable.
+    A caller that does not wait learns that the lock is taken. A `run` that has ended holds nothing:
+    its command may have left a process behind, which inherited the variable.
     """
     if job.max_wait == 0:
         return
@@ -333,7 +333,7 @@ def _release(lock: Lock, status: int) -> int:
         if not lock.release():
             lock.check()
     except LockLost as error:
-        if status != exit_codes.LOST:  # else it was told when the command was ended
+        if status != exit_codes.LOST:  # else it was reported when the command was ended
             exit_codes.say(error)
         return status or exit_codes.LOST
     except (FairlockError, BotoCoreError, ClientError) as error:

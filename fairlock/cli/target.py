@@ -1,7 +1,7 @@
 """What a command is about and who runs it, by the options that several commands have.
 
 A table is meant by its name or by its stack, with a profile, a region and an endpoint. Who runs the
-command is told to AWS and to the people who see the lock. Times are written as seconds, or as
+command is shown to AWS and to the people who see the lock. Times are written as seconds, or as
 `30s`, `10m`, `2h`.
 """
 
@@ -102,7 +102,7 @@ class Target:
     def identity(self) -> str:
         """Tells tables apart, as far as that is known without a request.
 
-        The same name in two accounts is told apart by the profile.
+        The same name in two accounts differs by the profile.
         """
         profile = ""
         with suppress(BotoCoreError):
@@ -113,7 +113,7 @@ class Target:
         return " ".join((name, self.region_name() or "", profile, url))
 
     def region_name(self) -> str | None:
-        """As the option, the profile or the environment says; None if nobody says it."""
+        """As the option, the profile or the environment says; None if no one says it."""
         with suppress(BotoCoreError):
             return self._session.region_name
         return self.region
@@ -123,7 +123,7 @@ class Target:
         """Within, a table that does not answer, or has a spoilt item, is named, with what to do.
 
         Args:
-            so: what follows from the failure, to be told too.
+            so: what follows from the failure, for the message.
         """
         try:
             yield
@@ -220,7 +220,7 @@ def about_a_table(
     """Gives a command the options that name its table; its result is the exit status.
 
     Args:
-        so: what follows if the table does not answer, to be told too.
+        so: what follows if the table does not answer, for the message.
     """
 
     def decorate(command: Callable[..., int]) -> Callable[..., None]:
@@ -314,7 +314,7 @@ def version_or_jsonata(value: object) -> int | bool | str:
 
 
 def principal(target: Target) -> str | None:
-    """The ARN of the principal whom AWS knows, account included; None if nobody answers.
+    """The ARN of the principal whom AWS knows, account included; None if no one answers.
 
     One request to STS, which needs no permission.
     """

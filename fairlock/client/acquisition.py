@@ -3,8 +3,8 @@
 request ─▶ granted
  ▲ └─────▶ queued ─▶ poll, poll, poll … ─▶ this owner holds it: handed over ─▶ granted
  │                    │        └─ deadline ─▶ last poll ─▶ leave the queue ─▶ nothing held
- │                    ├─ nobody waits: this waiter was dropped from the queue
- │                    ├─ a permit is free, or a lease over, and nobody acts on it (`FreePermit`)
+ │                    ├─ no one waits: this waiter was dropped from the queue
+ │                    ├─ a permit is free, or a lease over, and no one acts on it (`FreePermit`)
  └────────────────────┘
 
 Each poll is one strongly consistent read, mostly of the lock. Once in 15 s it reads the waiter's
@@ -74,7 +74,7 @@ class Acquisition:
         request: what is asked for; its owner_id stays the same, however often it is sent.
         max_wait: longest seconds.
         longest_poll: most seconds between two polls.
-        events: are told how the acquisition ended.
+        events: report how the acquisition ended.
         require_open: raises once the client is closed.
 
     Attributes:
@@ -164,7 +164,7 @@ class Acquisition:
             raise
         if granted is None and self.request.waits:
             # The time is over, but a hand-off may choose this waiter now. Leaving also gives such a
-            # grant back; a caller that only went away would hold a lock that nobody knows of.
+            # grant back; a caller that only went away would hold a lock that no one knows of.
             self._give_up()
         elif granted is None:
             self.settle()
@@ -251,7 +251,7 @@ class Acquisition:
     def timed_out(self) -> LockWaitTimeout:
         """The error that names the lock's holders, and who has paused it."""
         described = tuple(map(describe_holder, self.holders))
-        names = ", ".join(map(_named, described)) or "nobody"
+        names = ", ".join(map(_named, described)) or "no one"
         told = f"not handed over within {self._max_wait:g} s; last held by"
         told = told if self._max_wait else "held by"
         ceiling = describe_ceiling(self._ceiling)
@@ -380,7 +380,7 @@ class Acquisition:
     def _is_answer_known(self, now: float) -> bool:
         queue = self._queue
         if queue.seen_at >= self._planned_at:
-            return True  # Another waiter has read since; this one plans anew by what that shows.
+            return True  # Another waiter has read since; this one plans again by what that shows.
         return now < queue.seen_at + self._longest and queue.is_held_by_this_client()
 
     def _has_place(self, sent: float) -> bool:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
+import re
 import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Generic, NoReturn, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeGuard, TypeVar
 
 from fairlock.client.reporting import logger
 from fairlock.clock import Seconds
-from fairlock.errors import InvalidRequest
+from fairlock.errors import InvalidRequest, explained
 from fairlock.protocol.lease_time import lease_for
 from fairlock.text import printable
 from fairlock.wire import rules
@@ -107,6 +109,40 @@ class Timing:
         refuse("max_hold", rule, max_hold)
 
 
+class EnteredOneWay:
+    """What is entered by `with`, or by `async with`, and refuses the other by name."""
+
+    if not TYPE_CHECKING:  # Type checkers refuse it, too.
+
+        def __enter__(self) -> NoReturn:
+            """Overridden by what `with` enters."""
+            rule = f"must be `async with` for {type(self).__name__}"
+            refuse("with", rule, self)
+
+        def __aenter__(self) -> NoReturn:
+            """Overridden by what `async with` enters."""
+            rule = f"must be `with` for {type(self).__name__}; for asyncio see AsyncLockClient"
+            refuse("with", rule, self)
+
+        def __exit__(self, *_error: object) -> None:
+            """Python asks for it before it enters."""
+
+        async def __aexit__(self, *_error: object) -> None:
+            """The same."""
+
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def with_explained_calls(kind: _Class) -> _Class:
+    """Makes each public method of a client `explained`, those of its bases included."""
+    for name in dir(kind):
+        method = inspect.getattr_static(kind, name)
+        if inspect.isfunction(method) and not name.startswith("_"):
+            setattr(kind, name, explained(method))
+    return kind
+
+
 def refuse(field: str, rule: str, value: object) -> NoReturn:
     """Raises `InvalidRequest`, without text: an owner_id may stand in the wrong place."""
     raise InvalidRequest(field=field, rule=rule, value=value, show_text=False) from None
@@ -126,15 +162,35 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, float) or abs(value) <= _LARGEST
 
 
+def require_finite(field: str, value: object) -> None:
+    """Raises `InvalidRequest` unless the value is a length of time; the client knows the least."""
+    if not _is_number(value) or not 0 < value < math.inf:
+        refuse(field, "must be a number of seconds above 0; leave it out for no bound", value)
+
+
 def require_max_wait(value: object) -> None:
     """Raises `InvalidRequest` unless the value is a number of seconds that the queue allows."""
     require_seconds("max_wait", value, least=0, most=LONGEST_WAIT_SECONDS)
 
 
-def require_callable(field: str, value: object) -> None:
-    """Raises `InvalidRequest` unless the value is a function, or None."""
-    if value is not None and not callable(value):
-        refuse(field, "must be a function", value)
+def require_callable(field: str, value: object, *takes: str) -> None:
+    """Raises `InvalidRequest` unless the value is a function of these arguments, or None.
+
+    It is called in the background, where an error of its own would only be logged.
+    """
+    if value is None:
+        return
+    rule = f"must be a function of {' and '.join(takes)}: lambda {', '.join(takes)}: …"
+    if not callable(value):
+        refuse(field, rule, value)
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):  # A function of C that does not tell.
+        return
+    try:
+        signature.bind(*takes)
+    except TypeError:
+        refuse(field, rule, value)
 
 
 def require_bool(field: str, value: object) -> None:
@@ -180,10 +236,27 @@ def _owner_name(host: str, process_id: int, program: str | None, script: str) ->
     return printable(f"{host}:{process_id}:{program}")[:_LONGEST_DEFAULT_NAME]
 
 
+_MISSING_PART: Final = re.compile(r"(?:^|[/:#.])(None|null|undefined)(?=$|[/:#.])")
+
+
+@lru_cache(_REMEMBERED_NAMES)
+def warn_of_missing_part(name: str) -> None:
+    """Logs once that a name was most likely formatted from a value that was missing.
+
+    It is no error, because such an id may exist: there are people whose name is Null.
+    """
+    if found := _MISSING_PART.search(name):
+        logger.warning(
+            "lock %r: its part %r looks like a missing value, and all callers without the value "
+            'share this lock; composite_name("customer", customer_id) refuses None',
+            *(name, found[1]),
+        )
+
+
 def composite_name(*parts: str) -> str:
     """Joins parts with slashes: `composite_name("customer", customer_id)`.
 
-    Guaranteed: other parts make another name, also if a part contains a slash, which becomes `%2F`
+    Guaranteed: other parts make another name, even if a part contains a slash, which becomes `%2F`
     (and a percent sign `%25`). The simpler `f"{a}/{b}"` makes one name of `a/b` + `c` and of
     `a` + `b/c`. Parts without these two characters stay as they are.
 
@@ -192,7 +265,8 @@ def composite_name(*parts: str) -> str:
     """
     for part in parts:
         if not isinstance(part, str):
-            raise InvalidRequest(field="parts", rule="must be strings", value=part)
+            rule = "must be strings: pass str(part), and a value that is not missing"
+            raise InvalidRequest(field="parts", rule=rule, value=part)
     name = "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
     require("name", LOCK_NAME, name)
     return name

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from fairlock.client.arguments import LockOptions, as_text
+from fairlock.client.arguments import EnteredOneWay, LockOptions, as_text
 from fairlock.client.connection import StoreFactory
 from fairlock.client.entered_locks import Entered, EnteredLock, EnteredLocks
 from fairlock.client.lease_handle import LeaseHandle
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class _Listener:
     """Passes on to a lock what becomes of its lease.
 
-    The heartbeats hold the lease. If the lease held the lock, nobody could find out that its user
+    The heartbeats hold the lease. If the lease held the lock, no one could find out that its user
     has dropped it.
     """
 
@@ -54,7 +54,7 @@ class _Listener:
             lock._report_release()  # noqa: SLF001 - same
 
 
-class BaseLock(ABC):
+class BaseLock(EnteredOneWay, ABC):
     """The part of a lock that answers without a request.
 
     Args:
@@ -63,7 +63,7 @@ class BaseLock(ABC):
         request: what was asked for.
         options: same, as the user wrote it.
         granted: the grant, with its owner's own end.
-        events: are told of losses, dangers and the release.
+        events: report losses, dangers and the release.
         entered: tells which locks the caller is inside of.
         handle_store_factory: the lock table, for heartbeats and the release; None for the same.
         mutex: see `LeaseHandle`.
@@ -191,10 +191,10 @@ class BaseLock(ABC):
         return max(0.0, left) if lease.is_held() else 0.0
 
     def check(self) -> None:
-        """Returns if the lock is held, by this process's own clock. No request.
+        """Raises `LockLost` unless the lock is held, by this process's own clock. No request.
 
         Raises:
-            LockLost: the lease is over, somebody else has the place, or it was released.
+            LockLost: the lease is over, another owner has the place, or it was released.
         """
         self._handle.lease.require_held()
 

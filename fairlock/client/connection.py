@@ -13,7 +13,7 @@ import os
 import random
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -115,6 +115,7 @@ class Connection:
         self._session = session
         self._given = {"dynamodb": dynamodb, "stepfunctions": stepfunctions}
         self._made: dict[str, Any] = {}
+        self._known_account: str | None = None
         self._process = os.getpid()
         # A guarded write's items are checked all the same: `fairlock/guarded/guarded_table.py`.
         most_connections = Config(max_pool_connections=most_at_once + _SPARE_CONNECTIONS)
@@ -154,14 +155,14 @@ class Connection:
             return None
 
     def _account(self) -> str | None:
-        """The account of the credentials, as far as they name it; unknown for clients given."""
-        if self._given["stepfunctions"] is not None:
-            return None
-        try:
-            credentials = (self._session or boto3.Session()).get_credentials()
-        except BotoCoreError:
-            return None
-        return getattr(credentials, "account_id", None)
+        """The account that is asked about executions; unknown for clients that were given.
+
+        Needed only where an engine knows no such execution. STS is asked then, until it answers.
+        """
+        if self._given["stepfunctions"] is None and self._known_account is None:
+            with suppress(BotoCoreError, ClientError):
+                self._known_account = self._client("sts").get_caller_identity()["Account"]
+        return self._known_account
 
     def _client(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
         given = self._given.get(service)
@@ -217,7 +218,7 @@ class StoreFactory:
         table_name: the lock table.
         clock: the present.
         aws_clock: the estimate of AWS's time, by all answers so far.
-        local_waiters: are told of the hand-offs of this client.
+        local_waiters: are notified of the hand-offs of this client.
         random: source of jitter.
         known_paces: what the answers so far have shown of paces.
     """
@@ -264,7 +265,7 @@ class StoreFactory:
             seen: as of `fairlock.store.release.release`.
 
         Returns:
-            Whether this call may have released; after an attempt of unknown outcome also if the
+            Whether this call may have released; after an attempt of unknown outcome even if the
             answer is "not held", which may well be the doing of that attempt.
 
         Raises:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from fairlock.aws.retry import RepeatedRequest, RetryBudget, error_code
+from fairlock.client.connection import Connection
 from fairlock.clock import Clock, SystemClock
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
@@ -44,17 +45,18 @@ def create_table(
             for `deletion_protection` of a table that is there, TagResource for `tags`.
         name: the table's name.
         point_in_time_recovery: whether the table can be restored to any second of the last weeks.
-        deletion_protection: whether DeleteTable is refused until somebody switches this off.
+        deletion_protection: whether DeleteTable is refused until you switch this off.
         tags: put on the table when it is made, and on none that is there.
         clock: measures and waits; for tests.
 
     Raises:
-        InvalidRequest: a table of that name exists, but its key is not that of a lock table, or its
-            TTL is on another attribute. Nothing was changed.
+        InvalidRequest: the client is none of DynamoDB; or a table of that name exists, but its key
+            is not that of a lock table, or its TTL is on another attribute. Nothing was changed.
         botocore.exceptions.ClientError: no permission, or DynamoDB refuses. With the code
             ContinuousBackupsUnavailableException the table can be used, but recovery was still
             refused after five minutes: call again.
     """
+    Connection.check("client", client, has="exceptions", service="dynamodb")
     # In use: the table is there, or another process makes it at this moment.
     with suppress(client.exceptions.ResourceInUseException):
         client.create_table(
@@ -95,7 +97,10 @@ def _require_lock_table(client: DynamoDBClient, name: str) -> None:
     description = client.describe_table(TableName=name)["Table"]
     key = {element["KeyType"]: element["AttributeName"] for element in description["KeySchema"]}
     if key != {"HASH": PARTITION_KEY, "RANGE": SORT_KEY}:
-        rule = f"must be a new table, or one with the key ({PARTITION_KEY}, {SORT_KEY})"
+        rule = (
+            f"must be a new table, or one with the string keys {PARTITION_KEY} and {SORT_KEY}: "
+            "choose another name"
+        )
         raise InvalidRequest(field="name", rule=rule, value=name)
 
 

@@ -82,7 +82,7 @@ class EnteredLocks:
     def held(self, name: str) -> list[tuple[HeldLock, LockOptions[Any]]]:
         """The locks of this name that the caller is inside of, the innermost last.
 
-        Not one that is released, or known as lost: those keep nobody out. Nor a lock of the process
+        Not one that is released, or known as lost: those keep no one out. Nor a lock of the process
         that this one was forked from.
         """
         locks = [(each.lock(), each.options) for each in self.mine()]
@@ -95,7 +95,7 @@ class EnteredLocks:
     def require_that_others_can_release(self, request: AcquireRequest) -> None:
         """Refuses a wait that only the waiter itself could end.
 
-        With so many permits of its own as may be out, beside its own, nobody else's release helps.
+        With so many permits of its own as may be out, beside its own, no one else's release helps.
         A reader needs one only: a writer that queues in between waits for it, and is waited for.
 
         Raises:

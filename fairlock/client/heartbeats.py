@@ -80,7 +80,7 @@ class HeartbeatSchedule:
     _order: itertools.count[int] = field(default_factory=itertools.count)
 
     def add(self, handle: LeaseHandle) -> None:
-        """Plans heartbeats of a lock; plans them anew if its lease has another length now."""
+        """Plans heartbeats of a lock, and plans them again if its lease has another length."""
         self.remove(handle)
         lease = handle.lease
         share = _LEAST_FIRST_SHARE + self.random() * (1 - _LEAST_FIRST_SHARE)
@@ -202,7 +202,7 @@ class Heartbeats:
 
     Threads are started when the first lock comes, and more of the pool when heartbeats are slow.
     They do not keep the process alive, and renew as long as it lives: also when its main thread has
-    ended and others go on. Some seconds after nobody wants them any more they end.
+    ended and others go on. Some seconds after no one wants them any more they end.
 
     Args:
         clock: tells when a heartbeat is due.

@@ -2,7 +2,7 @@
 
 acquire, however long it takes ─▶ work(lock, stop) ─┬─▶ ends by itself: release, and `lead` ends
    ▲                                                │
-   └──────────── release ◀── ends in time ◀─────────┴── is told to stop: a lease was not renewed
+   └──────────── release ◀── ends in time ◀─────────┴── is asked to stop: a lease was not renewed
 
 The work is told `safe_period` before the end of the lease, so it has that time to stop before
 another process may begin. No thread can be stopped from outside, so it has to look.
@@ -100,7 +100,7 @@ class Term(Generic[_Stop]):
     def goes_on_after(self, error: Exception) -> bool:
         """Whether an error ends this term only, and `lead` acquires again.
 
-        A wait is bounded, and leading is not. A loss is what the work was told to stop for.
+        A wait is bounded, and leading is not. A loss is what the work was asked to stop for.
         """
         if self._lock is None:
             return isinstance(error, LockWaitTimeout | LockStoreUnavailable)
@@ -135,7 +135,7 @@ def check_work(settings: ClientSettings, work: object, *, is_async: bool) -> Non
     except ValueError:
         pass  # A built-in function that tells no signature.
     if settings.timing.heartbeat_every == math.inf:
-        rule = "must be finite for `lead`: a leader whose lease is not renewed is told to stop"
+        rule = "must be finite for `lead`: a leader whose lease is not renewed is asked to stop"
         refuse("heartbeat_every", rule, math.inf)
 
 
@@ -152,6 +152,7 @@ class Leading(ABC):
         lease: Seconds | None = None,
         data: Mapping[str, Any] | None = None,
         owner_name: str | None = None,
+        max_hold: Seconds | None = None,
     ) -> _T:
         """Calls the work in one process of all that call this; in another one when that one fails.
 
@@ -172,7 +173,7 @@ class Leading(ABC):
 
         Work that ends by itself ends the leading: the lock is released, and what the work has
         returned leaves this call; another process is next. What it raises leaves this call, too,
-        but for a `LockLost` after it was told to stop. To end a leader, raise SystemExit in a
+        but for a `LockLost` after it was asked to stop. To end a leader, raise SystemExit in a
         handler of SIGTERM, or `close` the client from another thread.
 
         Args:
@@ -182,6 +183,8 @@ class Leading(ABC):
                 renewal.
             data: as of `acquire`; its address for instance, for all who look for the leader.
             owner_name: as of `acquire`.
+            max_hold: longest seconds to lead at a time. The work is told `safe_period` before that,
+                as if the lease could not be renewed, and the oldest of those that wait leads next.
 
         Returns:
             What the work has returned that was not told to stop.
@@ -199,6 +202,7 @@ class Leading(ABC):
             options: LockOptions[Callback] = LockOptions(
                 *(name, lease, LONGEST_WAIT_SECONDS, 1, data, owner_name),
                 *(term.on_lost, term.on_danger),
+                max_hold=max_hold,
             )
             try:
                 with self._block(options, reentrant=False) as lock:

@@ -17,7 +17,7 @@ from fairlock.protocol.lease_time import longest_own_ms
 from fairlock.protocol.model import HeartbeatRequest, ReleaseRequest
 from fairlock.store.keep_alive import renew_lease
 
-_TAKEN: Final = "another owner has it, or somebody has freed it"
+_TAKEN: Final = "another owner has it, or it was freed by force"
 _REFUSED: Final = "DynamoDB refused a guarded write"
 _GRANTED_ANEW: Final = "its owner_id has a grant with another fencing token"
 
@@ -54,7 +54,7 @@ class LeaseHandle:
         """Renews the lease, one request.
 
         Raises:
-            LockLost: too late, also if the same owner_id was granted the lock anew.
+            LockLost: too late, even if the same owner_id was granted the lock again.
             LockStoreUnavailable: outcome unknown.
         """
         lease = self.lease
@@ -90,7 +90,7 @@ class LeaseHandle:
         """Renews the lease; returns whether that succeeded, and logs why not.
 
         A lock whose max_hold is over is given back instead: no one renews it, so it is free for
-        whoever waits, without the rest of its lease.
+        a caller that waits, without the rest of its lease.
         """
         if self.lease.is_outlived:
             self._give_back()
@@ -123,7 +123,7 @@ class LeaseHandle:
     def release(self) -> bool:
         """Ends renewals, then releases; returns whether the lock was held until then.
 
-        A lock whose lease is over is released too, in case nobody has taken it: so it is free
+        A lock whose lease is over is released too, in case no one has taken it: so it is free
         earlier.
 
         Raises:
@@ -248,7 +248,7 @@ class LeaseHandle:
                 self._may_be_released = True
                 raise
         self.lease.lose(
-            "another owner had it, or somebody had freed it, before its release", taken=True
+            "another owner had it, or it was freed by force, before its release", taken=True
         )
         return False
 

@@ -192,7 +192,7 @@ class LocalLease:
         """Raises `LockLost` unless the lock is held."""
         if self.is_held():
             return
-        reason = self._reason or "it was released"
+        reason = self._reason or "it was released; acquire it again for further work"
         if self._state is LeaseState.RELEASING:
             reason = "its release has begun, so it may have been released"
         if self.is_from_parent_process:
@@ -229,7 +229,7 @@ class LocalLease:
         return True
 
     def renew(self, renewed: Grant, *, lease_ms: int | None = None) -> None:
-        """Counts the lease anew from a renewal that was written.
+        """Counts the lease again from a renewal that was written.
 
         Args:
             renewed: the grant as it is now.

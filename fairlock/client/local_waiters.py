@@ -4,8 +4,8 @@
     a poll of one waiter ─▶ read ─────▶ state ───────────┴▶ LocalQueue.note ─▶ the waiter that
                                                             holds now is woken with its grant
 
-This only brings news sooner. A waiter that is not told finds its grant by its own poll;
-one that is told, and has left the queue in this moment, gives the grant back like any other.
+This only brings news sooner. A waiter that gets no notification finds its grant by its own poll;
+one that gets it, and has left the queue in this moment, gives the grant back like any other.
 
 Two questions are answered by what is known. `QueuePosition`: how many waiters are in front of this
 one, and so when does it poll next? `FreePermit`: is a request worth it now, although no hand-off
@@ -89,7 +89,7 @@ class LocalWaiter:
             self.alarm.ring()
 
     def take_grant(self) -> Grant | None:
-        """The grant that the waiter was told of, once."""
+        """The grant that the waiter was notified of, once."""
         granted, self._granted = self._granted, None
         return granted
 
@@ -137,7 +137,7 @@ class LocalQueue:
     def is_held_by_this_client(self) -> bool:
         """Whether all holders that were seen last are of this client, so that it will hand over.
 
-        A waiter that has just been told of its grant counts, too.
+        A waiter that has just been notified of its grant counts, too.
         """
         holders = self._seen.state.holders
         return bool(holders) and all(
@@ -268,7 +268,7 @@ class QueuePosition:
         self._is_outside = True
 
     def correct(self, owner_id: str, seen: SeenLock) -> bool:
-        """Corrects the position by the head of the queue; returns whether it must be counted anew.
+        """Corrects the position by the head of the queue; returns whether it must be counted again.
 
         Clients that join at the same moment do not count each other.
         """
@@ -325,7 +325,7 @@ class FreePermit:
     def is_worth_a_request(self, lock: SeenLock) -> bool:
         """Whether a request may be granted by the lock as it was read just now.
 
-        Yes if a permit is free or enough leases are over; and if nobody waits, because then this
+        Yes if a permit is free or enough leases are over; and if no one waits, because then this
         waiter was dropped from the queue. But no for 30 s if the lock is as it was at the last yes;
         for 1 s if that was the first yes by a lease, which the front end that was asked next may
         have seen a moment before its end.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from fairlock.client.arguments import LockOptions, refuse
+from fairlock.client.arguments import EnteredOneWay, LockOptions, refuse
 from fairlock.client.base_lock import BaseLock
 from fairlock.client.connection import StoreFactory
 from fairlock.client.entered_locks import EnteredLocks
@@ -81,7 +81,7 @@ class Lock(BaseLock):
 
     @property
     def lost(self) -> threading.Event:
-        """Set once the lock is lost: the lease is over, or somebody else has the place.
+        """Set once the lock is lost: the lease is over, or another owner has the place.
 
         A release does not set it.
         """
@@ -98,15 +98,15 @@ class Lock(BaseLock):
             data: replaces what is stored with the lock. None leaves it as it is.
 
         Raises:
-            LockLost: too late: this grant is over, also if the same owner_id was granted the lock
-                anew.
+            LockLost: too late: this grant is over, even if the same owner_id was granted the lock
+                again.
             LockStoreUnavailable: outcome unknown. The lock is held as long as `check` says so.
             InvalidRequest: an argument breaks its rule.
         """
         self._renew(lease, data)
 
     def release(self) -> bool:
-        """Releases the lock, to the oldest waiter if there is one. One request if nobody waits.
+        """Releases the lock, to the oldest waiter if there is one. One request if no one waits.
 
         No heartbeat is under way any more when this returns, and none will be sent. May be
         repeated. If it is interrupted (by a KeyboardInterrupt, say), the release is tried once more
@@ -114,7 +114,7 @@ class Lock(BaseLock):
 
         Returns:
             Whether the lock was held until then; False if it had been lost before. (If its lease
-            was over and nobody had taken it, it is free now; else nothing was changed.)
+            was over and no one had taken it, it is free now; else nothing was changed.)
 
         Raises:
             LockStoreUnavailable: outcome unknown. Heartbeats have ended, so the lock is free when
@@ -209,7 +209,7 @@ Callback = Callable[[Lock, str], object]
 _ENTERED_TWICE: Final = "must be entered once; call `hold` again for another block"
 
 
-class BaseHold:
+class BaseHold(EnteredOneWay):
     """A block that has not begun: no lock is held, and nothing was sent.
 
     Args:

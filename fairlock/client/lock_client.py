@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
 
+@arguments.with_explained_calls
 class LockClient(Leading, SeveralLocks, LockAdministration):
     """Locks in one table, shared with workflows and all other clients of the table.
 
@@ -193,7 +194,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
             LockStoreUnavailable: outcome unknown until the wait was over. What may have been
                 granted ends with its lease.
             LockStoreMisconfigured: no such table, no permission, no credentials, no region.
-            LockItemMalformed: somebody has changed an item of the lock table.
+            LockItemMalformed: another program has changed an item of the lock table.
             ClientUnusable: this client was closed.
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
@@ -287,7 +288,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
 
     @contextmanager
     def _block(self, options: LockOptions[Callback], *, reentrant: bool) -> Iterator[Lock]:
-        """The block of `hold`. A generator releases also if an interrupt has cut off its block."""
+        """The block of `hold`. A generator releases even if an interrupt has cut off its block."""
         outer = self._services.entered.reentered(options) if reentrant else None
         if isinstance(outer, Lock):
             yield outer
@@ -414,7 +415,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
             raise
         if lock is None:
             raise acquisition.timed_out()
-        if self._closed:  # In this moment: nobody would renew it.
+        if self._closed:  # In this moment: nothing would renew it.
             lock.release()
             self._require_open()
         return lock
@@ -425,11 +426,11 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
 
     def _require_open(self) -> None:
         if self._closed:
-            raise ClientUnusable("this LockClient is closed")
+            raise ClientUnusable("this LockClient is closed: make another one")
 
 
 def _release_if_held(lock: Lock) -> None:
-    """Releases after an interrupt that came when nobody had the lock, which else is renewed."""
+    """Releases after an interrupt that came when no one had the lock, which else is renewed."""
     if lock.remaining:
         with suppress(Exception):
             lock.release()

@@ -118,7 +118,7 @@ class LockEventKind(StrEnum):
     IN_DANGER = "InDanger"
     """A lease is near its end, because its heartbeats are late."""
     LOST = "Lost"
-    """The lease of a holder is over, or somebody else has the place."""
+    """The lease of a holder is over, or another owner has the place."""
     RELEASED = "Released"
     """The holder released the lock."""
 
@@ -159,7 +159,7 @@ class LockEvents:
     May be used by several threads and by signal handlers.
 
     Args:
-        on_event: the hook; None for nobody, which costs nothing.
+        on_event: the hook; None for no hook, which costs nothing.
     """
 
     def __init__(self, on_event: OnEvent | None) -> None:

@@ -21,7 +21,7 @@ from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.reporting import LockEvents, OnEvent
 from fairlock.clock import Clock, Seconds, in_seconds
-from fairlock.errors import LockLost
+from fairlock.errors import LockLost, explained
 from fairlock.protocol.description import read_data
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, Holder
@@ -73,6 +73,7 @@ class ClientSettings:
     uses_dates: bool
 
     @classmethod
+    @explained
     def of(
         cls,
         table_name: str | None,
@@ -129,7 +130,7 @@ class ClientSettings:
         if isinstance(self.clock, str):
             refuse("clock", 'must be "system", or left out', self.clock)
         arguments.require_bool("best_effort_release", self.best_effort_release)
-        arguments.require_callable("on_event", self.on_event)
+        arguments.require_callable("on_event", self.on_event, "event")
 
     def longest_wait(self, lease: Seconds | None) -> float:
         """Seconds that `acquire` waits by default for a lock with such a lease.
@@ -174,6 +175,7 @@ class ClientSettings:
         owner_name = arguments.default_owner_name() if owner_name is None else owner_name
         arguments.require_max_wait(max_wait)
         lock_name = rules.plain_text("name", rules.LOCK_NAME, options.name)
+        arguments.warn_of_missing_part(lock_name)
         rules.require("lease", rules.LEASE_SECONDS, lease)
         rules.require("limit", rules.LIMIT, options.limit)
         arguments.require_bool("shared", options.shared)
@@ -195,8 +197,8 @@ class ClientSettings:
         self.timing.require_room(lease)
         if options.max_hold is not None:
             self.timing.require_hold(in_seconds(options.max_hold), lease)
-        arguments.require_callable("on_lost", options.on_lost)
-        arguments.require_callable("on_danger", options.on_danger)
+        arguments.require_callable("on_lost", options.on_lost, "lock", "reason")
+        arguments.require_callable("on_danger", options.on_danger, "lock", "reason")
         if request.waits:
             entered.require_that_others_can_release(request)
         return Acquisition(
@@ -237,8 +239,8 @@ class Adoption(Generic[_Callback]):
             lease = in_seconds(self.lease)
             rules.require("lease", rules.LEASE_SECONDS, lease)
             self.settings.timing.require_room(lease)
-        arguments.require_callable("on_lost", self.on_lost)
-        arguments.require_callable("on_danger", self.on_danger)
+        arguments.require_callable("on_lost", self.on_lost, "lock", "reason")
+        arguments.require_callable("on_danger", self.on_danger, "lock", "reason")
 
     def run(self, store_factory: StoreFactory) -> AdoptedGrant[_Callback]:
         """Reads the lock, and renews its lease.
@@ -247,7 +249,7 @@ class Adoption(Generic[_Callback]):
             LockLost: this owner_id does not hold the lock.
             InvalidRequest: the stored lease is too short for the client's heartbeats; nothing was
                 written.
-            LockStoreUnavailable: outcome unknown; nothing was taken from anybody.
+            LockStoreUnavailable: outcome unknown; nothing was taken from any owner.
         """
         context = store_factory.context()
         holder = read_state(context.table.read(lock_key(self.name))).holder(self.owner_id)
@@ -291,7 +293,10 @@ class Adoption(Generic[_Callback]):
         )
 
     def _not_held(self) -> LockLost:
-        message = "it is not held by this owner_id: it was released, or its lease is over"
+        message = (
+            "it is not held by this owner_id: it was released, or its lease has expired; acquire "
+            "the lock"
+        )
         return LockLost(f"lock {self.name!r}: {message}")
 
 

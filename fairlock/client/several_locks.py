@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from fairlock.client.arguments import require_max_wait
+from fairlock.client.arguments import refuse, require_max_wait
 from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.lock import BaseHold, Callback, Hold, Lock, LockServices
 from fairlock.client.settings import ClientSettings
@@ -53,18 +53,30 @@ class LocksInOrder:
         max_wait: Seconds | None,
         limit: int,
         shared: bool,
+        max_hold: Seconds | None,
     ) -> Self:
         """Checks all names before the first lock is asked for.
 
         Raises:
             InvalidRequest: a name breaks its rule, stands there twice, or is that of a lock which
-                the caller would have to release first.
+                the caller would have to release first; or the first lock may be lost by its
+                max_hold before the last one is granted.
         """
         rules.require("names", rules.LOCK_NAMES, names)
         plain = tuple(rules.plain_text("names", rules.LOCK_NAME, name) for name in names)
         rules.require_different("names", plain)
-        longest = settings.longest_wait(lease) if max_wait is None else in_seconds(max_wait)
+        default = settings.longest_wait(lease)
+        longest = default if max_wait is None else in_seconds(max_wait)
         require_max_wait(longest)
+        if max_hold is not None:
+            hold, length = in_seconds(max_hold), settings.lease if lease is None else lease
+            settings.timing.require_hold(hold, in_seconds(length))
+            if hold <= longest:
+                rule = (
+                    f"must be longer than max_wait ({longest:g} s): the first lock is held while "
+                    "the next is waited for; give a shorter max_wait as well"
+                )
+                refuse("max_hold", rule, hold)
         if longest:
             limit = rules.limit_of(limit, shared=shared)
             for name in plain:
@@ -134,6 +146,7 @@ class SeveralLocks(ABC):
         on_lost: Callback | None = None,
         on_danger: Callback | None = None,
         shared: bool = False,
+        max_hold: Seconds | None = None,
     ) -> HoldAll:
         """`with locks.hold_all(["accounts/7", "accounts/9"]) as (seven, nine):` holds all or none.
 
@@ -155,6 +168,7 @@ class SeveralLocks(ABC):
             on_lost: called with the lock that is lost.
             on_danger: called with the lock that is in danger.
             shared: whether each lock is shared.
+            max_hold: of each lock, from its own grant; longer than `max_wait`.
 
         Raises:
             LockWaitTimeout: one of them was not handed over in time. None is held.
@@ -164,6 +178,7 @@ class SeveralLocks(ABC):
         All other errors as of `hold`.
         """
         wait: Any = {"lease": lease, "max_wait": max_wait, "limit": limit, "shared": shared}
+        wait["max_hold"] = max_hold
         plan = LocksInOrder.of(names, self._settings, self._services.entered, **wait)
         others = {"data": data, "owner_name": owner_name, "on_lost": on_lost}
         options = {**wait, **others, "on_danger": on_danger}

@@ -7,7 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import NoReturn, cast
 
-from fairlock.client.arguments import default_owner_name, refuse, require_max_wait
+from fairlock.client.arguments import (
+    EnteredOneWay,
+    default_owner_name,
+    refuse,
+    require_max_wait,
+)
 from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
 from fairlock.client.reporting import logger
 from fairlock.client.settings import ClientSettings
@@ -24,7 +29,13 @@ from fairlock.protocol.description import LockDescription
 from fairlock.protocol.model import ForceReleaseRequest, ReleaseRequest
 from fairlock.protocol.outcomes import Released
 from fairlock.protocol.pace import MICROSECONDS, PaceRequest, interval_us
-from fairlock.store.administration import change_ceiling, describe, force_release, list_locks
+from fairlock.store.administration import (
+    change_ceiling,
+    describe,
+    empty_queue,
+    force_release,
+    list_locks,
+)
 from fairlock.store.release import release
 from fairlock.store.turns import Turn
 from fairlock.wire import rules
@@ -77,7 +88,7 @@ def wait_for_slot(store_factory: StoreFactory, request: PaceRequest) -> None:
         )
 
 
-class NotCopied:
+class NotCopied(EnteredOneWay):
     """A client, of either kind: its connections and locks belong to one process."""
 
     def __getstate__(self) -> NoReturn:
@@ -95,7 +106,7 @@ class LockAdministration(NotCopied, ABC):
     def describe(self, name: str) -> LockDescription | None:
         """Tells who holds a lock and who waits for it. Two requests, and one a MB of waiters.
 
-        Not a snapshot: the waiters are read first, and owners go on meanwhile. Nobody who holds or
+        Not a snapshot: the waiters are read first, and owners go on meanwhile. No one who holds or
         waits all the time is left out. What proves ownership is not shown.
 
         Returns:
@@ -104,7 +115,7 @@ class LockAdministration(NotCopied, ABC):
 
         Raises:
             LockStoreUnavailable: the table did not answer.
-            LockItemMalformed: somebody has changed an item of the lock.
+            LockItemMalformed: another program has changed an item of the lock.
             InvalidRequest: the name breaks its rule.
         """
         name = rules.plain_text("name", rules.LOCK_NAME, name)
@@ -119,7 +130,7 @@ class LockAdministration(NotCopied, ABC):
         permission `dynamodb:Scan`, which `grant_client` does not give; see `grant_administration`.
 
         Not a snapshot: each lock is as it was when its page was read. A lock that is made meanwhile
-        may be missing. A lock whose items somebody has changed is logged and left out.
+        may be missing. A lock whose items another program has changed is logged and left out.
 
         Args:
             prefix: only names that begin so; None for all.
@@ -143,14 +154,14 @@ class LockAdministration(NotCopied, ABC):
         """Takes a lock away from a holder, for the oldest waiter if there is one.
 
         For a holder that will not release: its program hangs but renews, or its lease is long.
-        **The holder is not stopped.** It is told when it asks: its next heartbeat and `check` after
-        it say `LockLost`, guarded writes are refused, its release changes nothing. A workflow is
-        told by its heartbeat if it has `keep_alive`, else by its release. So stop it first, if you
-        can.
+        **The holder is not stopped.** It learns of the loss when it asks: its next heartbeat, and
+        `check` after that, raise `LockLost`, guarded writes are refused, its release changes
+        nothing. A workflow learns of it at its heartbeat with `keep_alive`, else at its release. So
+        stop it first, if you can.
 
         Only the grant that was seen is taken away: the fencing token names it. If that grant is
-        over, nothing is changed (`HolderChanged`). Two requests if nobody waits; three and a push
-        if somebody does. May be repeated. Logged as a warning, and stored with the lock, where
+        over, nothing is changed (`HolderChanged`). Two requests if the queue is empty; three and a
+        push if not. May be repeated. Logged as a warning, and stored with the lock, where
         `describe` shows the last one.
 
         Args:
@@ -159,7 +170,7 @@ class LockAdministration(NotCopied, ABC):
             fencing_token: of the holder's grant, instead of the holder.
             reason: why, 1 to 512 bytes; others see it.
             requested_by: who does it, at most 256 bytes; None takes the client's `owner_name`, or
-                host, process and program. Nobody checks it.
+                host, process and program. It is not verified.
 
         Raises:
             HolderChanged: that grant is over; nothing was written by this call.
@@ -167,12 +178,7 @@ class LockAdministration(NotCopied, ABC):
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
         request = force_release_request(
-            self._settings,
-            name,
-            holder,
-            fencing_token,
-            reason=reason,
-            requested_by=requested_by,
+            self._settings, name, holder, fencing_token, reason=reason, requested_by=requested_by
         )
         send_force_release(self._opened(), request)
 
@@ -203,9 +209,9 @@ class LockAdministration(NotCopied, ABC):
         self._change_ceiling(name, limit, reason=reason, requested_by=requested_by)
 
     def pause(self, name: str, *, reason: str, requested_by: str | None = None) -> None:
-        """Lets nobody acquire a lock until `resume`; who asks waits. Holders are not stopped.
+        """Keeps all callers from a lock until `resume`; who asks waits. Holders are not stopped.
 
-        Once this returns, nobody is granted the lock any more. Arguments, costs and errors as of
+        Once this returns, the lock is granted to no caller. Arguments, costs and errors as of
         `set_limit`. A limit that stands is replaced: `resume` does not bring it back.
         """
         self._change_ceiling(name, 0, reason=reason, requested_by=requested_by)
@@ -218,6 +224,18 @@ class LockAdministration(NotCopied, ABC):
         Arguments, costs and errors as of `set_limit`. A lock without a limit stays as it is.
         """
         self._change_ceiling(name, None, reason=reason, requested_by=requested_by)
+
+    def empty_queue(self, name: str) -> int:
+        """Removes all that wait for a lock; the holders stay.
+
+        For a queue of callers that never ask again: each would be handed the lock in turn. **Those
+        that do ask again wait again**: a client at the end of the queue, a workflow in its own
+        place after its fallback period. May be repeated. Errors as of `release`.
+
+        Returns:
+            How many were removed. One that asked at this very moment stays.
+        """
+        return send_empty_queue(self._opened(), name)
 
     def _change_ceiling(
         self, name: str, limit: int | None, *, reason: str, requested_by: str | None
@@ -233,8 +251,8 @@ class LockAdministration(NotCopied, ABC):
         For a lock that this client has as a `Lock`, call that one's `release`. Do not release what
         a guard holds: its execution goes on, and with `keep_alive` takes it for a loss.
 
-        One request if nobody waits; three and a push if somebody does. May be repeated: the
-        answer is True again, as long as nobody else has released the lock in between.
+        One request if the queue is empty; three and a push if not. May be repeated: the
+        answer is True again, as long as no one else has released the lock in between.
 
         Args:
             name: the lock.
@@ -331,7 +349,7 @@ def force_release_request(
 def require_limit(limit: object) -> None:
     """Refuses what `set_limit` does not take."""
     if limit == 0 and type(limit) is int:
-        refuse("limit", "must be at least 1; `pause` lets nobody hold the lock", limit)
+        refuse("limit", "must be at least 1; to let no one hold the lock, use `pause`", limit)
     rules.require("limit", rules.LIMIT, limit)
 
 
@@ -399,6 +417,16 @@ def send_ceiling(store_factory: StoreFactory, request: SetCeilingRequest) -> Non
     store_factory.repeat(
         lambda context, _attempt: change_ceiling(context, request), seconds=RELEASE_SECONDS
     )
+
+
+def send_empty_queue(store_factory: StoreFactory, name: str) -> int:
+    """The same for `empty_queue`; `InvalidRequest` if the name breaks its rule."""
+    name = rules.plain_text("name", rules.LOCK_NAME, name)
+    removed, _ = store_factory.repeat(
+        lambda context, _attempt: empty_queue(context, name), seconds=RELEASE_SECONDS
+    )
+    logger.warning("lock %r: %s waiters were removed from its queue", name, removed)
+    return removed
 
 
 def send_force_release(store_factory: StoreFactory, request: ForceReleaseRequest) -> None:

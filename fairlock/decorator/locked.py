@@ -9,7 +9,12 @@ from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, nullco
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
-from fairlock.client.arguments import checked_version, require_bool, require_max_wait
+from fairlock.client.arguments import (
+    checked_version,
+    require_bool,
+    require_finite,
+    require_max_wait,
+)
 from fairlock.client.lock_client import LockClient
 from fairlock.clock import Seconds, in_seconds
 from fairlock.decorator.default_clients import default_async_client, default_client
@@ -53,6 +58,7 @@ def locked(
     reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
     shared: bool = False,
+    max_hold: Seconds | None = None,
     only_newest: bool | int = False,
 ) -> Locked: ...
 
@@ -67,6 +73,7 @@ def locked(
     reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
     shared: bool = False,
+    max_hold: Seconds | None = None,
 ) -> LockedOrSkipped[None]: ...
 
 
@@ -81,6 +88,7 @@ def locked(
     reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
     shared: bool = False,
+    max_hold: Seconds | None = None,
 ) -> LockedOrSkipped[_D]: ...
 
 
@@ -95,6 +103,7 @@ def locked(
     reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
     shared: bool = False,
+    max_hold: Seconds | None = None,
     only_newest: bool | int = False,
 ) -> Any:
     """Lets a function, a coroutine function or a Lambda handler run only while it holds a lock.
@@ -139,6 +148,8 @@ def locked(
             that FAIRLOCK_TABLE_NAME names. A given client should send no heartbeats in Lambda
             (`heartbeat_every=math.inf`), or have a period for short leases.
         shared: whether calls that share the lock may run side by side, as with `hold`.
+        max_hold: longest seconds to hold the lock, as with `hold`: a call that takes longer has run
+            to its end, and raises `LockLost`.
         only_newest: whether the grant of a newer call supersedes one that waits, as with `hold`:
             the call raises `Superseded`. Not with "skip".
 
@@ -164,6 +175,9 @@ def locked(
     rules.require("limit", rules.LIMIT, limit)
     require_bool("reentrant", reentrant)
     require_bool("shared", shared)
+    longest_hold = in_seconds(max_hold)
+    if longest_hold is not None:
+        require_finite("max_hold", longest_hold)
     checked_version(only_newest)
     rules.require_one_way(shared=shared, only_newest=only_newest)
     if only_newest is not False and if_taken == "skip":
@@ -172,8 +186,8 @@ def locked(
     if otherwise is not None and if_taken != "skip":
         rule = 'goes with if_taken="skip" only'
         raise InvalidRequest(field="otherwise", rule=rule, value=otherwise)
-    others = (if_taken, otherwise, max_wait, lease, limit, reentrant, client, shared)
-    defaults = ("wait", None, None, None, 1, False, None, False)
+    others = (if_taken, otherwise, max_wait, lease, limit, reentrant, client, shared, max_hold)
+    defaults = ("wait", None, None, None, 1, False, None, False, None)
     is_bare = is_function_to_decorate(name) and others == defaults and only_newest is False
     options = _Options(
         name=None if is_bare else name,
@@ -185,6 +199,7 @@ def locked(
         reentrant=reentrant,
         client=client,
         shared=shared,
+        max_hold=longest_hold,
         only_newest=only_newest,
     )
     return options.around(name) if is_bare else options.around
@@ -223,6 +238,7 @@ class _Options:
     reentrant: bool
     client: AnyClient | Callable[[], AnyClient] | None
     shared: bool
+    max_hold: float | None
     only_newest: bool | int
 
     def around(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -235,7 +251,7 @@ class _Options:
 
     def _around_function(self, plan: Plan, function: Callable[..., Any]) -> Callable[..., Any]:
         def call_locked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function
-            call = plan.call(args, kwargs, lease=self.lease, max_wait=self.max_wait)
+            call = plan.call(args, kwargs, **self._seconds())
             client = self._given_client() or default_client(**self._client_kind(call))
             with ExitStack() as stack:
                 block: Any = self._acquire(client, call, is_async=False)
@@ -258,7 +274,7 @@ class _Options:
 
     def _around_coroutine(self, plan: Plan, function: Callable[..., Any]) -> Callable[..., Any]:
         async def call_locked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function
-            call = plan.call(args, kwargs, lease=self.lease, max_wait=self.max_wait)
+            call = plan.call(args, kwargs, **self._seconds())
             client = self._given_client() or await default_async_client(**self._client_kind(call))
             async with AsyncExitStack() as stack:
                 block: Any = self._acquire(client, call, is_async=True)
@@ -284,15 +300,19 @@ class _Options:
             rule = f"must be {kinds[is_async]} coroutine function"
             raise InvalidRequest(field="client", rule=rule, value=client)
         lease = call.lease_to_the_end() or call.lease
+        options: Any = {"lease": lease, "limit": self.limit, "shared": self.shared}
+        options["max_hold"] = self.max_hold
         if self.if_taken == "skip" and not self.reentrant:
-            return client.try_acquire(call.name, lease=lease, limit=self.limit, shared=self.shared)
+            return client.try_acquire(call.name, **options)
         waits = self.if_taken == "wait"
         max_wait = call.max_wait_with(client.longest_wait(lease)) if waits else 0
-        options: Any = {"lease": lease, "max_wait": max_wait, "limit": self.limit}
-        options |= {"shared": self.shared, "only_newest": self.only_newest}
+        options |= {"max_wait": max_wait, "only_newest": self.only_newest}
         if self.reentrant:
             return client.hold(call.name, **options, reentrant=True)
         return client.acquire(call.name, **options)
+
+    def _seconds(self) -> dict[str, float | None]:
+        return {"lease": self.lease, "max_wait": self.max_wait, "max_hold": self.max_hold}
 
     def _skips(self) -> AbstractContextManager[None]:
         """Around the entry of a block: what leaves out a call whose lock is taken."""

@@ -76,6 +76,9 @@ def template(text: str, signature: inspect.Signature) -> NameOf:
         except Exception as error:
             # Whatever a value's own text raises: this is about the arguments of a call.
             what = f"{type(error).__name__}: {error}"
+            missing = [name for name in _fields(text) if named.get(name, "") is None]
+            if missing:
+                what = f"{missing[0]} is None: pass its value"
             rule = f"must be formed from the arguments of the call, but {shorten(what)}"
             raise InvalidRequest(field="name", rule=rule, value=text) from error
 
@@ -104,7 +107,7 @@ def own_name(function: Any, *, is_handler: Callable[[Sequence[Any]], bool]) -> N
         is_handler: whether arguments are those of a Lambda handler.
 
     Raises:
-        InvalidRequest: the function stands in the program itself, or has no name.
+        InvalidRequest: the function is defined in the program itself, or has no name.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if module in {None, "__main__"} or name is None:
@@ -162,19 +165,23 @@ class Call:
         name: the lock's name.
         lease: seconds; None stands for the client's lease, or for the invocation if there is one.
         max_wait: seconds; None stands for the client's.
+        max_hold: longest seconds to hold the lock; None for no bound.
         seconds_left: tells what is left of the Lambda invocation; None outside of Lambda.
     """
 
     name: str
     lease: float | None
     max_wait: float | None
+    max_hold: float | None
     seconds_left: Callable[[], float] | None
 
     def lease_to_the_end(self) -> float | None:
         """Seconds until the invocation must have ended; None if that is not this call's lease."""
         if self.seconds_left is None or self.lease is not None:
             return None
-        seconds = lease_for(self.seconds_left() + _AFTER_THE_DEADLINE_SECONDS)
+        # Nothing renews this lease, so it is not longer than the lock may be held.
+        left = min(self.seconds_left(), self.max_hold or math.inf)
+        seconds = lease_for(left + _AFTER_THE_DEADLINE_SECONDS)
         return min(max(seconds, SHORTEST_LEASE_SECONDS), LONGEST_LEASE_SECONDS)
 
     def shorter_lease(self, lease: float) -> float | None:

@@ -6,6 +6,11 @@
     step      acquire 2  ┘   names the callback, and finds a grant whose push was lost
     step      release        or `give up`, which leaves the queue and gives back what came meanwhile
 
+With a `max_hold` the time is a recorded value too, or a replay would begin it again:
+
+    step      granted at     after the grant
+    step      time           of each `check`, and before the release
+
 A function may be killed between any two of them, and replays from its start. What a replay must
 find again (the owner_id above all) is recorded by a step before it is used, and each step may
 be repeated: the service gives a repeated acquire its old answer. All branches below depend on
@@ -180,6 +185,19 @@ _FOR_EVER: Final = 400 * 86_400
 _LONGEST_NAME: Final = 180
 
 
+def _operation(lock_name: str, purpose: str) -> str:
+    """The name of an operation: the SDK checks that a replay finds the same one.
+
+    Lambda takes 256 characters of ASCII.
+    """
+    lock_name = lock_name.encode("ascii", "backslashreplace").decode()
+    return f"{lock_name[:_LONGEST_NAME]}: {purpose}"
+
+
+def _note_time(_: object) -> float:
+    return time.time()
+
+
 @dataclass(frozen=True, slots=True)
 class DurableLock:
     """A lock that this part of a durable execution holds. The same on each replay.
@@ -193,6 +211,20 @@ class DurableLock:
     name: str
     fencing_token: int
     owner_id: str = field(repr=False)
+    _max_hold: int | None = field(default=None, repr=False)
+    _granted_at: float = field(default=0.0, repr=False)
+
+    def check(self, context: DurableContext) -> None:
+        """Returns if `max_hold` is not over; one durable operation, without `max_hold` none.
+
+        Raises:
+            LockLost: it is over. To leave the block by this error releases the lock.
+        """
+        if self._max_hold is None:
+            return
+        now: float = context.step(_note_time, name=_operation(self.name, "time"))
+        if now - self._granted_at >= self._max_hold:
+            raise LockLost(f"lock {self.name!r}: its max_hold of {self._max_hold} s is over")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +236,8 @@ class Options:
         request: fields of each acquire.
         max_wait: the longest wait from the first entry; None does not wait.
         fallback: how long a callback waits for the push.
-        service: whom to ask.
+        service: which service to ask.
+        max_hold: the longest time to hold the lock, from the grant; None for no bound.
     """
 
     name: str
@@ -212,6 +245,7 @@ class Options:
     max_wait: int | None
     fallback: int
     service: LockRequests
+    max_hold: int | None
 
 
 class _Entry(TypedDict):
@@ -221,23 +255,24 @@ class _Entry(TypedDict):
 
 @dataclass(slots=True)
 class Acquisition:
-    """Acquires and releases once; made anew on each replay."""
+    """Acquires and releases once; created again on each replay."""
 
     context: DurableContext
     options: Options
     _entry: _Entry = field(init=False)
+    _lock: DurableLock = field(init=False)
     _asked: int = 0
     _holders: list[str] = field(default_factory=list)
     _detail: str = ""
 
     def acquire(self) -> DurableLock | None:
-        """Returns the lock, now or after a suspension; None if it is busy and nobody is to wait.
+        """Returns the lock, now or after a suspension; None if it is busy and no one is to wait.
 
         Raises:
             LockWaitTimeout, Superseded, LockLost, LockStoreUnavailable, LockStoreMisconfigured,
                 InvalidRequest: see `hold`.
         """
-        self._entry = self.context.step(_enter, name=self._name("enter"))
+        self._entry = self.context.step(_enter, name=_operation(self.options.name, "enter"))
         try:
             answer = self._wait() if self.options.max_wait is not None else self._ask()
         except StepError as error:
@@ -246,7 +281,8 @@ class Acquisition:
             raise self._outcome_unknown(error) from error
         token = answer["fencing_token"]
         if token is not None:
-            return DurableLock(self.options.name, token, self._entry["owner_id"])
+            self._lock = self._granted(token)
+            return self._lock
         if answer["reason"] == "ALREADY_RELEASED":
             raise LockLost(
                 f"lock {self.options.name!r}: this acquisition was released while it waited"
@@ -264,20 +300,35 @@ class Acquisition:
         """Gives the lock back.
 
         Raises:
-            LockLost: somebody else has taken it.
+            LockLost: another owner has taken it, or its max_hold is over.
         """
+        late = None
+        try:
+            if self.options.max_hold is not None:
+                self._lock.check(self.context)
+        except LockLost as lost:
+            late = lost
         departure = self._leave("release", entered=False)
+        if late is not None:
+            raise late
         if departure is not None and not departure["released"] and not departure["is_repeat"]:
             raise LockLost(
                 f"lock {self.options.name!r} was not held any more when its work was done"
             )
+
+    def _granted(self, token: int) -> DurableLock:
+        name, owner_id, max_hold = self.options.name, self._entry["owner_id"], self.options.max_hold
+        if max_hold is None:
+            return DurableLock(name, token, owner_id)
+        granted_at = self.context.step(_note_time, name=_operation(self.options.name, "granted at"))
+        return DurableLock(name, token, owner_id, max_hold, granted_at)
 
     def _wait(self) -> Answer:
         answer = self._ask()
         while _is_waiting(answer):
             is_last = answer["left_seconds"] <= self.options.fallback
             callback = self.context.create_callback(
-                name=self._name(f"granted {self._asked}"),
+                name=_operation(self.options.name, f"granted {self._asked}"),
                 config=CallbackConfig(timeout=Duration.from_seconds(self._callback_seconds())),
             )
             answer = self._ask(callback.callback_id)
@@ -312,7 +363,7 @@ class Acquisition:
             self.options.service, request, deadline=self._deadline, is_first=self._asked == 1
         )
         answer: Answer = self.context.step(
-            step, name=self._name(f"acquire {self._asked}"), config=REPEATED
+            step, name=_operation(self.options.name, f"acquire {self._asked}"), config=REPEATED
         )
         if "failure" in answer:
             raise error_named(**answer["failure"])
@@ -335,7 +386,7 @@ class Acquisition:
         step = release(self.options.service, request)
         try:
             departure: Departure = self.context.step(
-                step, name=self._name(purpose), config=REPEATS_COUNTED
+                step, name=_operation(self.options.name, purpose), config=REPEATS_COUNTED
             )
         except StepError as error:
             self._warn(str(error))
@@ -360,14 +411,6 @@ class Acquisition:
         left = self._deadline - time.time()
         return max(1, min(self.options.fallback, round(left)))
 
-    def _name(self, purpose: str) -> str:
-        """The name of an operation: the SDK checks that a replay finds the same one.
-
-        Lambda takes 256 characters of ASCII.
-        """
-        lock_name = self.options.name.encode("ascii", "backslashreplace").decode()
-        return f"{lock_name[:_LONGEST_NAME]}: {purpose}"
-
     def _warn(self, reason: str) -> None:
         text = "lock %r: release failed, the end of the execution or its lease ends it: %s"
         self.context.logger.warning(text, self.options.name, reason)
@@ -385,7 +428,7 @@ class Acquisition:
 
     def _too_late(self) -> LockWaitTimeout:
         waited = float(self.options.max_wait or 0)
-        names = ", ".join(self._holders) or "nobody that is known"
+        names = ", ".join(self._holders) or "no known owner"
         detail = f"; {self._detail}" if self._detail else ""
         return LockWaitTimeout(
             f"lock {self.options.name!r} was not handed over within {waited:g} s; held by {names}"

@@ -31,7 +31,7 @@ from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS
 MOST_FALLBACK_PERIODS: Final = 1_000
 """Two operations each, of the 3,000 that an execution may have."""
 _WHOLE_SECONDS: Final = "must be a whole number of seconds, or a timedelta of whole seconds"
-_LONGEST_WAIT_SECONDS: Final = 366 * 86_400
+_LONGEST_EXECUTION_SECONDS: Final = 366 * 86_400
 
 Span = int | timedelta
 """A time: whole seconds, or a timedelta of them. Durable timers know no shorter ones."""
@@ -47,6 +47,7 @@ def options_of(
     fallback: Span | None,
     service: LockRequests | None,
     shared: bool,
+    max_hold: Span | None = None,
     only_newest: bool | int = False,
 ) -> Options:
     """What `hold` was asked for.
@@ -77,14 +78,23 @@ def options_of(
         max_wait=wait_seconds,
         fallback=_fallback_seconds(fallback, wait_seconds or 0),
         service=service or LockFunctions.from_environment(),
+        max_hold=None if max_hold is None else _hold_seconds(max_hold),
     )
 
 
 def _wait_seconds(max_wait: Span) -> int:
     seconds = _seconds("max_wait", max_wait)
-    if not 1 <= seconds <= _LONGEST_WAIT_SECONDS:
+    if not 1 <= seconds <= _LONGEST_EXECUTION_SECONDS:
         rule = "must be from 1 s to 366 days, the longest execution; skip=True does not wait"
         raise InvalidRequest(field="max_wait", rule=rule, value=seconds)
+    return seconds
+
+
+def _hold_seconds(max_hold: Span) -> int:
+    seconds = _seconds("max_hold", max_hold)
+    if not 1 <= seconds <= _LONGEST_EXECUTION_SECONDS:
+        rule = "must be from 1 s to 366 days, the longest execution; leave it out for no bound"
+        raise InvalidRequest(field="max_hold", rule=rule, value=seconds)
     return seconds
 
 
@@ -112,7 +122,7 @@ Scope = tuple[str | None, str]
 """The context that holds a lock, and the lock's name."""
 
 _held: WeakKeyDictionary[Any, set[Scope]] = WeakKeyDictionary()
-"""By the state of an invocation. Each invocation replays, and so fills its own anew."""
+"""By the state of an invocation. Each invocation replays, and so fills its own again."""
 _mutex = threading.Lock()
 
 
@@ -171,6 +181,7 @@ def hold(
     fallback: Span | None = None,
     service: LockRequests | None = None,
     shared: bool = False,
+    max_hold: Span | None = None,
     only_newest: bool | int = False,
 ) -> AbstractContextManager[DurableLock]: ...
 
@@ -186,6 +197,7 @@ def hold(
     skip: Literal[True],
     service: LockRequests | None = None,
     shared: bool = False,
+    max_hold: Span | None = None,
     only_newest: bool | int = False,
 ) -> AbstractContextManager[DurableLock | None]: ...
 
@@ -202,6 +214,7 @@ def hold(
     fallback: Span | None = None,
     service: LockRequests | None = None,
     shared: bool = False,
+    max_hold: Span | None = None,
     only_newest: bool | int = False,
 ) -> AbstractContextManager[Any]:
     """Holds a lock around a part of a durable execution, however often that is suspended.
@@ -241,6 +254,10 @@ def hold(
         service: the lock service; default is the one of `LockService.grant_durable`.
         shared: whether others that share the lock may hold it meanwhile; then `limit` is how many
             readers there may be, 20 if it is 1.
+        max_hold: the longest time to hold the lock, from its grant on, which is recorded: a replay
+            does not begin it again. `lock.check(context)` raises `LockLost` when it is over, and
+            so does the end of the block. An execution that sleeps then is not woken, and no step is
+            stopped: give waits and steps a time-out of their own.
         only_newest: whether the grant of a newer caller supersedes this one. True orders them by
             the time of entry; a number is this caller's version, the highest wins. Branches of one
             `context.map` supersede each other, if they name no version.
@@ -248,8 +265,9 @@ def hold(
     Raises:
         LockWaitTimeout: not handed over in time. Nothing is held; the queue has been left.
         Superseded: a newer version was granted the lock, with `only_newest`. Nothing is held.
-        LockLost: at the end of the block: somebody else has taken the lock; the block has succeeded
-            but was not alone. Or this acquisition was released while it waited.
+        LockLost: at the end of the block: another owner has taken the lock; the block has succeeded
+            but was not alone. Or its max_hold is over. Or this acquisition was released while it
+            waited.
         LockStoreUnavailable: outcome unknown, also after repeats. What was granted is given back.
         LockStoreMisconfigured: no such service, or no permission to call it.
         InvalidRequest: an argument breaks its rule, or the execution holds this lock around this
@@ -264,6 +282,7 @@ def hold(
         fallback=fallback,
         service=service,
         shared=shared,
+        max_hold=max_hold,
         only_newest=only_newest,
     )
     return _Hold(context, options)

@@ -188,7 +188,7 @@ def condition_check(
     """An item for the caller's own `TransactWriteItems`: "I still hold this lock".
 
     It holds from the grant until the holder releases or is evicted. A lease that has run out, and
-    that nobody has taken over, still counts, as it does for heartbeat and release: no other owner
+    that no owner has taken over, still counts, as it does for heartbeat and release: no other owner
     holds the lock, so none can have written anything under it. One that is shared does not count.
 
     One of a transaction's 100 items. When it fails, its cancellation reason is

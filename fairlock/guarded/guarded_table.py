@@ -121,7 +121,7 @@ def require_well_formed(client: DynamoDBClient, items: Sequence[TransactWriteIte
     """
     model = getattr(getattr(client, "meta", None), "service_model", None)
     if model is None:
-        return  # It stands in for a client, in a test.
+        return  # It replaces a client, in a test.
     shape = model.operation_model("TransactWriteItems").input_shape
     report = ParamValidator().validate({"TransactItems": list(items)}, shape)
     if report.has_errors():
@@ -273,7 +273,8 @@ class GuardedTable(LockTable):
         if code == _OTHER_CONTENTS:
             return other_contents()
         if code in {"", "ValidationException"}:
-            rule = f"are no valid transaction: {_VALUE.sub(', ', str(error))}"
+            said = _VALUE.sub(", ", str(error))
+            rule = f"must be a valid transaction of values such as {{'S': 'text'}}: {said}"
             return InvalidRequest(field="items", rule=rule, value=self._items)
         message = (
             f"the transaction of the items and of lock table {self._name!r} was refused; it needs "

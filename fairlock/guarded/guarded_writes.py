@@ -90,7 +90,7 @@ class GuardedWrites:
         lock_name: the lock.
         owner_id: the acquisition that was granted.
         fencing_token: the token of that grant.
-        context: how the lock is handed over on release (who is told), clock and retry_budget.
+        context: how the lock is handed over on release (who is notified), clock and retry_budget.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class GuardedWrites:
                 return named.call
             # A release sends different transactions as the queue moves: each needs a request token
             # of its own. Without one it is always the same transaction, so even a process that was
-            # started anew under the same owner_id repeats it under the same request token.
+            # restarted under the same owner_id repeats it under the same request token.
             request_token = None if release else self._request_token(token)
             call = GuardedCall(
                 items=writes, release=release, has_token=True, request_token=request_token
@@ -331,5 +331,5 @@ def _in_order(value: object) -> object:
 
 
 def _plain_name(table_name: str) -> str:
-    """A table's name, also if it is given as an ARN."""
+    """A table's name, even if it is given as an ARN."""
     return table_name.rpartition("table/")[2]

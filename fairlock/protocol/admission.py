@@ -4,7 +4,7 @@ A permit is free. Each holder is protected by the limit that its own request nam
 in only if fewer hold than its own limit, and fewer than the limit of each holder. The item has the
 limit in force, which is never above the limit of a holder. So most grants are one write:
 
-    nobody holds            one write; the limit in force becomes mine
+    no one holds            one write; the limit in force becomes mine
     limit in force = mine   one write, if fewer than that hold
     they differ             the first write fails, and its answer tells the limits of the holders;
                             the second is on condition that no owner came in since (the token is
@@ -41,15 +41,15 @@ Newest only: an acquisition with a version does not run after a higher one was g
 The lock's item has the highest version that was granted, `newest`. It only grows, but for one case:
 
     a grant by the owner's own request    sets it, on condition that it is not higher
-    a hand-off to a task token            sets it on the same condition. If the push reaches nobody,
+    a hand-off to a task token            sets it on the same condition. If the push reaches no one,
                                           the next write puts it back: the grant was never learned
                                           of, and older versions must not be refused for its sake
     a hand-off to a waiter that polls     leaves it. The waiter may have died: it sets it when it
                                           finds its grant, before it relies on it
     a join                                leaves it
 
-So whoever works has set it before; whoever finds it above its own version, and holds nothing, never
-gets the lock. That is final, and the waiter may be removed and told at any time after that.
+So a caller that works has set it before. One that finds it above its own version, and holds
+nothing, never gets the lock. That is final: the waiter may be removed and notified at any time.
 
 A waiter with a version that has its turn gives it to the highest version that waits.
 """

@@ -1,6 +1,6 @@
 """The ceiling of a lock: a limit that an operator has set, above which no grant goes.
 
-A ceiling of 0 pauses the lock. Holders go on; whoever waits goes on waiting. The ceiling is an
+A ceiling of 0 pauses the lock. Holders go on, and waiters keep waiting. The ceiling is an
 attribute of the lock's item, and one more limit in the rule of admission (`admission.py`):
 
     operator                      lock item                           waiter item
@@ -100,7 +100,7 @@ class CeilingChange:
         return True
 
     def is_still_in(self, state: LockState) -> bool:
-        """Whether nobody has changed the ceiling since, this change included."""
+        """Whether no one has changed the ceiling since, this change included."""
         return _changes(state) == self.ceiling.change - 1
 
     def left_before(self, state: LockState) -> bool:
@@ -138,7 +138,7 @@ class CeilingChange:
 
 
 def set_ceiling(change: CeilingChange, *, now_ms: int) -> Update:
-    """Set a ceiling, or a lower one, whoever holds and waits; makes the item if there is none.
+    """Set a ceiling, or a lower one, whether the lock is in use or not; makes a missing item.
 
     `held` is there afterwards: a caller joins the queue on condition that enough permits are out,
     and of a paused lock that is never used none is.
@@ -170,10 +170,13 @@ def raise_ceiling(change: CeilingChange, seen: LockState, *, now_ms: int) -> Upd
     values: Values = {":seed": number(token_seed(now_ms))}
     if seen.contended:
         nobody_gone = nobody_left(seen)
-        as_seen = [WAIT_SEQ_UNMOVED, NOBODY_CAME_IN, nobody_gone.expression]
+        # Who leaves in the same millisecond as the one before does not move `released_at`.
+        same_held = "#held = :seen_held"
+        as_seen = [WAIT_SEQ_UNMOVED, NOBODY_CAME_IN, same_held, nobody_gone.expression]
         values |= {
             ":wait_seq": number(seen.wait_seq),
             ":seen_token": number(seen.fencing_token),
+            ":seen_held": number(seen.held),
             **nobody_gone.values,
         }
     part = change.part()

@@ -6,7 +6,7 @@
     release     mark_done         after the lock is free: a late call of this acquisition is refused
                 mark_ended        with keep_alive, before the lock is free, and before the queue is
                                   left: so a heartbeat that finds the lock free knows that it is not
-                                  lost, and a late acquire knows that nobody wants the lock any more
+                                  lost, and a late acquire knows that no one wants the lock any more
     keep_alive  record_heartbeat  the task token of the state that sends heartbeats
     reap        fence_claim       from now on an acquire that comes late cannot write the claim; the
                                   claim stays, so that the second pass finds what was under way
@@ -162,20 +162,22 @@ def forget_claim(claim: Claim) -> Delete:
     return Delete(key=claim.key, condition=condition, names=names_in(condition), values={})
 
 
-def mark_done(claim: Claim, *, gave_back: bool, now_ms: int) -> Update:
+def mark_done(claim: Claim, *, gave_back: bool, kept_alive: bool, now_ms: int) -> Update:
     """Mark the work as ended and its lock as free: only late calls need the claim from now on.
 
     A deleted claim could be written again by a late call, which would then be granted the lock for
-    nobody. The reaper passes over a claim that is done, and TTL removes it soon. A fenced one stays
+    no one. The reaper passes over a claim that is done, and TTL removes it soon. A fenced one stays
     as it is: its pass is under way. So does one that a heartbeat of the redriven execution has
-    written since this was sent, with the time as its revision: its lock is held again.
+    written since this was sent, with the time as its revision: its lock is held again. One that was
+    `kept_alive` is retained as long as before, because a heartbeat may come hours later.
 
     Returns the claim as it was: how it was done, if it was done before. That answer stays, so that
     a repeat is answered as the first call was, even if others have used the lock since.
     """
+    soon = "" if kept_alive else ", #expiry_time = :done_until"
     return conditional_update(
         claim.key,
-        change="SET #ended = :yes, #done = if_not_exists(#done, :done), #expiry_time = :done_until",
+        change=f"SET #ended = :yes, #done = if_not_exists(#done, :done){soon}",
         condition=all_of("attribute_exists(#pk)", _NOT_FENCED, "#revision <= :now"),
         values={
             ":now": number(now_ms),
@@ -201,7 +203,7 @@ def still_reaped(claim: Claim) -> Check:
 
 
 def fence_claim(claim: Claim, stage: ReapStage, *, now_ms: int) -> Update:
-    """Let nobody write this claim again. Refused if it was written since it was seen."""
+    """Let no one write this claim again. Refused if it was written since it was seen."""
     return _set_stage(claim, stage, condition=all_of(_AS_SEEN, _NO_STAGE_BACK), now_ms=now_ms)
 
 

@@ -59,7 +59,7 @@ class DescribedQueue:
 
     @property
     def oldest(self) -> datetime | None:
-        """Since when the oldest of them waits; None if nobody does."""
+        """Since when the oldest of them waits; None if none does."""
         return self.first[0].entered_at if self.first else None
 
 
@@ -69,7 +69,7 @@ class DescribedForcedRelease:
 
     Attributes:
         fencing_token: of the grant that it ended.
-        requested_by: who did it, as the request said; nobody has checked that.
+        requested_by: who did it, as the request said; it is not verified.
         reason: why.
     """
 
@@ -86,7 +86,7 @@ class LockDescription:
     Attributes:
         name: the lock's name.
         seen_at: the moment, by the clock of the one who read.
-        limit: how many may hold at most while the present holders do; None if nobody holds,
+        limit: how many may hold at most while the present holders do; None if it is not held,
             because the next holder names its own.
         holders: in the order of their grants.
         waiters: those that still ask.
@@ -106,12 +106,12 @@ class LockDescription:
 
     @property
     def is_paused(self) -> bool:
-        """Whether an operator has paused the lock: nobody gets it, and holders go on."""
+        """Whether an operator has paused the lock: no caller gets it, and holders go on."""
         return self.ceiling is not None and self.ceiling.limit == 0
 
     @property
     def is_in_use(self) -> bool:
-        """Whether anybody holds the lock or waits for it, or a ceiling stands."""
+        """Whether an owner holds the lock or waits for it, or a ceiling stands."""
         return bool(self.holders) or self.waiters.count > 0 or self.ceiling is not None
 
 

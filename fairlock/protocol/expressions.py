@@ -159,11 +159,11 @@ NOT_RELEASED_BY_ME: Final = (
 )
 NOT_CONTENDED: Final = "attribute_not_exists(#contended)"
 WAIT_SEQ_UNMOVED: Final = "#wait_seq = :wait_seq"
-"""Nobody has joined the queue since."""
+"""No owner has joined the queue since."""
 
 NEXT_TOKEN: Final = "if_not_exists(#fencing_token, :seed) + :one"
 """The seed is the epoch in microseconds. Grants are slower than one a microsecond, so a lock that
-TTL removed and that is made anew starts above every token it has ever issued."""
+TTL removed and that is created again starts above every token it has ever issued."""
 
 _NAMES: Final = {
     f"#{value}": value
@@ -174,7 +174,7 @@ _NAMES: Final = {
     for name, value in vars(schema).items()
     if name.startswith("HOLDER_")
 }
-"""Each attribute of the schema stands in expressions under its own name. Those of a holder's record
+"""Each attribute of the schema has its own name in expressions. Those of a holder's record
 are short, and stand under the names of their constants: `#h_lease_ms`."""
 _PLACEHOLDER: Final = re.compile(r"[#:]\w+")
 _EXPRESSIONS: Final = 512
@@ -197,7 +197,7 @@ def number(value: int) -> AttributeValueTypeDef:
 
 
 def names_in(expression: str) -> dict[str, str]:
-    """The names that an expression uses: DynamoDB refuses to be told of any other."""
+    """The names that an expression uses: DynamoDB refuses any other name."""
     return _used_in(_placeholders(expression), _NAMES)
 
 

@@ -150,7 +150,7 @@ def take_over_permit(
 
 
 def renew(request: HeartbeatRequest, *, now_ms: int) -> Update:
-    """Let the lease end one lease from now, even if it has run out and nobody took the place.
+    """Let the lease end one lease from now, even if it has run out and no one took the place.
 
     Refused if the lease ends later already: a late copy of an earlier heartbeat must not move the
     end back, on which the holder relies. But never refused for anything else that the previous
@@ -198,7 +198,7 @@ def correct_grant(lock_name: str, holder: Holder, *, raises_token: bool, now_ms:
 
     Conditioned on that very write, so that a copy that comes late moves no end. If the grant was
     the first of its item, the wrong clock has made its fencing token too, which is raised if it is
-    too low: nobody has been told of it.
+    too low: no one has been notified of it.
     """
     changes = [
         "#mine.#h_expires_at_ms = :expires_at_ms, #mine.#h_acquired_at_ms = :now",

@@ -244,7 +244,7 @@ def read_place(item: Item) -> Place:
 
 @reads_an_item
 def read_state(item: Item) -> LockState:
-    """The state of a lock, from its item. An empty item is a lock that nobody has touched."""
+    """The state of a lock, from its item. An empty item is a lock that no one has touched."""
     holders = (read_holder(item, owner_id) for owner_id in owner_ids(item))
     return LockState(
         fencing_token=_number(item, schema.FENCING_TOKEN),

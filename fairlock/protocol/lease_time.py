@@ -70,12 +70,12 @@ def was_written_by_a_wrong_clock(lease_ms: int, expires_at_ms: int, *, date_ms: 
 
 
 def over_at_ms(expires_at_ms: int) -> int:
-    """The earliest Date by which a lease of somebody else is over."""
+    """The earliest Date by which a lease of another owner is over."""
     return expires_at_ms + FRONT_END_MS
 
 
 def is_over(expires_at_ms: int, *, date_ms: int) -> bool:
-    """Whether a lease of somebody else is over.
+    """Whether a lease of another owner is over.
 
     Args:
         expires_at_ms: the end that is stored.

@@ -164,7 +164,7 @@ def removal(departing: Departing | None, *, left_at_ms: int) -> Removal:
 
 
 def release_permit(request: ReleaseRequest, *, left_at_ms: int) -> Update:
-    """Stop being a holder. Returns the item as it was, if the grant that ends is to be told of.
+    """Stop being a holder. Returns the item as it was, if the grant that ends is to be notified of.
 
     A caller that knows its fencing token ends that grant and no other: a late copy of this write
     must not free what the same owner was granted later.
@@ -202,7 +202,7 @@ def evict(
     now_ms: int,
     seen: LockState,
 ) -> Update:
-    """Evict holders whose lease is over, for nobody: more permits were out than a lower limit.
+    """Evict holders whose lease is over, for no one: more permits were out than a lower limit.
 
     On condition that no permit was granted since the lock was seen in this state: the holders may
     have other grants by then, with the same revisions.
@@ -232,10 +232,10 @@ def serve_waiter(
 ) -> tuple[Transaction, Holder]:
     """Give the permit of the departing holder, or a free one if no holder departs, to a waiter.
 
-    With `unless_joined`, on condition that nobody has joined the queue since the state was seen.
+    With `unless_joined`, on condition that no one has joined the queue since the state was seen.
 
     The state as seen has room for the waiter. A transaction returns nothing, so the token is chosen
-    here, on condition that nobody was granted one since the state was seen.
+    here, on condition that no one was granted one since the state was seen.
 
     Returns:
         The transaction, and the holder that the waiter becomes by it.
@@ -296,8 +296,8 @@ def leave_without_successor(
 ) -> Update:
     """Leave a lock of which more permits are out than the oldest waiter's limit allows.
 
-    If that limit is None nobody waits, and the lock may be acquired again from now on: on condition
-    that nobody joined the queue since the lock was seen, which `remaining` shows without the
+    If that limit is None no one waits, and the lock may be acquired again from now on: on condition
+    that no one joined the queue since the lock was seen, which `remaining` shows without the
     holder. If only a ceiling is in the waiter's way, it must be as it was seen.
     """
     leaving = removal(departing, left_at_ms=left_at_ms)
@@ -317,7 +317,7 @@ def leave_without_successor(
 
 
 def close_queue(lock_name: str, *, wait_seq: int) -> Update:
-    """Let a lock be acquired again for which nobody waits any more."""
+    """Let a lock be acquired again for which no one waits any more."""
     return conditional_update(
         schema.lock_key(lock_name),
         change="REMOVE #contended",
@@ -404,8 +404,8 @@ def _serve(
 ) -> Step:
     waiter = queue[0]
     limit = remaining.limit_for(waiter.request.limit)
-    # A newcomer that joined since behind a waiter with a lower limit would be next, and nobody
-    # would serve it. Beside a holder with a limit of 1 nobody is next: its release serves all.
+    # A newcomer that joined since behind a waiter with a lower limit would be next, and no one
+    # would serve it. Beside a holder with a limit of 1 no one is next: its release serves all.
     # And a waiter that was passed over may have asked again since: then it comes first.
     unless_joined = len(queue) == 1 and (limit > 1 or passed_over)
     transaction, holder = serve_waiter(

@@ -42,7 +42,7 @@ class AcquireRequest:
             this owner is found there.
         claimed_at_ms: the place in the queue that a workflow's claim gives; set by the store.
         called_at_ms: when its caller says that this call was made. If others have left the lock
-            since, the call may be a late copy, and the caller is told to ask again. None if the
+            since, the call may be a late copy, and the answer is to ask again. None if the
             caller does not say, or if this is the caller's own process.
         registered_at_ms: when this call wrote its claim, set by the store. If others have left
             since, the claim tells whether the call is still wanted.
@@ -56,7 +56,7 @@ class AcquireRequest:
         waiter_timeout_ms: how long a waiter keeps its place without asking again. None: for two of
             the advised polls, or with a task token for the longest fallback period.
         shared: whether this owner is a reader: others that share hold beside it, a writer does not.
-            The limits keep them apart; this is stored so that people can be told.
+            The limits keep them apart; this is stored so that messages can show it.
         only_newest: the version of this acquisition, which is superseded once a higher one was
             granted; `BY_TIME` until the store has given it one. None if it takes its turn.
     """
@@ -197,9 +197,9 @@ class Holder:
     Attributes:
         limit: how many permits the lock has, as this owner's request said: no more than that hold
             as long as this owner does.
-        undelivered: whether a hand-off found nobody to tell.
+        undelivered: whether a hand-off could not reach its waiter.
         shared: whether the owner is a reader.
-        pushed: whether a hand-off has set its version as the newest, before it was told.
+        pushed: whether a hand-off has set its version as the newest, before it was notified.
     """
 
     owner_id: str = field(repr=False)
@@ -224,7 +224,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForcedRelease:
-    """A holder was released by somebody else, by force: which grant ended, and who says why."""
+    """A holder was released by another principal, by force: which grant ended, and who says why."""
 
     fencing_token: int
     at_ms: int
@@ -253,7 +253,7 @@ class LockState:
     """One lock, as its item describes it. A lock never seen before has no holders.
 
     Attributes:
-        limit: the limit in force, never above that of a holder; 0 if nobody ever held.
+        limit: the limit in force, never above that of a holder; 0 if it was never held.
         last_released: who gave back a permit or a place in the queue last.
         last_given_up: who gave up last without having had either.
         released_at_ms: when a holder or a waiter left last; None if none ever did.
@@ -297,9 +297,9 @@ class LockState:
         return version is not None and version < (self.newest or 0)
 
     def is_telling(self, *, date_ms: int) -> bool:
-        """Whether the owner of the last grant is perhaps about to be told of it.
+        """Whether the owner of the last grant is perhaps about to be notified of it.
 
-        If no one is there to be told, what this grant has set as the newest is put back.
+        If no one is there to be notified, what this grant has set as the newest is put back.
         """
         last = (h for h in self.holders if h.fencing_token == self.fencing_token)
         return any(
@@ -323,7 +323,7 @@ class LockState:
         return self.held < self.limit_for(limit)
 
     def is_full(self) -> bool:
-        """Whether nobody comes in, whatever limit the owner that asks has named."""
+        """Whether no owner is let in, whatever limit the owner that asks has named."""
         return not self.has_room(self.held + 1)
 
 

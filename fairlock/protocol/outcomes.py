@@ -35,7 +35,7 @@ class Grant:
         repeated: the permit had been granted before, to a call whose reply may have been lost.
         taken_over: how many holders lost their place for this grant, because their lease was over.
         since: reading of our monotonic clock before the request that showed the grant was sent.
-        own_ms: for how long after `since` its owner may rely on it; None if it is somebody else's.
+        own_ms: for how long after `since` its owner may rely on it; None if it is another owner's.
     """
 
     lock_name: str
@@ -120,8 +120,8 @@ class Queued:
 
     Attributes:
         entered_at_ms: the ticket; asking again with it keeps the place.
-        position: 1 is next; waiters that entered before and still ask count. None if nobody needs
-            it, and so it was not counted.
+        position: 1 is next; waiters that entered before and still ask count. None if it was not
+            needed, and so not counted.
         retry_after_seconds: when a waiter without a task token must ask again to keep its place.
         ceiling: the ceiling of the lock; None if none stands.
         seen: the lock with the caller in its queue; None if the caller was handed it meanwhile.
@@ -234,7 +234,7 @@ class Situation(Enum):
     SUPERSEDED = auto()
     """A higher version than the caller's was granted."""
     FREE = auto()
-    """A permit is free, and nobody waits: ask again."""
+    """A permit is free, and no one waits: ask again."""
     FREE_FOR_WAITERS = auto()
     """A permit is free, but others came first: it goes to the oldest waiter, not to the caller."""
     BUSY = auto()

@@ -14,8 +14,8 @@ one, after a pause; with 1, the default, none.
 
 **AWS's time is not known exactly**, only that it is between an early and a late edge
 (`aws/aws_clock.py`). So the idle form is conditioned by the early edge, which is certainly past,
-and writes by the late one, so that the next caller comes a whole interval after this one. Whoever
-waits, waits by the early edge, and so never begins before its slot.
+and writes by the late one, so that the next caller comes a whole interval after this one. A wait
+goes by the early edge, and so never ends before its slot.
 
 **A slot is over** one interval after it, or after 3 s if slots are closer than that, because edges
 are up to 3 s apart. A caller that cannot begin before it is over reserves again. Without that rule

@@ -143,7 +143,7 @@ WORKFLOW_RETENTION_MS: Final = 400 * 24 * 3_600_000
 """How long a lock's item outlives its last grant to a workflow. Such a holder needs no heartbeat:
 it holds as long as its execution runs, which Step Functions ends after a year."""
 FOREVER_SECONDS: Final = 253_402_300_799
-"""The end of the year 9999: TTL does not delete a lock with a ceiling, however long nobody writes.
+"""The end of the year 9999: TTL does not delete a lock with a ceiling, however long no one writes.
 """
 REDRIVABLE_MS: Final = 15 * 24 * 3_600_000
 """How long the claim of an execution that is over stays. Step Functions redrives for 14 days."""

@@ -7,7 +7,7 @@
       │                          condition fails ◀───────────────┤
 
 The number alone would do if replies never got lost and items were never deleted. By the id a writer
-whose reply got lost recognizes its own write, and an item that was deleted and made anew is not
+whose reply got lost recognizes its own write, and an item that was deleted and created again is not
 taken for the one that was read, although it may have reached the same number.
 
 An id is two words, `b.a`: one of the write's own, and that of the write in whose place it was made.
@@ -22,7 +22,7 @@ DEFAULT_VERSION_ATTRIBUTE: Final = "version"
 NOT_THERE: Final = "attribute_not_exists(#key)"
 THERE_WITHOUT_VERSION: Final = "attribute_exists(#key) AND attribute_not_exists(#version)"
 SAME_VERSION: Final = "#version = :version AND attribute_not_exists(#write_id)"
-"""As somebody else's code wrote it, who keeps the number only."""
+"""As other code wrote it, which keeps only the number."""
 SAME_WRITE: Final = "#version = :version AND #write_id = :write_id"
 
 
@@ -32,7 +32,7 @@ def write_id_attribute(version_attribute: str) -> str:
 
 
 def write_id(own: str, *, seen: object) -> str:
-    """The id of a write, from a word that nobody else has and the id that was seen, if any."""
+    """The id of a write, from a word that no one else has and the id that was seen, if any."""
     return f"{own}.{_own(seen)}"
 
 
@@ -41,11 +41,11 @@ def happened(*, ours: str, seen: object, found: object) -> bool | None:
 
         seen   ours   found
         a.x    b.a    b.a     it did
-        a.x    b.a    c.b     it did, and somebody wrote since
+        a.x    b.a    c.b     it did, and another program wrote since
         a.x    b.a    c.a     it did not: c was written in the place of the same
-        a.x    b.a    a.x     it did not: somebody has raised the number only
+        a.x    b.a    a.x     it did not: another program has raised only the number
 
-    In all other cases nobody can tell: there were several writes since, or a write by a program
+    In all other cases no one can tell: there were several writes since, or a write by a program
     that stores no ids, or the item was deleted. The same holds if there was no item, and an item of
     another write is found: ours may have been deleted before.
 

@@ -8,7 +8,7 @@
 
 Joining is one transaction, as handing over is, so that at any time: a waiter item exists only while
 the lock is contended, and its owner is not a holder. From this follows all the rest. Acquiring a
-free permit needs a lock that is not contended, so nobody overtakes the queue.
+free permit needs a lock that is not contended, so no one overtakes the queue.
 
 That order holds for writes. A query beside a transaction may see one of its items changed and the
 other not yet: a departing holder reads `contended`, and then a queue without the waiter. What it
@@ -50,18 +50,20 @@ from fairlock.protocol.expressions import (
     number,
 )
 from fairlock.protocol.items import new_waiter
-from fairlock.protocol.model import AcquireRequest, LockState, ReleaseRequest, Waiter
+from fairlock.protocol.model import AcquireRequest, LockState, Place, ReleaseRequest, Waiter
 
 MOST_WAITERS_SEEN: Final = 10
 MOST_WAITERS_POLLED: Final = 2
 """So few that a poll mostly costs no more than to read the lock alone."""
 MOST_WAITERS: Final = 1_000
-"""Waiters that still ask; nobody joins behind so many."""
+"""Waiters that still ask; no one joins behind so many."""
 MOST_PLACES_OF_AN_EXECUTION: Final = 100
 """More than a Map runs at a time. Further ones ask again, so one execution, or a caller that names
 one, cannot fill a queue by itself."""
-MOST_PLACES_READ: Final = 20_000
-"""Places read to count them, dead waiters included; nobody joins if there are so many."""
+MOST_PAGES_READ: Final = 2
+"""Pages of 1 MB, 256 read units each, that a caller reads to count who waits, dead waiters
+included. No one joins a longer queue: `data` and names can make a waiter 6 KB large, so a bound on
+their number alone would let each call cost 1,500 read units."""
 MOST_DELETES: Final = 100
 """Of one transaction; DynamoDB allows no more."""
 
@@ -170,7 +172,6 @@ def places(lock_name: str, *, up_to: str | None = None) -> Query:
         names=names_in(f"{condition} {attributes}"),
         values=values,
         attributes=attributes,
-        most=MOST_PLACES_READ,
     )
 
 
@@ -180,13 +181,14 @@ def delete_waiter(waiter: Waiter) -> Delete:
     Then its end has moved, and perhaps its task token: a grant sent to the old token would never
     reach it.
     """
-    return _delete_as_seen(waiter, "#expires_at_ms = :seen_expires_at_ms")
+    condition = "#expires_at_ms = :seen_expires_at_ms"
+    return _delete_as_seen(waiter.request.lock_name, waiter.place, condition)
 
 
-def clear_waiters(waiters: Sequence[Waiter]) -> Deletes:
-    """Remove waiters that stopped asking or were served, unless one of them has asked again."""
+def clear_waiters(lock_name: str, waiting: Sequence[Place]) -> Deletes:
+    """Remove waiters, unless one of them has asked again since it was seen."""
     condition = "(attribute_not_exists(#pk) OR #expires_at_ms = :seen_expires_at_ms)"
-    return Deletes(deletes=tuple(_delete_as_seen(waiter, condition) for waiter in waiters))
+    return Deletes(deletes=tuple(_delete_as_seen(lock_name, each, condition) for each in waiting))
 
 
 def leave_queue(request: ReleaseRequest, *, entered_at_ms: int) -> Delete:
@@ -230,10 +232,12 @@ def give_up(request: ReleaseRequest, *, entered_at_ms: int, left_at_ms: int) -> 
     )
 
 
-def _delete_as_seen(waiter: Waiter, condition: str) -> Delete:
+def _delete_as_seen(lock_name: str, place: Place, condition: str) -> Delete:
     return Delete(
-        key=waiter.key,
+        key=schema.waiter_key(
+            lock_name, entered_at_ms=place.entered_at_ms, owner_id=place.owner_id
+        ),
         condition=condition,
         names=names_in(condition),
-        values={":seen_expires_at_ms": number(waiter.expires_at_ms)},
+        values={":seen_expires_at_ms": number(place.expires_at_ms)},
     )

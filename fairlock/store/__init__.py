@@ -5,7 +5,7 @@
     keep_alive      the same, for a workflow beside its work          keep_alive.py
     release         give the permit back, or leave the queue          release.py
     reap            free what a workflow that is over left behind     reap.py
-    force_release   end the grant of somebody else                    administration.py
+    force_release   end the grant of another owner                    administration.py
     describe        who holds, who waits; `list_locks`: of all        administration.py
 
 Guaranteed: no more owners hold a lock name than the `limit` of any of them. Without a release by

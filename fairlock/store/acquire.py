@@ -77,12 +77,14 @@ class _Attempt:
         now_ms: when the lease begins.
         taken_over: how many holders lose their place by it.
         waiters_served: whether all permits that waiters may have were handed over just before.
+        follows_eviction: whether this call has just evicted a holder: no one else is in its way.
     """
 
     update: Update
     now_ms: int
     taken_over: int = 0
     waiters_served: bool = False
+    follows_eviction: bool = False
 
 
 def acquire(
@@ -159,8 +161,13 @@ def _acquire(
         if not isinstance(step, _Attempt):
             return step
         # Neither granted nor refused: in the last step the caller may even have become a holder.
+        # A pause makes way for others. Behind dead readers it would come once for each of them.
         pause_or_give_up(
-            context, request.lock_name, began=began, attempt=number, without_pause=_TRIES_AT_ONCE
+            context,
+            request.lock_name,
+            began=began,
+            attempt=0 if step.follows_eviction else number,
+            without_pause=_TRIES_AT_ONCE,
         )
         attempt, number = step, number + 1
 
@@ -183,7 +190,7 @@ def register_claim(
         return None
     written = read_claim(execution_arn, outcome.item)
     place = written.entered_at_ms
-    # Nobody waits under a claim that was not there before.
+    # No one waits under a claim that was not there before.
     return replace(
         request,
         claimed_at_ms=place,
@@ -206,7 +213,7 @@ def still_wanted(context: LockContext, request: AcquireRequest) -> AcquireReques
 def _granted(
     context: LockContext, request: AcquireRequest, attempt: _Attempt, written: Written
 ) -> Grant | None:
-    """The grant, with its right end; None if somebody has changed it since."""
+    """The grant, with its right end; None if another caller has changed it since."""
     holder = Holder(
         owner_id=request.owner_id,
         owner_name=request.owner_name,
@@ -289,8 +296,8 @@ def _take_over(
         # The permit is the oldest waiter's, not ours, though we noticed. One at a time: each
         # hand-off changes who may come next, and the next attempt sees whether there are more.
         evicted = DepartingHolder(evictable[0], voluntary=False)
-        hand_over(context, name, state, departing=evicted, requester=request.owner_id)
-        return _attempt(context, request)
+        is_out = hand_over(context, name, state, departing=evicted, requester=request.owner_id)
+        return replace(_attempt(context, request), follows_eviction=is_out)
     now_ms, left_at_ms = context.aws_clock.now_ms(), context.leaving_ms(state)
     if len(evictable) < needed:
         # The limit was lowered by so much that one acquire cannot make room; this much is done.
@@ -323,7 +330,7 @@ def _wait_or_refuse(
     if joined.state is None or not joined.state.has_room(request.limit):
         return joined.queued
     # Permits were free, but not for the waiters in front. That may have changed while the caller
-    # joined, and then nobody else would notice. The caller itself may be served, by this call or by
+    # joined, and then no one else would notice. The caller itself may be served, by this call or by
     # another; it may have released by now, too, so no permit is asked for again.
     hand_over(context, request.lock_name, joined.state, requester=request.owner_id)
     grant = take_up(context, request)

@@ -2,7 +2,7 @@
 
 A release by force:
 
-read ─▶ the grant is there, nobody waits ─▶ release_by_force ─▶ released
+read ─▶ the grant is there, no one waits ─▶ release_by_force ─▶ released
   │                       │                       └─ condition failed, with the item as it was ─┐
   │                       └─ others wait ─▶ hand over ─▶ released                                 │
   └─ it is not there ─▶ the lock has the mark of this very release ─▶ released (again)            │
@@ -12,12 +12,12 @@ The grant is named by its fencing token, which no other grant of this lock has. 
 between the moment when a holder was seen and the write, it takes out that grant or nothing. A
 heartbeat in between does not prevent it: the holder is to be freed although it lives.
 
-The former holder is told as one that was evicted: its heartbeat and its release answer "not held".
-Its claim, if it is a workflow, is its own, and stays until it releases or is reaped.
+The former holder learns of it as an evicted one does: its heartbeat and its release answer "not
+held". Its claim, if it is a workflow, is its own, and stays until it releases or is reaped.
 
 A change of the ceiling (`protocol/ceiling.py`):
 
-read ─▶ it makes no room, or nobody waits ─▶ set_ceiling, raise_ceiling ─▶ changed
+read ─▶ it makes no room, or no one waits ─▶ set_ceiling, raise_ceiling ─▶ changed
   │                                              └─ condition failed, with the item as it was ─┐
   └─▶ it makes room for those who wait ─▶ hand over, the change by the first write ─▶ changed  │
                                               └─ another change came in between ─▶ read again ◀┘
@@ -46,7 +46,7 @@ from fairlock.protocol.description import (
     waiters_to_show,
 )
 from fairlock.protocol.expressions import Item
-from fairlock.protocol.items import read_state, read_waiter
+from fairlock.protocol.items import read_place, read_state, read_waiter
 from fairlock.protocol.leaving import DepartingHolder, release_by_force
 from fairlock.protocol.model import (
     ForcedRelease,
@@ -56,6 +56,7 @@ from fairlock.protocol.model import (
 )
 from fairlock.protocol.outcomes import Released
 from fairlock.protocol.schema import lock_key
+from fairlock.protocol.waiters import MOST_DELETES, places
 from fairlock.store.context import (
     CeilingChanged,
     LockContext,
@@ -65,13 +66,14 @@ from fairlock.store.context import (
     pause_or_give_up,
 )
 from fairlock.store.hand_off import REPLY_LOST, hand_over
+from fairlock.store.queue import remove_places
 
 
 def force_release(context: LockContext, request: ForceReleaseRequest) -> Released | None:
     """Takes out the holder of one grant, for the oldest waiter if there is one.
 
-    Two requests if nobody waits; three and a push if somebody does. None if no holder has that
-    grant: nothing was written. A repeat is answered "released" again, as long as nobody else was
+    Two requests if the queue is empty; three and a push if not. None if no holder has that
+    grant: nothing was written. A repeat is answered "released" again, as long as no one else was
     released by force in between. Workflows that hold are not stopped by this: their heartbeat, if
     they have one, or their release tells them.
 
@@ -202,6 +204,26 @@ def _send_change(context: LockContext, change: CeilingChange, state: LockState) 
     return found
 
 
+def empty_queue(context: LockContext, lock_name: str) -> int:
+    """Removes all that wait, told or not; returns how many.
+
+    Who lives comes back: a client and a poller when they ask next, at the end of the queue, and a
+    workflow after its fallback period, in the place that its claim has. Who asked again just now
+    stays. If this process dies on the way, the rest of the queue is as it was.
+
+    A read of the queue, a transaction for each 100 that wait, and two or three requests more.
+    """
+    removed = 0
+    waiting = [read_place(item) for item in context.table.query_all(places(lock_name))]
+    for first in range(0, len(waiting), MOST_DELETES):
+        removed += remove_places(context, lock_name, waiting[first : first + MOST_DELETES])
+    state = read_state(context.table.read(lock_key(lock_name)))
+    if state.contended:
+        # The mark of the queue goes too, or free permits go to those that have joined since.
+        hand_over(context, lock_name, state)
+    return removed
+
+
 def describe(context: LockContext, lock_name: str) -> LockDescription | None:
     """Holders and waiters of a lock; None if the table knows no lock of this name.
 
@@ -223,7 +245,7 @@ def list_locks(
 ) -> Iterator[LockDescription | LockItemMalformed]:
     """The locks whose names begin so, in no order; one request for each MB of the whole table.
 
-    A lock whose items somebody has changed comes as an error, and the others after it.
+    A lock whose items another program has changed comes as an error, and the others after it.
 
     Args:
         context: the table and its services.

@@ -59,7 +59,7 @@ class HandedOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evicted:
-    """Holders whose lease and workflow were over lost their place, to a waiter or to nobody."""
+    """Holders whose lease and workflow were over lost their place, to a waiter or to none."""
 
     lock_name: str
     holders: int = 1
@@ -67,7 +67,7 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasedByForce:
-    """Somebody who is not the holder has released it.
+    """A caller that is not the holder has released it.
 
     Attributes:
         fencing_token: of the grant that ended.
@@ -199,9 +199,9 @@ class LockContext:
     Attributes:
         table: where the locks are.
         workflows: wakes waiters, ends heartbeat states, and tells whether an execution still runs.
-        observe: is told what happens besides the answer, for metrics and logs.
-        note_hand_off: is told of each hand-off of this process, for the waiters in it. What it is
-            told proves ownership.
+        observe: receives what happens besides the answer, for metrics and logs.
+        note_hand_off: receives each hand-off of this process, for the waiters in it. What it
+            receives proves ownership.
         retry_budget: how long to go on when other owners keep changing the lock.
         random: source of jitter, from 0 to 1.
     """

@@ -4,7 +4,7 @@ Release, eviction (the lease is over) and the grant of free permits all end here
 contended lock changes hands in one place.
 
 If the caller is killed between any two of these requests, the lock is whole: state and queue change
-together, and a waiter that holds the lock without having been told finds out by its fallback poll.
+together, and a waiter that holds the lock without a notification finds out by its fallback poll.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fairlock.protocol.leaving import Departing, DepartingHolder, Step, next_ste
 from fairlock.protocol.model import Liveness, LockState, SeenLock, Waiter, is_dead
 from fairlock.protocol.outcomes import HandOff
 from fairlock.protocol.schema import lock_key
-from fairlock.protocol.waiters import MOST_DELETES, clear_waiters, oldest_waiters
+from fairlock.protocol.waiters import MOST_DELETES, oldest_waiters
 from fairlock.store.context import (
     Evicted,
     HandedOver,
@@ -35,6 +35,7 @@ from fairlock.store.context import (
     pause_or_give_up,
 )
 from fairlock.store.newest import SupersededWaiters, if_it_stands
+from fairlock.store.queue import remove_places
 
 _MOST_CLEARED: Final = 5 * MOST_DELETES
 """Dead waiters that one departure removes: five transactions, about 0.1 s."""
@@ -72,17 +73,17 @@ class SeenQueue:
     def read(self, state: LockState) -> None:
         """Reads the head of the queue, and goes on behind dead waiters until one still asks.
 
-        If nobody does, the lock is about to be opened, and no waiter item should stay behind: they
+        If no one does, the lock is about to be opened, and no waiter item should stay behind: they
         are removed first if one transaction can do it. One that asked again meanwhile is live.
         """
         while True:
             self._read(state)
             # More dead than one transaction removes are left to `clear`, to later departures and to
-            # TTL: nobody who leaves should wait for them.
+            # TTL: no one who leaves should wait for them.
             if self.live or self.has_more or not 0 < len(self._dead) <= MOST_DELETES:
                 return
             asked_again = False
-            with suppress(LockStoreUnavailable):  # It must not keep anybody from leaving.
+            with suppress(LockStoreUnavailable):  # It must not keep an owner from leaving.
                 # Each delete is on condition of the end that was read, so one that asked again
                 # stays.
                 asked_again = self._clear([*self._dead.values()])
@@ -108,7 +109,7 @@ class SeenQueue:
             self.live = [] if self.has_more else newest_first(self.live)
 
     def drop_execution(self, execution_arn: str) -> None:
-        """A workflow is over: none of its waiters that were read is there to be told.
+        """A workflow is over: none of its waiters that were read is there to be notified.
 
         One that asks again is of the redriven workflow, and lives.
         """
@@ -178,13 +179,8 @@ class SeenQueue:
 
     def _clear(self, waiters: list[Waiter]) -> bool:
         """Removes waiters; those that asked again stay. Returns whether there were any of these."""
-        deletes = clear_waiters(waiters)
-        asked_again = self.context.table.delete_all(deletes)
-        for_each = zip(waiters, deletes.deletes, strict=True)
-        others = [waiter for waiter, delete in for_each if delete not in asked_again]
-        if asked_again and others:
-            self.context.table.delete_all(clear_waiters(others))
-        return bool(asked_again)
+        dead = [waiter.place for waiter in waiters]
+        return remove_places(self.context, self.lock_name, dead) < len(dead)
 
     def _time_is_over(self) -> bool:
         return self.context.retry_budget.is_spent(since=self.began)
@@ -211,7 +207,7 @@ def hand_over(
         lock_name: the lock.
         state: the lock as it was seen, with the departing holder in it.
         departing: the holder that leaves, or the ceiling; None if there are only free permits.
-        requester: owner_id of a waiter that is asking at this moment, so that it need not be told.
+        requester: owner_id of a waiter that is asking at this moment, who needs no message.
         known: a state with the oldest waiters, if they are known: the first hand-off needs no query
             then.
 
@@ -313,7 +309,7 @@ def _hand_over(progress: _Progress, state: LockState, departing: Departing | Non
             date_ms=moved.date_ms,
         )
         context.note_hand_off(lock_name, after, moved.sent)
-        # The grant stands before its waiter is told. If this process dies here, or the message is
+        # The grant precedes the message to its waiter. If this process dies here, or the message is
         # lost, the waiter finds its grant when it asks again.
         unlearned = Unlearned.of(step.hand_off.waiter, state, put_back)
         is_over = _tell(context, step.hand_off, queue, unlearned)
@@ -338,7 +334,7 @@ def _report_eviction(context: LockContext, lock_name: str, departing: Departing 
 
 
 def _require_known(lock_name: str, departing: Departing, state: LockState) -> None:
-    """Raises `LockStoreUnavailable` if a holder is gone, and nobody can tell who took it out."""
+    """Raises `LockStoreUnavailable` if a holder is gone, and no one can tell who took it out."""
     if not departing.is_still_in(state) and not departing.left_before(state):
         raise outcome_unknown(lock_name, REPLY_LOST)
 
@@ -394,7 +390,7 @@ def _wake_if_it_holds(context: LockContext, hand_off: HandOff) -> None:
 def _tell(
     context: LockContext, hand_off: HandOff, queue: SeenQueue, unlearned: Unlearned | None
 ) -> bool:
-    """Tells a waiter of its grant; returns whether nobody is there to be told, so it must leave."""
+    """Notifies a waiter of its grant; returns whether it is gone, so it must leave the lock."""
     request = hand_off.waiter.request
     delivery = Delivery.UNKNOWN
     if request.task_token is not None and request.owner_id != queue.requester:

@@ -34,6 +34,8 @@ from enum import Enum, auto
 from typing import Final
 
 from fairlock.aws.lock_table import Cancelled, Written
+from fairlock.clock import iso_utc
+from fairlock.errors import FairlockError
 from fairlock.protocol.admission import needs_longer_retention
 from fairlock.protocol.claims import (
     Claim,
@@ -67,6 +69,7 @@ from fairlock.store.context import (
     with_right_end,
 )
 from fairlock.store.hand_off import hand_over, supersede_waiters
+from fairlock.text import label_of, printable
 
 
 class KeepAliveOutcome(Enum):
@@ -148,6 +151,26 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
     # The fence is of the run that ended; what is written over it is of the run that asks now.
     fenced = read_claim(request.execution_arn, found)
     return _take_again(context, request, replace(fenced, redrives=acquisition.redrives))
+
+
+_MOST_NAMED: Final = 5
+
+
+def why_lost(context: LockContext, lock_name: str) -> str:
+    """What the item says of a loss: a release by force, and who holds the lock now. One request.
+
+    Empty if the table does not answer: to say why is not worth a failure.
+    """
+    try:
+        state = read_state(context.table.read(lock_key(lock_name)))
+    except FairlockError:
+        return ""
+    told = ""
+    if (forced := state.last_forced_release) is not None:
+        who, reason = printable(forced.requested_by), printable(forced.reason)
+        told = f"; released by force at {iso_utc(forced.at_ms)} by {who}: {reason}"
+    names = ", ".join(label_of(each.owner_name) for each in state.holders[:_MOST_NAMED])
+    return f"{told}; held by {names} now" if names else told
 
 
 def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -> KeepAliveOutcome:
@@ -239,7 +262,8 @@ def check_expired_holders(
     for holder in _in_order_of_cost(candidates, context.random()):
         if len(found.evictable) == needed or checks == _MOST_CHECKS:
             break
-        # No one was told of an undelivered grant: no work runs under it, even if its workflow does.
+        # An undelivered grant has not reached its waiter: no work runs under it, whatever its
+        # workflow does.
         if holder.execution_arn is None or holder.is_undelivered:
             found = replace(found, evictable=(*found.evictable, holder))
             continue

@@ -16,11 +16,14 @@ has a ticket ─▶ keep the place ─▶ written ──────────
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlock.aws.lock_table import Cancelled, Written
 from fairlock.backoff import advise_retry_seconds
+from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.admission import SLACK_MS, made_at_ms
 from fairlock.protocol.items import is_waiter, read_place, read_state, read_waiter
 from fairlock.protocol.lease_time import over_at_ms
@@ -28,10 +31,12 @@ from fairlock.protocol.model import AcquireRequest, LockState, Place, SeenLock, 
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS, WAITER_GRACE_MS, waiter_sort_key
 from fairlock.protocol.waiters import (
+    MOST_DELETES,
+    MOST_PAGES_READ,
     MOST_PLACES_OF_AN_EXECUTION,
-    MOST_PLACES_READ,
     MOST_WAITERS,
     MOST_WAITERS_POLLED,
+    clear_waiters,
     confirm_join,
     join_queue,
     lock_and_oldest_waiters,
@@ -40,10 +45,34 @@ from fairlock.protocol.waiters import (
 from fairlock.store.context import LockContext
 
 
-def read_places(context: LockContext, lock_name: str, *, up_to: str | None = None) -> list[Place]:
-    """Who waits; from the head of the queue up to the waiter with a sort key, if it is named."""
-    items = context.table.query_all(places(lock_name, up_to=up_to))
-    return [read_place(item) for item in items]
+def read_places(
+    context: LockContext, lock_name: str, *, up_to: str | None = None
+) -> tuple[list[Place], bool]:
+    """Who waits, and whether these are all: no more than `MOST_PAGES_READ` are read.
+
+    From the head of the queue up to the waiter with a sort key, if it is named.
+    """
+    found, query = list[Place](), places(lock_name, up_to=up_to)
+    for _ in range(MOST_PAGES_READ):
+        page = context.table.query(query)
+        found += [read_place(item) for item in page.items]
+        if page.next is None:
+            return found, True
+        query = replace(query, after=page.next)
+    return found, False
+
+
+def remove_places(context: LockContext, lock_name: str, waiting: Sequence[Place]) -> int:
+    """Removes waiters, `MOST_DELETES` at most; returns how many. Those that asked again stay."""
+    deletes = clear_waiters(lock_name, waiting)
+    asked_again = context.table.delete_all(deletes)
+    if not asked_again:
+        return len(waiting)
+    for_each = zip(waiting, deletes.deletes, strict=True)
+    others = [place for place, delete in for_each if delete not in asked_again]
+    if not others or context.table.delete_all(clear_waiters(lock_name, others)):
+        return 0
+    return len(others)
 
 
 def read_lock(context: LockContext, lock_name: str) -> SeenLock:
@@ -73,7 +102,7 @@ def read_lock(context: LockContext, lock_name: str) -> SeenLock:
 def count_ahead(context: LockContext, lock_name: str, owner_id: str, *, entered_at_ms: int) -> int:
     """How many wait in front of a waiter, and still ask: one read of their places."""
     me = waiter_sort_key(entered_at_ms=entered_at_ms, owner_id=owner_id)
-    waiting = read_places(context, lock_name, up_to=me)
+    waiting, _ = read_places(context, lock_name, up_to=me)
     others = [place for place in waiting if place.owner_id != owner_id]
     return count_live(others, now_ms=context.aws_clock.now_ms())
 
@@ -225,15 +254,15 @@ def join(
         # The lock itself refused: a permit is free, or the caller holds or has left.
         if kept.state is not None:
             return None
-    return _join_anew(entry)
+    return _join_again(entry)
 
 
-def _join_anew(entry: _Entry) -> Joined | Refusal | None:
+def _join_again(entry: _Entry) -> Joined | Refusal | None:
     context, request, now_ms = entry.context, entry.request, entry.now_ms
-    waiting = (
+    waiting, is_whole = (
         read_places(context, request.lock_name)
         if entry.known is None
-        else [waiter.place for waiter in entry.known.waiters]
+        else ([waiter.place for waiter in entry.known.waiters], True)
     )
     # Its first join was written and the reply lost: a second entry would wait behind its own first.
     mine = [place for place in waiting if place.owner_id == request.owner_id]
@@ -243,7 +272,7 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
         # workflow.
         if entry.is_superseded or request.claimed_at_ms is None:
             return _keep_place(entry, mine[0].entered_at_ms)
-    refusal = _not_to_join(entry, waiting)
+    refusal = _not_to_join(entry, waiting, is_whole=is_whole)
     if refusal is not None:
         return refusal
     entered_at_ms = now_ms if request.claimed_at_ms is None else request.claimed_at_ms
@@ -256,18 +285,20 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
     ahead = [place for place in waiting if place.entered_at_ms <= entered_at_ms]
     position = count_live(ahead, now_ms=now_ms) + 1
     if not isinstance(confirmed, Written):
-        # Handed over meanwhile: it is told, or asks again. A further try of this call might land
-        # when it has released.
+        # Handed over meanwhile: it gets a message, or asks again. A further try of this call might
+        # land when it has released.
         return Joined(replace(entry.joined(entered_at_ms, position).queued, seen=None), None)
     state = read_state(confirmed.item)
     return entry.joined(entered_at_ms, position, state=state, date_ms=confirmed.date_ms)
 
 
-def _not_to_join(entry: _Entry, waiting: list[Place]) -> Refusal | None:
+def _not_to_join(entry: _Entry, waiting: list[Place], *, is_whole: bool) -> Refusal | None:
     """The answer to a caller that may not join a queue in which these wait; None if it may."""
     context, request = entry.context, entry.request
     length = count_live(waiting, now_ms=entry.now_ms)
-    if length >= MOST_WAITERS or len(waiting) >= MOST_PLACES_READ or _has_many(entry, waiting):
+    if length >= MOST_WAITERS or not is_whole or _has_many(entry, waiting):
+        if not is_whole:
+            _remove_dead(entry, waiting)
         return _queue_full(request, entry)
     now_ms, claimed_at_ms = context.aws_clock.now_ms(), request.claimed_at_ms
     if claimed_at_ms is None and made_at_ms(request, now_ms=now_ms) + SLACK_MS < now_ms:
@@ -275,6 +306,14 @@ def _not_to_join(entry: _Entry, waiting: list[Place]) -> Refusal | None:
         # the other's place, and the second place would be handed the lock for no one.
         return Refusal.of_late_call(request, now_ms=now_ms)
     return None
+
+
+def _remove_dead(entry: _Entry, waiting: list[Place]) -> None:
+    """Makes room in a queue that is too long to be read: while nobody leaves, nobody else does."""
+    dead = [place for place in waiting if is_dead(place, date_ms=entry.now_ms)][:MOST_DELETES]
+    with suppress(LockStoreUnavailable):
+        if dead:
+            remove_places(entry.context, entry.request.lock_name, dead)
 
 
 def _newest_call(entry: _Entry, mine: list[Place]) -> _Entry:
@@ -317,7 +356,7 @@ def _has_many(entry: _Entry, waiting: list[Place]) -> bool:
 
 
 def _position(entry: _Entry, entered_at_ms: int) -> int | None:
-    """The position of a waiter that keeps its place, if its caller is to be told."""
+    """The position of a waiter that keeps its place, if its caller wants to know."""
     request = entry.request
     if request.task_token is not None or request.poll_interval_ms is not None:
         return None

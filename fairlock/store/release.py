@@ -45,10 +45,10 @@ def release(
 ) -> Released | NotHeld:
     """Gives the permit back if the caller has it, to the oldest waiter if there is one.
 
-    One request if nobody waits; three and a push if somebody does, however many. A repeated release
-    is answered "released" again as long as nobody else released in between; that of a workflow
-    without a heartbeat for an hour, even if others have used the lock since. One more, after, if it
-    belonged to a workflow execution: its claim.
+    One request if the queue is empty; three and a push if not, however many. A repeated release
+    is answered "released" again as long as no one else released in between; that of a workflow for
+    an hour, even if others have used the lock since. One more, after, if it belonged to a workflow
+    execution: its claim; and one more, before, if that sends heartbeats.
 
     Args:
         context: the table and its services.
@@ -70,8 +70,8 @@ def release(
         # After the lock is free: what comes next in the workflow may ask for it again.
         if task_token is not None:
             context.workflows.end_heartbeat(task_token, answer)
-        return answer
-    answer = give_back(context, request, seen=seen)
+    else:
+        answer = give_back(context, request, seen=seen)
     # Last: a claim without a lock costs the reaper a look, a lock without one only its lease ends.
     return _close_claim(context, request, answer)
 
@@ -135,7 +135,9 @@ def _close_claim(
             context.table.delete(forget_claim(claim))
         else:
             now_ms, is_released = context.aws_clock.now_ms(), isinstance(answer, Released)
-            marked = context.table.update(mark_done(claim, gave_back=is_released, now_ms=now_ms))
+            kept = request.keep_alive
+            update = mark_done(claim, gave_back=is_released, kept_alive=kept, now_ms=now_ms)
+            marked = context.table.update(update)
             if isinstance(marked, Written) and gave_back_before(marked.item) and not is_released:
                 return _released(request)
     except LockStoreUnavailable:
@@ -301,7 +303,7 @@ def _left(
 
 def _other_places(context: LockContext, request: ReleaseRequest) -> list[int]:
     """Where a direct caller waits, if the reply that told its ticket was lost."""
-    places = read_places(context, request.lock_name)
+    places, _ = read_places(context, request.lock_name)
     mine = (place.entered_at_ms for place in places if place.owner_id == request.owner_id)
     return [entered_at_ms for entered_at_ms in mine if entered_at_ms != request.ticket]
 

@@ -68,7 +68,7 @@ class EventsInLine(LockEvents):
 
 
 def no_jitter() -> float:
-    """Stands in for `random.random`, so that a test happens in the same way each time."""
+    """Replaces `random.random`, so that a test happens in the same way each time."""
     return 0.5
 
 

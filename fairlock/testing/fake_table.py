@@ -240,7 +240,7 @@ _OPERATIONS: Final = frozenset(
 _ENDPOINT: Final = "https://dynamodb.us-east-1.amazonaws.com"
 _LOCKS_ONLY: Final = (
     "the fake lock table has locks only, and this transaction writes other items: use the fixture "
-    "fairlock_table, where moto stands in for all of DynamoDB"
+    "fairlock_table, where moto replaces all of DynamoDB"
 )
 
 
@@ -250,7 +250,7 @@ _LAMBDA: Final = "AWS_Lambda_"
 
 
 class FakeTable(DynamoDBClient):
-    """Stands in for boto3's DynamoDB client. Any number of clients and threads may share one.
+    """Replaces boto3's DynamoDB client. Any number of clients and threads may share one.
 
     Each request is answered as DynamoDB would answer it, one after the other, at once.
 

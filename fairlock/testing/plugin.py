@@ -42,7 +42,7 @@ def fairlock_locks(fairlock_clock: ManualClock) -> Iterator[FakeLockClient]:
 def fairlock_async_locks() -> Iterator[FakeAsyncLockClient]:
     """An `AsyncLockClient` without AWS; coroutine functions with `@locked` use its table, too.
 
-    Nobody closes it: `async with` does that, or the end of the event loop.
+    Nothing closes it: `async with` does that, or the end of the event loop.
     """
     from fairlock.testing import (  # noqa: PLC0415 - same
         FakeAsyncLockClient,
@@ -56,7 +56,7 @@ def fairlock_async_locks() -> Iterator[FakeAsyncLockClient]:
 
 @pytest.fixture
 def fairlock_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The name of a lock table in moto, which stands in for all of AWS in this process.
+    """The name of a lock table in moto, which replaces all of AWS in this process.
 
     A `LockClient` of that name finds it, and `@locked` functions do. Time is real. Needs the extra
     `testing`.

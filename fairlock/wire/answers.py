@@ -1,6 +1,6 @@
 """JSON out: the answers and errors of the functions. Times are ISO 8601 in UTC, with milliseconds.
 
-A caller is told how long it may rely on its own lease in seconds from its sending, not when: its
+The answer says how long it may rely on its own lease in seconds from its sending, not when: its
 clock may be wrong. A grant that is pushed to a waiter has been under way for an unknown time, so it
 does not tell: a heartbeat does.
 
@@ -27,7 +27,11 @@ from fairlock.protocol.description import (
 from fairlock.protocol.model import ForceReleaseRequest, Holder
 from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.protocol.pace import MICROSECONDS, AwsTime, PaceRequest, Slot, TooLate
-from fairlock.protocol.waiters import MOST_WAITERS
+from fairlock.protocol.waiters import (
+    MOST_PAGES_READ,
+    MOST_PLACES_OF_AN_EXECUTION,
+    MOST_WAITERS,
+)
 
 
 def lock_json(lock: LockDescription) -> dict[str, Any]:
@@ -204,7 +208,10 @@ _LIVENESS_UNKNOWN = (
     "a lease is over, but Step Functions did not say whether its workflow still runs: still held"
 )
 
-_QUEUE_FULL = f"{MOST_WAITERS:,} callers wait for this lock, the most that may: not in the queue"
+_QUEUE_FULL = (
+    f"the queue of this lock is full ({MOST_WAITERS:,} callers, {MOST_PAGES_READ} MB of them, or "
+    f"{MOST_PLACES_OF_AN_EXECUTION} of one execution): this caller is not in it, and may ask again"
+)
 
 _ASK_AGAIN = (
     "by AWS's clock an owner has left the lock since the entered_at_ms of this call, or that is in "
@@ -254,12 +261,12 @@ def list_answer(
 
     Args:
         found: the locks of the table, as they are read.
-        free: whether locks are wanted that nobody holds or waits for.
+        free: whether locks are wanted that no owner holds or waits for.
         has_time: whether there is time for another lock.
 
     Returns:
         `locks`; `after`, the name to go on after, null if these were all; and `malformed`, the keys
-        of locks whose items somebody has changed.
+        of locks whose items another program has changed.
     """
     locks: list[dict[str, Any]] = []
     malformed: list[str] = []

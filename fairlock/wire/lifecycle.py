@@ -1,4 +1,4 @@
-"""Lifecycle events: what a write has changed for a lock's owners, as EventBridge is told it.
+"""Lifecycle events: what a write has changed for a lock's owners, as EventBridge receives it.
 
 The lock table's stream has the item before and after each write. So nothing on the way of a call
 has to tell, and nothing is told that was not written.
@@ -29,15 +29,15 @@ class LifecycleKind(StrEnum):
     RELEASED = "Lock released"
     """A holder gave the lock back, or the reaper did so on its behalf."""
     RELEASED_BY_FORCE = "Lock released by force"
-    """Somebody else has ended the grant."""
+    """Another principal has ended the grant."""
     TAKEN_OVER = "Lock taken over"
     """A holder's lease was over, and another owner got its place."""
     LOST = "Lock lost"
-    """A holder's lease was over, and it lost its place to nobody."""
+    """A holder's lease was over, and no owner took its place."""
     LIMITED = "Lock limited"
     """An operator has limited the lock: no grant goes above that, whatever limits callers name."""
     PAUSED = "Lock paused"
-    """An operator has paused the lock: nobody gets it, and holders go on."""
+    """An operator has paused the lock: no caller gets it, and holders go on."""
     RESUMED = "Lock resumed"
     """An operator has lifted the limit or the pause."""
     REAPED = "Lock reaped"
@@ -55,6 +55,7 @@ class LifecycleEvent:
         requested_by: who released by force, or changed the ceiling, as the request said.
         reason: why.
         ceiling: the limit that was set.
+        newest: the version of a grant by which waiters with lower ones are superseded.
     """
 
     kind: LifecycleKind
@@ -65,6 +66,7 @@ class LifecycleEvent:
     requested_by: str | None = None
     reason: str | None = None
     ceiling: int | None = None
+    newest: int | None = None
 
 
 def events_of(before: Item, after: Item) -> Iterator[LifecycleEvent]:
@@ -75,7 +77,7 @@ def events_of(before: Item, after: Item) -> Iterator[LifecycleEvent]:
         after: the item after it; empty if it was deleted.
 
     Raises:
-        LockItemMalformed: somebody has changed the item.
+        LockItemMalformed: another program has changed the item.
     """
     item = after or before
     partition, sort_key = item[schema.PARTITION_KEY]["S"], item[schema.SORT_KEY]["S"]
@@ -109,6 +111,7 @@ def _of_lock(lock_name: str, before: LockState, after: LockState) -> Iterator[Li
             lock_name=lock_name,
             holder=holder,
             execution_arn=holder.execution_arn,
+            newest=None if after.newest == before.newest else after.newest,
         )
     last = after.last_ceiling
     if last is not None and last != before.last_ceiling:
@@ -165,6 +168,7 @@ def lifecycle_json(event: LifecycleEvent, *, event_id: str, at_ms: int) -> dict[
         "requested_by": event.requested_by,
         "reason": event.reason,
         "limit": event.ceiling,
+        "newest": event.newest,
     }
     holder = event.holder
     if holder is not None:

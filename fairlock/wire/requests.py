@@ -150,7 +150,7 @@ class ListRequest:
     Attributes:
         prefix: the beginning of their names.
         after: the lock to go on after; None for the beginning.
-        free: whether those are wanted, too, that nobody holds or waits for.
+        free: whether those are wanted, too, that no owner holds or waits for.
     """
 
     prefix: str = ""
@@ -240,7 +240,7 @@ def _token(fields: Mapping[str, Any]) -> str | None:
 
 
 def _require_execution(fields: Mapping[str, Any], other: str) -> None:
-    """An execution must be named beside another field: without it nobody could tell its end."""
+    """An execution must be named beside another field: without it no one could tell its end."""
     if fields.get(other) and "execution_arn" not in fields:
         raise InvalidRequest(field="execution_arn", rule=f"is required with {other}", missing=True)
 
@@ -257,7 +257,7 @@ def _checked(schema: _Schema, event: object) -> Mapping[str, Any]:
     known = schema.rules
     for name, value in event.items():
         if name in known and not known[name].allows(value):
-            raise _fault(name, known[name].sentence, value)
+            raise _fault(name, known[name].broken_by(value), value)
     for name, value in event.items():
         if name not in known:
             rule = f"is not a field of this request; its fields are {', '.join(known)}"
@@ -269,7 +269,7 @@ def _checked(schema: _Schema, event: object) -> Mapping[str, Any]:
 
 
 def _fault(field: str, rule: str, value: object) -> InvalidRequest:
-    """A broken rule. Any text may be an owner_id that stands in the wrong field."""
+    """A broken rule. Any text may be an owner_id in the wrong field."""
     return InvalidRequest(field=field, rule=rule, value=value, show_text=False)
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,7 +27,7 @@ from typing import Any, Final
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.model import DEFAULT_LEASE_MS
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
-from fairlock.text import DEEPEST, is_nested_at_most
+from fairlock.text import DEEPEST, fault_of_name, is_nested_at_most, is_text, utf8_bytes
 
 _NAMED: Final = r"[^:\s<>{}\[\]?*\"#%\\^|~`$&,;]"  # as StartExecution has it, and a map's label
 _STANDARD: Final = re.compile(
@@ -104,18 +103,8 @@ HIGHEST_FENCING_TOKEN: Final = 10**18
 MOST_REDRIVES: Final = 10**9 - 1
 LATEST_EPOCH_MS: Final = 253_402_300_799_999  # the last millisecond of the year 9999
 
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_INVISIBLE: Final = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0000-\U000e0fff]"
-)
-"""What Unicode lets a font ignore (zero-width, direction of writing), and separators of lines."""
-_LIKE_A_SPACE: Final = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]")
-"""Blanks that no reader tells from a space: no-break ones, as copied text has them, and others."""
-_WITHOUT_MEANING: Final = frozenset({"Cn", "Co"})
-"""Unassigned and private characters: readers see the same box for all of them."""
 _OWNER_ID: Final = re.compile(r"[\x20-\x7e]{16,128}")
+_NUMBER: Final = re.compile(r"-?\d+(\.\d*)?")
 _TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,1024}")
 _STACK_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 
@@ -127,10 +116,18 @@ class Rule:
     Attributes:
         sentence: the rule in words, which `InvalidRequest` shows.
         allows: tells whether a value keeps the rule. It is given JSON values of every type.
+        fault: says what a wrong value breaks, and what to do; None shows the sentence.
     """
 
     sentence: str
     allows: Callable[[Any], bool]
+    fault: Callable[[Any], str] | None = None
+
+    def broken_by(self, value: object) -> str:
+        """What `InvalidRequest` shows of the rule for a value that breaks it."""
+        said = self.sentence if self.fault is None else self.fault(value)
+        is_number = isinstance(value, str) and _NUMBER.fullmatch(value) is not None
+        return f"{said}; pass a number, not text" if is_number and self.allows(1) else said
 
 
 def require(field: str, rule: Rule, value: object, *, show_text: bool = False) -> None:
@@ -139,7 +136,8 @@ def require(field: str, rule: Rule, value: object, *, show_text: bool = False) -
     Text is not shown unless `show_text`: at run time it may be an owner id in the wrong place.
     """
     if not rule.allows(value):
-        raise InvalidRequest(field=field, rule=rule.sentence, value=value, show_text=show_text)
+        said = rule.broken_by(value)
+        raise InvalidRequest(field=field, rule=said, value=value, show_text=show_text)
 
 
 def require_one_way(*, shared: bool, only_newest: object) -> None:
@@ -162,33 +160,12 @@ def plain_text(field: str, rule: Rule, value: str) -> str:
     return str.__str__(value)
 
 
-def _utf8_bytes(text: str) -> int | None:
-    """The length in UTF-8; None if the text has no UTF-8 form (a lone surrogate)."""
-    try:
-        return len(text.encode())
-    except UnicodeEncodeError:
-        return None
-
-
-def _is_text(value: object, *, most_bytes: int, least_bytes: int = 0) -> bool:
-    if not isinstance(value, str) or _CONTROL.search(value):
-        return False
-    size = _utf8_bytes(value)
-    return size is not None and least_bytes <= size <= most_bytes
-
-
-def _is_lock_name(value: object) -> bool:
-    """Whether the value is text that people cannot mistake for another lock's name."""
-    return (
-        isinstance(value, str)
-        and _is_text(value, least_bytes=1, most_bytes=LONGEST_LOCK_NAME_BYTES)
-        and _INVISIBLE.search(value) is None
-        and _LIKE_A_SPACE.search(value) is None
-        and value == value.strip()
-        and unicodedata.is_normalized("NFC", value)
-        # A later Unicode may compose what has no meaning yet: then one name would be two.
-        and not any(unicodedata.category(letter) in _WITHOUT_MEANING for letter in value)
-    )
+def _fault_of_data(value: object) -> str:
+    text = compact_json(value) if isinstance(value, dict) else None
+    size = 0 if text is None else len(text.encode())
+    if size <= LARGEST_DATA_BYTES:
+        return DATA.sentence
+    return f"{DATA.sentence}, and has {size} bytes: store the rest elsewhere, and put its key here"
 
 
 def _is_number(value: object, low: float, high: float) -> bool:
@@ -216,7 +193,7 @@ def compact_json(value: object) -> str | None:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (ValueError, TypeError, RecursionError):
         return None
-    return text if _utf8_bytes(text) is not None else None
+    return text if utf8_bytes(text) is not None else None
 
 
 def _is_small_object(value: object) -> bool:
@@ -228,11 +205,22 @@ def _is_small_object(value: object) -> bool:
     return is_nested_at_most(value, DEEPEST)
 
 
+_ONE_NAME: Final = (
+    "must be one name; for several locks use hold_all of a client, or one hold inside the other, "
+    "in the order of sorted(names)"
+)
+
+
+def _broken_name(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return _ONE_NAME
+    return str(fault_of_name(value, most_bytes=LONGEST_LOCK_NAME_BYTES))
+
+
 LOCK_NAME: Final = Rule(
-    f"must be a string of 1 to {LONGEST_LOCK_NAME_BYTES} bytes of UTF-8 in NFC, without control, "
-    "invisible, unassigned or private characters, without blanks other than spaces and without "
-    "blanks at its ends",
-    _is_lock_name,
+    "must be a lock name",
+    lambda value: fault_of_name(value, most_bytes=LONGEST_LOCK_NAME_BYTES) is None,
+    _broken_name,
 )
 MOST_LOCKS_AT_ONCE: Final = 20
 LOCK_NAMES: Final = Rule(
@@ -255,11 +243,12 @@ OWNER_NAME: Final = Rule(
     f"must be a string of at most {LONGEST_OWNER_NAME} characters "
     f"({LONGEST_OWNER_NAME_BYTES} bytes of UTF-8) without control characters",
     lambda value: (
-        _is_text(value, most_bytes=LONGEST_OWNER_NAME_BYTES) and len(value) <= LONGEST_OWNER_NAME
+        is_text(value, most_bytes=LONGEST_OWNER_NAME_BYTES) and len(value) <= LONGEST_OWNER_NAME
     ),
 )
 LEASE_SECONDS: Final = Rule(
-    f"must be a number of seconds from {SHORTEST_LEASE_SECONDS} to {LONGEST_LEASE_SECONDS} (12 h)",
+    f"must be a number of seconds from {SHORTEST_LEASE_SECONDS} to {LONGEST_LEASE_SECONDS} (12 h); "
+    "heartbeats renew it during longer work",
     lambda value: _is_number(value, SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS),
 )
 LIMIT: Final = Rule(
@@ -275,30 +264,31 @@ DATA: Final = Rule(
     f"must be a JSON object of at most {LARGEST_DATA_BYTES} bytes of compact UTF-8 and {DEEPEST} "
     "levels, without NaN",
     _is_small_object,
+    _fault_of_data,
 )
 EXECUTION_ARN: Final = Rule(
     "must be the ARN of a Standard workflow execution, arn:…:states:…:execution:…, or of a durable "
     "execution, arn:…:lambda:…/durable-execution/…; leave it out for an Express workflow, which "
     "Step Functions cannot describe",
     lambda value: (
-        _is_text(value, most_bytes=LONGEST_EXECUTION_ARN_BYTES)
+        is_text(value, most_bytes=LONGEST_EXECUTION_ARN_BYTES)
         and (is_standard(value) or is_durable(value))
     ),
 )
 STANDARD_EXECUTION_ARN: Final = Rule(
     "must be the ARN of a Standard workflow execution, arn:…:states:…:execution:…; no other "
     "execution has heartbeats",
-    lambda value: _is_text(value, most_bytes=LONGEST_EXECUTION_ARN_BYTES) and is_standard(value),
+    lambda value: is_text(value, most_bytes=LONGEST_EXECUTION_ARN_BYTES) and is_standard(value),
 )
 TASK_TOKEN: Final = Rule(
     f"must be a task token of Step Functions, a string of 1 to {LONGEST_TASK_TOKEN} characters, or "
     "the id of a callback of a durable execution",
-    lambda value: _is_text(value, least_bytes=1, most_bytes=LONGEST_TASK_TOKEN),
+    lambda value: is_text(value, least_bytes=1, most_bytes=LONGEST_TASK_TOKEN),
 )
 PREFIX: Final = Rule(
     f"must be the beginning of lock names, a string of at most {LONGEST_LOCK_NAME_BYTES} bytes of "
     "UTF-8 without control characters",
-    lambda value: _is_text(value, most_bytes=LONGEST_LOCK_NAME_BYTES),
+    lambda value: is_text(value, most_bytes=LONGEST_LOCK_NAME_BYTES),
 )
 FENCING_TOKEN: Final = Rule(
     "must be the fencing token of the holder, a positive whole number",
@@ -307,12 +297,12 @@ FENCING_TOKEN: Final = Rule(
 REQUESTED_BY: Final = Rule(
     f"must tell who asks for this, a string of 1 to {LONGEST_REQUESTED_BY_BYTES} bytes of UTF-8 "
     "without control characters",
-    lambda value: _is_text(value, least_bytes=1, most_bytes=LONGEST_REQUESTED_BY_BYTES),
+    lambda value: is_text(value, least_bytes=1, most_bytes=LONGEST_REQUESTED_BY_BYTES),
 )
 REASON: Final = Rule(
     f"must tell why, a string of 1 to {LONGEST_REASON_BYTES} bytes of UTF-8 without control "
     "characters",
-    lambda value: _is_text(value, least_bytes=1, most_bytes=LONGEST_REASON_BYTES),
+    lambda value: is_text(value, least_bytes=1, most_bytes=LONGEST_REASON_BYTES),
 )
 CALLBACK_ID: Final = Rule(
     "must be the id of a callback of a durable execution, 1 to 1,024 characters of Base64",
@@ -362,7 +352,7 @@ FALLBACK_SECONDS: Final = Rule(
 
 
 def require_different(field: str, names: Sequence[str]) -> None:
-    """Raises `InvalidRequest` if a lock stands in a list twice: its second wait would not end."""
+    """Raises `InvalidRequest` if a list has a lock twice: its second wait would not end."""
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         rule = "must have each lock once"

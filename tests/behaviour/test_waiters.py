@@ -33,7 +33,7 @@ def test_many_waiters_are_granted_in_the_order_of_queueing_at_a_constant_price(
     assert [owner(name) for name in waiters.granted] == [answer.owner_id for answer in in_order]
     assert waiters.tokens == sorted(set(waiters.tokens))
     hand_off = {"update_item": 1, "query": 1, "transact_write_items": 1}
-    last = {"update_item": 2, "query": 1}  # nobody waits: leave_without_successor
+    last = {"update_item": 2, "query": 1}  # no one waits: leave_without_successor
     expected = {name: count * size + last.get(name, 0) for name, count in hand_off.items()}
     assert Counter(waiters.requests) == expected
 

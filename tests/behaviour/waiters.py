@@ -28,7 +28,7 @@ class Waiters:
     """Waiters of one lock. A push is delivered to this process and remembered.
 
     Attributes:
-        granted: names of the waiters that were told of a grant, in order.
+        granted: names of the waiters that were notified of a grant, in order.
         tokens: their fencing tokens.
         requests: names of all requests to DynamoDB, in order.
     """

@@ -114,7 +114,7 @@ class NodeClock:
         return self
 
     def ring(self) -> None:
-        """Nobody rings: nobody waits."""
+        """No one rings: no one waits."""
 
 
 class Endpoint:

@@ -66,7 +66,7 @@ class Accounts:
 
 
 class Written:
-    """Stands in for a function of the reader's: remembers what it was called with."""
+    """Replaces a function of the reader's: remembers what it was called with."""
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
@@ -193,7 +193,7 @@ def test_a_client_example_runs_and_leaves_no_lock_behind(
 
 WRONG = {
     "locks.hold_on('x')": AttributeError,
-    "locks.hold('x', leese=30)": TypeError,
+    "locks.hold('x', leese=30)": FairlockError,
     "locks.acquire('x', lease=0)": FairlockError,
     "from fairlock import LockClient\nLockClient('other')": AssertionError,
     "from fairlock import Rota": ImportError,

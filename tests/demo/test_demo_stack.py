@@ -63,7 +63,7 @@ def test_only_the_guarded_workflows_ask_for_a_lock_and_for_the_same_one(
     assert len(definition(template, "UnguardedStateMachineArn")["States"]) == 1
     for output in GUARDED:
         guarded = json.dumps(definition(template, output))
-        assert "{% 'account/' & $states.input.account_id %}" in guarded
+        assert "'account/' & $lock_name_part($states.input.account_id, " in guarded
 
 
 def test_one_guard_sleeps_on_a_task_token_and_the_other_polls(template: Template) -> None:

@@ -1,4 +1,4 @@
-"""How long a lock was idle is counted only while somebody waited for it."""
+"""How long a lock was idle is counted only while another caller waited for it."""
 
 from dataclasses import replace
 

@@ -45,6 +45,12 @@ _OPTIONS: Final[dict[str, Any]] = {
     "on_lost": None,
     "on_danger": None,
 }
+_WAYS: Final[tuple[dict[str, Any], ...]] = (
+    *({}, {}),
+    {"shared": True},
+    {"only_newest": 7},
+    {"only_newest": True},
+)
 
 
 @dataclass
@@ -108,8 +114,11 @@ class Calls:
             name = hostile(self.random)
         if self.random.random() < 0.15:
             return self._of_operator(client, name)
-        options = self._spoilt(_OPTIONS, share=0.2)
+        ways = self.random.choice(_WAYS)
+        options = self._spoilt({**_OPTIONS, **ways}, share=0.2)
         how = self.random.choice(("acquire", "try_acquire", "longest_wait"))
+        if how == "try_acquire":
+            options.pop("only_newest", None)  # None would not tell busy from superseded.
         if how == "longest_wait":
             return how, lambda: client.longest_wait(options.get("lease"))
         if how == "acquire":
@@ -119,7 +128,7 @@ class Calls:
         )
 
     def _of_operator(self, client: Any, name: Any) -> tuple[str, Callable[[], Any]]:  # noqa: ANN401 - either client, any name
-        """Somebody sees locks, takes one away, or goes on with one."""
+        """Another caller sees locks, takes one away, or goes on with one."""
         random = self.random
         state = store_over(self.table.memory, self.clock).read_state(LOCKS[0])
         tokens = [holder.fencing_token for holder in state.holders] or [1]
@@ -129,10 +138,18 @@ class Calls:
                 forced[argument] = hostile(random)
         owner_ids = [held.owner_id for held in self.held] or [f"{MARK * 4}-nobody"]
         value = hostile(random) if random.random() < 0.3 else None
+        changed = {"reason": forced["reason"], "requested_by": forced["requested_by"]}
+        paced = self._spoilt({"burst": 3}, share=0.3)
+        paced["rate"] = hostile(random) if random.random() < 0.3 else (10, 60)
         calls: dict[str, Callable[[], Any]] = {
             "describe": lambda: client.describe(name),
             "list": lambda: client.list(value),
             "force_release": lambda: client.force_release(name, **forced),
+            "pause": lambda: client.pause(name, **changed),
+            "set_limit": lambda: client.set_limit(name, value or random.choice((1, 3)), **changed),
+            "resume": lambda: client.resume(name, **changed),
+            "pace": lambda: client.pace(name, max_wait=0, **paced),
+            "hold_all": lambda: _hold_all(client, value or [name, *LOCKS[3:]]),
             "adopt": lambda: client.adopt(name, value or random.choice(owner_ids)),
             "release by owner_id": lambda: client.release(name, value or random.choice(owner_ids)),
         }
@@ -162,6 +179,19 @@ class Calls:
             for name, value in valid.items()
             if self.random.random() < 0.5
         }
+
+
+def _hold_all(client: Any, names: Any) -> Any:  # noqa: ANN401 - either client, names of any kind
+    """Holds several locks for a moment."""
+
+    async def held() -> None:
+        async with client.hold_all(names, max_wait=0):
+            pass
+
+    if isinstance(client, AsyncLockClient):
+        return held()
+    with client.hold_all(names, max_wait=0):
+        return None
 
 
 def fuzz_clients(calls: int, *, seed: int) -> Findings:
@@ -210,7 +240,7 @@ def _client(made: Calls, is_async: bool, *, valid: bool = False) -> Any:  # noqa
     settings.setdefault("safe_period", 1)
     if is_async:
         return AsyncLockClient("locks", client=AwaitableTable(made.table), **settings)
-    return LockClient("locks", client=made.table, clock=made.clock, **settings)  # type: ignore[arg-type]  # stands in for one
+    return LockClient("locks", client=made.table, clock=made.clock, **settings)  # type: ignore[arg-type]  # replaces one
 
 
 async def _call(

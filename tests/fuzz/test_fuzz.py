@@ -29,7 +29,8 @@ def test_handlers_raise_typed_errors_write_nothing_on_refusal_and_show_no_secret
     assert (findings.defects, findings.examples) == ({}, [])
     ways = set(findings.outcomes)
     assert ways >= {"acquired True", "acquired HELD", "acquired QUEUED", "renewed True"}
-    assert ways >= {"released True", "released NOT_HELD", "reap batches"}
+    assert ways >= {"released True", "released NOT_HELD", "reap batches", "limited"}
+    assert ways >= {"acquired SUPERSEDED", "reserved True", "reserved TOO_LATE"}
     assert ways >= {"InvalidRequest", "LockStoreUnavailable", "LockStoreMisconfigured", "LockLost"}
 
 

@@ -29,7 +29,7 @@ def leaks(text: str) -> bool:
 
 
 def shown(value: object) -> str:
-    """The value's literal, also if Python refuses to make it."""
+    """The value's literal, even if Python refuses to make it."""
     try:
         return repr(value)
     except (RecursionError, ValueError):

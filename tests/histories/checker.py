@@ -69,7 +69,7 @@ def find_violation(
     Args:
         history: all calls on one lock name, in any order.
         limit: of all callers, but for acquires that name another one, at most this.
-        with_waiters: whether somebody may have waited in the queue.
+        with_waiters: whether another caller may have waited in the queue.
     """
     return _Check(history, limit, with_waiters=with_waiters).run()
 
@@ -195,7 +195,7 @@ class _Check:
                 yield after._replace(happened=after.happened | {number})
         if state.untold:
             yield state._replace(untold=state.untold - 1)
-        # The only use of a grant that nobody was told of: it explains refusals.
+        # The only use of a grant that no one was notified of: it explains refusals.
         if open_calls & self._refused:
             has_begun = bisect_right(self._untold_begin, now) > state.untold_grants
             if has_begun and self._held(state) < _below(state, self._limit):
@@ -262,7 +262,7 @@ class _Check:
 
 
 def _means_nothing(call: Call) -> bool:
-    """Whether a call shows nothing and changes nothing that anybody is told of."""
+    """Whether a call shows nothing and changes nothing that any caller is notified of."""
     return call.kind is Kind.HEARTBEAT and call.answer is Answer.UNKNOWN
 
 

@@ -17,7 +17,7 @@ from fairlock.aws.lock_table import ConditionFailed, LockTable, Written
 from fairlock.aws.retry import RetryBudget
 from fairlock.clock import Alarm
 from fairlock.errors import LockLost, LockStoreUnavailable
-from fairlock.protocol.expressions import Answer, Delete, Query, Update
+from fairlock.protocol.expressions import Answer, Delete, Page, Query, Update
 from fairlock.protocol.outcomes import Grant, NotHeld, Refusal, Released
 from fairlock.protocol.schema import PARTITION_KEY
 from fairlock.store.context import LockContext
@@ -102,12 +102,12 @@ class RecordedWorld:
             return {PARTITION_KEY: key[PARTITION_KEY], **self.claim}
         return cast("Item", self._ask("read", key))
 
-    def query_all(self, query: Query) -> list[Item]:
+    def query(self, query: Query) -> Page:
         """The length of a queue decides nothing here; a workflow finds its place in its claim."""
         is_position = ":me" in query.values
-        if query.most is not None and (self.claim or is_position):
-            return []
-        return cast("list[Item]", self._ask("query_all", query))
+        if query.attributes is not None and (self.claim or is_position):
+            return Page(items=[], next=None, sent=0.0, date_ms=self.wall_ms())
+        return cast("Page", self._ask("query", query))
 
     def wake_waiter(self, task_token: str, grant: Grant | Refusal) -> Delivery:
         return cast("Delivery", self._ask(PUSH, (task_token, grant)))

@@ -69,7 +69,16 @@ def imported_by(handlers: list[str], modules: dict[str, Path]) -> set[str]:
 ADMINISTRATION = ("force_release", "inspect", "set_limit")
 HANDLERS = [
     f"lambdas.{name}"
-    for name in ("acquire", "heartbeat", "release", "reap", "publish", "pace", *ADMINISTRATION)
+    for name in (
+        "acquire",
+        "heartbeat",
+        "release",
+        "reap",
+        "publish",
+        "pace",
+        "watch",
+        *ADMINISTRATION,
+    )
 ]
 
 

@@ -121,8 +121,19 @@ class Call:
     began_at: float | None = None
     refused_at: float | None = None
 
+    def own_slots(self) -> Iterator[ReservedSlot]:
+        """Those that its writes have reserved when they landed first.
+
+        A copy that lands after that, and after others, takes a slot for nobody: no caller asks.
+        """
+        written = set[float]()
+        for slot in self.slots:
+            if slot.sent_at not in written:
+                yield slot
+            written.add(slot.sent_at)
+
     def slot(self, fleet: Fleet) -> ReservedSlot | None:
-        """The last that it may have begun in. A copy may have reserved another one for nobody."""
+        """The last that it may have begun in. A copy may have reserved another one for no one."""
         at, ahead = self.began_at, (fleet.burst - 1) * fleet.interval
         if at is None:
             return None
@@ -230,7 +241,7 @@ class Endpoint:
         await asyncio.sleep(run.rng.uniform(0, fleet.frozen))
 
     def _later(self, request: dict[str, Any]) -> None:
-        """A copy of the write lands, and nobody waits for its answer."""
+        """A copy of the write lands, and no one waits for its answer."""
 
         async def land() -> None:
             await asyncio.sleep(self._run.rng.uniform(0, self._run.fleet.copy_after))
@@ -264,6 +275,7 @@ class Endpoint:
 
 def played(fleet: Fleet, seed: int) -> Run:
     """Lets a fleet take turns until all calls have ended and all copies have landed."""
+    random.seed(seed)  # The clients' own: of their pauses.
     run = Run(fleet, random.Random(seed))  # noqa: S311 - chance, not secrets
 
     async def main() -> None:
@@ -315,7 +327,7 @@ def _faults_of_calls(run: Run) -> Iterator[str]:
     fleet = run.fleet
     for call in run.calls.values():
         if call.refused_at is not None and any(
-            slot.due + fleet.lateness - _EDGES > call.refused_at for slot in call.slots
+            slot.due + fleet.lateness - _EDGES > call.refused_at for slot in call.own_slots()
         ):
             yield "a caller that was refused has reserved a slot"
         if call.began_at is None:

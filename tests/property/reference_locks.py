@@ -63,7 +63,7 @@ class Plan:
     Attributes:
         renew: whether it renews its own permit.
         evictable: the permits, as they were seen, that it takes away.
-        last_token: of the lock as it was seen: the write fails if somebody came in since.
+        last_token: of the lock as it was seen: the write fails if another caller came in since.
         limit: the limit in force that it sets; 0 if it writes no permit.
     """
 
@@ -73,7 +73,7 @@ class Plan:
     limit: int = 0
 
     def is_possible(self, state: Lock) -> bool:
-        """Whether nobody came in, and the permits to take away are as they were."""
+        """Whether no one came in, and the permits to take away are as they were."""
         unchanged = all(state.permits.get(name) == seen for name, seen in self.evictable)
         return unchanged and state.last_token == self.last_token
 

@@ -17,7 +17,7 @@ from tests.property.queue_machine import QueueMachine
 BUDGET = settings(
     max_examples=150,
     stateful_step_count=40,
-    phases=[Phase.generate],  # nobody reads the counterexample, so it need not be short
+    phases=[Phase.generate],  # no one reads the counterexample, so it need not be short
     report_multiple_bugs=False,
     print_blob=False,
 )

@@ -205,7 +205,7 @@ def _deployed(clients: Clients, directory: Path) -> Iterator[Account]:
         workflows = Deployment(aws=clients.as_aws(), outputs=created, service=SERVICE)
         yield Account(is_embedded=False, sizes=IN_AWS, workflows=workflows, stacks=stacks)
     finally:
-        with ExitStack() as cleanup:  # each step is done, also if one before it fails
+        with ExitStack() as cleanup:  # each step is done, even if one before it fails
             cleanup.callback(_cdk, directory, "destroy", "--force")
             for stack in SEPARATE:
                 cleanup.callback(stacks.delete, stack)

@@ -86,7 +86,7 @@ class SmokeKeys(Stack):
     """A lock table with a customer's key, and two machines, each encrypted with a key.
 
     The functions of the service may use the key of the table, which is that of the first machine.
-    Nobody lets them use the key of the second.
+    No one lets them use the key of the second.
     """
 
     def __init__(self, scope: Construct, construct_id: str) -> None:

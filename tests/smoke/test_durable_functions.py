@@ -17,7 +17,7 @@ from tests.smoke.stack import DURABLE_SECONDS
 GONE: Final = frozenset(
     {"CallbackTimeoutException", "ResourceNotFoundException", "InvalidParameterValueException"}
 )
-"""What the service takes for the news that nobody waits for a push."""
+"""What the service takes for the news that no one waits for a push."""
 
 
 def test_a_durable_function_waits_without_invocations_and_its_end_frees_the_lock(
@@ -63,7 +63,7 @@ def _stopped_while_it_waits(account: Account, executions: DurableLock) -> None:
 
 
 def _refusal(executions: DurableLock, callback_id: str) -> str:
-    """What Lambda says to somebody who completes a callback."""
+    """What Lambda says to a caller that completes a callback."""
     try:
         executions.functions.send_durable_execution_callback_success(
             CallbackId=callback_id, Result=b"{}"

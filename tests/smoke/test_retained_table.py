@@ -28,7 +28,7 @@ class Retained:
                 aws=self.account.workflows.aws, outputs={RETAINED: created}, service=RETAINED
             )
         finally:
-            # Also if the creation has failed: what is to be retained outlives its rollback.
+            # Even if the creation has failed: what is to be retained outlives its rollback.
             self.tables.extend(stacks.resources(RETAINED, "AWS::DynamoDB::Table"))
             self.log_groups.extend(stacks.resources(RETAINED, "AWS::Logs::LogGroup"))
             stacks.delete(RETAINED)

@@ -56,7 +56,7 @@ def _value_bytes(value: Mapping[str, Any]) -> int:
 class MeteredTable:
     """Passes requests on to a table in memory and adds up the write units that they consume.
 
-    A write is charged by the larger of the item before and after it, also if its condition fails;
+    A write is charged by the larger of the item before and after it, even if its condition fails;
     in a transaction twice.
     """
 

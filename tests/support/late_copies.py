@@ -387,7 +387,7 @@ def heartbeat_before_a_redrive(bench: Bench) -> Wire:
 def end_of_work_that_has_ended(bench: Bench) -> Wire:
     bench.wait("anna")
     leaving = release("anna", execution_arn=RUN, keep_alive=True)
-    wire = copied(bench, "#ended = :yes", lambda store: store.release(leaving))
+    wire = copied(bench, "#ended = :yes, #expiry_time", lambda store: store.release(leaving))
     bench.clock.advance(5)
     return wire
 

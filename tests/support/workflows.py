@@ -14,7 +14,7 @@ from fairlock.protocol.outcomes import Grant, NotHeld, Refusal, Released
 
 @dataclass
 class FakeWorkflows:
-    """Stands in for Step Functions.
+    """Replaces Step Functions.
 
     Attributes:
         wakes: what becomes of a message to a waiter, or a function that tells.

@@ -1,4 +1,4 @@
-"""Typical uses. Nobody runs this; type checkers read it, and must agree with `assert_type`."""
+"""Typical uses. No one runs this; type checkers read it, and must agree with `assert_type`."""
 
 from __future__ import annotations
 
@@ -52,6 +52,11 @@ def hold() -> int:
         return lock.fencing_token
 
 
+def hold_no_longer() -> float:
+    with locks.hold("nightly", shared=True, max_hold=timedelta(minutes=10)) as lock:
+        return assert_type(lock.hold_remaining, float)
+
+
 def read() -> bool:
     with locks.hold("nightly", shared=True) as lock:
         return assert_type(lock.shared, bool)
@@ -72,7 +77,7 @@ def hold_all() -> int:
 
 
 async def hold_all_async(locks: AsyncLockClient) -> None:
-    async with locks.hold_all(("a", "b"), shared=True) as held:
+    async with locks.hold_all(("a", "b"), max_hold=600, max_wait=60) as held:
         assert_type(held, tuple[AsyncLock, ...])
 
 
@@ -80,7 +85,7 @@ def lead() -> int:
     def work(lock: Lock, stop: threading.Event) -> int:
         return 0 if stop.wait(10) else lock.fencing_token
 
-    return assert_type(locks.lead("exporter", work, lease=timedelta(minutes=1)), int)
+    return assert_type(locks.lead("exporter", work, max_hold=timedelta(hours=1)), int)
 
 
 async def lead_async(locks: AsyncLockClient) -> None:
@@ -88,7 +93,7 @@ async def lead_async(locks: AsyncLockClient) -> None:
         await stop.wait()
         return lock.name
 
-    assert_type(await locks.lead("exporter", work, owner_name="task-1"), str)
+    assert_type(await locks.lead("exporter", work, max_hold=3600), str)
 
 
 def hold_again() -> None:
@@ -97,7 +102,7 @@ def hold_again() -> None:
         outer.heartbeat(lease=timedelta(minutes=1))
 
 
-@locked("count", reentrant=True, lease=timedelta(minutes=1))
+@locked("count", reentrant=True, max_hold=600, lease=timedelta(minutes=1))
 def count_down(number: int) -> int:
     return count_down(number - 1) if number else 0
 
@@ -245,6 +250,7 @@ def operate(locks: LockClient) -> None:
     locks.set_limit("vendor", 3, reason="less", requested_by="olga")
     locks.pause("vendor", reason="freeze")
     locks.resume("vendor")
+    assert_type(locks.empty_queue("vendor"), int)
     each: LockDescription
     for each in locks.list("orders/"):
         count: int = each.waiters.count
@@ -263,6 +269,7 @@ async def operate_asynchronously(locks: AsyncLockClient) -> None:
     await locks.set_limit("vendor", 3, reason="less")
     await locks.pause("vendor", reason="freeze")
     await locks.resume("vendor", requested_by="olga")
+    assert_type(await locks.empty_queue("vendor"), int)
 
 
 def hold_in_a_durable_function(context: DurableContext) -> int:

@@ -1,4 +1,4 @@
-"""Typical uses of the constructs. `make lint` reads it: CDK's types take minutes to read anew."""
+"""Typical uses of the constructs. `make lint` reads it: CDK's types take minutes to read again."""
 
 from __future__ import annotations
 

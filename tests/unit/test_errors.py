@@ -72,7 +72,7 @@ def test_a_timeout_made_without_its_init_keeps_its_text_only_if_that_is_set(
     again = COPIES[way](error)
     assert isinstance(again, LockWaitTimeout)
     assert (str(again), again.holders, again.errno) == ("why", (HOLDER,), None)
-    monkeypatch.setattr(errors, "_made_anew", only_new)
+    monkeypatch.setattr(errors, "_rebuilt", only_new)
     assert str(COPIES[way](error)) == ""
 
 

@@ -28,6 +28,7 @@ from fairlock.cdk.guard.guard_arguments import (
     literal_lock_name,
     name_of_service,
     names_in_order,
+    note_guarded,
 )
 from fairlock.cdk.guard.guard_rules import GuardInMachine
 from fairlock.cdk.guard.guard_states import (
@@ -41,7 +42,7 @@ from fairlock.cdk.guard.service_calls import AcquireOptions, ServiceCalls
 from fairlock.cdk.guard.waiting import DOES_NOT_WAIT, NextStates, Waiting, checked_waiting
 from fairlock.cdk.machines import MachineChecks
 from fairlock.cdk.service.service_base import ILockService
-from fairlock.errors import InvalidRequest
+from fairlock.errors import InvalidRequest, explained
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS, require_one_way
 
 _DEFAULT_LEASE: Final = Duration.seconds(DEFAULT_LEASE_SECONDS)
@@ -103,7 +104,7 @@ def checked_options(
 def check_lease_of_several(acquire: AcquireOptions, *, express: bool) -> None:
     """Refuses a lease that may be over while the guard still waits for the next lock.
 
-    Nobody renews it in an Express workflow. In a Standard workflow it lasts while that runs.
+    Nothing renews it in an Express workflow. In a Standard workflow it lasts while that runs.
     """
     if express and 0 < acquire.lease_seconds <= acquire.max_wait_seconds:
         rule = (
@@ -128,7 +129,7 @@ class LockGuard(sfn.StateMachineFragment):
         * An end that no state can catch (StopExecution, the machine's own timeout,
           `States.Runtime`) leaves the lock to the service's reaper, or to the end of its lease if
           no event arrives. While the execution runs, its lease is extended (not in Express).
-        * If the guard stands in a branch of a Parallel or in a Map, and a sibling fails, Step
+        * If the guard is in a branch of a Parallel or in a Map, and a sibling fails, Step
           Functions stops the branch without running any Catch. If the execution goes on, so does
           its lock, until it ends. Give each branch a Catch of its own there, or put the guard
           around the whole.
@@ -144,6 +145,7 @@ class LockGuard(sfn.StateMachineFragment):
     `.jsonata(…)`: CDK forgets the machine's language within a branch.
     """
 
+    @explained
     def __init__(
         self,
         scope: Construct,
@@ -180,8 +182,8 @@ class LockGuard(sfn.StateMachineFragment):
                 Work may take longer: no one takes over while the execution runs (Express: they do).
             max_wait: the longest wait, default 30 minutes (Express: 1 minute), exact to two seconds
                 as long as the service answers; a call in the queue that fails and is repeated
-                begins its fallback period anew. It counts from the first entry, also if the
-                acquisition is released meanwhile and begins anew. The queue needs 5 seconds at
+                begins its fallback period again. It counts from the first entry, even if the
+                acquisition is released meanwhile and begins again. The queue needs 5 seconds at
                 least. Zero skips a busy lock: the guard tries once, whatever `waiting`, joins no
                 queue, and goes to `on_timeout` if others hold the lock or wait for it.
             waiting: how to wait, default `Waiting.queue()` (Express: `Waiting.poll()`).
@@ -233,6 +235,7 @@ class LockGuard(sfn.StateMachineFragment):
             check_lease_of_several(options.acquire, express=express)
 
         super().__init__(scope, construct_id)
+        note_guarded(task)
         self._variables = [first, *(first.of_lock(n) for n in range(2, len(names) + 1))]
         locks = [
             GuardStates(

@@ -10,10 +10,11 @@ import math
 import re
 from collections.abc import Sequence
 from typing import Final, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from aws_cdk import Duration, Stack, Token
 from aws_cdk import aws_stepfunctions as sfn
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from fairlock.cdk.fragments import (
     check_states,
@@ -22,7 +23,7 @@ from fairlock.cdk.fragments import (
     jsonata,
     whole_seconds,
 )
-from fairlock.cdk.service.service_base import ILockService
+from fairlock.cdk.service.service_base import ILockService, LockServiceBase
 from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
@@ -59,7 +60,11 @@ def checked(field: str, rule: Rule, value: _T) -> _T:
 
 def check_service(service: ILockService, *, scope: Construct) -> None:
     """Checks that there are functions to call, in the account and region of the scope."""
-    if any(not hasattr(getattr(service, name, None), "function_arn") for name in _FUNCTIONS):
+    # Not asked of a service of this kind: each function that is asked for gets a parameter.
+    is_service = isinstance(service, LockServiceBase) or all(
+        hasattr(getattr(service, name, None), "function_arn") for name in _FUNCTIONS
+    )
+    if not is_service:
         rule = "must be a LockService of this app, or one of LockService.from_stack(…)"
         raise InvalidRequest(field="service", rule=rule, value=service)
     stack = next((part for part in reversed(scope.node.scopes) if isinstance(part, Stack)), None)
@@ -85,6 +90,9 @@ def name_of_service(service: ILockService) -> str:
 def check_work(task: sfn.IChainable, **instead: sfn.IChainable | None) -> None:
     """Checks what is guarded, and what is done instead, by the argument that gives it."""
     check_states("task", task)
+    if task.start_state.node.path in _guarded_in_app_of(task):
+        rule = "must be guarded once: make a state of its own for each guard"
+        raise InvalidRequest(field="task", rule=rule, value=task.start_state.state_id)
     for field, states in instead.items():
         if states is None:
             continue
@@ -92,6 +100,19 @@ def check_work(task: sfn.IChainable, **instead: sfn.IChainable | None) -> None:
         if states.start_state is task.start_state:
             rule = "must begin with another state than the task, which would run without the lock"
             raise InvalidRequest(field=field, rule=rule, value=task.start_state.state_id)
+
+
+_GUARDED: Final[WeakKeyDictionary[IConstruct, set[str]]] = WeakKeyDictionary()
+
+
+def _guarded_in_app_of(task: sfn.IChainable) -> set[str]:
+    """The paths of states with which the work of a guard begins."""
+    return _GUARDED.setdefault(task.start_state.node.root, set())
+
+
+def note_guarded(task: sfn.IChainable) -> None:
+    """Has `check_work` refuse another guard of the same states."""
+    _guarded_in_app_of(task).add(task.start_state.node.path)
 
 
 def check_flag(field: str, value: object) -> None:
@@ -221,13 +242,13 @@ def workflow_lock_name(scope: Construct, lock_name: str, *, field: str = "lock_n
         InvalidRequest: the literal is no lock name, or the path has no counterpart in JSONata.
     """
     if is_jsonata(lock_name):
-        return checked_jsonata(field, lock_name)
+        return _with_checked_parts(checked_jsonata(field, lock_name), field)
     if not isinstance(lock_name, str):
         return checked(field, LOCK_NAME, lock_name)
     if lock_name.startswith("$") and not Token.is_unresolved(lock_name):
         rule = "must not start with $: write JsonPath.string_at('$.…') or '{% $states.input.… %}'"
         raise InvalidRequest(field=field, rule=rule, value=lock_name)
-    _refuse_parts_that_nobody_evaluates(lock_name, field)
+    _refuse_parts_without_evaluation(lock_name, field)
     if Token.is_unresolved(lock_name):
         return _from_token(scope, lock_name, field)
     return checked(field, LOCK_NAME, lock_name)
@@ -281,7 +302,7 @@ def literal_lock_name(lock_name: str) -> str | None:
     return None if is_jsonata(lock_name) or Token.is_unresolved(lock_name) else lock_name
 
 
-def _refuse_parts_that_nobody_evaluates(literal: str, field: str) -> None:
+def _refuse_parts_without_evaluation(literal: str, field: str) -> None:
     """Step Functions takes such a text as it is: it would be one lock for all customers."""
     found = next((part for part in _NOT_EVALUATED if part in literal), None)
     if found is not None:
@@ -310,7 +331,7 @@ def _from_token(scope: Construct, lock_name: str, field: str) -> str:
 def _translated(path: str, field: str) -> str:
     """`$.a[0]`, `$$.Execution.Name`, `$variable.a` or `States.Format` of such, as JSONata."""
     call = _FORMAT.fullmatch(path)
-    translated = _format_call(call["arguments"]) if call else _path(path)
+    translated = _format_call(call["arguments"], field) if call else _path(path)
     if translated is None:
         rule = "uses a JSONPath that has no simple counterpart; write it as JSONata, '{% … %}'"
         raise InvalidRequest(field=field, rule=rule, value=path)
@@ -332,8 +353,8 @@ def _step(step: re.Match[str]) -> str:
     return f".{name}" if name.isidentifier() and name not in _OPERATORS else f".`{name}`"
 
 
-def _format_call(arguments: str) -> str | None:
-    """Concatenation. A missing argument gives no name at all, rather than one that many share."""
+def _format_call(arguments: str, field: str) -> str | None:
+    """Concatenation, or None of another call."""
     template = _QUOTED.match(arguments)
     if template is None:
         return None
@@ -344,8 +365,65 @@ def _format_call(arguments: str) -> str | None:
     parts = [_literal(literals[0])]
     for path, literal in zip(paths, literals[1:], strict=True):
         parts += [str(path), _literal(literal)]
-    known = " and ".join(f"$exists({path})" for path in paths) or "true"
-    return f"{known} ? {' & '.join(part for part in parts if part != _literal(''))}"
+    return _concatenation([part for part in parts if part != _literal("")], field)
+
+
+_PART: Final = (
+    "function($value, $name) {{ $type($value) = 'number' or $type($value) = 'string' and $value "
+    "!= '' ? $value : $error('{field}: ' & $name & ' must be a text or a number: it is missing, "
+    "null, empty, an object or a list') }}"
+)
+"""Checks a part of a name. `'customer/' & $states.input.id` alone would be `customer/` for every
+customer whose id is missing, and `customer/null` for null: one lock for all of them."""
+_CHECK: Final = "lock_name_part"
+_OPERATOR: Final = re.compile(r"[?:;~=<>!+\-*/%|^@#,\s]")
+
+
+def _with_checked_parts(expression: str, field: str) -> str:
+    """The same JSONata, but a concatenation fails at a part that is missing.
+
+    Others stay as they are: their own functions may treat a missing part.
+    """
+    parts = _operands(expression[2:-2])
+    return expression if parts is None else jsonata(_concatenation(parts, field))
+
+
+def _concatenation(parts: Sequence[str], field: str) -> str:
+    checked_parts = [
+        part if _is_literal(part) else f"${_CHECK}({part}, {json.dumps(part)})" for part in parts
+    ]
+    if list(parts) == checked_parts:
+        return " & ".join(parts)
+    return f"(${_CHECK} := {_PART.format(field=field)}; {' & '.join(checked_parts)})"
+
+
+def _is_literal(operand: str) -> bool:
+    return operand[0] in "'\""
+
+
+def _operands(expression: str) -> list[str] | None:
+    """The operands of a chain of `&`; None of anything else."""
+    found, bare, quote, depth = [""], [""], "", 0
+    for letter in expression:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"`":
+            quote = letter
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        elif letter == "&" and not depth:
+            found.append("")
+            bare.append("")
+            continue
+        elif not depth:
+            bare[-1] += letter
+        found[-1] += letter
+    operands = [each.strip() for each in found]
+    is_chain = len(operands) > 1 and all(operands) and "\\" not in expression
+    has_operators = any(_OPERATOR.search(each.strip()) for each in bare)
+    return operands if is_chain and not has_operators else None
 
 
 def _literal(text: str) -> str:

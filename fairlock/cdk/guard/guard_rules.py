@@ -31,6 +31,11 @@ _LEAVES: Final = (
     "this one leaves the guard without the release"
 )
 _ENTERS: Final = "must be reached by its guard only: this way leads to it without the lock"
+_TOO_EARLY: Final = (
+    "must be read by states inside the guard, and this one runs before it: make it a part of the "
+    "guarded task, or move it behind the guard"
+)
+_AFTER_RELEASE: Final = "fairlock:tokenAfterRelease"
 _NO_TOKEN: Final = (
     "must not lead to a state that needs this guard's fencing token: on this way there was no "
     "grant, and so there is no token"
@@ -51,7 +56,7 @@ class GuardInMachine:
         bare_task: the guarded task, if it got its transitions from the guard; None in a branch.
         lock_name: the lock, if its name is known at synth.
         service: tells one lock service from another.
-        express: what the guard was told of its machine.
+        express: what the guard was notified of its machine.
         limit: how many it lets in, or JSONata.
         waiting: how it waits, as a caller writes it; None if it does not wait.
         shared: whether it shares the lock.
@@ -93,6 +98,7 @@ class GuardInMachine:
             yield InvalidRequest(field="only_newest", rule=_IN_A_MAP, value=self.lock_name)
         yield from self._ways_past_the_guard(machines)
         yield from self._tokens_without_a_grant(machines)
+        yield from self._tokens_elsewhere(machines)
         rivals = [part for part in parts if isinstance(part, GuardInMachine) and self._rivals(part)]
         for outer in rivals:
             if self._is_inside(outer, machines):
@@ -107,7 +113,7 @@ class GuardInMachine:
     def _ways_past_the_guard(self, machines: Machines) -> Iterator[InvalidRequest]:
         """Transitions of a bare task that the guard did not make.
 
-        CDK lets anybody add a Catch to a task after the guard was made, or lead to it.
+        CDK lets you add a Catch to a task after the guard was made, or lead to it.
         """
         if self.bare_task is None:
             return
@@ -145,6 +151,28 @@ class GuardInMachine:
             for use in machines.tokens_needed:
                 if (use.machine, use.variable) == (machine, self.variable) and use.state in without:
                     yield InvalidRequest(field=field, rule=_NO_TOKEN, value=use.state)
+
+    def _tokens_elsewhere(self, machines: Machines) -> Iterator[InvalidRequest]:
+        """States that read the token before there is one; warns of those behind the release."""
+        own = {child.state_id for child in self.construct.node.children if _is_state(child)}
+        work = self.work.state_id
+        for machine in {place.machine for place in machines.placements.get(self.variable, ())}:
+            steps = [step for step in machines.transitions if step.machine == machine]
+            after = reachable(steps, [self.enter.state_id], stop="")
+            left = [s.target for s in steps if s.source in own - {work} and s.target not in own]
+            handlers = reachable(steps, [each.state_id for each in self.gives_up.values()], stop="")
+            released = reachable(steps, set(left) - {work}, stop=self.enter.state_id) - handlers
+            for use in machines.tokens_needed:
+                if (use.machine, use.variable) != (machine, self.variable):
+                    continue
+                if use.state not in after:
+                    yield InvalidRequest(field="fencing_token", rule=_TOO_EARLY, value=use.state)
+                elif use.state in released - own:
+                    text = (
+                        f"fencing_token is read by the state {use.state!r} behind this guard, which"
+                        " has released the lock by then: write inside the guard"
+                    )
+                    Annotations.of(self.construct).add_warning_v2(_AFTER_RELEASE, text)
 
     def _rivals(self, other: GuardInMachine) -> bool:
         """Whether both are known to want one lock."""

@@ -34,7 +34,7 @@ _REDRIVEN_AT_MS: Final = f"($exists({_REDRIVEN_AT}) ? $toMillis({_REDRIVEN_AT}) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitDeadline:
-    """When a wait is over, however often the acquisition began anew meanwhile.
+    """When a wait is over, however often the acquisition started again meanwhile.
 
     A redrive begins the wait once more: it may come days after the execution was stopped.
     """

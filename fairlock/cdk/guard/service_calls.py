@@ -88,7 +88,7 @@ def divide_wait(max_wait_seconds: int, *, fallback_seconds: int) -> FallbackPeri
 
 
 def period_after_restart(max_wait_seconds: int, *, fallback_seconds: int) -> FallbackPeriods:
-    """One period of an acquisition that has begun anew, in the middle of its wait.
+    """One period of an acquisition that has started again, in the middle of its wait.
 
     A Retry cannot count the rest of a wait, so the time is looked at after each period. The last
     one ends a twentieth of the wait too late at most, or five seconds.
@@ -259,7 +259,7 @@ class ServiceCalls:
         Release completes the token with its own answer; an answer to another acquisition ends
         nothing. Where Step Functions refuses that, the next heartbeat goes to `on_end`. A call that
         failed with an unknown outcome is repeated, and when that does not help the state begins
-        anew: an outage of the service ends no work. A lock that is lost, or a request that can
+        again: an outage of the service ends no work. A lock that is lost, or a request that can
         never succeed, goes to `on_loss`.
         """
         heartbeat = self._invoke(

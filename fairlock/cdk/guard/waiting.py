@@ -172,7 +172,7 @@ class _Queue(Waiting):
 class _SkipIfBusy(Waiting):
     """acquire → acquired?
 
-    Also a lock that has room counts as busy while others queue for it: nobody is overtaken.
+    A lock that has room counts as busy, too, while others queue for it: no one is overtaken.
     """
 
     shown: ClassVar[str | None] = None

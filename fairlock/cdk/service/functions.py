@@ -73,7 +73,7 @@ class Platform:
             self._usual = CfnCondition(scope, "PartitionAws", expression=usual).logical_id
 
     def set_defaults(self, function: lambda_.Function) -> None:
-        """Lets the partition decide about what nobody asked for."""
+        """Lets the partition decide about what no one asked for."""
         resource = cast("lambda_.CfnFunction", function.node.default_child)
         for property_path, (usual, elsewhere) in self._defaults.items():
             value = Fn.condition_if(self._usual, usual, elsewhere)
@@ -234,7 +234,7 @@ def _add_byte_code(function: lambda_.Function) -> None:
 
 
 def _acknowledge_wildcard(function: lambda_.Function, finding: str, reason: str) -> None:
-    """Tells cdk-nag, where a user runs it, why a wildcard stands in the function's policy."""
+    """Tells cdk-nag, where a user runs it, why a wildcard is in the function's policy."""
     if function.role is not None:
         Validations.of(function.role).acknowledge(
             Acknowledgment(id=f"AwsSolutions-IAM5[{finding}]", reason=reason)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, Protocol, TypedDict, Unpack
 
-from aws_cdk import Acknowledgment, ArnFormat, Duration, RemovalPolicy, Stack, Validations
+from aws_cdk import Acknowledgment, ArnFormat, Duration, RemovalPolicy, Stack, Token, Validations
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -27,7 +27,14 @@ from fairlock.names import (
     RELEASE_FUNCTION_VARIABLE,
     MetricName,
 )
-from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
+from fairlock.protocol.schema import (
+    PARTITION_KEY,
+    SORT_KEY,
+    TTL_ATTRIBUTE,
+    partition_of,
+    partition_of_pace,
+)
+from fairlock.wire import rules
 
 _STATISTICS: Final = {
     MetricName.WAIT_TIME: "p95",
@@ -80,11 +87,41 @@ def lock_table(
     )
 
 
-def grant_client_actions(table: dynamodb.ITable, grantee: iam.IGrantable) -> iam.Grant:
-    """Allows every request of the protocol, with guarded writes and the use of the table's key."""
+def grant_client_actions(
+    table: dynamodb.ITable, grantee: iam.IGrantable, *, prefix: str | None = None
+) -> iam.Grant:
+    """Allows every request of the protocol, with guarded writes and the use of the table's key.
+
+    With a prefix only for the locks and paces whose names begin so.
+    """
     if table.encryption_key is not None:
         table.encryption_key.grant_encrypt_decrypt(grantee)
-    return table.grant(grantee, *(f"dynamodb:{action}" for action in sorted(_READS + _WRITES)))
+    actions = [f"dynamodb:{action}" for action in sorted(_READS + _WRITES)]
+    if prefix is None:
+        return table.grant(grantee, *actions)
+    _check_prefix(prefix)
+    keys = [f"{partition_of(prefix)}*", f"{partition_of_pace(prefix)}*"]
+    return iam.Grant.add_to_principal(
+        grantee=grantee,
+        actions=actions,
+        resource_arns=[table.table_arn],
+        conditions={
+            # Of no keys, "for all values" is true: a request without a key is refused by Null.
+            "ForAllValues:StringLike": {_LEADING_KEYS: keys},
+            "Null": {_LEADING_KEYS: "false"},
+        },
+    )
+
+
+_LEADING_KEYS: Final = "dynamodb:LeadingKeys"
+
+
+def _check_prefix(prefix: str) -> None:
+    """Refuses a prefix that IAM would read as a pattern."""
+    rule = "must be the beginning of lock names, such as 'team-a/', without * ? and $"
+    is_plain = rules.PREFIX.allows(prefix) and not Token.is_unresolved(prefix)
+    if not is_plain or not prefix or set(prefix) & set("*?$"):
+        raise InvalidRequest(field="prefix", rule=rule, value=prefix)
 
 
 def grant_administration_actions(table: dynamodb.ITable, grantee: iam.IGrantable) -> iam.Grant:
@@ -147,7 +184,7 @@ def check_function(function: lambda_.IFunction, *, service: Construct) -> None:
 
     Raises:
         InvalidRequest: it is a version, an alias or an imported function, whose environment cannot
-            be set, or stands in another account or region.
+            be set, or is in another account or region.
     """
     if not isinstance(function, lambda_.Function):
         rule = "must be a lambda_.Function of this app, and neither a version nor an alias of it"
@@ -269,15 +306,24 @@ class LockServiceBase(LockMetrics, Construct):
         acquire, heartbeat = self.grant_acquire(grantee), self.grant_heartbeat(grantee)
         return acquire.combine(heartbeat).combine(self.grant_release(grantee))
 
-    def grant_client(self, grantee: iam.IGrantable) -> iam.Grant:
+    def grant_client(self, grantee: iam.IGrantable, *, prefix: str | None = None) -> iam.Grant:
         """Lets a principal use the table itself, as `LockClient` does.
 
         Such a principal can write anything into the table, wake executions that wait, and ask
         whether one that holds a lock still runs, of Step Functions and of durable functions: give
         this to code that may hold any lock of the service. `grant_use` lets it call the functions
         only.
+
+        Args:
+            grantee: the principal.
+            prefix: only locks and paces whose names begin so, such as "team-a/". DynamoDB refuses
+                all other items of the table (`dynamodb:LeadingKeys`).
+
+        Raises:
+            InvalidRequest: the prefix begins no lock name, or is a pattern.
         """
-        return self._with_workflows(grant_client_actions(self.table, grantee), grantee)
+        table = grant_client_actions(self.table, grantee, prefix=prefix)
+        return self._with_workflows(table, grantee)
 
     def grant_administration(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a person see, pause and release all locks by force, in Python or by `fairlock`.
@@ -354,7 +400,7 @@ class LockServiceBase(LockMetrics, Construct):
                 must leave permissions to IAM, as that of a `kms.Key` does.
 
         Raises:
-            InvalidRequest: it is a version, an alias or an imported function, or stands in another
+            InvalidRequest: it is a version, an alias or an imported function, or is in another
                 account or region; or the service cannot serve so many, or be given the key.
         """
         check_function(function, service=self)

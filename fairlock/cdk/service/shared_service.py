@@ -3,7 +3,7 @@
 A service tells the names of what it deploys as outputs of its stack, and as parameters for other
 stacks. The parameters are in the Parameter Store of Systems Manager, not exports of the stack:
 CloudFormation refuses to change or remove an export that another stack imports, so one user of the
-service could block its deployments. A parameter binds nobody: a stack that uses the service reads
+service could block its deployments. A parameter binds no one: a stack that uses the service reads
 it at each of its own deployments.
 """
 
@@ -195,16 +195,34 @@ class SharedLockService(LockServiceBase):
         super().__init__(scope, construct_id)
         self._functions: dict[str, lambda_.IFunction] = {}
         self._queues: dict[str, sqs.IQueue] = {}
-        self.acquire_function = self._function("Acquire")
-        self.heartbeat_function = self._function("Heartbeat")
-        self.release_function = self._function("Release")
-        self._table = dynamodb.Table.from_table_attributes(
-            self, "Table", table_name=self._deployed(TABLE_NAME), encryption_key=encryption_key
-        )
+        self._encryption_key = encryption_key
+        self._table: dynamodb.ITable | None = None
+
+    # What is found when it is first asked for: CloudFormation warns of a parameter without use.
+
+    @property
+    def acquire_function(self) -> lambda_.IFunction:  # type: ignore[override]  # it is never set
+        """Grants or refuses a lock."""
+        return self._function("Acquire")
+
+    @property
+    def heartbeat_function(self) -> lambda_.IFunction:  # type: ignore[override]  # same
+        """Renews a holder's lease."""
+        return self._function("Heartbeat")
+
+    @property
+    def release_function(self) -> lambda_.IFunction:  # type: ignore[override]  # same
+        """Frees a lock."""
+        return self._function("Release")
 
     @property
     def table(self) -> dynamodb.ITable:
         """The lock table."""
+        if self._table is None:
+            key, name = self._encryption_key, self._deployed(TABLE_NAME)
+            self._table = dynamodb.Table.from_table_attributes(
+                self, "Table", table_name=name, encryption_key=key
+            )
         return self._table
 
     @property

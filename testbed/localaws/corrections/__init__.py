@@ -44,6 +44,7 @@ NAMES: tuple[str, ...] = (
     "durable_invocations",
     "durable_events",
     "durable_refusals",
+    "leading_keys",
     "signature_age",
     "owner_only",
 )

@@ -86,7 +86,7 @@ def being_handed_the_lock(deployment: Deployment) -> Siblings:
 
 
 def handed_in_a_workflow_that_goes_on(deployment: Deployment) -> Siblings:
-    """The same where the failure is caught: the execution runs, and nobody is told of the lock."""
+    """The same where the failure is caught: the execution runs, and the lock is not reported."""
     contested, execution = _two_wait_and_one_fails(deployment, "EachCaught", goes_on=240)
     wait_until(
         lambda: "GoesOn" in deployment.states_entered(execution), pause_seconds=QUICK_SECONDS

@@ -20,7 +20,7 @@ _PAUSE_SECONDS: Final = 0.1
 
 @dataclass(frozen=True)
 class Note:
-    """One line: somebody came in, left, or was too late."""
+    """One line: another caller came in, left, or was too late."""
 
     what: str
     name: str
@@ -105,7 +105,7 @@ class DurableLock:
         return [Note(what, name, int(token), float(at)) for what, name, token, at in lines]
 
     def overlaps(self) -> list[str]:
-        """Who was inside beside somebody else."""
+        """Who was inside beside another caller."""
         inside: set[str] = set()
         found = []
         for note in self.notes():

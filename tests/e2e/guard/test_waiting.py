@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 @pytest.fixture
 def taken(deployment: Deployment) -> str:
-    """The name of a lock that somebody holds for the time of the test."""
+    """The name of a lock that another caller holds for the time of the test."""
     name = f"taken/{uuid.uuid4()}"
     request = {"lock_name": name, "owner_id": str(uuid.uuid4()), "lease_seconds": 60}
     assert deployment.invoke("Acquire", owner_name="a test", **request)["acquired"] is True

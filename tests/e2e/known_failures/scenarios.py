@@ -91,7 +91,7 @@ def extended(deployment: Deployment, machine: str, inputs: Json | None = None) -
 
 
 def robbed(deployment: Deployment) -> Overrun:
-    """Of a holder whose execution nobody knows; longer if a busy machine has knocked too late."""
+    """Of a holder whose execution no one knows; longer if a busy machine has knocked too late."""
     for seconds in (OVERRUN_SECONDS, 3 * OVERRUN_SECONDS, 9 * OVERRUN_SECONDS):
         seen = overrun(deployment, "Anonymous", seconds=seconds)
         if seen.knocks.granted_at_ms < seen.ended.output["work"]["ended_ms"]:

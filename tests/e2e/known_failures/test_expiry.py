@@ -1,4 +1,4 @@
-"""The attribute by which DynamoDB removes what nobody uses any more."""
+"""The attribute by which DynamoDB removes what no one uses any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One at a time: on a lock that nobody has used, in a Map, and across machines."""
+"""One at a time: on a lock that no one has used, in a Map, and across machines."""
 
 from __future__ import annotations
 

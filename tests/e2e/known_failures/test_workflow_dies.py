@@ -33,7 +33,7 @@ def test_the_lock_of_a_stopped_workflow_is_free_before_its_lease_is_over(
 def test_a_lock_acquired_late_for_a_dead_workflow_is_free_when_its_lease_is_over(
     failure_runs: ScenarioRuns,
 ) -> None:
-    """Between the reaper's two passes, when somebody asks."""
+    """Between the reaper's two passes, when another caller asks."""
     freed = failure_runs.only("acquired late")
     assert freed.status == "ABORTED"
     over_ms = over_at_ms(freed.lease_ends_at_ms)

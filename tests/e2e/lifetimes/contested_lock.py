@@ -96,7 +96,7 @@ class ContestedLock:
         wait_until(lambda: execution_arn in self.holders(lock), pause_seconds=QUICK_SECONDS)
 
     def holders(self, lock: str | None = None) -> list[str]:
-        """Who holds the lock; nobody if it was never used."""
+        """Who holds the lock; no one if it was never used."""
         return [holder.owner_name for holder in self._holders(lock or self.lock)]
 
     def holder(self) -> Holder:

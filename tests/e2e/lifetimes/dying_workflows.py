@@ -30,7 +30,7 @@ LEASE_SECONDS: Final = 600
 LONG_INTERVAL_SECONDS: Final = 20
 UNTOLD_INTERVAL_SECONDS: Final = 4
 TIMEOUT_SECONDS: Final = 20
-"""Long enough that somebody is seen to wait behind, also on a busy machine."""
+"""Long enough that another caller is seen to wait behind, also on a busy machine."""
 EXPRESS_TIMEOUT_SECONDS: Final = 3
 EXPRESS_LEASE_SECONDS: Final = 4
 GATE_TIMEOUT_SECONDS: Final = 300

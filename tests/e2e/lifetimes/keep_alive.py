@@ -22,7 +22,7 @@ LONG_SECONDS: Final = 240
 """The work of workflows that are stopped long before its end."""
 PAST_SECOND_PASS_SECONDS: Final = SECOND_PASS_SECONDS + 5
 UNGUARDED_SECONDS: Final = 6
-"""The work of workflows that nobody stops: three intervals."""
+"""The work of workflows that no one stops: three intervals."""
 WATCHED_SECONDS: Final = 4
 """How long a redriven workflow is watched that does not take its lock again."""
 TAKES_AGAIN_SECONDS: Final = 30

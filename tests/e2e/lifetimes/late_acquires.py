@@ -23,7 +23,7 @@ BEFORE_ITS_CLAIM: Final = 0
 BEFORE_THE_LOCK: Final = 1
 STILL_HELD_SECONDS: Final = SECOND_PASS_SECONDS + 7
 STALLED_SECONDS: Final = 2 * SLACK_MS / 1000
-"""For so long the acquire stands at the gate before anybody else leaves its lock."""
+"""For so long the acquire stands at the gate before any other caller leaves its lock."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Late:
 
 @dataclass(frozen=True)
 class LateBehind:
-    """An acquire that landed late, on a lock that somebody else had taken meanwhile.
+    """An acquire that landed late, on a lock that another caller had taken meanwhile.
 
     Attributes:
         queued: who was in the queue then.
@@ -153,7 +153,7 @@ def _die_at_the_gate(contested: GatedLock, machine: str) -> tuple[str, float]:
 
 
 def _use(contested: GatedLock) -> None:
-    """Somebody else takes the lock and gives it back.
+    """Another caller else takes the lock and gives it back.
 
     Else the release by the first reap pass is the last one, and an acquire of the same owner is
     refused for that alone.

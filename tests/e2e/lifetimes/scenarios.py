@@ -19,7 +19,7 @@ from tests.e2e.scenario_runs import Scenario
 
 FOLLOWED_EVERY: Final = 3
 UNNOTICED_SECONDS: Final = 4
-"""How long a lock is watched whose workflow's death nobody notices."""
+"""How long a lock is watched whose workflow's death no one notices."""
 
 REAPED: Final[dict[str, tuple[Callable[..., Any], tuple[str, ...], str]]] = {
     "in the work": (workflow_deaths.in_work, ("Dies", "DiesKeptAlive"), "Unreaped"),
@@ -38,11 +38,11 @@ REAPED: Final[dict[str, tuple[Callable[..., Any], tuple[str, ...], str]]] = {
     ),
     "with its task": (workflow_deaths.with_its_task, ("DiesWithTask",), "UnreapedWithTask"),
 }
-"""How a workflow dies, on which machines, and on which one whose deaths nobody notices."""
+"""How a workflow dies, on which machines, and on which one whose deaths no one notices."""
 
 
 def _noticed(death: Callable[..., Any], machines: Sequence[str]) -> list[Scenario]:
-    """Each time of FOLLOWED_EVERY somebody waits behind."""
+    """Each time of FOLLOWED_EVERY another caller waits behind."""
     return [
         partial(
             death,

@@ -1,6 +1,6 @@
 """A branch is stopped because its sibling failed, and its execution goes on.
 
-No Catch runs in it, and nobody is told: an execution that runs is not reaped, nor robbed.
+No Catch runs in it, and no one is told: an execution that runs is not reaped, nor robbed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def test_what_the_branch_held_is_taken_until_the_execution_ends(
 
 
 def test_what_it_is_handed_later_is_free_after_its_lease(deployment: Deployment) -> None:
-    """Nobody was there to be told, so Step Functions is not asked either."""
+    """No one was there to be notified, so Step Functions is not asked either."""
     contested = ContestedLock(deployment)
     owner_id = contested.ask(lease_seconds=600)["owner_id"]
     execution = contested.start_behind("PlainSibling", seconds=GOES_ON_SECONDS)

@@ -1,4 +1,4 @@
-"""Dead workflows of which nobody hears: only leases end their locks, and fallback polls."""
+"""Dead workflows of which no one hears: only leases end their locks, and fallback polls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Outlived:
     Attributes:
         lease_ends_at: the lock's, in epoch seconds.
         died_at: the workflow, likewise.
-        granted_at: when somebody else had the lock.
+        granted_at: when another caller had the lock.
         asked: how often it was asked for once every Date told that the lease was over.
         early: what a direct caller was told when the lease had ended, and no Date could tell.
         next_ended: how the workflow behind it ended.
@@ -44,7 +44,7 @@ class Outlived:
 
 
 def for_a_caller(deployment: Deployment, machine: str) -> Outlived:
-    """Nobody waits; direct callers ask."""
+    """No one waits; direct callers ask."""
     contested = ContestedLock(deployment.of("Unreaped"))
     with calling():
         victim = contested.start_inside(machine, seconds=FOR_EVER_SECONDS)

@@ -1,4 +1,4 @@
-"""A lock that somebody holds, and workflows that wait for it."""
+"""A lock that another caller holds, and workflows that wait for it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class QueuedLock:
         return asked_at
 
     def release_untold(self) -> float:
-        """Releases from here, and nobody is told of the hand-off."""
+        """Releases from here, and no one is notified of the hand-off."""
         asked_at = time.time()
         self._store(self._table_client(), NoWorkflows()).release(self._request())
         return asked_at

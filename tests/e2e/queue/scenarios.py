@@ -124,7 +124,7 @@ def releaser_killed(deployment: Deployment, *, after_requests: float, machine: s
 
 
 def dead_waiter_untold(deployment: Deployment) -> Advanced:
-    """The oldest waiter is stopped; the lock goes to it, and nobody notices that it is dead.
+    """The oldest waiter is stopped; the lock goes to it, and no one notices that it is dead.
 
     Over the service without a reaper, which would notice.
     """

@@ -1,4 +1,4 @@
-"""Whatever breaks, the queue advances, and nobody is inside beside somebody else's lease."""
+"""Whatever breaks, the queue advances, and no one is inside beside another caller's lease."""
 
 from __future__ import annotations
 

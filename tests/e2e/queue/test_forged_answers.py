@@ -1,4 +1,4 @@
-"""A guard believes only the answer to its own acquisition, also if others complete its task.
+"""A guard believes only the answer to its own acquisition, even if others complete its task.
 
 A caller that may read the table has the tokens. The controls are the same guards without the check.
 """

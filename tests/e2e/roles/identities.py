@@ -1,4 +1,4 @@
-"""Requests as somebody: signed with the credentials of a role."""
+"""Requests as another caller: signed with the credentials of a role."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOT_OF_THE_USER: Final = {
     "config_file": (None, None, os.devnull, None),
     "credentials_file": (None, None, os.devnull, None),
 }
-_TRUST: Final = (
+TRUST: Final = (
     '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole",'
     f' "Principal": {{"AWS": "arn:aws:iam::{ACCOUNT}:root"}}}}]}}'
 )
@@ -78,7 +78,7 @@ class Identities:
         """Credentials of a role whose trust is given to the account: what it may do is at issue."""
         aws, arn = self._deployment.aws, self._deployment.outputs["Fairlock"][f"{role}RoleArn"]
         name = arn.rpartition("/")[2]
-        aws.client("iam").update_assume_role_policy(RoleName=name, PolicyDocument=_TRUST)
+        aws.client("iam").update_assume_role_policy(RoleName=name, PolicyDocument=TRUST)
         answer = aws.client("sts").assume_role(RoleArn=arn, RoleSessionName="matrix")
         credentials: dict[str, str] = answer["Credentials"]
         return credentials

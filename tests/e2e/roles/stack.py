@@ -40,6 +40,9 @@ def add_roles(stack: LockStack) -> None:
     )
     locks.grant_client(client)
     locks.grant_use(user)
+    team = iam.Role(stack, "TeamA", assumed_by=iam.AccountRootPrincipal())
+    locks.grant_client(team, prefix="team-a/")
+    CfnOutput(stack, "TeamARoleArn", value=team.role_arn)
     administrator.add_to_policy(iam.PolicyStatement(actions=["*"], resources=["*"]))
     functions = (locks.acquire_function, locks.heartbeat_function, locks.release_function)
     others = (

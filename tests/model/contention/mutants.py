@@ -318,7 +318,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a join is confirmed by a read": _mutant(
         Invariant.WAKE_UP,
-        (queue, "_join_anew", weak_functions.join_confirmed_by_a_read),
+        (queue, "_join_again", weak_functions.join_confirmed_by_a_read),
         faults=Faults(late_joins=1),
     ),
     "a release by force does not ask whether the grant is there": _mutant(

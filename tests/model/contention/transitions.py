@@ -268,7 +268,11 @@ class World:
             return local.told if client.version is not None else 0
         lock = self.tables.lock(state[0]).state
         mine = lock.holder(client.owner_id)
-        return 0 if mine is None or lock.newest != client.version else mine.fencing_token
+        if mine is None or lock.newest != client.version:
+            return 0
+        # A hand-off may have granted it the lock while it asked, and set the newest.
+        untold = mine.pushed and mine.revision == 1
+        return 0 if untold else mine.fencing_token
 
 
 def _with(state: State, at: int, number: int) -> State:

@@ -29,7 +29,7 @@ _NO_LIMIT: Final = 100
 _NEXT_STEP: Final = next_step
 _ACQUIRE_PERMIT_AS_SEEN: Final = acquire_permit_as_seen
 _JUDGE: Final = judge
-_JOIN_ANEW: Final = queue._join_anew  # noqa: SLF001 - same
+_JOIN_AGAIN: Final = queue._join_again  # noqa: SLF001 - same
 _STOP_WAITING: Final = release._stop_waiting  # noqa: SLF001 - same
 
 
@@ -160,7 +160,7 @@ class _TableReadToConfirm:
 def join_confirmed_by_a_read(entry: Any) -> Any:  # noqa: ANN401 - as the real one
     """Joins, and reads the lock once before it sleeps."""
     table: Any = _TableReadToConfirm(entry.context.table)
-    return _JOIN_ANEW(replace(entry, context=replace(entry.context, table=table)))
+    return _JOIN_AGAIN(replace(entry, context=replace(entry.context, table=table)))
 
 
 class _TableOfTwoWrites:

@@ -1,4 +1,4 @@
-"""A DynamoDB in memory, far away: a request that was sent arrives, also if no caller waits."""
+"""A DynamoDB in memory, far away: a request that was sent arrives, even if no caller waits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Request:
 
 @dataclass
 class AsyncTable:
-    """Stands in for an aiobotocore client.
+    """Replaces an aiobotocore client.
 
     Attributes:
         ways: seconds that the next requests take to arrive, one each; then half the latency.

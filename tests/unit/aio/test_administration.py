@@ -25,7 +25,8 @@ WHY = "stuck since 3 a.m."
 
 
 @pytest.mark.parametrize(
-    "name", ["describe", "list", "force_release", "release", "set_limit", "pause", "resume"]
+    "name",
+    ["describe", "list", "force_release", "release", "set_limit", "pause", "resume", "empty_queue"],
 )
 def test_a_method_takes_what_its_namesake_takes(name: str) -> None:
     assert parameters_of(getattr(AsyncLockClient, name)) == parameters_of(getattr(LockClient, name))
@@ -127,3 +128,18 @@ async def test_bad_arguments_and_a_closed_client_are_refused_without_a_request(
     with pytest.raises(ClientUnusable):
         await client.describe("a")
     assert table.names() == []
+
+
+@in_virtual_time
+async def test_a_queue_is_emptied_and_its_length_told(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    async with make_client("anna") as anna, make_client("olga") as olga:
+        await anna.acquire("orders/0")
+        waiting = asyncio.create_task(make_client("ben").acquire("orders/0", max_wait=60))
+        await asyncio.sleep(1)
+        assert await olga.empty_queue("orders/0") == 1
+        assert table.memory.waiters("orders/0") == []
+        with pytest.raises(InvalidRequest, match="name"):
+            await olga.empty_queue("")
+        waiting.cancel()

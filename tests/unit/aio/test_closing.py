@@ -1,4 +1,4 @@
-"""The end of a client: nothing goes on, and nobody waits for ever."""
+"""The end of a client: nothing goes on, and no one waits for ever."""
 
 from __future__ import annotations
 

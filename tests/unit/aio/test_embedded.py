@@ -146,7 +146,7 @@ def test_a_workflow_that_waits_is_told_of_its_grant_through_aiobotocore(
     aws: LocalAws,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its token is none, which is an answer; without a connection nobody knows."""
+    """Its token is none, which is an answer; without a connection no one knows."""
     if endpoint is not None:
         monkeypatch.setenv("AWS_ENDPOINT_URL_SFN", endpoint)
     events: list[Event] = []

@@ -75,7 +75,7 @@ async def test_a_write_that_is_cancelled_and_made_again_is_done_once(
     *,
     release: bool,
 ) -> None:
-    """Also if it is made again while its forerunner is under way."""
+    """Even if it is made again while its forerunner is under way."""
     async with a_lock(make_client) as lock:
         await cancelled(lock.transact_write([DEPOSIT], token="one", release=release), after=after)
         await asyncio.sleep(pause)

@@ -106,7 +106,7 @@ async def test_a_lock_that_somebody_else_has_is_lost_at_the_next_heartbeat(
         table.memory.items.clear()
         await asyncio.sleep(11)
         assert lock.lost.is_set()
-        with pytest.raises(LockLost, match="another owner has it, or somebody has freed it"):
+        with pytest.raises(LockLost, match="another owner has it, or it was freed by force"):
             lock.check()
 
 

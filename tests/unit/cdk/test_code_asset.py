@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 class Pythons:
-    """Stands in for what is on a machine: the runtime's Python, or none."""
+    """Replaces what is on a machine: the runtime's Python, or none."""
 
     def __init__(self) -> None:
         self.has_one = True

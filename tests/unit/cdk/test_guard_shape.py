@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cdk.asl import Scope, happy_path, machine_of, ways_out_unreleased
+from tests.unit.cdk.asl import Scope, evaluate, happy_path, machine_of, ways_out_unreleased
 from tests.unit.cdk.guard_forms import RELEASE
 
 Json = dict[str, Any]
@@ -141,8 +141,9 @@ def test_enter_assigns_one_variable_and_leaves_the_input_alone(forms: Json) -> N
     enter = machine_of(forms, "Flat").states["Guard: Enter"]
     [(variable, lock)] = enter.pop("Assign").items()
     assert variable.startswith("lock_Guard_")
+    name = lock.pop("lock_name")
+    assert evaluate(name, states={"input": {"customer": 7}}) == "customer/7"
     assert lock == {
-        "lock_name": "{% 'customer/' & $states.input.customer %}",
         "owner_id": "{% $uuid() %}",
         "waiting_since_ms": "{% $millis() %}",
         "restarts": 0,

@@ -28,7 +28,7 @@ NOT_A_DEFINITION = (
     '{"States": {"A": {"Type": "Task", "Catch": 5}}}',
     '{"States": {"A": {"Type": "Pass", "Assign": 5}}}',
 )
-"""What somebody may have given to CDK as a machine, which only Step Functions refuses."""
+"""What another caller may have given to CDK as a machine, which only Step Functions refuses."""
 
 
 def sound(cases: Cases) -> None:
@@ -202,8 +202,8 @@ def faults(cases: Cases) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("path", "fault"),
     [
-        ("NoMachine/Guard", "guard: must be a part of a state machine, by DefinitionBody"),
-        ("NoMachineForUpdate/Update", "update: must be a part of a state machine"),
+        ("NoMachine/Guard", "guard: is in no state machine: pass it to DefinitionBody"),
+        ("NoMachineForUpdate/Update", "update: is in no state machine"),
         ("NotToldOfExpress/Guard", "express: must be True in an Express workflow: "),
         ("NotToldOfExpressChildren/Guard", "express: must be True in an Express workflow: "),
         ("NoExpress/Guard", "express: must be left out in a Standard workflow: "),

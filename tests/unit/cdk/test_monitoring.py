@@ -38,7 +38,7 @@ NOT_GRAPHED = {
     *(MetricName.EXTENDED, MetricName.CLAIM_NOT_REMOVED),
     *(MetricName.REACQUIRED, MetricName.SUPERSEDED),
 }
-"""Nothing that anybody has to look at."""
+"""Nothing that any caller has to look at."""
 
 
 def template_of(stack: Stack) -> Json:
@@ -275,3 +275,20 @@ def test_the_document_says_what_to_do_about_each_alarm(template: Json) -> None:
         for name in alarms(template)
     }
     assert kinds == told
+
+
+def test_each_alarm_says_what_to_type_first_and_names_a_page_with_that_heading(
+    template: Json,
+) -> None:
+    alarms = resources(template, "AWS::CloudWatch::Alarm").values()
+    texts = [json.dumps(each["Properties"]["AlarmDescription"]) for each in alarms]
+    for text in texts:
+        assert re.search(
+            r"First: (fairlock (ls --waiting|doctor) --table |run the saved query)", text
+        )
+        row = re.search(r"Then: (\w+) in docs/runbook.md", text)
+        assert row is not None
+        assert f"**{row[1]}**" in (DOCUMENT.parent / "runbook.md").read_text()
+    assert any("fairlock ls --waiting --table " in text for text in texts)
+    assert any("'Lost and taken away'" in text for text in texts)
+    assert "Lost and taken away" in QUERIES

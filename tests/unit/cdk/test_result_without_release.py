@@ -87,7 +87,7 @@ def test_a_result_that_is_too_long_for_a_cause_is_an_error_of_its_own(failure: J
 
 @pytest.mark.parametrize("character", ["ä", "\u20ac", "\U0001f600", "\x7f"], ids=ascii)
 def test_what_is_not_ascii_is_counted_as_four_bytes(failure: Json, character: str) -> None:
-    """Nobody says whether Step Functions counts characters or bytes: it must not cut the result."""
+    """No one says whether Step Functions counts characters or bytes: it must not cut the result."""
     room = (32_768 - len('{"result":""}')) // 4
     error, cause = raised(failure, character * room, string=as_javascript)
     assert error.startswith("LockNotReleased.")

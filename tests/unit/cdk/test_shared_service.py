@@ -20,8 +20,10 @@ Json = dict[str, Any]
 
 ELSEWHERE = "arn:aws:states:eu-west-1:123456789012:stateMachine:billing"
 HERE = Environment(account="123456789012", region="us-east-1")
-USED = ["AcquireFunctionArn", "HeartbeatFunctionArn", "LockTableName", "ReleaseFunctionArn"]
-ALWAYS = sorted([*USED, "LogGroupNames", "ServiceName"])
+BY_A_GUARD = ["AcquireFunctionArn", "ReleaseFunctionArn"]
+ALWAYS = sorted(
+    [*BY_A_GUARD, "HeartbeatFunctionArn", "LockTableName", "LogGroupNames", "ServiceName"]
+)
 OF_A_REAPER = [
     *("ReapDeadLetterQueueArn", "ReapFunctionArn", "ReapQueueArn"),
     "WatchesEveryMachine",
@@ -126,6 +128,8 @@ def test_what_a_user_reads_is_what_the_stack_shares(user: Stack, lock_stack: Sta
     locks.metric(MetricName.LOST)
     assert locks.reap_function is locks.reap_function
     assert locks.log_group_names
+    locks.grant_heartbeat(role(user))
+    locks.grant_client(role(user, "Client"))
     locks.watch(sfn.StateMachine(user, "M", definition_body=body(guard(user, "G", locks))))
     assert read_by(user) == names_shared_by(lock_stack) == sorted(ALWAYS + OF_A_REAPER)
 
@@ -151,9 +155,30 @@ def test_a_cross_stack_reference_imports_an_export(app: Stage) -> None:
     assert "Fn::ImportValue" in json.dumps(template(user))
 
 
-def test_a_user_reads_only_what_it_uses(user: Stack) -> None:
-    LockService.from_stack(user, "Locks")
-    assert read_by(user) == USED
+def test_a_user_reads_only_what_it_uses(app: Stage, user: Stack) -> None:
+    """CDK and cfn-lint warn of a parameter that a template does not use (W2001)."""
+    unused = Stack(app, "Unused", env=HERE)
+    LockService.from_stack(unused, "Locks")
+    locks = LockService.from_stack(user, "Locks")
+    sfn.StateMachine(user, "Machine", definition_body=body(guard(user, "Guard", locks)))
+    assert (read_by(unused), read_by(user)) == ([], BY_A_GUARD)
+
+
+def test_a_client_of_a_prefix_is_let_at_the_partitions_of_its_locks(user: Stack) -> None:
+    """DynamoDB enforces it: tests/e2e/roles/test_prefix_of_names.py."""
+    LockService.from_stack(user, "Locks").grant_client(role(user), prefix="team-a/")
+    policies = json.dumps(resources(template(user), "AWS::IAM::Policy"))
+    keys = '["LOCK#team-a/*", "PACE#team-a/*"]'
+    assert f'"ForAllValues:StringLike": {{"dynamodb:LeadingKeys": {keys}}}' in policies
+    assert '"Null": {"dynamodb:LeadingKeys": "false"}' in policies
+    assert "dynamodb:Scan" not in policies
+
+
+@pytest.mark.parametrize("prefix", ["", "*", "team-?", "${aws:username}/", "a\n", 7])
+def test_a_prefix_that_is_a_pattern_is_refused(user: Stack, prefix: str) -> None:
+    locks = LockService.from_stack(user, "Locks")
+    with pytest.raises(InvalidRequest, match=r"^prefix: must be the beginning of lock names"):
+        locks.grant_client(role(user), prefix=prefix)
 
 
 def test_a_machine_may_invoke_the_functions_of_the_shared_service_and_a_client_use_its_table(

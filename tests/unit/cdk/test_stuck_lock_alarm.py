@@ -154,7 +154,7 @@ def test_the_alarm_fires_while_a_lock_is_stuck_and_is_over_soon_after(
     seen = run.ask(request, minutes=75, period_seconds=period)
     first = seen.index(True)
     assert THRESHOLD_MINUTES <= first <= THRESHOLD_MINUTES + 6
-    assert all(seen[first:])  # Also in periods in which nobody asked.
+    assert all(seen[first:])  # Also in periods in which no one asked.
     run.release(HOLDER)
     now.advance(15 * 60)
     assert not run.fires()

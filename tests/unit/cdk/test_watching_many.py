@@ -166,7 +166,7 @@ def rules(policy: Json) -> list[str]:
 
 
 def test_a_forged_rule_cannot_tell_the_reaper_anything(app: App) -> None:
-    """Else whoever may make a rule could free the lock of an execution that runs."""
+    """Else a caller that may make a rule could free the lock of an execution that runs."""
     stack = Stack(app, "Own")
     LockService(stack, "Locks").watch(*machines(stack, 8))
     [queue] = [json.loads(text) for text in policies(stack) if "ArnNotEquals" in text]

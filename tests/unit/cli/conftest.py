@@ -12,6 +12,7 @@ from testbed.localaws import LocalAws
 from tests.support import FakeClock, store_over
 from tests.support.operations import Operations
 from tests.unit.cli.fleet import TABLE, Fleet
+from tests.unit.cli.forks import Forks
 from tests.unit.client.support.doubles import Table
 
 
@@ -31,10 +32,19 @@ def lock_table(aws: LocalAws) -> str:
     return TABLE
 
 
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    forks = Forks()
+    yield forks
+    forks.close()
+
+
 @pytest.fixture
-def fleet(aws: LocalAws, lock_table: str, tmp_path: Path) -> Iterator[Fleet]:
+def fleet(aws: LocalAws, lock_table: str, forks: Forks, tmp_path: Path) -> Iterator[Fleet]:
     environment = {**aws.environment, "FAIRLOCK_TABLE_NAME": lock_table}
-    fleet = Fleet(dynamodb=aws.client("dynamodb"), environment=environment, home=tmp_path)
+    fleet = Fleet(
+        dynamodb=aws.client("dynamodb"), environment=environment, home=tmp_path, forks=forks
+    )
     yield fleet
     fleet.end()
 

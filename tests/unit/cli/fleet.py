@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,12 +16,15 @@ from uuid import uuid4
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
 from fairlock.protocol.schema import lock_key
+from tests.unit.cli.forks import ForkedProcess, Forks
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 TABLE = "cli-locks"
 SECONDS = 60.0
+
+Process = ForkedProcess | subprocess.Popen[str]
 
 
 @dataclass
@@ -32,17 +34,22 @@ class Fleet:
     dynamodb: DynamoDBClient
     environment: dict[str, str]
     home: Path
-    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    forks: Forks
+    processes: list[Process] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Marks the environment of all descendants, so that `end` finds every one of them."""
         self.environment["FAIRLOCK_TEST_MARK"] = uuid4().hex
 
-    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, **environment: str) -> ForkedProcess:
         """`fairlock` with these arguments."""
-        return self.popen([sys.executable, "-m", "fairlock", *arguments], **environment)
+        surroundings = {**os.environ, **self.environment, **environment}
+        process = self.forks.start([*arguments], surroundings, self.home)
+        self.processes.append(process)
+        return process
 
     def popen(self, words: list[str], **environment: str) -> subprocess.Popen[str]:
+        """What needs a start of its own: by a shell, at a terminal, with closed streams."""
         process = subprocess.Popen(
             words,
             env={**os.environ, **self.environment, **environment},
@@ -61,6 +68,8 @@ class Fleet:
 
     def end(self) -> None:
         """Kills whatever still runs: a command has a group of its own, and may ignore signals."""
+        for process in self.processes:
+            process.kill()
         mark = self.environment["FAIRLOCK_TEST_MARK"].encode()
         for environment in Path("/proc").glob("[0-9]*/environ"):
             with suppress(OSError):  # It has ended meanwhile, or is none of ours.
@@ -90,9 +99,9 @@ class Fleet:
         return answer["Count"]
 
 
-def outcome(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+def outcome(process: Process) -> tuple[int, str, str]:
     output, errors = process.communicate(timeout=SECONDS)
-    return process.returncode, output, errors
+    return process.wait(SECONDS), output, errors
 
 
 def until(condition: Callable[[], object]) -> None:

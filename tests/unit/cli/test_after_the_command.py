@@ -7,18 +7,14 @@ import sys
 import pytest
 from botocore.exceptions import NoCredentialsError
 
-from fairlock import Lock
+from fairlock import Lock, create_table
 from fairlock.cli import main
 from fairlock.errors import LockStoreUnavailable
 from testbed.localaws import LocalAws
 from tests.support.faults import client_error
-from tests.unit.cli.fleet import Fleet
+from tests.unit.cli.fleet import Fleet, outcome, until
 
-DELETES_THE_TABLE = """
-import boto3, sys
-boto3.client("dynamodb").delete_table(TableName="short-lived")
-sys.exit(int(sys.argv[1]))
-"""
+ENDS_WHEN_TOLD = "until [ -e gone ]; do sleep 0.02; done; exit $0"
 TOLD = "is not released, its lease ends it"
 
 
@@ -27,14 +23,18 @@ def test_a_table_that_is_gone_after_the_command_has_run_is_told_beside_its_statu
     fleet: Fleet, status: int
 ) -> None:
     """The control is a lock that cannot be acquired: 78, and the command is not started."""
-    words = ("run", "x", "--table", "short-lived", "--", sys.executable, "-c", DELETES_THE_TABLE)
-    assert fleet.run("create-table", "short-lived")[0] == 0
-    ended, _, errors = fleet.run(*words, str(status))
+    words = ("run", "x", "--table", "short-lived", "--", "sh", "-c", ENDS_WHEN_TOLD, str(status))
+    create_table(fleet.dynamodb, "short-lived")
+    process = fleet.start(*words)
+    until(lambda: fleet.dynamodb.scan(TableName="short-lived")["Count"])
+    fleet.dynamodb.delete_table(TableName="short-lived")
+    (fleet.home / "gone").touch()
+    ended, _, errors = outcome(process)
     [told] = errors.splitlines()
     assert ended == status
     assert told.startswith(f"fairlock: lock 'x' {TOLD}")
     assert "ResourceNotFoundException" in told
-    ended, _, errors = fleet.run(*words, str(status))
+    ended, _, errors = fleet.run(*words)
     assert (ended, errors.count(TOLD)) == (78, 0)
 
 

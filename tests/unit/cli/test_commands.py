@@ -42,7 +42,7 @@ def run(
     assert fresh_dynamodb
     monkeypatch.setenv("FAIRLOCK_TABLE_NAME", TABLE)
     if "profile" not in request.node.name:
-        # A session reads the descriptions of services anew, which takes longer than all the rest.
+        # A session reads the descriptions of services again, which takes longer than all the rest.
         shared = boto3.Session(region_name="us-east-1")
         monkeypatch.setattr(Target, "_session", shared)
 

@@ -12,10 +12,10 @@ import typer.main
 
 from fairlock.cli import endings, exit_codes, lines, main
 from fairlock.cli.app import app
-from fairlock.cli.endings import ENDINGS, ending, page
+from fairlock.cli.endings import ENDINGS, ending
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / endings.PAGE).read_text()
+PAGE = (ROOT / "docs" / endings.PAGE).read_text()
 URL = "https://code.example/fairlock"
 
 
@@ -76,17 +76,14 @@ def test_the_statuses_and_headings_of_the_help_are_those_of_the_page() -> None:
 def test_the_page_is_named_by_its_address_if_the_package_has_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    page.cache_clear()
     assert ending("ls").endswith("More: docs/command-line.md#see-locks")
 
     class Published:
         def get_all(self, _name: str) -> list[str]:
             return [f"Changelog, {URL}/x", f"Repository, {URL}"]
 
-    monkeypatch.setattr(endings, "metadata", lambda _: Published())
-    page.cache_clear()
+    monkeypatch.setattr("importlib.metadata.metadata", lambda _: Published())
     assert ending("ls").endswith(f"More: {URL}/blob/main/docs/command-line.md#see-locks")
-    page.cache_clear()
 
 
 @pytest.mark.parametrize(("no_color", "codes"), [("", 1), ("1", 0)])

@@ -36,7 +36,7 @@ def test_a_command_whose_lock_is_lost_may_end_by_itself(fleet: Fleet) -> None:
     assert status == 76
     ours = [line for line in errors.splitlines() if line != "Terminated"]  # of the shell
     assert ours == [
-        "fairlock: lock 'polite' is lost: another owner has it, or somebody has freed it",
+        "fairlock: lock 'polite' is lost: another owner has it, or it was freed by force",
         "fairlock: lock 'polite' is lost; the command is ended",
     ]
     assert (fleet.home / "stopped").exists()
@@ -83,7 +83,7 @@ def test_a_process_that_was_frozen_for_longer_than_its_lease_ends_the_command(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of this death")
 def test_a_command_ends_with_fairlock_even_if_that_is_killed(fleet: Fleet) -> None:
-    """The control is a process that the command has started: nobody ends that."""
+    """The control is a process that the command has started: no one ends that."""
     script = "sleep 600 & echo $! > descendant; echo $$ > command; exec sleep 600"
     process = fleet.start("run", "killed", "--", "sh", "-c", script)
     command = fleet.file("command")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fairlock.cli import exit_codes
@@ -25,6 +27,18 @@ def test_a_slot_that_is_too_late_starts_nothing(fleet: Fleet) -> None:
     assert "pace 'hourly': the next slot begins in 3" in errors
     assert errors.endswith("nothing was reserved; the command was not started\n")
     assert fleet.run(*hourly, "--late-exit-code", "0", "--", "echo", "ran")[:2] == (0, "")
+
+
+def test_a_long_wait_for_a_slot_is_told_unless_quiet(fleet: Fleet) -> None:
+    line = ("pace", "told", "--rate", "1/4s", "--max-wait", "60")
+    fleet.run(*line, "--", "true")
+    errors = fleet.run(*line, "--", "true")[2]
+    assert re.fullmatch(
+        "fairlock: waiting for a slot of pace 'told', for up to 60 s\n"
+        "fairlock: slot of pace 'told' begins after [3-9] s\n",
+        errors,
+    )
+    assert fleet.run(*line, "--quiet", "--", "true")[1:] == ("", "")
 
 
 def test_the_command_is_not_deaf_to_a_closed_pipe(fleet: Fleet) -> None:

@@ -13,7 +13,13 @@ from botocore.exceptions import EndpointConnectionError
 
 from fairlock import HolderChanged, InvalidRequest, LockClient
 from fairlock.cli import exit_codes, intervene
-from fairlock.cli.intervene import ForcedRelease, change_ceiling, force_release, release_own
+from fairlock.cli.intervene import (
+    ForcedRelease,
+    change_ceiling,
+    empty_queue,
+    force_release,
+    release_own,
+)
 from fairlock.cli.lines import details, lock_table, one_line
 from fairlock.cli.listing import is_wanted
 from fairlock.cli.target import Target, caller
@@ -274,3 +280,50 @@ def test_the_table_of_a_terminal_tells_a_paused_lock_from_a_free_one(
     held, idle = shown_lines(console)[1:]
     assert held.split()[:2] == ["held", "1/0"]
     assert idle.split() == ["idle", "paused"]
+
+
+def queued(store: Operations) -> None:
+    """Anna holds, and two wait."""
+    store.acquire(acquire("anna", lock_name="a"))
+    store.acquire(acquire("ben", lock_name="a", waits=True))
+    store.acquire(acquire("carl", lock_name="a", waits=True))
+
+
+def test_a_queue_is_shown_then_asked_about_then_emptied_and_the_holder_stays(
+    locks: LockClient, store: Operations, table: Table, capsys: Output
+) -> None:
+    queued(store)
+    asked: list[str] = []
+
+    def ask(question: str) -> bool:
+        asked.append(capsys.readouterr().err + question)
+        return True
+
+    assert empty_queue(locks, "lock table 'locks'", "a", yes=False, ask=ask) == 0
+    [told] = asked
+    for part in ("2 wait", "ben", "carl", "ask again wait again"):
+        assert part in told
+    assert owner("ben") not in told
+    assert capsys.readouterr().out == "a: removed 2 waiters; held by 1 of 1\n"
+    assert [holder.owner_name for holder in table.state("a").holders] == ["anna"]
+
+
+def test_a_queue_is_emptied_only_after_a_yes(
+    locks: LockClient, store: Operations, table: Table, capsys: Output
+) -> None:
+    queued(store)
+    before = dict(table.memory.items)
+    no = empty_queue(locks, "the table", "a", yes=False, ask=lambda _question: False)
+    assert no == exit_codes.DECLINED
+    with pytest.raises(SystemExit) as ended:
+        empty_queue(locks, "the table", "a", yes=False, ask=None)
+    assert ended.value.code == exit_codes.USAGE
+    assert table.memory.items == before
+    capsys.readouterr()
+    assert empty_queue(locks, "the table", "a", yes=True, ask=None, as_json=True) == 0
+    assert json.loads(capsys.readouterr().out) == {"lock_name": "a", "removed": 2}
+
+
+def test_a_lock_that_the_table_does_not_know_has_no_queue_to_empty(locks: LockClient) -> None:
+    none = empty_queue(locks, "the table", "never", yes=True, ask=None)
+    assert none == exit_codes.UNKNOWN_LOCK

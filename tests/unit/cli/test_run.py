@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -12,9 +11,10 @@ import pytest
 from fairlock import LockClient
 from fairlock.cli import exit_codes
 from tests.unit.cli.fleet import Fleet, outcome, runs, until
+from tests.unit.cli.forks import ForkedProcess
 
 ALONE = "mkdir $0 || exit 3; until [ -e go ]; do sleep 0.02; done; rmdir $0"
-"""Fails if somebody else is at it."""
+"""Fails if another caller is at it."""
 TRAPPING = """
 trap 'touch interrupted' INT; trap 'echo stopped; exit 3' TERM
 touch ready; while :; do sleep 0.05; done
@@ -34,7 +34,7 @@ def test_commands_under_one_lock_run_one_at_a_time_while_those_under_two_collide
 ) -> None:
     """All locks are held until all wait, so that those who may begin at the same time do so."""
 
-    def start(name: str, directory: str) -> subprocess.Popen[str]:
+    def start(name: str, directory: str) -> ForkedProcess:
         return fleet.start("run", name, "--max-wait", "120", "--", "sh", "-c", ALONE, directory)
 
     held = [locks.acquire(name) for name in "abc"]

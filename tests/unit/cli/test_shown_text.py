@@ -85,7 +85,7 @@ def test_the_name_of_the_holder_in_a_message_is_printable_too(
 def test_a_lock_that_nobody_has_used_has_a_status_of_its_own(capsys: Output) -> None:
     assert show(MemoryTable(), "mispelt") == exit_codes.UNKNOWN_LOCK == 66
     told = capsys.readouterr()
-    assert told.err.startswith("fairlock: lock table 'locks' knows no lock 'mispelt': nobody has")
+    assert told.err.startswith("fairlock: lock table 'locks' knows no lock 'mispelt': it was")
     assert told.out == ""
 
 

@@ -216,7 +216,7 @@ def test_who_reads_no_terminal_is_told_of_the_wait_and_of_its_end(
             told.append(str(message))
             held.release()
 
-        monkeypatch.setattr(run, "_UNTOLD_WAIT_SECONDS", 0.5)
+        monkeypatch.setattr(run, "UNTOLD_WAIT_SECONDS", 0.5)
         monkeypatch.setattr(exit_codes, "say", say)
         command = ("run", "told", "--max-wait", "60", "--", "sh", "-c", "echo ran; exit 7")
         assert status_of(monkeypatch, *command) == 7
@@ -234,7 +234,7 @@ def test_quietly_only_the_end_of_a_vain_wait_is_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(run, "_UNTOLD_WAIT_SECONDS", 0)
+    monkeypatch.setattr(run, "UNTOLD_WAIT_SECONDS", 0)
     with LockClient(TABLE, client=aws.client("dynamodb")) as locks, locks.hold("vain"):
         words = ("run", "vain", "--max-wait", "1", *more, "--", "true")
         assert status_of(monkeypatch, *words) == 75

@@ -1,4 +1,4 @@
-"""Commands where streams are closed, that somebody has stopped, or ends with Ctrl-C."""
+"""Commands where streams are closed, that another caller has stopped, or ends with Ctrl-C."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_streams_that_are_closed_stay_closed_for_the_command(
 
 
 def test_a_stopped_command_can_be_ended(fleet: Fleet) -> None:
-    """It notices no signal before it goes on; before, nobody makes it go on: the control."""
+    """It notices no signal before it goes on; before, no one makes it go on: the control."""
     process = fleet.start("run", "stopped", "--lease", "2", "--", "sh", "-c", STOPS_ITSELF)
     fleet.file("pid")
     until(lambda: state_of(fleet.home / "pid") == "T")

@@ -67,7 +67,7 @@ COMMANDS = (
 def test_without_a_region_each_command_says_how_to_give_one(
     line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also if a variable is set that others read: then it says which one counts."""
+    """Even if a variable is set that others read: then it says which one counts."""
     words = line.replace(" -- true --table locks", " --table locks -- true").split()
     monkeypatch.setattr(sys, "argv", ["fairlock", *words])
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")

@@ -1,4 +1,4 @@
-"""The terminal belongs to the command, to the pipeline, or to nobody: nothing hangs."""
+"""The terminal belongs to the command, to the pipeline, or to no one: nothing hangs."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_ctrl_z_suspends_what_is_not_under_a_lock(fleet: Fleet, at_a_terminal: A
 
 
 def test_a_terminal_that_controls_another_session_is_left_alone(fleet: Fleet) -> None:
-    """As after `setsid` and `su -c`: it is the input, and nobody's jobs are controlled by it."""
+    """As after `setsid` and `su -c`: it is the input, and no one's jobs are controlled by it."""
     words = [sys.executable, "-m", "fairlock", "run", "a", "--", "sh", "-c", "test -t 0 && exit 5"]
     process = fleet.popen([sys.executable, "-c", AT_SOMEBODY_ELSES_TERMINAL, *words])
     status, _, errors = outcome(process)

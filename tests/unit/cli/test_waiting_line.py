@@ -26,7 +26,7 @@ HELD = re.escape(f"{WAITS}held by ") + r"(.*) since \S+Z; (.*)"
 
 
 class Unread(io.StringIO):
-    """A pipe that nobody reads any more once the lock is there."""
+    """A pipe that no one reads any more once the lock is there."""
 
     def write(self, text: str) -> int:
         if "acquired" in text:
@@ -54,7 +54,8 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Lines:
 
 
 def told(after_seconds: float, line: str = "waiting") -> Any:  # noqa: ANN401 - a context
-    return told_of_a_wait(after_seconds, LOCK, lambda: line, monotonic=iter((0.0, 42.4)).__next__)
+    end = f"lock {LOCK!r} acquired"
+    return told_of_a_wait(after_seconds, end, lambda: line, monotonic=iter((0.0, 42.4)).__next__)
 
 
 def test_a_long_wait_is_told_once_and_the_lock_at_its_end(lines: Lines) -> None:
@@ -95,7 +96,7 @@ def test_a_line_that_is_late_holds_nothing_up_and_is_not_told(lines: Lines) -> N
         return "waiting"
 
     before = set(threading.enumerate())
-    with told_of_a_wait(0, LOCK, waits, monotonic=time.monotonic):
+    with told_of_a_wait(0, "the end", waits, monotonic=time.monotonic):
         assert asked.wait(BOUND)
     [late] = set(threading.enumerate()) - before
     may_go_on.set()

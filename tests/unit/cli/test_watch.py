@@ -1,4 +1,4 @@
-"""`fairlock watch`: drawn anew on a terminal, a line for each change elsewhere."""
+"""`fairlock watch`: drawn again on a terminal, a line for each change elsewhere."""
 
 from __future__ import annotations
 

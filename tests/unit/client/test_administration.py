@@ -69,7 +69,7 @@ def test_the_heartbeat_of_the_former_holder_raises_lock_lost(make_client: MakeCl
     told: list[str] = []
     lock = make_client("anna").acquire("orders/7", on_lost=lambda _lock, why: told.append(why))
     make_client("olga").force_release("orders/7", fencing_token=lock.fencing_token, reason=WHY)
-    with pytest.raises(LockLost, match="another owner has it, or somebody has freed it"):
+    with pytest.raises(LockLost, match="another owner has it, or it was freed by force"):
         lock.heartbeat()
     assert lock.lost.is_set()
 
@@ -80,7 +80,7 @@ def test_a_release_after_a_release_by_force_tells_of_no_owner_whom_there_was_not
     lock = make_client("anna").acquire("orders/7")
     make_client("olga").force_release("orders/7", fencing_token=lock.fencing_token, reason=WHY)
     assert lock.release() is False
-    with pytest.raises(LockLost, match="another owner had it, or somebody had freed it, before"):
+    with pytest.raises(LockLost, match="another owner had it, or it was freed by force, before"):
         lock.check()
 
 
@@ -331,7 +331,7 @@ def test_a_limit_holds_whatever_callers_name_until_it_is_lifted(make_client: Mak
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
-        ({"limit": 0}, r"^limit: must be at least 1; `pause` lets nobody hold the lock"),
+        ({"limit": 0}, r"^limit: must be at least 1; to let no one hold the lock, use `pause`"),
         ({"limit": 101}, r"^limit: must be a whole number from 1 to 100"),
         ({"limit": True}, r"^limit: must be a whole number"),
         ({"reason": ""}, r"^reason: must tell why"),

@@ -1,4 +1,4 @@
-"""adopt: a lock that somebody else has acquired is renewed, released and lost like one's own."""
+"""adopt: a lock that another caller has acquired is renewed, released and lost like one's own."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_lock_whose_data_another_program_has_spoilt_can_be_adopted(
 def test_an_adopted_lock_is_renewed_in_the_background(
     beating: Beating, table: Table, clock: EventfulClock, grant: Grant
 ) -> None:
-    """The control is the same lock that nobody adopts: its lease ends."""
+    """The control is the same lock that no one adopts: its lease ends."""
     lock = beating.locks.adopt("a", grant.owner_id, lease=30)
     beating.pass_time(100)
     lock.check()
@@ -92,7 +92,7 @@ def test_a_loss_is_told_to_the_one_who_adopted(
     with pytest.raises(LockLost):
         lock.heartbeat()
     client.close()
-    assert told == ["another owner has it, or somebody has freed it"]
+    assert told == ["another owner has it, or it was freed by force"]
 
 
 @pytest.mark.parametrize("before", ["nobody ever held", "released", "between"])

@@ -1,4 +1,4 @@
-"""A log whose handlers raise: no heartbeat ends by it, and nobody gets its error for an answer."""
+"""A log whose handlers raise: no heartbeat ends by it, and no one gets its error for an answer."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import boto3
 import pytest
 from aiobotocore.session import get_session
 from botocore.errorfactory import ClientExceptionsFactory
+from botocore.exceptions import ClientError, EndpointConnectionError
 
 from fairlock import (
     AsyncLockClient,
@@ -24,7 +25,7 @@ from fairlock import (
     LockClient,
     LockStoreMisconfigured,
 )
-from fairlock.aws.executions import Delivery
+from fairlock.aws.executions import Delivery, Execution
 from fairlock.client.connection import Connection
 from fairlock.clock import BootClock
 from fairlock.protocol.model import Liveness
@@ -80,6 +81,82 @@ def test_step_functions_is_asked_in_the_region_of_the_table() -> None:
     assert [(service, made["region_name"]) for service, made in session.made] == [
         ("stepfunctions", "eu-central-1")
     ]
+
+
+EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:Billing:run-1"
+
+
+class NoSuchExecutionError(ClientError):
+    """As Step Functions answers for an execution that it has forgotten, or never had."""
+
+
+@dataclass
+class Forgetful(Session):
+    """Step Functions knows no execution; STS tells an account, or nothing if there is none."""
+
+    account: str | None = "123456789012"
+    asked: list[str] = field(default_factory=list)
+
+    def client(self, _service: str, **_settings: Any) -> Any:  # noqa: ANN401 - a stand-in
+        return SimpleNamespace(
+            describe_execution=self._describe,
+            get_caller_identity=self._identity,
+            exceptions=SimpleNamespace(ExecutionDoesNotExist=NoSuchExecutionError),
+            meta=SimpleNamespace(region_name="us-east-1"),
+        )
+
+    def _describe(self, **_request: str) -> None:
+        raise NoSuchExecutionError(
+            {"Error": {"Code": "ExecutionDoesNotExist"}}, "DescribeExecution"
+        )
+
+    def _identity(self) -> dict[str, str]:
+        self.asked.append("sts")
+        if self.account is None:
+            raise EndpointConnectionError(endpoint_url="https://sts.us-east-1.amazonaws.com")
+        return {"Account": self.account}
+
+
+def test_a_forgotten_execution_of_this_account_is_over_and_sts_is_asked_once() -> None:
+    session = Forgetful()
+    connection = connection_over(session)
+    for _ in range(3):
+        assert connection.workflows.describe(EXECUTION).liveness is Liveness.OVER
+    assert session.asked == ["sts"]
+
+
+def test_an_execution_of_another_account_or_region_may_run_there() -> None:
+    session = Forgetful()
+    connection = connection_over(session)
+    there = EXECUTION.replace("123456789012", "210987654321")
+    assert connection.workflows.describe(there).liveness is Liveness.UNKNOWN
+    there = EXECUTION.replace("us-east-1", "eu-central-1")
+    assert connection.workflows.describe(there).liveness is Liveness.UNKNOWN
+    assert session.asked == ["sts"]
+
+
+def test_while_sts_does_not_answer_nothing_is_known_and_it_is_asked_again() -> None:
+    session = Forgetful(account=None)
+    connection = connection_over(session)
+    assert connection.workflows.describe(EXECUTION).liveness is Liveness.UNKNOWN
+    session.account = "123456789012"
+    assert connection.workflows.describe(EXECUTION).liveness is Liveness.OVER
+
+
+def test_the_account_of_a_client_that_was_given_is_not_guessed() -> None:
+    session = Forgetful()
+    connection = connection_over(session, stepfunctions=session.client("stepfunctions"))
+    assert connection.workflows.describe(EXECUTION).liveness is Liveness.UNKNOWN
+    assert session.asked == []
+
+
+def test_if_the_place_were_not_compared_a_running_execution_would_count_as_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    over = Execution(Liveness.OVER)
+    monkeypatch.setattr("fairlock.aws.executions._forgotten", lambda *_: over)
+    there = EXECUTION.replace("us-east-1", "eu-central-1")
+    assert connection_over(Forgetful()).workflows.describe(there).liveness is Liveness.OVER
 
 
 def test_in_a_child_clients_are_made_anew() -> None:
@@ -190,7 +267,7 @@ def test_without_a_region_the_error_says_what_to_set(
 def test_threads_of_a_client_share_the_classes_of_its_errors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Made anew by each of two threads, the error of one would not be caught by the other."""
+    """Made again by each of two threads, the error of one would not be caught by the other."""
     made: list[object] = []
     make = ClientExceptionsFactory.create_client_exceptions
 

@@ -109,7 +109,7 @@ def test_requests_on_the_wire_are_one_each_and_a_waiter_only_reads(
         assert set(theirs.sent[4:]) == {"Query"}
         theirs.sent.clear()
         assert got[0].release() is True
-        assert theirs.sent == ["Query", "UpdateItem"]  # Nobody waits: the queue is closed.
+        assert theirs.sent == ["Query", "UpdateItem"]  # No one waits: the queue is closed.
 
 
 def waiting(aws: LocalAws, table_name: str, lock_name: str) -> int:

@@ -1,4 +1,4 @@
-"""When a waiter asks by itself, because nobody hands over what is free."""
+"""When a waiter asks by itself, because no one hands over what is free."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def grant_at(sent: float, lease_seconds: float, name: str = "a") -> Grant:
 def handle_of(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a") -> LeaseHandle:
     connection = Connection(
         session=None,
-        dynamodb=Table(),  # type: ignore[arg-type]  # stands in for a client
+        dynamodb=Table(),  # type: ignore[arg-type]  # replaces a client
         stepfunctions=None,
         most_at_once=1,
     )

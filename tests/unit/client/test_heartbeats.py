@@ -164,7 +164,7 @@ def test_an_outage_longer_than_the_lease_is_a_loss_told_once(
         with pytest.raises(LockLost, match="its lease is over"):
             lock.check()
     assert told.wait_for(2) == [("danger", "a"), ("lost", "a")]
-    assert table.state("a").holders[0].revision == 1  # Nobody renewed what was given up.
+    assert table.state("a").holders[0].revision == 1  # No one renewed what was given up.
 
 
 def test_a_lock_that_somebody_else_has_is_lost_at_the_next_heartbeat(
@@ -175,7 +175,7 @@ def test_a_lock_that_somebody_else_has_is_lost_at_the_next_heartbeat(
     beating.pass_time(11)
     assert lock.lost.is_set()
     assert told.wait_for(1) == [("lost", "a")]
-    with pytest.raises(LockLost, match="another owner has it, or somebody has freed it"):
+    with pytest.raises(LockLost, match="another owner has it, or it was freed by force"):
         lock.heartbeat()
 
 

@@ -298,7 +298,7 @@ def moments_that_leave_heartbeats(
 ) -> list[int]:
     """Interrupts a use at each of its moments; returns those after which its lock is renewed.
 
-    Its caller has got no lock then, so nobody would ever release it.
+    Its caller has got no lock then, so it would never be released.
     """
     heartbeats, left = locks._services.heartbeats, []  # noqa: SLF001 - nothing outside tells that
     for at in range(MOST_MOMENTS_OF_A_USE):

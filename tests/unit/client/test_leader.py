@@ -1,4 +1,4 @@
-"""`lead` of both clients: one works, is told to stop in time, and another one works after it."""
+"""`lead` of both clients: one works, is asked to stop in time, and another one works after it."""
 
 from __future__ import annotations
 

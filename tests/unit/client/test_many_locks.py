@@ -63,7 +63,7 @@ def hold_a_thousand(*, max_workers: int, seconds: float) -> Outcome:
 
     with LockClient(
         "locks",
-        client=table,  # type: ignore[arg-type]  # stands in for a client
+        client=table,  # type: ignore[arg-type]  # replaces a client
         lease=LEASE_SECONDS,
         max_workers=max_workers,
     ) as locks:

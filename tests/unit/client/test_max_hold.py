@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import pairwise
@@ -325,3 +326,61 @@ def test_an_inner_block_may_not_have_a_max_hold_of_its_own(
         ):
             pytest.fail("it began")
         assert len(locks.table.requests) == sent
+
+
+def test_each_of_several_locks_ends_with_its_own_max_hold(locks: FakeLockClient) -> None:
+    def work() -> None:
+        locks.clock.advance(HOLD - 1)
+        assert is_taken(locks)
+        locks.clock.advance(1)
+        assert not is_taken(locks)
+
+    with pytest.raises(LockLost, match=OVER), locks.hold_all(["b", "a"], max_hold=HOLD):
+        work()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"max_hold": 100}, r"max_hold: must be longer than max_wait \(120 s\)"),
+        ({"max_hold": 600, "max_wait": 600}, r"max_hold: must be longer than max_wait \(600 s\)"),
+        ({"max_hold": 30, "max_wait": 0}, "max_hold: must be a number of seconds, at least 40"),
+        ({"max_hold": "600"}, "max_hold: must be a number of seconds"),
+    ],
+)
+def test_several_locks_need_a_max_hold_that_outlasts_the_wait_for_the_others(
+    locks: FakeLockClient, options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=told):
+        locks.hold_all(["a", "b"], **options)
+    assert locks.table.requests == []
+
+
+def terms_of(locks: FakeLockClient, *, last: int, max_hold: float | None) -> list[int]:
+    """When each term of a leader ended, counted from its beginning."""
+    terms: list[int] = []
+
+    def work(_lock: Lock, stop: threading.Event) -> None:
+        began = locks.clock.monotonic()
+        if len(terms) < last:
+            stop.wait(3600)
+            terms.append(round(locks.clock.monotonic() - began))
+
+    locks.lead("exporter", work, max_hold=max_hold)
+    return terms
+
+
+def test_a_leader_is_told_in_time_and_leads_again_behind_those_that_wait(
+    locks: FakeLockClient,
+) -> None:
+    assert terms_of(locks, last=3, max_hold=HOLD) == [HOLD - SAFE] * 3
+
+
+def test_without_max_hold_a_leader_goes_on(locks: FakeLockClient) -> None:
+    assert terms_of(locks, last=1, max_hold=None) == [3600]
+
+
+def test_a_leader_with_a_max_hold_that_makes_no_sense_is_refused(locks: FakeLockClient) -> None:
+    with pytest.raises(InvalidRequest, match="max_hold: must be a number of seconds, at least 40"):
+        locks.lead("exporter", lambda _lock, _stop: None, max_hold=39)
+    assert locks.table.requests == []

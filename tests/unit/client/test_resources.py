@@ -62,7 +62,7 @@ class OneLock:
 
 def test_two_thousand_cycles_leave_no_thread_and_no_lock_behind(ours: NewThreads) -> None:
     table = OneLock()
-    with LockClient("locks", client=table) as locks:  # type: ignore[arg-type]  # stands in for one
+    with LockClient("locks", client=table) as locks:  # type: ignore[arg-type]  # replaces one
         for _ in range(CYCLES):
             locks.acquire("a").release()
         assert ours() == ["fairlock-scheduler"]

@@ -165,7 +165,7 @@ def test_an_unknown_outcome_of_one_is_no_grant_of_any(locks: FakeLockClient) -> 
         ([str(number) for number in range(21)], "names: must be a list of 1 to 20"),
         ({"anna", "ben"}, "names: must be a list of 1 to 20"),
         (["anna", "ben", "anna"], "names: must have each lock once (got 'anna')"),
-        (["anna", " ben"], "names: must be a string of 1 to 512 bytes"),
+        (["anna", " ben"], "names: must not begin or end with a space"),
         (["anna", 7], "names: must be a string of 1 to 512 bytes"),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 from fairlock import InvalidRequest, LockWaitTimeout, locked
 from fairlock.client.base_lock import BaseLock
 from fairlock.guarded import GuardedWrites
+from fairlock.store import acquire, hand_off
 from fairlock.testing import FakeAsyncLockClient, FakeLockClient
 from tests.support import TABLE
 from tests.unit.client.conftest import MakeClient
@@ -50,6 +51,35 @@ def test_a_reader_that_comes_while_a_writer_waits_does_not_overtake_it(
     locks.clock.at(6, inside.release)
     with locks.another("writer").hold("a", max_wait=60):
         assert told == [None]
+
+
+READERS = 20
+
+
+def seconds_behind_dead_readers(locks: FakeLockClient) -> float:
+    for number in range(READERS):
+        reader = locks.another(f"reader {number}", heartbeat_every=math.inf)
+        reader.acquire("a", shared=True, lease=30)
+    died = locks.clock.monotonic()
+    locks.another("writer").acquire("a", max_wait=120, lease=30)
+    return locks.clock.monotonic() - died
+
+
+def test_a_writer_behind_dead_readers_has_the_lock_as_soon_as_behind_one(
+    locks: FakeLockClient,
+) -> None:
+    assert seconds_behind_dead_readers(locks) <= 30 + 5
+
+
+def test_with_a_pause_after_each_eviction_it_would_wait_longer(
+    locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hand_over(*args: Any, **more: Any) -> bool:  # noqa: ANN401 - as the real one
+        hand_off.hand_over(*args, **more)
+        return False
+
+    monkeypatch.setattr(acquire, "hand_over", hand_over)
+    assert seconds_behind_dead_readers(locks) > 30 + 5
 
 
 UPGRADE = r"inside a `with` that shares it, and a shared lock cannot become exclusive; end that"

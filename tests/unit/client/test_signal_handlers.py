@@ -35,7 +35,7 @@ class Program:
         self.table = Table()
         self.locks = LockClient(
             "locks",
-            client=self.table,  # type: ignore[arg-type]  # stands in for one
+            client=self.table,  # type: ignore[arg-type]  # replaces one
             lease=LEASE_SECONDS,
             heartbeat_every=math.inf,
         )
@@ -116,7 +116,7 @@ def test_a_handler_that_closes_does_not_wait_for_a_heartbeat_that_waits_for_the_
     begun = threading.Event()
 
     def close_beside_a_heartbeat() -> None:
-        pool = program.locks._services.heartbeats._pool  # noqa: SLF001 - its moment is nobody's to choose
+        pool = program.locks._services.heartbeats._pool  # noqa: SLF001 - its moment is no one's to choose
         assert pool is not None
 
         def heartbeat() -> None:

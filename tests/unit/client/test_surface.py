@@ -174,7 +174,7 @@ def test_bad_settings_are_refused_by_name(make_client: MakeClient, what: str) ->
 @pytest.mark.parametrize("name", ["", "my locks", None, 7])
 def test_what_is_no_table_name_is_refused(name: Any, table: Table) -> None:  # noqa: ANN401 - anything
     with pytest.raises(InvalidRequest) as refused:
-        LockClient(name, client=table)  # type: ignore[arg-type]  # stands in for one
+        LockClient(name, client=table)  # type: ignore[arg-type]  # replaces one
     assert refused.value.field == "table_name"
 
 

@@ -259,7 +259,7 @@ def test_a_busy_lock_is_a_refusal_and_no_error(make_client: MakeClient) -> None:
 
 @dataclass
 class RepeatingRelease:
-    """A client whose next write is done, is answered to nobody, and is repeated by botocore."""
+    """A client whose next write is done, is answered to no one, and is repeated by botocore."""
 
     inner: Any
     meanwhile: Callable[[], object] | None = None

@@ -155,7 +155,7 @@ def test_a_read_that_fails_costs_no_place(
 def test_a_permit_that_became_free_by_a_higher_limit_is_taken(
     make_client: MakeClient, table: Table, clock: EventfulClock
 ) -> None:
-    """Nobody leaves, so nobody hands over: the waiter sees it and asks."""
+    """No one leaves, so no one hands over: the waiter sees it and asks."""
     make_client("anna", lease=600).acquire("a", limit=2)
     second = make_client("ben", lease=600).acquire("a", limit=2)
     began = clock.now_ms

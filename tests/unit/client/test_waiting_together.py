@@ -152,7 +152,7 @@ def test_a_wrong_wake_is_a_poll_and_no_grant(
 def test_a_holder_of_this_client_that_vanishes_is_noticed_by_polls(
     make_client: MakeClient, table: Table, clock: EventfulClock
 ) -> None:
-    """Its release fails, so it tells nobody; the lease ends it."""
+    """Its release fails, so it tells no one; the lease ends it."""
     locks = make_client(lease=30)
     first = locks.acquire("a")
 

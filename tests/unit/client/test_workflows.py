@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from botocore.exceptions import ClientError, NoRegionError
 
 from fairlock.store.context import Event, HandedOver, LivenessUnknown, PushUnknown
@@ -171,3 +174,39 @@ def test_the_lock_of_a_workflow_that_is_over_is_taken(
     workflow_overdue(table, clock)
     locks = make_client("ben", stepfunctions=StepFunctions("ABORTED"))
     assert locks.try_acquire("a") is not None
+
+
+def test_whatever_a_client_does_with_a_lock_names_the_partition_of_that_lock(
+    make_client: MakeClient,
+    table: Table,
+    clock: EventfulClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So a policy can let a client use the locks of a prefix (`grant_client(prefix=…)`)."""
+    locks, other = (make_client(name, stepfunctions=StepFunctions()) for name in ("anna", "ben"))
+    lock = locks.acquire("a")
+    queue_a_workflow(table, clock)
+    named: set[str] = set()
+    for method in ("update_item", "put_item", "delete_item", "get_item", "query"):
+        monkeypatch.setattr(table, method, recorded(getattr(table, method), named))
+    send = recorded(table.transact_write_items, named)
+    monkeypatch.setattr(table, "transact_write_items", send)
+    assert other.try_acquire("a") is None
+    lock.heartbeat()
+    lock.release()
+    token = other.describe("a").holders[0].fencing_token  # type: ignore[union-attr]  # it is held
+    other.force_release("a", fencing_token=token, reason="test")
+    with other.hold("a"):
+        other.pause("a", reason="test")
+        other.resume("a")
+    assert named == {"LOCK#a"}
+
+
+def recorded(send: Callable[..., Any], named: set[str]) -> Callable[..., Any]:
+    """The request, with the partitions that it names noted."""
+
+    def call(**request: Any) -> Any:  # noqa: ANN401 - as boto3's
+        named.update(re.findall(r'":?pk": \{"S": "([^"]*)"\}', json.dumps(request, default=str)))
+        return send(**request)
+
+    return call

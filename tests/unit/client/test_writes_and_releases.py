@@ -1,4 +1,4 @@
-"""Guarded writes beside a release, and after one of which nobody knows: no false loss."""
+"""Guarded writes beside a release, and after one of which no one knows: no false loss."""
 
 from __future__ import annotations
 

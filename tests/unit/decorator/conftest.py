@@ -36,7 +36,7 @@ def clock() -> EventfulClock:
 def locks(table: Table, clock: EventfulClock) -> Iterator[LockClient]:
     with LockClient(
         "locks",
-        client=table,  # type: ignore[arg-type]  # stands in for a client
+        client=table,  # type: ignore[arg-type]  # replaces a client
         clock=clock,
         heartbeat_every=math.inf,
     ) as client:

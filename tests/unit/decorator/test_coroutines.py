@@ -95,7 +95,7 @@ class Invocation:
 async def test_a_lease_that_was_waited_for_ends_with_the_invocation_too(
     monkeypatch: pytest.MonkeyPatch, *, shortens: bool
 ) -> None:
-    """The control is one that nobody shortens."""
+    """The control is one that no one shortens."""
     if not shortens:
         monkeypatch.setattr(Call, "shorter_lease", lambda _self, _lease: None)
 

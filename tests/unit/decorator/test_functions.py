@@ -46,6 +46,44 @@ def test_a_function_that_ran_longer_than_its_lease_was_not_alone(
         stall()
 
 
+@pytest.mark.parametrize("mode", [{}, {"if_taken": "skip"}, {"reentrant": True}])
+def test_a_function_that_ran_longer_than_its_max_hold_was_not_alone(
+    locks: LockClient, clock: EventfulClock, mode: dict[str, Any]
+) -> None:
+    @locked("a", max_hold=30, client=locks, **mode)
+    def stall(seconds: float) -> None:
+        clock.advance(seconds)
+
+    stall(29)
+    with pytest.raises(LockLost, match="its max_hold of 30 s is over"):
+        stall(30)
+
+
+def test_a_function_that_calls_itself_goes_on_under_the_max_hold_of_the_first_call(
+    locks: LockClient, clock: EventfulClock
+) -> None:
+    left: list[float] = []
+
+    @locked("a", max_hold=30, reentrant=True, client=locks)
+    def count_down(number: int, lock: Lock | None = None) -> None:
+        assert lock is not None
+        left.append(lock.hold_remaining)
+        clock.advance(5)
+        if number:
+            count_down(number - 1)
+
+    count_down(2)
+    assert left == [30, 25, 20]
+
+
+@pytest.mark.parametrize("wrong", [0, -1, float("inf"), float("nan"), "30", True])
+def test_a_max_hold_that_makes_no_sense_is_refused_at_decoration(
+    wrong: Any,  # noqa: ANN401 - of any type
+) -> None:
+    with pytest.raises(InvalidRequest, match="max_hold: must be a number of seconds above 0"):
+        locked("a", max_hold=wrong)
+
+
 @pytest.mark.parametrize(
     ("mode", "waited"), [({"max_wait": 20}, 20), ({}, 120), ({"if_taken": "raise"}, 0)]
 )

@@ -52,6 +52,14 @@ def test_a_lease_that_is_given_stands() -> None:
     assert given({}, Context(30)) == 5
 
 
+@pytest.mark.parametrize(("max_hold", "lease"), [(60, 61 / 0.98), (900, 301 / 0.98)])
+def test_a_lease_that_nothing_renews_is_not_longer_than_the_lock_may_be_held(
+    max_hold: float, lease: float
+) -> None:
+    capped = locked("deploy", max_hold=max_hold, client=lambda: Clients.current)(its_lease)
+    assert capped({}, Context(300)) == pytest.approx(lease, abs=0.001)
+
+
 def test_a_function_without_such_a_context_takes_the_clients_lease() -> None:
     assert handler({}, "no context") == 60
 

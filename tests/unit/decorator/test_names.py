@@ -121,7 +121,7 @@ def test_the_formatter_of_python_would_make_another_name_of_it(
             Opaque(),
             "ValueError: Opaque has no text of its own, only an address",
         ),
-        ("orders/{event!r}", None, "a value is None"),
+        ("orders/{event!r}", None, "event is None"),
         ("orders/{event}", [Opaque()], "a value has no text of its own, only an address"),
         ("orders/{event}", Order(7, [Opaque()]), "a value has no text of its own"),  # type: ignore[list-item]  # odd
         ("orders/{event}", handle, "a value has no text of its own, only an address"),

@@ -34,7 +34,7 @@ class Killer:
     """Kills the function at one of its checkpoints, as Lambda does when a sandbox dies.
 
     Attributes:
-        at: the number of the checkpoint, counted from 0; None kills nobody.
+        at: the number of the checkpoint, counted from 0; None kills no one.
         is_written: whether the checkpoint was written before.
         seen: what each checkpoint wrote, as `name action`.
     """

@@ -20,6 +20,7 @@ GOOD: dict[str, Any] = {
     "fallback": None,
     "service": Service(),
     "shared": False,
+    "max_hold": timedelta(hours=1),
 }
 
 
@@ -32,6 +33,13 @@ GOOD: dict[str, Any] = {
         ("limit", 0),
         ("limit", 101),
         ("shared", "yes"),
+        ("max_hold", 0),
+        ("max_hold", -5),
+        ("max_hold", 0.5),
+        ("max_hold", float("inf")),
+        ("max_hold", "600"),
+        ("max_hold", True),
+        ("max_hold", timedelta(days=367)),
         ("lease", "60"),
         ("lease", True),
         ("lease", 0.5),

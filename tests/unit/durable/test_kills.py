@@ -147,7 +147,7 @@ def test_control_an_owner_id_made_outside_a_step_is_found(monkeypatch: pytest.Mo
 
 
 def pass_through(service: Service, name: str) -> None:
-    """Somebody else holds the lock in between, and releases it."""
+    """Another caller else holds the lock in between, and releases it."""
     if name == "release":
         service.store().acquire(acquire_request("ben", lock_name=LOCK))
         service.store().release(release_request("ben", lock_name=LOCK))

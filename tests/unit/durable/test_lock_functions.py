@@ -25,7 +25,7 @@ REQUEST = {"lock_name": "a", "owner_id": "o" * 16}
 
 @dataclass
 class Functions:
-    """Stands in for a Lambda client."""
+    """Replaces a Lambda client."""
 
     answer: Any = field(default_factory=dict)
     failed: bool = False

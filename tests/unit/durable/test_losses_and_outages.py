@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 
 import pytest
 from aws_durable_execution_sdk_python import DurableContext
+from aws_durable_execution_sdk_python.config import Duration
 
-from fairlock.durable import DurableLock, hold
+from fairlock.durable import DurableLock, durable_lock, hold
 from fairlock.errors import InvalidRequest, LockStoreMisconfigured
 from fairlock.store import acquire as store_acquire
 from tests.support import FakeClock, acquire
 from tests.support import release as release_request
 from tests.support.wire import claim_whatever_has_ended
-from tests.unit.durable.runner import LOCK, error_of, result_of
+from tests.unit.durable.runner import LOCK, Body, error_of, result_of
 from tests.unit.durable.service import Json, Service, unavailable
 
 
@@ -176,3 +179,90 @@ def test_a_release_that_can_never_succeed_does_not_replace_the_result() -> None:
     service.before = refuse
     result = result_of(partial(work_under_the_lock, service), service)
     assert result.result == '"done"'
+
+
+class Hours:
+    """The time that steps note, moved by hand; the local runner has a time of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_800_000_000.0
+        self.noted: list[float] = []
+        monkeypatch.setattr(durable_lock, "_note_time", self.note)
+
+    def note(self, _: object) -> float:
+        self.noted.append(self.now)
+        return self.now
+
+    def pass_(self, hours: float) -> None:
+        self.now += hours * 3600
+
+
+@pytest.fixture
+def hours(monkeypatch: pytest.MonkeyPatch) -> Hours:
+    return Hours(monkeypatch)
+
+
+def held_for(hours: Hours, service: Service, *, steps: int, checks: bool) -> Body:
+    """Work of an hour a step, with a suspension in each, so that it is replayed as often."""
+
+    def body(_event: object, context: DurableContext) -> list[int]:
+        done: list[int] = []
+        with hold(context, LOCK, max_hold=timedelta(hours=3), service=service) as lock:
+            for number in range(steps):
+                if checks:
+                    lock.check(context)
+                context.step(lambda _: hours.pass_(1), name=f"hour {number}")
+                context.wait(Duration.from_seconds(1))
+                done.append(number)
+        return done
+
+    return body
+
+
+def test_a_max_hold_counts_from_the_grant_through_all_replays(hours: Hours) -> None:
+    service = Service()
+    kind, message = error_of(held_for(hours, service, steps=9, checks=True), service)
+    assert kind.endswith("LockLost")
+    assert f"lock '{LOCK}': its max_hold of 10800 s is over" in message
+    # The grant, three checks that pass, the one that does not, and that of the release.
+    assert [round((at - hours.noted[0]) / 3600) for at in hours.noted] == [0, 0, 1, 2, 3, 3]
+    assert service.state(LOCK).held == 0
+
+
+def test_a_time_that_each_replay_takes_anew_would_never_be_over(
+    hours: Hours, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: the grant is not recorded, so it seems to have come just now."""
+    granted = durable_lock.Acquisition._granted  # noqa: SLF001 - what records it
+
+    def grant_anew(self: durable_lock.Acquisition, token: int) -> DurableLock:
+        return replace(granted(self, token), _granted_at=hours.now)
+
+    monkeypatch.setattr(durable_lock.Acquisition, "_granted", grant_anew)
+    service = Service()
+    done = result_of(held_for(hours, service, steps=9, checks=True), service)
+    assert done.result == str([*range(9)])
+
+
+def test_without_a_check_the_end_of_the_block_tells_it(hours: Hours) -> None:
+    service = Service()
+    kind, message = error_of(held_for(hours, service, steps=4, checks=False), service)
+    assert kind.endswith("LockLost")
+    assert "its max_hold of 10800 s is over" in message
+    assert service.state(LOCK).held == 0
+
+
+def test_work_that_is_done_in_time_returns(hours: Hours) -> None:
+    service = Service()
+    assert result_of(held_for(hours, service, steps=2, checks=True), service).result == "[0, 1]"
+
+
+def test_a_lock_without_max_hold_notes_no_time(hours: Hours) -> None:
+    service = Service()
+
+    def body(_event: object, context: DurableContext) -> None:
+        with hold(context, LOCK, service=service) as lock:
+            lock.check(context)
+
+    result_of(body, service)
+    assert hours.noted == []

@@ -56,7 +56,7 @@ def requests_of(client: DynamoDBClient, *operations: str) -> list[str]:
 
 @dataclass
 class Refusing:
-    """A DynamoDB client that is told that somebody else changes the table at this moment."""
+    """A DynamoDB client that is told that another caller changes the table at this moment."""
 
     inner: Any
     others_are_faster: bool

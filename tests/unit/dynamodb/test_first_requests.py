@@ -18,7 +18,7 @@ from tests.support import FakeClock, acquire, release, store_over
 
 
 class Twice(ClientError):  # noqa: N818 - as boto3 names its own
-    """An error of a class that nobody knows by name."""
+    """An error of a class that no one knows by name."""
 
 
 @dataclass

@@ -57,7 +57,7 @@ class Bench:
         return answer
 
     def waits(self, name: str, **fields: Any) -> AcquireRequest:  # noqa: ANN401 - fields of the request
-        """Puts somebody into the queue."""
+        """Puts another caller into the queue."""
         request = acquire(name, waits=True, **{"task_token": name, **fields})
         answer = self.store.acquire(request)
         assert not isinstance(answer, Grant), answer

@@ -44,7 +44,7 @@ class Crowd:
             workflows=FakeWorkflows(wakes=self._wake),
             retry_budget=RetryBudget(
                 seconds=60
-            ),  # on a busy machine somebody may be outrun for seconds
+            ),  # on a busy machine another caller may be outrun for seconds
         )
         self.bench.store = Operations(self.bench.context)
 

@@ -141,7 +141,7 @@ def test_a_write_that_was_not_let_in_is_certainly_not_written(
     if isinstance(error, ClientError):
         error.response["ResponseMetadata"]["RetryAttempts"] = 0
     faulty.error, faulty.when = error, "before"
-    with pytest.raises(InvalidRequest, match=r"^items: are no valid transaction"):
+    with pytest.raises(InvalidRequest, match=r"^items: must be a valid transaction"):
         lock.transact_write([deposit("x")], token="one", release=release)
     lock.check()
     lock.transact_write([deposit("x")])

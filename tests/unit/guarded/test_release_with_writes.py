@@ -99,7 +99,7 @@ def test_after_a_raised_limit_all_permits_are_handed_on_and_written_once(bench: 
 
 
 def raise_limit_of_waiters(bench: Bench, *, limit: int) -> None:
-    """As if they had asked again under a raised limit, and nobody had served them yet."""
+    """As if they had asked again under a raised limit, and no one had served them yet."""
     found = bench.inner.query(
         TableName=TABLE,
         KeyConditionExpression="pk = :lock AND begins_with(sk, :waiter)",

@@ -38,7 +38,7 @@ class Outside:
 
 
 def status_change(execution_arn: str = VALID_EXECUTION, **detail: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of the event
-    """As EventBridge sends it, with the fields that nobody here reads left out."""
+    """As EventBridge sends it, with the fields that no one here reads left out."""
     return {
         "source": "aws.states",
         "detail-type": "Step Functions Execution Status Change",

@@ -93,7 +93,7 @@ def test_an_owner_id_that_breaks_its_rule_is_not_shown() -> None:
 def test_a_message_that_could_not_be_worked_off_tells_why(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It may end in the dead-letter queue, days before somebody looks."""
+    """It may end in the dead-letter queue, days before another caller looks."""
     record = {"messageId": "1", "eventSource": "aws:sqs", "body": "{}"}
     failures = reap.handler({"Records": [record]}, CONTEXT)["batchItemFailures"]
     assert failures == [{"itemIdentifier": "1"}]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -160,3 +160,28 @@ def test_a_renewal_and_an_invalid_request_count_nothing(
     with pytest.raises(InvalidRequest):
         acquire.handler({"lock_name": ""}, CONTEXT)
     assert values(lines(capsys)) == {}
+
+
+@pytest.mark.parametrize("fields", [{}, {"keep_alive": True}], ids=["guard", "keep_alive"])
+def test_a_workflows_repeated_release_is_no_loss_though_others_came_and_went(
+    capsys: pytest.CaptureFixture[str], fields: dict[str, Any]
+) -> None:
+    guard = {**NAMED, "execution_arn": VALID_EXECUTION}
+    acquire.handler(dict(guard), CONTEXT)
+    release.handler({**guard, **fields}, CONTEXT)
+    acquire.handler(dict(RIVAL), CONTEXT)
+    release.handler(dict(RIVAL), CONTEXT)
+    capsys.readouterr()
+    assert release.handler({**guard, **fields}, CONTEXT)["released"] is True
+    assert values(lines(capsys)) == {}
+
+
+def test_a_direct_callers_repeat_is_counted_as_a_loss_then_as_documented(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for caller in (NAMED, RIVAL):
+        acquire.handler(dict(caller), CONTEXT)
+        release.handler(dict(caller), CONTEXT)
+    capsys.readouterr()
+    assert release.handler(dict(NAMED), CONTEXT)["reason"] == "NOT_HELD"
+    assert values(lines(capsys)) == {"Lost": [1.0]}

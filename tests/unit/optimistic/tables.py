@@ -78,7 +78,7 @@ class BusyTable:
 
 @dataclass
 class MeanwhileTable(WrappedClient):
-    """Lets somebody else act just before the first so many writes."""
+    """Lets another caller act just before the first so many writes."""
 
     action: Callable[[], object]
     times: int = 1

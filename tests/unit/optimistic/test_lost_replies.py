@@ -94,7 +94,7 @@ def test_what_others_have_written_over_is_reported_as_unknown_and_not_made_again
 def test_without_the_id_the_change_would_be_made_twice(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The negative control: nobody recognizes his own write."""
+    """The negative control: no one recognizes his own write."""
     monkeypatch.setattr("fairlock.protocol.versions.happened", lambda **_: False)
     optimistic.update(losing(table, 1), ANNA, add(10), retry_budget=retry_budget())
     assert stored(table) == {"account": "anna", "balance": 20, "version": 2}

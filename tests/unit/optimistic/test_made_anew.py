@@ -1,4 +1,4 @@
-"""An item that was deleted and made anew looks as if it had been written once: nobody can tell."""
+"""An item that was deleted and created again looks as if it was written once: that is unknown."""
 
 from __future__ import annotations
 

@@ -130,6 +130,18 @@ def test_a_release_by_force_tells_who_and_why(bench: Bench, table: StreamedTable
     assert new.kind == "Lock granted"
 
 
+def test_a_grant_whose_version_supersedes_lower_ones_tells_that_version(
+    bench: Bench, table: StreamedTable
+) -> None:
+    for name, version in (("anna", 7), ("ben", 7), ("carl", None), ("dora", 9)):
+        bench.store().acquire(acquire(name, only_newest=version))
+        bench.store().release(release(name))
+    granted = [event for event in told(table) if event.kind == "Lock granted"]
+    assert [event.newest for event in granted] == [7, None, None, 9]
+    shown = lifecycle_json(granted[-1], event_id="1", at_ms=bench.clock.now_ms)
+    assert shown["newest"] == 9
+
+
 def test_an_execution_that_is_over_is_reaped_once_for_each_acquisition(
     bench: Bench, table: StreamedTable
 ) -> None:

@@ -1,4 +1,4 @@
-"""Acquire, on a table where nobody else moves between two requests."""
+"""Acquire, on a table where no one else moves between two requests."""
 
 from __future__ import annotations
 

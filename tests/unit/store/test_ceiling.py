@@ -54,7 +54,7 @@ def granted(answer: object) -> Grant:
 def test_a_paused_lock_is_refused_with_who_paused_it_and_why_and_resumed_by_one_write(
     fresh_dynamodb: DynamoDBClient, clock: FakeClock
 ) -> None:
-    """On moto, so that the expressions are judged by somebody else; a lock never used before."""
+    """On moto, so that the expressions are judged by other code; a lock never used before."""
     bench = Bench(fresh_dynamodb, clock)
     client, store = bench.counting()
     store.change_ceiling(change(0))

@@ -36,15 +36,19 @@ def invent(bench: Bench, number: int, **fields: Any) -> None:  # noqa: ANN401 - 
     """As many waiters as if each had joined at once, and never asked again."""
     assert bench.store().acquire(acquire("dead", waits=True, waiter_timeout_ms=1_000))
     for i in range(number - 1):
-        request = acquire(f"dead-{i}", waits=True, **fields)
-        waiter = Waiter(
-            request=request,
-            entered_at_ms=bench.clock.now_ms,
-            asked_at_ms=bench.clock.now_ms,
-            expires_at_ms=bench.clock.now_ms + (1_000 if not fields else 600_000),
-        )
-        item = new_waiter(waiter)
-        bench.client.items[item["pk"]["S"], item["sk"]["S"]] = item
+        put(bench, f"dead-{i}", seconds=600 if fields else 1, **fields)
+
+
+def put(bench: Bench, name: str, *, seconds: int, **fields: Any) -> None:  # noqa: ANN401 - same
+    """One waiter that has just joined, and keeps its place for so long."""
+    waiter = Waiter(
+        request=acquire(name, waits=True, **fields),
+        entered_at_ms=bench.clock.now_ms,
+        asked_at_ms=bench.clock.now_ms,
+        expires_at_ms=bench.clock.now_ms + seconds * 1_000,
+    )
+    item = new_waiter(waiter)
+    bench.client.items[item["pk"]["S"], item["sk"]["S"]] = item
 
 
 def left(bench: Bench) -> int:
@@ -56,7 +60,7 @@ def test_ten_thousand_waiters_that_stopped_asking_delay_a_hand_off_by_four_reque
 ) -> None:
     invent(bench, MANY)
     bench.clock.advance(10)
-    assert isinstance(bench.store().acquire(acquire("ben", waits=True)), Queued)
+    put(bench, "ben", seconds=60)
     client, store = bench.counting()
     assert isinstance(store.release(release("anna")), Released)
     assert bench.holders() == ["ben"]
@@ -196,7 +200,7 @@ def test_behind_a_thousand_waiters_nobody_joins_and_nothing_is_written(bench: Be
     answer = store.acquire(acquire("ben", waits=True))
     assert isinstance(answer, Refusal)
     assert answer.reason is RefusalReason.QUEUE_FULL
-    assert acquire_answer(answer)["detail"].startswith("1,000 callers wait for this lock")
+    assert acquire_answer(answer)["detail"].startswith("the queue of this lock is full (1,000")
     assert client.calls == ["update_item", "query"]
     assert bench.client.items == before
 

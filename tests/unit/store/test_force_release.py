@@ -55,7 +55,7 @@ def state(bench: Bench) -> LockState:
 def test_a_stuck_holder_is_taken_out_with_two_requests_and_logged_with_who_and_why(
     fresh_dynamodb: DynamoDBClient, clock: FakeClock
 ) -> None:
-    """On moto, so that the expressions are judged by somebody else."""
+    """On moto, so that the expressions are judged by other code."""
     bench = Bench(fresh_dynamodb, clock)
     grant = granted(bench.store().acquire(acquire("anna")))
     clock.advance(7)

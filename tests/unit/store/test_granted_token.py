@@ -27,7 +27,7 @@ Scene = Callable[[Operations, "DynamoDBClient", FakeClock], None]
 
 
 def never_used(_store: Operations, _dynamodb: DynamoDBClient, _clock: FakeClock) -> None:
-    """Nobody has held the lock."""
+    """No one has held the lock."""
 
 
 def used(store: Operations, _dynamodb: DynamoDBClient, clock: FakeClock) -> None:
@@ -50,7 +50,7 @@ def with_another_limit(store: Operations, _dynamodb: DynamoDBClient, clock: Fake
 
 
 def released_by_force(store: Operations, _dynamodb: DynamoDBClient, clock: FakeClock) -> None:
-    """The same owner_id is granted the lock anew."""
+    """The same owner_id is granted the lock again."""
     first = store.acquire(acquire("dora", limit=5))
     assert isinstance(first, Grant)
     store.force_release(

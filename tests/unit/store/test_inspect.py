@@ -44,7 +44,7 @@ def listed(store: Operations, prefix: str = "", after: str | None = None) -> lis
 def test_a_description_tells_holders_waiters_and_nothing_that_proves_ownership(
     fresh_dynamodb: DynamoDBClient, clock: FakeClock
 ) -> None:
-    """On moto, so that the names in the requests are judged by somebody else."""
+    """On moto, so that the names in the requests are judged by other code."""
     store = store_over(fresh_dynamodb, clock)
     began = utc(clock.now_ms)
     store.acquire(acquire("anna", data='{"job":7}', execution_arn=RUN, owner_name=RUN, limit=2))
@@ -109,7 +109,7 @@ def test_waiters_that_stopped_asking_are_not_counted(table: MemoryTable, clock: 
 def test_a_waiter_that_is_handed_the_lock_meanwhile_is_seen_once(
     table: MemoryTable, clock: FakeClock, before: int
 ) -> None:
-    """In the other order of reads it would be seen as neither: `before` 1 then shows nobody."""
+    """In the other order of reads it would be seen as neither: `before` 1 then shows no one."""
     store = store_over(table, clock)
     store.acquire(acquire("anna"))
     store.acquire(acquire("ben", waits=True))

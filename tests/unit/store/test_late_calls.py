@@ -116,7 +116,7 @@ def takes_a_lost_reply_for_written(*args: Any) -> Any:  # noqa: ANN401 - as the 
 
 
 def test_a_hand_off_that_lands_late_is_found_by_the_waiters_next_poll(bench: Bench) -> None:
-    """Nobody is left to tell the waiter: a known limit."""
+    """No one is left to tell the waiter: a known limit."""
     bench.store().acquire(acquire("anna", lease_ms=600_000))
     bench.wait("ben")
     wire = late(bench, "SET #mine = :holder", lambda store: store.release(release("anna")))

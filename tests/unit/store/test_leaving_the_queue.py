@@ -23,7 +23,7 @@ MOST_WRITES = 4
 
 @pytest.fixture
 def bench(clock: FakeClock) -> Bench:
-    """Somebody holds the lock, and anna, a workflow, waits for it."""
+    """Another caller holds the lock, and anna, a workflow, waits for it."""
     bench = Bench(MemoryTable(), clock)
     bench.store().acquire(acquire("holder"))
     bench.wait("anna")
@@ -61,7 +61,7 @@ def test_without_the_mark_in_its_claim_it_would_be_granted(
 def test_giving_up_marks_and_leaves_in_one_write_wherever_it_is_killed(
     bench: Bench, killed_at: int
 ) -> None:
-    """Else the lock would be handed to somebody who is marked, and never asks again."""
+    """Else the lock would be handed to a caller that is marked, and never asks again."""
     dying = FaultyClient(bench.client, error=lost_reply(), when="after", calls=[killed_at])
     with pytest.raises(LockStoreUnavailable):
         bench.store(dying).release(release("anna", **place_of(bench)))

@@ -1,4 +1,4 @@
-"""100,000 executions end together: what each end costs, counted, and what `docs/protocol.md` says."""
+"""100,000 executions end together: what each end costs, counted, and what docs/protocol.md says."""
 
 from __future__ import annotations
 

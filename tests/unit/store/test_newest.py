@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,9 +17,11 @@ from fairlock.protocol import grants, leaving
 from fairlock.protocol.admission import NOT_SUPERSEDED, Unlearned
 from fairlock.protocol.model import BY_TIME, LockState, Waiter
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
+from fairlock.protocol.schema import lock_key
 from fairlock.store import hand_off, keep_alive
 from fairlock.store.context import WaitersSuperseded
-from tests.support import START_MS, FakeClock, acquire, heartbeat, release
+from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, heartbeat, release
+from tests.support.documents import blocks
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat
 from tests.support.wire import Wire
 
@@ -215,7 +219,7 @@ def test_the_last_newest_that_has_died_leaves_no_mark(bench: Bench) -> None:
 
 
 def test_a_newest_between_two_polls_marks_when_it_asks(bench: Bench) -> None:
-    """Nobody waits for the push, but its execution runs: it may be back, or it may not."""
+    """No one waits for the push, but its execution runs: it may be back, or it may not."""
     two_runs(bench, dies=lambda bench: setattr(bench.workflows, "wakes", gone_for_v3))
     finish(bench, "v1")
     assert (bench.holders(), newest(bench), bench.waiters()) == (["v3"], 1, ["v2"])
@@ -300,7 +304,7 @@ def test_if_it_did_not_wait_nobody_would_run(bench: Bench, monkeypatch: pytest.M
 
 
 def late_join(bench: Bench) -> None:
-    """A join of v2 lands when v3 holds, and nobody asks for it any more."""
+    """A join of v2 lands when v3 holds, and no one asks for it any more."""
     deploy(bench, 1)
     wire = Wire(bench.client, "ADD #wait_seq :one", held_back=True)
     with pytest.raises(LockStoreUnavailable):
@@ -404,6 +408,40 @@ def test_by_time_the_version_is_the_place_in_the_queue(bench: Bench) -> None:
     finish(bench, "a")
     assert (bench.holders(), told(bench)) == (["c"], ["b"])
     assert newest(bench) == entered + 1_000
+
+
+def corrected(dynamodb: DynamoDBClient) -> bool:
+    """Runs the command of the runbook; whether it changed the lock."""
+    [block] = [b for b in blocks("console") if "newest = :right" in b.code]
+    words = shlex.split(block.code.replace("\\\n", " "))
+    given = dict(zip(words[4::2], words[5::2], strict=True))
+    try:
+        dynamodb.update_item(
+            TableName=TABLE,
+            Key=lock_key(LOCK) if "deploy/shop" in given["--key"] else {},
+            UpdateExpression=given["--update-expression"],
+            ConditionExpression=given["--condition-expression"],
+            ExpressionAttributeValues=json.loads(given["--expression-attribute-values"]),
+        )
+    except dynamodb.exceptions.ConditionalCheckFailedException:
+        return False
+    return True
+
+
+def test_an_operator_corrects_a_version_that_was_too_high(
+    fresh_dynamodb: DynamoDBClient, clock: FakeClock
+) -> None:
+    bench = Bench(fresh_dynamodb, clock)
+    deploy(bench, 1_042)
+    finish(bench, "v1042")
+    assert not corrected(fresh_dynamodb)
+    deploy(bench, 104_200)
+    finish(bench, "v104200")
+    assert reason(deploy(bench, 1_043)) is RefusalReason.SUPERSEDED
+    assert corrected(fresh_dynamodb)
+    assert reason(deploy(bench, 1_041)) is RefusalReason.SUPERSEDED
+    assert isinstance(deploy(bench, 1_043), Grant)
+    assert not corrected(fresh_dynamodb), "another version was granted meanwhile"
 
 
 def test_a_call_that_is_repeated_stays_as_old_as_it_was(bench: Bench) -> None:

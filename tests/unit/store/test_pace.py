@@ -174,7 +174,7 @@ def state_after_one(clock: FakeClock) -> int:
 
 @dataclass
 class LosesReplies:
-    """What it is asked is done, and nobody is told."""
+    """What it is asked is done, and no one is told."""
 
     inner: Any
 

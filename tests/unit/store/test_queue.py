@@ -1,4 +1,4 @@
-"""The queue, step by step, on a table where nobody else moves between two requests."""
+"""The queue, step by step, on a table where no one else moves between two requests."""
 
 from __future__ import annotations
 

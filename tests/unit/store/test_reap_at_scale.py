@@ -133,7 +133,7 @@ def test_claims_that_do_not_fit_into_one_page_are_all_found() -> None:
     memory = MemoryTable(page_size=100)
     for item in items:
         memory.put_item(Item=item)
-    table = LockTable(memory, TABLE)  # type: ignore[arg-type]  # stands in for a client
+    table = LockTable(memory, TABLE)  # type: ignore[arg-type]  # replaces a client
     query = claims_of(RUN, before=ReapStage.FIRST_PASS_DONE)
     assert len(table.query(query).items) < len(items)
     assert table.query_all(query) == items

@@ -18,7 +18,7 @@ def bench(clock: FakeClock) -> Bench:
 
 
 def stopped_and_reaped(bench: Bench) -> None:
-    """The first pass finds what there is; after it somebody else uses the lock."""
+    """The first pass finds what there is; after it another caller uses the lock."""
     bench.end()
     bench.reap()
     bench.pass_through()

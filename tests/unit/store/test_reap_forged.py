@@ -105,7 +105,7 @@ def test_a_second_pass_waits_until_no_acquire_of_the_execution_can_be_under_way(
 def forged_second_pass_before_a_late_acquire(bench: Bench) -> None:
     """An acquire has written its claim when its execution is stopped and the forgery comes.
 
-    Then somebody else uses the lock, and the lock forgets whom the reaper released.
+    Then another caller uses the lock, and the lock forgets whom the reaper released.
     """
 
     def stopped() -> None:

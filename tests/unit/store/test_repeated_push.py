@@ -22,7 +22,7 @@ def bench(clock: FakeClock) -> Bench:
 
 
 def told(bench: Bench) -> Grant:
-    """Ben asks again, and hears of what he was handed by somebody whose clock is slow."""
+    """Ben asks again, and hears of what he was handed by another caller whose clock is slow."""
     place = {"waits": True, "poll_interval_ms": 5_000}
     bench.store().acquire(acquire("anna", lease_ms=10 * LEASE_MS))
     bench.store().acquire(acquire("ben", **place))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.outcomes import Grant, NotHeld, Refusal, Released
 from fairlock.protocol.waiters import mark_given_up
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, owner, release
-from tests.support.store_bench import RUN, Bench
+from tests.support.faults import FaultyClient, lost_reply
+from tests.support.store_bench import RUN, Bench, workflow_heartbeat
 
 HOURS_OF_A_CLAIM_AND_MORE_SECONDS = 3_700
+both_guards = pytest.mark.parametrize("keep_alive", [False, True])
 
 
 @pytest.fixture
@@ -18,40 +23,68 @@ def bench(clock: FakeClock) -> Bench:
     return Bench(MemoryTable(), clock)
 
 
-def after_others(bench: Bench) -> Released | NotHeld:
+def after_others(bench: Bench, **fields: Any) -> Released | NotHeld:  # noqa: ANN401 - of a release
     """Anna, a workflow, has released; three others came and went; her release comes again."""
     bench.store().acquire(acquire("anna", execution_arn=RUN))
-    bench.store().release(release("anna", execution_arn=RUN))
+    if fields.get("keep_alive"):
+        bench.store().keep_alive(workflow_heartbeat("anna"))
+    assert isinstance(bench.store().release(release("anna", execution_arn=RUN, **fields)), Released)
     for name in ("ben", "carl", "dora"):
         bench.clock.advance(1)
         bench.store().acquire(acquire(name))
         bench.store().release(release(name))
-    return bench.store().release(release("anna", execution_arn=RUN))
+    return bench.store().release(release("anna", execution_arn=RUN, **fields))
 
 
+@both_guards
 def test_a_workflows_release_is_answered_as_before_whoever_came_and_went_since(
     bench: Bench,
+    *,
+    keep_alive: bool,
 ) -> None:
-    assert isinstance(after_others(bench), Released)
+    assert isinstance(after_others(bench, keep_alive=keep_alive), Released)
 
 
+@both_guards
 def test_without_the_mark_in_its_claim_the_repeat_would_count_as_a_loss(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, keep_alive: bool
 ) -> None:
     monkeypatch.setattr("fairlock.store.release.gave_back_before", lambda _: False)
-    assert isinstance(after_others(bench), NotHeld)
+    assert isinstance(after_others(bench, keep_alive=keep_alive), NotHeld)
 
 
-def test_a_workflow_that_lost_its_lock_is_told_so_by_every_repeat(bench: Bench) -> None:
+@both_guards
+def test_a_workflow_that_lost_its_lock_is_told_so_by_every_repeat(
+    bench: Bench, *, keep_alive: bool
+) -> None:
     bench.store().acquire(acquire("anna", execution_arn=RUN))
     bench.end()
     bench.clock.advance(HOURS_OF_A_CLAIM_AND_MORE_SECONDS)
     assert isinstance(bench.store().acquire(acquire("ben")), Grant)
     lost = NotHeld(lock_name=LOCK, owner_id=owner("anna"))
-    assert [bench.store().release(release("anna", execution_arn=RUN)) for _ in range(2)] == [
-        lost,
-        lost,
-    ]
+    again = release("anna", execution_arn=RUN, keep_alive=keep_alive)
+    assert [bench.store().release(again) for _ in range(2)] == [lost, lost]
+
+
+def test_a_release_with_keep_alive_that_died_half_way_is_finished_by_its_repeat(
+    bench: Bench,
+) -> None:
+    """It has marked its work as ended, and freed nothing."""
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    half = FaultyClient(bench.client, error=lost_reply(), calls=range(2, 99))
+    request = release("anna", execution_arn=RUN, keep_alive=True)
+    with pytest.raises(LockStoreUnavailable):
+        bench.store(half).release(request)
+    assert isinstance(bench.store().release(request), Released)
+    assert bench.holders() == []
+
+
+def test_a_claim_that_kept_alive_is_done_once_its_lock_is_free_so_the_reaper_passes_over_it(
+    bench: Bench,
+) -> None:
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    bench.store().release(release("anna", execution_arn=RUN, keep_alive=True))
+    assert (bench.claims(), len(bench.claims(done=True))) == ([], 1)
 
 
 def test_the_mark_of_a_workflows_release_costs_no_request(bench: Bench) -> None:

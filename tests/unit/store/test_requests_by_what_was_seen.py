@@ -90,7 +90,7 @@ def test_a_waiter_that_has_given_up_since_is_passed_over(
 def test_a_newcomer_that_nobody_had_seen_is_served_by_the_next_holder(
     store: Operations, clock: FakeClock
 ) -> None:
-    """The hand-off needs no look at the queue, because nobody else may come in beside its owner."""
+    """The hand-off needs no look at the queue, because no one else may come in beside its owner."""
     in_queue(store, clock, "anna", "ben")
     seen = store.read_lock(LOCK)
     store.acquire(acquire("carl", waits=True))

@@ -1,6 +1,6 @@
 """A lock table that was restored from a backup: what its old items do to those who lock there now.
 
-The runbook says to use an empty table instead. Here is why, and that a restored one blocks nobody.
+The runbook says to use an empty table instead. Here is why, and that a restored one blocks no one.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def bench(clock: FakeClock) -> Bench:
 
 @pytest.fixture
 def unprotected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody checks how long the item is retained."""
+    """No one checks how long the item is retained."""
     monkeypatch.setattr(grants, "retained_long_enough", lambda *, long: ())  # noqa: ARG005 - as the real one
     never = lambda _state, *, now_ms: False  # noqa: ARG005, E731 - as the real one
     monkeypatch.setattr(leaving, "needs_longer_retention", never)

@@ -1,4 +1,4 @@
-"""Shared locks: readers hold together, a writer holds alone, and nobody overtakes."""
+"""Shared locks: readers hold together, a writer holds alone, and no one overtakes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_reader_that_names_no_limit_is_one_of_twenty(bench: Bench) -> None:
 def test_a_writer_that_waits_stops_newcomers_and_holds_when_those_inside_have_left(
     bench: Bench,
 ) -> None:
-    """However many readers keep coming: it waits for those inside, and for nobody else."""
+    """However many readers keep coming: it waits for those inside, and for no one else."""
     readers(bench, "anna", "ben")
     assert isinstance(bench.wait("writer"), Queued)
     for name in ("carl", "dora", "emil"):

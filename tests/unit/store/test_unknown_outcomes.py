@@ -93,7 +93,7 @@ class NaiveTable(LockTable):
 def test_without_the_translation_a_throttle_would_be_reported_as_a_refusal(
     dynamodb: DynamoDBClient, clock: FakeClock
 ) -> None:
-    """The negative control: nobody holds the lock, and the caller is told that it is held."""
+    """The negative control: no one holds the lock, and the caller is told that it is held."""
     client: Any = FaultyClient(dynamodb, client_error("InternalServerError", 500))
     table = NaiveTable(client, TABLE, aws_clock=moved_clock(clock))
     store = Operations(LockContext(table=table))

@@ -1,4 +1,4 @@
-"""A workflow of which nobody can hear is refused: its lock would never be free."""
+"""A workflow of which no one can hear is refused: its lock would never be free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main thread ends at once; another one holds a lock, for its whole lease if nobody renews it.
+"""The main thread ends at once; another one holds a lock, for its whole lease if no one renews it.
 
     python -m tests.unit.client.programs.main_thread_ends protected|unprotected
 

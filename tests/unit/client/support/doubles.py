@@ -21,7 +21,7 @@ WRITES = ("update_item", "transact_write_items", "put_item", "delete_item")
 
 @dataclass
 class EventfulClock(FakeClock):
-    """Time passes when somebody waits; what was planned happens on the way."""
+    """Time passes when another caller waits; what was planned happens on the way."""
 
     plans: list[tuple[int, Callable[[], object]]] = field(default_factory=list)
 

@@ -1,0 +1,70 @@
+"""Lambda entry point: measure how long owners wait for locks that an operator wants to watch.
+
+`LockClient` asks the table and no function, so only the table shows that its callers wait. A
+schedule invokes this; `LockMonitoring(watch=[…])` makes both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from fairlock.errors import LockItemMalformed
+from fairlock.names import WATCHED_VARIABLE, LogMessage, MetricName
+from fairlock.protocol.description import LockDescription
+from fairlock.store.administration import describe, list_locks
+from lambdas.runtime import lock_context, make_clients
+from lambdas.telemetry import logger, measure_of_watched
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+    from fairlock.store.context import LockContext
+
+ANY: Final = "*"
+"""At the end of a name: all locks that begin with what stands before it."""
+_SHOWN: Final = 20
+
+make_clients("dynamodb")
+
+
+@logger.inject_lambda_context
+def handler(_event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+    """Measures the longest wait under each watched name, 0 if no owner waits; logs each such lock.
+
+    Raises:
+        LockStoreUnavailable: the table did not answer. The other names are measured next time.
+    """
+    locks = lock_context(context)
+    longest = {}
+    for watched in json.loads(os.environ[WATCHED_VARIABLE]):
+        waits = sorted(_waits(locks, watched), key=lambda wait: -wait[0])
+        for waited_ms, lock in waits[:_SHOWN]:
+            logger.info(
+                LogMessage.QUEUED,
+                lock_name=lock.name,
+                waited_ms=waited_ms,
+                waiters=lock.waiters.count,
+                held_by=[holder.owner_name for holder in lock.holders],
+            )
+        longest[watched] = waits[0][0] if waits else 0
+        measure_of_watched(MetricName.CURRENT_WAIT, longest[watched], locks=watched)
+    return longest
+
+
+def _waits(context: LockContext, watched: str) -> Iterator[tuple[int, LockDescription]]:
+    for lock in _locks(context, watched):
+        if isinstance(lock, LockDescription) and lock.waiters.oldest is not None:
+            waited = lock.seen_at - lock.waiters.oldest
+            yield max(0, int(waited.total_seconds() * 1000)), lock
+
+
+def _locks(
+    context: LockContext, watched: str
+) -> Iterator[LockDescription | LockItemMalformed | None]:
+    if watched.endswith(ANY):
+        yield from list_locks(context, watched.removesuffix(ANY))
+    else:
+        yield describe(context, watched)

@@ -1,0 +1,89 @@
+"""A client that may use the locks of one team is denied those of others, by DynamoDB itself."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import boto3
+import pytest
+
+from fairlock import LockClient, LockStoreMisconfigured
+from tests.e2e.deployment import Deployment
+from tests.e2e.roles.identities import TRUST
+
+MakeClient = Callable[[str], LockClient]
+
+
+@pytest.fixture
+def client_of(enforcing: Deployment) -> Iterator[MakeClient]:
+    """Clients with the credentials of a role."""
+    aws, outputs = enforcing.aws, enforcing.outputs["Fairlock"]
+    with contextlib.ExitStack() as stack:
+
+        def made(role: str) -> LockClient:
+            arn = outputs[f"{role}RoleArn"]
+            name = arn.rpartition("/")[2]
+            aws.client("iam").update_assume_role_policy(RoleName=name, PolicyDocument=TRUST)
+            answer = aws.client("sts").assume_role(RoleArn=arn, RoleSessionName="client")
+            given = answer["Credentials"]
+            keys: Any = {
+                "aws_access_key_id": given["AccessKeyId"],
+                "aws_secret_access_key": given["SecretAccessKey"],
+                "aws_session_token": given["SessionToken"],
+                "region_name": "us-east-1",
+                "endpoint_url": aws.endpoint_url,
+            }
+            clients: Any = {
+                name: boto3.client(service, **keys)  # type: ignore[call-overload]  # one or the other
+                for name, service in (("client", "dynamodb"), ("stepfunctions", "stepfunctions"))
+            }
+            return stack.enter_context(LockClient(outputs["LockTableName"], max_wait=30, **clients))
+
+        yield made
+
+
+def use(locks: LockClient, other: LockClient, name: str) -> None:
+    """Every request that a client makes of its own table."""
+    with locks.hold(name, data={"step": 1}) as lock:
+        assert other.try_acquire(name) is None
+        lock.heartbeat()
+    token = other.acquire(name).fencing_token
+    assert locks.describe(name) is not None
+    locks.force_release(name, fencing_token=token, reason="test")
+    locks.pace(name, rate=(100, 1))
+    locks.set_limit(name, 2, reason="test")
+    locks.resume(name)
+
+
+def test_a_team_uses_its_own_names(client_of: MakeClient) -> None:
+    locks = client_of("TeamA")
+    use(locks, client_of("TeamA"), f"team-a/{uuid.uuid4()}")
+
+
+@pytest.mark.parametrize("name", ["team-b/x", "team-a", "TEAM-A/x", "x/team-a/"])
+def test_a_team_is_denied_all_other_names(client_of: MakeClient, name: str) -> None:
+    locks = client_of("TeamA")
+    requests: dict[str, Callable[[], object]] = {
+        "acquire": lambda: locks.acquire(name),
+        "describe": lambda: locks.describe(name),
+        "release": lambda: locks.release(name, "somebody-0123456789"),
+        "force_release": lambda: locks.force_release(name, fencing_token=7, reason="test"),
+        "pace": lambda: locks.pace(name, rate=(1, 1)),
+        "pause": lambda: locks.pause(name, reason="test"),
+    }
+    for request in requests.values():
+        with pytest.raises(LockStoreMisconfigured, match="AccessDenied"):
+            request()
+
+
+def test_a_team_cannot_read_the_whole_table(client_of: MakeClient) -> None:
+    with pytest.raises(LockStoreMisconfigured, match="AccessDenied"):
+        next(client_of("TeamA").list("team-a/"))
+
+
+def test_control_a_client_without_a_prefix_uses_any_name(client_of: MakeClient) -> None:
+    locks = client_of("Client")
+    use(locks, client_of("Client"), f"team-b/{uuid.uuid4()}")

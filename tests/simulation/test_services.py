@@ -1,0 +1,376 @@
+"""Each model of a service of AWS does what the guide that it names says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.simulation.engine import Engine
+from tests.simulation.events import EventBus, EventFaults, Queue
+from tests.simulation.faults import Faults
+from tests.simulation.functions import (
+    TIMEOUT_SECONDS,
+    Functions,
+    Json,
+    LambdaFaults,
+    Outcome,
+    lambda_runtime,
+)
+from tests.simulation.guard import Account, AccountFaults
+from tests.simulation.machines import KEEP_ALIVE_SECONDS, machine, recorded
+from tests.simulation.quotas import QUOTAS, Bucket, Quota
+from tests.simulation.states import Execution, Flow
+from tests.simulation.stepfunctions import StepFunctions
+from tests.simulation.workload import Zipf
+from tests.simulation.world import World, running
+
+DETAIL = {"executionArn": "arn:1", "status": "TIMED_OUT", "redriveCount": 0, "stopDate": 1}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with running(1):
+        yield World(seed=1, faults=Faults(), scale=1, idle_bound=1)
+
+
+class Reaper:
+    """Takes the place of the functions: notes batches, and answers as it is told."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.batches: list[tuple[float, list[str]]] = []
+        self.fails: set[str] = set()
+        self.errors: list[str] = []
+        self.seconds = 1.0
+
+    def invoke(self, _name: str, event: Json, done: Any) -> None:  # noqa: ANN401 - any callable
+        now = self.engine.now
+        self.batches.append((now, [record["body"] for record in event["Records"]]))
+        failed = [each for each in event["Records"] if each["body"] in self.fails]
+        answer = {"batchItemFailures": [{"itemIdentifier": one["messageId"]} for one in failed]}
+        error = self.errors.pop() if self.errors else ""
+        self.engine.after(self.seconds, done, Outcome(answer=answer, error=error))
+
+
+def queue_of(engine: Engine, concurrency: int = 50, **faults: Any) -> tuple[Queue, Reaper]:  # noqa: ANN401 - of EventFaults
+    functions: Any = Reaper(engine)
+    return Queue(engine, EventFaults(**faults), functions, concurrency), functions
+
+
+def test_a_bucket_gives_its_size_at_once_and_then_what_is_refilled() -> None:
+    engine = Engine(1)
+    bucket = Bucket(engine, Quota(300, 15))
+    assert sum(bucket.take() for _ in range(1_000)) == 300
+    engine.now += 10
+    assert sum(bucket.take() for _ in range(1_000)) == 150
+
+
+def test_what_is_reserved_comes_at_the_rate_of_the_refill() -> None:
+    bucket = Bucket(Engine(1), Quota(10, 5))
+    assert [round(bucket.reserve(), 1) for _ in range(12)] == [0.0] * 10 + [0.2, 0.4]
+
+
+def test_a_message_that_fails_comes_again_after_the_visibility_timeout_and_at_last_nowhere() -> (
+    None
+):
+    engine = Engine(1)
+    queue, reaper = queue_of(engine)
+    reaper.fails = {"bad"}
+    queue.send("bad")
+    queue.send("good")
+    engine.run(engine.now + 5_000)
+    visibility, tries = recorded()["reaper"]["visibility timeout"], recorded()["reaper"]["tries"]
+    times = [at for at, bodies in reaper.batches if "bad" in bodies]
+    pauses = [round(later - at) for at, later in pairwise(times)]
+    assert pauses == [visibility] * (tries - 1)
+    assert queue.dead == ["bad"]
+    assert sum("good" in bodies for _, bodies in reaper.batches) == 1
+    assert queue.is_empty()
+
+
+def test_a_delayed_message_comes_after_its_delay() -> None:
+    engine = Engine(1)
+    queue, reaper = queue_of(engine)
+    began = engine.now
+    queue.send("later", 35)
+    engine.run(engine.now + 100)
+    assert [round(at - began) for at, _ in reaper.batches] == [35]
+
+
+def test_the_mapping_takes_batches_of_ten_and_grows_to_its_bound() -> None:
+    engine = Engine(1)
+    queue, reaper = queue_of(engine, 8)
+    for number in range(500):
+        queue.send(str(number))
+    engine.run(engine.now + 0.1)
+    assert [len(bodies) for _, bodies in reaper.batches] == [10] * 5
+    engine.run(engine.now + 60)
+    at_once = Counter(round(at) for at, _ in reaper.batches)
+    assert max(at_once.values()) == 8
+    assert queue.is_empty()
+
+
+def test_a_batch_that_lambda_refuses_is_tried_again_within_the_visibility_timeout() -> None:
+    engine = Engine(1)
+    queue, reaper = queue_of(engine)
+    reaper.errors = ["Lambda.TooManyRequestsException"] * 3
+    queue.send("a")
+    engine.run(engine.now + 60)
+    assert [bodies for _, bodies in reaper.batches] == [["a"]] * 4
+    assert queue.is_empty()
+
+
+def test_messages_and_events_may_come_twice() -> None:
+    engine = Engine(1)
+    queue, reaper = queue_of(engine, twice=1.0)
+    bus = EventBus(engine, EventFaults(twice=1.0), QUOTAS["PutEvents"], queue)
+    bus.publish(DETAIL)
+    engine.run(engine.now + 100)
+    assert sum(len(bodies) for _, bodies in reaper.batches) > 2
+
+
+def test_the_rule_sends_what_the_stacks_template_says_and_only_ends_that_left_something() -> None:
+    engine = Engine(1)
+    queue, reaper = queue_of(engine)
+    bus = EventBus(engine, EventFaults(), QUOTAS["PutEvents"], queue)
+    bus.publish({**DETAIL, "status": "SUCCEEDED"})
+    bus.publish(DETAIL)
+    engine.run(engine.now + 100)
+    [(_, [body])] = reaper.batches
+    assert '"executionArn": "arn:1"' in body
+    assert '"redriveCount": "0"' in body
+
+
+def test_events_of_a_span_are_lost() -> None:
+    engine = Engine(1)
+    queue, reaper = queue_of(engine)
+    bus = EventBus(engine, EventFaults(lost_spans=((0, 10),)), QUOTAS["PutEvents"], queue)
+    bus.publish(DETAIL)
+    engine.run(engine.now + 100)
+    assert reaper.batches == []
+
+
+def test_lambda_refuses_what_is_above_the_concurrency_of_the_account(world: World) -> None:
+    functions = Functions(world, LambdaFaults(account=10), {})
+    functions.add("sleeps", lambda _event, context: context.function_name)
+    outcomes: list[Outcome] = []
+    for _ in range(15):
+        functions.invoke("sleeps", {}, outcomes.append)
+    world.engine.run(world.engine.now + 10)
+    assert Counter(each.error for each in outcomes) == {
+        "": 10,
+        "Lambda.TooManyRequestsException": 5,
+    }
+
+
+def test_a_function_grows_by_so_many_environments_in_ten_seconds(world: World) -> None:
+    functions = Functions(world, LambdaFaults(growth=20), {})
+    functions.add("f", lambda _event, _context: {})
+    outcomes: list[Outcome] = []
+    for _ in range(50):
+        functions.invoke("f", {}, outcomes.append)
+    assert functions.counts["cold"] == 20
+    began = world.engine.now
+    world.engine.run(began + 5)
+    world.engine.now = began + 5.01
+    for _ in range(50):
+        functions.invoke("f", {}, outcomes.append)
+    assert functions.counts["cold"] == 30
+    assert functions.counts["throttled"] == 30 + 20
+
+
+def test_a_function_that_takes_too_long_is_ended_and_its_process_is_gone(world: World) -> None:
+    functions = Functions(world, LambdaFaults(), {})
+    functions.add("hangs", lambda _event, _context: world.engine.wait() or {})
+    outcomes: list[Outcome] = []
+    functions.invoke("hangs", {}, outcomes.append)
+    world.engine.run(world.engine.now + TIMEOUT_SECONDS + 5)
+    assert [each.error for each in outcomes] == ["Sandbox.Timedout"]
+    assert functions.running == 0
+    functions.invoke("hangs", {}, outcomes.append)
+    assert functions.counts["cold"] == 2
+
+
+class Notes:
+    """Watches nothing, and notes how executions end."""
+
+    def __init__(self) -> None:
+        self.ends: list[tuple[str, str]] = []
+
+    def calls(self, flow: Flow, function: str, payload: Json) -> None:
+        pass
+
+    def answers(self, flow: Flow, function: str, outcome: Outcome) -> None:
+        pass
+
+    def completes(self, result: Any) -> None:  # noqa: ANN401 - any JSON
+        pass
+
+    def raises(self, flow: Flow, error: str) -> None:
+        pass
+
+    def stopped(self, flow: Flow) -> None:
+        pass
+
+    def ended(self, _execution: Execution, status: str, error: str) -> None:
+        self.ends.append((status, error))
+
+
+_WAYS = {"Default": "default", "Next": "next", "End": "end"}
+ERRORS = (
+    *("LockStoreUnavailable", "LockLost", "InvalidRequest", "Lambda.TooManyRequestsException"),
+    *("KeepAliveEnded", "Runtime.ExitError"),
+)
+
+
+class AnyAnswers:
+    """Functions that answer anything that the real ones may, and that a forger may."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.random = engine, engine.random
+        self.service: StepFunctions | None = None
+
+    def __call__(self, function: str, payload: Json, done: Any) -> None:  # noqa: ANN401 - any callable
+        random, chance = self.random, self.random.random()
+        own = {name: payload.get(name) for name in ("lock_name", "owner_id")}
+        if function == "work":
+            errors = ("", "", "", "WorkFailed", "States.DataLimitExceeded")
+            outcome = Outcome(answer={}, error=random.choice(errors))
+            self.engine.after(random.choice((1.0, 100.0)), done, outcome)
+            return
+        error = random.choice(ERRORS) if chance < 0.45 else ""
+        if function == "acquire" and payload["lock_name"] in {"never", "silent"}:
+            is_lost = payload["lock_name"] == "never" and chance < 0.1
+            error = "LockLost" if "task_token" in payload and is_lost else ""
+            if not error and "task_token" in payload:
+                return
+        if error or random.random() < 0.1:  # Else it hangs, and the state times out.
+            if error:
+                self.engine.after(1.0, done, Outcome(error=error, cause="why"))
+            return
+        reason = random.choice(("HELD", "ALREADY_RELEASED"))
+        granted = {**own, "acquired": random.random() < 0.6, "fencing_token": 7}
+        granted["acquired"] &= own["lock_name"] not in {"never", "silent"}
+        answer: Json = {**granted, "reason": reason, "retry_after_seconds": 30}
+        if payload["lock_name"] == "forged":
+            answer["owner_id"] = "a-forger-0123456789"
+        if "task_token" in payload:
+            seconds = random.choice((1.0, 500.0))
+            self.engine.after(seconds, self._complete, payload["task_token"], answer)
+            done(Outcome(answer={}))
+        else:
+            self.engine.after(1.0, done, Outcome(answer=answer))
+
+    def _complete(self, token: str, answer: Json) -> None:
+        assert self.service is not None
+        try:
+            self.service.complete(token, answer, "", "")
+        except ClientError:
+            return
+
+
+def ways_out(scope: Json) -> Iterator[tuple[str, str]]:
+    """All ways out of all states, as the machine lists them."""
+    for name, state in scope["States"].items():
+        retries = enumerate(state.get("Retry", ()))
+        ways = [f"retry {number}" for number, rule in retries if rule.get("MaxAttempts", 3)]
+        ways += [f"catch {number}" for number, _ in enumerate(state.get("Catch", ()))]
+        ways += [f"choice {number}" for number, _ in enumerate(state.get("Choices", ()))]
+        ways += [way for field, way in _WAYS.items() if field in state]
+        may_fail = state["Type"] == "Fail" or (state["Type"] == "Task" and "Catch" not in state)
+        ways += ["fail"] if may_fail else []
+        yield from ((name, way) for way in ways)
+        for branch in state.get("Branches", ()):
+            yield from ways_out(branch)
+
+
+def taken(service: StepFunctions) -> set[tuple[str, str]]:
+    """The ways that executions have taken."""
+    return {(state, way) for _, state, way in service.ways}
+
+
+@pytest.mark.parametrize("form", sorted(recorded()["machines"]))
+def test_each_way_through_the_guards_states_occurs_and_no_other(form: str) -> None:
+    engine = Engine(1)
+    functions = AnyAnswers(engine)
+    service = StepFunctions(engine, QUOTAS, functions, lambda _detail: None)
+    functions.service = service
+    expected, notes = set(ways_out(machine(form))), Notes()
+    for number in range(2_000):
+        given = {"lock": ("x", "forged", "never", "silent")[number % 4], "work": 1}
+        service.start(form, machine(form), f"run-{number}", given, notes)
+        if number % 50 == 0:
+            engine.run(engine.now + 200_000)
+            if taken(service) == expected:
+                break
+    assert taken(service) ^ expected == set()
+    assert {status for status, _ in notes.ends} == {"SUCCEEDED", "FAILED"}
+
+
+def test_a_redriven_execution_enters_the_state_again_that_was_interrupted() -> None:
+    with running(1):
+        engine, called = Engine(1), Counter[str]()
+
+        def functions(function: str, payload: Json, done: Any) -> None:  # noqa: ANN401 - any callable
+            called[function] += 1
+            owned = {name: payload.get(name) for name in ("lock_name", "owner_id")}
+            answer = {**owned, "acquired": True, "fencing_token": 1}
+            if function == "acquire":
+                service.complete(payload["task_token"], answer, "", "")
+            elif function == "release":
+                done(Outcome(answer={}))
+            else:
+                engine.after(5.0, done, Outcome(answer={}))
+
+        service = StepFunctions(engine, QUOTAS, functions, lambda _detail: None)
+        notes = Notes()
+        run = service.start("queue", machine("queue"), "a", {"lock": "x"}, notes)
+        engine.run(engine.now + 3)
+        run.end("ABORTED")
+        assert service.describe(run.arn)["status"] == "ABORTED"
+        assert run.redrive()
+        assert run.context["Execution"]["RedriveCount"] == 1
+        engine.run(engine.now + 60)
+    assert called == {"acquire": 1, "work": 2, "release": 1}
+    assert notes.ends == [("ABORTED", ""), ("SUCCEEDED", "")]
+
+
+def test_a_task_token_that_has_timed_out_is_refused() -> None:
+    engine, tokens = Engine(1), list[str]()
+    service = StepFunctions(
+        engine,
+        QUOTAS,
+        lambda _name, payload, _done: tokens.append(payload["task_token"]),
+        lambda _detail: None,
+    )
+    service.start("queue", machine("queue"), "a", {"lock": "x"}, Notes())
+    engine.run(engine.now + 305)
+    assert len(tokens) == 2
+    with pytest.raises(ClientError, match="TaskTimedOut"):
+        service.complete(tokens[0], {}, "", "")
+    with pytest.raises(ClientError, match="TaskDoesNotExist"):
+        service.complete("none", {}, "", "")
+    service.complete(tokens[1], {}, "", "")
+
+
+def test_a_heartbeat_is_sent_once_an_interval_and_ends_with_the_release() -> None:
+    with running(1), lambda_runtime():
+        world = World(seed=1, faults=Faults(), scale=1, idle_bound=100)
+        account = Account(world, AccountFaults())
+        account.start("a", {"lock": "x", "work": 5 * KEEP_ALIVE_SECONDS - 5.0}, form="kept alive")
+        world.run(at_most=1_000)
+    assert account.functions.counts["heartbeat"] == 5
+    assert world.judge.outcomes == {"granted": 1, "succeeded": 1}
+    assert world.seconds < 5 * KEEP_ALIVE_SECONDS
+
+
+def test_the_most_wanted_name_is_wanted_as_zipf_says(world: World) -> None:
+    choose = Zipf(world, 1_000)
+    names = Counter(choose() for _ in range(20_000))
+    assert names["order/0"] / 20_000 == pytest.approx(1 / 7.485, rel=0.1)
+    assert names["order/9"] / names["order/0"] == pytest.approx(0.1, rel=0.3)

@@ -1,0 +1,336 @@
+"""What people get wrong in Python: the error names the field, the rule and the next step.
+
+The list is that of newcomers who tried; each row was once made by hand. Rows of `NO_ERRORS` were on
+their list, and are right, or do what other lock libraries do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+
+from fairlock import (
+    ClientUnusable,
+    FairlockError,
+    InvalidRequest,
+    LockClient,
+    LockLost,
+    LockStoreMisconfigured,
+    composite_name,
+    create_table,
+    locked,
+)
+from fairlock.client import arguments
+from fairlock.testing import FakeAsyncLockClient, FakeLockClient
+from tests.support import TABLE
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+WRITE = {"Put": {"TableName": "orders", "Item": {"id": {"S": "7"}}}}
+RAW = {"Put": {"TableName": "orders", "Item": {"id": 7}}}
+
+
+@dataclass
+class Desk:
+    """What a newcomer has in front of them: clients of a table in memory, and one of DynamoDB."""
+
+    dynamodb: DynamoDBClient
+
+    def fake(self, **settings: Any) -> Any:  # noqa: ANN401 - mistakes are no types
+        return FakeLockClient(**settings)
+
+    def real(self, table: Any = TABLE, **settings: Any) -> Any:  # noqa: ANN401 - same
+        return LockClient(table, clock="system", heartbeat_every=math.inf, **settings)
+
+    def released(self) -> Any:  # noqa: ANN401 - same
+        lock = self.fake().acquire("a")
+        lock.release()
+        return lock
+
+    def other(self, name: str) -> str:
+        self.dynamodb.create_table(
+            TableName=name,
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        )
+        return name
+
+
+@pytest.fixture
+def desk(fresh_dynamodb: DynamoDBClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.delenv("FAIRLOCK_TABLE_NAME", raising=False)
+    yield Desk(fresh_dynamodb)
+    gc.collect()  # What was dropped is pointed out here, and not in another test.
+
+
+def nested(desk: Desk) -> None:
+    with (locks := desk.fake()).hold("a"), locks.hold("a"):
+        pass
+
+
+def recursive(desk: Desk) -> None:
+    @locked("a", client=desk.fake())
+    def work() -> None:
+        work()
+
+    work()
+
+
+def formatted(desk: Desk, name: str, *arguments: object) -> None:
+    @locked(name, client=desk.fake())
+    def work(order: object) -> None:
+        """Never called."""
+
+    work(*arguments)
+
+
+def closed(desk: Desk) -> None:
+    locks = desk.fake()
+    locks.close()
+    locks.acquire("a")
+
+
+def in_another_loop(_desk: Desk) -> None:
+    locks: Any = FakeAsyncLockClient()
+    for name in ("a", "b"):
+        asyncio.run(locks.try_acquire(name))
+
+
+def plain_with(_desk: Desk) -> None:
+    locks: Any = FakeAsyncLockClient()
+    with locks.hold("a"):
+        pass
+
+
+def async_with(thing: Any) -> None:  # noqa: ANN401 - whatever is no async context manager
+    async def enter() -> None:
+        async with thing:
+            pass
+
+    asyncio.run(enter())
+
+
+def in_region(region: str) -> LockClient:
+    session = boto3.Session(region_name=region)
+    return LockClient(TABLE, clock="system", session=session)
+
+
+Row = tuple[str, Callable[[Desk], object], type[FairlockError], str]
+INVALID, WRONG_SETUP = InvalidRequest, LockStoreMisconfigured
+MISTAKES: list[Row] = [
+    # The mistake, how it is made, the error, and its text: field, rule and next step.
+    ("1 wrong table name", lambda d: d.real("nope").acquire("a"), WRONG_SETUP,
+     "lock table 'nope' in us-east-1: there is no such table; check its name, account and region"),
+    ("2 table name None", lambda _: LockClient(None), INVALID,
+     "table_name: give the name of the lock table, set FAIRLOCK_TABLE_NAME to it, or make the"),
+    ("3 no argument", lambda _: LockClient(), INVALID,
+     "table_name: give the name of the lock table, set FAIRLOCK_TABLE_NAME to it, or make the"),
+    ("4 a boto3 Table", lambda d: d.real(boto3.resource("dynamodb").Table(TABLE)), INVALID,
+     "table_name: must be the name or ARN of a DynamoDB table (got a value of type dynamodb.T"),
+    ("6 a boto3 resource", lambda d: d.real(client=boto3.resource("dynamodb")), INVALID,
+     'client: must be a client, as boto3.client("dynamodb") makes it, and no resource'),
+    ("7 name None", lambda d: d.fake().acquire(None), INVALID,
+     "name: must be a string of 1 to 512 bytes of UTF-8 (got None)"),
+    ("8 name int", lambda d: d.fake().acquire(7), INVALID,
+     "name: must be a string of 1 to 512 bytes of UTF-8 (got 7)"),
+    ("9 name empty", lambda d: d.fake().acquire(""), INVALID,
+     "name: must be a string of 1 to 512 bytes of UTF-8 (got text of 0 characters)"),
+    ("10 name too long", lambda d: d.fake().acquire("x" * 600), INVALID,
+     "name: must have at most 512 bytes of UTF-8, and has 600: shorten it, or use a hash of"),
+    ("11 name with a trailing space", lambda d: d.fake().acquire("customer/7 "), INVALID,
+     "name: must not begin or end with a space: remove it, as strip() does"),
+    ("12 name with a newline", lambda d: d.fake().acquire("customer/\n7"), INVALID,
+     "name: must not contain the control character U+000A at position 10: remove it"),
+    ("12a name with a no-break space", lambda d: d.fake().acquire("a\u00a0b"), INVALID,
+     "name: must not contain the blank character U+00A0 at position 2: use a plain space"),
+    ("12b name not in NFC", lambda d: d.fake().acquire("cafe\u0301"), INVALID,
+     "name: must be in NFC: pass it through unicodedata.normalize('NFC', …)"),
+    ("12c name with a private character", lambda d: d.fake().acquire("a\ue000"), INVALID,
+     "name: must not contain U+E000, which is unassigned or private: remove it"),
+    ("13 a part None", lambda _: composite_name("customer", None), INVALID,  # type: ignore[arg-type]  # the mistake
+     "parts: must be strings: pass str(part), and a value that is not missing (got None)"),
+    ("14 limit 0", lambda d: d.fake().acquire("a", limit=0), INVALID,
+     "limit: must be a whole number from 1 to 100 (got 0)"),
+    ("15 limit '5'", lambda d: d.fake().acquire("a", limit="5"), INVALID,
+     "limit: must be a whole number from 1 to 100; pass a number, not text (got text of"),
+    ("16 limit 500", lambda d: d.fake().acquire("a", limit=500), INVALID,
+     "limit: must be a whole number from 1 to 100 (got 500)"),
+    ("17 lease 13 h", lambda d: d.fake().acquire("a", lease=46800), INVALID,
+     "lease: must be a number of seconds from 1 to 43200 (12 h); heartbeats renew it during"),
+    ("19 lease '30'", lambda d: d.fake().acquire("a", lease="30"), INVALID,
+     "renew it during longer work; pass a number, not text (got text of 2 characters)"),
+    ("20 lease 0.5", lambda d: d.fake().acquire("a", lease=0.5), INVALID,
+     "lease: must be a number of seconds from 1 to 43200"),
+    ("22 wait -1", lambda d: d.fake().acquire("a", max_wait=-1), INVALID,
+     "max_wait: must be a number of seconds from 0 to 604800 (got -1)"),
+    ("23 wait inf", lambda d: d.fake().acquire("a", max_wait=float("inf")), INVALID,
+     "max_wait: must be a number of seconds from 0 to 604800 (got inf)"),
+    ("24 timeout=", lambda d: d.fake().acquire("a", timeout=3), INVALID,
+     "timeout: is no argument; use max_wait (got 3)"),
+    ("25 blocking=False", lambda d: d.fake().acquire("a", blocking=False), INVALID,
+     "blocking: is no argument; use max_wait=0, or try_acquire, which does not wait (got False)"),
+    ("25a a misspelled argument", lambda d: d.fake().hold("a", leese=3), INVALID,
+     "leese: is no argument; use lease (got 3)"),
+    ("25b lease by position", lambda d: d.fake().acquire("a", 30), INVALID,
+     "arguments: must be given by name, as in acquire(name, lease, max_wait, limit, "),
+    ("31 check after release", lambda d: d.released().check(), LockLost,
+     "lock 'a': it was released; acquire it again for further work"),
+    ("33 heartbeat after release", lambda d: d.released().heartbeat(), LockLost,
+     "lock 'a': it was released; acquire it again for further work"),
+    ("34 write after release", lambda d: d.released().transact_write([WRITE]), LockLost,
+     "lock 'a': it was released; acquire it again for further work"),
+    ("35 nested hold", nested, INVALID,
+     "and would wait for itself; end that block first, or go on under it with hold(…, reentrant"),
+    ("36 recursion of @locked", recursive, INVALID,
+     "name: must not be 'a' here: this thread is inside a `with` that holds the lock"),
+    ("37 closed client", closed, ClientUnusable, "this LockClient is closed: make another one"),
+    ("38 second event loop", in_another_loop, ClientUnusable,
+     "this AsyncLockClient was used in another event loop: make one in each"),
+    ("39 async hold by with", plain_with, INVALID, "with: must be `async with` for AsyncHold"),
+    ("40 hold by async with", lambda d: async_with(d.fake().hold("a")), INVALID,
+     "with: must be `with` for Hold; for asyncio see AsyncLockClient"),
+    ("42 client by async with", lambda d: async_with(d.fake()), INVALID,
+     "with: must be `with` for FakeLockClient; for asyncio see AsyncLockClient"),
+    ("43 @locked field is no parameter", lambda d: formatted(d, "a/{missing}", 7), INVALID,
+     "name: its fields must be parameters of the function (order) (got 'a/{missing}')"),
+    ("44 @locked with None", lambda d: formatted(d, "a/{order}", None), INVALID,
+     "name: must be formed from the arguments of the call, but 'order is None: pass its value'"),
+    ("45 @locked if_taken", lambda d: locked("a", client=d.fake(), if_taken="ignore"), INVALID,  # type: ignore[call-overload]  # the mistake
+     'if_taken: must be "wait", "skip" or "raise" (got \'ignore\')'),
+    ("46 @locked otherwise", lambda d: locked("a", client=d.fake(), otherwise=3), INVALID,  # type: ignore[call-overload]  # the mistake
+     'otherwise: goes with if_taken="skip" only (got 3)'),
+    ("47 data too big", lambda d: d.fake().acquire("a", data={"x": "y" * 3000}), INVALID,
+     "levels, without NaN, and has 3008 bytes: store the rest elsewhere, and put its key here"),
+    ("48 data is no dict", lambda d: d.fake().acquire("a", data="hello"), INVALID,
+     "data: must be a JSON object of at most 2048 bytes"),
+    ("49 on_lost without arguments", lambda d: d.fake().acquire("a", on_lost=lambda: 1), INVALID,
+     "on_lost: must be a function of lock and reason: lambda lock, reason: …"),
+    ("49a on_event without argument", lambda d: d.fake(on_event=lambda: 1), INVALID,
+     "on_event: must be a function of event: lambda event: …"),
+    ("50 a write that is no list", lambda d: d.real().acquire("a").transact_write(WRITE), INVALID,
+     "items: must be a list of writes, as for boto3's transact_write_items"),
+    ("51 values of Python", lambda d: d.real().acquire("a").transact_write([RAW]), INVALID,
+     "items: must be a valid transaction of values such as {'S': 'text'}: Parameter"),
+    ("52 a write to no table", lambda d: d.real().acquire("a").transact_write([WRITE]), WRONG_SETUP,
+     "was refused; it needs each table, and permission for each write and a ConditionCheck"),
+    ("53 a table of another schema", lambda d: d.real(d.other("b")).acquire("a"), WRONG_SETUP,
+     "is it a lock table, with the string keys pk and sk?"),
+    ("54 create_table over another", lambda d: create_table(d.dynamodb, d.other("c")), INVALID,
+     "name: must be a new table, or one with the string keys pk and sk: choose another name"),
+    ("55 create_table by a resource",
+     lambda _: create_table(boto3.resource("dynamodb"), "d"), INVALID,  # type: ignore[arg-type]  # the mistake
+     'client: must be a client, as boto3.client("dynamodb") makes it, and no resource'),
+    ("56 wrong region", lambda _: in_region("eu-central-1").acquire("a"), WRONG_SETUP,
+     "in eu-central-1: there is no such table; check its name, account and region"),
+    ("57 region=", lambda d: d.real(region="eu-central-1"), INVALID,
+     "region: is no argument; use session=boto3.Session(region_name=…)"),
+    ("58 force_release of no holder", lambda d: d.fake().force_release("a", reason="r"), INVALID,
+     "holder: exactly one of holder and fencing_token must say whose grant is to end; `describe`"),
+    ("58a force_release without a reason", lambda d: d.fake().force_release("a"), INVALID,
+     "reason: is required: force_release(name, holder, fencing_token, reason, requested_by)"),
+    ("60 adopt by a wrong owner", lambda d: d.fake().adopt("a", "x" * 20), LockLost,
+     "not held by this owner_id: it was released, or its lease has expired; acquire the lock"),
+    ("61 release without an owner", lambda d: d.fake().release("a"), INVALID,
+     "owner_id: is required: release(name, owner_id) (it is missing)"),
+    ("62 safe_period > lease", lambda d: d.fake(safe_period=20, lease=10), INVALID,
+     "lease: must be at least 2 % longer than heartbeat_every and safe_period together"),
+    ("63 heartbeat_every > lease", lambda d: d.fake(heartbeat_every=20, lease=10), INVALID,
+     "lease: must be at least 2 % longer than heartbeat_every and safe_period together"),
+    ("64 a setting that is gone", lambda d: d.fake(takeover="observed"), INVALID,
+     "takeover: is no argument; use one of owner_name, lease, max_wait, heartbeat_every"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("_mistake", "make", "error", "text"), MISTAKES, ids=lambda v: str(v)[:40])
+@pytest.mark.filterwarnings("ignore:lock .* was (dropped|never acquired):ResourceWarning")
+def test_a_mistake_names_the_field_the_rule_and_the_next_step(
+    desk: Desk,
+    _mistake: str,
+    make: Callable[[Desk], object],
+    error: type[FairlockError],
+    text: str,
+) -> None:
+    with pytest.raises(error) as told:
+        make(desk)
+    assert text in str(told.value)
+    if isinstance(told.value, InvalidRequest):
+        assert str(told.value).startswith(f"{told.value.field}: {told.value.rule}")
+
+
+NO_ERRORS: dict[str, Callable[[Desk], object]] = {
+    "5 the table's ARN": lambda d: d.real(
+        d.dynamodb.describe_table(TableName=TABLE)["Table"]["TableArn"]
+    ).acquire("a"),
+    "18 lease timedelta": lambda d: d.fake().acquire("a", lease=timedelta(seconds=30)),
+    "21 wait None": lambda d: d.fake().acquire("a", max_wait=None),
+    "29 with acquire": lambda d: d.fake().acquire("a").__enter__(),
+    "32 release twice": lambda d: d.released().release(),
+    "59 describe a lock that never was": lambda d: d.fake().describe("a") is None,
+}
+
+
+@pytest.mark.parametrize("call", NO_ERRORS)
+@pytest.mark.filterwarnings("ignore:lock .* was dropped:ResourceWarning")
+def test_what_only_looks_like_a_mistake_works(desk: Desk, call: str) -> None:
+    assert NO_ERRORS[call](desk)
+
+
+def test_26_a_hold_that_is_never_entered_is_pointed_out(desk: Desk) -> None:
+    expected = "never acquired: write `with locks.hold"
+    with pytest.warns(ResourceWarning, match=expected):
+        desk.fake().hold("a")
+
+
+@pytest.mark.parametrize("attribute", ["fencing_token", "release"])
+@pytest.mark.filterwarnings("ignore:lock .* was never acquired:ResourceWarning")
+def test_27_28_a_hold_is_no_lock_and_says_what_to_write(desk: Desk, attribute: str) -> None:
+    expected = (
+        rf"it is no lock yet; write `with locks.hold\('a'\) as lock:` and use `lock.{attribute}"
+    )
+    with pytest.raises(AttributeError, match=expected):
+        getattr(desk.fake().hold("a"), attribute)
+
+
+def test_13_a_name_that_was_formatted_from_none_is_logged_once(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is no error: a customer may be called Null."""
+    arguments.warn_of_missing_part.cache_clear()
+    locks = desk.fake()
+    with caplog.at_level(logging.WARNING, "fairlock"):
+        for _ in range(3):
+            locks.acquire(f"customer/{None}").release()
+        locks.acquire("customer/Nonesuch").release()
+    [logged] = [each.getMessage() for each in caplog.records if "missing" in each.getMessage()]
+    assert logged.startswith("lock 'customer/None': its part 'None' looks like a missing value")
+    assert 'composite_name("customer", customer_id)' in logged
+
+
+def test_a_type_error_of_a_call_that_has_begun_is_left_as_it_is(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what Python refuses before the first line is explained: later, something was written."""
+
+    def fail(*_arguments: object) -> None:
+        raise TypeError("an error of our own")
+
+    locks = desk.fake()
+    monkeypatch.setattr(locks, "_acquire", fail)
+    with pytest.raises(TypeError, match="an error of our own"):
+        locks.acquire("a")
+
+
+def test_without_the_explanation_a_wrong_argument_is_a_type_error(desk: Desk) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'timeout'"):
+        type(desk.fake()).acquire.__wrapped__(desk.fake(), "a", timeout=3)
