@@ -11,6 +11,7 @@ import pytest
 from tests.simulation.__main__ import SCENARIOS
 from tests.simulation.scenario import Scenario, run, run_control
 
+
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda each: str(each.number))
 def test_no_promise_is_broken(scenario: Scenario) -> None:
     result = run(scenario, seed=1, scale=scenario.scale_of_tests or scenario.scale / 7)
