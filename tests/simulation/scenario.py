@@ -144,7 +144,9 @@ def run(
         )
         scenario.play(world)
         virtual_seconds = world.seconds
-        world.require_accounts()
+        if not (stops_at_first and world.judge.findings):
+            world.require_accounts()
+        world.engine.has_ended = True
     judge, bill, engine = world.judge, world.database.bill, world.engine
     charged = sorted(bill.requests.items())
     engine.trace("bill", f"{charged} {bill.write_units} write units, {bill.read_units} read units")
