@@ -252,7 +252,9 @@ MISTAKES: list[Row] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("_mistake", "make", "error", "text"), MISTAKES, ids=lambda v: str(v)[:40])
+@pytest.mark.parametrize(
+    ("_mistake", "make", "error", "text"), MISTAKES, ids=[case[0] for case in MISTAKES]
+)
 @pytest.mark.filterwarnings("ignore:lock .* was (dropped|never acquired):ResourceWarning")
 def test_a_mistake_names_the_field_the_rule_and_the_next_step(
     desk: Desk,
