@@ -51,6 +51,8 @@ _WAYS: Final[tuple[dict[str, Any], ...]] = (
     {"shared": True},
     {"only_newest": 7},
     {"only_newest": True},
+    {"max_hold": 600},
+    {"shared": True, "max_hold": 600},
 )
 
 
