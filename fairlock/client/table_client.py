@@ -7,12 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import NoReturn, cast
 
-from fairlock.client.arguments import (
-    EnteredOneWay,
-    default_owner_name,
-    refuse,
-    require_max_wait,
-)
+from fairlock.client.arguments import EnteredOneWay, default_owner_name, refuse, require_max_wait
 from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
 from fairlock.client.reporting import logger
 from fairlock.client.settings import ClientSettings
