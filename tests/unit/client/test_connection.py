@@ -98,7 +98,7 @@ class Forgetful(Session):
     asked: list[str] = field(default_factory=list)
 
     def client(self, service: str, **settings: Any) -> Any:  # noqa: ANN401 - a stand-in
-        self.made.append((service, settings))
+        del service, settings
         return SimpleNamespace(
             describe_execution=self._describe,
             get_caller_identity=self._identity,
