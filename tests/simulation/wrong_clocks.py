@@ -65,9 +65,10 @@ SUSPENSIONS: Final = Scenario(
             name="a guarded write does not ask for the grant",
             breaks="guarded writes",
             sabotage=lambda: patched((guarded_writes, "grant_check", _check_of_anything)),
+            seed=3,
             faults=Faults(
                 machines=Machines(suspended=30, suspended_seconds=30),
-                network=Network(late_requests=0.05, late_seconds=30),
+                network=Network(late_requests=0.15, late_seconds=30),
             ),
         ),
     ),
