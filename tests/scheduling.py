@@ -50,7 +50,7 @@ WITHOUT_COVERAGE: Final = (
     "unit/durable/test_giving_up.py",
     "unit/durable/test_kills.py",
     "unit/dynamodb/test_create_table.py",
-    "unit/guarded/test_contention.py",
+    "unit/guarded/",
     "unit/lambdas/test_reap_handler.py",
     "unit/lambdas/test_reap_messages.py",
     "unit/store/",
