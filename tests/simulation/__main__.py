@@ -29,8 +29,10 @@ from tests.simulation.day import DAY
 from tests.simulation.hot_lock import HOT_LOCK
 from tests.simulation.killed_handlers import KILLED_HANDLERS
 from tests.simulation.lost_events import LOST_EVENTS
+from tests.simulation.lost_pushes import LOST_PUSHES
 from tests.simulation.maps import MAPS
 from tests.simulation.mass_stop import MASS_STOP
+from tests.simulation.mixed import MIXED
 from tests.simulation.month import MONTH
 from tests.simulation.operators import OPERATORS
 from tests.simulation.outages import OUTAGE, THROTTLED
@@ -54,9 +56,11 @@ SCENARIOS = {
         CONCURRENCY,
         UNRELIABLE_NETWORK,
         KILLED_HANDLERS,
+        LOST_PUSHES,
         SUSPENSIONS,
         CLOCKS,
         REDRIVES,
+        MIXED,
         MAPS,
         OPERATORS,
         WAYS,

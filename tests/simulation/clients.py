@@ -53,6 +53,7 @@ class ClientActor:
         *,
         max_wait: float,
         during: Callable[[Lock, Belief], None] | None = None,
+        is_last_write: bool = False,
         **options: Any,  # noqa: ANN401 - as `acquire` takes them
     ) -> bool:
         """Takes a lock, works for so long, and releases it. Returns whether it got it.
@@ -62,6 +63,7 @@ class ClientActor:
             work: seconds.
             max_wait: same.
             during: called in the middle of the work.
+            is_last_write: whether it is released in the transaction of a write.
             options: `limit`, `shared` and so on.
         """
         world, judge, recovery = self.world, self.world.judge, self.world.recovery
@@ -74,7 +76,7 @@ class ClientActor:
         try:
             lock = self.locks.acquire(name, max_wait=max_wait, owner_name=label, **options)
         except (LockWaitTimeout, LockStoreUnavailable, Superseded) as error:
-            outcome = _OUTCOMES[type(error)]
+            outcome = _OUTCOMES[type(error)] if max_wait else "skipped"
             judge.outcomes[outcome] += 1
             world.engine.trace(self.process.name, f"{name}: {outcome}")
             return False
@@ -86,8 +88,36 @@ class ClientActor:
                 self._require_end_of_wait(name, world.engine.now - began, max_wait)
         judge.waits.append(world.engine.now - began)
         judge.outcomes["granted"] += 1
-        self._work(lock, asked, work, during)
+        self._work(lock, asked, work, during, is_last_write=is_last_write)
         return True
+
+    def take_all(self, names: list[str], work: float, max_wait: float) -> None:
+        """Takes several locks at once, and works under all of them."""
+        world, judge, recovery = self.world, self.world.judge, self.world.recovery
+        label = f"{self.process.name}/{next(self._numbers)}"
+        asked = [recovery.begins(name, label, 1, self.process) for name in names]
+        for each in asked:
+            # While the second one is waited for, the first is held, which only the client knows.
+            recovery.becomes(each, Stage.UNSEEN)
+        beliefs: list[Belief] = []
+        try:
+            with self.locks.hold_all(names, max_wait=max_wait, owner_name=label) as held:
+                beliefs += [self.believe(*each) for each in zip(held, asked, strict=True)]
+                self._stay(held[0], world.engine.now + work)
+                for each, belief in zip(asked, beliefs, strict=True):
+                    judge.left(belief)
+                    recovery.becomes(each, Stage.LEAVES, belief)
+            judge.outcomes["took all"] += 1
+        except LockLost:
+            judge.outcomes["lost"] += 1
+        except (LockWaitTimeout, LockStoreUnavailable) as error:
+            is_circle = isinstance(error, LockWaitTimeout)
+            judge.require("no wait in a circle", not is_circle, f"{self.process.name}: {names}")
+        finally:
+            for belief in beliefs:
+                judge.left(belief)
+            for each in asked:
+                recovery.becomes(each, Stage.ENDED)
 
     def _require_end_of_wait(self, name: str, waited: float, max_wait: float) -> None:
         """A wait ends after `max_wait`, and the requests that leave the queue."""
@@ -106,6 +136,8 @@ class ClientActor:
         asked: Acquisition,
         work: float,
         during: Callable[[Lock, Belief], None] | None,
+        *,
+        is_last_write: bool,
     ) -> None:
         judge, engine, recovery = self.world.judge, self.world.engine, self.world.recovery
         belief = self.believe(lock, asked)
@@ -123,6 +155,8 @@ class ClientActor:
         self._require_notice(lock, belief)
         recovery.becomes(asked, Stage.LEAVES, belief)
         try:
+            if is_last_write:
+                self.write(lock, belief, is_last=True)
             self._release(lock)
         finally:
             recovery.becomes(asked, Stage.ENDED, belief)
@@ -173,16 +207,22 @@ class ClientActor:
                 return
             engine.wait(min(step, until - engine.now))
 
-    def write(self, lock: Lock, _belief: Belief) -> None:
-        """Writes what is guarded by the lock, in a transaction of DynamoDB."""
+    def write(self, lock: Lock, _belief: Belief, *, is_last: bool = False) -> None:
+        """Writes what is guarded by the lock, in a transaction of DynamoDB.
+
+        Args:
+            lock: that is held.
+            is_last: whether the lock is released in the same transaction.
+        """
         item: Any = {
             "pk": {"S": f"DATA#{lock.name}"},
             "sk": {"S": "1"},
             "token": {"N": str(lock.fencing_token)},
+            **({"is_last": {"BOOL": True}} if is_last else {}),
         }
         outcomes = self.world.judge.outcomes
         try:
-            lock.transact_write([{"Put": {"TableName": "data", "Item": item}}])
+            lock.transact_write([{"Put": {"TableName": "data", "Item": item}}], release=is_last)
         except LockLost:
             outcomes["write refused"] += 1
         except LockStoreUnavailable:

@@ -118,6 +118,7 @@ class Engine:
         now: the true time in seconds, which is AWS's.
         random: chance of the world; the chance of Fairlock's own code is seeded beside it.
         steps: how many events have happened.
+        has_ended: whether the world is no more: what is left of its threads is unwound.
         lines: the trace.
     """
 
@@ -126,6 +127,7 @@ class Engine:
         self.random = Random(seed)  # noqa: S311 - chance, not secrets
         self.hub: greenlet = getcurrent()
         self.steps = 0
+        self.has_ended = False
         self.lines: deque[str] = deque(maxlen=None if keeps_trace else _REMEMBERED_LINES)
         self._agenda: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._order = itertools.count()
@@ -157,7 +159,7 @@ class Engine:
             What `wake` was given; None if the time is over.
         """
         task: Task = getcurrent()
-        if not task.process.is_alive:
+        if not task.process.is_alive or self.has_ended:
             raise Killed
         task.waits += 1
         if seconds is not None:

@@ -30,7 +30,8 @@ def _hot(world: World) -> None:
             actor.process,
             partial(actor.take, "hot", work, max_wait=_MAX_WAIT_SECONDS),
         )
-    world.run(at_most=_WITHIN_SECONDS + _MAX_WAIT_SECONDS + 60)
+    last_work = 2 * _WORK_SECONDS / world.scale
+    world.run(at_most=_WITHIN_SECONDS + _MAX_WAIT_SECONDS + 60 + last_work)
 
 
 def _smaller_queue(scale: float) -> AbstractContextManager[object]:
@@ -58,6 +59,7 @@ HOT_LOCK: Final = Scenario(
     faults=Faults(database=Database(partitions=1)),
     play=_hot,
     scale=0.004,
+    scale_of_tests=0.001,
     conditions=_smaller_queue,
     controls=(
         Control(

@@ -145,6 +145,7 @@ MASS_STOP: Final = Scenario(
     # Smaller partitions would be emptied by a single transaction.
     scale=0.02,
     seeds=3,
+    scale_of_tests=0.005,
     conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(

@@ -75,6 +75,7 @@ MONTH: Final = Scenario(
         at_most=_DAYS * _DAY * 2,
     ).play,
     seeds=2,
+    scale_of_tests=0.0005,
     # Clients that hold nothing for an hour look once in a while whether they are closed.
     conditions=lambda _scale: patched((heartbeats, "LONGEST_NAP_SECONDS", 30.0)),
     controls=(

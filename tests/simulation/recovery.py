@@ -44,6 +44,7 @@ class Stage(StrEnum):
     """What the owner of an acquisition is at."""
 
     WAITS = "waits"
+    UNSEEN = "waits for several, and may hold some of them"
     HOLDS = "holds"
     LEAVES = "leaves"
     ENDED = "ended"
@@ -328,6 +329,8 @@ def _waits(acquisition: Acquisition, now: float) -> bool:
 
 def _holds(acquisition: Acquisition, now: float) -> bool:
     belief = acquisition.belief
+    if acquisition.stage is Stage.UNSEEN:
+        return acquisition.process.is_alive
     is_holding = acquisition.stage is Stage.HOLDS and acquisition.process.is_alive
     return is_holding and belief is not None and not belief.is_forced and belief.own_end() > now
 

@@ -6,6 +6,7 @@ A sweep raises the load of one lock step by step, in the same simulated world.
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import sys
 from collections import Counter
@@ -28,7 +29,7 @@ _IMAGES: Final = _ROOT / "docs" / "images"
 _WORK_SECONDS: Final = 1.0
 _GRANTS: Final = 300
 _LOADS: Final = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
-_CROWDS: Final = (2, 5, 10, 20, 50, 100, 200)
+_CROWDS: Final = (2, 5, 10, 20, 50, 100)
 _DRAIN_SCALE: Final = 0.02
 _WRITE_CENTS: Final = 0.625e-4
 _WIDTH, _HEIGHT, _LEFT, _TOP = 640, 300, 70, 30
@@ -154,15 +155,19 @@ def _crowd(world: World, *, waiters: int) -> None:
 
 
 def waits_over_load() -> list[Line]:
-    """The median wait and the 95th percentile, and the mean of an ideal queue."""
-    median, late = [], []
+    """The mean wait and the 95th percentile, and the mean of an ideal queue."""
+    mean, late = [], []
     for load in _LOADS:
         waits = sorted(_sweep(partial(_arrivals, load=load, permits=1)).waits)
-        median.append((load, statistics.median(waits)))
+        mean.append((load, statistics.mean(waits)))
         late.append((load, waits[int(0.95 * len(waits))]))
     # Of a queue with random arrivals and random work (M/M/1), without any time for hand-offs.
     ideal = [(load, _WORK_SECONDS * load / (1 - load)) for load in _LOADS]
-    return [Line("median", median), Line("95th percentile", late), Line("mean, ideal", ideal)]
+    return [
+        Line("mean", mean),
+        Line("95th percentile", late),
+        Line("mean of an ideal queue", ideal),
+    ]
 
 
 def cost_over_crowd() -> list[Line]:
@@ -188,7 +193,7 @@ def drain() -> list[Line]:
 def draw(path: Path, lines: Sequence[Line], *, across: str, up: str, log_x: bool = False) -> None:
     """Writes a plot of lines as SVG."""
     xs = sorted({x for line in lines for x, _ in line.points})
-    top = max(y for line in lines for _, y in line.points) * 1.05
+    top = 4 * _round_step(max(y for line in lines for _, y in line.points) / 4)
     place = _scale_of(xs, log=log_x)
     parts = [_frame(across, up)]
     parts += [_text(place(x), _HEIGHT - 32, f"{x:g}", "middle") for x in xs]
@@ -238,6 +243,12 @@ def _scale_of(xs: Sequence[float], *, log: bool) -> Callable[[float], float]:
         step = room / (len(xs) - 1)
         return lambda x: _LEFT + 10 + step * xs.index(x)
     return lambda x: _LEFT + 10 + room * (x - first) / (last - first)
+
+
+def _round_step(least: float) -> float:
+    """The next number that is easy to read."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= least)
 
 
 def _frame(across: str, up: str) -> str:

@@ -60,7 +60,8 @@ class Scenario:
         idle_bound: seconds for which a lock may be held by no one while others wait; for actors
             that are no clients. Those of clients are judged stage by stage: see `recovery.py`.
         controls: what must be found.
-        scale: of the slice in `make simulate`.
+        scale: in `make simulate`.
+        scale_of_tests: in `make test`; None for a seventh of that.
         seeds: how many runs of it `make simulate` makes.
         conditions: patches that hold during each run, given the scale.
     """
@@ -74,6 +75,7 @@ class Scenario:
     idle_bound: float = math.inf
     controls: tuple[Control, ...] = ()
     scale: float = 0.02
+    scale_of_tests: float | None = None
     seeds: int = 8
     conditions: Callable[[float], AbstractContextManager[object]] = lambda _scale: nullcontext()
 
@@ -142,7 +144,9 @@ def run(
         )
         scenario.play(world)
         virtual_seconds = world.seconds
-        world.require_accounts()
+        if not (stops_at_first and world.judge.findings):
+            world.require_accounts()
+        world.engine.has_ended = True
     judge, bill, engine = world.judge, world.database.bill, world.engine
     charged = sorted(bill.requests.items())
     engine.trace("bill", f"{charged} {bill.write_units} write units, {bill.read_units} read units")

@@ -203,7 +203,7 @@ class Sdk:
     def _call(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
         paid = 0
         for repeats in range(_MOST_SENDINGS):
-            if not getcurrent().process.is_alive:
+            if not getcurrent().process.is_alive or self._wire.engine.has_ended:
                 raise Killed  # Code that unwinds, of a process that is no more, sends nothing.
             self.sent += 1
             try:

@@ -90,6 +90,7 @@ UNRELIABLE_NETWORK: Final = Scenario(
                 )
             ),
             faults=Faults(network=Network(copies=0.3)),
+            seed=3,
         ),
     ),
 )

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from fairlock.aws.aws_clock import AwsClock
 from fairlock.client import local_waiters
-from fairlock.guarded import guarded_writes
+from fairlock.guarded import conditions, guarded_writes
 from fairlock.store.context import LockContext
 from tests.simulation.clocks import ClockErrors, NodeClock
 from tests.simulation.faults import Faults, Machines, Network
@@ -14,7 +14,7 @@ from tests.simulation.fleet import Fleet, one_or_three
 from tests.simulation.scenario import Control, Scenario, patched
 
 _LEASE_SECONDS: Final = 10.0
-_CHECK: Final = guarded_writes.grant_check
+_CHECK: Final = conditions.grant_check
 
 
 def _of_a_process_that_runs(clock: NodeClock) -> float:
@@ -65,9 +65,10 @@ SUSPENSIONS: Final = Scenario(
             name="a guarded write does not ask for the grant",
             breaks="guarded writes",
             sabotage=lambda: patched((guarded_writes, "grant_check", _check_of_anything)),
+            seed=3,
             faults=Faults(
                 machines=Machines(suspended=30, suspended_seconds=30),
-                network=Network(late_requests=0.05, late_seconds=30),
+                network=Network(late_requests=0.15, late_seconds=30),
             ),
         ),
     ),
