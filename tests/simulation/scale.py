@@ -45,8 +45,8 @@ does under the quotas and faults that AWS documents, not what AWS does.
 
 ## Scenarios
 
-| scenario | what it stands for | runs | hours | requests | violations | cents |
-|---|---|---|---|---|---|---|
+| scenario | what it stands for | scale | runs | hours | requests | violations | cents |
+|---|---|---|---|---|---|---|---|
 {scenarios}
 
 The faults of all runs:
@@ -64,8 +64,9 @@ counts from the end of the lease, which counts from the last renewal.
 
 ## Wait over load
 
-Clients come at random, and hold one lock for a second on average. With a load of 0.8 their work
-takes 80 % of the time.
+300 clients come at random, and hold one lock for a second on average. With a load of 0.8 their
+work takes 80 % of the time. The ideal queue has no end, and no time for hand-offs; with a load near
+1 so few clients wait less than its mean.
 
 ![Wait over load](images/scale-waits.svg)
 
@@ -214,7 +215,9 @@ def draw_bars(path: Path, bars: Sequence[tuple[str, float, float]], *, across: s
                 f'<path d="M{left + width * promised / top:.1f} {y - 4}v28" '
                 f'stroke="{_COLOURS[1]}" stroke-width="3"/>'
             ),
-            _text(left + width * seconds / top + 6, y + 15, f"{seconds:.1f}", "start"),
+            _text(
+                left + width * max(seconds, promised) / top + 8, y + 15, f"{seconds:.1f}", "start"
+            ),
         ]
     path.write_text(_svg(parts, height=height))
 
@@ -298,7 +301,8 @@ def _page(figures: Mapping[str, Any], waits: Sequence[Line], costs: Sequence[Lin
         controls=len(figures["controls"]),
         digest=figures["digest"],
         scenarios="\n".join(
-            f"| {number}: {row['title']} | {row['promise']} | {row['seeds']} | {row['hours']:.1f} "
+            f"| {number}: {row['title']} | {row['promise']} | {row['scale']:.2g} "
+            f"| {row['seeds']} | {row['hours']:.1f} "
             f"| {row['requests']:,} | {row['violations']} | {row['cents']:.1f} |"
             for number, row in sorted(rows.items(), key=lambda each: int(each[0]))
         ),
