@@ -71,7 +71,7 @@ ifeq ($(RUNTIME_PYTHON),)
 	@echo "NOT TESTED ON PYTHON 3.13, which the functions run on: no python3.13 on the PATH or in pyenv (RUNTIME_PYTHON=… names one)"
 else
 	@$(MAKE) --no-print-directory $(RUNTIME)/ready
-	PYENV_VERSION= $(RUNTIME)/bin/python -m pytest -n 2 -p no:cacheprovider tests/unit/lambdas tests/unit/store tests/packaging/test_handlers_alone.py tests/packaging/test_byte_code.py
+	PYENV_VERSION= $(RUNTIME)/bin/python -m pytest -n 2 -p no:cacheprovider tests/unit/lambdas tests/unit/store tests/packaging/test_handlers_alone.py
 endif
 controls: $(VENV)/ready node_modules/ready ## the embedded AWS without single corrections; `make test` runs them after a change of it
 	$(BIN)/python -m pytest -n 2 testbed/localaws/tests
@@ -83,7 +83,7 @@ histories: $(VENV)/ready ## 20,000 calls of clients over a network that fails, a
 	$(BIN)/python -m tests.histories --memory
 	$(BIN)/python -m tests.histories --calls 2500
 	$(BIN)/python -m tests.histories --census 30000
-simulate: $(VENV)/ready ## the real code over models of AWS in virtual time, judged all the time: about ten minutes (SEED= SCENARIO= SCALE= repeat one run, SHRINK=1 shrinks it)
+simulate: $(VENV)/ready ## the real code over models of AWS in virtual time, judged all the time: about ten minutes (SEED= SCENARIO= SCALE= repeat one run, SHRINK=1 shrinks it, CONTROL=1 switches a protection off)
 	$(BIN)/python -m tests.simulation
 scale: $(VENV)/ready ## write docs/scale.md and its plots from the figures of the last `make simulate`, two minutes
 	$(BIN)/python -m tests.simulation.scale

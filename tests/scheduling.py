@@ -57,7 +57,7 @@ WITHOUT_COVERAGE: Final = (
     "unit/store/test_queue_faults.py",
     "unit/store/test_reap.py",
     "unit/store/test_reap_at_scale.py",
-    "unit/wire/test_rules_refused.py",
+    "unit/wire/test_rules.py",
 )
 """Files of tests/unit, of which only the others run with coverage, as no other suite does: tracing
 doubles the time of a test, and what these execute is measured by others as well."""

@@ -6,6 +6,6 @@ Run by `make demo` or `python -m examples.demo`. The modules, from facts to pict
 * `ledger`, `sweep`, `handovers`, `turns`, `bill`, `incidents`, `checks`, `verdict`: what follows
   from it, pure functions over recorded facts;
 * `lanes`, `colours`, `draw`, `table`, `page`: the picture, as data, as SVG and PNG, as a page;
-* `scenario`, `durable_act`, `runner`: the acts, and who runs them on AWS;
+* `scenario`, `durable_act`, `readers_act`, `runner`: the acts, and who runs them on AWS;
 * `console`, `shell_lines`: what is said in the terminal.
 """

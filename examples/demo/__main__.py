@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from examples.demo import durable_act, scenario, shell_lines
+from examples.demo import durable_act, readers_act, scenario, shell_lines
 from examples.demo.console import Narrator
 from examples.demo.facts import Limits, Mode, Run, Story
 from examples.demo.lanes import picture
@@ -72,9 +72,12 @@ def _show(
     with narrator.step("Two durable functions and two workflows charge one account, in one queue"):
         function = outputs["FairlockDemoDurable"]["DurableChargeFunctionName"]
         judged = durable_act.play(runner, aws.client("lambda"), function)
+    with narrator.step("Programs read an account together, and a workflow writes to it alone"):
+        dynamodb = aws.client("dynamodb", max_pool_connections=32)
+        read = readers_act.play(runner, dynamodb, steps)
     failures = report(story, narrator)
-    narrator.checks({durable_act.TITLE: judged})
-    return failures + sum(not check.passed for check in judged)
+    narrator.checks({durable_act.TITLE: judged, readers_act.TITLE: read})
+    return failures + sum(not check.passed for check in (*judged, *read))
 
 
 def _failed(error: Exception, narrator: Narrator) -> int:

@@ -59,7 +59,7 @@ def play(runner: Runner, functions: "LambdaClient", function_name: str) -> tuple
             started = runner.start(runner.deployed.guarded_machine, name, charge)
             ends.append(
                 lambda started=started: _workflow(  # type: ignore[misc]  # same
-                    runner.watch([started], _is_over, within_seconds=DEADLINE_SECONDS)[0]
+                    runner.watch([started], is_over, within_seconds=DEADLINE_SECONDS)[0]
                 )
             )
         time.sleep(APART_SECONDS)
@@ -115,5 +115,6 @@ def _workflow(execution: Execution) -> Charged:
     return Charged(kind="workflow", token=token)
 
 
-def _is_over(execution: Execution) -> bool:
+def is_over(execution: Execution) -> bool:
+    """Whether it runs no more."""
     return execution.status != "RUNNING"

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 from fairlock.text import extra_missing
 
+if shutil.which(os.environ.get("JSII_NODE", "node")) is None:
+    # Else the import of aws_cdk ends with AttributeError: '_NodeProcess' object has no attribute …
+    raise ImportError(
+        "fairlock.cdk needs Node.js 22 or newer, which the CDK runs, and there is no node on the "
+        "path: install it, or set JSII_NODE to it (docs/install.md)"
+    )
 try:
     import aws_cdk  # noqa: F401 - only to say in good time that it is missing
     import constructs  # noqa: F401 - same

@@ -17,6 +17,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import Construct
@@ -211,7 +212,7 @@ class LockMonitoring(Construct):
         )
         save_queries(self, service.log_group_names)
         if watch:
-            self._measure(service, watch)
+            self._watch_function = self._measure(service, watch)
         if alarms is None and alarm_topic is not None:
             alarms = LockAlarms()
         self._topic = alarm_topic
@@ -222,6 +223,9 @@ class LockMonitoring(Construct):
             self._alarms_of_parts(monitored, alarms)
             for name in watch:
                 self._alarm_of_watched(service, name, alarms)
+            if watch:  # It runs once a period, and what does not run measures nothing.
+                errors = self._watch_function.metric_errors()
+                self._alarm("WatchErrors", errors, 1, "The function that reads locks fails.")
 
     @property
     def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
@@ -264,7 +268,7 @@ class LockMonitoring(Construct):
             description = f"AWS throttles {name}. Calls are late, or fail with an unknown outcome."
             self._alarm(f"{name}Throttles", metric, alarms.throttles, description)
 
-    def _measure(self, service: LockServiceBase, watch: Sequence[str]) -> None:
+    def _measure(self, service: LockServiceBase, watch: Sequence[str]) -> lambda_.Function:
         """Makes the function that reads the watched locks, and its schedule."""
         functions = FunctionFactory(
             scope=self,
@@ -289,6 +293,7 @@ class LockMonitoring(Construct):
         events.Rule(self, "Every5Minutes", schedule=every).add_target(
             targets.LambdaFunction(function, retry_attempts=0)
         )
+        return function
 
     def _alarm_of_watched(self, service: LockServiceBase, name: str, alarms: LockAlarms) -> None:
         """Makes the alarm of one watched name, which says which locks are meant."""
@@ -297,7 +302,7 @@ class LockMonitoring(Construct):
         if name.endswith(_ANY):
             command = f"fairlock ls --waiting --prefix {shlex.quote(name.removesuffix(_ANY))}"
         self._alarm(
-            f"{_WAITING_FOR}{name}".replace("/", "-"),
+            f"{_WAITING_FOR}{name}",
             service.metric(MetricName.CURRENT_WAIT, dimensions_map=dimensions),
             _milliseconds(alarms.current_wait),
             f"An owner has waited too long for {name} and is still waiting.",
@@ -328,7 +333,7 @@ class LockMonitoring(Construct):
             return
         alarm = cloudwatch.Alarm(
             self,
-            name,
+            name.replace("/", "∕"),  # noqa: RUF001 - a slash that CDK takes, and no name in ASCII has
             metric=metric,
             threshold=threshold,
             evaluation_periods=periods,
@@ -336,7 +341,7 @@ class LockMonitoring(Construct):
             comparison_operator=_AT_LEAST,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
             alarm_description=(
-                f"Fairlock: {description} First: {first or self._first_step(name)} "
+                f"Fairlock: {description}\nFirst: {first or self._first_step(name)}\n"
                 f"Then: {_row_of(name)} in {documented('runbook.md')}"
             ),
         )

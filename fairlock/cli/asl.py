@@ -99,6 +99,15 @@ def asl_command(
     shared: Annotated[
         bool, typer.Option("--shared", help="Share the lock with others that do.")
     ] = False,
+    max_hold: Annotated[
+        int | None,
+        typer.Option(
+            parser=whole_seconds(least=1),
+            metavar=TIME,
+            help="Longest time to hold the lock: the task's TimeoutSeconds, with its retries, must "
+            "not be longer.",
+        ),
+    ] = None,
     only_newest: Annotated[  # noqa: ANN401 - a number, True or JSONata, of which typer makes a parser
         Any,
         typer.Option(
@@ -133,6 +142,7 @@ def asl_command(
         name=name,
         partition=partition,
         shared=shared,
+        max_hold_seconds=max_hold,
         only_newest=False if only_newest is None else only_newest,
     )
     typer.echo(json.dumps(machine, indent=2, ensure_ascii=False))

@@ -26,7 +26,15 @@ from fairlock.aws.aws_clock import NO_DATE, AwsClock
 from fairlock.aws.retry import error_code, may_pass, misconfigured
 from fairlock.cli.target import Target, principal
 from fairlock.clock import Clock
-from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
+from fairlock.protocol.description import lock_name_of
+from fairlock.protocol.expressions import number, token_seed
+from fairlock.protocol.schema import (
+    FENCING_TOKEN,
+    PARTITION_KEY,
+    SORT_KEY,
+    STATE,
+    TTL_ATTRIBUTE,
+)
 from fairlock.text import printable
 
 _DENIED: Final = {"AccessDeniedException", "AccessDenied", "KMSAccessDeniedException"}
@@ -246,7 +254,7 @@ def examine(target: Target, clock: Clock) -> Iterator[Finding]:
     if described is not None:
         yield _key(described["Table"])
         if "RestoreSummary" in described["Table"]:
-            yield _restored(described["Table"]["RestoreSummary"])
+            yield _attempted("backup", lambda: _restored(dynamodb, described["Table"]))
     yield _attempted("TTL", lambda: _ttl(dynamodb.describe_time_to_live(TableName=target.table)))
     arn = None if described is None else described["Table"]["TableArn"]
     for probe in PROBES:
@@ -317,11 +325,33 @@ def _key(fields: Mapping[str, Any]) -> Finding:
     return Finding("key", Verdict.OK, f"({PARTITION_KEY}, {SORT_KEY})")
 
 
-def _restored(summary: Mapping[str, Any]) -> Finding:
-    """DynamoDB says for good that a table was made from a backup."""
-    since = f"restored from a backup as of {summary['RestoreDateTime']}: fencing tokens that were "
-    advice = "granted after that may be granted again; use an empty table (docs/runbook.md)"
-    return Finding("backup", Verdict.WARNING, f"{since}{advice}")
+def _restored(dynamodb: Any, table: Mapping[str, Any]) -> Finding:  # noqa: ANN401 - a client of boto3's
+    """DynamoDB says for good that a table was made from a backup; its old locks tell how long.
+
+    A lock begins its fencing tokens with the time in microseconds, and never grants a million a
+    second: a token below the backup's time is of a lock that was in the backup. Reads the table.
+    """
+    at = table["RestoreSummary"]["RestoreDateTime"]
+    since = f"restored from a backup as of {at}: "
+    scan = {
+        "TableName": table["TableName"],
+        "FilterExpression": "#sk = :state AND #token < :then",
+        "ExpressionAttributeNames": {"#sk": SORT_KEY, "#token": FENCING_TOKEN},
+        "ExpressionAttributeValues": {
+            ":state": {"S": STATE},
+            ":then": number(token_seed(round(at.timestamp() * 1000))),
+        },
+    }
+    while True:
+        page = dynamodb.scan(**scan)
+        if page["Items"]:
+            name = lock_name_of(page["Items"][0])
+            text = f"{since}fencing tokens of lock {name!r}, for one, may be granted again; delete "
+            advice = "all locks of the backup, or use an empty table (docs/runbook.md)"
+            return Finding("backup", Verdict.WARNING, f"{text}{advice}")
+        if "LastEvaluatedKey" not in page:
+            return Finding("backup", Verdict.OK, f"{since}no lock of that backup is left")
+        scan["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
 
 def _ttl(answer: Mapping[str, Any]) -> Finding:

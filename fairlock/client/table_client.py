@@ -7,12 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import NoReturn, cast
 
-from fairlock.client.arguments import (
-    EnteredOneWay,
-    default_owner_name,
-    refuse,
-    require_max_wait,
-)
+from fairlock.client.arguments import EnteredOneWay, default_owner_name, refuse, require_max_wait
 from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
 from fairlock.client.reporting import logger
 from fairlock.client.settings import ClientSettings
@@ -409,11 +404,7 @@ def send_release(store_factory: StoreFactory, name: str, owner_id: str) -> bool:
 
 
 def send_ceiling(store_factory: StoreFactory, request: SetCeilingRequest) -> None:
-    """Sends the request, again after an unknown outcome, for `RELEASE_SECONDS` at most.
-
-    Raises:
-        LockStoreUnavailable: outcome unknown, whatever was tried.
-    """
+    """The same for `set_limit`, `pause` and `resume`."""
     store_factory.repeat(
         lambda context, _attempt: change_ceiling(context, request), seconds=RELEASE_SECONDS
     )

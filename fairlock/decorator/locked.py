@@ -28,7 +28,7 @@ from fairlock.decorator.locked_call import (
     plan_for,
     refuse_coroutine,
 )
-from fairlock.errors import InvalidRequest, LockStoreUnavailable, LockWaitTimeout
+from fairlock.errors import InvalidRequest, LockStoreUnavailable, LockWaitTimeout, explained
 from fairlock.wire import rules
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ def locked(
 ) -> LockedOrSkipped[_D]: ...
 
 
+@explained
 def locked(
     name: Any = None,
     *,

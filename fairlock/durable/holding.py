@@ -23,7 +23,7 @@ from aws_durable_execution_sdk_python.exceptions import UnrecoverableError
 
 from fairlock.durable.durable_lock import Acquisition, DurableLock, Options
 from fairlock.durable.lock_functions import Json, LockFunctions, LockRequests
-from fairlock.errors import InvalidRequest, LockLost
+from fairlock.errors import InvalidRequest, LockLost, explained
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
 from fairlock.wire import rules
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS
@@ -202,6 +202,7 @@ def hold(
 ) -> AbstractContextManager[DurableLock | None]: ...
 
 
+@explained
 def hold(
     context: DurableContext,
     name: str,

@@ -195,25 +195,31 @@ def _ended_just_now(context: LockContext, execution: Execution) -> bool:
 
 
 def _reap(context: LockContext, claims: Sequence[Claim], reap_pass: _ReapPass) -> Reaped:
-    waiters = holders = 0
+    holders = 0
     fenced: list[Claim] = []
+    left: list[Claim] = []
     live = [claim for claim in claims if not claim.ended]
     # Fenced first: an acquire of the dead that is still under way must not get what is freed below.
     # The stage is in the claim, so a pass that dies here goes on with the next message.
     for claim in live:
         if context.retry_budget.deadline_passed():
-            return Reaped(waiters=waiters, complete=False)
+            return Reaped(waiters=len(left), complete=False)
         if claim.stage >= reap_pass.fenced:
             fenced.append(claim)
         # Refused if the claim was written since it was read: by the redriven execution, perhaps.
         elif _fence(context, claim, reap_pass.fenced):
             fenced.append(claim)
-            waiters += _stop_waiting(context, claim)
+            if _stop_waiting(context, claim):
+                left.append(claim)
+    waiters = len(left)
     done = len(fenced) == len(live)
     for claim in fenced:
         if context.retry_budget.deadline_passed():
             return Reaped(holders=holders, waiters=waiters, complete=False)
-        holders += _free(context, claim)
+        # The first pass has marked when this owner left, and no acquire of a fenced claim was
+        # called later: the mark refuses all that may still land. What landed in between is left.
+        marks = claim.stage != ReapStage.FIRST_PASS_DONE or claim in left
+        holders += _free(context, claim, marks=marks)
         # Only once the lock is free: after a crash in between the lock is released a second time,
         # which finds nothing; the other order would leave it to its lease.
         advance = advance_claim(claim, reap_pass.done, now_ms=context.aws_clock.now_ms())
@@ -225,7 +231,8 @@ def _reap(context: LockContext, claims: Sequence[Claim], reap_pass: _ReapPass) -
         if context.retry_budget.deadline_passed():
             return Reaped(holders=holders, waiters=waiters, complete=False)
         waiters += _stop_waiting(context, claim)
-        holders += _free(context, claim)
+        # An ended acquisition needs no mark in the lock: its claim refuses late acquires.
+        holders += _free(context, claim, marks=False)
         done &= _fence(context, claim, reap_pass.done)
     # A claim that was written meanwhile may belong to the redriven execution: ask once more.
     return Reaped(holders=holders, waiters=waiters, complete=done)
@@ -239,26 +246,28 @@ def _fence(context: LockContext, claim: Claim, stage: ReapStage) -> bool:
 def _stop_waiting(context: LockContext, claim: Claim) -> bool:
     if claim.entered_at_ms is None:
         return False
-    request = _release_request(claim)
+    request = _release_request(claim, marks=False)
     return context.table.delete(leave_queue(request, entered_at_ms=claim.entered_at_ms))
 
 
-def _free(context: LockContext, claim: Claim) -> bool:
+def _free(context: LockContext, claim: Claim, *, marks: bool) -> bool:
     """Releases the lock on behalf of the execution; tells whether there was a permit to free.
+
+    If there was none, `marks` in the lock that the owner has left, so that no acquire of it lands.
 
     On condition that the claim stands as it was seen: a late copy of this write must not free what
     the redriven execution was granted since, under the same owner_id.
     """
     check = still_reaped(claim)
-    answer = give_back(context, _release_request(claim), is_queued=False, check=check)
+    request = _release_request(claim, marks=marks)
+    answer = give_back(context, request, is_queued=False, check=check)
     return isinstance(answer, Released) and answer.gave_back
 
 
-def _release_request(claim: Claim) -> ReleaseRequest:
+def _release_request(claim: Claim, *, marks: bool) -> ReleaseRequest:
     return ReleaseRequest(
         lock_name=claim.lock_name,
         owner_id=claim.owner_id,
-        # An ended acquisition needs no mark in the lock: its claim refuses late acquires.
-        waits=not claim.ended,
+        waits=marks,
         ticket=claim.entered_at_ms,
     )

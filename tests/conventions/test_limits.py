@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 
 from fairlock.client.arguments import LONGEST_WAIT_SECONDS
-from fairlock.protocol.waiters import MOST_WAITERS
+from fairlock.protocol.waiters import (
+    MOST_PAGES_READ,
+    MOST_PLACES_OF_AN_EXECUTION,
+    MOST_WAITERS,
+)
 from fairlock.wire import rules
 from tests.support.documents import ROOT
 
@@ -26,7 +30,8 @@ def test_the_limits_of_the_page_are_those_of_the_rules() -> None:
     assert f"{rules.LARGEST_DATA_BYTES // 1024} KiB" in row("`data`")
     assert f"1 to {rules.HIGHEST_LIMIT};" in row("permits of a lock")
     assert f"1 s to {rules.LONGEST_LEASE_SECONDS // 3600} h" in row("lease")
-    assert f"{MOST_WAITERS:,};" in row("waiters of a lock")
+    assert f"{MOST_WAITERS:,}, or {MOST_PAGES_READ} MB" in row("waiters of a lock")
+    assert row("waiters of one execution") == f"{MOST_PLACES_OF_AN_EXECUTION} in a queue"
     assert f"{rules.LONGEST_PERIOD_SECONDS // 86_400} days" in row("rate of a pace")
     assert f"{rules.MOST_A_SECOND} a second" in row("rate of a pace")
     assert row("wait for a slot of a pace") == f"{rules.LONGEST_PACE_WAIT_SECONDS // 86_400} days"

@@ -109,3 +109,17 @@ def test_the_runbook_has_each_alarm() -> None:
     assert len(alarms) == 9
     runbook = (DOCS / "runbook.md").read_text()
     assert [alarm for alarm in alarms if f"**{alarm}**" not in runbook] == []
+
+
+def test_the_picture_of_the_architecture_has_each_function_with_arrows() -> None:
+    picture = (DOCS / "images" / "architecture.svg").read_text()
+    handlers = {
+        file.stem
+        for file in (DOCS.parent / "lambdas").glob("*.py")
+        if "\ndef handler(" in file.read_text()
+    }
+    drawn = dict(
+        re.findall(r'y="(\d+)" width="150"[^>]*class="fn"/><text[^>]*class="name">(\w+)<', picture)
+    )
+    assert handlers == set(drawn.values())
+    assert picture.count('class="to"') >= 2 * len(handlers)  # one in, one out

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 import subprocess
 import sys
 from importlib.metadata import distribution, distributions
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
 
 from fairlock.cdk.service.asset import OLDEST
+from tests.packaging.clean_environment import FOR_THE_COMMAND, REQUIRED, home_of, run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -81,3 +86,90 @@ def test_every_way_to_install_gives_the_asset_of_the_checkout(
     assert {path.relative_to(assembled) for path in assembled.rglob("*")} == {
         path.relative_to(asset) for path in asset.rglob("*")
     }
+
+
+# The wheel beside what it requires and nothing else: no CDK, no Node, no extra.
+
+
+EVERY_NAME = """
+import json, sys, importlib
+import fairlock
+for name in fairlock.__all__:
+    getattr(fairlock, name)
+for module in ("fairlock.optimistic", "fairlock.guarded"):
+    importlib.import_module(module)
+told = {}
+for module, name in (("fairlock", "AsyncLockClient"), ("fairlock.cdk", "LockService")):
+    try:
+        getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        told[name] = str(error)
+sys.argv = ["fairlock", "--version"]
+from fairlock.cli import main
+try:
+    main()
+except SystemExit as ended:
+    told["command"] = str(ended.code)
+told["loaded"] = sorted({name.partition(".")[0] for name in sys.modules} & {
+    "aws_cdk", "constructs", "jsii", "aiobotocore", "greenlet", "aws_lambda_powertools"
+})
+print(json.dumps(told))
+"""
+
+
+def test_every_name_is_there_and_what_is_optional_says_what_to_install(
+    installed: Path, tmp_path: Path
+) -> None:
+    needed = (*REQUIRED, *FOR_THE_COMMAND)
+    printed, told = run(EVERY_NAME, installed, home_of(needed, tmp_path))
+    assert "from its repository with the extra 'async'" in str(told["AsyncLockClient"])
+    assert "from its repository with the extra 'cdk'" in str(told["LockService"])
+    assert told["loaded"] == []
+    assert (printed, told["command"]) == ("fairlock 0.1.0", "0")
+
+
+# The package's page: a release names the repository, and no link of it is relative.
+
+
+URL = "https://code.example/fairlock"
+RELATIVE = re.compile(r"\]\((?!https://|#)")
+
+
+def metadata(repository: str, home: Path) -> dict[str, Any]:
+    """What a package says of itself that is built where pyproject.toml has this address."""
+    for name in ("README.md", "LICENSE", "hatch_build.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, home)
+    settings = (ROOT / "pyproject.toml").read_text()
+    changed, count = re.subn(
+        r'^repository = ".*"$', f'repository = "{repository}"', settings, flags=re.MULTILINE
+    )
+    assert count == 1
+    (home / "pyproject.toml").write_text(changed)
+    finished = subprocess.run(
+        [sys.executable, "-m", "hatchling", "metadata"],
+        cwd=home,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    told: dict[str, Any] = json.loads(finished.stdout)
+    return told
+
+
+@pytest.mark.parametrize("given", [URL, f"{URL}/"])
+def test_a_release_names_the_repository_and_links_to_it(given: str, tmp_path: Path) -> None:
+    told = metadata(given, tmp_path)
+    assert told["urls"]["Repository"] == URL
+    assert told["urls"]["Changelog"] == f"{URL}/blob/main/CHANGELOG.md"
+    readme = told["readme"]["text"]
+    assert not RELATIVE.findall(readme)
+    assert f"]({URL}/blob/main/docs/protocol.md)" in readme
+    assert f"]({URL}/raw/main/docs/images/demo.svg)" in readme
+
+
+def test_without_an_address_nothing_is_made_up(tmp_path: Path) -> None:
+    told = metadata("", tmp_path)
+    assert not told.get("urls")
+    assert told["readme"]["text"] == (ROOT / "README.md").read_text()
+    assert RELATIVE.findall(told["readme"]["text"])

@@ -16,7 +16,6 @@ from tests.simulation import machines
 from tests.simulation.faults import Faults
 from tests.simulation.functions import Json, LambdaFaults, lambda_runtime
 from tests.simulation.guard import Account, AccountFaults
-from tests.simulation.lost_events import BOUND_SECONDS
 from tests.simulation.scenario import Control, Scenario
 from tests.simulation.workload import (
     Load,
@@ -30,6 +29,7 @@ from tests.simulation.world import World
 _SECONDS: Final = 1_800.0
 _TAKEN_SECONDS: Final = 120.0
 _LONGEST_PAUSE_SECONDS: Final = 20.0
+_REQUEST_SECONDS: Final = 30.0
 _ACCOUNT: Final = 1_000
 _ENDS_OF_WORK: Final = {"granted", "succeeded", "WorkFailed", "aborted", "timed_out"}
 _PROMISE: Final = "no guard fails because Lambda is busy"
@@ -93,7 +93,7 @@ CONCURRENCY: Final = Scenario(
     ),
     faults=Faults(),
     play=_play,
-    idle_bound=BOUND_SECONDS + _TAKEN_SECONDS + _LONGEST_PAUSE_SECONDS,
+    idle_bound=_TAKEN_SECONDS + _LONGEST_PAUSE_SECONDS + _REQUEST_SECONDS,
     conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(

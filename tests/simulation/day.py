@@ -74,6 +74,7 @@ def _play(world: World) -> None:
     load = Load(
         executions=world.scaled(_EXECUTIONS),
         names=world.scaled(_NAMES),
+        exponent=0.9,
         seconds=seconds,
         work_seconds=0.4,
         forms={"queue": 8, "kept alive": 1, "poll": 1},
@@ -105,7 +106,7 @@ def _newest_first() -> AbstractContextManager[object]:
 DAY: Final = Scenario(
     number=1,
     title="a day of a large service",
-    load="a million guarded executions on 100,000 names, by Zipf's law, in a day",
+    load="a million guarded executions on 100,000 names in a day, the n-th name by n^-0.9",
     promise=(
         "the limit holds, the queue is fair, tokens only grow, and a workflow's lock ends with the "
         "workflow (docs/guarantees.md)"
@@ -115,7 +116,8 @@ DAY: Final = Scenario(
     ),
     play=_play,
     idle_bound=BOUND_SECONDS,
-    scale=0.01,
+    scale=0.004,
+    seeds=6,
     conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(

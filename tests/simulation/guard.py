@@ -57,11 +57,15 @@ class Account:
         step_functions: Step Functions.
         bus: EventBridge.
         queue: the reaper's.
+        judges_releases: whether an execution that ends by itself must have freed its locks.
     """
 
     def __init__(self, world: World, faults: AccountFaults) -> None:
         engine = world.engine
         self.world, self.engine, self.judge = world, engine, world.judge
+        # It judges clients, by labels that executions do not have.
+        world.database.table.sees.remove(world.recovery.saw)
+        self.judges_releases = False
         clients: dict[str, Any] = {}
         self.functions = Functions(world, faults.functions, clients)
         self.queue = Queue(engine, faults.events, self.functions, faults.concurrency)
@@ -82,7 +86,7 @@ class Account:
     ) -> Execution:
         """Starts an execution of a recorded machine; the run is over when all have ended."""
         self.world.actors += 1
-        watcher = GuardWatcher(self, name, form == "kept alive", ended)
+        watcher = GuardWatcher(self, name, ended)
         found = machine(form) if definition is None else definition
         return self.step_functions.start(form, found, name, given, watcher)
 
@@ -112,22 +116,17 @@ class GuardWatcher:
     Args:
         account: where it runs.
         name: of the execution, for the trace.
-        is_kept_alive: whether a heartbeat takes its lock again after a redrive.
         ended: called once it is over for good or may be redriven.
     """
 
     def __init__(
-        self,
-        account: Account,
-        name: str,
-        is_kept_alive: bool,  # noqa: FBT001 - of one caller
-        ended: Callable[[Execution, str], object],
+        self, account: Account, name: str, ended: Callable[[Execution, str], object]
     ) -> None:
-        self._account, self._name, self._is_kept_alive = account, name, is_kept_alive
-        self._ended = ended
+        self._account, self._name, self._ended = account, name, ended
         self._judge: Judge = account.judge
         self._engine: Engine = account.engine
         self._owned: dict[str, _Acquisition] = {}
+        self._released: list[Belief] = []
 
     def calls(self, flow: Flow, function: str, payload: Json) -> None:
         """A call of acquire begins a wait, one of release ends a belief."""
@@ -138,6 +137,9 @@ class GuardWatcher:
                 owned = self._owned[payload["owner_id"]] = _Acquisition(payload["lock_name"], limit)
                 owned.waits_since = self._judge.begins_to_wait(owned.lock)
         elif function == "release":
+            owned = self._owned.get(payload["owner_id"])
+            if owned is not None and owned.belief is not None:
+                self._released.append(owned.belief)
             self._leaves(payload["owner_id"])
         elif function == "work":
             self._works(flow, payload)
@@ -193,6 +195,11 @@ class GuardWatcher:
         for owner in list(self._owned):
             self._leaves(owner)
         self._owned.clear()
+        if self._account.judges_releases and status in {"SUCCEEDED", "FAILED"}:
+            for belief in self._released:
+                is_free = belief.token not in self._judge.holders_of(belief.lock)
+                what = f"{belief.lock}: {self._name} has ended, and token {belief.token} holds"
+                self._judge.require("released before the end", is_free, what)
         self._account.world.actors -= 1
         self._ended(execution, status)
 

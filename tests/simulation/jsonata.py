@@ -11,14 +11,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from functools import cache
 from typing import Any, Final
 
-Values = Mapping[str, Any]
-"""What variables and functions are called, with `$`; `$states` is one of them."""
 Code = Callable[[dict[str, Any]], Any]
+"""Is given variables and functions by their names, with `$`; `$states` is one of them."""
 
 
 class EvaluationError(Exception):

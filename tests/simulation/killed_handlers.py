@@ -6,14 +6,18 @@ caller learns nothing but that, and repeats the call.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from copy import deepcopy
 from typing import Any, Final
+from unittest.mock import patch
 
 from fairlock.protocol.outcomes import AlreadyHolder, Situation
 from fairlock.store import acquire
+from tests.simulation import machines
 from tests.simulation.events import EventFaults
 from tests.simulation.faults import Faults
-from tests.simulation.functions import LambdaFaults, lambda_runtime
+from tests.simulation.functions import Json, LambdaFaults, lambda_runtime
 from tests.simulation.guard import Account, AccountFaults
 from tests.simulation.lost_events import BOUND_SECONDS
 from tests.simulation.scenario import Control, Scenario, patched
@@ -35,6 +39,7 @@ def _play(world: World) -> None:
         events=EventFaults(late=0.05, late_seconds=60.0, twice=0.05),
     )
     account = Account(world, faults)
+    account.judges_releases = True
     load = Load(
         executions=world.scaled(50_000),
         names=world.scaled(2_000),
@@ -62,6 +67,24 @@ def _forgets_itself() -> AbstractContextManager[object]:
     return patched((acquire, "judge", wrong))
 
 
+def _without_retry(scope: Json, function: str) -> None:
+    """Lets no state repeat its call of a function."""
+    for state in scope["States"].values():
+        if state.get("Arguments", {}).get("FunctionName", "").endswith(f":{function}"):
+            state["Retry"] = []
+        for branch in state.get("Branches", ()):
+            _without_retry(branch, function)
+
+
+@contextmanager
+def _releases_once() -> Iterator[None]:
+    changed = deepcopy(machines.recorded())
+    for each in changed["machines"].values():
+        _without_retry(each, "release")
+    with patch.object(machines, "recorded", lambda: changed):
+        yield
+
+
 KILLED_HANDLERS: Final = Scenario(
     number=10,
     title="each handler is killed at each of its requests with 1 %",
@@ -79,6 +102,13 @@ KILLED_HANDLERS: Final = Scenario(
             name="a repeated acquire does not find its own grant",
             breaks="no lock taken by no one",
             sabotage=_forgets_itself,
+            scale=0.01,
+        ),
+        Control(
+            name="a guard does not repeat a release whose function has died",
+            breaks="released before the end",
+            sabotage=_releases_once,
+            seed=2,
             scale=0.01,
         ),
     ),

@@ -14,7 +14,6 @@ from fairlock.store import reap
 from tests.simulation.faults import Faults
 from tests.simulation.functions import Json, lambda_runtime
 from tests.simulation.guard import Account, AccountFaults
-from tests.simulation.lost_events import BOUND_SECONDS
 from tests.simulation.machines import machine
 from tests.simulation.scenario import Control, Scenario, patched
 from tests.simulation.workload import (
@@ -29,6 +28,8 @@ _ITERATIONS: Final = 40
 _NAMES: Final = 4_000
 _SECONDS: Final = 1_200.0
 _GOES_ON_SECONDS: Final = 20
+_EVENT_SECONDS: Final = 25.0
+"""For the event, the reaper's pass over 40 claims, and iterations that have ended just before."""
 
 
 def map_of_guards() -> Json:
@@ -76,19 +77,6 @@ def _play(world: World) -> None:
     world.figures.update(figures_of(account))
 
 
-def _locks_before_waiters() -> AbstractContextManager[object]:
-    """The reaper frees a lock before it has removed the waiters of the same execution."""
-    right: Any = reap._reap  # noqa: SLF001 - the one that is replaced
-
-    def wrong(context: Any, claims: Any, reap_pass: Any) -> Any:  # noqa: ANN401 - as the real one
-        waiters = [claim for claim in claims if claim.entered_at_ms is not None]
-        others = [claim for claim in claims if claim.entered_at_ms is None]
-        right(context, others, reap_pass)
-        return right(context, waiters, reap_pass)
-
-    return patched((reap, "_reap", wrong))
-
-
 def _no_reaper() -> AbstractContextManager[object]:
     def wrong(*_args: Any) -> reap.Reaped:  # noqa: ANN401 - as the real one
         return reap.Reaped()
@@ -106,7 +94,7 @@ MAPS: Final = Scenario(
     ),
     faults=Faults(),
     play=_play,
-    idle_bound=BOUND_SECONDS,
+    idle_bound=_GOES_ON_SECONDS + _EVENT_SECONDS,
     conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(

@@ -137,12 +137,14 @@ MASS_STOP: Final = Scenario(
     load="100,000 guarded executions, a lock each; others wait for a tenth of the locks",
     promise=(
         "the locks of 100,000 executions that time out within a minute are free within lease + 5 "
-        "minutes, at default quotas, without a dead letter (docs/protocol.md, Many ends at once)"
+        "minutes, at default quotas, without a dead letter (docs/costs.md, Many ends at once)"
     ),
     faults=Faults(),
     play=_play,
     idle_bound=_BOUND_SECONDS,
-    scale=0.01,
+    # Smaller partitions would be emptied by a single transaction.
+    scale=0.02,
+    seeds=3,
     scale_of_tests=0.005,
     conditions=lambda _scale: lambda_runtime(),
     controls=(

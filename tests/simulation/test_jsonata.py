@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from jsonata.jsonata import Jsonata
+from jsonata.jsonata import Jsonata  # type: ignore[import-untyped]  # it ships no types
 
 from tests.simulation.jsonata import FUNCTIONS, MISSING, EvaluationError, compiled, evaluate
 from tests.simulation.machines import recorded

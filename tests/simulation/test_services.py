@@ -186,7 +186,12 @@ def test_a_function_grows_by_so_many_environments_in_ten_seconds(world: World) -
 
 def test_a_function_that_takes_too_long_is_ended_and_its_process_is_gone(world: World) -> None:
     functions = Functions(world, LambdaFaults(), {})
-    functions.add("hangs", lambda _event, _context: world.engine.wait() or {})
+
+    def hangs(_event: Json, _context: object) -> Json:
+        world.engine.wait()
+        return {}
+
+    functions.add("hangs", hangs)
     outcomes: list[Outcome] = []
     functions.invoke("hangs", {}, outcomes.append)
     world.engine.run(world.engine.now + TIMEOUT_SECONDS + 5)

@@ -152,14 +152,27 @@ def wait_until_idle(account: Account, *, from_seconds: float) -> None:
     world.engine.at(START + from_seconds, look)
 
 
-def start_all(account: Account, moments: list[float], given: Given, *, form: str) -> None:
-    """Starts an execution at each of these moments, in seconds from the beginning."""
+def start_all(
+    account: Account, moments: list[float], given: Given, *, form: str, ended: list[float]
+) -> None:
+    """Starts an execution at each of these moments, in seconds from the beginning.
+
+    Args:
+        account: where.
+        moments: when.
+        given: the input of each.
+        form: of the guard.
+        ended: gets the moment at which each ends.
+    """
     world = account.world
     world.actors += len(moments)
 
     def start(number: int) -> None:
-        account.start(f"run-{number}", given(number), form=form)
+        account.start(f"run-{number}", given(number), form=form, ended=end)
         world.actors -= 1
+
+    def end(_execution: Execution, _status: str) -> None:
+        ended.append(world.seconds)
 
     for number, moment in enumerate(moments):
         world.engine.at(START + moment, start, number)

@@ -24,6 +24,7 @@ class Billing(Stack):
             lease=Duration.minutes(1),
             max_wait=Duration.minutes(30),
             waiting=Waiting.queue(),
+            max_hold=None,
         )
         rate = (10, Duration.minutes(1))
         pace = Pace(self, "Vendor", service=locks, pace_name="vendor", rate=rate)

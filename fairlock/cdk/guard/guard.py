@@ -30,7 +30,7 @@ from fairlock.cdk.guard.guard_arguments import (
     names_in_order,
     note_guarded,
 )
-from fairlock.cdk.guard.guard_rules import GuardInMachine
+from fairlock.cdk.guard.guard_rules import GuardInMachine, checked_end
 from fairlock.cdk.guard.guard_states import (
     GuardStates,
     is_bare_task,
@@ -79,14 +79,12 @@ def checked_options(
     check_flag("shared", shared)
     require_one_way(shared=shared, only_newest=only_newest)
     way_to_wait = checked_waiting(waiting, express=express)
-    if max_wait is None:
-        max_wait = _DEFAULT_EXPRESS_MAX_WAIT if express else _DEFAULT_MAX_WAIT
     acquire = AcquireOptions(
         lease_seconds=checked_lease_seconds(_DEFAULT_LEASE if lease is None else lease),
         limit=checked_limit(limit, shared=shared),
         only_newest=checked_only_newest(only_newest),
         max_wait_seconds=checked_max_wait_seconds(
-            max_wait,
+            longest_wait(max_wait, express=express),
             shortest_seconds=way_to_wait.shortest_seconds,
             longest=way_to_wait.longest,
             express=express,
@@ -99,6 +97,13 @@ def checked_options(
         keep_alive, lease_seconds=acquire.lease_seconds, express=express
     )
     return GuardOptions(acquire=acquire, waiting=way_to_wait, interval_seconds=interval_seconds)
+
+
+def longest_wait(max_wait: Duration | None, *, express: bool) -> Duration:
+    """How long a guard waits that was told this."""
+    if max_wait is None:
+        return _DEFAULT_EXPRESS_MAX_WAIT if express else _DEFAULT_MAX_WAIT
+    return max_wait
 
 
 def check_lease_of_several(acquire: AcquireOptions, *, express: bool) -> None:
@@ -162,6 +167,7 @@ class LockGuard(sfn.StateMachineFragment):
         on_timeout: sfn.IChainable | None = None,
         express: bool = False,
         shared: bool = False,
+        max_hold: Duration | None = None,
         only_newest: bool | int | str = False,
         on_superseded: sfn.IChainable | None = None,
     ) -> None:
@@ -200,6 +206,10 @@ class LockGuard(sfn.StateMachineFragment):
             express: whether the machine is an Express workflow: those cannot be described.
             shared: whether others that share the lock may be inside meanwhile. Then `limit` is how
                 many there may be; 1, the default, means 20.
+            max_hold: how long the work may hold the lock at most. The task must be a single state
+                whose time-out, with all its retries, is not longer; then it fails with
+                `States.Timeout` in time. A function that it has called runs on. Everything else is
+                refused, because a workflow holds its lock while it runs.
             only_newest: whether the grant of a newer caller supersedes this one. True orders them
                 by the time at which they enter the guard; a number, or JSONata that gives one, is
                 this caller's version, the highest wins. A guard in a Map whose lock has a literal
@@ -233,6 +243,9 @@ class LockGuard(sfn.StateMachineFragment):
                 rule = "must be left out for several locks: each name has a newest of its own"
                 raise InvalidRequest(field="only_newest", rule=rule, value=only_newest)
             check_lease_of_several(options.acquire, express=express)
+        end = checked_end(
+            max_hold, task, wait=options.acquire.max_wait_seconds if len(names) > 1 else 0
+        )
 
         super().__init__(scope, construct_id)
         note_guarded(task)
@@ -297,6 +310,7 @@ class LockGuard(sfn.StateMachineFragment):
                 shared=options.acquire.shared,
                 waiting=options.waiting.shown,
                 only_newest=options.acquire.only_newest is not None,
+                end=end if number == 0 else None,
             )
             MachineChecks.add(self, placed)
         self._start = granted if order is None else locks[0].order(order).next(granted)

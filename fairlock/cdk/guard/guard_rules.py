@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeGuard
+from itertools import chain
+from typing import Any, Final, TypeGuard
 
-from aws_cdk import Annotations
+from aws_cdk import Annotations, Duration
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import IConstruct
 
-from fairlock.cdk.fragments import is_jsonata
+from fairlock.cdk.fragments import is_jsonata, whole_seconds
 from fairlock.cdk.machines import Machines, PartOfMachine, not_in_a_machine, reachable
 from fairlock.errors import InvalidRequest
 
@@ -31,6 +33,11 @@ _LEAVES: Final = (
     "this one leaves the guard without the release"
 )
 _ENTERS: Final = "must be reached by its guard only: this way leads to it without the lock"
+_NO_END: Final = (
+    "needs a single task state with a time-out: a workflow holds its lock while it runs. Set its "
+    "task_timeout (TimeoutSeconds) to a number of seconds; let such a task start a chain as a "
+    "workflow of its own"
+)
 _TOO_EARLY: Final = (
     "must be read by states inside the guard, and this one runs before it: make it a part of the "
     "guarded task, or move it behind the guard"
@@ -40,6 +47,83 @@ _NO_TOKEN: Final = (
     "must not lead to a state that needs this guard's fencing token: on this way there was no "
     "grant, and so there is no token"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndOfHold:
+    """That the work of a guard is over in time.
+
+    Attributes:
+        max_hold_seconds: how long the guard may hold its locks at most.
+        wait_seconds: for how long it holds one before the work begins.
+        task: the guarded task; None if it is no single task state.
+    """
+
+    max_hold_seconds: int
+    wait_seconds: int
+    task: sfn.State | None
+
+    def faults(self) -> Iterator[InvalidRequest]:
+        """The rule that the task breaks as it is now: CDK lets anybody add a Retry later."""
+        task = {} if self.task is None else self.task.to_state_json()
+        yield from faults_of_end(self.max_hold_seconds, task, wait_seconds=self.wait_seconds)
+
+
+def checked_end(max_hold: Duration | None, task: sfn.IChainable, *, wait: int) -> EndOfHold | None:
+    """That the guarded task is over in time; None if there is no bound.
+
+    Args:
+        max_hold: as of `LockGuard`.
+        task: same.
+        wait: for how many seconds the guard holds a lock before the work begins.
+
+    Raises:
+        InvalidRequest: the work may take longer, or has no end.
+    """
+    if max_hold is None:
+        return None
+    seconds = whole_seconds("max_hold", max_hold)
+    single = task if _is_state(task) and _leads_nowhere(task.to_state_json()) else None
+    end = EndOfHold(max_hold_seconds=seconds, wait_seconds=wait, task=single)
+    for fault in end.faults():
+        raise fault
+    return end
+
+
+def _leads_nowhere(state: Mapping[str, Any]) -> bool:
+    return state.get("Type") == "Task" and not {"Next", "Catch"} & state.keys()
+
+
+def faults_of_end(
+    max_hold_seconds: int, task: Mapping[str, Any], *, wait_seconds: int = 0
+) -> Iterator[InvalidRequest]:
+    """The rule that is broken, if a task state may hold a lock for longer than that."""
+    timeout = task.get("TimeoutSeconds")
+    told = f"{max_hold_seconds} s"
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        yield InvalidRequest(field="max_hold", rule=_NO_END, value=told)
+        return
+    longest = wait_seconds + timeout
+    for pause in chain.from_iterable(map(_pauses, task.get("Retry", ()))):
+        if longest > max_hold_seconds:  # A Retry may have a hundred million attempts.
+            break
+        longest += pause + timeout
+    if longest > max_hold_seconds:
+        waits = f", and {wait_seconds} s may pass before it for the other locks"
+        rule = (
+            f"must be as long as the task may take: its TimeoutSeconds of {timeout:g} count anew "
+            f"for each retry, after a pause{waits if wait_seconds else ''}; set a shorter time-out "
+            "or fewer retries"
+        )
+        yield InvalidRequest(field="max_hold", rule=rule, value=told)
+
+
+def _pauses(retry: Mapping[str, Any]) -> Iterator[float]:
+    """The longest pause before each attempt that a Retry may make."""
+    pause, longest = retry.get("IntervalSeconds", 1), retry.get("MaxDelaySeconds", math.inf)
+    for _ in range(retry.get("MaxAttempts", 3)):
+        yield min(pause, longest)
+        pause *= retry.get("BackoffRate", 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,6 +145,7 @@ class GuardInMachine:
         waiting: how it waits, as a caller writes it; None if it does not wait.
         shared: whether it shares the lock.
         only_newest: whether newer callers supersede it.
+        end: that its work is over in time, if it was told a max_hold.
     """
 
     construct: IConstruct
@@ -76,6 +161,7 @@ class GuardInMachine:
     waiting: str | None
     shared: bool
     only_newest: bool = False
+    end: EndOfHold | None = None
 
     @property
     def path(self) -> str:
@@ -96,6 +182,8 @@ class GuardInMachine:
                 yield InvalidRequest(field="express", rule=rule, value=told)
         if self.only_newest and self.lock_name and any(place.in_map for place in places):
             yield InvalidRequest(field="only_newest", rule=_IN_A_MAP, value=self.lock_name)
+        if self.end is not None:
+            yield from self.end.faults()
         yield from self._ways_past_the_guard(machines)
         yield from self._tokens_without_a_grant(machines)
         yield from self._tokens_elsewhere(machines)
@@ -212,7 +300,7 @@ class GuardInMachine:
                 return
 
 
-def _is_state(child: IConstruct) -> TypeGuard[sfn.State]:
+def _is_state(child: object) -> TypeGuard[sfn.State]:
     return isinstance(child, sfn.State)
 
 

@@ -17,7 +17,8 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from fairlock.cdk.fragments import WorkflowVariable
-from fairlock.cdk.guard.guard import LockGuard
+from fairlock.cdk.guard.guard import LockGuard, longest_wait
+from fairlock.cdk.guard.guard_rules import faults_of_end
 from fairlock.cdk.guard.waiting import Waiting
 from fairlock.cdk.machines import Placement, read_definition
 from fairlock.errors import InvalidRequest
@@ -195,6 +196,7 @@ def guarded_machine(
     name: str = "Guard",
     partition: str = "aws",
     shared: bool = False,
+    max_hold_seconds: int | None = None,
     only_newest: bool | int | str = False,
 ) -> Json:
     """A state machine that runs the work while it holds the lock.
@@ -213,6 +215,7 @@ def guarded_machine(
             has no name.
         partition: of AWS.
         shared: see `LockGuard`.
+        max_hold_seconds: same: the longest time to hold the lock, for a single task state.
         only_newest: same. A superseded machine fails with `Superseded`.
 
     Raises:
@@ -231,6 +234,13 @@ def guarded_machine(
         release_function_arn=_NO_ARN + FUNCTIONS[2],
     )
     bare = is_bare_task(machine)
+    max_wait = None if max_wait_seconds is None else Duration.seconds(max_wait_seconds)
+    if max_hold_seconds is not None:
+        wait = longest_wait(max_wait, express=express)
+        waits = 0 if isinstance(lock_name, str) else wait.to_seconds()
+        task = machine["States"][machine["StartAt"]] if bare else {}
+        for fault in faults_of_end(max_hold_seconds, task, wait_seconds=waits):
+            raise fault
     guard = LockGuard(
         stack,
         name,
@@ -239,7 +249,7 @@ def guarded_machine(
         lock_name=_given(lock_name),
         limit=limit,
         lease=Duration.seconds(lease_seconds),
-        max_wait=None if max_wait_seconds is None else Duration.seconds(max_wait_seconds),
+        max_wait=max_wait,
         waiting=waiting,
         keep_alive=None if keep_alive_seconds is None else Duration.seconds(keep_alive_seconds),
         express=express,

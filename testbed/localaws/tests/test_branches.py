@@ -1,9 +1,11 @@
 """Corrections branch_failure and history."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 
-from testbed.localaws.workbench import Workbench
+from testbed.localaws.workbench import Ended, Workbench
 
 WithoutCorrection = Callable[..., Workbench]
 
@@ -142,3 +144,215 @@ def test_the_history_of_a_failing_branch_is_in_order(corrected: Workbench) -> No
         (5, 4, "ParallelStateFailed"),
         (6, 5, "ExecutionFailed"),
     ]
+
+
+# Correction variables.
+
+
+LOCK = {"token": 7, "name": "customer/1", "tags": ["a", "b"], "free": False, "seconds": 0}
+
+
+def pass_state(following: str | None, **fields: object) -> dict[str, Any]:
+    return {"Type": "Pass", **fields, **({"Next": following} if following else {"End": True})}
+
+
+def with_lock(**states: object) -> dict[str, Any]:
+    """A JSONPath machine whose first state assigns `$lock`."""
+    first = pass_state(next(iter(states)), Result=LOCK, ResultPath=None, Assign={"lock.$": "$"})
+    return {"StartAt": "Assign", "States": {"Assign": first, **states}}
+
+
+def read(bench: Workbench, expression: str) -> Ended:
+    return bench.run(
+        with_lock(Read=pass_state(None, Parameters={"x.$": expression})), {"in": "put"}
+    )
+
+
+def test_a_jsonpath_state_reads_what_a_jsonpath_state_assigned(corrected: Workbench) -> None:
+    assert read(corrected, "$lock.token").output == {"x": 7}
+    assert read(corrected, "$lock").output == {"x": LOCK}
+    assert read(corrected, "$lock.tags[1]").output == {"x": "b"}
+    assert read(corrected, "States.Format('{}@{}', $lock.token, $.in)").output == {"x": "7@put"}
+
+
+def test_control_a_jsonpath_state_reads_null(left_out: WithoutCorrection) -> None:
+    bench = left_out("variables", "missing_paths")
+    assert read(bench, "$lock.token").output == {"x": None}
+
+
+def test_the_input_is_untouched_by_assigning(corrected: Workbench) -> None:
+    assert corrected.run(with_lock(Read=pass_state(None)), {"in": "put"}).output == {"in": "put"}
+
+
+def test_an_unknown_variable_fails_the_execution(corrected: Workbench) -> None:
+    ended = read(corrected, "$other.token")
+    assert (ended.status, ended.error) == ("FAILED", "States.Runtime")
+
+
+def test_paths_of_all_kinds_may_be_variables(corrected: Workbench) -> None:
+    choice = {"Variable": "$lock.token", "NumericEquals": 7, "Next": "Wait"}
+    ended = corrected.run(
+        with_lock(
+            Choice={"Type": "Choice", "Choices": [choice], "Default": "Wrong"},
+            Wrong={"Type": "Fail", "Error": "Wrong", "Cause": ""},
+            Wait={"Type": "Wait", "SecondsPath": "$lock.seconds", "Next": "Select"},
+            Select=pass_state("Map", InputPath="$lock"),
+            Map={
+                "Type": "Map",
+                "ItemsPath": "$lock.tags",
+                "ItemSelector": {"tag.$": "$$.Map.Item.Value", "token.$": "$lock.token"},
+                "ItemProcessor": {"StartAt": "I", "States": {"I": pass_state(None)}},
+                "ResultSelector": {"all.$": "$", "name.$": "$lock.name"},
+                "End": True,
+            },
+        )
+    )
+    items = [{"tag": "a", "token": 7}, {"tag": "b", "token": 7}]
+    assert ended.output == {"all": items, "name": "customer/1"}
+
+
+def test_a_jsonpath_state_reads_what_a_jsonata_state_assigned(corrected: Workbench) -> None:
+    first = pass_state("Read", QueryLanguage="JSONata", Assign={"v": "{% {'n': 1 + 1} %}"})
+    second = pass_state(None, Parameters={"x.$": "$v.n"})
+    assert corrected.run({"StartAt": "A", "States": {"A": first, "Read": second}}).output == {
+        "x": 2
+    }
+
+
+def test_a_jsonata_state_reads_what_a_jsonpath_state_assigned(corrected: Workbench) -> None:
+    second = pass_state(None, QueryLanguage="JSONata", Output="{% $lock.token + 1 %}")
+    assert corrected.run(with_lock(Read=second)).output == 8
+
+
+def test_a_task_assigns_its_raw_result(corrected: Workbench) -> None:
+    task = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::lambda:invoke",
+        "Parameters": {"FunctionName": corrected.function("def handler(e, c): return {'t': 9}")},
+        "ResultSelector": {"nothing": True},
+        "Assign": {"t.$": "$.Payload.t", "code.$": "$.StatusCode"},
+        "Next": "Read",
+    }
+    last = pass_state(None, Parameters={"t.$": "$t", "code.$": "$code", "input.$": "$"})
+    ended = corrected.run({"StartAt": "T", "States": {"T": task, "Read": last}})
+    assert ended.output == {"t": 9, "code": 200, "input": {"nothing": True}}
+
+
+def test_a_catcher_assigns_the_error(corrected: Workbench) -> None:
+    inside = {"StartAt": "F", "States": {"F": {"Type": "Fail", "Error": "E", "Cause": "c"}}}
+    catcher = {"ErrorEquals": ["E"], "Assign": {"why.$": "$.Cause"}, "Next": "Read"}
+    around = {"Type": "Parallel", "Branches": [inside], "Catch": [catcher], "End": True}
+    last = pass_state(None, Parameters={"why.$": "$why"})
+    assert corrected.run({"StartAt": "P", "States": {"P": around, "Read": last}}).output == {
+        "why": "c"
+    }
+
+
+def test_a_jsonata_catcher_of_a_jsonpath_machine_assigns_the_error(corrected: Workbench) -> None:
+    inside = {"StartAt": "F", "States": {"F": {"Type": "Fail", "Error": "E", "Cause": "c"}}}
+    catcher = {
+        "ErrorEquals": ["E"],
+        "Assign": {"why": "{% $states.errorOutput.Cause %}"},
+        "Output": "{% $states.input %}",
+        "Next": "Read",
+    }
+    around = {
+        "Type": "Parallel",
+        "QueryLanguage": "JSONata",
+        "Branches": [inside],
+        "Catch": [catcher],
+        "End": True,
+    }
+    last = pass_state(None, Parameters={"why.$": "$why", "in.$": "$"})
+    ended = corrected.run({"StartAt": "P", "States": {"P": around, "Read": last}}, [1])
+    assert ended.output == {"why": "c", "in": [1]}
+
+
+def test_choice_and_wait_assign_the_effective_input(corrected: Workbench) -> None:
+    rule = {"Variable": "$.n", "NumericEquals": 1, "Assign": {"c.$": "$.n"}, "Next": "W"}
+    states = {
+        "C": {"Type": "Choice", "InputPath": "$.a", "Choices": [rule]},
+        "W": {"Type": "Wait", "Seconds": 0, "Assign": {"w.$": "$.n"}, "Next": "Read"},
+        "Read": pass_state(None, Parameters={"c.$": "$c", "w.$": "$w"}),
+    }
+    assert corrected.run({"StartAt": "C", "States": states}, {"a": {"n": 1}}).output == {
+        "c": 1,
+        "w": 1,
+    }
+
+
+SWAP = {
+    "QueryLanguage": "JSONata",
+    "StartAt": "A",
+    "States": {
+        "A": pass_state("B", Assign={"x": 1, "y": 2}),
+        "B": pass_state("C", Assign={"x": "{% $y %}", "y": "{% $x %}"}),
+        "C": pass_state(None, Output=["{% $x %}", "{% $y %}"]),
+    },
+}
+
+
+def test_all_values_of_an_assign_are_computed_before_any_is_set(corrected: Workbench) -> None:
+    assert corrected.run(SWAP).output == [2, 1]
+
+
+def test_control_later_values_see_earlier_ones(left_out: WithoutCorrection) -> None:
+    assert left_out("variables").run(SWAP).output == [2, 2]
+
+
+def scopes(inner: dict[str, Any]) -> dict[str, Any]:
+    """`outer` is assigned, then a branch assigns `inner`, then both are asked for."""
+    return {
+        "QueryLanguage": "JSONata",
+        "StartAt": "A",
+        "States": {
+            "A": pass_state("P", Assign={"outer": 1}),
+            "P": {
+                "Type": "Parallel",
+                "Branches": [
+                    {
+                        "StartAt": "I",
+                        "States": {
+                            "I": pass_state("J", Assign=inner),
+                            "J": pass_state(None, Output="{% $outer %}"),
+                        },
+                    }
+                ],
+                "Next": "Z",
+            },
+            "Z": pass_state(None, Output=["{% $states.input[0] %}", "{% $exists($inner) %}"]),
+        },
+    }
+
+
+def test_a_branch_reads_outer_variables_and_keeps_its_own(corrected: Workbench) -> None:
+    assert corrected.run(scopes({"inner": 2})).output == [1, False]
+
+
+def test_control_a_branch_s_variables_leak(left_out: WithoutCorrection) -> None:
+    assert left_out("variables").run(scopes({"inner": 2})).output == [1, True]
+
+
+def test_a_branch_may_not_assign_an_outer_variable(corrected: Workbench) -> None:
+    ended = corrected.run(scopes({"outer": 2}))
+    assert (ended.status, ended.error) == ("FAILED", "States.Runtime")
+
+
+def test_each_iteration_of_a_map_has_variables_of_its_own(corrected: Workbench) -> None:
+    iteration = {
+        "StartAt": "I",
+        "States": {
+            "I": pass_state("W", Assign={"mine": "{% $states.input %}"}),
+            "W": {"Type": "Wait", "Seconds": 1, "Next": "J"},
+            "J": pass_state(None, Output="{% $mine * $factor %}"),
+        },
+    }
+    definition = {
+        "QueryLanguage": "JSONata",
+        "StartAt": "A",
+        "States": {
+            "A": pass_state("M", Assign={"factor": 10}),
+            "M": {"Type": "Map", "ItemProcessor": iteration, "End": True},
+        },
+    }
+    assert corrected.run(definition, [1, 2, 3]).output == [10, 20, 30]

@@ -1,13 +1,17 @@
 """Corrections table_settings, function_settings, fresh_names, alarm_metrics and saved_queries."""
 
+from __future__ import annotations
+
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, WaiterError
 
+from testbed.localaws import CdkError, LocalAws
 from testbed.localaws.workbench import ROLE_ARN, Workbench
 
 WithoutCorrection = Callable[..., Workbench]
@@ -212,3 +216,174 @@ def test_a_query_is_saved_by_a_call_and_an_unknown_id_is_refused(corrected: Work
 def test_control_a_stack_with_a_query_is_refused(left_out: WithoutCorrection) -> None:
     with pytest.raises(ClientError, match=r"Unrecognized resource types.*QueryDefinition"):
         create(left_out("saved_queries"), "query", "AWS::Logs::QueryDefinition", QUERY)
+
+
+# Bootstrap, deploy and destroy with the real CDK CLI, from an assembly written by hand.
+
+
+STACK = {
+    "Resources": {
+        "Table": {
+            "Type": "AWS::DynamoDB::Table",
+            "Properties": {
+                "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+                "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
+                "BillingMode": "PAY_PER_REQUEST",
+            },
+        }
+    },
+    "Outputs": {"TableName": {"Value": {"Ref": "Table"}}},
+}
+
+
+@pytest.fixture(scope="module")
+def own_aws() -> Iterator[LocalAws]:
+    with LocalAws() as running:
+        running.bootstrap()
+        yield running
+
+
+@pytest.fixture
+def assembly(tmp_path: Path) -> Path:
+    """What `cdk synth` would have written for one stack without assets."""
+    stack = {
+        "type": "aws:cloudformation:stack",
+        "environment": "aws://000000000000/us-east-1",
+        "properties": {"templateFile": "Small.template.json"},
+    }
+    manifest = {"version": "48.0.0", "artifacts": {"Small": stack}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "Small.template.json").write_text(json.dumps(STACK))
+    return tmp_path
+
+
+def test_a_stack_is_deployed_and_destroyed_without_the_users_files(
+    own_aws: LocalAws, assembly: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("AWS_PROFILE", "production")
+    outputs = own_aws.deploy(stacks=("Small",), app=assembly)
+    table = outputs["Small"]["TableName"]
+    assert own_aws.client("dynamodb").list_tables()["TableNames"] == [table]
+    own_aws.destroy(stacks=("Small",), app=assembly)
+    assert own_aws.client("dynamodb").list_tables()["TableNames"] == []
+    assert list(home.iterdir()) == []
+
+
+def test_the_account_is_bootstrapped_as_the_cli_does_it(own_aws: LocalAws) -> None:
+    version = own_aws.client("ssm").get_parameter(Name="/cdk-bootstrap/hnb659fds/version")
+    assert int(version["Parameter"]["Value"]) >= 21  # what aws-cdk-lib 2.275 asks for at most
+    buckets = [bucket["Name"] for bucket in own_aws.client("s3").list_buckets()["Buckets"]]
+    assert buckets == ["cdk-hnb659fds-assets-000000000000-us-east-1"]
+
+
+def test_an_app_that_fails_is_reported_with_its_output(own_aws: LocalAws, tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text("raise SystemExit('this app is broken on purpose')\n")
+    with pytest.raises(CdkError, match="this app is broken on purpose"):
+        own_aws.deploy(stacks=("Small",), app=f"python3 {app}")
+
+
+# Correction fresh_names, and what a DeletionPolicy does.
+
+
+ITEM = {"pk": {"S": "held"}}
+
+
+def table(policy: str, **properties: str) -> dict[str, Any]:
+    return {
+        "Type": "AWS::DynamoDB::Table",
+        "DeletionPolicy": policy,
+        "UpdateReplacePolicy": "Retain",
+        "Properties": {**KEY, **properties},
+    }
+
+
+def created(bench: Workbench, stack: str, **resources: object) -> str:
+    """Creates a stack; answers the name of its table."""
+    cloudformation = bench.aws.client("cloudformation")
+    cloudformation.create_stack(StackName=stack, TemplateBody=json.dumps({"Resources": resources}))
+    wait(cloudformation, "stack_create_complete", stack)
+    return table_of(bench, stack)
+
+
+def table_of(bench: Workbench, stack: str) -> str:
+    cloudformation = bench.aws.client("cloudformation")
+    found = cloudformation.describe_stack_resource(StackName=stack, LogicalResourceId="It")
+    return str(found["StackResourceDetail"]["PhysicalResourceId"])
+
+
+def deleted(bench: Workbench, stack: str) -> None:
+    cloudformation = bench.aws.client("cloudformation")
+    stack_id = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackId"]
+    cloudformation.delete_stack(StackName=stack)
+    wait(cloudformation, "stack_delete_complete", stack_id)
+
+
+def names_and_item(bench: Workbench, stack: str) -> tuple[bool, bool]:
+    """Whether a stack that is created again has another table, and the first one its item."""
+    first = created(bench, stack, It=table("Retain"))
+    bench.tables.put_item(TableName=first, Item=ITEM)
+    deleted(bench, stack)
+    second = created(bench, stack, It=table("Retain"))
+    kept = bench.tables.get_item(TableName=first, Key=ITEM)
+    return first != second, "Item" in kept
+
+
+def test_a_stack_that_is_created_again_makes_a_second_table(corrected: Workbench) -> None:
+    """CloudFormation user guide, "DeletionPolicy attribute": a retained resource is left alone."""
+    assert names_and_item(corrected, "again") == (True, True)
+
+
+def test_control_a_stack_that_is_created_again_empties_its_table(
+    left_out: WithoutCorrection,
+) -> None:
+    assert names_and_item(left_out("fresh_names"), "again") == (False, False)
+
+
+def test_a_name_stays_as_long_as_its_stack(corrected: Workbench) -> None:
+    first = created(corrected, "stays", It=table("Retain"))
+    cloudformation = corrected.aws.client("cloudformation")
+    changed = table("Retain", DeletionProtectionEnabled="true")
+    cloudformation.update_stack(
+        StackName="stays", TemplateBody=json.dumps({"Resources": {"It": changed}})
+    )
+    wait(cloudformation, "stack_update_complete", "stays")
+    assert table_of(corrected, "stays") == first
+
+
+def taken_name(bench: Workbench) -> bool:
+    """Whether the table of a taken name still has its item afterwards."""
+    name = created(bench, "named", It=table("Retain", TableName="locks"))
+    bench.tables.put_item(TableName=name, Item=ITEM)
+    deleted(bench, "named")
+    created(bench, "named", It=table("Retain", TableName="locks"))
+    return "Item" in bench.tables.get_item(TableName=name, Key=ITEM)
+
+
+def test_a_table_whose_name_is_taken_is_not_created(corrected: Workbench) -> None:
+    """DynamoDB API reference, CreateTable, ResourceInUseException."""
+    with pytest.raises(WaiterError):
+        taken_name(corrected)
+    assert "Item" in corrected.tables.get_item(TableName="locks", Key=ITEM)
+
+
+def test_control_a_table_whose_name_is_taken_is_emptied(left_out: WithoutCorrection) -> None:
+    assert taken_name(left_out("fresh_names")) is False
+
+
+@pytest.mark.parametrize(("policy", "left"), [("Retain", True), ("RetainExceptOnCreate", False)])
+def test_what_a_failed_creation_leaves_its_deletion_policy_decides(
+    corrected: Workbench,
+    policy: str,
+    left: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """CloudFormation user guide, "DeletionPolicy attribute", "DeletionPolicy options"."""
+    name = f"left-by-{policy}"
+    made = table(policy, TableName=name)
+    fails = {**table("Delete", TableName=corrected.table()), "DependsOn": "It"}
+    with pytest.raises(WaiterError):
+        created(corrected, name, It=made, Fails=fails)
+    assert (name in corrected.tables.list_tables()["TableNames"]) is left

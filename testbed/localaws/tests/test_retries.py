@@ -1,10 +1,16 @@
 """Corrections retry_delays and error_names."""
 
+from __future__ import annotations
+
 import itertools
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from testbed.localaws.workbench import Workbench
 
@@ -130,3 +136,161 @@ def test_the_first_matching_catcher_decides(corrected: Workbench) -> None:
         },
     }
     assert corrected.run(definition).output == {"Error": "Broken", "Cause": "so"}
+
+
+# Corrections dynamodb_tasks, dynamodb_ttl, new_table_backups, and atomicity, on which all rely.
+
+
+COUNTER = {"pk": {"S": "counter"}}
+
+
+def add_one(table: str) -> dict[str, Any]:
+    return {
+        "TableName": table,
+        "Key": COUNTER,
+        "UpdateExpression": "ADD n :one",
+        "ExpressionAttributeValues": {":one": {"N": "1"}},
+        "ReturnValues": "UPDATED_NEW",
+    }
+
+
+def test_increments_over_http_never_see_the_same_value(corrected: Workbench) -> None:
+    """The self-check of this test bed: 16 threads, one counter, all values distinct."""
+    table, threads, rounds = corrected.table(), 16, 25
+    together = threading.Barrier(threads)
+    client = corrected.aws.client("dynamodb", max_pool_connections=threads)
+
+    def count(_: int) -> list[int]:
+        together.wait(timeout=30)
+        answers = [client.update_item(**add_one(table)) for _ in range(rounds)]
+        return [int(answer["Attributes"]["n"]["N"]) for answer in answers]
+
+    with ThreadPoolExecutor(threads) as pool:
+        seen = [value for values in pool.map(count, range(threads)) for value in values]
+    assert sorted(seen) == list(range(1, threads * rounds + 1))
+
+
+def counted_by_tasks(bench: Workbench, resource: str) -> int:
+    """A Map of 20 iterations that increment a big item (slow to copy) five times each."""
+    table = bench.table()
+    ballast = {"L": [{"N": "1"}] * 300}
+    bench.tables.put_item(TableName=table, Item={**COUNTER, "ballast": ballast})
+    add = {**add_one(table), "ReturnValues": "NONE"}
+    states: dict[str, Any] = {
+        f"Add {number}": {
+            "Type": "Task",
+            "Resource": resource,
+            "Parameters": add,
+            "Next": f"Add {number + 1}",
+        }
+        for number in range(5)
+    }
+    states["Add 4"] = {key: value for key, value in states["Add 4"].items() if key != "Next"}
+    states["Add 4"]["End"] = True
+    iteration = {"StartAt": "Add 0", "States": states}
+    definition = {
+        "StartAt": "M",
+        "States": {"M": {"Type": "Map", "ItemProcessor": iteration, "End": True}},
+    }
+    assert bench.run(definition, list(range(20))).status == "SUCCEEDED"
+    return int(bench.tables.get_item(TableName=table, Key=COUNTER)["Item"]["n"]["N"])
+
+
+OPTIMIZED = "arn:aws:states:::dynamodb:updateItem"
+
+
+def test_increments_by_tasks_are_atomic(corrected: Workbench) -> None:
+    assert counted_by_tasks(corrected, OPTIMIZED) == 100
+    assert counted_by_tasks(corrected, "arn:aws:states:::aws-sdk:dynamodb:updateItem") == 100
+
+
+def test_control_increments_by_tasks_get_lost(left_out: WithoutCorrection) -> None:
+    assert counted_by_tasks(left_out("dynamodb_tasks"), OPTIMIZED) < 100
+
+
+def expired_items_left(bench: Workbench) -> list[str]:
+    """Items of a table with TTL three seconds after three of four were, or were not, due."""
+    table = bench.table()
+    bench.tables.update_time_to_live(
+        TableName=table,
+        TimeToLiveSpecification={"Enabled": True, "AttributeName": "expiry_time"},
+    )
+    now = int(time.time())
+    due = {
+        "due": str(now - 1),
+        "not yet": str(now + 3600),
+        "milliseconds": str(now * 1000),
+        "six years ago": str(now - 6 * 31_557_600),
+    }
+    for name, expiry in due.items():
+        bench.tables.put_item(
+            TableName=table, Item={"pk": {"S": name}, "expiry_time": {"N": expiry}}
+        )
+    deadline = time.monotonic() + 3
+    left = sorted(due)
+    while time.monotonic() < deadline and len(left) == len(due):
+        left = sorted(item["pk"]["S"] for item in bench.tables.scan(TableName=table)["Items"])
+    return left
+
+
+def test_expired_items_are_deleted_and_others_are_not(corrected: Workbench) -> None:
+    assert expired_items_left(corrected) == ["milliseconds", "not yet", "six years ago"]
+
+
+def test_control_expired_items_stay_for_a_minute(left_out: WithoutCorrection) -> None:
+    left = expired_items_left(left_out("dynamodb_ttl"))
+    assert left == ["due", "milliseconds", "not yet", "six years ago"]
+
+
+def test_the_stream_tells_who_deleted_an_expired_item(corrected: Workbench) -> None:
+    table = corrected.table()
+    corrected.tables.update_table(
+        TableName=table,
+        StreamSpecification={"StreamEnabled": True, "StreamViewType": "OLD_IMAGE"},
+    )
+    stream_arn = corrected.tables.describe_table(TableName=table)["Table"]["LatestStreamArn"]
+    corrected.tables.update_time_to_live(
+        TableName=table,
+        TimeToLiveSpecification={"Enabled": True, "AttributeName": "expiry_time"},
+    )
+    item = {"pk": {"S": "due"}, "expiry_time": {"N": str(int(time.time()) - 1)}}
+    corrected.tables.put_item(TableName=table, Item=item)
+    removed = first_record(corrected, stream_arn, "REMOVE")
+    assert removed["dynamodb"]["OldImage"] == item
+    assert removed["userIdentity"] == {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}
+
+
+def first_record(bench: Workbench, stream_arn: str, name: str) -> dict[str, Any]:
+    streams = bench.aws.client("dynamodbstreams")
+    shard = streams.describe_stream(StreamArn=stream_arn)["StreamDescription"]["Shards"][0]
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        iterator = streams.get_shard_iterator(
+            StreamArn=stream_arn, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+        for record in streams.get_records(ShardIterator=iterator)["Records"]:
+            if record["eventName"] == name:
+                return dict(record)
+        time.sleep(0.05)
+    raise AssertionError(f"no {name} record within 5 s")
+
+
+def backups_of_a_new_table(bench: Workbench) -> str:
+    """What UpdateContinuousBackups answers right after CreateTable."""
+    try:
+        bench.tables.update_continuous_backups(
+            TableName=bench.table(),
+            PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
+        )
+    except ClientError as error:
+        return str(error.response["Error"]["Code"])
+    return "taken"
+
+
+def test_a_new_table_takes_no_change_of_its_backups_yet(corrected: Workbench) -> None:
+    """DynamoDB API reference, UpdateContinuousBackups, ContinuousBackupsUnavailableException."""
+    assert backups_of_a_new_table(corrected) == "ContinuousBackupsUnavailableException"
+
+
+def test_control_a_new_table_takes_it_at_once(left_out: WithoutCorrection) -> None:
+    assert backups_of_a_new_table(left_out("new_table_backups")) == "taken"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
 
 from fairlock.cdk import LockGuard, Waiting
 from tests.e2e.guard.stack import INPUT, Form, Forms
@@ -14,6 +16,7 @@ from tests.support.documents import Block, blocks
 
 BOTH = ["{% $states.input.one %}", "{% $states.input.other %}"]
 GIVES_UP_SECONDS = 8
+MAX_HOLD_SECONDS = 3
 KEEP_ALIVE = Duration.seconds(2)
 
 
@@ -45,6 +48,7 @@ class TurnForms(Forms):
             BothKeptAlive(self, "TurnBothKeptAlive"),
             Transfer(self, "TransferExample"),
             Deploy(self, "DeployExample"),
+            NightlyImport(self, "NightlyImportExample"),
         )
 
 
@@ -103,8 +107,8 @@ class _Example(Form):
     """A guard as docs/turns.md shows it, around the function that does as its input says."""
 
     def made(self, word: str, **names: Any) -> dict[str, Any]:  # noqa: ANN401 - what the example uses
-        made = {"LockGuard": LockGuard, "Duration": Duration, "sfn": sfn}
-        return run_example(example(word), self=self, locks=self.forms.locks, **made, **names)
+        made = {"LockGuard": LockGuard, "Duration": Duration, "sfn": sfn, **names}
+        return run_example(example(word), self=self, locks=self.forms.locks, **made)
 
 
 class Transfer(_Example):
@@ -120,4 +124,14 @@ class Deploy(_Example):
 
     def body(self) -> sfn.IChainable:
         guard: LockGuard = self.made('"ANewerBuildRuns"', deploy=self.work())["deploy_guard"]
+        return guard
+
+
+class NightlyImport(_Example):
+    """A task whose time-out ends it in time; the ten minutes of the page are some seconds here."""
+
+    def body(self) -> sfn.IChainable:
+        shorter = SimpleNamespace(minutes=lambda _: Duration.seconds(MAX_HOLD_SECONDS))
+        names = {"tasks": tasks, "function": self.forms.worker, "Duration": shorter}
+        guard: LockGuard = self.made('"NightlyImport"', **names)["import_guard"]
         return guard

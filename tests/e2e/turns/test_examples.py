@@ -9,9 +9,9 @@ from itertools import count
 
 import pytest
 
-from fairlock import LockClient, LockWaitTimeout
+from fairlock import LockClient, LockLost, LockWaitTimeout
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.turns.stack import example, run_example
+from tests.e2e.turns.stack import MAX_HOLD_SECONDS, example, run_example
 from tests.support.documents import Block
 
 _BUILDS = count(2_000)
@@ -129,3 +129,43 @@ def test_a_leader_of_the_document_makes_a_workflow_wait_until_its_work_is_done(
     run_example(example("locks.lead("), locks=locks, pages=range(3), write=write)
     assert written == [0, 1, 2]
     assert deployment.ended(waits[0]).output == "ran"
+
+
+def test_a_client_of_the_document_gives_way_when_its_longest_hold_is_over(
+    deployment: Deployment, record_property: Callable[[str, object], None]
+) -> None:
+    """The workflow sleeps in the queue until the client's `max_hold` is over; the body goes on."""
+    block = example('hold("nightly", max_hold=600)')
+    shorter = _block(block.code.replace("600", "4"))
+    ended: list[str] = []
+    began: list[float] = []
+
+    def write(_: int, *, fencing_token: int) -> None:
+        assert fencing_token
+        began.append(time.time())
+        execution = deployment.start("NightlyImportExample", {"return": "imported"})
+        ended.append(deployment.ended(execution).status)
+
+    dynamodb, workflows = (deployment.aws.client(name) for name in ("dynamodb", "stepfunctions"))
+    with LockClient(
+        deployment.table_name, client=dynamodb, stepfunctions=workflows, lease=2
+    ) as locks:
+        with pytest.raises(LockLost, match="its max_hold of 4 s is over"):
+            run_example(shorter, locks=locks, pages=["a", "b"], write=write)
+        assert ended == ["SUCCEEDED"], "it ran while the body went on, and there was no second page"
+    text = f"a workflow had waited and run {time.time() - began[0]:.1f} s after the first page"
+    record_property("figures", text)
+    assert deployment.held("nightly") == 0
+
+
+def test_the_guard_of_the_document_ends_its_task_and_a_client_is_next(
+    deployment: Deployment, locks: LockClient, record_property: Callable[[str, object], None]
+) -> None:
+    execution = deployment.start("NightlyImportExample", {"sleep": 10 * MAX_HOLD_SECONDS})
+    wait_until(lambda: deployment.held("nightly") == 1)
+    began = time.time()
+    with locks.hold("nightly", max_wait=60):
+        record_property("figures", f"a client has the lock after {time.time() - began:.1f} s")
+    failed = deployment.ended(execution)
+    assert (failed.status, failed.error) == ("FAILED", "States.Timeout")
+    assert deployment.held("nightly") == 0

@@ -6,8 +6,11 @@ missing, fails there by the same words, before a lock is asked for.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -266,3 +269,20 @@ def test_operands_may_be_calls_quoted_names_and_brackets(expression: str, name: 
     functions = {"f": lambda text, number: f"{text}{number}"}
     found = name_of(f"{{% {expression} %}}")
     assert evaluate(found, states={"input": given}, functions=functions) == name
+
+
+def test_without_node_the_import_says_what_to_install() -> None:
+    """CDK's own words are: '_NodeProcess' object has no attribute '_process'."""
+    imported = subprocess.run(
+        [sys.executable, "-c", "import fairlock.cdk"],
+        env={"PATH": "", "PYTHONPATH": str(Path(__file__).resolve().parents[3])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert imported.returncode == 1
+    last = imported.stderr.strip().splitlines()[-1]
+    assert last.startswith(
+        "ImportError: fairlock.cdk needs Node.js 22 or newer, which the CDK runs"
+    )

@@ -77,7 +77,7 @@ def test_each_watched_name_has_an_alarm_that_says_which_locks_to_look_at(
     assert (alarm["MetricName"], alarm["Threshold"]) == ("CurrentWait", 600_000)
     assert alarm["AlarmActions"]
     text = json.dumps(alarm["AlarmDescription"])
-    assert f"waited too long for {watched} and is still waiting. First: {command}" in text
+    assert f"waited too long for {watched} and is still waiting.\\nFirst: {command}" in text
 
 
 def test_without_names_nothing_is_scheduled_and_nothing_costs(tmp_path: Path) -> None:
@@ -106,3 +106,24 @@ def test_what_is_no_list_of_names_is_refused(tmp_path: Path, watch: Any) -> None
     locks = LockService.from_stack(stack, "Locks")
     with pytest.raises(InvalidRequest, match=r"^watch: must be a list of at most 20 different"):
         LockMonitoring(stack, "Monitoring", service=locks, watch=watch)
+
+
+def test_a_function_that_fails_fires_an_alarm_because_it_measures_nothing(template: Json) -> None:
+    alarms = [each["Properties"] for each in resources(template, "AWS::CloudWatch::Alarm").values()]
+    [function] = resources(template, "AWS::Lambda::Function")
+    [alarm] = [
+        each for each in alarms if each.get("Dimensions", [{}])[0].get("Value") == {"Ref": function}
+    ]
+    assert (alarm["MetricName"], alarm["Threshold"]) == ("Errors", 1)
+
+
+def test_names_that_differ_in_a_slash_have_an_alarm_each(tmp_path: Path) -> None:
+    stack = Stack(App(outdir=str(tmp_path)), "Single")
+    monitoring = LockMonitoring(
+        stack,
+        "Monitoring",
+        service=LockService.from_stack(stack, "Locks"),
+        alarms=LockAlarms(),
+        watch=["a/b", "a-b"],
+    )
+    assert {"Waiting for a/b", "Waiting for a-b"} <= set(monitoring.alarms)

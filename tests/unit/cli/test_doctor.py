@@ -233,12 +233,39 @@ def test_a_table_that_an_earlier_stack_left_behind_is_found(account: Account) ->
 
 def test_a_table_that_was_restored_from_a_backup_is_told_with_its_date(account: Account) -> None:
     assert "backup" not in findings(account)
-    at = datetime(2030, 3, 17, 3, 0, tzinfo=UTC)
-    account.fields = {"RestoreSummary": {"RestoreDateTime": at, "RestoreInProgress": False}}
-    found = findings(account)["backup"]
+    found = restored(account, at=datetime(2030, 3, 18, 3, 0, tzinfo=UTC))
     assert found.verdict is Verdict.WARNING
-    assert "2030-03-17 03:00" in found.text
-    assert "granted again" in found.text
+    assert "2030-03-18 03:00" in found.text
+    assert "lock 'nightly-report', for one, may be granted again" in found.text
+
+
+def restored(account: Account, *, at: datetime) -> Finding:
+    account.fields = {"RestoreSummary": {"RestoreDateTime": at, "RestoreInProgress": False}}
+    return findings(account)["backup"]
+
+
+def test_the_warning_ends_once_no_lock_of_the_backup_is_left(
+    account: Account, clock: FakeClock
+) -> None:
+    at = datetime(2030, 3, 18, 3, 0, tzinfo=UTC)
+    store = store_over(account.table.memory, clock)
+    for number in range(3):
+        store.acquire(acquire("ben", lock_name=f"old-{number}"))
+    account.table.memory.page_size = 1
+    assert restored(account, at=at).verdict is Verdict.WARNING
+    account.table.memory.items.clear()
+    clock.advance(2 * 86_400)
+    for number in range(3):
+        store.acquire(acquire("ben", lock_name=f"new-{number}"))
+    found = restored(account, at=at)
+    assert (found.verdict, "no lock of that backup" in found.text) == (Verdict.OK, True)
+
+
+def test_who_may_not_read_the_table_is_told_that_it_was_restored_without_a_verdict(
+    account: Account,
+) -> None:
+    account.denied = {"scan"}
+    assert restored(account, at=datetime(2030, 3, 18, 3, 0, tzinfo=UTC)).verdict is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -59,6 +59,16 @@ def test_data_that_cannot_be_read_keeps_nobody_from_releasing(
     assert table.state("a").holders == ()
 
 
+def test_if_data_had_to_be_read_the_holder_could_not_be_released(
+    locks: LockClient, store: Operations, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlock.protocol.description.read_data", json.loads)
+    store.acquire(acquire("anna", lock_name="a", data='{"a":' * 1018))
+    with pytest.raises((ValueError, RecursionError)):
+        forced(locks)
+    assert len(table.state("a").holders) == 1
+
+
 def test_the_holder_is_shown_then_asked_about_then_released(
     locks: LockClient, store: Operations, table: Table, capsys: Output
 ) -> None:

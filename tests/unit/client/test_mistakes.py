@@ -210,6 +210,8 @@ MISTAKES: list[Row] = [
      'if_taken: must be "wait", "skip" or "raise" (got \'ignore\')'),
     ("46 @locked otherwise", lambda d: locked("a", client=d.fake(), otherwise=3), INVALID,  # type: ignore[call-overload]  # the mistake
      'otherwise: goes with if_taken="skip" only (got 3)'),
+    ("46a @locked timeout", lambda d: locked("a", client=d.fake(), timeout=3), INVALID,  # type: ignore[call-overload]  # the mistake
+     "timeout: is no argument; use max_wait (got 3)"),
     ("47 data too big", lambda d: d.fake().acquire("a", data={"x": "y" * 3000}), INVALID,
      "levels, without NaN, and has 3008 bytes: store the rest elsewhere, and put its key here"),
     ("48 data is no dict", lambda d: d.fake().acquire("a", data="hello"), INVALID,

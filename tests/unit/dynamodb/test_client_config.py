@@ -12,11 +12,19 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
+from fairlock.aws import retry
 from fairlock.aws.retry import CLIENT_CONFIG, USER_AGENT
 from fairlock.errors import LockStoreUnavailable
-from tests.support import FakeClock, acquire, store_over
+from fairlock.protocol.outcomes import Grant, Queued, Refusal, Released
+from fairlock.testing.fake_table import MemoryTable
+from tests.support import FakeClock, acquire, release, store_over
+from tests.support.faults import FaultyClient, client_error
+from tests.support.store_bench import Bench
 
 Reaction = Callable[["Handler"], None]
 
@@ -130,3 +138,193 @@ def test_all_tries_with_all_their_timeouts_fit_into_the_handlers_ten_seconds() -
     longest_pauses = sum(2**n for n in range(tries - 1))
     assert tries * config.connect_timeout + longest_pauses < 10
     assert tries * config.read_timeout + longest_pauses < 10
+
+
+# To which host a client's requests go: what a proxy or an allow-list has to let through.
+
+
+ACCOUNT = "123456789012"
+
+
+def host_of_a_request(monkeypatch: pytest.MonkeyPatch, mode: str | None) -> str:
+    """The host of a request whose credentials carry the account."""
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    if mode is not None:
+        monkeypatch.setenv("AWS_ACCOUNT_ID_ENDPOINT_MODE", mode)
+    session = boto3.Session(
+        aws_access_key_id="test", aws_secret_access_key="test", aws_account_id=ACCOUNT
+    )
+    client = session.client("dynamodb", region_name="eu-central-1")
+    hosts: list[str] = []
+
+    def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        hosts.append(request.url.split("/")[2])
+        return AWSResponse(
+            request.url, 200, HTTPHeaders.from_dict({"x-amzn-requestid": "1"}), _Body()
+        )
+
+    client.meta.events.register("before-send.dynamodb", answer)  # type: ignore[arg-type]  # it answers
+    client.list_tables()
+    client.close()
+    return hosts[0]
+
+
+class _Body:
+    def stream(self) -> list[bytes]:
+        return [b"{}"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "host"),
+    [
+        (None, f"{ACCOUNT}.ddb.eu-central-1.amazonaws.com"),
+        ("disabled", "dynamodb.eu-central-1.amazonaws.com"),
+    ],
+)
+def test_a_client_prefers_the_endpoint_of_its_account(
+    monkeypatch: pytest.MonkeyPatch, mode: str | None, host: str
+) -> None:
+    """AWS SDKs and Tools Reference Guide, "Account-based endpoints"; docs/client.md says so."""
+    assert host_of_a_request(monkeypatch, mode) == host
+
+
+# The first requests of a client, by several threads: boto3 may make its classes of errors twice.
+#
+# `client.exceptions` is made when it is first needed, without a lock. So a thread may be raised a
+# class that another thread's `client.exceptions` does not have.
+
+
+class Twice(ClientError):  # noqa: N818 - as boto3 names its own
+    """An error of a class that no one knows by name."""
+
+
+@dataclass
+class OtherClasses:
+    """A client that raises each error as another class, with the same code and content."""
+
+    inner: MemoryTable = field(default_factory=MemoryTable)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the table has
+        attribute = getattr(self.inner, name)
+        if not callable(attribute) or name == "exceptions":
+            return attribute
+
+        def call(**request: Any) -> Any:  # noqa: ANN401 - as boto3 answers
+            try:
+                return attribute(**request)
+            except ClientError as error:
+                raise Twice(error.response, error.operation_name) from None
+
+        return call
+
+
+@pytest.mark.parametrize("client", [MemoryTable(), OtherClasses()], ids=["usual", "twice"])
+def test_a_false_condition_is_an_answer_whatever_the_class_of_its_error(client: Any) -> None:  # noqa: ANN401 - a DynamoDB client
+    store = store_over(client, FakeClock())
+    assert isinstance(store.acquire(acquire("anna")), Grant)
+    assert isinstance(store.acquire(acquire("ben")), Refusal)
+    waiting = store.acquire(acquire("carl", waits=True))
+    assert isinstance(waiting, Queued)
+    assert isinstance(store.release(release("anna")), Released)
+    assert isinstance(store.release(release("carl", ticket=waiting.entered_at_ms)), Released)
+
+
+# A request that was sent more than once may have been written by the first of them.
+
+
+THROTTLED = client_error("ThrottlingException")
+"""As botocore gives up: the reply to its first sending was lost, its repeats were throttled."""
+
+
+@pytest.fixture
+def bench(clock: FakeClock) -> Bench:
+    bench = Bench(MemoryTable(), clock)
+    bench.store().acquire(acquire("anna"))
+    return bench
+
+
+def written_then_throttled(bench: Bench, *, call: int = 1) -> FaultyClient:
+    return FaultyClient(bench.client, error=THROTTLED, when="after", calls=[call])
+
+
+class OthersBetween:
+    """Others use the lock between the first and the second sending of a write."""
+
+    def __init__(self, bench: Bench, inner: Any) -> None:  # noqa: ANN401 - a client
+        self._bench = bench
+        self._inner = inner
+        self._failed = False
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        attribute = getattr(self._inner, name)
+        if not callable(attribute) or name == "exceptions":
+            return attribute
+
+        def call(**arguments: Any) -> Any:  # noqa: ANN401 - same
+            if self._failed:
+                self._failed = False
+                self._bench.pass_through()
+            try:
+                return attribute(**arguments)
+            except ClientError as error:
+                self._failed = error is THROTTLED
+                raise
+
+        return call
+
+
+def test_a_release_written_by_a_sending_whose_reply_was_lost_is_released(bench: Bench) -> None:
+    store = bench.store(written_then_throttled(bench))
+    assert isinstance(store.release(release("anna")), Released)
+    assert bench.holders() == []
+
+
+def test_if_others_have_released_meanwhile_nobody_can_tell(bench: Bench) -> None:
+    client = OthersBetween(bench, written_then_throttled(bench))
+    with pytest.raises(LockStoreUnavailable):
+        bench.store(client).release(release("anna"))
+
+
+def test_if_the_repeats_were_forgotten_it_would_be_told_that_it_did_not_hold(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "was_repeated", lambda _error: False)
+    client = OthersBetween(bench, written_then_throttled(bench))
+    assert not isinstance(bench.store(client).release(release("anna")), Released)
+
+
+def test_the_same_on_a_lock_whose_waiters_have_all_gone(bench: Bench) -> None:
+    """There the departure is another write: it clears the flag as well."""
+    bench.wait("ben", execution_arn=None)
+    bench.client.items.pop(_waiter(bench))
+    client = OthersBetween(bench, written_then_throttled(bench, call=2))
+    with pytest.raises(LockStoreUnavailable):
+        bench.store(client).release(release("anna"))
+
+
+def _waiter(bench: Bench) -> Any:  # noqa: ANN401 - a key
+    return next(key for key in bench.client.items if key[1].startswith("WAITER"))
+
+
+def test_a_hand_over_whose_reply_was_lost_is_told_to_the_waiter(bench: Bench) -> None:
+    bench.wait("ben")
+    store = bench.store(written_then_throttled(bench, call=2))
+    assert isinstance(store.release(release("anna")), Released)
+    assert (bench.holders(), bench.pushed) == (["ben"], ["ben"])
+
+
+def test_with_a_new_token_for_each_sending_nobody_would_tell_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench.client, "tokens", _Forgetful())
+    bench.wait("ben")
+    store = bench.store(written_then_throttled(bench, call=2))
+    store.release(release("anna"))
+    assert (bench.holders(), bench.pushed) == (["ben"], [])
+
+
+class _Forgetful(set[str]):
+    """Knows no token, as if each had been another one."""
+
+    def __contains__(self, _token: object) -> bool:
+        return False

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from fairlock.protocol.ceiling import SetCeilingRequest
 from lambdas import publish, runtime
 from tests.support import FakeClock, acquire, release, store_over
 from tests.support.lambda_context import LambdaContextStub
@@ -115,3 +118,49 @@ def test_an_event_that_eventbridge_would_never_take_holds_up_no_other(
     monkeypatch.setattr(publish, "_LARGEST_DETAIL", 10**6)  # The control: it would be sent.
     published(batch)
     assert len(bus.details()) == 3
+
+
+HOSTILE = (
+    {"S": ""},
+    {"S": "\x1b[31m"},
+    {"N": "1e400"},
+    {"N": "NaN"},
+    {"NULL": True},
+    {"M": {}},
+    {"L": [{"M": {"M": {"N": "x"}}}]},
+    {"BOOL": False},
+    {},
+    None,
+)
+
+
+def test_whatever_stands_in_an_attribute_a_record_stops_no_other(
+    bus: Bus, table: StreamedTable, clock: FakeClock
+) -> None:
+    """Only a principal that writes the table makes one."""
+    good = use(table, clock, "good")["Records"]
+    store = store_over(table, clock)
+    store.acquire(acquire("anna", lock_name="bad", limit=2, data='{"n":1}'))
+    store.change_ceiling(
+        SetCeilingRequest(lock_name="bad", limit=1, reason="less", requested_by="olga")
+    )
+    spoilt = [
+        each
+        for record in table.take()
+        for image in ("OldImage", "NewImage")
+        for each in _spoilt(record, image)
+    ]
+    assert len(spoilt) > 10 * len(HOSTILE)
+    for record in spoilt:
+        bus.batches.clear()
+        published({"Records": [record, *good]})
+        assert [d["lock_name"] for d in bus.details()][-len(good) :] == ["good"] * len(good)
+
+
+def _spoilt(record: dict[str, Any], image: str) -> Iterator[dict[str, Any]]:
+    """All but the keys, which DynamoDB lets nobody write as anything but strings."""
+    for name in {*record["dynamodb"].get(image, {})} - {"pk", "sk"}:
+        for value in HOSTILE:
+            changed: dict[str, Any] = copy.deepcopy(record)
+            changed["dynamodb"][image][name] = value
+            yield changed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -12,8 +13,10 @@ from botocore.httpsession import URLLib3Session
 
 from fairlock import optimistic
 from fairlock.errors import OutcomeUnknown, VersionConflict
-from tests.support.faults import FaultyClient, client_error, lost_reply
-from tests.unit.optimistic.tables import ANNA, add, noted, retry_budget, stored
+from fairlock.protocol import versions
+from tests.support import FakeClock
+from tests.support.faults import FaultyClient, client_error, defects, lost_reply, unknown_outcomes
+from tests.unit.optimistic.tables import ANNA, BusyTable, add, noted, retry_budget, stored
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
@@ -196,3 +199,141 @@ def test_a_plain_conditional_write_calls_that_repeat_a_conflict(
             Item={**ANNA, "balance": 10}, ConditionExpression="attribute_not_exists(account)"
         )
     assert first_reply_lost == ["{}"]
+
+
+# A read that DynamoDB does not answer is tried again for as long as the retry_budget lasts.
+
+
+@pytest.mark.parametrize("failure", unknown_outcomes())
+def test_a_read_without_an_answer_is_tried_again(table: Table, failure: str) -> None:
+    busy: Any = BusyTable(table, unknown_outcomes()[failure], times=3)
+    optimistic.update(busy, ANNA, add(10), retry_budget=retry_budget())
+    assert (busy.reads, stored(table)) == (4, {"account": "anna", "balance": 10, "version": 1})
+
+
+def test_the_single_read_has_the_same_retry_budget(table: Table, clock: FakeClock) -> None:
+    written = optimistic.update(table, ANNA, add(10))
+    busy: Any = BusyTable(table, client_error("ThrottlingException"), times=3)
+    assert optimistic.read(busy, ANNA, retry_budget=retry_budget(clock)) == written
+    assert clock.waits == [pytest.approx(seconds) for seconds in (0.01, 0.02, 0.04)]
+
+
+def test_without_a_retry_budget_the_first_throttle_is_raised_as_boto3_raises_it(
+    table: Table,
+) -> None:
+    busy: Any = BusyTable(table, client_error("ThrottlingException"), times=1)
+    with pytest.raises(ClientError, match="ThrottlingException"):
+        optimistic.update(busy, ANNA, add(10), retry_budget=replace(retry_budget(), seconds=0))
+    assert (busy.reads, stored(table)) == (1, None)
+
+
+def test_reads_end_with_the_retry_budget(table: Table, clock: FakeClock) -> None:
+    busy: Any = BusyTable(table, client_error("ThrottlingException"), times=10_000)
+    with pytest.raises(ClientError, match="ThrottlingException"):
+        optimistic.update(busy, ANNA, add(10), retry_budget=retry_budget(clock))
+    assert 5 <= sum(clock.waits) < 5.5
+
+
+@pytest.mark.parametrize("defect", defects())
+def test_a_defect_is_raised_at_once(table: Table, defect: str) -> None:
+    busy: Any = BusyTable(table, defects()[defect], times=1)
+    with pytest.raises(ClientError, match=defect):
+        optimistic.update(busy, ANNA, add(10), retry_budget=retry_budget())
+    assert busy.reads == 1
+
+
+# An item that was deleted and created again looks as if it was written once: that is unknown.
+
+
+Item = dict[str, Any]
+
+
+def append(job: str) -> Any:  # noqa: ANN401 - a change
+    return lambda queue: {"jobs": [*(queue or {}).get("jobs", []), job]}
+
+
+class Queue:
+    """Jobs in one item, which is deleted when they are taken."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.taken: list[str] = []
+
+    def take_all(self) -> None:
+        seen = optimistic.read(self.table, ANNA) or {}
+        optimistic.delete(self.table, ANNA, seen=seen)
+        self.taken += seen["jobs"]
+
+    def jobs(self) -> list[str]:
+        """Those taken, and those left."""
+        return [*self.taken, *(optimistic.read(self.table, ANNA) or {"jobs": []})["jobs"]]
+
+    def add_and_lose_the_reply(self, job: str, *, then: list[str]) -> None:
+        """All are taken, and others add these, before the change is sent again."""
+
+        def others() -> None:
+            self.take_all()
+            for other in then:
+                optimistic.update(self.table, ANNA, append(other))
+
+        faulty: Any = FaultyClient(self.table, lost_reply(), when="after", calls=[1], then=others)
+        optimistic.update(faulty, ANNA, append(job), retry_budget=retry_budget())
+
+
+@pytest.fixture
+def queue(table: Table) -> Queue:
+    return Queue(table)
+
+
+@pytest.mark.parametrize("before", [[], ["a"], ["a", "b"]], ids=len)
+def test_the_change_is_not_made_twice_although_the_new_item_has_the_next_version(
+    queue: Queue, before: list[str]
+) -> None:
+    for job in before:
+        optimistic.update(queue.table, ANNA, append(job))
+    others = ["x", "y", "z"][: len(before) + 1]
+    with pytest.raises(OutcomeUnknown):
+        queue.add_and_lose_the_reply("pay 30", then=others)
+    assert queue.jobs() == [*before, "pay 30", *others]
+    assert (optimistic.read(queue.table, ANNA) or {})["version"] == len(before) + 1
+
+
+@pytest.mark.parametrize("before", [[], ["a"]], ids=len)
+def test_by_its_version_it_would_be_taken_for_a_conflict_and_made_twice(
+    queue: Queue, before: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control."""
+    monkeypatch.setattr("fairlock.protocol.versions.happened", lambda **_: False)
+    for job in before:
+        optimistic.update(queue.table, ANNA, append(job))
+    queue.add_and_lose_the_reply("pay 30", then=["x", "y"][: len(before) + 1])
+    assert queue.jobs().count("pay 30") == 2
+
+
+@pytest.mark.parametrize(
+    ("seen", "found", "expected"),
+    [
+        ("a.x", "b.a", True),
+        ("a.x", "c.b", True),
+        ("a.x", "c.a", False),
+        ("a.x", "a.x", False),
+        ("a.x", "d.c", None),
+        ("a.x", "c.", None),
+        ("a.x", "c", None),
+        ("a.x", 7, None),
+        ("a.x", None, None),
+        ("uuid", "c.uuid", False),
+        (7, 7, False),
+        (7, "c.", None),
+        ("", "c.", None),
+        (None, "b.", True),
+        (None, "c.b", True),
+        (None, "c.", None),
+        (None, None, None),
+    ],
+)
+def test_an_id_tells_of_one_write_and_of_the_one_before(
+    seen: object, found: object, *, expected: bool | None
+) -> None:
+    ours = versions.write_id("b", seen=seen)
+    assert versions.happened(ours=ours, seen=seen, found=found) is expected

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from fairlock.aws.executions import Execution
-from fairlock.protocol.model import ExecutionEnded, Liveness
+from fairlock.protocol.claims import Claim
+from fairlock.protocol.model import ExecutionEnded, Liveness, ReleaseRequest
+from fairlock.protocol.outcomes import Grant, Queued, Refusal
+from fairlock.store.reap import _release_request
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import CountingClient, FakeClock, acquire
 from tests.support.capacity import MeteredTable
 from tests.support.documents import ROOT
-from tests.support.store_bench import RUN, Bench
+from tests.support.store_bench import RUN, Bench, Between
 
 ENDS = 100_000
 SECONDS_A_REQUEST = 0.01
 CONCURRENCY = 50
+BATCH = 10
+"""Messages; both are checked on the template in `tests/unit/cdk/test_reaper.py`."""
 NEW_TABLE_WRITE_UNITS = 4_000
 """A second, of an on-demand table that was made just now."""
 SECOND_PASS_SECONDS = 36
@@ -61,3 +70,49 @@ def test_how_long_the_document_says_it_takes_follows_from_them(clock: FakeClock)
     )
     assert told is not None
     assert [int(text) for text in told.groups()] == [round(by_functions), round(by_a_new_table)]
+
+
+def test_the_requests_a_second_of_the_document_follow_from_them(clock: FakeClock) -> None:
+    """All functions are busy: with first passes, or with second ones."""
+    a_second = CONCURRENCY / SECONDS_A_REQUEST
+    passes = [counted(clock, second=second) for second in (False, True)]
+    busiest = max(a_second * units / len(calls) for calls, units, _ in passes)
+    served = max(a_second / len(calls) for calls, _, _ in passes)
+    assert row("DynamoDB, write units")[1] == f"{busiest:,.0f}"
+    assert row("EventBridge, deliveries to the queue")[1] == f"{round(ENDS / 60, -2):,.0f}"
+    assert row("SQS")[1] == f"{served / BATCH:,.0f} batches received, {served:,.0f} messages sent"
+    assert row("Lambda")[1] == f"{CONCURRENCY} functions at once"
+    assert row("Step Functions, DescribeExecution")[1].startswith("none;")
+
+
+def acquire_that_lands_after_both_passes(bench: Bench) -> Grant | Queued | Refusal:
+    """Its claim was written before its execution ended; the write on the lock was late."""
+
+    def both_passes() -> None:
+        bench.clock.advance(2)
+        bench.end()
+        bench.reap()
+        bench.clock.advance(SECOND_PASS_SECONDS)
+        client, store = bench.counting()
+        bench.reap(second=True, client=client)
+        assert len(client.calls) == 4
+        assert store.read_state("nightly-report").holders == ()
+
+    between = Between(bench.client, before={1: both_passes})
+    return bench.store(between).acquire(acquire("anna", execution_arn=RUN, redrives=0))
+
+
+def test_what_the_first_pass_has_marked_the_second_need_not_mark_again(clock: FakeClock) -> None:
+    bench = Bench(MemoryTable(), clock)
+    assert isinstance(acquire_that_lands_after_both_passes(bench), Refusal)
+    assert bench.holders() == []
+
+
+def test_without_the_mark_of_the_first_pass_the_dead_would_be_granted_the_lock(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unmarked(claim: Claim, *, marks: bool) -> ReleaseRequest:
+        return replace(_release_request(claim, marks=marks), waits=False)
+
+    monkeypatch.setattr("fairlock.store.reap._release_request", unmarked)
+    assert isinstance(acquire_that_lands_after_both_passes(Bench(MemoryTable(), clock)), Grant)

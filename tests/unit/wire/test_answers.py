@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from fairlock.errors import InvalidRequest
 from fairlock.protocol.model import Holder
 from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
-from fairlock.wire.answers import acquire_answer, heartbeat_answer, release_answer
-from tests.support import START_MS
+from fairlock.testing.fake_table import MemoryTable
+from fairlock.wire import answers
+from fairlock.wire.answers import acquire_answer, heartbeat_answer, list_answer, release_answer
+from fairlock.wire.requests import parse_acquire, parse_heartbeat
+from fairlock.wire.rules import callback_id_in, callback_token, is_durable, is_standard
+from tests.support import START_MS, FakeClock, acquire, release, store_over
+from tests.support.bad_inputs import VALID_EXECUTION
 
 MINE = "mine-owner-id-0123456789"
 THEIRS = "their-owner-id-9876543210"
@@ -189,3 +196,123 @@ def test_a_fencing_token_survives_readers_that_know_doubles_only() -> None:
     year_2200_us = 7_258_118_400_000_000
     answer = acquire_answer(replace(GRANT, fencing_token=year_2200_us + 1))
     assert int(float(answer["fencing_token"])) == answer["fencing_token"] < 2**53
+
+
+# Standard workflows and durable executions are told apart, in requests too.
+
+
+DURABLE = (
+    "arn:aws:lambda:us-east-1:123456789012:function:billing:$LATEST/durable-execution/"
+    "order-123/9f7d84c9-ea3d-3ffc-b3e5-5ec51c34ffc9"
+)
+CALLBACK = "Q2FsbGJhY2s="
+REQUEST: dict[str, Any] = {"lock_name": "a", "owner_id": "o" * 16}
+
+
+@pytest.mark.parametrize("version", ["$LATEST", "$LATEST.PUBLISHED", "7", "120"])
+def test_an_execution_of_each_version_is_durable(version: str) -> None:
+    arn = DURABLE.replace("$LATEST", version)
+    assert is_durable(arn)
+    assert not is_standard(arn)
+
+
+@pytest.mark.parametrize(
+    "arn",
+    [
+        "arn:aws:lambda:us-east-1:123456789012:function:billing",
+        "arn:aws:lambda:us-east-1:123456789012:function:billing:7",
+        DURABLE.replace(":$LATEST", ""),
+        DURABLE.replace(":$LATEST", ":prod"),
+        DURABLE.replace("order-123/", ""),
+        DURABLE.replace("123456789012", "12345"),
+        DURABLE + "/more",
+        DURABLE + "\n",
+        VALID_EXECUTION,
+    ],
+)
+def test_nothing_else_is_durable(arn: str) -> None:
+    assert not is_durable(arn)
+
+
+def test_a_callback_id_is_told_from_a_task_token() -> None:
+    assert callback_id_in(callback_token(CALLBACK)) == CALLBACK
+    assert callback_id_in(CALLBACK) is None
+
+
+def test_a_durable_execution_waits_with_its_callback() -> None:
+    request = parse_acquire({**REQUEST, "execution_arn": DURABLE, "task_token": CALLBACK})
+    assert (request.task_token, request.waits) == (callback_token(CALLBACK), True)
+
+
+def test_a_workflow_waits_with_its_task_token() -> None:
+    request = parse_acquire({**REQUEST, "execution_arn": VALID_EXECUTION, "task_token": CALLBACK})
+    assert request.task_token == CALLBACK
+
+
+@pytest.mark.parametrize("callback_id", ["not base64!", "=", "a" * 1025, callback_token(CALLBACK)])
+def test_what_lambda_takes_for_no_callback_id_is_refused(callback_id: str) -> None:
+    with pytest.raises(InvalidRequest, match="task_token: must be the id of a callback"):
+        parse_acquire({**REQUEST, "execution_arn": DURABLE, "task_token": callback_id})
+
+
+def test_a_durable_execution_has_no_heartbeat_state() -> None:
+    with pytest.raises(InvalidRequest, match="execution_arn: must be the ARN of a Standard"):
+        parse_heartbeat({**REQUEST, "execution_arn": DURABLE, "task_token": CALLBACK})
+
+
+# The answer of a list: bounded in locks, bytes and time, and continued where it ended.
+
+
+NAMES = [f"lock-{number}" for number in range(5)]
+
+
+@pytest.fixture
+def table(clock: FakeClock) -> MemoryTable:
+    table = MemoryTable()
+    store = store_over(table, clock)
+    for name in NAMES:
+        store.acquire(acquire("anna", lock_name=name, data=json.dumps({"x": "y" * 1_000})))
+    return table
+
+
+def pages(table: MemoryTable, **options: Any) -> list[list[str]]:  # noqa: ANN401 - of list_answer
+    """The names of each answer, until there is none to go on after."""
+    found: list[list[str]] = []
+    after: str | None = None
+    while True:
+        locks = store_over(table, FakeClock()).list_locks("", after=after)
+        answer = list_answer(locks, **{"free": False, "has_time": lambda: True, **options})
+        found.append([lock["lock_name"] for lock in answer["locks"]])
+        after = answer["after"]
+        if after is None:
+            return found
+
+
+def test_a_small_table_is_one_answer(table: MemoryTable) -> None:
+    assert pages(table) == [NAMES]
+
+
+@pytest.mark.parametrize(("bound", "most"), [("MOST_LOCKS", 2), ("MOST_BYTES", 2_000)])
+def test_a_large_one_is_continued_and_no_lock_is_lost_or_told_twice(
+    table: MemoryTable, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
+) -> None:
+    monkeypatch.setattr(answers, bound, most)
+    found = pages(table)
+    assert found == [NAMES[:2], NAMES[2:4], NAMES[4:]]
+
+
+def test_a_list_ends_in_time_also_while_it_finds_nothing_to_tell(
+    table: MemoryTable, clock: FakeClock
+) -> None:
+    store = store_over(table, clock)
+    for name in NAMES:
+        store.release(release("anna", lock_name=name))
+    assert pages(table, has_time=lambda: False) == [[]] * 6
+
+
+def test_a_malformed_lock_is_named_and_the_others_come(table: MemoryTable) -> None:
+    table.items["LOCK#lock-1", "STATE"]["held"] = {"S": "nonsense"}
+    found = store_over(table, FakeClock()).list_locks()
+    answer = list_answer(found, free=False, has_time=lambda: True)
+    assert answer["malformed"] == ["LOCK#lock-1"]
+    assert len(answer["locks"]) == 4

@@ -1,6 +1,6 @@
 """Real processes take turns at one pace.
 
-`PACE_RESERVATIONS=1000 PACE_PROCESSES=20 pytest tests/behaviour/test_pace.py` prints the figures.
+`PACE_RESERVATIONS=1000 PACE_PROCESSES=20 pytest tests/histories/test_pace.py` prints the figures.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import accumulate, pairwise
 
 from fairlock.protocol.pace import LEAST_SLOT_US, interval_us
-from tests.behaviour.paced_processes import RATE, processes
+from tests.histories.paced_processes import RATE, processes
 
 RESERVATIONS = int(os.environ.get("PACE_RESERVATIONS", "1000"))
 FLEET = int(os.environ.get("PACE_PROCESSES", "20"))

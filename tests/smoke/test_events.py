@@ -1,0 +1,224 @@
+"""What AWS tells: events of the end of an execution, of a mass stop, and of a lock."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.e2e.deployment import Deployment, wait_until
+from tests.smoke.account import EVENTS, Account
+from tests.smoke.facts import LONG_SECONDS, await_holder, dead_letters, in_parallel
+from tests.smoke.separate_stacks import LIFECYCLE_PREFIX
+
+# Case 8: the raw status events of Step Functions.
+
+
+Json = dict[str, Any]
+ENDS = {"SUCCEEDED": 0, "FAILED": 0, "TIMED_OUT": 60, "ABORTED": 60}
+"""Each kind of end, and how long the work would take."""
+
+
+class Received:
+    """The events that have come out of the queue so far."""
+
+    def __init__(self, account: Account) -> None:
+        self._queues = account.client("sqs")
+        self._url = account.output("EventsUrl")
+        self._events: dict[str, Json] = {}
+
+    def of(self, execution: str, status: str, *, redrives: int = 0) -> Json:
+        """The event of an end, waited for."""
+        key = f"{execution} {status} {redrives}"
+        wait_until(lambda: self._receive(key))
+        return self._events[key]
+
+    def _receive(self, key: str) -> bool:
+        answer = self._queues.receive_message(
+            QueueUrl=self._url, MaxNumberOfMessages=10, WaitTimeSeconds=0
+        )
+        for message in answer.get("Messages", []):
+            event = json.loads(message["Body"])
+            detail = event["detail"]
+            known = f"{detail['executionArn']} {detail['status']} {detail.get('redriveCount')}"
+            self._events[known] = event
+            self._queues.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
+        return key in self._events
+
+
+def test_each_kind_of_end_is_reported_with_execution_status_and_redrive_count(
+    account: Account,
+) -> None:
+    """Decides whether status events have the fields that the reaper's rule selects and passes on.
+
+    The raw events are shown with the figures of the run.
+    """
+    workflows, received = account.workflows, Received(account)
+    executions = {
+        status: workflows.start(
+            "Ends", {"seconds": seconds, **({"raise": "Failed"} if status == "FAILED" else {})}
+        )
+        for status, seconds in ENDS.items()
+    }
+    aborted = executions["ABORTED"]
+    wait_until(lambda: "Stay" in workflows.states_entered(aborted))
+    workflows.stop(aborted)
+    for status, execution in executions.items():
+        event = received.of(execution, status)
+        account.tell(f"raw event: {json.dumps(event)}")
+        assert event["source"] == "aws.states"
+        assert event["detail-type"] == "Step Functions Execution Status Change"
+        assert event["detail"]["redriveCount"] == 0
+    workflows.redrive(aborted)
+    workflows.stop(aborted)
+    assert received.of(aborted, "ABORTED", redrives=1)["detail"]["redriveCount"] == 1
+
+
+# Case 10: many executions are stopped together.
+
+
+WORK_SECONDS = 3000
+_METRIC_DELAY_SECONDS = 180
+
+
+def test_the_locks_of_many_stopped_executions_are_freed_without_a_dead_letter(
+    account: Account, lock: str
+) -> None:
+    """Decides whether throttles or recursion detection stop the reaper after a mass stop."""
+    workflows = account.workflows
+    began = datetime.now(UTC)
+    locks = [f"{lock}/{number}" for number in range(account.sizes.stopped)]
+    executions = [
+        workflows.start("Holds", {"lock": name, "seconds": WORK_SECONDS}) for name in locks
+    ]
+    for name, execution in zip(locks, executions, strict=True):
+        await_holder(account, name, execution)
+    many = [f"{lock}/one/{number}" for number in range(account.sizes.claims)]
+    in_parallel(account, lambda name: _acquire_for(account, executions[0], name), many)
+
+    stopped_at = time.time()
+    in_parallel(account, workflows.stop, executions)
+    for name in (*locks, *many):
+        wait_until(
+            lambda name=name: workflows.holders(name) == [],  # type: ignore[misc]  # this one
+            seconds=LONG_SECONDS,
+        )
+    seconds = time.time() - stopped_at
+    account.tell(f"{len(executions)} stopped, {len(many)} locks of one: free in {seconds:.1f} s")
+    for execution in executions:  # until the second pass is done with them
+        wait_until(
+            lambda execution=execution: workflows.claims(execution) == [],  # type: ignore[misc]  # this one
+            seconds=LONG_SECONDS,
+            pause_seconds=2,
+        )
+    assert dead_letters(account) == 0
+    assert _dropped_as_recursive(account, began) == 0
+
+
+def _acquire_for(account: Account, execution: str, lock: str) -> None:
+    answer = account.workflows.invoke(
+        "Acquire",
+        lock_name=lock,
+        owner_id=str(uuid.uuid4()),
+        execution_arn=execution,
+        lease_seconds=12 * 3600,
+    )
+    assert answer["acquired"] is True, answer
+
+
+def _dropped_as_recursive(account: Account, since: datetime) -> int:
+    """How many invocations of the reaper Lambda has refused as a loop."""
+    if account.is_embedded:
+        return 0  # It has no recursion detection; whether AWS's stays quiet, AWS decides.
+    time.sleep(_METRIC_DELAY_SECONDS)  # CloudWatch shows a metric after minutes.
+    reaper = account.workflows.outputs[account.workflows.service]["ReapFunctionName"]
+    answer = account.client("cloudwatch").get_metric_statistics(
+        Namespace="AWS/Lambda",
+        MetricName="RecursiveInvocationsDropped",
+        Dimensions=[{"Name": "FunctionName", "Value": reaper}],
+        StartTime=since - timedelta(minutes=5),
+        EndTime=datetime.now(UTC) + timedelta(minutes=5),
+        Period=60,
+        Statistics=["Sum"],
+    )
+    return int(sum(point["Sum"] for point in answer["Datapoints"]))
+
+
+# Case 17: lifecycle events, from the stream to the target of a rule; and the monitoring.
+
+
+class LockEvents:
+    """The events that have come out of the queue so far; one that came twice is counted once."""
+
+    def __init__(self, account: Account, url: str) -> None:
+        self._queues = account.client("sqs")
+        self._url = url
+        self._events: dict[str, Json] = {}
+
+    def of(self, prefix: str) -> list[Json]:
+        """The events of the locks whose names begin so, in the order of their kinds."""
+        answer = self._queues.receive_message(
+            QueueUrl=self._url, MaxNumberOfMessages=10, WaitTimeSeconds=0
+        )
+        for message in answer.get("Messages", []):
+            event = json.loads(message["Body"])
+            self._events.setdefault(event["detail"]["event_id"], event)
+            self._queues.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
+        found = (
+            each for each in self._events.values() if each["detail"]["lock_name"].startswith(prefix)
+        )
+        return sorted(found, key=lambda event: str(event["detail-type"]))
+
+
+def test_a_grant_and_a_release_reach_a_rule_and_a_renewal_and_a_waiter_do_not(
+    account: Account, lock: str
+) -> None:
+    """Decides whether the stream's filter lets locks through, and events reach a rule's target.
+
+    And whether AWS accepts the dashboard, the alarms and the saved queries of a LockMonitoring.
+    """
+    lock = f"{LIFECYCLE_PREFIX}{lock}"
+    owner = {"lock_name": lock, "owner_id": f"owner of {lock}"}
+    waiter = {"lock_name": lock, "owner_id": f"waiter of {lock}"}
+    with account.stacks.created(EVENTS) as created:
+        service = Deployment(aws=account.workflows.aws, outputs={EVENTS: created}, service=EVENTS)
+        received = LockEvents(account, created["LifecycleEventsUrl"])
+        _wait_for_the_stream(service, received)
+        granted = service.invoke("Acquire", owner_name="smoke test", **owner)
+        queued = service.invoke("Acquire", queue=True, **waiter)
+        assert service.invoke("Heartbeat", **owner)["renewed"] is True
+        service.invoke("Release", ticket=queued["ticket"], **waiter)  # gives up its place
+        assert service.invoke("Release", **owner)["released"] is True
+        wait_until(lambda: len(received.of(lock)) >= 2, seconds=LONG_SECONDS)
+        told = received.of(lock)
+        account.tell(f"raw events: {json.dumps(told)}")
+        assert [each["detail-type"] for each in told] == ["Lock granted", "Lock released"]
+        tokens = {each["detail"]["fencing_token"] for each in told}
+        assert tokens == {granted["fencing_token"]}
+        assert {each["detail"]["owner_name"] for each in told} == {"smoke test"}
+        assert owner["owner_id"] not in json.dumps(told)
+        account.tell(_monitoring(account))
+
+
+def _wait_for_the_stream(service: Deployment, received: LockEvents) -> None:
+    """Until events come: a new mapping of a stream does not read what was written before."""
+    numbers = itertools.count()
+
+    def told() -> bool:
+        name = f"{LIFECYCLE_PREFIX}first/{next(numbers)}"
+        granted = service.invoke("Acquire", lock_name=name)
+        service.invoke("Release", lock_name=name, owner_id=granted["owner_id"])
+        return bool(received.of(f"{LIFECYCLE_PREFIX}first/"))
+
+    wait_until(told, seconds=LONG_SECONDS, pause_seconds=2)
+
+
+def _monitoring(account: Account) -> str:
+    """How much there is of the stack's monitoring."""
+    kinds = ("AWS::CloudWatch::Dashboard", "AWS::CloudWatch::Alarm", "AWS::Logs::QueryDefinition")
+    found = {kind: len(account.stacks.resources(EVENTS, kind)) for kind in kinds}
+    assert all(found.values()), found
+    return f"monitoring: {found}"

@@ -1,0 +1,315 @@
+"""Guards on AWS: every form, every way to wait, permits, a map, many machines and a herd."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.e2e.deployment import Deployment, wait_until
+from tests.smoke.account import SERVICE, TOKEN_IN_MAP, TOKEN_IN_MAP_BY_PATH, WATCHING, Account
+from tests.smoke.facts import (
+    await_holder,
+    await_waiters,
+    ended,
+    held,
+    in_parallel,
+    most_inside,
+    outputs,
+)
+from tests.smoke.separate_stacks import WATCHED
+from tests.smoke.stack import POLLS_SECONDS, SHORT_FALLBACK_SECONDS, WAITS_SECONDS
+
+# Case 2: guards around every kind of task, in machines of both query languages.
+
+
+@pytest.mark.parametrize("machine", ["FormsPath", "FormsJsonata"])
+def test_guards_of_every_form_work_in_one_machine(account: Account, machine: str) -> None:
+    """Decides whether AWS accepts and runs guards around a task, chain, Choice, Parallel, guard."""
+    execution = account.workflows.start(machine, {"a": [1]})
+    assert outputs(account, [execution]) == [[{"a": [1]}, {"a": [1]}]]
+    name = execution.rpartition(":")[2]
+    assert [account.workflows.held(f"{kind}/{name}") for kind in ("form", "inner")] == [0, 0]
+    entered = account.workflows.states_entered(execution)
+    guards = [state.partition("Guard: ")[0] for state in entered if state.endswith("Guard: Enter")]
+    assert guards == ["Bare", "Chain", "Choice", "Parallel", "Nested"]
+
+
+# Case 9: Express workflows, polling, a limit of five, `on_timeout`.
+
+
+LIMIT = 5
+SHARING = 7
+
+
+def test_express_workflows_take_turns(account: Account, lock: str) -> None:
+    """Decides whether a guard works in an Express workflow, which has no task tokens."""
+    inputs = {"lock": lock, "seconds": 1}
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(account.workflows.run_express, "Express", inputs) for _ in range(2)]
+        ends = [run.result() for run in runs]
+    assert [end.status for end in ends] == ["SUCCEEDED"] * 2
+    assert most_inside(end.output for end in ends) == 1
+    assert account.workflows.held(lock) == 0
+
+
+def test_a_limit_of_five_lets_five_in(account: Account, lock: str) -> None:
+    """Decides whether a limit that JSONata computes arrives as a number, and holds."""
+    inputs = {"lock": lock, "seconds": 3, "limit": LIMIT}
+    executions = [account.workflows.start("Holds", inputs) for _ in range(SHARING)]
+    most = most_inside(outputs(account, executions))
+    account.tell(f"limit {LIMIT}: {most} of {SHARING} were inside at once")
+    least = 2 if account.is_embedded else LIMIT  # a cold start may take as long as the work
+    assert least <= most <= LIMIT
+
+
+def test_polling_ends_on_time_and_goes_the_other_way(account: Account, lock: str) -> None:
+    """Decides whether a polling guard leaves for `on_timeout` with its input, on time."""
+    inputs = {"lock": lock, "seconds": 0}
+    with held(account, lock) as release:
+        execution = account.workflows.start("Polls", inputs)
+        assert outputs(account, [execution]) == [{"later": inputs}]
+        entered = account.workflows.timeline(execution).entered
+        waited = entered("Guard: Give up") - entered("Guard: Enter")
+        account.tell(f"polling, max_wait of {POLLS_SECONDS} s: gave up after {waited:.2f} s")
+        assert POLLS_SECONDS <= waited < POLLS_SECONDS + account.sizes.delay_seconds
+        release()
+    [span] = outputs(account, [account.workflows.start("Polls", inputs)])
+    assert span["began_ms"] <= span["ended_ms"]
+
+
+# Case 3: what a waiter in the queue gets when its fallback periods go by.
+
+
+PERIODS = 2
+
+
+def test_a_push_after_two_fallback_periods_wakes_the_waiter_and_a_longer_wait_ends_on_time(
+    account: Account, lock: str
+) -> None:
+    """Decides whether a task that is repeated after States.Timeout gets a task token that counts.
+
+    And whether `max_wait` holds to two seconds.
+    """
+    workflows = account.workflows
+    given_up = f"{lock}/given up"
+    with held(account, lock) as release, held(account, given_up):
+        executions = [
+            workflows.start("Waits", {"lock": name, "seconds": 0}) for name in (lock, given_up)
+        ]
+        pushed, gives_up = executions
+        wait_until(
+            lambda: workflows.calls(pushed) > PERIODS,
+            seconds=(PERIODS + 1) * SHORT_FALLBACK_SECONDS + account.sizes.delay_seconds,
+        )
+        released_at = release()
+        [span] = outputs(account, [pushed])
+        late = span["began_ms"] / 1000 - released_at
+        account.tell(f"pushed after {PERIODS} fallback periods, {late:.2f} s after the release")
+        assert 0 <= late < account.sizes.delay_seconds
+        events = [event["type"] for event in workflows.timeline(pushed).events]
+        assert events.count("TaskTimedOut") == PERIODS
+
+        [end] = ended(account, [gives_up])
+        entered = workflows.timeline(gives_up).entered
+        waited = entered("Guard: Give up") - entered("Guard: Enter")
+        account.tell(f"max_wait of {WAITS_SECONDS} s took {waited:.2f} s")
+        assert (end.status, end.error) == ("FAILED", "LockWaitTimeout")
+        assert abs(waited - WAITS_SECONDS) <= account.sizes.miss_seconds
+        assert workflows.waiters(given_up) == []
+
+
+# Case 4: the heartbeat beside the work.
+
+
+HEARTBEATS = 3
+LONG_RESULT = "x" * 30_000
+"""Carried through the cause of an error, which has room for 32,768 characters."""
+
+
+def test_heartbeats_renew_the_lease_and_end_with_the_work(account: Account, lock: str) -> None:
+    """Decides whether SendTaskSuccess ends a heartbeat's state when the work beside it ends."""
+    seconds = HEARTBEATS * account.sizes.interval_seconds + 1
+    execution = account.workflows.start("KeptAlive", {"lock": lock, "seconds": seconds})
+    [span] = outputs(account, [execution])
+    heartbeats = len(account.workflows.timeline(execution).entries("Guard: Heartbeat"))
+    lag = account.workflows.stopped_at(execution) - span["ended_ms"] / 1000
+    account.tell(f"{heartbeats} heartbeats in {seconds} s; ended {lag:.2f} s after the work")
+    assert heartbeats >= HEARTBEATS
+    assert lag < account.sizes.delay_seconds
+    assert account.workflows.held(lock) == 0
+
+
+def test_a_lock_that_is_lost_stops_the_work(account: Account, lock: str) -> None:
+    """Decides whether SendTaskFailure stops the branch of the work, by the name LockLost."""
+    workflows = account.workflows
+    execution = workflows.start("KeptAlive", {"lock": lock, "seconds": 300})
+    wait_until(lambda: "Stay" in workflows.states_entered(execution))
+    workflows.force_release(lock)
+    lost_at = time.time()
+    [end] = ended(account, [execution])
+    seconds = workflows.stopped_at(execution) - lost_at
+    account.tell(f"lock lost: the work was stopped after {seconds:.2f} s")
+    assert (end.status, end.error) == ("FAILED", "LockLost")
+    assert seconds < account.sizes.interval_seconds + account.sizes.delay_seconds
+
+
+def test_a_result_survives_a_release_that_fails_for_good(account: Account, lock: str) -> None:
+    """Decides whether the cause of an error carries a result of 30,000 characters to its Catch."""
+    workflows = account.workflows
+    execution = workflows.start("NotReleased", {"lock": lock, "return": LONG_RESULT})
+    assert outputs(account, [execution]) == [LONG_RESULT]
+    assert "Guard: Not released" in workflows.states_entered(execution)
+
+
+def test_a_redriven_execution_takes_its_lock_again(account: Account, lock: str) -> None:
+    """Decides whether a redrive repeats the heartbeat, and the reaper tells it from the first run.
+
+    Also whether DescribeExecution counts redrives as the protocol assumes.
+    """
+    workflows = account.workflows
+    seconds = HEARTBEATS * account.sizes.interval_seconds
+    execution = workflows.start("KeptAlive", {"lock": lock, "seconds": seconds})
+    wait_until(lambda: "Stay" in workflows.states_entered(execution))
+    workflows.stop(execution)
+    wait_until(lambda: workflows.holders(lock) == [])
+    workflows.redrive(execution)
+    redriven_at = time.time()
+    await_holder(account, lock, execution)
+    account.tell(f"redriven: held its lock again after {time.time() - redriven_at:.2f} s")
+    outputs(account, [execution])
+    assert workflows.holders(lock) == []
+
+
+# Case 11: one lock with as many permits as are allowed.
+
+
+WORK_SECONDS = 1
+
+
+def test_a_lock_with_many_permits_keeps_its_limit_while_work_takes_a_second(
+    account: Account, lock: str
+) -> None:
+    """Decides whether DynamoDB throttles one item with 100 permits and work of a second."""
+    workflows = account.workflows
+    inputs = {"lock": lock, "seconds": WORK_SECONDS, "limit": account.sizes.permits}
+    # One after the other, the first ones would have ended before the last ones begin.
+    executions = in_parallel(
+        account, lambda _: workflows.start("Holds", inputs), range(account.sizes.sharing)
+    )
+    spans = outputs(account, executions)
+    most = most_inside(spans)
+    began = min(span["began_ms"] for span in spans)
+    seconds = (max(span["ended_ms"] for span in spans) - began) / 1000
+    events = [event for each in executions for event in workflows.timeline(each).events]
+    failures = [event.get("taskFailedEventDetails") for event in events]
+    failed = Counter(failure["error"] for failure in failures if failure)
+    causes = {failure["error"]: failure.get("cause", "")[:300] for failure in failures if failure}
+    account.tell(
+        f"{account.sizes.permits} permits, {len(spans)} executions in {seconds:.1f} s, "
+        f"at most {most} inside, calls that failed: {dict(failed)} {causes}"
+    )
+    assert 1 < most <= account.sizes.permits
+    assert workflows.held(lock) == 0
+    assert failed["LockStoreUnavailable"] == 0
+
+
+# Case 7: guards inside a Map, and inside and around a Distributed Map.
+
+
+@pytest.mark.parametrize("machine", ["GuardInMap", "GuardInDistributedMap"])
+def test_iterations_take_turns(account: Account, lock: str, machine: str) -> None:
+    """Decides whether many iterations, or child executions, get one lock one after the other."""
+    items = [{"lock": lock, "seconds": WORK_SECONDS}] * account.sizes.iterations
+    execution = account.workflows.start(machine, {"items": items})
+    [spans] = outputs(account, [execution])
+    seconds = account.workflows.seconds(execution)
+    account.tell(f"{machine}: {len(spans)} iterations on one lock took {seconds:.1f} s")
+    assert (len(spans), most_inside(spans)) == (account.sizes.iterations, 1)
+    assert account.workflows.held(lock) == 0
+
+
+@pytest.mark.parametrize("stack", [TOKEN_IN_MAP, TOKEN_IN_MAP_BY_PATH])
+def test_children_of_a_distributed_map_are_given_the_fencing_token(
+    account: Account, lock: str, stack: str
+) -> None:
+    """Decides whether the ItemSelector of a Distributed Map sees the variable of a guard around it.
+
+    AWS's documentation leaves it open, so each machine has a stack of its own: AWS may refuse it.
+    """
+    if stack == TOKEN_IN_MAP:
+        account.needs_aws("it evaluates no JSONata in the fields of a Distributed Map")
+    with account.stacks.created(stack) as created:
+        outside = {SERVICE: account.workflows.outputs[SERVICE], stack: created}
+        workflows = Deployment(aws=account.workflows.aws, outputs=outside, service=SERVICE)
+        ended = workflows.run("DistributedMapInGuard", {"lock": lock, "items": [1, 2]})
+        assert ended.status == "SUCCEEDED", ended
+        token = workflows.state(lock).fencing_token
+        expected: list[Any] = [{"item": item, "fencing_token": token} for item in (1, 2)]
+        assert ended.output == expected
+
+
+# Case 12: a herd of workflows on one lock.
+
+
+def test_each_of_a_herd_is_woken_by_a_push(account: Account, lock: str) -> None:
+    """Decides whether pushes reach all waiters of a herd, or some only their fallback poll."""
+    workflows = account.workflows
+    with held(account, lock) as release:
+        executions = []
+        for number in range(account.sizes.herd):
+            executions.append(workflows.start("Holds", {"lock": lock, "seconds": 0}))
+            if account.is_embedded:  # else each of them is a cold start of this machine
+                await_waiters(account, lock, number)
+        await_waiters(account, lock, account.sizes.herd)
+        release()
+    spans = sorted(outputs(account, executions), key=lambda span: float(span["began_ms"]))
+    gaps = [after["began_ms"] - before["ended_ms"] for before, after in itertools.pairwise(spans)]
+    events = [event for each in executions for event in workflows.timeline(each).events]
+    polls = sum(event["type"] == "TaskTimedOut" for event in events)
+    calls = sum(event["type"] == "TaskScheduled" for event in events)
+    account.tell(
+        f"herd of {len(executions)}: hand-off median {statistics.median(gaps):.0f} ms, "
+        f"longest {max(gaps):.0f} ms, {calls} calls, {polls} fallback polls"
+    )
+    assert most_inside(spans) == 1
+    assert polls == 0
+
+
+# Case 19: a service that watches more machines than one rule takes.
+
+
+def test_a_hundred_watched_machines_fit_the_rules_and_the_policy_of_the_queue(
+    account: Account,
+) -> None:
+    """Decides whether SQS and EventBridge take the policy and the patterns of many machines.
+
+    SQS documents a quota of ten conditions for a policy. Whether each value of one counts is not
+    said: this policy has three, one of them with twenty values.
+    """
+    queue = account.workflows.outputs[WATCHING]["ReapQueueUrl"]
+    found = account.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["Policy"])
+    policy = found["Attributes"]["Policy"]
+    [rules] = [
+        each["Condition"]["ArnNotEquals"]["aws:SourceArn"]
+        for each in json.loads(policy)["Statement"]
+        if "ArnNotEquals" in each.get("Condition", {})
+    ]
+    patterns = [
+        account.client("events").describe_rule(Name=rule.rpartition("/")[2])["EventPattern"]
+        for rule in rules
+    ]
+    named = {
+        arn
+        for pattern in patterns
+        for arn in json.loads(pattern)["detail"]["stateMachineArn"]
+        if isinstance(arn, str)
+    }
+    account.tell(f"{len(rules)} rules, a policy of {len(policy.encode())} bytes")
+    assert len(named) == WATCHED

@@ -1,0 +1,198 @@
+"""What proves that an acquisition is one's own: keys of claims, and owner ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, cast
+from unittest.mock import patch
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from fairlock.aws.lock_table import Cancelled, ConditionFailed, LockTable, Written
+from fairlock.guarded import guarded_table
+from fairlock.protocol import claims, model, schema
+from fairlock.protocol.expressions import Delete, Transaction, Update
+from fairlock.protocol.model import AcquireRequest, ReleaseRequest, Waiter
+from fairlock.protocol.outcomes import Grant, HandOff
+from fairlock.store.context import LockContext
+from fairlock.testing.fake_table import MemoryTable
+from tests.support import FakeClock
+from tests.support.operations import Operations
+from tests.support.store_bench import RUN, Bench
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+# No two acquisitions of an execution share a claim, whatever their lock names and owner ids.
+
+
+Acquisition = tuple[str, str]
+"""A lock name and an owner id."""
+
+LONG: Final = "owner-0123456789"
+COLLIDING: Final = (("a", f"{LONG}#{LONG}"), (f"a#{LONG}", LONG))
+LONGEST_SORT_KEY_BYTES: Final = 1024
+
+acquisitions = st.tuples(
+    st.text(st.sampled_from("a1#"), min_size=1, max_size=12),
+    st.text(st.sampled_from("a1#"), min_size=1, max_size=12),
+)
+
+
+def sort_key(acquisition: Acquisition) -> Any:  # noqa: ANN401 - of an item
+    lock_name, owner_id = acquisition
+    return schema.claim_key(RUN, lock_name=lock_name, owner_id=owner_id)["sk"]["S"]
+
+
+def plainly_joined(
+    execution_arn: str, *, lock_name: str, owner_id: str
+) -> dict[str, dict[str, str]]:
+    """The key without the length."""
+    partition = schema.partition_of_execution(execution_arn)
+    return {"pk": {"S": partition}, "sk": {"S": f"LOCK#{lock_name}#{owner_id}"}}
+
+
+@contextmanager
+def keys_plainly_joined() -> Iterator[None]:
+    with patch.object(schema, "claim_key", plainly_joined):
+        yield
+
+
+@example(*COLLIDING)
+@example(("a", "1#1"), ("a#1", "1"))
+@given(acquisitions, acquisitions)
+def test_two_acquisitions_have_one_key_only_if_they_are_the_same(
+    one: Acquisition, other: Acquisition
+) -> None:
+    assert (sort_key(one) == sort_key(other)) == (one == other)
+
+
+def test_keys_that_are_plainly_joined_collide() -> None:
+    """The negative control of the test above."""
+    with keys_plainly_joined():
+        assert sort_key(COLLIDING[0]) == sort_key(COLLIDING[1])
+
+
+def test_the_longest_key_fits() -> None:
+    longest = sort_key(("x" * 512, "y" * 128))
+    assert len(longest.encode()) <= LONGEST_SORT_KEY_BYTES
+
+
+def reaped(clock: FakeClock) -> list[list[str]]:
+    """Who holds two locks after the end of the execution that held both."""
+    bench = Bench(MemoryTable(), clock)
+    for lock_name, owner_id in COLLIDING:
+        request = AcquireRequest(
+            lock_name=lock_name, owner_id=owner_id, owner_name=lock_name, execution_arn=RUN
+        )
+        assert isinstance(bench.store().acquire(request), Grant)
+    bench.end()
+    bench.reap()
+    return [bench.holders(lock_name) for lock_name, _ in COLLIDING]
+
+
+def test_both_locks_of_an_execution_are_reaped_though_their_names_contain_the_separator(
+    clock: FakeClock,
+) -> None:
+    assert reaped(clock) == [[], []]
+
+
+def test_with_keys_that_are_plainly_joined_one_of_the_locks_stays_taken(clock: FakeClock) -> None:
+    with keys_plainly_joined():
+        assert reaped(clock) == [["a"], []]
+
+
+@pytest.mark.parametrize("released", [0, 1])
+def test_a_release_ends_the_claim_of_its_own_acquisition_only(
+    clock: FakeClock, released: int
+) -> None:
+    bench = Bench(MemoryTable(), clock)
+    for lock_name, owner_id in COLLIDING:
+        bench.store().acquire(
+            AcquireRequest(
+                lock_name=lock_name, owner_id=owner_id, owner_name="x", execution_arn=RUN
+            )
+        )
+    lock_name, owner_id = COLLIDING[released]
+    bench.store().release(ReleaseRequest(lock_name=lock_name, owner_id=owner_id, execution_arn=RUN))
+    remaining = [claim["sk"]["S"] for claim in bench.claims()]
+    assert remaining == [sort_key(COLLIDING[1 - released])]
+
+
+# An owner_id proves ownership: a log of a request or of an answer must not show it.
+
+
+OWNER_ID = "an-owner-id-of-36-letters-and-digits"
+
+
+def with_owner_ids(module: ModuleType) -> list[type]:
+    """The dataclasses of a module that have an owner_id."""
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and is_dataclass(value)
+        and value.__module__ == module.__name__
+        and "owner_id" in {field.name for field in fields(value)}
+    ]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind for module in (model, claims, guarded_table) for kind in with_owner_ids(module)],
+)
+def test_the_owner_id_is_not_shown_by_repr(kind: type) -> None:
+    assert [field.repr for field in fields(kind) if field.name == "owner_id"] == [False]
+
+
+def test_nor_by_the_repr_of_what_contains_it() -> None:
+    request = AcquireRequest(lock_name="a", owner_id=OWNER_ID)
+    waiter = Waiter(request=request, entered_at_ms=1, asked_at_ms=1, expires_at_ms=2)
+    grant = Grant.of("a", waiter.as_holder(fencing_token=1, now_ms=1))
+    assert OWNER_ID not in repr(HandOff(grant=grant, waiter=waiter, waited_ms=0))
+
+
+class RememberingTable(LockTable):
+    """Keeps each request and each outcome."""
+
+    def __init__(self) -> None:
+        super().__init__(cast("DynamoDBClient", MemoryTable()), "locks")
+        self.seen: list[object] = []
+
+    def update(self, update: Update) -> Written | ConditionFailed:
+        outcome = super().update(update)
+        self.seen += [update, outcome]
+        return outcome
+
+    def transact(self, transaction: Transaction) -> Written | Cancelled:
+        outcome = super().transact(transaction)
+        self.seen += [transaction, outcome]
+        return outcome
+
+    def delete(self, delete: Delete) -> bool:
+        self.seen.append(delete)
+        return super().delete(delete)
+
+
+def test_nor_by_the_repr_of_a_request_to_the_table_or_of_its_outcome() -> None:
+    table = RememberingTable()
+    store = Operations(LockContext(table=table))
+    others = "another-owner-id-of-32-characters"
+    anna = AcquireRequest(lock_name="a", owner_id=OWNER_ID)
+    ben = AcquireRequest(lock_name="a", owner_id=others, waits=True)
+    for request in (anna, ben):
+        store.acquire(request)
+    for owner_id in (OWNER_ID, others):
+        store.release(ReleaseRequest(lock_name="a", owner_id=owner_id))
+    assert {type(value) for value in table.seen} >= {Update, Transaction, Written, ConditionFailed}
+    for value in table.seen:
+        assert OWNER_ID not in repr(value)
+        assert others not in repr(value)
+    contents = [getattr(value, "values", getattr(value, "item", None)) for value in table.seen]
+    assert OWNER_ID in str(contents), "the control: it is in there"
