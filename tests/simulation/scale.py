@@ -33,6 +33,7 @@ _CROWDS: Final = (2, 5, 10, 20, 50, 100)
 _DRAIN_SCALE: Final = 0.02
 _WRITE_CENTS: Final = 0.625e-4
 _WIDTH, _HEIGHT, _LEFT, _TOP = 640, 300, 70, 30
+_LABEL_WIDTH: Final = 28
 _COLOURS: Final = ("#1f5fa8", "#c8501e", "#5b8c2a")
 
 _TEMPLATE: Final = """\
@@ -197,7 +198,11 @@ def draw(path: Path, lines: Sequence[Line], *, across: str, up: str, log_x: bool
     top = 4 * _round_step(max(y for line in lines for _, y in line.points) / 4)
     place = _scale_of(xs, log=log_x)
     parts = [_frame(across, up)]
-    parts += [_text(place(x), _HEIGHT - 32, f"{x:g}", "middle") for x in xs]
+    free_from = 0.0
+    for x in xs:
+        if place(x) >= free_from:  # Else it would cover the one before.
+            parts.append(_text(place(x), _HEIGHT - 32, f"{x:g}", "middle"))
+            free_from = place(x) + _LABEL_WIDTH
     for step in range(5):
         y = _TOP + (_HEIGHT - 80) * (1 - step / 4)
         parts.append(_text(_LEFT - 8, y + 4, f"{top * step / 4:.3g}", "end"))
@@ -210,7 +215,8 @@ def draw(path: Path, lines: Sequence[Line], *, across: str, up: str, log_x: bool
         parts.append(
             f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
         )
-        parts.append(_text(_LEFT + 12, _TOP + 14 + 16 * number, line.name, "start", colour))
+        if len(lines) > 1:
+            parts.append(_text(_LEFT + 12, _TOP + 14 + 16 * number, line.name, "start", colour))
     path.write_text(_svg(parts))
 
 
