@@ -11,6 +11,7 @@ import heapq
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from fairlock.protocol import leaving
 from fairlock.protocol.schema import TTL_ATTRIBUTE
 from fairlock.store import hand_off
 from fairlock.testing.fake_table import Key
@@ -95,7 +96,7 @@ def _play(world: World) -> None:
 
 
 def _newest_first() -> AbstractContextManager[object]:
-    right = hand_off.next_step
+    right = leaving.next_step
 
     def wrong(lock_name: str, state: Any, live: Any, departing: Any, **fields: Any) -> Any:  # noqa: ANN401 - as the real one
         return right(lock_name, state, live[::-1], departing, **fields)

@@ -230,7 +230,7 @@ class Queue:
                 failures = outcome.answer["batchItemFailures"]
                 failed = {failure["itemIdentifier"] for failure in failures}
             for message, receipt in zip(batch, receipts, strict=True):
-                self._in_flight.pop(receipt, None)
+                self._in_flight.pop(str(receipt), None)
                 if str(message.ident) in failed:
                     self.counts["failed"] += 1
                 else:

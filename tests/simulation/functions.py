@@ -310,10 +310,12 @@ class _Batch(_OfEnvironment):
         return _environment().batch(*args, **fields)
 
     def __enter__(self) -> Any:  # noqa: ANN401 - as Powertools'
-        return _environment().batch.__enter__()
+        batch: Any = _environment().batch
+        return batch.__enter__()
 
     def __exit__(self, *raised: object) -> Any:  # noqa: ANN401 - as Powertools'
-        return _environment().batch.__exit__(*raised)
+        batch: Any = _environment().batch
+        return batch.__exit__(*raised)
 
 
 @contextmanager

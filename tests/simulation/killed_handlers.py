@@ -12,6 +12,7 @@ from copy import deepcopy
 from typing import Any, Final
 from unittest.mock import patch
 
+from fairlock.protocol import outcomes
 from fairlock.protocol.outcomes import AlreadyHolder, Situation
 from fairlock.store import acquire
 from tests.simulation import machines
@@ -58,7 +59,7 @@ def _play(world: World) -> None:
 
 
 def _forgets_itself() -> AbstractContextManager[object]:
-    right = acquire.judge
+    right = outcomes.judge
 
     def wrong(*args: Any, **fields: Any) -> Any:  # noqa: ANN401 - as the real one
         found = right(*args, **fields)

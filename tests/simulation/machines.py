@@ -43,7 +43,7 @@ def machine(name: str) -> Json:
 def made_today() -> Json:
     """What the guard and the service's stack make now; takes the CDK."""
     from fairlock.cdk.guard.standalone import FUNCTIONS, WAYS_TO_WAIT, guarded_machine  # noqa: PLC0415 - the CDK takes seconds
-    from fairlock.cdk.service import reaper  # noqa: PLC0415
+    from fairlock.cdk.service import functions, reaper  # noqa: PLC0415
 
     arns = {name: _FUNCTION + name.removesuffix("FunctionArn").lower() for name in FUNCTIONS}
 
@@ -59,7 +59,7 @@ def made_today() -> Json:
         "permits": machine(max_wait_seconds=1800, limit=100),
         "kept alive": machine(max_wait_seconds=1800, keep_alive_seconds=KEEP_ALIVE_SECONDS),
     }
-    timeout = reaper.FUNCTION_TIMEOUT_SECONDS
+    timeout = functions.FUNCTION_TIMEOUT_SECONDS
     return {
         "machines": made,
         "reaper": {

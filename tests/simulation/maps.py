@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from fairlock.protocol.outcomes import Reaped
 from fairlock.store import reap
 from tests.simulation.faults import Faults
 from tests.simulation.functions import Json, lambda_runtime
@@ -78,8 +79,8 @@ def _play(world: World) -> None:
 
 
 def _no_reaper() -> AbstractContextManager[object]:
-    def wrong(*_args: Any) -> reap.Reaped:  # noqa: ANN401 - as the real one
-        return reap.Reaped()
+    def wrong(*_args: Any) -> Reaped:  # noqa: ANN401 - as the real one
+        return Reaped()
 
     return patched((reap, "_reap", wrong))
 

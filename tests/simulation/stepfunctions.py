@@ -121,7 +121,7 @@ class StepFunctions:
         told = {"stopDate": datetime.fromtimestamp(stopped, UTC)} if stopped else {}
         return {"status": execution.status, "redriveCount": execution.redrives, **told}
 
-    def complete(self, token: str, result: Json | None, error: str, cause: str) -> None:
+    def complete(self, token: str, result: Json | None, error: str, cause: str) -> Json:
         """Gives a task its result, or its error if that is none.
 
         Raises:
@@ -137,6 +137,7 @@ class StepFunctions:
             self.engine.after(_ENTRY_SECONDS, flow.fail, number, error, cause)
         else:
             self.engine.after(_ENTRY_SECONDS, flow.take, number, result)
+        return {}
 
 
 def refusal(code: str, name: str) -> ClientError:
@@ -165,15 +166,11 @@ class StepFunctionsClient:
     def send_task_success(self, *, taskToken: str, output: str) -> Json:  # noqa: N803 - boto3's names
         """One request."""
         result = json.loads(output)
-        return self._call(
-            "SendTask", lambda: self._service.complete(taskToken, result, "", "") or {}
-        )
+        return self._call("SendTask", lambda: self._service.complete(taskToken, result, "", ""))
 
     def send_task_failure(self, *, taskToken: str, error: str, cause: str) -> Json:  # noqa: N803 - boto3's names
         """One request."""
-        return self._call(
-            "SendTask", lambda: self._service.complete(taskToken, None, error, cause) or {}
-        )
+        return self._call("SendTask", lambda: self._service.complete(taskToken, None, error, cause))
 
     def _call(self, api: str, do: Callable[[], Json]) -> Json:
         engine = self._engine

@@ -23,7 +23,7 @@ LOCK = {
     "retry_after_seconds": 1.5,
     "fencing_token": 1_900_000_000_000_001,
 }
-ANSWERS = (
+ANSWERS: tuple[dict[str, Any], ...] = (
     {"lock_name": "orders/7", "owner_id": "owner-0123456789", "acquired": True, "n": 1},
     {"lock_name": "orders/7", "owner_id": "owner-0123456789", "acquired": False, "n": [1, 2]},
     {"lock_name": "orders/8", "owner_id": "owner-0123456789", "acquired": True},

@@ -260,7 +260,7 @@ class AnyAnswers:
             return
         reason = random.choice(("HELD", "ALREADY_RELEASED"))
         granted = {**own, "acquired": random.random() < 0.6, "fencing_token": 7}
-        granted["acquired"] &= own["lock_name"] not in {"never", "silent"}
+        granted["acquired"] = granted["acquired"] and own["lock_name"] not in {"never", "silent"}
         answer: Json = {**granted, "reason": reason, "retry_after_seconds": 30}
         if payload["lock_name"] == "forged":
             answer["owner_id"] = "a-forger-0123456789"

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from fairlock.aws.aws_clock import AwsClock
 from fairlock.client import local_waiters
-from fairlock.guarded import guarded_writes
+from fairlock.guarded import conditions, guarded_writes
 from fairlock.store.context import LockContext
 from tests.simulation.clocks import ClockErrors, NodeClock
 from tests.simulation.faults import Faults, Machines, Network
@@ -14,7 +14,7 @@ from tests.simulation.fleet import Fleet, one_or_three
 from tests.simulation.scenario import Control, Scenario, patched
 
 _LEASE_SECONDS: Final = 10.0
-_CHECK: Final = guarded_writes.grant_check
+_CHECK: Final = conditions.grant_check
 
 
 def _of_a_process_that_runs(clock: NodeClock) -> float:

@@ -237,7 +237,7 @@ def guarded_machine(
     max_wait = None if max_wait_seconds is None else Duration.seconds(max_wait_seconds)
     if max_hold_seconds is not None:
         wait = longest_wait(max_wait, express=express)
-        waits = 0 if isinstance(lock_name, str) else wait.to_seconds()
+        waits = 0 if isinstance(lock_name, str) else int(wait.to_seconds())
         task = machine["States"][machine["StartAt"]] if bare else {}
         for fault in faults_of_end(max_hold_seconds, task, wait_seconds=waits):
             raise fault

@@ -217,7 +217,7 @@ MISSING: dict[str, Any] = {
 
 def name_of(lock_name: str) -> str:
     stack = Cases(App(), "Cases")
-    return stack.resolve(guard_arguments.workflow_lock_name(stack, lock_name))
+    return str(stack.resolve(guard_arguments.workflow_lock_name(stack, lock_name)))
 
 
 @pytest.mark.parametrize("lock_name", [CUSTOMER, BY_PATH], ids=["JSONata", "JsonPath"])

@@ -97,7 +97,8 @@ class Forgetful(Session):
     account: str | None = "123456789012"
     asked: list[str] = field(default_factory=list)
 
-    def client(self, _service: str, **_settings: Any) -> Any:  # noqa: ANN401 - a stand-in
+    def client(self, service: str, **settings: Any) -> Any:  # noqa: ANN401 - a stand-in
+        del service, settings
         return SimpleNamespace(
             describe_execution=self._describe,
             get_caller_identity=self._identity,

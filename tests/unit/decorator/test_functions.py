@@ -55,7 +55,7 @@ def test_a_function_that_ran_longer_than_its_lease_was_not_alone(
 def test_a_function_that_ran_longer_than_its_max_hold_was_not_alone(
     locks: LockClient, clock: EventfulClock, mode: dict[str, Any]
 ) -> None:
-    @locked("a", max_hold=30, client=locks, **mode)
+    @locked("a", max_hold=30, client=locks, **mode)  # type: ignore[untyped-decorator]
     def stall(seconds: float) -> None:
         clock.advance(seconds)
 

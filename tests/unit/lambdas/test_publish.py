@@ -120,7 +120,7 @@ def test_an_event_that_eventbridge_would_never_take_holds_up_no_other(
     assert len(bus.details()) == 3
 
 
-HOSTILE = (
+HOSTILE: tuple[dict[str, Any] | None, ...] = (
     {"S": ""},
     {"S": "\x1b[31m"},
     {"N": "1e400"},

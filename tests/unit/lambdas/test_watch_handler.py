@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -58,7 +58,7 @@ def test_the_longest_wait_of_each_name_is_measured(
     watched = ["deploy/*", "other", "unused", "nothing/*"]
     monkeypatch.setenv("FAIRLOCK_WATCHED", json.dumps(watched))
     capsys.readouterr()
-    longest = watch.handler({}, CONTEXT)
+    longest = watch.handler({}, cast("Any", CONTEXT))
     assert [*longest] == watched
     assert longest["unused"] == longest["nothing/*"] == 0
     found = measured(capsys)
@@ -74,7 +74,7 @@ def test_each_lock_that_is_waited_for_is_named_in_the_log_with_its_holder(
     queue_behind(locks, "deploy/production")
     monkeypatch.setenv("FAIRLOCK_WATCHED", '["deploy/*"]')
     capsys.readouterr()
-    watch.handler({}, CONTEXT)
+    watch.handler({}, cast("Any", CONTEXT))
     [line] = [each for each in lines(capsys) if each.get("message") == "queued"]
     assert (line["lock_name"], line["waiters"], line["held_by"]) == (
         "deploy/production",
@@ -94,5 +94,5 @@ def test_a_table_that_does_not_answer_is_no_wait_of_zero(
     monkeypatch.setenv("FAIRLOCK_WATCHED", '["a"]')
     monkeypatch.setattr(watch, "describe", fail)
     with pytest.raises(LockStoreUnavailable):
-        watch.handler({}, CONTEXT)
+        watch.handler({}, cast("Any", CONTEXT))
     assert measured(capsys) == {}
