@@ -14,11 +14,11 @@ import itertools
 import json
 import logging
 import os
-import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Final
 from unittest import mock
 
@@ -58,8 +58,8 @@ class Hours:
     seconds: float = 0.0
     data: Data = field(default_factory=lambda: defaultdict(list))
     table: MeteredTable = field(default_factory=MeteredTable)
-    random: random.Random = field(default_factory=lambda: random.Random(12))  # noqa: S311 - a simulation
-    assumed: random.Random = field(default_factory=lambda: random.Random(7))  # noqa: S311 - same
+    random: Random = field(default_factory=lambda: Random(12))  # noqa: S311 - a simulation
+    assumed: Random = field(default_factory=lambda: Random(7))  # noqa: S311 - same
     dead: set[str] = field(default_factory=set)
     _plans: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _order: Iterator[int] = field(default_factory=itertools.count)
@@ -191,7 +191,7 @@ def simulate() -> Data:
 
 def _die(hours: Hours, dies: Workflow) -> None:
     """An execution is stopped, and the event of it reaches the reaper."""
-    hours.dead.add(dies.asks["execution_arn"])
+    hours.dead.add(str(dies.asks["execution_arn"]))
     message = {"execution_arn": dies.asks["execution_arn"], "redrives": 0, "second_pass": False}
     record = {"messageId": "1", "body": json.dumps(message), "eventSource": "aws:sqs"}
     hours.call("Reap", reap.handler, Records=[record])

@@ -79,6 +79,7 @@ PERMITS: Final = Scenario(
             name="the limit counts for no one",
             breaks="no more holders than the limit",
             sabotage=lambda: patched((LockState, "has_room", lambda _state, _limit: True)),
+            scale=0.006,
         ),
     ),
 )
