@@ -44,7 +44,7 @@ writes this page from what that measured. The models are ours: the figures show 
 does under the quotas and faults that AWS documents, not what AWS does.
 
 {requests} requests in {runs} runs, {rate} a second of CPU time; {violations} broken promises;
-{found} of {controls} controls found. Digest `{digest}`.
+{found} of {controls} controls found. The digest is {digest}.
 
 ## Scenarios
 
