@@ -44,7 +44,6 @@ _OPTIONS: Final[dict[str, Any]] = {
     "owner_name": "another",
     "on_lost": None,
     "on_danger": None,
-    "max_hold": 300,
 }
 _WAYS: Final[tuple[dict[str, Any], ...]] = (
     *({}, {}),
