@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,9 @@ import pytest
 from moto import mock_aws
 
 from testbed.localaws import LocalAws
-from tests.scheduling import SuiteScheduling, arrange, file_below, is_covered
+from tests.scheduling import SEARCHES, SuiteScheduling, arrange, file_below, is_covered
 from tests.support import FakeClock, create_lock_table
+from tests.support.cache import Cache, digest_of, files_of_code
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -49,6 +51,41 @@ def pytest_configure() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     arrange(items, Path(__file__).parent)
+
+
+def has_passed_before(item: pytest.Item) -> bool:
+    """Whether it is a search that `make test` ran on the same files; what is asked for runs."""
+    every = {*item.config.getini("testpaths")}
+    return (
+        is_search(item)
+        and every.issuperset(item.config.args)
+        and Cache().get(digest_of_code(), item.nodeid) == "passed"
+    )
+
+
+def is_search(item: pytest.Item) -> bool:
+    return file_below(item.path, Path(__file__).parent).startswith(SEARCHES)
+
+
+@cache
+def digest_of_code() -> str:
+    return digest_of(files_of_code())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if has_passed_before(item):
+        pytest.skip("passed on the same files before")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call" and report.passed and is_search(item):
+        Cache().put(digest_of_code(), item.nodeid, "passed")
+    return report
 
 
 @pytest.hookimpl(optionalhook=True)

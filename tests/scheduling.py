@@ -44,23 +44,31 @@ WITHOUT_COVERAGE: Final = (
     "unit/client/test_contention.py",
     "unit/client/test_fresh_processes.py",
     "unit/client/test_interrupts.py",
+    "unit/client/test_leader.py",
     "unit/client/test_many_locks.py",
     "unit/client/test_resources.py",
     "unit/durable/test_giving_up.py",
     "unit/durable/test_kills.py",
     "unit/dynamodb/test_create_table.py",
-    "unit/guarded/test_contention.py",
+    "unit/guarded/",
     "unit/lambdas/test_reap_handler.py",
     "unit/lambdas/test_reap_messages.py",
-    "unit/store/test_dead_waiters.py",
-    "unit/store/test_queue.py",
-    "unit/store/test_queue_faults.py",
-    "unit/store/test_reap.py",
-    "unit/store/test_reap_at_scale.py",
+    "unit/store/",
     "unit/wire/test_rules.py",
 )
 """Files of tests/unit, of which only the others run with coverage, as no other suite does: tracing
 doubles the time of a test, and what these execute is measured by others as well."""
+
+
+SEARCHES: Final = (
+    "clocks/",
+    "fuzz/",
+    "property/",
+    "simulation/",
+    "typing/",
+    "packaging/test_app.py",
+)
+"""What reads files of this checkout alone, and no clock: on the same files it ends the same way."""
 
 
 def file_below(path: Path, checkout: Path) -> str:

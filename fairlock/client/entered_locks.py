@@ -134,6 +134,8 @@ class EnteredLocks:
         self._require_same("data", _plain(options.data), _plain(lock.data))
         self._require_same("owner_name", options.owner_name, lock.owner_name)
         self._require_same("max_hold", in_seconds(options.max_hold), in_seconds(outer.max_hold))
+        version = None if options.only_newest is False else options.only_newest
+        self._require_same("only_newest", version, outer.only_newest)
         self._require_same("on_lost", options.on_lost, outer.on_lost)
         self._require_same("on_danger", options.on_danger, outer.on_danger)
         return lock

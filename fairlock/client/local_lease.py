@@ -211,7 +211,7 @@ class LocalLease:
         # The same for each renewal, so that none asks for an earlier end than the one before it:
         # that is refused, as a late copy would be, and costs a request more.
         drift_ms = lease_for(lease_ms) - lease_ms
-        return min(lease_ms, math.ceil(max(left_ms, SHORTEST_LEASE_SECONDS * 1000) + drift_ms))
+        return math.ceil(min(lease_ms, max(left_ms, SHORTEST_LEASE_SECONDS * 1000) + drift_ms))
 
     def check(self) -> bool:
         """Reports loss and danger that time has brought; returns whether the lock is held."""

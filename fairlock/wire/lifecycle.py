@@ -111,7 +111,7 @@ def _of_lock(lock_name: str, before: LockState, after: LockState) -> Iterator[Li
             lock_name=lock_name,
             holder=holder,
             execution_arn=holder.execution_arn,
-            newest=None if after.newest == before.newest else after.newest,
+            newest=_set_by(holder, before.newest or 0, after.newest or 0),
         )
     last = after.last_ceiling
     if last is not None and last != before.last_ceiling:
@@ -122,6 +122,16 @@ def _of_lock(lock_name: str, before: LockState, after: LockState) -> Iterator[Li
             reason=last.reason,
             ceiling=last.limit,
         )
+
+
+def _set_by(holder: Holder, before: int, after: int) -> int | None:
+    """The newest version that a grant has set.
+
+    The same write may lower it, because it puts back what a dead owner's grant had set. Then only
+    a hand-off to another version has set it.
+    """
+    has_set = after > before or (after < before and holder.pushed)
+    return after if has_set else None
 
 
 _CEILING_KINDS: Final = {None: LifecycleKind.RESUMED, 0: LifecycleKind.PAUSED}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -96,3 +97,24 @@ def test_the_digest_of_a_search_counts_every_file_that_it_runs() -> None:
         )
     } <= set(listed)
     assert not [path for path in listed if "/site-packages/" in path]
+
+
+def test_a_search_that_passed_is_skipped_on_the_same_files_unless_it_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    def told(*words: str) -> str:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
+        return subprocess.run(
+            [*command, "-k", "test_a_handler_that_raises_a_key_error_is_found", *words],
+            cwd=CHECKOUT,
+            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        ).stdout
+
+    asked_for = "tests/fuzz"
+    assert "1 passed" in told(asked_for)
+    assert "1 skipped" in told("-o", f"testpaths={asked_for}")
+    assert "1 passed" in told(asked_for)

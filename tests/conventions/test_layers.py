@@ -90,8 +90,8 @@ ALLOWED: dict[str, set[str]] = {
     "testbed.second_engine.tests": {"testbed.second_engine"},
     "tests.simulation": {
         *CORE,
-        *("fairlock", "fairlock.cdk", "fairlock.client", "fairlock.testing", "lambdas"),
-        *("tests.model", "tests.support"),
+        *("fairlock", "fairlock.cdk", "fairlock.client", "fairlock.guarded", "fairlock.testing"),
+        *("lambdas", "tests.model", "tests.support"),
     },
     "tests.smoke": {*CORE, "infra", "fairlock.cdk", "testbed.localaws", "tests.e2e"},
     "tests.typing": PRODUCT,

@@ -30,7 +30,7 @@ def test_the_limits_of_the_page_are_those_of_the_rules() -> None:
     assert f"{rules.LARGEST_DATA_BYTES // 1024} KiB" in row("`data`")
     assert f"1 to {rules.HIGHEST_LIMIT};" in row("permits of a lock")
     assert f"1 s to {rules.LONGEST_LEASE_SECONDS // 3600} h" in row("lease")
-    assert f"{MOST_WAITERS:,}, or {MOST_PAGES_READ} MB" in row("waiters of a lock")
+    assert f"{MOST_WAITERS:,}; or {MOST_PAGES_READ} MB" in row("waiters of a lock")
     assert row("waiters of one execution") == f"{MOST_PLACES_OF_AN_EXECUTION} in a queue"
     assert f"{rules.LONGEST_PERIOD_SECONDS // 86_400} days" in row("rate of a pace")
     assert f"{rules.MOST_A_SECOND} a second" in row("rate of a pace")

@@ -44,12 +44,15 @@ _OPTIONS: Final[dict[str, Any]] = {
     "owner_name": "another",
     "on_lost": None,
     "on_danger": None,
+    "max_hold": 300,
 }
 _WAYS: Final[tuple[dict[str, Any], ...]] = (
     *({}, {}),
     {"shared": True},
     {"only_newest": 7},
     {"only_newest": True},
+    {"max_hold": 600},
+    {"shared": True, "max_hold": 600},
 )
 
 

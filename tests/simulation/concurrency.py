@@ -100,6 +100,7 @@ CONCURRENCY: Final = Scenario(
             name="a guard repeats a refused call no longer than any other",
             breaks=_PROMISE,
             sabotage=_does_not_repeat,
+            scale=0.006,
         ),
     ),
 )

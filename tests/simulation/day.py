@@ -125,6 +125,7 @@ DAY: Final = Scenario(
             name="a departing holder serves the newest waiter that it has read",
             breaks="first come, first served",
             sabotage=_newest_first,
+            scale=0.0012,
         ),
     ),
 )

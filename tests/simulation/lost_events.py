@@ -55,18 +55,18 @@ LOST_EVENTS: Final = Scenario(
     conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(
-            name="a dead execution counts as running",
-            breaks="no lock taken by no one",
-            sabotage=lambda: patched(
-                (StepFunctions, "describe", lambda *_: Execution(Liveness.RUNNING))
-            ),
-            scale=0.005,
-        ),
-        Control(
             name="a running execution counts as dead once its lease is over",
             breaks="no more holders than the limit",
             sabotage=lambda: patched(
                 (StepFunctions, "describe", lambda *_: Execution(Liveness.OVER))
+            ),
+            scale=0.005,
+        ),
+        Control(
+            name="a dead execution counts as running",
+            breaks="no lock taken by no one",
+            sabotage=lambda: patched(
+                (StepFunctions, "describe", lambda *_: Execution(Liveness.RUNNING))
             ),
             scale=0.005,
         ),

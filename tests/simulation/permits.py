@@ -71,6 +71,7 @@ PERMITS: Final = Scenario(
     play=_play,
     idle_bound=BOUND_SECONDS,
     scale=0.02,
+    scale_of_tests=0.01,
     seeds=3,
     conditions=lambda _scale: lambda_runtime(),
     controls=(
@@ -78,6 +79,7 @@ PERMITS: Final = Scenario(
             name="the limit counts for no one",
             breaks="no more holders than the limit",
             sabotage=lambda: patched((LockState, "has_room", lambda _state, _limit: True)),
+            scale=0.006,
         ),
     ),
 )

@@ -53,11 +53,11 @@ class Stage(StrEnum):
 class Phase(StrEnum):
     """What keeps the waiters of a lock from it."""
 
-    FINE = "nothing: it is held, or nobody waits"
+    FINE = "nothing: it is held, or no one waits"
     TAKEN = "a dead owner stands in the table"
     UNTOLD = "its new holder does not know it yet"
     LEAVING = "its holder is about to release it"
-    FREE = "it is free, and nobody has noticed"
+    FREE = "it is free, and no waiter has noticed"
 
 
 @dataclass(slots=True, eq=False)

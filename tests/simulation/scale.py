@@ -33,6 +33,7 @@ _CROWDS: Final = (2, 5, 10, 20, 50, 100)
 _DRAIN_SCALE: Final = 0.02
 _WRITE_CENTS: Final = 0.625e-4
 _WIDTH, _HEIGHT, _LEFT, _TOP = 640, 300, 70, 30
+_LABEL_WIDTH: Final = 28
 _COLOURS: Final = ("#1f5fa8", "#c8501e", "#5b8c2a")
 
 _TEMPLATE: Final = """\
@@ -43,12 +44,12 @@ writes this page from what that measured. The models are ours: the figures show 
 does under the quotas and faults that AWS documents, not what AWS does.
 
 {requests} requests in {runs} runs, {rate} a second of CPU time; {violations} broken promises;
-{found} of {controls} controls found. Digest `{digest}`.
+{found} of {controls} controls found. The digest is {digest}.
 
 ## Scenarios
 
-| scenario | what it stands for | runs | hours | requests | violations | cents |
-|---|---|---|---|---|---|---|
+| scenario | what it stands for | scale | runs | hours | requests | violations | cents |
+|---|---|---|---|---|---|---|---|
 {scenarios}
 
 The faults of all runs:
@@ -66,8 +67,9 @@ counts from the end of the lease, which counts from the last renewal.
 
 ## Wait over load
 
-Clients come at random, and hold one lock for a second on average. With a load of 0.8 their work
-takes 80 % of the time.
+300 clients come at random, and hold one lock for a second on average. With a load of 0.8 their
+work takes 80 % of the time. The ideal queue has no end, and no time for hand-offs; with a load near
+1 so few clients wait less than its mean.
 
 ![Wait over load](images/scale-waits.svg)
 
@@ -196,7 +198,11 @@ def draw(path: Path, lines: Sequence[Line], *, across: str, up: str, log_x: bool
     top = 4 * _round_step(max(y for line in lines for _, y in line.points) / 4)
     place = _scale_of(xs, log=log_x)
     parts = [_frame(across, up)]
-    parts += [_text(place(x), _HEIGHT - 32, f"{x:g}", "middle") for x in xs]
+    free_from = 0.0
+    for x in xs:
+        if place(x) >= free_from:  # Else it would cover the one before.
+            parts.append(_text(place(x), _HEIGHT - 32, f"{x:g}", "middle"))
+            free_from = place(x) + _LABEL_WIDTH
     for step in range(5):
         y = _TOP + (_HEIGHT - 80) * (1 - step / 4)
         parts.append(_text(_LEFT - 8, y + 4, f"{top * step / 4:.3g}", "end"))
@@ -209,7 +215,8 @@ def draw(path: Path, lines: Sequence[Line], *, across: str, up: str, log_x: bool
         parts.append(
             f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
         )
-        parts.append(_text(_LEFT + 12, _TOP + 14 + 16 * number, line.name, "start", colour))
+        if len(lines) > 1:
+            parts.append(_text(_LEFT + 12, _TOP + 14 + 16 * number, line.name, "start", colour))
     path.write_text(_svg(parts))
 
 
@@ -231,7 +238,9 @@ def draw_bars(path: Path, bars: Sequence[tuple[str, float, float]], *, across: s
                 f'<path d="M{left + width * promised / top:.1f} {y - 4}v28" '
                 f'stroke="{_COLOURS[1]}" stroke-width="3"/>'
             ),
-            _text(left + width * seconds / top + 6, y + 15, f"{seconds:.1f}", "start"),
+            _text(
+                left + width * max(seconds, promised) / top + 8, y + 15, f"{seconds:.1f}", "start"
+            ),
         ]
     path.write_text(_svg(parts, height=height))
 
@@ -317,7 +326,8 @@ def _page(figures: Mapping[str, Any], waits: Sequence[Line], costs: Sequence[Lin
         controls=len(figures["controls"]),
         digest=figures["digest"],
         scenarios="\n".join(
-            f"| {number}: {row['title']} | {row['promise']} | {row['seeds']} | {row['hours']:.1f} "
+            f"| {number}: {row['title']} | {row['promise']} | {row['scale']:.2g} "
+            f"| {row['seeds']} | {row['hours']:.1f} "
             f"| {row['requests']:,} | {row['violations']} | {row['cents']:.1f} |"
             for number, row in sorted(rows.items(), key=lambda each: int(each[0]))
         ),

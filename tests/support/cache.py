@@ -8,6 +8,7 @@ runs everything once.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import pickle
 import sys
@@ -17,6 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
+_OF_CODE: Final = ("examples", "fairlock", "infra", "lambdas", "release", "testbed", "tests")
+_OF_THE_PROJECT: Final = ("*.py", "*.toml", "*.json", "*.md")
+_GENERATED: Final = {"__pycache__", "node_modules", "cdk.out"}
 KEPT: Final = 4_000
 """Entries. Beyond them, the oldest go."""
 
@@ -39,6 +43,14 @@ def digest_of(files: Iterable[Path], checkout: Path = CHECKOUT) -> str:
         found.update(path.relative_to(checkout).as_posix().encode() + b"\0")
         found.update(path.read_bytes() + b"\0")
     return found.hexdigest()
+
+
+def files_of_code() -> list[Path]:
+    """What a test of code can read: the files of packages, tests, examples and the project."""
+    below = (path for folder in _OF_CODE for path in (CHECKOUT / folder).rglob("*"))
+    project = (path for kind in _OF_THE_PROJECT for path in CHECKOUT.glob(kind))
+    found = itertools.chain(below, project)
+    return [path for path in found if path.is_file() and _GENERATED.isdisjoint(path.parts)]
 
 
 class Cache:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pytest
@@ -13,10 +13,12 @@ import pytest
 from tests.e2e.attacks.siblings import LONG_SECONDS
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.lifetimes.contested_lock import QUICK_SECONDS, ContestedLock
-from tests.e2e.reap_passes import reap_passes
+from tests.e2e.reap_passes import reap_passes, wait_for_reap_passes
 
 DETAIL_TYPE: Final = "Step Functions Execution Status Change"
 REFUSED: Final = "NotAuthorizedForSourceException"
+"""Of PutEventsResultEntry in EventBridge's API reference."""
+A_DAY_SECONDS: Final = 86_400
 
 
 class Forger:
@@ -53,6 +55,56 @@ class Forger:
         self.events.put_rule(Name=name, EventPattern=pattern)
         queue = self.deployment.outputs["Fairlock"]["ReapQueueArn"]
         self.events.put_targets(Rule=name, Targets=[{"Id": "reaper", "Arn": queue}])
+
+    def keep_events(self) -> str:
+        """An archive of all status events from now on; its ARN."""
+        name = f"archive-{uuid.uuid4()}"
+        pattern = json.dumps({"detail-type": [DETAIL_TYPE]})
+        made = self.events.create_archive(
+            ArchiveName=name, EventSourceArn=self._bus_arn(), EventPattern=pattern
+        )
+        return str(made["ArchiveArn"])
+
+    def bring_again(self, archive: str) -> None:
+        """A replay of all that the archive has, to the bus that it came from."""
+        self.events.start_replay(
+            ReplayName=f"replay-{uuid.uuid4()}",
+            EventSourceArn=archive,
+            EventStartTime=time.time() - A_DAY_SECONDS,
+            EventEndTime=time.time() + A_DAY_SECONDS,
+            Destination={"Arn": self._bus_arn()},
+        )
+
+    def hear(self, pattern: Mapping[str, Any]) -> str:
+        """A queue that gets the events of this pattern; its URL."""
+        queues: Any = self.deployment.aws.client("sqs")
+        url = queues.create_queue(QueueName=f"hears-{uuid.uuid4()}")["QueueUrl"]
+        attributes = queues.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+        arn = attributes["Attributes"]["QueueArn"]
+        allowed = {
+            "Effect": "Allow",
+            "Principal": {"Service": "events.amazonaws.com"},
+            "Action": "sqs:SendMessage",
+            "Resource": arn,
+        }
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+        queues.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
+        rule = f"hears-{uuid.uuid4()}"
+        self.events.put_rule(Name=rule, EventPattern=json.dumps(pattern))
+        self.events.put_targets(Rule=rule, Targets=[{"Id": "ears", "Arn": arn}])
+        return str(url)
+
+    def has_heard(self, url: str, execution: str) -> bool:
+        queues: Any = self.deployment.aws.client("sqs")
+        told = queues.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", [])
+        details = [json.loads(message["Body"])["detail"] for message in told]
+        return any(
+            detail["executionArn"] == execution and detail["status"] == "ABORTED"
+            for detail in details
+        )
+
+    def _bus_arn(self) -> str:
+        return str(self.events.describe_event_bus(Name="default")["Arn"])
 
     def passes(self) -> int:
         return reap_passes(self.deployment)[self.execution]
@@ -97,6 +149,20 @@ def test_a_rule_of_others_may_not_send_to_the_reaper(forger: Forger) -> None:
     forger.make_rule(source=source)
     assert forger.put(source=source) is None
     assert forger.has_failed()
+
+
+def test_an_archive_that_brings_an_end_again_does_not_reach_the_reaper(forger: Forger) -> None:
+    """The control is a rule of the same events that does not leave replays out: it is told."""
+    archive = forger.keep_events()
+    heard = forger.hear({"detail-type": [DETAIL_TYPE], "replay-name": [{"exists": True}]})
+    other = ContestedLock(forger.deployment)
+    dead = other.start_inside("Stays", seconds=LONG_SECONDS)
+    other.stop(dead)
+    wait_for_reap_passes(forger.deployment, [dead], least=2)
+    forger.bring_again(archive)
+    wait_until(lambda: forger.has_heard(heard, dead), pause_seconds=QUICK_SECONDS)
+    assert forger.has_failed()
+    assert reap_passes(forger.deployment)[dead] == 2
 
 
 def test_control_the_event_of_aws_itself_frees_the_lock(forger: Forger) -> None:

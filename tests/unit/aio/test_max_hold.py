@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import random
+from functools import partial
 from typing import Any
 
 import pytest
 
-from fairlock import AsyncLock, InvalidRequest, LockLost
+from fairlock import AsyncLock, InvalidRequest, LockLost, LockStoreUnavailable
+from fairlock.client import local_lease
 from fairlock.client.heartbeats import HeartbeatSchedule
 from fairlock.client.lease_handle import LeaseHandle
-from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
+from fairlock.testing import FakeAsyncLockClient, FakeTable, run_in_virtual_time
 
 HOLD = 600
 SAFE = 20
@@ -126,3 +130,96 @@ def test_a_leader_is_told_in_time() -> None:
             assert terms == [HOLD - SAFE] * 2
 
     run_in_virtual_time(run())
+
+
+class Overrunning:
+    """Callers whose work takes as long as it likes, over a table that fails now and then."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)  # noqa: S311 - moments
+        self.table = FakeTable()
+        self.inside = self.most_inside = 0
+        self.longest = 0.0
+        self.worked = 0
+        self.overran = 0
+
+    async def run(self) -> None:
+        first = FakeAsyncLockClient(table=self.table, lease=30)
+        clients = [first, *(first.another(f"host-{number}", lease=30) for number in range(3))]
+        tasks = [asyncio.create_task(self.work_on(locks)) for locks in clients]
+        for _ in range(12):
+            await asyncio.sleep(self.random.uniform(10, 300))
+            self.table.is_down = True
+            await asyncio.sleep(self.random.uniform(0, 40))
+            self.table.is_down = False
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for locks in clients:
+            await locks.close(release=True)
+
+    async def work_on(self, locks: FakeAsyncLockClient) -> None:
+        while True:
+            try:
+                async with locks.hold("a", max_wait=3600, max_hold=90) as lock:
+                    await self.work(lock)
+            except LockLost as lost:
+                self.overran += "max_hold" in str(lost)
+            except LockStoreUnavailable:
+                await asyncio.sleep(1)
+
+    async def work(self, lock: AsyncLock) -> None:
+        now = asyncio.get_running_loop().time
+        began, ends_at = now(), now() + self.random.uniform(1, 200)
+        self.inside += 1
+        self.most_inside = max(self.inside, self.most_inside)
+        try:
+            while now() < ends_at:
+                lock.check()
+                self.longest = max(self.longest, now() - began)
+                await asyncio.sleep(0.5)
+            self.worked += 1
+        finally:
+            self.inside -= 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_two_hold_a_lock_and_none_for_longer_than_it_may_whatever_fails(seed: int) -> None:
+    callers = Overrunning(seed)
+    run_in_virtual_time(callers.run())
+    assert callers.most_inside == 1
+    assert callers.longest <= 90
+    assert callers.worked > 1
+    assert callers.overran > 1
+
+
+def test_a_lease_that_does_not_end_with_max_hold_would_be_held_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The control."""
+    monkeypatch.setattr(
+        "fairlock.client.base_lock.LocalLease", partial(no_bound, local_lease.LocalLease)
+    )
+    callers = Overrunning(1)
+    run_in_virtual_time(callers.run())
+    assert callers.longest > 120
+
+
+def no_bound(make: Any, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - a lease
+    return make(*args, **{**options, "max_hold": math.inf})
+
+
+def test_a_release_before_the_loss_is_known_would_let_two_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The control of exclusion: the holder believes in its lock for five seconds too long."""
+    told = local_lease.LocalLease.require_held
+
+    def believe(self: local_lease.LocalLease) -> None:
+        if not (self.is_lost() and self._clock.monotonic() < self.hold_until + 5):
+            told(self)
+
+    monkeypatch.setattr(local_lease.LocalLease, "require_held", believe)
+    callers = Overrunning(1)
+    run_in_virtual_time(callers.run())
+    assert callers.most_inside > 1

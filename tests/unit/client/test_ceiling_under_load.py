@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import statistics
 import threading
 import time
@@ -14,6 +15,7 @@ from typing import Any
 from fairlock import LockClient
 from fairlock.protocol.items import read_state
 from fairlock.protocol.schema import lock_key
+from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import TABLE
 
@@ -22,6 +24,8 @@ LIMIT = 4
 CHANGES = 100
 THREADS = 6
 LONGEST_SECONDS = 90
+LONGEST_POLL = 5
+"""Of a client that waits, by default."""
 
 
 @dataclass
@@ -69,6 +73,43 @@ class Watched:
 def client(table: Watched, name: str) -> LockClient:
     settings: dict[str, Any] = {"client": table, "owner_name": name}
     return LockClient(TABLE, **settings, longest_poll=0.2)
+
+
+def test_after_a_pause_of_a_minute_all_who_wait_get_the_lock_in_their_order(
+    record_property: Callable[[str, object], None],
+) -> None:
+    """In virtual time, by clients that poll: a workflow is told by a message."""
+    granted: list[tuple[float, int, str]] = []
+
+    async def main() -> float:
+        async with FakeAsyncLockClient(owner_name="olga") as operator:
+            await operator.pause(NAME, reason="a test")
+
+            async def wait(name: str) -> None:
+                async with operator.another(name).hold(NAME, limit=2, max_wait=600) as lock:
+                    granted.append((operator.clock.monotonic(), lock.fencing_token, name))
+                    await asyncio.sleep(0.5)
+
+            tasks = []
+            for number in range(THREADS):
+                tasks.append(asyncio.create_task(wait(f"worker {number}")))
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(60)
+            assert granted == []
+            resumed = operator.clock.monotonic()
+            await operator.resume(NAME)
+            await asyncio.gather(*tasks)
+            return resumed
+
+    resumed = run_in_virtual_time(main())
+    in_order = [name for _, _, name in sorted(granted, key=lambda one: one[1])]
+    assert in_order == [f"worker {number}" for number in range(THREADS)]
+    seconds = [at - resumed for at, _, _ in granted]
+    text = f"a pause of a minute, {THREADS} clients that wait: "
+    text += f"the first knows of its grant {1000 * seconds[0]:.0f} ms after resume, "
+    text += f"the last {seconds[-1]:.1f} s (virtual time)"
+    record_property("figures", text)
+    assert seconds[0] <= LONGEST_POLL + 1, seconds
 
 
 def test_a_hundred_changes_under_load_let_no_grant_above_and_lose_no_waiter(

@@ -294,9 +294,12 @@ def test_a_length_that_makes_no_sense_is_refused_before_anything_is_sent(
     assert locks.table.requests == []
 
 
-def test_the_shortest_length_is_taken(locks: FakeLockClient) -> None:
+def test_the_shortest_length_is_taken_and_one_beyond_all_time(locks: FakeLockClient) -> None:
     locks.acquire("a", max_hold=40)
     locks.acquire("b", lease=15, max_hold=10)
+    endless = locks.acquire("c", max_hold=1e308)
+    locks.clock.advance(600)
+    endless.check()
 
 
 def test_an_inner_block_is_ended_by_the_max_hold_of_the_outer_one(locks: FakeLockClient) -> None:

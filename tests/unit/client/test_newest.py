@@ -217,3 +217,21 @@ def test_a_locked_function_gives_way_to_a_newer_call(make_client: MakeClient) ->
     assert ran == [7]
     with pytest.raises(InvalidRequest, match="only_newest: must be left out with if_taken"):
         locked("a", only_newest=7, if_taken="skip")  # type: ignore[call-overload]  # the point
+
+
+@pytest.mark.parametrize("outer", [4, False])
+def test_a_block_inside_a_block_has_no_other_version_than_that(
+    make_client: MakeClient, table: Table, outer: int
+) -> None:
+    """Its work would count as that of a version that was never granted."""
+    locks = make_client()
+    with locks.hold("a", only_newest=outer) as lock:
+        table.log.clear()
+        with (
+            pytest.raises(InvalidRequest, match=r"^only_newest: must be left out, or be that"),
+            locks.hold("a", only_newest=5, reentrant=True),
+        ):
+            pass
+        with locks.hold("a", only_newest=outer, reentrant=True) as same:
+            assert same is lock
+        assert table.log == []

@@ -228,3 +228,11 @@ def test_what_the_body_raises_leaves_it_and_all_are_released(locks: FakeLockClie
 def test_a_block_that_never_began_is_pointed_out(locks: FakeLockClient) -> None:
     with pytest.warns(ResourceWarning, match=r"with locks.hold_all\(\['ben', 'anna'\]\) as"):
         locks.hold_all(PAIR)
+
+
+def test_a_list_where_one_name_is_wanted_is_told_what_takes_several(locks: FakeLockClient) -> None:
+    for wants_one in (locks.acquire, locks.try_acquire, locks.release):
+        arguments: Any = (PAIR, "an-owner-id-of-nobody") if wants_one == locks.release else (PAIR,)
+        with pytest.raises(InvalidRequest, match=r"^name: must be one name; .* use hold_all"):
+            wants_one(*arguments)
+    assert locks.table.requests == []

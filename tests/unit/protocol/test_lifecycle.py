@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fairlock.aws.executions import Delivery
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol.model import ForceReleaseRequest
 from fairlock.protocol.outcomes import Grant
@@ -140,6 +141,22 @@ def test_a_grant_whose_version_supersedes_lower_ones_tells_that_version(
     assert [event.newest for event in granted] == [7, None, None, 9]
     shown = lifecycle_json(granted[-1], event_id="1", at_ms=bench.clock.now_ms)
     assert shown["newest"] == 9
+
+
+@pytest.mark.parametrize(("version", "told_version"), [(2, 2), (None, None)])
+def test_a_plain_grant_tells_no_version_if_that_of_a_dead_newest_is_put_back(
+    bench: Bench, table: StreamedTable, version: int | None, told_version: int | None
+) -> None:
+    bench.wait("anna", only_newest=1)
+    bench.wait("dead", only_newest=3, execution_arn=OTHER_RUN)
+    bench.wait("ben", only_newest=version)
+    bench.end(OTHER_RUN)
+    gone: Any = lambda token, _: Delivery.GONE if token == "dead" else Delivery.DELIVERED  # noqa: E731
+    bench.workflows.wakes = gone
+    told(table)
+    bench.store().release(release("anna", execution_arn=RUN))
+    granted = [event for event in told(table) if event.kind == "Lock granted"]
+    assert [event.newest for event in granted] == [3, told_version]
 
 
 def test_an_execution_that_is_over_is_reaped_once_for_each_acquisition(

@@ -20,7 +20,7 @@ from fairlock.store.context import CeilingChanged
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
 from tests.support.faults import RepeatingClient
-from tests.support.store_bench import RUN, Bench, Between
+from tests.support.store_bench import RUN, Bench, Between, workflow_heartbeat
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -177,6 +177,33 @@ def takeover(bench: Bench, pause: Callable[[], object]) -> None:
     granted(bench.store().acquire(acquire("other")))
     bench.clock.advance(3600)
     bench.store(Between(bench.client, {1: pause})).acquire(acquire("anna"))
+
+
+def redriven_under_a_pause(bench: Bench) -> list[str]:
+    """A workflow was stopped, reaped and redriven; its heartbeat would take the lock again."""
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    bench.end()
+    bench.reap()
+    bench.clock.advance(40)
+    bench.reap(second=True)
+    bench.store().change_ceiling(change(0))
+    bench.redrive()
+    bench.store().keep_alive(workflow_heartbeat("anna", redrives=1))
+    return bench.holders()
+
+
+def test_a_redriven_workflow_does_not_take_a_paused_lock_again(bench: Bench) -> None:
+    assert redriven_under_a_pause(bench) == []
+    bench.store().change_ceiling(change(None))
+    bench.store().keep_alive(workflow_heartbeat("anna", redrives=1))
+    assert bench.holders() == ["anna"]
+
+
+def test_if_its_write_did_not_ask_for_a_ceiling_it_would(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "NO_CEILING", "#h_limit <> :limit")
+    assert redriven_under_a_pause(bench) == ["anna"]
 
 
 @pytest.fixture
