@@ -16,7 +16,7 @@ from fairlock import LockClient
 from fairlock.cli import app, exit_codes
 from fairlock.cli.endings import ENDINGS
 from fairlock.cli.target import Target
-from tests.support.faults import client_error
+from tests.support.faults import refusal
 
 WORDS: Final = [
     *("", " ", "-", "--", "x", "a\nb", "\udcff", "é", "0", "-1", "1e400", "nan", "inf", "30s"),
@@ -40,8 +40,8 @@ OPTIONS: Final = [
     *("--task", "--lock-name", "--keep-alive", "--express", "--name", "--partition", "--recovery"),
     *("--table", "--stack", "--profile", "--region", "--endpoint-url", "--nonsense"),
 ]
-COMMANDS: Final = [name for name in ENDINGS if name not in {"fairlock", "asl"}]
-"""asl starts Node, which takes a second; it has tests of its own."""
+COMMANDS: Final = [name for name in ENDINGS if name not in {"fairlock", "asl", "watch"}]
+"""asl starts Node, which takes a second, and watch goes on until Ctrl-C: they have other tests."""
 CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
 REGION: Final = {"AWS_DEFAULT_REGION": "us-east-1"}
 TABLE: Final = {"FAIRLOCK_TABLE_NAME": "locks"}
@@ -69,7 +69,7 @@ class Denied:
 
     def __getattr__(self, _name: str) -> Any:  # noqa: ANN401 - any request
         def refuse(*_arguments: object, **_named: object) -> None:
-            raise client_error("AccessDeniedException")
+            raise refusal("AccessDeniedException")
 
         return refuse
 
