@@ -372,7 +372,6 @@ CONFIGURATIONS: Final = (
     Configuration(
         name="a ceiling is raised beside waiters with other limits",
         clients=(
-            Client(name="anna", limit=2),
             Client(name="ben", limit=1, gives_up=True),
             Client(name="carl", limit=2),
             replace(PAUL, sets=(1, 2)),
