@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from botocore.exceptions import ClientError
@@ -105,6 +105,8 @@ def ended(
             patch.setattr(Target, "locks", denied_locks)
         patch.setattr(sys, "argv", ["fairlock", *words])
         patch.setattr(sys, "stdin", io.StringIO(""))
+        # As Python makes it: a word need not be UTF-8, and the message shows it.
+        cast("io.TextIOWrapper", sys.stderr).reconfigure(errors="backslashreplace")
         with pytest.raises(SystemExit) as end:
             app.run_app()
     output = capsys.readouterr()

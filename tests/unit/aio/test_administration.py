@@ -76,7 +76,9 @@ async def test_a_lock_is_limited_paused_and_resumed(
         await olga.set_limit("orders/0", 2, reason=WHY)
         assert table.state("orders/0").ceiling is not None
         assert await lock.release() is True
-        with pytest.raises(InvalidRequest, match=r"^limit: must be at least 1; `pause` lets"):
+        with pytest.raises(
+            InvalidRequest, match=r"^limit: must be at least 1; to let no one hold the lock"
+        ):
             await olga.set_limit("orders/0", 0, reason=WHY)
 
 

@@ -116,7 +116,10 @@ def test_an_example_that_makes_constructs_is_synthesized(block: Block, tmp_path:
 @pytest.mark.parametrize(
     ("code", "error"),
     [
-        ("LockGuard(self, 'G', service=locks, task=charge, lock_name='x', leese=1)", TypeError),
+        (
+            "LockGuard(self, 'G', service=locks, task=charge, lock_name='x', leese=1)",
+            InvalidRequest,
+        ),
         (
             "LockGuard(self, 'G', service=locks, task=charge, lock_name='x', lease=60)",
             InvalidRequest,

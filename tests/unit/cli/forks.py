@@ -38,8 +38,10 @@ class ForkedProcess:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
+        # The parent waits for it, so it may be gone before its end is told here.
         if not self._ended.is_set():
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
