@@ -83,11 +83,6 @@ CONTROLS: Final = {
         without(r"#mine\.#h_expires_at_ms <= :expires_at_ms", "attribute_exists(#mine)"),
         "the end of a lease moves back",
     ),
-    "an extension of any grant": Control(
-        without(r"#my_token = :seen_grant AND ", only="extend_lease"),
-        "the end of a lease moves back by extend_lease",
-        first=860,
-    ),
     "an eviction of any grant": Control(
         without(r" AND #over_token\d+ = :seen_grant"),
         "a working holder is removed",

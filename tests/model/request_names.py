@@ -24,7 +24,15 @@ from fairlock.store import (
 )
 
 _NO_REQUESTS: Final = frozenset(
-    {"claim_of", "read_claim", "place_in", "task_token_in", "has_ended", "is_fenced"}
+    {
+        "claim_of",
+        "read_claim",
+        "place_in",
+        "task_token_in",
+        "has_ended",
+        "is_fenced",
+        "work_is_over",
+    }
     | {"gave_back_before", "is_of_a_run_that_ended"}
     # A part of a transaction whose other part gives it its name.
     | {"still_reaped"}

@@ -12,7 +12,7 @@ from fairlock.protocol.waiters import lock_and_oldest_waiters
 from fairlock.testing.fake_table import MemoryTable
 from tests.model.contention import transitions as contention
 from tests.model.contention.clients import Client
-from tests.model.contention.configurations import workflows
+from tests.model.contention.configurations import PAUL, workflows
 from tests.model.contention.faults import NONE, Faults
 from tests.model.executions import transitions as executions
 from tests.model.executions.scenes import SCENES
@@ -81,6 +81,7 @@ def _requests_of_contention(names: Names) -> Iterator[Request]:
     walked = (
         contention.World(_CLIENTS, Faults(crashes=1, epochs=1), names),
         contention.World(workflows(3, gives_up=True), Faults(), names),
+        contention.World((*workflows(2), PAUL), Faults(), names),
     )
     small = (
         contention.World(_ONE_GIVES_UP, Faults(lost_replies=1), names),

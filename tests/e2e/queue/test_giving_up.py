@@ -42,7 +42,7 @@ def test_a_grant_that_comes_while_giving_up_is_given_back(queue_runs: ScenarioRu
 @pytest.mark.parametrize(
     ("mistake", "rule"),
     [
-        ({"lock": "x" * 513}, "lock_name: must be a string of 1 to 512 bytes"),
+        ({"lock": "x" * 513}, "lock_name: must have at most 512 bytes of UTF-8, and has 513"),
         ({"lock": 7}, "lock_name: must be a string of 1 to 512 bytes"),
         ({"lock": "mistaken", "limit": 101}, "limit: must be a whole number from 1 to 100"),
     ],

@@ -17,6 +17,10 @@ from fairlock.cdk import LockService, SharedLockService
 from tests.e2e.deployment import Deployment
 
 
+def invokes(locks: SharedLockService) -> None:
+    locks.grant_acquire(iam.Role(Stack.of(locks), "Role", assumed_by=iam.AccountRootPrincipal()))
+
+
 def inspects(locks: SharedLockService) -> None:
     locks.grant_inspect(iam.Role(Stack.of(locks), "Role", assumed_by=iam.AccountRootPrincipal()))
 
@@ -35,7 +39,7 @@ def uses_durable(locks: SharedLockService) -> None:
 @pytest.mark.parametrize(
     ("stack_name", "use", "missing"),
     [
-        ("Nowhere", lambda _locks: None, "/fairlock/Nowhere/AcquireFunctionArn"),
+        ("Nowhere", invokes, "/fairlock/Nowhere/AcquireFunctionArn"),
         ("Fairlock", uses_durable, "/fairlock/Fairlock/ServesEveryDurableFunction"),
         ("Fairlock", inspects, "/fairlock/Fairlock/InspectFunctionArn"),
     ],

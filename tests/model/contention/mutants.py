@@ -145,18 +145,14 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *_each(administration, ("raise_ceiling",), NOT_CONTENDED),
         clients=(_ANNA, PAUL),
     ),
-    "a ceiling is raised without a look at who leaves the queue": _mutant(
+    "a ceiling is lifted over a holder that left in the same millisecond": _mutant(
         Invariant.WAKE_UP,
-        weak(
-            leaving,
-            "raise_ceiling",
-            f"#wait_seq = :wait_seq AND {NOBODY_CAME_IN} AND #released_at = :seen_released_at",
-        ),
+        weak(leaving, "raise_ceiling", "#held = :seen_held"),
         clients=(
-            Client(name="anna", limit=2),
-            Client(name="ben", limit=1, gives_up=True),
-            Client(name="carl", limit=2),
-            replace(PAUL, sets=(1, 2)),
+            _ANNA,
+            Client(name="ben", polls=1, gives_up=True),
+            Client(name="carl", waits=False, pushed=False),
+            PAUL,
         ),
     ),
     "a late copy of a pause comes after the resume": _mutant(
