@@ -124,7 +124,7 @@ class Call:
     def own_slots(self) -> Iterator[ReservedSlot]:
         """Those that its writes have reserved when they landed first.
 
-        A copy that lands after that, and after others, takes a slot for nobody: no caller asks.
+        A copy that lands after that, and after others, takes a slot that no caller asks for.
         """
         written = set[float]()
         for slot in self.slots:

@@ -111,7 +111,7 @@ def faults_of_end(
     if longest > max_hold_seconds:
         waits = f", and {wait_seconds} s may pass before it for the other locks"
         rule = (
-            f"must be as long as the task may take: its TimeoutSeconds of {timeout:g} count anew "
+            f"must be as long as the task may take: its TimeoutSeconds of {timeout:g} begin again "
             f"for each retry, after a pause{waits if wait_seconds else ''}; set a shorter time-out "
             "or fewer retries"
         )

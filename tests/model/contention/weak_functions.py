@@ -59,7 +59,7 @@ def set_ceiling_of_any_number(change: CeilingChange, *, now_ms: int) -> Any:  # 
 
 
 def hand_over_leaving_marks(*args: Any, **kwargs: Any) -> bool:  # noqa: ANN401 - as the real one
-    """Hands over, and does not put back what a grant has set of which nobody learned."""
+    """Hands over, and does not put back what a grant has set of which no owner learned."""
     with patch.object(Unlearned, "of", lambda *_: None):
         return hand_off_module.hand_over(*args, **kwargs)
 
