@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -28,7 +29,8 @@ _STEP_FUNCTIONS_SECONDS = 5
 _AT_ONCE = 10
 _LONGEST_CALL_SECONDS = 120
 """A bound and no promise: how late the last slot may be reserved."""
-_STATES = ("Enter", "Reserve", "Reserved?", "Wait")
+_STATES = 4
+"""Enter, Reserve, Reserved?, Wait."""
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +73,10 @@ def test_workflows_begin_an_interval_apart(
     for window in (2, 5, 10 * INTERVAL_SECONDS):
         most = math.ceil((window + late) / INTERVAL_SECONDS)
         assert most_within(window, begun) <= most
-    assert {paced.transitions(execution) for execution in started} == {len(_STATES)}
+    assert {len(paced.states_entered(execution)) for execution in started} == {_STATES}
     calls = sum(paced.calls(execution) for execution in started)
+    repeated = Counter(error for execution in started for error in paced.failed_calls(execution))
+    assert calls == WORKFLOWS + repeated.total(), "a call that was answered is not repeated"
     by_answer = sorted(started, key=lambda execution: answered_at(paced, execution))
     in_order = [paced.stopped_at(execution) for execution in by_answer] == begun
     gaps = sorted(b - a for a, b in pairwise(begun))
@@ -81,7 +85,7 @@ def test_workflows_begin_an_interval_apart(
         f"{gaps[-1]:.1f} s, mean {sum(gaps) / len(gaps):.2f} s; at most "
         f"{most_within(10 * INTERVAL_SECONDS, begun)} within {10 * INTERVAL_SECONDS} s; "
         f"{'in' if in_order else 'not in'} the order of the answers; "
-        f"{len(_STATES)} transitions each; {calls} calls of the function"
+        f"{_STATES} states each; {calls} calls of the function, repeated for {dict(repeated)}"
     )
     record_property("figures", text)
 
