@@ -2,8 +2,9 @@
 
 AWS (developer guide, "Choosing workflow type in Step Functions"; API reference, DescribeExecution
 and StartSyncExecution): an Express execution's ARN is of the kind `express`; it cannot be
-described or stopped, has no history to read, sends no status change events and supports neither
-.waitForTaskToken nor .sync; the answer of one that failed has no output.
+described, unless a Map Run dispatched it, or stopped, has no history to read, sends no status
+change events and supports neither .waitForTaskToken nor .sync; the answer of one that failed has
+no output.
 
 Emulator: treats it as a Standard execution in all of this.
 
@@ -36,6 +37,8 @@ def apply() -> None:
 
 
 def _is_express(execution: dict[str, Any] | None) -> bool:
+    if (execution or {}).get("isExpress"):  # a child of a distributed Map
+        return True
     machine = stepfunctions._state_machines.get((execution or {}).get("stateMachineArn"))
     return machine is not None and machine.get("type") == "EXPRESS"
 
@@ -67,7 +70,9 @@ def _refuse_express(name: str) -> None:
     original: Callable[..., Any] = getattr(stepfunctions, name)
 
     def refuse(request: dict[str, Any]) -> Any:
-        if _is_express(stepfunctions._executions.get(request.get("executionArn"))):
+        execution = stepfunctions._executions.get(request.get("executionArn"))
+        is_described = name == "_describe_execution" and "isExpress" in (execution or {})
+        if _is_express(execution) and not is_described:
             text = "Invalid Arn: 'Resource type not valid in this context: express'"
             return error_response_json("InvalidArn", text, 400)
         return original(request)
