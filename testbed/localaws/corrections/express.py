@@ -4,7 +4,7 @@ AWS (developer guide, "Choosing workflow type in Step Functions"; API reference,
 and StartSyncExecution): an Express execution's ARN is of the kind `express`; it cannot be
 described, unless a Map Run dispatched it, or stopped, has no history to read, sends no status
 change events and supports neither .waitForTaskToken nor .sync; the answer of one that failed has
-no output.
+no output. Each start of a name is an execution of its own.
 
 Emulator: treats it as a Standard execution in all of this.
 
@@ -21,6 +21,8 @@ from ministack.core.responses import error_response_json
 from ministack.services import stepfunctions
 
 from testbed.localaws.corrections import _current_state, _interruptible
+
+_AGAIN = "~"  # between a name and what tells two executions of it apart; no name contains it
 
 
 def apply() -> None:
@@ -46,7 +48,7 @@ def _is_express(execution: dict[str, Any] | None) -> bool:
 @functools.cache
 def _express_arn(execution_arn: str) -> str:
     """The same for the same execution: its starter and its runner both ask."""
-    arn = execution_arn.replace(":execution:", ":express:", 1)
+    arn = execution_arn.partition(_AGAIN)[0].replace(":execution:", ":express:", 1)
     return f"{arn}:{uuid.uuid5(uuid.NAMESPACE_URL, execution_arn)}"
 
 
@@ -60,6 +62,7 @@ def _wrap_run_execution() -> None:
             return
         arn = _express_arn(execution_arn)
         execution["executionArn"] = arn
+        execution["name"] = execution["name"].partition(_AGAIN)[0]
         stepfunctions._executions[arn] = execution
         original(arn)
 
@@ -84,6 +87,8 @@ def _wrap_start(name: str) -> None:
     original: Callable[..., Any] = getattr(stepfunctions, name)
 
     def start(request: dict[str, Any]) -> Any:
+        if "name" in request and _is_express(request):
+            request = {**request, "name": f"{request['name']}{_AGAIN}{uuid.uuid4()}"}
         status, headers, body = original(request)
         answer = json.loads(body)
         if not _is_express(stepfunctions._executions.get(answer.get("executionArn"))):
