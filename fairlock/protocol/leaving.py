@@ -119,9 +119,7 @@ def removal(departing: Departing | None, *, left_at_ms: int) -> Removal:
     grant has. The owner_id alone would let a late copy of the write end a later grant of the same
     owner.
 
-    Args:
-        departing: the holder.
-        left_at_ms: see `departure_times`.
+    `departure_times` has `left_at_ms`.
     """
     if departing is None:
         return Removal()
