@@ -16,7 +16,7 @@ from typing import Final
 from fairlock.aws.executions import Delivery
 from fairlock.aws.lock_table import Written
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.admission import Unlearned, has_version
+from fairlock.protocol.admission import Unlearned
 from fairlock.protocol.expressions import Update
 from fairlock.protocol.grants import mark_undelivered
 from fairlock.protocol.items import read_state
@@ -69,10 +69,8 @@ def hand_over(
     """
     began = context.retry_budget.clock.monotonic()
     queue = SeenQueue(context=context, lock_name=lock_name, requester=requester, began=began)
-    # The highest version may be none of those that are known.
-    if known is not None and not has_version(known.waiters):
-        queue.live, queue.seen_at = list(known.waiters), known.queue_seen_at
-        queue.is_whole, queue.has_more = known.is_whole, not known.is_whole
+    if known is not None:
+        queue.know(known)
     progress = _Progress(context, queue)
     try:
         has_left = _hand_over(progress, state, departing)

@@ -101,6 +101,12 @@ class SupersededWaiters:
             )
 
 
+def _served(state: LockState) -> set[str | None]:
+    """Owners that do not wait, although a waiter of theirs may be found."""
+    left = {state.last_released, state.last_given_up}
+    return {holder.owner_id for holder in state.holders} | left
+
+
 @dataclass(slots=True, kw_only=True)
 class SeenQueue:
     """The queue of a contended lock, read as far as its oldest waiters that still ask.
@@ -129,6 +135,21 @@ class SeenQueue:
     _dropped: set[tuple[str, int]] = field(default_factory=set)
     """Sort keys and ends of waiters of workflows that are over, as they were seen."""
     _superseded: SupersededWaiters | None = None
+
+    def know(self, known: SeenLock) -> None:
+        """Takes waiters that were seen before for read, if all of them still asked by then.
+
+        Not with versions: the highest one may be none of those that are known.
+        """
+        state, now_ms = known.state, self.context.aws_clock.now_ms()
+        date_ms = now_ms if known.date_ms is None else known.date_ms
+        served = _served(state)
+        if has_version(known.waiters) or any(
+            self._is_dead(waiter, served, date_ms=date_ms) for waiter in known.waiters
+        ):
+            return
+        self.live, self.seen_at = list(known.waiters), known.queue_seen_at
+        self.is_whole, self.has_more = known.is_whole, not known.is_whole
 
     def read(self, state: LockState) -> None:
         """Reads the head of the queue, and goes on behind dead waiters until one still asks.
@@ -200,8 +221,7 @@ class SeenQueue:
                 self._clear(dead[first : first + MOST_DELETES])
 
     def _read(self, state: LockState) -> None:
-        left = {state.last_released, state.last_given_up}
-        served = {holder.owner_id for holder in state.holders} | left
+        served = _served(state)
         after: Item | None = None
         held_back = False
         self.live, self._dead = [], {}
