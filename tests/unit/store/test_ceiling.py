@@ -168,6 +168,48 @@ def test_an_operator_who_dies_after_its_first_write_leaves_nobody_asleep(bench: 
     assert bench.holders() == ["ben"]
 
 
+def raise_while_the_head_gives_up(bench: Bench) -> list[str]:
+    """Who holds, if the operator's process dies as soon as a write of its own has happened.
+
+    Ben has no room beside Anna, and leaves the queue between the operator's read and its write.
+    Carl behind him comes in at the new ceiling.
+    """
+    granted(bench.store().acquire(acquire("anna", limit=2)))
+    bench.store().change_ceiling(change(1))
+    bench.wait("ben", limit=1, execution_arn=RUN)
+    bench.wait("carl", limit=2)
+    passing = Between(bench.client, {})
+
+    def ben_leaves() -> None:
+        bench.store().release(release("ben", waits=True, execution_arn=RUN))
+
+    def dies_if_written() -> None:
+        if state(bench).ceiling != before:
+            raise Killed
+
+    before = state(bench).ceiling
+    passing.before = {2: ben_leaves, **dict.fromkeys(range(3, 20), dies_if_written)}
+    with suppress(Killed):
+        bench.store(passing).change_ceiling(change(2))
+    assert bench.waiters() in ([], ["carl"])
+    return bench.holders()
+
+
+def test_a_waiter_that_gives_up_while_a_ceiling_is_raised_leaves_nobody_asleep(
+    bench: Bench,
+) -> None:
+    assert raise_while_the_head_gives_up(bench) == ["anna", "carl"]
+
+
+def test_control_a_ceiling_raised_without_a_look_at_who_left_lets_a_waiter_sleep(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a free permit, until it asks by itself."""
+    everybody_left = Condition(":wait_seq = :wait_seq", {})
+    monkeypatch.setattr(ceiling, "nobody_left", lambda _: everybody_left)
+    assert raise_while_the_head_gives_up(bench) == ["anna"]
+
+
 def test_raising_a_ceiling_serves_as_many_as_may_come_in(bench: Bench) -> None:
     bench.store().change_ceiling(change(1))
     granted(bench.store().acquire(acquire("anna", limit=5)))
