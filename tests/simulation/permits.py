@@ -72,7 +72,7 @@ PERMITS: Final = Scenario(
     idle_bound=BOUND_SECONDS,
     scale=0.02,
     scale_of_tests=0.01,
-    seeds=3,
+    seeds=4,
     conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(
