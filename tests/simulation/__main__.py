@@ -104,7 +104,8 @@ def _one(number: int, seed: int, scale: float | None) -> int:
     if result.findings and os.environ.get("SHRINK"):
         _say(line_of(result))
         result = shrunk(scenario, result, _say)
-    _say("\n".join([*result.lines, line_of(result)]))
+    figures = {name: what for name, what in result.figures.items() if not isinstance(what, list)}
+    _say("\n".join([*result.lines, f"figures: {figures}", line_of(result)]))
     _say(f"digest: {digest_of([result])}")
     return int(bool(result.findings))
 

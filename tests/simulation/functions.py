@@ -115,7 +115,7 @@ class Environment(Process):
         version: Version,
     ) -> None:
         super().__init__(world.engine, name)
-        self.clock: NodeClock = world.clock(self)
+        self.clock = world.clock(self)
         self.aws_clock = version.new_aws_clock(self.clock)
         sdk = world.sdk()
         if faults.kills:
@@ -281,17 +281,24 @@ def _environment() -> Environment:
     return found
 
 
-class _ClockOfEnvironment:
-    """The clock of whichever environment runs at this moment."""
+class _ClockOfProcess:
+    """The clock of whichever process runs at this moment: an environment, or a client."""
 
     def wall_ms(self) -> int:
-        return _environment().clock.wall_ms()
+        return self._clock().wall_ms()
 
     def monotonic(self) -> float:
-        return _environment().clock.monotonic()
+        return self._clock().monotonic()
 
     def wait(self, seconds: float) -> None:
-        _environment().clock.wait(seconds)
+        self._clock().wait(seconds)
+
+    @staticmethod
+    def _clock() -> NodeClock:
+        process = process_of_caller()
+        assert process is not None, "only code of a process may ask"
+        clock: NodeClock = process.clock
+        return clock
 
 
 class _OfEnvironment:
@@ -338,7 +345,7 @@ def _served(version: Version, metrics: Counter[str]) -> Iterator[None]:
         metrics[name] += int(value)
 
     version.import_handlers()
-    clock, aws_clock = _ClockOfEnvironment(), _OfEnvironment("aws_clock")
+    clock, aws_clock = _ClockOfProcess(), _OfEnvironment("aws_clock")
     load, names = version.load, version.load("fairlock.names")
     runtime, system = load("lambdas.runtime"), load("fairlock.clock").SystemClock
     variables = {names.TABLE_NAME_VARIABLE: "locks", names.REAP_QUEUE_VARIABLE: QUEUE_URL}

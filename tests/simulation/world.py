@@ -131,7 +131,8 @@ class World:
 
     def clock(self, process: Process) -> NodeClock:
         """The clocks of a new process."""
-        return NodeClock(self.engine, self.faults.clocks, process)
+        clock = process.clock = NodeClock(self.engine, self.faults.clocks, process)
+        return clock
 
     def client(self, process: Process, clock: NodeClock, **settings: Any) -> LockClient:  # noqa: ANN401 - as LockClient takes them
         """The real client, as a process has it."""
