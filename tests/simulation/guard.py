@@ -199,6 +199,7 @@ class GuardWatcher:
         self._judge.outcomes[error or status.lower()] += 1
         for owner in list(self._owned):
             self._leaves(owner)
+        self._judge.ended.update(self._owned)
         self._owned.clear()
         if self._account.judges_releases and status in {"SUCCEEDED", "FAILED"}:
             for belief in self._released:

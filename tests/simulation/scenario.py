@@ -173,7 +173,7 @@ def run(
         idle=tuple(judge.idle),
         recovered=dict(sorted(world.recovery.slowest.items())),
         faults=world.count_faults(),
-        figures={**world.figures, "granted in vain": world.recovery.in_vain},
+        figures={**world.figures, "granted in vain": world.recovery.in_vain + judge.in_vain},
         lines=tuple(engine.lines),
     )
 

@@ -196,7 +196,7 @@ class World:
                 "every request accounted", arrived[name] == bill.requests[name], what
             )
         sent = sum(sdk.sent for sdk in self.sdks)
-        told = traffic.sent.total() + traffic.outage
+        told = traffic.sent.total() + traffic.outage + traffic.stalled
         self.judge.require(
             "every request accounted", sent == told, f"{sent} sent, {told} on the wire"
         )
