@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol import admission, ceiling, grants
 from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.expressions import NEXT_TOKEN, Condition, Update, number
@@ -17,10 +19,13 @@ from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason, Released
 from fairlock.protocol.schema import FOREVER_SECONDS, lock_key
 from fairlock.store import administration
 from fairlock.store.context import CeilingChanged
+from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
-from tests.support.faults import RepeatingClient
+from tests.support.faults import FaultyClient, RepeatingClient, lost_reply
+from tests.support.late_copies import late
 from tests.support.store_bench import RUN, Bench, Between, workflow_heartbeat
+from tests.support.wire import Wire
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -89,6 +94,23 @@ def test_a_pause_stops_no_holder(bench: Bench) -> None:
     assert granted(bench.store().heartbeat(heartbeat("anna"))).fencing_token == mine.fencing_token
     assert isinstance(bench.store().release(release("anna")), Released)
     assert isinstance(bench.store().acquire(acquire("ben")), Refusal)
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+def test_below_a_ceiling_a_redriven_execution_that_still_holds_renews(
+    bench: Bench, limit: int
+) -> None:
+    """Its pass has died behind the fence, and a ceiling retains the item by itself."""
+    granted(bench.store().acquire(acquire("anna", limit=5, execution_arn=RUN)))
+    bench.store().change_ceiling(change(limit))
+    bench.end()
+    with suppress(LockStoreUnavailable):
+        bench.reap(client=FaultyClient(bench.client, error=lost_reply(), calls=[2]))
+    assert "fenced" in bench.claims()[0]
+    bench.redrive()
+    beat = workflow_heartbeat("anna", limit=5)
+    assert bench.store().keep_alive(beat) is KeepAliveOutcome.RENEWED
+    assert int(item(bench)["expiry_time"]["N"]) == FOREVER_SECONDS
 
 
 @pytest.mark.parametrize("limit", [1, 5])
@@ -314,11 +336,27 @@ def test_a_change_whose_first_reply_was_lost_is_made_once(bench: Bench, waiting:
     assert (after.limit, after.change) == (None, changes.change + 1)
 
 
-def test_resuming_a_lock_without_a_ceiling_writes_nothing(bench: Bench) -> None:
-    granted(bench.store().acquire(acquire("anna")))
-    client, store = bench.counting()
-    store.change_ceiling(change(None))
-    assert client.calls == ["get_item"]
+def pause_of_unknown_outcome(bench: Bench) -> Wire:
+    return late(bench, "#ceiling = :ceiling", lambda store: store.change_ceiling(change(0)))
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_a_pause_of_unknown_outcome_does_not_land_after_the_resume(
+    bench: Bench,
+    is_used: bool,  # noqa: FBT001 - a case
+) -> None:
+    if is_used:
+        granted(bench.store().acquire(acquire("anna")))
+    pause = pause_of_unknown_outcome(bench)
+    bench.store().change_ceiling(change(None))
+    pause.land()
+    assert state(bench).ceiling is None
+
+
+def test_if_resuming_an_unpaused_lock_wrote_nothing_the_pause_would_land(bench: Bench) -> None:
+    pause = pause_of_unknown_outcome(bench)
+    pause.land()
+    assert state(bench).ceiling is not None
 
 
 def test_a_lock_without_a_ceiling_pays_56_bytes_of_each_first_request_and_nothing_else(

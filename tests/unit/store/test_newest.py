@@ -367,7 +367,7 @@ def served_beside_a_newer_one(bench: Bench) -> list[str]:
 @pytest.fixture
 def dies_when_it_has_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     """An owner that has found its grant does not come to tell the older waiters."""
-    monkeypatch.setattr(keep_alive, "supersede_waiters", lambda *_: None)
+    monkeypatch.setattr(keep_alive, "_supersede_waiters", lambda *_: None)
 
 
 @pytest.mark.usefixtures("dies_when_it_has_marked")
