@@ -17,7 +17,7 @@ from fairlock.protocol.admission import (
 from fairlock.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED
 from fairlock.protocol.model import LockState, Waiter
 from fairlock.store import acquire, administration, hand_off, keep_alive, queue, release
-from fairlock.store.hand_off import SeenQueue
+from fairlock.store.seen_queue import SeenQueue
 from tests.model.contention import weak_functions
 from tests.model.contention.clients import Client
 from tests.model.contention.configurations import (

@@ -356,6 +356,32 @@ def test_resume_that_hands_over_lets_ttl_have_the_item_again(bench: Bench) -> No
     assert int(item(bench)["expiry_time"]["N"]) < FOREVER_SECONDS
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_resume_serves_all_though_a_holder_leaves_meanwhile(bench: Bench, number: int) -> None:
+    """It leaves below a pause, so it serves no one."""
+    a_holder_leaves_while_two_are_resumed(bench, number)
+    assert bench.holders() == ["ben", "carl"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_if_it_did_not_look_for_leavers_a_waiter_would_sleep_beside_a_free_permit(
+    bench: Bench, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blind = ceiling.CeilingChange.part
+    monkeypatch.setattr(ceiling.CeilingChange, "part", lambda change, _=None: blind(change))
+    a_holder_leaves_while_two_are_resumed(bench, number)
+    assert (bench.holders(), bench.waiters()) == (["ben"], ["carl"])
+
+
+def a_holder_leaves_while_two_are_resumed(bench: Bench, number: int) -> None:
+    granted(bench.store().acquire(acquire("anna", limit=2)))
+    bench.store().change_ceiling(change(0))
+    for name in ("ben", "carl"):
+        bench.wait(name, limit=2)
+    leaves = lambda: bench.store().release(release("anna"))  # noqa: E731 - a race in a line
+    bench.store(Between(bench.client, {number: leaves})).change_ceiling(change(None))
+
+
 def test_the_later_of_two_operators_wins(bench: Bench) -> None:
     bench.store().change_ceiling(change(3, requested_by="olga"))
     other = lambda: bench.store().change_ceiling(change(0, requested_by="paul"))  # noqa: E731 - a race in a line

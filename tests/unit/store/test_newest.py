@@ -18,7 +18,7 @@ from fairlock.protocol.admission import NOT_SUPERSEDED, Unlearned
 from fairlock.protocol.model import BY_TIME, LockState, Waiter
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import lock_key
-from fairlock.store import hand_off, keep_alive
+from fairlock.store import keep_alive, seen_queue
 from fairlock.store.context import WaitersSuperseded
 from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, heartbeat, release
 from tests.support.documents import blocks
@@ -136,7 +136,7 @@ def test_a_process_that_dies_before_it_has_dropped_waiters_leaves_that_to_the_ne
     for version in (2, 4, 3):
         deploy(bench, version)
     with monkeypatch.context() as dying:
-        dying.setattr(hand_off.SeenQueue, "clear", lambda _: None)
+        dying.setattr(seen_queue.SeenQueue, "clear", lambda _: None)
         finish(bench, "v1")
     assert (bench.holders(), bench.waiters()) == (["v4"], ["v2", "v3"])
     bench.clock.advance(3)
