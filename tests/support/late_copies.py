@@ -15,8 +15,9 @@ from fairlock.protocol.model import ForceReleaseRequest
 from fairlock.protocol.outcomes import Grant
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import LOCK, acquire, heartbeat, release
+from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.operations import Operations
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 from tests.support.wire import Wire
 
 Scene = Callable[[Bench], Wire]
@@ -238,7 +239,9 @@ def join_of_a_waiter_that_left(bench: Bench) -> Wire:
 def confirmation_of_a_waiter_that_left(bench: Bench) -> Wire:
     bench.store().acquire(acquire("holder"))
     wire = Wire(bench.client, "nothing")
-    confirm = Between(wire, before={3: lambda: setattr(wire, "text", "SET #contended = :yes")})
+    confirm = FaultyTable(
+        wire, meanwhile(4, lambda: setattr(wire, "text", "SET #contended = :yes"))
+    )
     bench.store(confirm).acquire(acquire("anna", **POLLING))
     bench.store().release(release("anna", waits=True))
     bench.store().release(release("holder"))

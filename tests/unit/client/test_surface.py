@@ -14,7 +14,8 @@ import pytest
 
 import fairlock
 from fairlock import InvalidRequest, LockClient, LockLost, LockWaitTimeout
-from tests.support import TABLE, CountingClient
+from tests.support import TABLE
+from tests.support.faulty_table import FaultyTable
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def test_acquire_heartbeat_and_release_are_one_request_each(dynamodb: DynamoDBClient) -> None:
-    counting = CountingClient(dynamodb)
+    counting = FaultyTable(dynamodb)
     with LockClient(TABLE, client=counting) as locks:  # type: ignore[arg-type]  # wraps a client
         lock = locks.acquire("orders/7")
         assert counting.calls == ["update_item"]

@@ -19,8 +19,8 @@ from fairlock.store import administration
 from fairlock.store.context import CeilingChanged
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
-from tests.support.faults import RepeatingClient
-from tests.support.store_bench import RUN, Bench, Between, workflow_heartbeat
+from tests.support.faulty_table import FaultyTable, Killed, kill, meanwhile, repeat
+from tests.support.store_bench import RUN, Bench, workflow_heartbeat
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -127,20 +127,12 @@ def test_resume_serves_all_who_wait_the_first_by_the_write_that_lifts_the_pause(
     assert bench.holders() == ["ben", "carl"]
 
 
-class Killed(BaseException):
-    """The operator's process is gone."""
-
-
-def die() -> None:
-    raise Killed
-
-
 def test_an_operator_who_dies_after_its_first_write_leaves_nobody_asleep(bench: Bench) -> None:
     bench.store().change_ceiling(change(0))
     for name in ("anna", "ben"):
         bench.wait(name, limit=2)
     with pytest.raises(Killed):
-        bench.store(Between(bench.client, {3: die})).change_ceiling(change(None))
+        bench.store(FaultyTable(bench.client, kill(4))).change_ceiling(change(None))
     assert bench.holders() == ["anna"]
     bench.store().release(release("anna"))
     assert bench.holders() == ["ben"]
@@ -162,21 +154,21 @@ def second_write(bench: Bench, pause: Callable[[], object]) -> None:
     bench.store().acquire(acquire("other"))
     bench.store().release(release("other"))
     bench.clock.advance(-30)
-    bench.store(Between(bench.client, {1: pause})).acquire(acquire("anna"))
+    bench.store(FaultyTable(bench.client, meanwhile(2, pause))).acquire(acquire("anna"))
 
 
 def hand_off(bench: Bench, pause: Callable[[], object]) -> None:
     """A departing holder has read the queue."""
     granted(bench.store().acquire(acquire("other")))
     bench.wait("anna")
-    bench.store(Between(bench.client, {2: pause})).release(release("other"))
+    bench.store(FaultyTable(bench.client, meanwhile(3, pause))).release(release("other"))
 
 
 def takeover(bench: Bench, pause: Callable[[], object]) -> None:
     """A contender has found that a lease is over."""
     granted(bench.store().acquire(acquire("other")))
     bench.clock.advance(3600)
-    bench.store(Between(bench.client, {1: pause})).acquire(acquire("anna"))
+    bench.store(FaultyTable(bench.client, meanwhile(2, pause))).acquire(acquire("anna"))
 
 
 def redriven_under_a_pause(bench: Bench) -> list[str]:
@@ -295,7 +287,7 @@ def test_resume_that_hands_over_lets_ttl_have_the_item_again(bench: Bench) -> No
 def test_the_later_of_two_operators_wins(bench: Bench) -> None:
     bench.store().change_ceiling(change(3, requested_by="olga"))
     other = lambda: bench.store().change_ceiling(change(0, requested_by="paul"))  # noqa: E731 - a race in a line
-    bench.store(Between(bench.client, {1: other})).change_ceiling(change(5))
+    bench.store(FaultyTable(bench.client, meanwhile(2, other))).change_ceiling(change(5))
     found = state(bench).ceiling
     assert found is not None
     assert (found.limit, found.requested_by) == (5, "olga")
@@ -308,7 +300,7 @@ def test_a_change_whose_first_reply_was_lost_is_made_once(bench: Bench, waiting:
         bench.wait("anna")
     changes = state(bench).last_ceiling
     assert changes is not None
-    bench.store(RepeatingClient(bench.client)).change_ceiling(change(None))
+    bench.store(FaultyTable(bench.client, repeat())).change_ceiling(change(None))
     after = state(bench).last_ceiling
     assert after is not None
     assert (after.limit, after.change) == (None, changes.change + 1)

@@ -17,8 +17,9 @@ from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire, owner, release
 from tests.support import late_copies as scenes
+from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.late_copies import Scene, Sight, holders
-from tests.support.store_bench import RUN, Bench, Between, workflow_heartbeat
+from tests.support.store_bench import RUN, Bench, workflow_heartbeat
 
 OUTDATED: Final = "(attribute_not_exists(#released_at) OR #released_at <= :outdated_at)"
 LEFT_LAST: Final = "(attribute_not_exists(#released_at) OR #released_at <= :late_limit)"
@@ -412,7 +413,7 @@ def test_a_call_that_stalled_until_its_work_had_ended_is_granted_nothing(
         bench.clock.advance(2)
         bench.pass_through()
 
-    answer = bench.store(Between(bench.client, before={1: pass_by})).acquire(request)
+    answer = bench.store(FaultyTable(bench.client, meanwhile(2, pass_by))).acquire(request)
     assert isinstance(answer, Refusal) is protected
     assert bench.holders() == ([] if protected else ["anna"])
 

@@ -22,7 +22,8 @@ from fairlock.store import hand_off, keep_alive
 from fairlock.store.context import WaitersSuperseded
 from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, heartbeat, release
 from tests.support.documents import blocks
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat
+from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 from tests.support.wire import Wire
 
 if TYPE_CHECKING:
@@ -359,7 +360,7 @@ def served_beside_a_newer_one(bench: Bench) -> list[str]:
     deploy(bench, 9, limit=2, **POLLS)
     deploy(bench, 2, limit=2)
     bench.store().release(release("a"))
-    found = Between(bench.client, before={2: lambda: deploy(bench, 9, limit=2, **POLLS)})
+    found = FaultyTable(bench.client, meanwhile(3, lambda: deploy(bench, 9, limit=2, **POLLS)))
     bench.store(found).release(release("b"))
     return bench.holders()
 
