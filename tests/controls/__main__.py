@@ -36,7 +36,7 @@ MATRIX: Final = FOLDER / "matrix.json"
 _LONGEST_RUN_SECONDS: Final = 240
 _LONGEST_RECORD_SECONDS: Final = 1200
 _LONGEST_TEST_SECONDS: Final = 0.6
-_IMPORTED_ONCE: Final = ("boto3", "moto", "aiobotocore.session", "greenlet")
+_IMPORTED_ONCE: Final = ("boto3", "moto.dynamodb.models", "aiobotocore.session", "greenlet")
 
 
 class Judge:
@@ -158,6 +158,7 @@ def main() -> int:
 
 
 def _run_all(asked: argparse.Namespace) -> Iterator[str]:
+    sys.dont_write_bytecode = False  # Else every process would compile all tests.
     for module in _IMPORTED_ONCE:
         importlib.import_module(module)
     recorded = Recorded()

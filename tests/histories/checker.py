@@ -20,6 +20,7 @@ What is right, in the order of the moments:
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -100,6 +101,7 @@ class _Check:
         self._last_answer = max((call.ended for call in history if call.owner in told), default=0)
         self._untold_begin = _untold_begin(history, told)
         self._refused = {n for n, call in enumerate(self._calls) if call.answer is Answer.REFUSED}
+        self._last_refusal = max((self._calls[n].ended for n in self._refused), default=-math.inf)
         self._pending: set[int] = set()
         self._promises: dict[str, list[int]] = defaultdict(list)
         for number, call in enumerate(self._calls):
@@ -195,15 +197,28 @@ class _Check:
                 yield after._replace(happened=after.happened | {number})
         if state.untold:
             yield state._replace(untold=state.untold - 1)
-        # The only use of a grant that no one was notified of: it explains refusals.
-        if open_calls & self._refused:
-            has_begun = bisect_right(self._untold_begin, now) > state.untold_grants
-            if has_begun and self._held(state) < _below(state, self._limit):
-                yield state._replace(
-                    last=state.last + 1,
-                    untold=state.untold + 1,
-                    untold_grants=state.untold_grants + 1,
-                )
+        if self._may_grant_untold(state, now):
+            yield state._replace(
+                last=state.last + 1,
+                untold=state.untold + 1,
+                untold_grants=state.untold_grants + 1,
+            )
+
+    def _may_grant_untold(self, state: _State, now: float) -> bool:
+        """Whether an owner that was told nothing may be granted the lock, and it matters.
+
+        The only use of such a grant is that it explains refusals. A refusal may begin long after
+        the grant, and after grants of higher tokens: so it is not enough to look at open refusals.
+        """
+        explains = now <= self._last_refusal
+        has_begun = bisect_right(self._untold_begin, now) > state.untold_grants
+        is_free = self._held(state) < _below(state, self._limit)
+        return explains and has_begun and is_free and state.last + 1 < self._next_token(state)
+
+    def _next_token(self, state: _State) -> float:
+        """The token of the next grant that a caller was told of."""
+        is_last = state.grants == len(self._order)
+        return math.inf if is_last else self._token_of[self._order[state.grants]]
 
     def _promised(self, owner: str, state: _State, now: float) -> float:
         """Until when an owner was promised the lock by all that has happened."""

@@ -92,6 +92,17 @@ RIGHT: dict[str, tuple[list[Call], int]] = {
     ),
 }
 RIGHT |= {
+    "refused because of a lost acquire that came before a later grant": (
+        [
+            *ANNA,
+            lost("ben", 5),
+            granted("carl", 3, 6, 7),
+            refused("dora", 8, 9),
+            released("carl", 10, 11),
+            granted("emil", 4, 12, 13),
+        ],
+        2,
+    ),
     "refused while the lock is paused": ([*ANNA, paused(6, 7), refused("ben", 8, 9)], 1),
     "granted in the moment of a pause": ([*ANNA, paused(6, 9), granted("ben", 2, 7, 8)], 1),
     "granted after the pause": (
