@@ -20,9 +20,8 @@ from fairlock.store.context import CeilingChanged
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
 from tests.support.faulty_table import FaultyTable, Killed, kill, meanwhile, repeat
-from tests.support.late_copies import late
 from tests.support.store_bench import RUN, Bench, workflow_heartbeat
-from tests.support.wire import Wire
+from tests.support.wire import Wire, late
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

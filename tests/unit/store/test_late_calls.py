@@ -20,9 +20,9 @@ from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, release
 from tests.support.faults import lost_reply
 from tests.support.faulty_table import FaultyTable, meanwhile
-from tests.support.late_copies import confirmation_of_a_waiter_that_left, late
+from tests.support.late_copies import confirmation_of_a_waiter_that_left
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
-from tests.support.wire import Wire
+from tests.support.wire import Wire, late
 
 PROTECTED: Final = pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
 
