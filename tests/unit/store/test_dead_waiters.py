@@ -15,7 +15,8 @@ from fairlock.store import seen_queue
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer
 from tests.support import LOCK, FakeClock, acquire, owner, release
-from tests.support.faults import FaultyClient, client_error
+from tests.support.faults import client_error
+from tests.support.faulty_table import FaultyTable, fault
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 from tests.support.workflows import FakeWorkflows
 
@@ -129,7 +130,7 @@ def test_a_waiter_that_asks_again_while_the_dead_are_removed_stays_and_is_served
 def test_a_removal_that_fails_fails_no_release(bench: Bench, code: str) -> None:
     invent(bench, 30)
     bench.clock.advance(10)
-    broken = FaultyClient(bench.client, error=client_error(code, 500), calls=[2])
+    broken = FaultyTable(bench.client, fault(client_error(code, 500), 2))
     assert isinstance(bench.store(broken).release(release("anna")), Released)
     assert isinstance(bench.store().acquire(acquire("ben")), Grant)
 
