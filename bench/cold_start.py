@@ -119,13 +119,10 @@ def lines(figures: Figures) -> list[str]:
         "",
         (
             "CPU time of a fresh interpreter until the first answer, its start included. "
-            "The handlers have byte code, as on Lambda if synth finds the functions' Python, here "
-            f"of the Python that measures: {figures['files']} modules of {figures['kib']:,} KiB, "
-            f"{figures['byte_code_kib']:,} KiB of byte code. The reaper makes three clients, "
-            "inspect one, the others two. They make them by botocore, without the rest of boto3, "
-            "which the bare clients load. The reaper's first answer is to a message that it "
-            "refuses. A ratio is the median of the ratios of all rounds, for a machine is not "
-            "equally fast all the time."
+            "The handlers have byte code, as on Lambda if synth finds the functions' Python: "
+            f"{figures['files']} modules of {figures['kib']:,} KiB, {figures['byte_code_kib']:,} "
+            "KiB of byte code. The reaper makes three clients, inspect one, the others two, by "
+            "botocore without the rest of boto3. A ratio is the median of all rounds."
         ),
         "",
         "| | median ms | p95 ms | ratio |",

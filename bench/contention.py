@@ -61,21 +61,18 @@ def lines(figures: Figures) -> list[str]:
     ]
     at_once = figures["released_together"]
     return [
-        "## A lock that many want",
+        "## A contended lock",
         "",
         (
-            "Threads of one client, each with the same number of sections of 1 to 50 ms "
-            "under one lock. Seconds until all are done, beside the sum of the sections."
+            "Threads of one client, each with sections of 1 to 50 ms under one lock: seconds "
+            "until all are done, over the sum of the sections."
         ),
         "",
         f"| threads x sections | sections, s | {titles} |",
         f"|---|---|{'---|' * 2 * len(names)}",
         *rows,
         "",
-        (
-            "The stress test of the well-known Java client: 50 threads with 10 sections of "
-            "1 to 100 ms."
-        ),
+        ("The stress test of the Java client, 50 threads with 10 sections of 1 to 100 ms:"),
         "",
         "| Fairlock | finished | seconds | sections, s | ratio |",
         "|---|---|---|---|---|",
@@ -83,10 +80,8 @@ def lines(figures: Figures) -> list[str]:
         "",
         (
             f"{at_once['threads']} threads of one client release as many locks at the same moment: "
-            f"{at_once['seconds']} s."
+            f"{at_once['seconds']} s. Histories that are not linearizable: {figures['violations']}."
         ),
-        "",
-        f"Histories that are not linearizable, of these runs: {figures['violations']}.",
     ]
 
 

@@ -58,9 +58,8 @@ def lines(figures: Figures) -> list[str]:
         "## Workflows: the queue beside polling",
         "",
         (
-            "The same task, guarded by the queue and by a guard that polls, as the public "
-            "samples do. A hand-off is from the end of a task to the first instruction of "
-            "the next."
+            "The same task, guarded by the queue and by a guard that polls. A hand-off is from the "
+            "end of a task to the first instruction of the next."
         ),
         "",
         "| | guard | hand-offs | median ms | p95 ms | max ms | transitions, median and max |",
@@ -68,9 +67,8 @@ def lines(figures: Figures) -> list[str]:
         *hand_offs,
         "",
         (
-            "What one execution costs that waits so long, its one task included. US dollars "
-            "a million executions are **arithmetic**: list prices of transitions and "
-            "invocations in us-east-1, without compute time and DynamoDB."
+            "What one execution costs that waits so long, its task included. US dollars a million "
+            "are **arithmetic**: list prices of transitions and invocations in us-east-1."
         ),
         "",
         "| guard | seconds of waiting | transitions | calls of functions | USD a million |",

@@ -89,9 +89,8 @@ def lines(figures: Figures) -> list[str]:
         "## Many locks of one client",
         "",
         (
-            f"Leases of {every['lease']} s, so a heartbeat of each lock is due every "
-            f"{every['lease'] / 3:g} s. CPU time is of the whole process, per cent of one "
-            "processor."
+            f"With leases of {every['lease']} s, a heartbeat of each lock is due every "
+            f"{every['lease'] / 3:g} s. CPU time is that of the whole process."
         ),
         "",
         "| locks held | heartbeats a second | CPU |",

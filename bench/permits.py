@@ -31,30 +31,24 @@ def measure(bed: Bed) -> Figures:
 def lines(figures: Figures) -> list[str]:
     """The section of the document."""
     rows = [
-        f"| {permits} | {f['bytes']:,} | {f['acquire']} | {f['release']} | {f['join']} "
-        f"| {f['hand_off']} | {f['uncontended_per_second']} | {f['hand_offs_per_second']} "
-        f"| {f['queued_per_second']} | {f['measured']} |"
+        f"| {permits} | {f['hand_offs_per_second']} | {f['measured']} |"
         for permits, f in figures.items()
     ]
     return [
         "## Many permits",
         "",
         (
-            "One lock is one item, and each write pays for all of it: 1 write unit a KiB, "
-            "two in a transaction. Units are counted by DynamoDB's documented rules, on the "
-            "requests of guards, when all permits are out. The three rates are "
-            "**arithmetic**: a partition gives 1,000 units a second. The last column is "
-            "measured on the embedded AWS: grants a second through the queue, when all but "
-            f"{_FREE} permits are out, and for each of these {_THREADS_PER_PERMIT} threads "
-            "of one client want one."
+            "The more permits are out, the more each write "
+            "[costs](protocol.md#what-a-write-costs). What a partition of DynamoDB can pay is "
+            f"**arithmetic**. The embedded AWS was measured when all but {_FREE} permits were out, "
+            f"and {_THREADS_PER_PERMIT} threads of one client wanted each of these."
         ),
         "",
         (
-            "| permits | bytes | acquire | release | join | hand-off | guards/s, nobody "
-            "waits | hand-offs/s to those that wait already | guards/s, all wait | embedded "
-            "AWS, grants/s |"
+            "| permits | hand-offs a second, by a partition's units | grants a second, on the "
+            "embedded AWS |"
         ),
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|",
         *rows,
         "",
         "![Write units over permits](images/performance-permits.svg)",

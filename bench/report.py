@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from bench import given_up, goals
+from bench import goals
 from bench.bed import Figures
 
 _DISTRIBUTIONS: Final = ("boto3", "aws-lambda-powertools", "ministack")
@@ -28,16 +28,16 @@ def document(
     """The whole document, of a run of so many seconds. A section without figures is named."""
     left_out = [name for name in sections if name not in figures]
     lines = [
-        "# How fast it is, and what it costs",
+        "# Performance",
         "",
         (
-            "This document is what one run of `make bench` measured; the program writes it, "
-            "and nobody else. Everything runs side by side on one machine, with an emulator "
-            "in place of AWS: the ratios say something about the design, the milliseconds "
-            "say nothing about AWS. What is arithmetic and no measurement is marked so."
+            "What Fairlock adds to two bare writes, how it behaves under contention, and how many "
+            "locks a client can hold. One run of `make bench` measured every figure and wrote this "
+            "page. Everything ran side by side on one machine, with an emulator in place of AWS: "
+            "rely on the ratios, not on the milliseconds. **Arithmetic** was not measured."
         ),
         "",
-        f"{_machine()}; {datetime.now(UTC):%Y-%m-%d}; {seconds:.0f} s.",
+        f"Measured on {datetime.now(UTC):%Y-%m-%d} in {seconds:.0f} s: {_machine()}.",
         "",
     ]
     lines += [*goals.lines(sections, figures), ""]
@@ -46,7 +46,6 @@ def document(
             lines += [*module.lines(figures[name]), ""]
     if left_out:
         lines += [f"Not measured in this run: {', '.join(left_out)}.", ""]
-    lines += given_up.lines()
     return "\n".join(map(_wrapped, lines))
 
 

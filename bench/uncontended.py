@@ -108,15 +108,13 @@ def _ratio(times: Sequence[float], base: Sequence[float]) -> float:
 def lines(figures: Figures) -> list[str]:
     """The section of the document."""
     return [
-        "## A lock that nobody else wants",
+        "## An uncontended lock",
         "",
         (
-            "Acquire and release, one after the other. A round measures each row of the table "
-            f"{_IN_A_ROW} times, in an order that changes. CPU time is that of "
-            "the client's thread; the rest is spent waiting for the server. The row "
-            f"“{SAME}” sends what Fairlock sends, prepared beforehand: what Fairlock takes more "
-            f"than that, or less, is its own doing. A ratio is over the row “{BARE}”: the median "
-            "of the ratios of all rounds, for a machine is not equally fast all the time."
+            "Acquire and release, one after the other. Each round measures every row "
+            f"{_IN_A_ROW} times, in an order that changes. CPU time is that of the client's "
+            f"thread. A ratio is over “{BARE}”: the median of all rounds. “{SAME}” sends the same "
+            "requests, prepared beforehand, so the difference to it is Fairlock's own time."
         ),
         *(line for where in figures for line in ["", _ABOUT[where], "", *_table(figures[where])]),
         *([] if AMAZONS in figures else ["", _NOT_AT_AMAZONS]),

@@ -68,17 +68,12 @@ def lines(figures: Figures) -> list[str]:
         "## Many waiting clients",
         "",
         (
-            f"Each waiter is a client of its own, in one of {_PROCESSES} processes, and "
-            "releases at once. Here the table is one in memory behind HTTP: to the emulator a "
-            "query takes longer the more wait, which is not so on AWS, and a thousand that poll "
-            "would measure nothing else. The interval is between two grants as the waiters see "
-            "them, "
-            "the first from the release of the first holder. Requests count from the first "
-            "release, so without those of joining. An inversion is a grant out of the order "
-            f"of the queue. The release comes when all have joined, after {_JOIN_SECONDS} s at the "
-            f"latest; the end when all were granted the lock, {_GRANT_SECONDS} s later at the "
-            "latest. A waiter polls at least once in 5 s, so a thousand of them 200 times a "
-            "second; on one machine they take its processors from each other."
+            f"Each waiter is a client of its own, in one of {_PROCESSES} processes, and releases "
+            "at once. The table is in memory behind HTTP, because the emulator's queries take "
+            "longer the more wait. The interval is between two grants as the waiters see them. "
+            "Requests count from the first release. An inversion is a grant out of the order of "
+            f"the queue. A run ends {_GRANT_SECONDS} s after the first release: a thousand waiters "
+            "poll 200 times a second, and take the processors from each other."
         ),
         "",
         (

@@ -19,7 +19,8 @@ process dies after it, that waiter's release serves the others; else all of them
 they ask again by themselves.
 
 A late copy of a change must not undo a later one. Each is conditioned on the number of changes
-before it, which stays in the item when the ceiling is lifted.
+before it, which stays in the item when the ceiling is lifted. So lifting counts as a change even
+where there is no ceiling: a pause whose outcome was unknown would else land after the resume.
 
 TTL must not delete the ceiling with its lock: while it stands, the item is retained for ever, by
 `retain_until`, which all later writes respect.
@@ -108,11 +109,15 @@ class CeilingChange:
         return state.last_ceiling == self.ceiling
 
     def makes_room(self, state: LockState) -> bool:
-        """Whether more may hold after it."""
+        """Whether more may hold after it, or an earlier call may have left waiters unserved.
+
+        Lifting counts as such even where there is no ceiling: the call that lifted it may have
+        died before it served all who wait.
+        """
+        if self.ceiling.limit is None:
+            return True
         before = state.ceiling
-        if before is None or before.limit is None:
-            return False
-        return self.ceiling.limit is None or self.ceiling.limit > before.limit
+        return before is not None and before.limit is not None and self.ceiling.limit > before.limit
 
     def made(self, state: LockState) -> LockState:
         """The lock after it."""

@@ -154,7 +154,8 @@ def change_ceiling(context: LockContext, request: SetCeilingRequest) -> None:
     """Sets, changes or lifts the ceiling of a lock; once it returns, no grant goes above it.
 
     A read and a write; with a hand-off for each permit that becomes free for those who wait. Of two
-    operators the later one wins. Lifting a ceiling that is not there writes nothing.
+    operators the later one wins. Lifting a ceiling that is not there is a change too: it refuses
+    the late copies of an earlier one.
 
     Raises:
         LockStoreUnavailable: outcome unknown.
@@ -162,11 +163,6 @@ def change_ceiling(context: LockContext, request: SetCeilingRequest) -> None:
     began, name = context.retry_budget.clock.monotonic(), request.lock_name
     state = read_state(context.table.read(lock_key(name)))
     for attempt in count():
-        if request.limit is None and state.ceiling is None:
-            # An earlier call may have lifted it and died before it served all who wait.
-            if state.contended:
-                hand_over(context, name, state)
-            return
         change = CeilingChange.of(request, state, now_ms=context.aws_clock.now_ms())
         found = _send_change(context, change, state)
         if found is None:

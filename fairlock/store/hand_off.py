@@ -23,7 +23,7 @@ from fairlock.protocol.grants import mark_undelivered
 from fairlock.protocol.items import read_state, read_waiter
 from fairlock.protocol.leaving import Departing, DepartingHolder, Step, next_step
 from fairlock.protocol.model import Liveness, LockState, SeenLock, Waiter, is_dead
-from fairlock.protocol.outcomes import HandOff
+from fairlock.protocol.outcomes import Grant, HandOff
 from fairlock.protocol.schema import lock_key
 from fairlock.protocol.waiters import MOST_DELETES, oldest_waiters
 from fairlock.store.context import (
@@ -312,16 +312,7 @@ def _hand_over(progress: _Progress, state: LockState, departing: Departing | Non
         # The grant precedes the message to its waiter. If this process dies here, or the message is
         # lost, the waiter finds its grant when it asks again.
         unlearned = Unlearned.of(step.hand_off.waiter, state, put_back)
-        is_over = _tell(context, step.hand_off, queue, unlearned)
-        holder = step.after.holder(step.hand_off.grant.owner_id) if is_over else None
-        # Its workflow is over: it would hold until its lease ends, with the next waiter behind it.
-        # So it is evicted in the next round, as any holder that is dead.
-        departing = (
-            None
-            if holder is None
-            else DepartingHolder(holder, voluntary=False, unlearned=unlearned)
-        )
-        state = step.after
+        state, departing = _tell(context, step.hand_off, queue, unlearned, step.after)
         if departing is None and not queue.live and not queue.has_more:
             return progress.has_left
     # Gone without a write of ours: by an earlier call whose reply was lost, if its mark is there.
@@ -388,9 +379,13 @@ def _wake_if_it_holds(context: LockContext, hand_off: HandOff) -> None:
 
 
 def _tell(
-    context: LockContext, hand_off: HandOff, queue: SeenQueue, unlearned: Unlearned | None
-) -> bool:
-    """Notifies a waiter of its grant; returns whether it is gone, so it must leave the lock."""
+    context: LockContext,
+    hand_off: HandOff,
+    queue: SeenQueue,
+    unlearned: Unlearned | None,
+    state: LockState,
+) -> tuple[LockState, DepartingHolder | None]:
+    """Notifies a waiter of its grant; returns the lock then, and the waiter if it must leave it."""
     request = hand_off.waiter.request
     delivery = Delivery.UNKNOWN
     if request.task_token is not None and request.owner_id != queue.requester:
@@ -411,19 +406,33 @@ def _tell(
     if delivery is not Delivery.GONE:
         if unlearned is not None:
             queue.supersede(unlearned.version)
-        return False
-    if request.execution_arn is None:
-        return True
-    if context.workflows.describe(request.execution_arn).liveness is Liveness.OVER:
-        queue.drop_execution(request.execution_arn)
-        return True
+        return state, None
+    arn, holder = request.execution_arn, state.holder(request.owner_id)
+    is_over = arn is None or context.workflows.describe(arn).liveness is Liveness.OVER
+    if holder is not None and is_over:
+        # It would hold until its lease ends, with the next waiter behind it. So it is evicted in
+        # the next round, as any holder that is dead.
+        if arn is not None:
+            queue.drop_execution(arn)
+        return state, DepartingHolder(holder, voluntary=False, unlearned=unlearned)
+    return _mark_undelivered(context, hand_off.grant, unlearned, state), None
+
+
+def _mark_undelivered(
+    context: LockContext, grant: Grant, unlearned: Unlearned | None, state: LockState
+) -> LockState:
+    """Notes that the owner of a grant, which lives, does not know of it; returns the lock then.
+
+    The versions below it are not superseded until it asks again.
+    """
     with suppress(LockStoreUnavailable):  # Then its execution's end ends it.
         now_ms = context.aws_clock.now_ms()
-        update = mark_undelivered(hand_off.grant, now_ms=now_ms, unlearned=unlearned)
+        update = mark_undelivered(grant, now_ms=now_ms, unlearned=unlearned)
         if not isinstance(context.table.update(update), Written) and unlearned is not None:
             # Another owner has set the newest since, or this one has renewed: which also marks.
-            context.table.update(mark_undelivered(hand_off.grant, now_ms=now_ms))
-    return False
+            context.table.update(mark_undelivered(grant, now_ms=now_ms))
+            return state
+    return state if unlearned is None else unlearned.undone(state)
 
 
 def supersede_waiters(context: LockContext, lock_name: str) -> None:

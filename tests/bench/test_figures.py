@@ -40,8 +40,8 @@ def test_grants_out_of_the_order_of_the_queue_are_counted(
     assert (figures["reads_per_grant"], figures["writes_per_grant"]) == (3.0, 2.0)
 
 
-@pytest.mark.parametrize(("measured", "met"), [(1.15, "yes"), (1.16, "**no**")])
-def test_a_goal_that_was_not_reached_is_told(measured: float, met: str) -> None:
+@pytest.mark.parametrize(("measured", "met"), [(1.15, 6), (1.16, 3)])
+def test_goals_are_counted_and_one_that_was_not_met_is_listed(measured: float, met: int) -> None:
     names = (uncontended.BARE, uncontended.SAME)
     medians = {"median": 1.0, "p95": 1.0, **{f"over {base}": 1.0 for base in names}}
     ours = {**medians, **{f"over {base}": measured for base in names}}
@@ -49,9 +49,10 @@ def test_a_goal_that_was_not_reached_is_told(measured: float, met: str) -> None:
     compared = dict.fromkeys(names, row) | {uncontended.OURS: {**row, "cpu_ms": ours}}
     figures = dict.fromkeys((uncontended.EMULATOR, uncontended.PLAIN), compared)
     text = report.document({"uncontended": uncontended}, {"uncontended": figures})
+    assert f"The run met {met} of 6 goals" in text
     for base in names:
         wanted = f"acquire and release on the embedded AWS, CPU time, over {base}: at most 1.15"
-        assert f"| {wanted} | {measured:g} | {met} |" in text
+        assert (f"| {wanted} | {measured:g} |" in text) == (measured > 1.15)
 
 
 def section(*, seconds: float, finished: int = 10) -> dict[str, float]:
@@ -84,6 +85,6 @@ def test_a_section_without_figures_is_named_and_has_no_table() -> None:
     counted = {"5": {**permits.units(5), "measured": 50}}
     sections = {"permits": permits, "waiting": waiting}
     text = report.document(sections, {"permits": counted})
-    assert "| 5 | 821 | 1 | 1 | 8 | 7 | 500 | 142 | 66 | 50 |" in text
+    assert "| 5 | 142 | 50 |" in text
     assert "Not measured in this run: waiting." in text
     assert "## Many waiting clients" not in text

@@ -40,10 +40,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the faults and of the clients")
     parser.add_argument("--faults", type=float, default=0.05, help="share of the requests")
     parser.add_argument("--memory", action="store_true", help="a table in memory: cheaper")
+    parser.add_argument(
+        "--with-turns", action="store_true", help="census: operators, and callers with versions"
+    )
     parser.add_argument("--census", type=int, help="random runs in which writes land late")
     arguments = parser.parse_args()
     if arguments.census is not None:
-        census = run_census(arguments.census, first=arguments.seed)
+        census = run_census(arguments.census, first=arguments.seed, with_turns=arguments.with_turns)
         for line in census.lines():
             _tell(line)
         return 1 if census.violations else 0

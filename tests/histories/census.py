@@ -60,12 +60,13 @@ def run_census(
     until_found: bool = False,
     mutate: Mutation | None = None,
     only_keep_alive: bool = False,
+    with_turns: bool = False,
 ) -> Census:
     """Plays runs with the seeds from `first` on; if wanted, until one finds something."""
     census, began = Census(), time.monotonic()
     with named() as names:
         for seed in range(first, first + runs):
-            run = Run(seed, names, steps, mutate, only_keep_alive)
+            run = Run(seed, names, steps, mutate, only_keep_alive, with_turns)
             run.play()
             census.runs += 1
             census.landings.add(run.landings)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from random import Random
 from typing import Final
 
-from fairlock.protocol.model import ReleaseRequest
+from fairlock.protocol.model import (
+    AcquireRequest,
+    HeartbeatRequest,
+    KeepAliveRequest,
+    ReleaseRequest,
+)
 from tests.histories.late_network import Call
-from tests.support import owner
+from tests.support import LOCK, owner
 
 CLIENT, FUNCTION, WORKFLOW = "client", "function", "workflow"
 _LEASES_MS: Final = (5_000, 10_000, 20_000)
@@ -39,6 +44,8 @@ class Caller:
         asked: calls of this acquisition so far.
         listens: the number of the call whose task token is awaited; 0 if none is.
         died_as: the status in which its execution ended.
+        has_versions: whether its acquisitions ask for the newest only.
+        version: of this acquisition, which is the time when it began.
         call: that is under way, and that its caller waits for.
     """
 
@@ -58,6 +65,8 @@ class Caller:
     died_as: Status = Status.IDLE
     call: Call | None = None
     leaves: ReleaseRequest | None = None
+    has_versions: bool = False
+    version: int | None = None
 
     @property
     def owner_id(self) -> str:
@@ -72,6 +81,71 @@ class Caller:
         self.number, self.status = self.number + 1, Status.IDLE
         self.asked = self.listens = self.redrives = 0
         self.ticket = self.token = self.call = self.leaves = None
+        self.version = None
+
+    def begin(self, now_ms: int) -> None:
+        """Notes that it asks once more, and with which version."""
+        self.asked += 1
+        self.listens = self.asked
+        if self.has_versions and self.version is None:
+            self.version = now_ms
+
+    def acquire_request(self, random: Random) -> AcquireRequest:
+        """What it asks for with this call."""
+        by_token = self.kind == WORKFLOW or (self.kind == FUNCTION and self.waits)
+        return replace(
+            self._acquisition(),
+            waits=self.waits,
+            ticket=self.ticket,
+            task_token=f"{self.owner_id}|{self.asked}" if by_token else None,
+            poll_interval_ms=None if by_token or not self.waits else 2_000,
+            waiter_timeout_ms=random.choice((15_000, 60_000)) if self.waits else None,
+        )
+
+    def heartbeat_request(self) -> HeartbeatRequest:
+        """How a client, or a caller of the functions, renews."""
+        return HeartbeatRequest(
+            lock_name=LOCK,
+            owner_id=self.owner_id,
+            lease_ms=self.lease_ms,
+            only_newest=self.version,
+        )
+
+    def keep_alive_request(self) -> KeepAliveRequest:
+        """How a workflow renews."""
+        assert self.arn is not None
+        return KeepAliveRequest(
+            acquisition=self._acquisition(),
+            execution_arn=self.arn,
+            task_token=f"{self.owner_id}|{self.asked}",
+        )
+
+    def release_request(self) -> ReleaseRequest:
+        """How it leaves: repeats are as the first."""
+        if self.leaves is None:
+            by_handle = self.kind == CLIENT and self.token is not None
+            self.leaves = ReleaseRequest(
+                lock_name=LOCK,
+                owner_id=self.owner_id,
+                # As the client does, and as docs/without-cdk.md advises if an outcome is unknown.
+                waits=not by_handle and (self.waits or self.status is Status.ASKING),
+                ticket=None if by_handle else self.ticket,
+                execution_arn=self.arn,
+                keep_alive=self.keep_alive,
+                fencing_token=self.token if by_handle else None,
+            )
+        return self.leaves
+
+    def _acquisition(self) -> AcquireRequest:
+        return AcquireRequest(
+            lock_name=LOCK,
+            owner_id=self.owner_id,
+            owner_name=self.name,
+            lease_ms=self.lease_ms,
+            limit=self.limit,
+            execution_arn=self.arn,
+            only_newest=self.version,
+        )
 
 
 @dataclass(order=True)
@@ -84,8 +158,9 @@ class Message:
     second: bool
 
 
-def some_callers(random: Random, *, only_keep_alive: bool) -> Iterator[Caller]:
-    """Those of one run, with limits and leases of their own."""
+def some_callers(random: Random, *, only_keep_alive: bool, with_turns: bool) -> Iterator[Caller]:
+    """Those of one run, with limits and leases of their own, and with versions if it has turns."""
+    versions = random.choice((0, 0.5, 1)) if with_turns else 0
     limits = random.choice(((1,), (1,), (1,), (2,), (3,), (1, 2), (1, 2, 3)))
     kinds = random.choice(
         ((CLIENT, FUNCTION, WORKFLOW), (WORKFLOW,), (CLIENT,), (FUNCTION, WORKFLOW))
@@ -99,4 +174,5 @@ def some_callers(random: Random, *, only_keep_alive: bool) -> Iterator[Caller]:
             lease_ms=5_000 if only_keep_alive else random.choice(_LEASES_MS),
             waits=kind == WORKFLOW or random.random() < 0.7,
             keep_alive=kind == WORKFLOW and (only_keep_alive or random.random() < 0.6),
+            has_versions=with_turns and random.random() < versions,
         )

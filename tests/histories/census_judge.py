@@ -32,7 +32,7 @@ from fairlock.protocol.schema import (
     WAITER_PREFIX,
     partition_of,
 )
-from tests.histories.late_network import Items, Sending
+from tests.histories.late_network import Call, Items, Sending
 from tests.support import LOCK, FakeClock
 
 _STATE_KEY: Final = (partition_of(LOCK), STATE)
@@ -77,6 +77,8 @@ class Judgement:
         asked: the number of the newest call that was answered "queued", by the owners that wait.
         over: when the acquisitions of these owners ended.
         forced: fencing tokens of the grants that are to be released by force.
+        versions: of all owners; None of those that do not ask for the newest only.
+        newest: the highest version whose owner was told that it holds.
         violations: by what is wrong and who wrote it.
         gaps: known limits that were met.
         trace: the writes that changed the table.
@@ -87,13 +89,18 @@ class Judgement:
     asked: dict[str, int] = field(default_factory=dict)
     over: dict[str, int] = field(default_factory=dict)
     forced: set[int] = field(default_factory=set)
+    versions: dict[str, int | None] = field(default_factory=dict)
+    newest: int = 0
     violations: Counter[str] = field(default_factory=Counter)
     gaps: Counter[str] = field(default_factory=Counter)
     trace: list[str] = field(default_factory=list)
     _late_waiters: set[str] = field(default_factory=set)
     _doubled: set[str] = field(default_factory=set)
     _departures: list[tuple[int, int]] = field(default_factory=list)
+    _ceiling_call: Call | None = None
+    """The last call of an operator that was answered."""
     _set_back_to_ms: int | None = None
+    _granted: set[str] = field(default_factory=set)
     _seen: tuple[Item, LockState] = field(default_factory=lambda: ({}, LockState()))
 
     def note(self, line: str) -> None:
@@ -113,6 +120,7 @@ class Judgement:
         if old is not new:
             self._judge_departures(sending, old, new, after)
             self._judge_grants(sending, old, new)
+            self._judge_ceiling(sending, old, new)
             self._judge_leases(sending, old, new)
         keys = [
             key for key in before.keys() | after.keys() if before.get(key) is not after.get(key)
@@ -129,6 +137,7 @@ class Judgement:
     def told(self, owner_id: str, token: int, until_ms: int | None, holders: LockState) -> None:
         """An owner is told that it holds."""
         self.asked.pop(owner_id, None)
+        self.newest = max(self.newest, self.versions.get(owner_id) or 0)
         self.beliefs[owner_id] = Belief(token=token, until_ms=until_ms, told_ms=self.clock.now_ms)
         holder = holders.holder(owner_id)
         is_there = holder is not None and holder.fencing_token == token
@@ -139,6 +148,16 @@ class Judgement:
         """An owner relies on nothing any more, and does not wait."""
         self.beliefs.pop(owner_id, None)
         self.asked.pop(owner_id, None)
+
+    def ceiling_answered(self, call: Call) -> None:
+        """An operator is told that its change holds."""
+        self._ceiling_call = call
+
+    def judge_superseded(self, owner_id: str) -> None:
+        """An owner is told that a newer version was granted."""
+        granted = max((self.versions.get(owner) or 0 for owner in self._granted), default=0)
+        if granted <= (self.versions[owner_id] or 0):
+            self.wrong("an owner is superseded by no one")
 
     def _state(self, items: Items) -> LockState:
         item = items.get(_STATE_KEY, {})
@@ -200,6 +219,11 @@ class Judgement:
         if new.fencing_token < old.fencing_token:
             self.wrong("the token goes back", sending)
         for holder in granted:
+            self._granted.add(holder.owner_id)
+            if (self.versions.get(holder.owner_id) or self.newest) < self.newest:
+                self.wrong("granted to an older version than one that ran", sending)
+            if new.ceiling is not None and len(new.holders) > (new.ceiling.limit or 0):
+                self.wrong("granted above the ceiling", sending)
             if holder.fencing_token <= old.fencing_token:
                 self.wrong("the token does not rise", sending)
             if holder.owner_id in self.over and holder.owner_id not in self._late_waiters:
@@ -208,6 +232,18 @@ class Judgement:
             self.wrong("`held` is not the number of holders", sending)
         if new.holders and len(new.holders) > min(holder.limit for holder in new.holders):
             self.wrong("more holders than a limit allows", sending)
+
+    def _judge_ceiling(self, sending: Sending, old: LockState, new: LockState) -> None:
+        """An answered change stands until a call changes it that is not over."""
+        if old.last_ceiling == new.last_ceiling:
+            return
+        if (new.last_ceiling.change if new.last_ceiling else 0) != (
+            old.last_ceiling.change if old.last_ceiling else 0
+        ) + 1:
+            self.wrong("a change of the ceiling is forgotten", sending)
+        last = self._ceiling_call
+        if last is not None and sending.sent_ms < last.began_ms:
+            self.wrong("an older ceiling over a newer", sending)
 
     def _judge_ghost(self, what: str, sending: Sending, owner_id: str) -> None:
         gap = self._gap(sending, owner_id)
@@ -253,7 +289,9 @@ class Judgement:
         if now is None and was is not None:
             waiter = read_waiter(LOCK, was)
             owner_id = waiter.request.owner_id
-            if self._waits(waiter) and self._state(after).holder(owner_id) is None:
+            state = self._state(after)
+            is_superseded = state.supersedes(waiter.request.only_newest)
+            if self._waits(waiter) and state.holder(owner_id) is None and not is_superseded:
                 self.asked.pop(owner_id)
                 if owner_id in self._doubled:
                     self.gaps[Gap.TWO_PLACES] += 1
@@ -317,12 +355,25 @@ class Judgement:
                 for seen in sending.queue
                 if seen["sk"]["S"] < key[1] and seen["owner_id"]["S"] != owner_id
             ]
-            for earlier in (read_waiter(LOCK, seen) for seen in read):
-                still = before.get((key[0], earlier.sort_key))
-                in_time = over_at_ms(earlier.expires_at_ms)
-                if still is not None and self._waits(earlier) and in_time >= sending.queue_read_ms:
-                    other_id = earlier.request.owner_id
-                    self._wrong_but(other_id, "a waiter is passed over", sending)
+            passed_over = [
+                earlier
+                for earlier in (read_waiter(LOCK, seen) for seen in read)
+                if (key[0], earlier.sort_key) in before
+                and self._waits(earlier)
+                and over_at_ms(earlier.expires_at_ms) >= sending.queue_read_ms
+                and not self._state(before).supersedes(earlier.request.only_newest)
+            ]
+            if self._gives_its_turn(passed_over, waiter):
+                continue
+            for earlier in passed_over:
+                other_id = earlier.request.owner_id
+                self._wrong_but(other_id, "a waiter is passed over", sending)
+
+    @staticmethod
+    def _gives_its_turn(passed_over: list[Waiter], served: Waiter) -> bool:
+        """Whether the first has a version, and gives its turn to the highest one that waits."""
+        version = passed_over[0].request.only_newest if passed_over else None
+        return version is not None and version < (served.request.only_newest or 0)
 
     def _wrong_but(self, owner_id: str, what: str, sending: Sending) -> None:
         """A violation, unless it is what a second place of that owner leads to."""

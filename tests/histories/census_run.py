@@ -16,24 +16,20 @@ from typing import Any, Final
 from fairlock.aws.executions import Delivery, Execution
 from fairlock.aws.retry import RetryBudget
 from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import (
-    AcquireRequest,
     ExecutionEnded,
     ForceReleaseRequest,
-    HeartbeatRequest,
-    KeepAliveRequest,
     Liveness,
     LockState,
-    ReleaseRequest,
 )
-from fairlock.protocol.outcomes import Grant, Queued
+from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
 from fairlock.store.context import LockContext
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.histories.census_callers import (
     CLIENT,
-    FUNCTION,
     WORKFLOW,
     Caller,
     Message,
@@ -59,6 +55,7 @@ STEPS: Final = 28
 _PAUSES: Final = (0.05, 0.3, 0.3, 1, 2, 8, 13)
 _STALLS: Final = (0.2, 1.2, 2, 4, 8)
 _STALLED: Final = 0.03
+_OPERATES: Final = 0.08
 _ROUNDS: Final = 16
 _SECOND_PASS_SECONDS: Final = 36
 
@@ -70,6 +67,7 @@ class Run:
     Attributes:
         mutate: changes the writes, if there is a wrong protocol to be found.
         only_keep_alive: whether all callers are workflows that send heartbeats and end often.
+        with_turns: whether operators limit and pause the lock, and callers ask for the newest only.
     """
 
     seed: int
@@ -77,6 +75,7 @@ class Run:
     steps: int = STEPS
     mutate: Mutation | None = None
     only_keep_alive: bool = False
+    with_turns: bool = False
     messages: list[Message] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -101,7 +100,11 @@ class Run:
                 random=self.random.random,
             )
         )
-        self.callers = list(some_callers(self.random, only_keep_alive=self.only_keep_alive))
+        self.callers = list(
+            some_callers(
+                self.random, only_keep_alive=self.only_keep_alive, with_turns=self.with_turns
+            )
+        )
 
     @property
     def landings(self) -> Landings:
@@ -116,9 +119,12 @@ class Run:
         self._settle()
 
     def _turn(self, caller: Caller) -> None:
-        """One call of a caller, of the reaper, or of an operator who releases by force."""
+        """One call of a caller, of the reaper, or of an operator."""
         chance = self.random.random()
         if self._reap_due():
+            return
+        if self.with_turns and self.random.random() < _OPERATES:
+            self._set_ceiling(self.random.choice((0, 1, 2, None, None)))
             return
         if chance < 0.03:
             self._force()
@@ -152,22 +158,9 @@ class Run:
                 pass
 
     def _ask(self, caller: Caller) -> None:
-        caller.asked += 1
-        caller.listens = caller.asked
-        by_token = caller.kind == WORKFLOW or (caller.kind == FUNCTION and caller.waits)
-        request = AcquireRequest(
-            lock_name=LOCK,
-            owner_id=caller.owner_id,
-            owner_name=caller.name,
-            lease_ms=caller.lease_ms,
-            limit=caller.limit,
-            execution_arn=caller.arn,
-            waits=caller.waits,
-            ticket=caller.ticket,
-            task_token=f"{caller.owner_id}|{caller.asked}" if by_token else None,
-            poll_interval_ms=None if by_token or not caller.waits else 2_000,
-            waiter_timeout_ms=self.random.choice((15_000, 60_000)) if caller.waits else None,
-        )
+        caller.begin(self.clock.now_ms)
+        self.found.versions[caller.owner_id] = caller.version
+        request = caller.acquire_request(self.random)
         token_before = self._token_of(caller)
         answer, call = self._call(caller, "acquire", lambda: self.store.acquire(request))
         if call is None:
@@ -185,16 +178,17 @@ class Run:
         elif isinstance(answer, Queued):
             caller.status, caller.ticket = Status.WAITING, answer.entered_at_ms
             self.found.asked[caller.owner_id] = caller.asked
+        elif answer.reason is RefusalReason.SUPERSEDED:
+            self._superseded(caller)
         elif caller.asked == 1 or not caller.waits:
             self._is_over(caller)
         else:
             caller.status = Status.LEAVING
 
     def _renew(self, caller: Caller) -> None:
-        request = HeartbeatRequest(
-            lock_name=LOCK, owner_id=caller.owner_id, lease_ms=caller.lease_ms
+        answer, call = self._call(
+            caller, "heartbeat", lambda: self.store.heartbeat(caller.heartbeat_request())
         )
-        answer, call = self._call(caller, "heartbeat", lambda: self.store.heartbeat(request))
         if call is None or answer is None:
             return
         if isinstance(answer, Grant):
@@ -207,21 +201,8 @@ class Run:
         caller.ticket = caller.token = None
 
     def _keep_alive(self, caller: Caller) -> None:
-        assert caller.arn is not None
-        acquisition = AcquireRequest(
-            lock_name=LOCK,
-            owner_id=caller.owner_id,
-            owner_name=caller.name,
-            lease_ms=caller.lease_ms,
-            limit=caller.limit,
-            execution_arn=caller.arn,
-        )
         caller.asked += 1
-        request = KeepAliveRequest(
-            acquisition=acquisition,
-            execution_arn=caller.arn,
-            task_token=f"{caller.owner_id}|{caller.asked}",
-        )
+        request = caller.keep_alive_request()
         outcome, call = self._call(caller, "keep_alive", lambda: self.store.keep_alive(request))
         if call is None or outcome is None:
             return
@@ -235,19 +216,8 @@ class Run:
 
     def _leave(self, caller: Caller) -> None:
         self.found.forget(caller.owner_id)
-        if caller.leaves is None:
-            by_handle = caller.kind == CLIENT and caller.token is not None
-            caller.leaves = ReleaseRequest(
-                lock_name=LOCK,
-                owner_id=caller.owner_id,
-                # As the client does, and as docs/without-cdk.md advises if an outcome is unknown.
-                waits=not by_handle and (caller.waits or caller.status is Status.ASKING),
-                ticket=None if by_handle else caller.ticket,
-                execution_arn=caller.arn,
-                keep_alive=caller.keep_alive,
-                fencing_token=caller.token if by_handle else None,
-            )
-        caller.status, caller.listens, request = Status.LEAVING, 0, caller.leaves
+        request = caller.release_request()
+        caller.status, caller.listens = Status.LEAVING, 0
         answer, call = self._call(caller, "release", lambda: self.store.release(request))
         if call is not None and answer is not None:
             self._is_over(caller)
@@ -262,6 +232,19 @@ class Run:
             lock_name=LOCK, fencing_token=holder.fencing_token, requested_by="olga", reason="test"
         )
         self._call(None, "force", lambda: self.store.force_release(request))
+
+    def _set_ceiling(self, limit: int | None) -> None:
+        request = SetCeilingRequest(
+            lock_name=LOCK, limit=limit, requested_by="olga", reason=str(limit)
+        )
+
+        def change() -> bool:
+            self.store.change_ceiling(request)
+            return True
+
+        answer, call = self._call(None, "ceiling", change)
+        if answer is not None and call is not None:
+            self.found.ceiling_answered(call)
 
     def _end(self, caller: Caller) -> None:
         """Its execution fails: two passes of the reaper follow."""
@@ -365,14 +348,17 @@ class Run:
             self.clock.advance(self.random.choice((0.05, 0.5, 2)))
         self.network.call, self._stalls = call, False
 
-    def _wake(self, task_token: str, grant: Grant) -> Delivery:
+    def _wake(self, task_token: str, answer: Grant | Refusal) -> Delivery:
         if not self.network.calm and self.random.random() < 0.03:
             return Delivery.UNKNOWN
         owner_id, _, number = task_token.rpartition("|")
         for caller in self.callers:
             if caller.owner_id == owner_id and caller.listens == int(number):
                 caller.listens = 0
-                self._told(caller, grant.fencing_token, grant.expires_at_ms)
+                if isinstance(answer, Grant):
+                    self._told(caller, answer.fencing_token, answer.expires_at_ms)
+                else:
+                    self._superseded(caller)
                 return Delivery.DELIVERED
         return Delivery.GONE
 
@@ -383,6 +369,10 @@ class Run:
         caller.status, caller.token = Status.HOLDING, token
         until = None if caller.kind == WORKFLOW else until_ms
         self.found.told(caller.owner_id, token, until, self._state())
+
+    def _superseded(self, caller: Caller) -> None:
+        self.found.judge_superseded(caller.owner_id)
+        self._is_over(caller)
 
     def _is_over(self, caller: Caller) -> None:
         self.found.note(f"{caller.owner_id.strip('-')} is over")
@@ -404,14 +394,7 @@ class Run:
 
         Executions go on for a while after their release, and are over by now.
         """
-        self.network.calm = True
-        running = {caller.arn for caller in self.callers}
-        for arn in self.executions.keys() - running:
-            self.executions[arn] = Execution(Liveness.OVER, self.executions[arn].redrives)
-        self.clock.advance(LATEST_SECONDS)
-        self.network.land_due()
-        while self._reap_due():
-            pass
+        self._calm_down()
         for _ in range(_ROUNDS):
             for caller in self.callers:
                 if caller.status is Status.DEAD and not self.messages:
@@ -426,3 +409,15 @@ class Run:
                 return
             self.clock.advance(7)
         self.found.wrong("a caller is never served")
+
+    def _calm_down(self) -> None:
+        self.network.calm = True
+        running = {caller.arn for caller in self.callers}
+        for arn in self.executions.keys() - running:
+            self.executions[arn] = Execution(Liveness.OVER, self.executions[arn].redrives)
+        self.clock.advance(LATEST_SECONDS)
+        self.network.land_due()
+        if self.with_turns:
+            self._set_ceiling(None)
+        while self._reap_due():
+            pass

@@ -69,6 +69,7 @@ class Control:
         shows: the beginning of a violation that it leads to.
         first: the seed of the first run that is tried; today it is found by that.
         only_keep_alive: which callers the runs have.
+        with_turns: whether there are operators, and callers that ask for the newest only.
     """
 
     mutate: Mutation | None
@@ -76,6 +77,7 @@ class Control:
     patch: tuple[str, object] | None = None
     first: int = 0
     only_keep_alive: bool = False
+    with_turns: bool = False
 
 
 CONTROLS: Final = {
@@ -158,11 +160,37 @@ CONTROLS: Final = {
         "the stage of a claim goes back",
         only_keep_alive=True,
     ),
+    "an acquire that asks for no ceiling": Control(
+        without(r" AND attribute_not_exists\(#ceiling\)", only="acquire_permit"),
+        "granted above the ceiling",
+        with_turns=True,
+    ),
+    "a change of a ceiling that may be late": Control(
+        without(r"#last_ceiling\.#change = :seen_change", "attribute_exists(#last_ceiling)"),
+        "an older ceiling over a newer",
+        with_turns=True,
+    ),
+    "an acquire of any version": Control(
+        without(r" AND \(attribute_not_exists\(#newest\) OR #newest <= :version\)"),
+        "granted to an older version than one that ran",
+        with_turns=True,
+    ),
+    "a mark that was put back and still counts": Control(
+        None,
+        "a waiter is",
+        patch=("fairlock.protocol.admission.Unlearned.undone", lambda _, state: state),
+        first=1_700,
+        with_turns=True,
+    ),
 }
 
 
-def test_no_late_write_does_harm(record_property: Callable[[str, object], None]) -> None:
-    census = run_census(RUNS)
+@pytest.mark.parametrize("with_turns", [False, True])
+def test_no_late_write_does_harm(
+    record_property: Callable[[str, object], None],
+    with_turns: bool,  # noqa: FBT001 - a case
+) -> None:
+    census = run_census(RUNS, with_turns=with_turns)
     assert not census.violations, list(census.lines())
     assert census.landings.late.total() > 10 * RUNS
     record_property("figures", f"census: {next(census.lines())}")
@@ -179,5 +207,6 @@ def test_a_protection_that_is_missing_is_found(name: str, monkeypatch: pytest.Mo
         until_found=True,
         mutate=control.mutate,
         only_keep_alive=control.only_keep_alive,
+        with_turns=control.with_turns,
     )
     assert any(what.startswith(control.shows) for what in census.violations), census.violations

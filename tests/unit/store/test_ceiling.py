@@ -20,7 +20,9 @@ from fairlock.store.context import CeilingChanged
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
 from tests.support.faults import RepeatingClient
+from tests.support.late_copies import late
 from tests.support.store_bench import RUN, Bench, Between, workflow_heartbeat
+from tests.support.wire import Wire
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -314,11 +316,27 @@ def test_a_change_whose_first_reply_was_lost_is_made_once(bench: Bench, waiting:
     assert (after.limit, after.change) == (None, changes.change + 1)
 
 
-def test_resuming_a_lock_without_a_ceiling_writes_nothing(bench: Bench) -> None:
-    granted(bench.store().acquire(acquire("anna")))
-    client, store = bench.counting()
-    store.change_ceiling(change(None))
-    assert client.calls == ["get_item"]
+def pause_of_unknown_outcome(bench: Bench) -> Wire:
+    return late(bench, "#ceiling = :ceiling", lambda store: store.change_ceiling(change(0)))
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_a_pause_of_unknown_outcome_does_not_land_after_the_resume(
+    bench: Bench,
+    is_used: bool,  # noqa: FBT001 - a case
+) -> None:
+    if is_used:
+        granted(bench.store().acquire(acquire("anna")))
+    pause = pause_of_unknown_outcome(bench)
+    bench.store().change_ceiling(change(None))
+    pause.land()
+    assert state(bench).ceiling is None
+
+
+def test_if_resuming_an_unpaused_lock_wrote_nothing_the_pause_would_land(bench: Bench) -> None:
+    pause = pause_of_unknown_outcome(bench)
+    pause.land()
+    assert state(bench).ceiling is not None
 
 
 def test_a_lock_without_a_ceiling_pays_56_bytes_of_each_first_request_and_nothing_else(
