@@ -100,7 +100,7 @@ def _wrap_run_sub_machine() -> None:
 
     def run_sub_machine(states: Any, start: Any, data: Any, execution: Any, context: Any) -> Any:
         outer = current.get()
-        # A distributed Map's children are executions of their own: they begin anew.
+        # A distributed Map's children are executions of their own: they begin again.
         if outer is None or "mapRunArn" in execution:
             walk = Walk()
         else:

@@ -63,7 +63,7 @@ def test_the_function_reads_the_stream_and_puts_events_and_nothing_else(template
     assert put["Fn::Join"][1][-1].endswith(":event-bus/default")
 
 
-def test_lambda_leaves_out_waiters_and_claims_that_nobody_reaps(template: Json) -> None:
+def test_lambda_leaves_out_waiters_and_claims_that_no_one_reaps(template: Json) -> None:
     [source] = [
         each["Properties"]
         for name, each in resources(template, "AWS::Lambda::EventSourceMapping").items()
