@@ -122,3 +122,7 @@ class MetricName(StrEnum):
     """A lock was released, but the claim of its workflow could not be removed: TTL will."""
     REACQUIRED = "Reacquired"
     """A redriven workflow with keep_alive acquired its lock again, which was free."""
+    PACE_WAIT = "PaceWait"
+    """Milliseconds until the slot of a pace that a caller of the function has reserved."""
+    SLOT_TOO_LATE = "SlotTooLate"
+    """A caller of the function got no slot of a pace: the next one begins after its max_wait."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from fairlock.names import LogMessage
-from fairlock.protocol.pace import TooLate
 from fairlock.store.turns import KnownPaces, Turn
 from fairlock.wire.answers import pace_answer
 from fairlock.wire.requests import parse_pace
 from lambdas.runtime import lock_context, make_clients, reports_faults
-from lambdas.telemetry import logger, metrics
+from lambdas.telemetry import logger, metrics, observe_pace
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -29,8 +27,6 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     request = parse_pace(event)
     locks = lock_context(context)
     turn = Turn(request, _known)
-    found = turn.reserve(locks)
-    answer = pace_answer(request, found, turn.now(locks))
-    message = LogMessage.TOO_LATE if isinstance(found, TooLate) else LogMessage.RESERVED
-    logger.info(message, extra=answer)
+    answer = pace_answer(request, turn.reserve(locks), turn.now(locks))
+    observe_pace(answer)
     return answer

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fairlock.errors import LockItemMalformed
 from fairlock.names import LogMessage
-from fairlock.wire.lifecycle import events_of, lifecycle_json
-from lambdas.runtime import make_clients, put_events
+from fairlock.protocol.items import read_state
+from fairlock.protocol.model import LockState
+from fairlock.protocol.schema import lock_key
+from fairlock.wire.lifecycle import StreamRecords, lifecycle_json
+from lambdas.runtime import lock_context, make_clients, put_events
 from lambdas.telemetry import logger
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-make_clients("events")
+make_clients("dynamodb", "events")
 
 _SOURCE: Final = "fairlock"
 _MOST_AT_ONCE: Final = 10
@@ -27,12 +30,13 @@ what Fairlock has written has half of it."""
 
 
 @logger.inject_lambda_context
-def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Publishes what a batch of the stream's records tells; raises if EventBridge did not take all.
 
     Then Lambda brings the batch again, so that an event may come twice, with the same `event_id`.
     """
-    entries = (entry for record in event["Records"] for entry in _entries(record))
+    batch = StreamRecords(event["Records"], lambda name: _read(context, name))
+    entries = (entry for place in range(len(batch.records)) for entry in _entries(batch, place))
     published = 0
     while some := list(islice(entries, _MOST_AT_ONCE)):
         put_events(some)
@@ -40,11 +44,16 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
     return {"published": published}
 
 
-def _entries(record: dict[str, Any]) -> Iterator[dict[str, str]]:
+def _read(context: LambdaContext, lock_name: str) -> LockState:
+    return read_state(lock_context(context).table.read(lock_key(lock_name)))
+
+
+def _entries(batch: StreamRecords, place: int) -> Iterator[dict[str, str]]:
+    record = batch.records[place]
     written = record["dynamodb"]
     at_ms = round(float(written["ApproximateCreationDateTime"]) * 1000)
     try:
-        told = list(events_of(written.get("OldImage", {}), written.get("NewImage", {})))
+        told = list(batch.events(place))
     except LockItemMalformed as error:
         # A repeat would not help, and all later records would wait for it.
         logger.warning(LogMessage.MALFORMED, extra={"reason": str(error)})

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Final
+from typing import Any, Final
 
 from aws_lambda_powertools import Logger, Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
@@ -131,6 +131,16 @@ def observe_acquire(
             logger.info(
                 LogMessage.REFUSED, extra={**caller, **waits, "reason": answer.reason.value}
             )
+
+
+def observe_pace(answer: dict[str, Any]) -> None:
+    """Counts and logs the answer to a reservation; a repeat that finds its slot counts again."""
+    if answer["reserved"]:
+        _measure_ms(MetricName.PACE_WAIT, 1000 * answer["wait_seconds"])
+        logger.info(LogMessage.RESERVED, extra=answer)
+    else:
+        count(MetricName.SLOT_TOO_LATE)
+        logger.info(LogMessage.TOO_LATE, extra=answer)
 
 
 def observe_heartbeat(answer: Grant | NotHeld) -> None:

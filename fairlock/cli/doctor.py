@@ -321,6 +321,11 @@ def _key(fields: Mapping[str, Any]) -> Finding:
         return Finding("key", Verdict.FAILURE, text)
     if fields.get("Replicas"):
         text = "a global table: two regions may grant the same lock; use one region's table"
+        if fields.get("MultiRegionConsistency") == "STRONG":
+            text = (
+                "a global table with strong consistency: DynamoDB refuses transactions there, "
+                "which workflows need, and TTL; use one region's table"
+            )
         return Finding("key", Verdict.FAILURE, text)
     return Finding("key", Verdict.OK, f"({PARTITION_KEY}, {SORT_KEY})")
 

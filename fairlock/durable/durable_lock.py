@@ -265,6 +265,10 @@ class Acquisition:
     _holders: list[str] = field(default_factory=list)
     _detail: str = ""
 
+    def enter(self) -> None:
+        """Records who asks, and since when. The contexts around this one are recorded then, too."""
+        self._entry = self.context.step(_enter, name=_operation(self.options.name, "enter"))
+
     def acquire(self) -> DurableLock | None:
         """Returns the lock, now or after a suspension; None if it is busy and no one is to wait.
 
@@ -272,7 +276,6 @@ class Acquisition:
             LockWaitTimeout, Superseded, LockLost, LockStoreUnavailable, LockStoreMisconfigured,
                 InvalidRequest: see `hold`.
         """
-        self._entry = self.context.step(_enter, name=_operation(self.options.name, "enter"))
         try:
             answer = self._wait() if self.options.max_wait is not None else self._ask()
         except StepError as error:

@@ -1,10 +1,13 @@
 """`hold`: a lock around a part of a durable execution.
 
-Its arguments are checked before anything is asked or recorded. A lock inside itself is refused: its
-wait would end only with `max_wait`. Branches of `context.parallel` and `context.map` stand beside
-each other, not inside each other, and may wait for the same lock. So a lock counts as taken only
-for the part of the execution that runs inside of the `with` block: its own context, and the
-contexts below that.
+Its arguments are checked before anything is recorded, its place among the contexts of the
+execution before anything is asked: the SDK records the start of a context in the background, so
+that the contexts around this one are known for certain only after an operation inside of it.
+
+A lock inside itself is refused: its wait would end only with `max_wait`. Branches of
+`context.parallel` and `context.map` stand beside each other, not inside each other, and may wait
+for the same lock. So a lock counts as taken only for the part of the execution that runs inside of
+the `with` block: its own context, and the contexts below that.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from weakref import WeakKeyDictionary
 
 from aws_durable_execution_sdk_python import DurableContext
 from aws_durable_execution_sdk_python.exceptions import UnrecoverableError
+from aws_durable_execution_sdk_python.lambda_service import OperationSubType
 
 from fairlock.durable.durable_lock import Acquisition, DurableLock, Options
 from fairlock.durable.lock_functions import Json, LockFunctions, LockRequests
@@ -30,6 +34,10 @@ from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS
 
 MOST_FALLBACK_PERIODS: Final = 1_000
 """Two operations each, of the 3,000 that an execution may have."""
+_IN_A_MAP: Final = (
+    "must be left out inside of context.map, whose iterations would supersede each other: hold the "
+    "lock around the map, or give each item an execution of its own by context.invoke"
+)
 _WHOLE_SECONDS: Final = "must be a whole number of seconds, or a timedelta of whole seconds"
 _LONGEST_EXECUTION_SECONDS: Final = 366 * 86_400
 
@@ -134,9 +142,21 @@ def require_not_inside(context: DurableContext, name: str) -> None:
     """
     with _mutex:
         held = set(_held.get(context.state, ()))
-    if any((enclosing, name) in held for enclosing in _contexts_around(context)):
+    if any((enclosing, name) in held for enclosing in _places_around(context)):
         rule = "must not be held already by this part of the execution: it would wait for itself"
         raise InvalidRequest(field="name", rule=rule, value=name)
+
+
+def require_no_map(context: DurableContext, only_newest: object) -> None:
+    """Refuses to ask for the newest only in an iteration of a map.
+
+    Raises:
+        InvalidRequest: the context is one of an iteration, or below one.
+    """
+    around = (context.state.operations.get(place) for place in _places_around(context) if place)
+    # By ==: version 3 of the SDK records a string.
+    if any(one is not None and one.sub_type == OperationSubType.MAP for one in around):
+        raise InvalidRequest(field="only_newest", rule=_IN_A_MAP, value=only_newest)
 
 
 def enter(context: DurableContext, name: str) -> None:
@@ -157,8 +177,8 @@ def _identity(context: DurableContext) -> str | None:
     return operation
 
 
-def _contexts_around(context: DurableContext) -> Iterator[str | None]:
-    """The context itself, and those around it up to the root."""
+def _places_around(context: DurableContext) -> Iterator[str | None]:
+    """The context itself, and those around it up to the root, by the ids of their operations."""
     yield _identity(context)
     parent: str | None = context._parent_id  # noqa: SLF001 - same
     while parent is not None:
@@ -260,8 +280,8 @@ def hold(
             so does the end of the block. An execution that sleeps then is not woken, and no step is
             stopped: give waits and steps a time-out of their own.
         only_newest: whether the grant of a newer caller supersedes this one. True orders them by
-            the time of entry; a number is this caller's version, the highest wins. Branches of one
-            `context.map` supersede each other, if they name no version.
+            the time of entry; a number is this caller's version, the highest wins. Refused in a
+            `context.map`, whose iterations would supersede each other.
 
     Raises:
         LockWaitTimeout: not handed over in time. Nothing is held; the queue has been left.
@@ -298,8 +318,11 @@ class _Hold:
     _acquisition: Acquisition | None = field(default=None, init=False)
 
     def __enter__(self) -> DurableLock | None:
-        require_not_inside(self.context, self.options.name)
         acquisition = Acquisition(self.context, self.options)
+        acquisition.enter()
+        require_not_inside(self.context, self.options.name)
+        if "only_newest" in self.options.request:
+            require_no_map(self.context, self.options.request["only_newest"])
         lock = acquisition.acquire()
         if lock is not None:
             self._acquisition = acquisition

@@ -6,7 +6,7 @@ has to tell, and nothing is told that was not written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -16,7 +16,7 @@ from fairlock.protocol import schema
 from fairlock.protocol.claims import is_fenced, read_claim
 from fairlock.protocol.description import describe_holder
 from fairlock.protocol.expressions import Item
-from fairlock.protocol.items import read_state
+from fairlock.protocol.items import is_waiter, read_state, read_waiter
 from fairlock.protocol.model import Holder, LockState
 from fairlock.wire.answers import holder_json
 
@@ -40,6 +40,9 @@ class LifecycleKind(StrEnum):
     """An operator has paused the lock: no caller gets it, and holders go on."""
     RESUMED = "Lock resumed"
     """An operator has lifted the limit or the pause."""
+    SUPERSEDED = "Waiter superseded"
+    """A waiter that asked for the newest only has left the queue below a version that was granted.
+    """
     REAPED = "Lock reaped"
     """An execution is over without a release: what it holds, or waits for, is about to be freed."""
 
@@ -49,32 +52,40 @@ class LifecycleEvent:
     """One event of one owner, or of a lock's ceiling. Nothing in it proves ownership.
 
     Attributes:
-        holder: the grant that began or ended; None of a reaped execution.
+        holder: the grant that began or ended; None of a waiter and of a reaped execution.
+        owner_name: of a waiter; a holder has its own.
         execution_arn: of the owner, if it is a workflow's.
         successor: the fencing token of the grant in the place of one that was taken over.
         requested_by: who released by force, or changed the ceiling, as the request said.
         reason: why.
         ceiling: the limit that was set.
+        version: of a waiter that was superseded.
         newest: the version of a grant by which waiters with lower ones are superseded.
     """
 
     kind: LifecycleKind
     lock_name: str
     holder: Holder | None = None
+    owner_name: str | None = None
     execution_arn: str | None = None
     successor: int | None = None
     requested_by: str | None = None
     reason: str | None = None
     ceiling: int | None = None
+    version: int | None = None
     newest: int | None = None
 
 
-def events_of(before: Item, after: Item) -> Iterator[LifecycleEvent]:
-    """What a write of one item tells; nothing of a renewal, and of waiters.
+def events_of(
+    before: Item, after: Item, *, lock_then: Callable[[str], LockState]
+) -> Iterator[LifecycleEvent]:
+    """What a write of one item tells; nothing of a renewal, and of waiters what superseded them.
 
     Args:
         before: the item before the write; empty if there was none.
         after: the item after it; empty if it was deleted.
+        lock_then: a lock as it was at this write. Asked for waiters with a version only, whose
+            items do not tell why they were removed.
 
     Raises:
         LockItemMalformed: another program has changed the item.
@@ -84,6 +95,8 @@ def events_of(before: Item, after: Item) -> Iterator[LifecycleEvent]:
     if sort_key == schema.STATE:
         lock_name = partition.removeprefix(schema.LOCK_PREFIX)
         yield from _of_lock(lock_name, read_state(before), read_state(after))
+    elif is_waiter(item):
+        yield from _of_waiter(partition.removeprefix(schema.LOCK_PREFIX), before, after, lock_then)
     elif is_fenced(after) and not is_fenced(before):
         claim = read_claim(partition.removeprefix(schema.partition_of_execution("")), after)
         if not claim.ended:
@@ -92,6 +105,47 @@ def events_of(before: Item, after: Item) -> Iterator[LifecycleEvent]:
                 lock_name=claim.lock_name,
                 execution_arn=claim.execution_arn,
             )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRecords:
+    """Records of the table's stream, in the order of the writes of each lock.
+
+    Attributes:
+        records: as a Lambda function receives them.
+        read: how a lock is read that none of them tells of.
+    """
+
+    records: Sequence[Mapping[str, Any]]
+    read: Callable[[str], LockState]
+
+    def events(self, place: int) -> Iterator[LifecycleEvent]:
+        """What one of the records tells.
+
+        Raises:
+            LockItemMalformed: another program has changed the item.
+        """
+        images = self.records[place]["dynamodb"]
+        return events_of(
+            images.get("OldImage", {}),
+            images.get("NewImage", {}),
+            lock_then=lambda lock_name: self._lock_at(place, lock_name),
+        )
+
+    def _lock_at(self, place: int, lock_name: str) -> LockState:
+        """The lock as it was when another item of it was written.
+
+        The write of the lock before that one tells it, or the one after it. If there is neither,
+        the lock is read: others can have changed it only after these records.
+        """
+        images = [
+            *((record, "NewImage") for record in reversed(self.records[:place])),
+            *((record, "OldImage") for record in self.records[place + 1 :]),
+        ]
+        for record, image in images:
+            if record["dynamodb"]["Keys"] == schema.lock_key(lock_name):
+                return read_state(record["dynamodb"].get(image, {}))
+        return self.read(lock_name)
 
 
 def _of_lock(lock_name: str, before: LockState, after: LockState) -> Iterator[LifecycleEvent]:
@@ -121,6 +175,25 @@ def _of_lock(lock_name: str, before: LockState, after: LockState) -> Iterator[Li
             requested_by=last.requested_by,
             reason=last.reason,
             ceiling=last.limit,
+        )
+
+
+def _of_waiter(
+    lock_name: str, before: Item, after: Item, lock_then: Callable[[str], LockState]
+) -> Iterator[LifecycleEvent]:
+    if after or schema.ONLY_NEWEST not in before:
+        return
+    waiter, state = read_waiter(lock_name, before).request, lock_then(lock_name)
+    # A grant removes its waiter, too. Then no higher version was granted, or the owner is there.
+    was_granted = state.holder(waiter.owner_id) or state.last_released == waiter.owner_id
+    if state.supersedes(waiter.only_newest) and not was_granted:
+        yield LifecycleEvent(
+            kind=LifecycleKind.SUPERSEDED,
+            lock_name=lock_name,
+            owner_name=waiter.owner_name,
+            execution_arn=waiter.execution_arn,
+            version=waiter.only_newest,
+            newest=state.newest,
         )
 
 
@@ -173,11 +246,13 @@ def lifecycle_json(event: LifecycleEvent, *, event_id: str, at_ms: int) -> dict[
         "event_id": event_id,
         "lock_name": event.lock_name,
         "at": iso_utc(at_ms),
+        "owner_name": event.owner_name,
         "execution_arn": event.execution_arn,
         "successor_fencing_token": event.successor,
         "requested_by": event.requested_by,
         "reason": event.reason,
         "limit": event.ceiling,
+        "version": event.version,
         "newest": event.newest,
     }
     holder = event.holder

@@ -26,6 +26,7 @@ from testbed.localaws import LocalAws
 from tests.support.documents import Block, blocks, python_world
 
 TABLE = "Fairlock-LocksTable…"
+STACK = "Fairlock"
 LEFT_OUT = re.compile(r"(?<=[=\s])…(?=[,)\]])")
 """What an example leaves to the reader, outside of texts."""
 NAMES = ("customer/1234", "nightly-report")
@@ -132,14 +133,18 @@ def names_for(locks: FakeLockClient, written: Written) -> dict[str, Any]:
 
 @contextmanager
 def clients_are(locks: FakeLockClient, over: FakeAsyncLockClient) -> Iterator[None]:
-    """Within the block, examples that make clients get these, if they name the table."""
+    """Within the block, examples get these clients, if they name the table or its stack."""
 
     def checked(client: Any) -> Any:  # noqa: ANN401 - either kind
         def make(table_name: str) -> Any:  # noqa: ANN401 - same
             assert table_name == TABLE
             return client
 
-        return make
+        def from_stack(stack_name: str) -> Any:  # noqa: ANN401 - same
+            assert stack_name == STACK
+            return client
+
+        return mock.Mock(side_effect=make, from_stack=from_stack)
 
     with (
         mock.patch.object(fairlock, "LockClient", checked(locks), create=True),
@@ -196,6 +201,7 @@ WRONG = {
     "locks.hold('x', leese=30)": FairlockError,
     "locks.acquire('x', lease=0)": FairlockError,
     "from fairlock import LockClient\nLockClient('other')": AssertionError,
+    "from fairlock import LockClient\nLockClient.from_stack('Other')": AssertionError,
     "from fairlock import Rota": ImportError,
     "charge(fencing_token=loc.fencing_token)": NameError,
 }

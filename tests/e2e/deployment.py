@@ -134,11 +134,13 @@ class Deployment:
         """Runs a Standard workflow of the test stacks to its end."""
         return self.ended(self.start(machine, value))
 
-    def run_express(self, machine: str, value: object) -> Ended:
+    def run_express(self, machine: str, value: object, **named: str) -> Ended:
         """Runs an Express workflow of the test stacks to its end."""
         arn = self._machine_arn(machine)
         return _ended(
-            self._workflows.start_sync_execution(stateMachineArn=arn, input=json.dumps(value))
+            self._workflows.start_sync_execution(
+                stateMachineArn=arn, input=json.dumps(value), **named
+            )
         )
 
     def states_entered(self, execution_arn: str) -> list[str]:

@@ -139,7 +139,7 @@ def run_alone(
         ("inspect", 1),
         ("force_release", 2),
         ("set_limit", 2),
-        ("publish", 1),
+        ("publish", 2),
         ("pace", 1),
         ("watch", 1),
     ],

@@ -26,6 +26,7 @@ from tests.simulation.campaign import (
 )
 from tests.simulation.concurrency import CONCURRENCY
 from tests.simulation.day import DAY
+from tests.simulation.deployment import DEPLOYMENT
 from tests.simulation.hot_lock import HOT_LOCK
 from tests.simulation.killed_handlers import KILLED_HANDLERS
 from tests.simulation.lost_events import LOST_EVENTS
@@ -60,6 +61,7 @@ SCENARIOS = {
         SUSPENSIONS,
         CLOCKS,
         REDRIVES,
+        DEPLOYMENT,
         MIXED,
         MAPS,
         OPERATORS,

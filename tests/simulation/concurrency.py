@@ -17,16 +17,9 @@ from tests.simulation.faults import Faults
 from tests.simulation.functions import Json, LambdaFaults, lambda_runtime
 from tests.simulation.guard import Account, AccountFaults
 from tests.simulation.scenario import Control, Scenario
-from tests.simulation.workload import (
-    Load,
-    Workflows,
-    figures_of,
-    require_all_free,
-    wait_until_idle,
-)
+from tests.simulation.workload import half_an_hour, let_happen, require_all_free
 from tests.simulation.world import World
 
-_SECONDS: Final = 1_800.0
 _TAKEN_SECONDS: Final = 120.0
 _LONGEST_PAUSE_SECONDS: Final = 20.0
 _REQUEST_SECONDS: Final = 30.0
@@ -41,24 +34,12 @@ def _play(world: World) -> None:
         for begins, left in zip((100.0, 500.0, 900.0, 1_300.0), (0, 1, 0, 2), strict=True)
     )
     account = Account(world, AccountFaults(functions=LambdaFaults(taken=spans)))
-    load = Load(
-        executions=world.scaled(50_000),
-        names=world.scaled(2_000),
-        exponent=0.3,
-        seconds=_SECONDS,
-        work_seconds=10.0,
-        forms={"queue": 6, "kept alive": 3, "poll": 1},
-        failing=0.05,
-        stopped=0.05,
-    )
-    flows = Workflows(account, load)
-    wait_until_idle(account, from_seconds=_SECONDS)
-    world.run(at_most=_SECONDS + 7_200)
+    forms = {"queue": 6, "kept alive": 3, "poll": 1}
+    let_happen(account, half_an_hour(world, work_seconds=10.0, forms=forms, stopped=0.05))
     require_all_free(account)
     for name in sorted(set(world.judge.outcomes) - _ENDS_OF_WORK):
         world.judge.require(_PROMISE, holds=False, what=f"{world.judge.outcomes[name]} {name}")
     world.judge.require(_PROMISE, account.functions.counts["throttled"], "no call was refused")
-    world.figures.update(figures_of(account), stopped=flows.stopped)
 
 
 def _without_repeats(value: Any) -> Any:  # noqa: ANN401 - any JSON

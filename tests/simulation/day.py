@@ -22,7 +22,7 @@ from tests.simulation.functions import LambdaFaults, lambda_runtime
 from tests.simulation.guard import Account, AccountFaults
 from tests.simulation.lost_events import BOUND_SECONDS
 from tests.simulation.scenario import Control, Scenario, patched
-from tests.simulation.workload import Load, Workflows, figures_of, wait_until_idle
+from tests.simulation.workload import Load, let_happen
 from tests.simulation.world import World
 
 _EXECUTIONS: Final = 1_000_000
@@ -85,14 +85,10 @@ def _play(world: World) -> None:
         redriven=0.1,
         redriven_within=30.0,
     )
-    flows = Workflows(account, load)
-    wait_until_idle(account, from_seconds=seconds)
-    world.run(at_most=seconds + 7_200)
+    let_happen(account, load)
     dead = account.queue.dead
     world.judge.require("no dead letter", not dead, f"{len(dead)} dead letters")
-    world.figures.update(
-        figures_of(account), stopped=flows.stopped, redriven=flows.redriven, expired=ttl.removed
-    )
+    world.figures.update(expired=ttl.removed)
 
 
 def _newest_first() -> AbstractContextManager[object]:

@@ -57,9 +57,13 @@ class EventBus:
     def __init__(self, engine: Engine, faults: EventFaults, quota: Quota, queue: Queue) -> None:
         self._engine, self._faults, self._queue = engine, faults, queue
         self._bucket = Bucket(engine, quota)
-        self._reaper = recorded()["reaper"]
+        self.uses()
         self.counts: Counter[str] = Counter()
         self._on_the_way = 0
+
+    def uses(self, reaper: Json | None = None) -> None:
+        """Has this rule from now on; None for that of today's stack."""
+        self._reaper = recorded()["reaper"] if reaper is None else reaper
 
     def is_idle(self) -> bool:
         """Whether all events that are not lost were delivered."""

@@ -18,7 +18,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
@@ -26,12 +26,9 @@ from unittest.mock import patch
 
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 
-from fairlock.aws.aws_clock import AwsClock
-from fairlock.clock import SystemClock
-from fairlock.names import REAP_QUEUE_VARIABLE, TABLE_NAME_VARIABLE
-from lambdas import acquire, heartbeat, reap, release, runtime, telemetry
 from tests.simulation.engine import START, Engine, Process, process_of_caller
 from tests.simulation.machines import recorded
+from tests.simulation.versions import TODAY, Version
 
 if TYPE_CHECKING:
     from tests.simulation.clocks import NodeClock
@@ -97,14 +94,6 @@ def bare(handler: Any) -> Handler:  # noqa: ANN401 - a decorated function
     return found
 
 
-HANDLERS: Final[dict[str, Handler]] = {
-    "acquire": bare(acquire.handler),
-    "heartbeat": bare(heartbeat.handler),
-    "release": bare(release.handler),
-    "reap": bare(reap.handler),
-}
-
-
 class Environment(Process):
     """An execution environment: a process that serves one request at a time.
 
@@ -118,11 +107,16 @@ class Environment(Process):
     """
 
     def __init__(
-        self, world: World, name: str, clients: Mapping[str, Any], faults: LambdaFaults
+        self,
+        world: World,
+        name: str,
+        clients: Mapping[str, Any],
+        faults: LambdaFaults,
+        version: Version,
     ) -> None:
         super().__init__(world.engine, name)
         self.clock: NodeClock = world.clock(self)
-        self.aws_clock = AwsClock(self.clock)
+        self.aws_clock = version.new_aws_clock(self.clock)
         sdk = world.sdk()
         if faults.kills:
             sdk._wire = _FragileWire(self, sdk._wire, faults)  # type: ignore[assignment]  # noqa: SLF001 - the same calls
@@ -179,6 +173,7 @@ class _Function:
     """One function: its idle environments, and how many it may add."""
 
     handler: Handler
+    version: Version
     idle: list[Environment] = field(default_factory=list)
     made: int = 0
     room: float = 0.0
@@ -196,6 +191,7 @@ class Functions:
     Attributes:
         running: how many invocations run.
         counts: by name: `acquire`, and beside it `cold`, `throttled`, errors.
+        route: which function serves a call, as a weighted alias decides it.
     """
 
     def __init__(self, world: World, faults: LambdaFaults, clients: Mapping[str, Any]) -> None:
@@ -204,17 +200,19 @@ class Functions:
         self._functions: dict[str, _Function] = {}
         self.running = 0
         self.counts: Counter[str] = Counter()
-        for name, handler in HANDLERS.items():
+        self.route: Callable[[str], str] = lambda name: name
+        for name, handler in TODAY.handlers.items():
             self.add(name, handler)
 
-    def add(self, name: str, handler: Handler) -> None:
+    def add(self, name: str, handler: Handler, version: Version = TODAY) -> None:
         """A function more, or another version of one."""
-        made = _Function(handler, room=self._faults.growth, at=self._engine.now)
-        self._functions[name] = made
+        room, now = self._faults.growth, self._engine.now
+        self._functions[name] = _Function(bare(handler), version, room=room, at=now)
 
     def invoke(self, name: str, event: Json, done: Done) -> None:
         """Runs a function, or refuses with the error of a 429; `done` gets what it came to."""
         engine, counts = self._engine, self.counts
+        name = self.route(name)
         counts[name] += 1
         environment, cold = self._environment(name)
         if environment is None:
@@ -262,7 +260,8 @@ class Functions:
         function.room -= 1
         function.made += 1
         self.counts["cold"] += 1
-        made = Environment(self._world, f"{name} {function.made}", self._clients, self._faults)
+        label = f"{name} {function.made}"
+        made = Environment(self._world, label, self._clients, self._faults, function.version)
         return made, engine.random.lognormvariate(0, _COLD_SPREAD) * _COLD_SECONDS
 
 
@@ -319,27 +318,41 @@ class _Batch(_OfEnvironment):
 
 
 @contextmanager
-def lambda_runtime() -> Iterator[Counter[str]]:
-    """The conditions under which the handlers run here; yields the metrics that they count."""
-    metrics: Counter[str] = Counter()
+def lambda_runtime(*others: Version) -> Iterator[Counter[str]]:
+    """The conditions under which the handlers run here; yields the metrics that they count.
 
+    Args:
+        others: versions that run beside today's.
+    """
+    metrics: Counter[str] = Counter()
+    with ExitStack() as stack:
+        for version in (TODAY, *others):
+            stack.enter_context(_served(version, metrics))
+        yield metrics
+
+
+@contextmanager
+def _served(version: Version, metrics: Counter[str]) -> Iterator[None]:
     def add(*, name: str, unit: object, value: float) -> None:
         del unit
         metrics[name] += int(value)
 
+    version.import_handlers()
     clock, aws_clock = _ClockOfEnvironment(), _OfEnvironment("aws_clock")
-    variables = {TABLE_NAME_VARIABLE: "locks", REAP_QUEUE_VARIABLE: QUEUE_URL}
+    load, names = version.load, version.load("fairlock.names")
+    runtime, system = load("lambdas.runtime"), load("fairlock.clock").SystemClock
+    variables = {names.TABLE_NAME_VARIABLE: "locks", names.REAP_QUEUE_VARIABLE: QUEUE_URL}
     with (
         patch.dict(os.environ, variables),
         patch.object(runtime, "_CLOCK", clock),
         patch.object(runtime, "aws_clock", aws_clock),
-        patch.object(acquire, "aws_clock", aws_clock),
+        patch.object(load("lambdas.acquire"), "aws_clock", aws_clock),
         patch.object(runtime, "_client", lambda service: _environment().clients[service]),
-        patch.object(reap, "_processor", _Batch("batch")),
-        patch.object(telemetry, "metrics", SimpleNamespace(add_metric=add)),
+        patch.object(load("lambdas.reap"), "_processor", _Batch("batch")),
+        patch.object(load("lambdas.telemetry"), "metrics", SimpleNamespace(add_metric=add)),
         # Of messages to workflows, whose budget is made without a clock.
-        patch.object(SystemClock, "wall_ms", lambda _: clock.wall_ms()),
-        patch.object(SystemClock, "monotonic", lambda _: clock.monotonic()),
-        patch.object(SystemClock, "wait", lambda _, seconds: clock.wait(seconds)),
+        patch.object(system, "wall_ms", lambda _: clock.wall_ms()),
+        patch.object(system, "monotonic", lambda _: clock.monotonic()),
+        patch.object(system, "wait", lambda _, seconds: clock.wait(seconds)),
     ):
-        yield metrics
+        yield

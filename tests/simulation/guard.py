@@ -58,6 +58,7 @@ class Account:
         bus: EventBridge.
         queue: the reaper's.
         judges_releases: whether an execution that ends by itself must have freed its locks.
+        lost: executions that were told of a loss, though they were never redriven.
     """
 
     def __init__(self, world: World, faults: AccountFaults) -> None:
@@ -66,6 +67,7 @@ class Account:
         # It judges clients, by labels that executions do not have.
         world.database.table.sees.remove(world.recovery.saw)
         self.judges_releases = False
+        self.lost: list[str] = []
         clients: dict[str, Any] = {}
         self.functions = Functions(world, faults.functions, clients)
         self.queue = Queue(engine, faults.events, self.functions, faults.concurrency)
@@ -181,6 +183,8 @@ class GuardWatcher:
         """A lost lock ends the belief of all who work under it."""
         if error == "LockLost":
             self._judge.outcomes["lost"] += 1
+            if not flow.execution.redrives:
+                self._account.lost.append(self._name)
             self.stopped(flow)
 
     def stopped(self, flow: Flow) -> None:

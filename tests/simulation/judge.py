@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from fairlock.errors import LockItemMalformed
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
 from fairlock.testing.fake_table import Key
@@ -247,7 +248,11 @@ class Judge:
             self.found(promise, what)
 
     def _saw_state(self, lock: str, new: Item) -> None:
-        state = read_state(new) if new else LockState()
+        try:
+            state = read_state(new) if new else LockState()
+        except LockItemMalformed as malformed:
+            self.found("each item can be read", f"{lock}: {malformed}")
+            return
         before = self._states.get(lock, LockState())
         self._states[lock] = state
         highest = self._written_token.get(lock, 0)

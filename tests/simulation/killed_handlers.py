@@ -22,16 +22,8 @@ from tests.simulation.functions import Json, LambdaFaults, lambda_runtime
 from tests.simulation.guard import Account, AccountFaults
 from tests.simulation.lost_events import BOUND_SECONDS
 from tests.simulation.scenario import Control, Scenario, patched
-from tests.simulation.workload import (
-    Load,
-    Workflows,
-    figures_of,
-    require_all_free,
-    wait_until_idle,
-)
+from tests.simulation.workload import half_an_hour, let_happen, require_all_free
 from tests.simulation.world import World
-
-_SECONDS: Final = 1_800.0
 
 
 def _play(world: World) -> None:
@@ -41,21 +33,9 @@ def _play(world: World) -> None:
     )
     account = Account(world, faults)
     account.judges_releases = True
-    load = Load(
-        executions=world.scaled(50_000),
-        names=world.scaled(2_000),
-        exponent=0.3,
-        seconds=_SECONDS,
-        work_seconds=20.0,
-        forms={"queue": 6, "kept alive": 2, "poll": 2},
-        failing=0.05,
-        stopped=0.1,
-    )
-    flows = Workflows(account, load)
-    wait_until_idle(account, from_seconds=_SECONDS)
-    world.run(at_most=_SECONDS + 7_200)
+    forms = {"queue": 6, "kept alive": 2, "poll": 2}
+    let_happen(account, half_an_hour(world, work_seconds=20.0, forms=forms, stopped=0.1))
     require_all_free(account)
-    world.figures.update(figures_of(account), stopped=flows.stopped)
 
 
 def _forgets_itself() -> AbstractContextManager[object]:

@@ -12,7 +12,7 @@ from tests.simulation.functions import lambda_runtime
 from tests.simulation.guard import Account, AccountFaults
 from tests.simulation.machines import LEASE_SECONDS
 from tests.simulation.scenario import Control, Scenario, patched
-from tests.simulation.workload import Load, Workflows, figures_of, wait_until_idle
+from tests.simulation.workload import half_an_hour, let_happen
 from tests.simulation.world import World
 
 _SECONDS: Final = 3_600.0
@@ -25,20 +25,11 @@ BOUND_SECONDS: Final = LEASE_SECONDS + 5 + _FALLBACK_SECONDS + _REQUEST_SECONDS
 def _play(world: World) -> None:
     faults = AccountFaults(events=EventFaults(lost_spans=((0.0, _SECONDS),)))
     account = Account(world, faults)
-    load = Load(
-        executions=world.scaled(50_000),
-        names=world.scaled(3_000),
-        exponent=0.3,
-        seconds=_SECONDS,
-        work_seconds=40.0,
-        forms={"queue": 8, "kept alive": 1, "poll": 1},
-        failing=0.05,
-        stopped=0.3,
+    forms = {"queue": 8, "kept alive": 1, "poll": 1}
+    an_hour = half_an_hour(
+        world, names=3_000, seconds=_SECONDS, work_seconds=40.0, forms=forms, stopped=0.3
     )
-    flows = Workflows(account, load)
-    wait_until_idle(account, from_seconds=_SECONDS)
-    world.run(at_most=_SECONDS + 7_200)
-    world.figures.update(figures_of(account), stopped=flows.stopped)
+    let_happen(account, an_hour)
 
 
 LOST_EVENTS: Final = Scenario(

@@ -91,7 +91,7 @@ MAPS: Final = Scenario(
     load="1,000 executions with 40 guards each on 4,000 names; 2 % of the iterations fail",
     promise=(
         "a guard in a stopped branch holds its lock until the execution ends; then the reaper "
-        "removes its waiters and frees its locks (docs/guard.md, A branch that is stopped)"
+        "removes its waiters and frees its locks (docs/guard.md, Stopped branches)"
     ),
     faults=Faults(),
     play=_play,

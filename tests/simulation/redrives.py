@@ -16,16 +16,8 @@ from tests.simulation.functions import lambda_runtime
 from tests.simulation.guard import Account, AccountFaults
 from tests.simulation.lost_events import BOUND_SECONDS
 from tests.simulation.scenario import Control, Scenario, patched
-from tests.simulation.workload import (
-    Load,
-    Workflows,
-    figures_of,
-    require_all_free,
-    wait_until_idle,
-)
+from tests.simulation.workload import half_an_hour, let_happen, require_all_free
 from tests.simulation.world import World
-
-_SECONDS: Final = 1_800.0
 
 
 def _play(world: World) -> None:
@@ -33,25 +25,19 @@ def _play(world: World) -> None:
         events=EventFaults(late=0.2, late_seconds=300.0, twice=0.1),
     )
     account = Account(world, faults)
-    load = Load(
-        executions=world.scaled(30_000),
-        names=world.scaled(2_000),
-        exponent=0.3,
-        seconds=_SECONDS,
+    load = half_an_hour(
+        world,
+        executions=30_000,
         work_seconds=40.0,
         forms={"queue": 3, "kept alive": 7},
-        failing=0.05,
         stopped=0.5,
         stopped_within=90.0,
         redriven=0.9,
         redriven_within=90.0,
         most_redrives=5,
     )
-    flows = Workflows(account, load)
-    wait_until_idle(account, from_seconds=_SECONDS)
-    world.run(at_most=_SECONDS + 7_200)
+    let_happen(account, load)
     require_all_free(account)
-    world.figures.update(figures_of(account), stopped=flows.stopped, redriven=flows.redriven)
 
 
 def _takes_every_run() -> AbstractContextManager[object]:

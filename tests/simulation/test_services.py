@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -26,6 +28,7 @@ from tests.simulation.machines import KEEP_ALIVE_SECONDS, machine, recorded
 from tests.simulation.quotas import QUOTAS, Bucket, Quota
 from tests.simulation.states import Execution, Flow
 from tests.simulation.stepfunctions import StepFunctions
+from tests.simulation.versions import EARLIER, TODAY, earlier
 from tests.simulation.workload import Zipf
 from tests.simulation.world import World, running
 
@@ -372,6 +375,22 @@ def test_a_heartbeat_is_sent_once_an_interval_and_ends_with_the_release() -> Non
     assert account.functions.counts["heartbeat"] == 5
     assert world.judge.outcomes == {"granted": 1, "succeeded": 1}
     assert world.seconds < 5 * KEEP_ALIVE_SECONDS
+
+
+def test_the_earlier_version_runs_its_own_code_and_todays_is_untouched() -> None:
+    assert EARLIER.handlers["acquire"] is not TODAY.handlers["acquire"]
+    ours = {name for name in sys.modules if name.split(".")[0] in {"fairlock", "lambdas"}}
+    theirs = {name for name in sys.modules if name.startswith("earlier.")}
+    assert {"earlier.lambdas.acquire", "earlier.fairlock.store.acquire"} <= theirs
+    for name in theirs:
+        used = {getattr(value, "__module__", "") for value in vars(sys.modules[name]).values()}
+        assert not used & ours, f"{name} uses today's code"
+
+
+def test_the_earlier_version_is_an_earlier_one() -> None:
+    """It neither tells the run of an execution nor reads it: what scenario 15 is about."""
+    assert "redrive_count" not in json.dumps(earlier()["machines"]["queue"])
+    assert "redrive_count" in json.dumps(machine("queue"))
 
 
 def test_the_most_wanted_name_is_wanted_as_zipf_says(world: World) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from tests.simulation.engine import START
 from tests.simulation.functions import Json
 from tests.simulation.guard import Account
+from tests.simulation.machines import machine
 from tests.simulation.states import Execution
 from tests.simulation.world import World
 
@@ -20,6 +21,8 @@ _LOOK_SECONDS: Final = 10.0
 
 Given = Callable[[int], Json]
 """The input of the execution with this number."""
+Machines = Callable[[World, str], Json]
+"""The machine of an execution that starts now, by the form of its guard."""
 
 
 class Zipf:
@@ -45,6 +48,7 @@ class Load:
         seconds: within which they start.
         work_seconds: mean of the work, which is exponential.
         forms: of guards, each with its weight.
+        machines: see there.
         failing: executions whose work fails.
         stopped: executions that are stopped, at random within `stopped_within` of their start.
         stopped_within: see above.
@@ -59,6 +63,7 @@ class Load:
     seconds: float
     work_seconds: float
     forms: dict[str, float] = field(default_factory=lambda: {"queue": 1.0})
+    machines: Machines = lambda _world, form: machine(form)
     failing: float = 0.0
     stopped: float = 0.0
     stopped_within: float = 60.0
@@ -108,7 +113,10 @@ class Workflows:
             "work": random.expovariate(1 / load.work_seconds),
             "fails": random.random() < load.failing,
         }
-        execution = self._account.start(name, given, form=form, ended=self._ended)
+        definition = load.machines(self._world, form)
+        execution = self._account.start(
+            name, given, form=form, definition=definition, ended=self._ended
+        )
         if random.random() < load.stopped:
             self._stop_later(execution)
 
@@ -136,6 +144,27 @@ class Workflows:
         self._world.engine.after(delay, execution.redrive)
         if self._random.random() < self._load.stopped:
             self._stop_later(execution)
+
+
+def half_an_hour(world: World, *, executions: int = 50_000, **differences: Any) -> Load:  # noqa: ANN401 - of `Load`
+    """The load of scenarios in which many want one of many locks, but for their differences."""
+    usual: dict[str, Any] = {"exponent": 0.3, "seconds": 1_800.0, "failing": 0.05}
+    names = differences.pop("names", 2_000)
+    return Load(
+        executions=world.scaled(executions),
+        names=world.scaled(names),
+        **{**usual, **differences},
+    )
+
+
+def let_happen(account: Account, load: Load) -> None:
+    """Lets a load happen, until all has ended and the reaper is done; notes the figures."""
+    flows = Workflows(account, load)
+    wait_until_idle(account, from_seconds=load.seconds)
+    account.world.run(at_most=load.seconds + 7_200)
+    account.world.figures.update(
+        figures_of(account), stopped=flows.stopped, redriven=flows.redriven
+    )
 
 
 def wait_until_idle(account: Account, *, from_seconds: float) -> None:

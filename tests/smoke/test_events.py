@@ -77,6 +77,26 @@ def test_each_kind_of_end_is_reported_with_execution_status_and_redrive_count(
     assert received.of(aborted, "ABORTED", redrives=1)["detail"]["redriveCount"] == 1
 
 
+def test_the_lock_of_a_child_execution_is_free_when_its_parent_is_stopped(
+    account: Account, lock: str
+) -> None:
+    """Decides whether child executions of a Distributed Map that are aborted send status events.
+
+    Without events the lock stays until another caller wants it, which no one does here.
+    """
+    workflows = account.workflows
+    items = [{"lock": lock, "seconds": WORK_SECONDS}]
+    execution = workflows.start("GuardInDistributedMap", {"items": items})
+    wait_until(lambda: workflows.holders(lock) != [])
+    [child] = workflows.holders(lock)
+    assert "/Each:" in child
+    workflows.stop(execution)
+    stopped_at = time.time()
+    wait_until(lambda: workflows.holders(lock) == [])
+    assert workflows.ended(child).status == "ABORTED"
+    account.tell(f"the lock of an aborted child was free after {time.time() - stopped_at:.1f} s")
+
+
 # Case 10: many executions are stopped together.
 
 

@@ -319,15 +319,24 @@ def make_pace(functions: FunctionFactory) -> lambda_.Function:
 
 _BATCH_SIZE: Final = 100
 _BATCHING_SECONDS: Final = 1
-_LOCKS: Final = {"Keys": {schema.SORT_KEY: {"S": [schema.STATE]}}}
+_LOCKS: Final = {"dynamodb": {"Keys": {schema.SORT_KEY: {"S": [schema.STATE]}}}}
 _FENCED_CLAIMS: Final = {
-    "Keys": {schema.PARTITION_KEY: {"S": [{"prefix": schema.partition_of_execution("")}]}},
-    "NewImage": {schema.FENCED: {"N": [{"exists": True}]}},
+    "dynamodb": {
+        "Keys": {schema.PARTITION_KEY: {"S": [{"prefix": schema.partition_of_execution("")}]}},
+        "NewImage": {schema.FENCED: {"N": [{"exists": True}]}},
+    }
+}
+_VERSIONS_THAT_LEFT: Final = {
+    "eventName": ["REMOVE"],
+    "dynamodb": {
+        "Keys": {schema.SORT_KEY: {"S": [{"prefix": schema.WAITER_PREFIX}]}},
+        "OldImage": {schema.ONLY_NEWEST: {"N": [{"exists": True}]}},
+    },
 }
 
 
 def make_publisher(functions: FunctionFactory) -> lambda_.Function:
-    """Makes the function, which reads the stream and may do nothing else but put events.
+    """Makes the function, which reads the stream and single locks, and may only put events.
 
     Raises:
         InvalidRequest: the table has no stream.
@@ -338,7 +347,7 @@ def make_publisher(functions: FunctionFactory) -> lambda_.Function:
     function = functions.make(
         "Publish",
         description="Fairlock: tells EventBridge what happens to locks",
-        table_actions=[],
+        table_actions=["GetItem"],
         workflow_actions=[],
     )
     bus = Stack.of(functions.scope).format_arn(
@@ -354,8 +363,8 @@ def make_publisher(functions: FunctionFactory) -> lambda_.Function:
             bisect_batch_on_error=True,
             max_batching_window=Duration.seconds(_BATCHING_SECONDS),
             filters=[
-                lambda_.FilterCriteria.filter({"dynamodb": pattern})
-                for pattern in (_LOCKS, _FENCED_CLAIMS)
+                lambda_.FilterCriteria.filter(pattern)
+                for pattern in (_LOCKS, _FENCED_CLAIMS, _VERSIONS_THAT_LEFT)
             ],
         )
     )

@@ -20,6 +20,7 @@ NAMES: tuple[str, ...] = (
     "callbacks",
     "jsonata_states",
     "branch_failure",
+    "map_runs",
     "missing_paths",
     "variables",
     "error_names",

@@ -100,11 +100,7 @@ def _wrap_run_sub_machine() -> None:
 
     def run_sub_machine(states: Any, start: Any, data: Any, execution: Any, context: Any) -> Any:
         outer = current.get()
-        # A distributed Map's children are executions of their own: they begin again.
-        if outer is None or "mapRunArn" in execution:
-            walk = Walk()
-        else:
-            walk = outer.walk_of(states, context)
+        walk = Walk() if outer is None else outer.walk_of(states, context)
         if walk.finished:
             return copy.deepcopy(walk.result)
         walk.begin(context)

@@ -8,7 +8,7 @@ Emulator: the siblings run to their end first, and their side effects happen; pa
 share one context object, so a branch can see another branch's state name or task token.
 
 This: all branches of one attempt run in a scope that the first failure ends, and each gets a copy
-of the context object. A distributed Map is left as it is: its children are executions of their own.
+of the context object. The children of a distributed Map are executions of their own: `map_runs`.
 """
 
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def _wrap_run_sub_machine() -> None:
             return original(states, start, data, execution, dict(context))
         except Exception:
             siblings = scope.current.get()
-            if siblings is not None and "mapRunArn" not in execution:
+            if siblings is not None:
                 siblings.end()
             raise
 

@@ -2,8 +2,9 @@
 
 AWS (developer guide, "Choosing workflow type in Step Functions"; API reference, DescribeExecution
 and StartSyncExecution): an Express execution's ARN is of the kind `express`; it cannot be
-described or stopped, has no history to read, sends no status change events and supports neither
-.waitForTaskToken nor .sync; the answer of one that failed has no output.
+described, unless a Map Run dispatched it, or stopped, has no history to read, sends no status
+change events and supports neither .waitForTaskToken nor .sync; the answer of one that failed has
+no output. Each start of a name is an execution of its own.
 
 Emulator: treats it as a Standard execution in all of this.
 
@@ -21,6 +22,8 @@ from ministack.services import stepfunctions
 
 from testbed.localaws.corrections import _current_state, _interruptible
 
+_AGAIN = "~"  # between a name and what tells two executions of it apart; no name contains it
+
 
 def apply() -> None:
     """Make Express executions different."""
@@ -36,6 +39,8 @@ def apply() -> None:
 
 
 def _is_express(execution: dict[str, Any] | None) -> bool:
+    if (execution or {}).get("isExpress"):  # a child of a distributed Map
+        return True
     machine = stepfunctions._state_machines.get((execution or {}).get("stateMachineArn"))
     return machine is not None and machine.get("type") == "EXPRESS"
 
@@ -43,7 +48,7 @@ def _is_express(execution: dict[str, Any] | None) -> bool:
 @functools.cache
 def _express_arn(execution_arn: str) -> str:
     """The same for the same execution: its starter and its runner both ask."""
-    arn = execution_arn.replace(":execution:", ":express:", 1)
+    arn = execution_arn.partition(_AGAIN)[0].replace(":execution:", ":express:", 1)
     return f"{arn}:{uuid.uuid5(uuid.NAMESPACE_URL, execution_arn)}"
 
 
@@ -57,6 +62,7 @@ def _wrap_run_execution() -> None:
             return
         arn = _express_arn(execution_arn)
         execution["executionArn"] = arn
+        execution["name"] = execution["name"].partition(_AGAIN)[0]
         stepfunctions._executions[arn] = execution
         original(arn)
 
@@ -67,7 +73,9 @@ def _refuse_express(name: str) -> None:
     original: Callable[..., Any] = getattr(stepfunctions, name)
 
     def refuse(request: dict[str, Any]) -> Any:
-        if _is_express(stepfunctions._executions.get(request.get("executionArn"))):
+        execution = stepfunctions._executions.get(request.get("executionArn"))
+        is_described = name == "_describe_execution" and "isExpress" in (execution or {})
+        if _is_express(execution) and not is_described:
             text = "Invalid Arn: 'Resource type not valid in this context: express'"
             return error_response_json("InvalidArn", text, 400)
         return original(request)
@@ -79,6 +87,8 @@ def _wrap_start(name: str) -> None:
     original: Callable[..., Any] = getattr(stepfunctions, name)
 
     def start(request: dict[str, Any]) -> Any:
+        if "name" in request and _is_express(request):
+            request = {**request, "name": f"{request['name']}{_AGAIN}{uuid.uuid4()}"}
         status, headers, body = original(request)
         answer = json.loads(body)
         if not _is_express(stepfunctions._executions.get(answer.get("executionArn"))):

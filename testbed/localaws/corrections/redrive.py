@@ -9,7 +9,8 @@ events, RedriveCount and RedriveTime in the context object.
 
 Emulator: has no such operation, and knows redriveCount only as the 0 of its events.
 
-This: the operation. A distributed Map begins again with all its children.
+This: the operation. The children of a distributed Map go on with their parent, and refuse it
+themselves: `map_runs`.
 """
 
 import contextvars
@@ -114,6 +115,9 @@ def _redrive(request: dict[str, Any]) -> Any:
     token = request.get("clientToken")
     if token is not None and execution.run is not None and execution.run.client_token == token:
         return json_response({"redriveDate": execution["redriveDate"]})
+    if "mapRunArn" in execution:
+        text = "Redrive the parent execution of the Map Run"
+        return error_response_json("ExecutionNotRedrivable", text, 400)
     if _status_of(execution)["redriveStatus"] != "REDRIVABLE":
         text = _status_of(execution)["redriveStatusReason"]
         return error_response_json("ExecutionNotRedrivable", text, 400)

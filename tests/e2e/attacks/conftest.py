@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from testbed.localaws import LocalAws
-from tests.e2e.attacks import redrives, siblings
-from tests.e2e.attacks.stack import Attacks, SecondService
+from tests.e2e.attacks import children, redrives, siblings
+from tests.e2e.attacks.stack import Attacks, SecondService, Untold
 from tests.e2e.conftest import FEW_ENVIRONMENTS, deployed
 from tests.e2e.deployment import Deployment
 from tests.e2e.scenario_runs import ScenarioRuns, begun
 from tests.e2e.warming import warm_up
 
-WORKFLOWS = {"Attacks": Attacks, "SecondService": SecondService}
+WORKFLOWS = {"Attacks": Attacks, "SecondService": SecondService, "Untold": Untold}
 
 
 @pytest.fixture(scope="session")
@@ -26,5 +26,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
 @pytest.fixture(scope="session", autouse=True)
 def runs(deployment: Deployment) -> Iterator[ScenarioRuns]:
     warm_up(deployment, environments=3)
-    with begun(deployment, {**redrives.SCENARIOS, **siblings.SCENARIOS}) as runs:
+    with begun(
+        deployment, {**redrives.SCENARIOS, **siblings.SCENARIOS, **children.SCENARIOS}
+    ) as runs:
         yield runs

@@ -32,50 +32,55 @@ class Siblings:
     seconds: float
 
 
-def _locks(number: int) -> list[str]:
+def new_locks(number: int) -> list[str]:
+    """Names that no other scenario uses."""
     return [f"sibling/{uuid.uuid4()}" for _ in range(number)]
 
 
-def _item(lock: str, seconds: float = LONG_SECONDS, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - of the input
+def item(lock: str, seconds: float = LONG_SECONDS, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - of the input
+    """An item of the input: which lock, and for how long."""
     return {"lock": lock, "seconds": seconds, **more}
 
 
-def _failing(lock: str) -> dict[str, Any]:
-    return _item(lock, FAILS_AFTER_SECONDS, **{"raise": ERROR})
+def failing(lock: str) -> dict[str, Any]:
+    """An item whose work fails after some seconds."""
+    return item(lock, FAILS_AFTER_SECONDS, **{"raise": ERROR})
 
 
-def _count(deployment: Deployment, locks: list[str]) -> tuple[int, int]:
+def count(deployment: Deployment, locks: list[str]) -> tuple[int, int]:
+    """How many hold these locks, and how many wait."""
     holders = sum(len(deployment.holders(lock)) for lock in locks)
     return holders, sum(len(deployment.waiters(lock)) for lock in locks)
 
 
-def _play(
+def play(
     deployment: Deployment, machine: str, items: list[Any], locks: list[str], held: tuple[int, int]
 ) -> Siblings:
+    """Starts the machine, sees `held`, and waits for its end and that of the locks."""
     with calling():
         execution = deployment.start(machine, {"items": items})
-        wait_until(lambda: _count(deployment, locks) == held, pause_seconds=QUICK_SECONDS)
+        wait_until(lambda: count(deployment, locks) == held, pause_seconds=QUICK_SECONDS)
     ended = deployment.ended(execution, pause_seconds=QUICK_SECONDS)
     ended_at = deployment.stopped_at(execution)
-    wait_until(lambda: _count(deployment, locks) == (0, 0), pause_seconds=QUICK_SECONDS)
+    wait_until(lambda: count(deployment, locks) == (0, 0), pause_seconds=QUICK_SECONDS)
     return Siblings(held, ended, time.time() - ended_at)
 
 
 def of_a_map(deployment: Deployment) -> Siblings:
     """Two hold, one waits behind one of them, and the fourth fails."""
-    locks = _locks(3)
-    items = [_item(locks[0]), _item(locks[0]), _item(locks[1]), _failing(locks[2])]
-    return _play(deployment, "Each", items, locks, (3, 1))
+    locks = new_locks(3)
+    items = [item(locks[0]), item(locks[0]), item(locks[1]), failing(locks[2])]
+    return play(deployment, "Each", items, locks, (3, 1))
 
 
 def of_a_map_in_a_map(deployment: Deployment) -> Siblings:
     """The one that fails is in another inner Map than two of those that it stops."""
-    locks = _locks(3)
+    locks = new_locks(3)
     items = [
-        {"items": [_item(locks[0]), _item(locks[0])]},
-        {"items": [_item(locks[1]), _failing(locks[2])]},
+        {"items": [item(locks[0]), item(locks[0])]},
+        {"items": [item(locks[1]), failing(locks[2])]},
     ]
-    return _play(deployment, "EachOfEach", items, locks, (3, 1))
+    return play(deployment, "EachOfEach", items, locks, (3, 1))
 
 
 def being_handed_the_lock(deployment: Deployment) -> Siblings:
@@ -101,14 +106,14 @@ def _two_wait_and_one_fails(
     deployment: Deployment, machine: str, *, goes_on: int
 ) -> tuple[ContestedLock, str]:
     contested = ContestedLock(deployment)
-    own = _locks(1)[0]
-    items = [_item(contested.lock), _item(contested.lock), _failing(own)]
+    own = new_locks(1)[0]
+    items = [item(contested.lock), item(contested.lock), failing(own)]
     with calling():
         owner = {"lock_name": contested.lock, "owner_id": OWNER_ID}
         deployment.invoke("Acquire", **owner, lease_seconds=LONG_SECONDS)
         execution = deployment.start(machine, {"items": items, "goes_on": goes_on})
         both = [contested.lock, own]
-        wait_until(lambda: _count(deployment, both) == (2, 2), pause_seconds=QUICK_SECONDS)
+        wait_until(lambda: count(deployment, both) == (2, 2), pause_seconds=QUICK_SECONDS)
     return contested, execution
 
 

@@ -15,7 +15,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from fairlock.cdk import LockService, Waiting
 from tests.e2e.guard.stack import INPUT, Form, Forms
 from tests.e2e.lifetimes.dying_workflows import gates
-from tests.e2e.lifetimes.stack import Lifetime
+from tests.e2e.lifetimes.stack import PLAIN_LEASE_SECONDS, Lifetime
 from tests.e2e.workflow_parts import stay
 
 FALLBACK_SECONDS: Final = 10
@@ -38,6 +38,9 @@ class Attacks(Forms):
             Each(self, "Each"),
             EachCaught(self, "EachCaught"),
             EachOfEach(self, "EachOfEach"),
+            Both(self, "Both"),
+            EachChild(self, "EachChild"),
+            EachChildTolerated(self, "EachChildTolerated"),
             Impatient(self, "Impatient"),
         )
 
@@ -93,6 +96,45 @@ class EachOfEach(Each):
         return self.each("Outer", super().body())
 
 
+class Both(Lifetime):
+    """A Parallel, both of whose branches wait and work."""
+
+    def body(self) -> sfn.IChainable:
+        branches = [
+            self.guarded(stay(self, f"Stay{name}"), f"Guard{name}", lease=LEASE) for name in "AB"
+        ]
+        return sfn.Parallel.jsonata(self, "Both").branch(*branches)
+
+
+class EachChild(Lifetime):
+    """A distributed Map: each item in an execution of its own. It tolerates no failure."""
+
+    tolerated: int | None = None
+    lease = LEASE
+
+    def body(self) -> sfn.IChainable:
+        each = sfn.DistributedMap.jsonata(
+            self,
+            "Each",
+            label="Each",
+            items=sfn.ProvideItems.jsonata(ITEMS),
+            tolerated_failure_count=self.tolerated,
+        )
+        return each.item_processor(self.guarded(stay(self), lease=self.lease))
+
+
+class EachChildTolerated(EachChild):
+    """The same; one item may fail."""
+
+    tolerated = 1
+
+
+class EachChildUntold(EachChild):
+    """The same as the first, with a lease that ends in the test."""
+
+    lease = Duration.seconds(PLAIN_LEASE_SECONDS)
+
+
 class Impatient(Lifetime):
     """Gives up waiting after a while."""
 
@@ -112,3 +154,15 @@ class SecondService(Forms):
         self.locks.add_outputs()
         self.locks.share()
         return (Stays(self, "Second"),)
+
+
+class Untold(Forms):
+    """A service of its own without a reaper, as if no child execution sent a status event."""
+
+    waiting = Waiting.queue(fallback=Duration.seconds(FALLBACK_SECONDS))
+
+    def forms(self) -> Sequence[Form]:
+        service = LockService(self, "Locks", reaper=False)
+        service.add_outputs()
+        self.locks = service
+        return (EachChildUntold(self, "EachChildUntold"),)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from fairlock import LockClient, Superseded
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.direct.functions import Functions, unique
 
@@ -64,3 +67,34 @@ def test_a_grant_and_a_release_become_events_of_the_default_bus(functions: Funct
         assert detail["owner_name"] == "anna"
         assert detail["fencing_token"] == granted["fencing_token"]
     assert owner_id not in json.dumps(subscriber.came)
+
+
+def test_a_superseded_waiter_becomes_an_event(functions: Functions) -> None:
+    deployment, name = functions.deployment, unique("newest")
+    subscriber = Subscriber(functions, name)
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(2))
+        first, older, newest = (
+            stack.enter_context(
+                LockClient(deployment.table_name, client=deployment.aws.client("dynamodb"))
+            )
+            for _ in range(3)
+        )
+        holder = first.acquire(name, only_newest=1)
+        superseded = pool.submit(older.acquire, name, only_newest=2, owner_name="build 2")
+        wait_until(lambda: deployment.queue_length(name) == 1)
+        last = pool.submit(newest.acquire, name, only_newest=9)
+        wait_until(lambda: deployment.queue_length(name) == 2)
+        holder.release()
+        last.result(timeout=60).release()
+        with pytest.raises(Superseded):
+            superseded.result(timeout=60)
+
+    def told() -> list[Json]:
+        subscriber.has(1)
+        events = [one for one in subscriber.came if one["detail-type"] == "Waiter superseded"]
+        return [event["detail"] for event in events if event["detail"]["lock_name"] == name]
+
+    wait_until(lambda: told() != [], seconds=60)
+    detail = told()[0]
+    assert (detail["owner_name"], detail["version"], detail["newest"]) == ("build 2", 2, 9)

@@ -72,6 +72,7 @@ class GuardForms(Forms):
             TokenJsonata(self, "TokenJsonata"),
             TokenPath(self, "TokenPath"),
             ExpressFlat(self, "ExpressFlat"),
+            ExpressUnguarded(self, "ExpressUnguarded"),
         )
 
 
@@ -306,6 +307,13 @@ class ExpressFlat(Form):
 
     def body(self) -> sfn.IChainable:
         return self.guard(self.work(), express=True, max_wait=Duration.seconds(30))
+
+
+class ExpressUnguarded(ExpressFlat):
+    """The same without the guard."""
+
+    def body(self) -> sfn.IChainable:
+        return self.work()
 
 
 def _when(expression: str) -> sfn.Condition:

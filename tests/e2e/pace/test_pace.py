@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -25,6 +26,11 @@ from tests.e2e.turns.stack import example, run_example
 WORKFLOWS = int(os.environ.get("PACE_WORKFLOWS", "10"))
 _STEP_FUNCTIONS_SECONDS = 5
 """What the embedded Step Functions may take beside whole seconds, on a busy machine."""
+_AT_ONCE = 10
+_LONGEST_CALL_SECONDS = 120
+"""A bound and no promise: how late the last slot may be reserved."""
+_STATES = 4
+"""Enter, Reserve, Reserved?, Wait."""
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +51,17 @@ def next_slot(paced: Deployment, name: str) -> float:
 
 @pytest.mark.parametrize("form", ["PaceEach", "PacePath"])
 def test_workflows_begin_an_interval_apart(
-    paced: Deployment, name: str, form: str, record_property: Callable[[str, object], None]
+    paced: Deployment,
+    name: str,
+    form: str,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    with ThreadPoolExecutor(WORKFLOWS) as pool:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
         started = list(
             pool.map(lambda n: paced.start(form, {"pace": name, "n": n}), range(WORKFLOWS))
         )
-    ended = [paced.ended(execution) for execution in started]
+    longest = WORKFLOWS * INTERVAL_SECONDS + _LONGEST_CALL_SECONDS
+    ended = [paced.ended(execution, seconds=longest) for execution in started]
     assert [(one.status, one.output) for one in ended] == [
         ("SUCCEEDED", {"pace": name, "n": n}) for n in range(WORKFLOWS)
     ]
@@ -63,13 +73,27 @@ def test_workflows_begin_an_interval_apart(
     for window in (2, 5, 10 * INTERVAL_SECONDS):
         most = math.ceil((window + late) / INTERVAL_SECONDS)
         assert most_within(window, begun) <= most
+    assert {len(paced.states_entered(execution)) for execution in started} == {_STATES}
+    calls = sum(paced.calls(execution) for execution in started)
+    repeated = Counter(error for execution in started for error in paced.failed_calls(execution))
+    assert calls == WORKFLOWS + repeated.total(), "a call that was answered is not repeated"
+    by_answer = sorted(started, key=lambda execution: answered_at(paced, execution))
+    in_order = [paced.stopped_at(execution) for execution in by_answer] == begun
     gaps = sorted(b - a for a, b in pairwise(begun))
     text = (
         f"{WORKFLOWS} workflows, a slot each {INTERVAL_SECONDS} s: gaps {gaps[0]:.1f} to "
         f"{gaps[-1]:.1f} s, mean {sum(gaps) / len(gaps):.2f} s; at most "
-        f"{most_within(10 * INTERVAL_SECONDS, begun)} within {10 * INTERVAL_SECONDS} s"
+        f"{most_within(10 * INTERVAL_SECONDS, begun)} within {10 * INTERVAL_SECONDS} s; "
+        f"{'in' if in_order else 'not in'} the order of the answers; "
+        f"{_STATES} states each; {calls} calls of the function, repeated for {dict(repeated)}"
     )
     record_property("figures", text)
+
+
+def answered_at(paced: Deployment, execution_arn: str) -> float:
+    """When a workflow knew its slot."""
+    [state] = [one for one in paced.states_entered(execution_arn) if one.endswith("Reserved?")]
+    return paced.timeline(execution_arn).entered(state)
 
 
 def most_within(seconds: float, begun: list[float]) -> int:

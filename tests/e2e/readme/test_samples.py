@@ -15,7 +15,8 @@ from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.readme.stack import run_sample, sample
 
 LONGEST_SECONDS: Final = 120
-TABLE: Final = "Fairlock-LocksTable…"
+LOCK_NAME: Final = '"customer/7"'
+SERVICE: Final = 'LockClient.from_stack("Fairlock")'
 
 Charge = Callable[..., None]
 
@@ -27,17 +28,15 @@ def credentials(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setenv(name, value)
 
 
-def run_client(table_name: str, customer_id: str, charge: Charge) -> None:
-    """The client's sample, with one invoice, over this table."""
+def run_client(lock_name: str, charge: Charge, *, table_name: str | None = None) -> None:
+    """The client's sample with this lock, over the service that it finds, or over this table."""
     code = sample("LockClient")
-    assert TABLE in code
-    names = run_sample(
-        code.replace(TABLE, table_name),
-        customer_id=customer_id,
-        open_invoices=lambda _customer: ["invoice"],
-        charge=charge,
-    )
-    names["locks"].close()
+    assert LOCK_NAME in code
+    assert SERVICE in code
+    code = code.replace(LOCK_NAME, repr(lock_name))
+    if table_name is not None:
+        code = code.replace(SERVICE, f"LockClient({table_name!r})")
+    run_sample(code, charge=charge)["locks"].close()
 
 
 def test_the_client_of_the_readme_waits_for_its_guard_and_its_guard_for_the_client(
@@ -63,7 +62,7 @@ def test_the_client_of_the_readme_waits_for_its_guard_and_its_guard_for_the_clie
             found = seen.describe(lock_name)
             return 0 if found is None else found.waiters.count
 
-        def charge(_invoice: str, *, fencing_token: int) -> None:
+        def charge(_customer: str, *, fencing_token: int) -> None:
             tokens.append(fencing_token)
             second.append(deployment.start("Billing", task))
             wait_until(lambda: waiting() == 1)
@@ -71,7 +70,7 @@ def test_the_client_of_the_readme_waits_for_its_guard_and_its_guard_for_the_clie
 
         second: list[str] = []
         tokens.append(token_of_holder())
-        client: Future[None] = threads.submit(run_client, deployment.table_name, customer, charge)
+        client: Future[None] = threads.submit(run_client, lock_name, charge)
         wait_until(lambda: waiting() == 1 or client.done())
         assert len(tokens) == 1  # The client waits for the guard.
         gate.touch()
@@ -93,8 +92,12 @@ def test_a_client_of_another_table_is_not_excluded_by_the_guard(
     charged: list[str] = []
     other = deployment.of("Unreaped").table_name
 
-    run_client(other, customer, lambda invoice, **_: charged.append(invoice))
-    assert charged == ["invoice"]
+    run_client(
+        f"customer/{customer}",
+        lambda charged_customer, **_: charged.append(charged_customer),
+        table_name=other,
+    )
+    assert charged == ["7"]
     assert deployment.holders(f"customer/{customer}") == [execution]
     gate.touch()
     assert deployment.ended(execution).status == "SUCCEEDED"

@@ -104,7 +104,7 @@ def _calls(
 
 
 _LOCKS: Final = {
-    "get_item": "Acquire Heartbeat Release Reap Inspect ForceRelease SetLimit Client",
+    "get_item": "Acquire Heartbeat Release Reap Inspect ForceRelease SetLimit Publish Client",
     "put_item": "Acquire Heartbeat Client",
     "update_item": "Acquire Heartbeat Release Reap ForceRelease SetLimit Client",
     "delete_item": "Acquire Heartbeat Release Reap ForceRelease SetLimit Client",

@@ -73,7 +73,7 @@ ROLES: Final = {
     "ForceRelease": table("UpdateItem", "DeleteItem", "Query", "GetItem") | WORKFLOWS | DURABLE,
     "SetLimit": table("UpdateItem", "DeleteItem", "Query", "GetItem") | WORKFLOWS | DURABLE,
     "Pace": table("UpdateItem", "GetItem"),
-    "Publish": EVENTS,
+    "Publish": table("GetItem") | EVENTS,
 }
 
 

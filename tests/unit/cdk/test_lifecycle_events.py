@@ -47,12 +47,15 @@ def test_the_functions_of_the_calls_and_their_roles_are_the_same_with_and_withou
     assert table == plain
 
 
-def test_the_function_reads_the_stream_and_puts_events_and_nothing_else(template: Json) -> None:
+def test_the_function_reads_the_stream_and_locks_and_puts_events_and_nothing_else(
+    template: Json,
+) -> None:
     _, policy = one(template, "AWS::IAM::Policy", "PublishRoleDefaultPolicy")
     statements = policy["Properties"]["PolicyDocument"]["Statement"]
     named = [each["Action"] for each in statements]
     actions = {name for each in named for name in ([each] if isinstance(each, str) else each)}
     assert {name for name in actions if not name.startswith(("xray:", "logs:"))} == {
+        "dynamodb:GetItem",
         "events:PutEvents",
         *(
             f"dynamodb:{action}"
@@ -63,14 +66,20 @@ def test_the_function_reads_the_stream_and_puts_events_and_nothing_else(template
     assert put["Fn::Join"][1][-1].endswith(":event-bus/default")
 
 
-def test_lambda_leaves_out_waiters_and_claims_that_no_one_reaps(template: Json) -> None:
+def test_lambda_leaves_out_waiters_without_a_version_and_claims_that_no_one_reaps(
+    template: Json,
+) -> None:
     [source] = [
         each["Properties"]
         for name, each in resources(template, "AWS::Lambda::EventSourceMapping").items()
         if "Publish" in name
     ]
     patterns = [json.loads(each["Pattern"]) for each in source["FilterCriteria"]["Filters"]]
-    assert [list(pattern["dynamodb"]) for pattern in patterns] == [["Keys"], ["Keys", "NewImage"]]
+    assert [(pattern.get("eventName"), list(pattern["dynamodb"])) for pattern in patterns] == [
+        (None, ["Keys"]),
+        (None, ["Keys", "NewImage"]),
+        (["REMOVE"], ["Keys", "OldImage"]),
+    ]
     assert source["BisectBatchOnFunctionError"] is True
     assert "MaximumRetryAttempts" not in source  # Until the record is a day old.
 

@@ -37,8 +37,9 @@ DEFAULT_ALARMS = {
 NOT_GRAPHED = {
     *(MetricName.EXTENDED, MetricName.CLAIM_NOT_REMOVED),
     *(MetricName.REACQUIRED, MetricName.SUPERSEDED),
+    *(MetricName.PACE_WAIT, MetricName.SLOT_TOO_LATE),
 }
-"""Nothing that any caller has to look at."""
+"""Nothing that any caller has to look at, or of a feature that few services have."""
 
 
 def template_of(stack: Stack) -> Json:

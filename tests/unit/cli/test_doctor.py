@@ -146,6 +146,10 @@ def test_a_clock_that_agrees_with_the_date_is_right(account: Account, ahead: flo
         ({"KeySchema": [{"KeyType": "HASH", "AttributeName": "id"}]}, "no lock table"),
         ({"AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "N"}]}, "strings"),
         ({"Replicas": [{"RegionName": "eu-west-1"}]}, "two regions may grant the same lock"),
+        (
+            {"Replicas": [{"RegionName": "eu-west-1"}], "MultiRegionConsistency": "STRONG"},
+            "DynamoDB refuses transactions there, which workflows need, and TTL",
+        ),
     ],
 )
 def test_a_table_that_cannot_lock_is_found(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aws_durable_execution_sdk_python import DurableContext
+from aws_durable_execution_sdk_python import ChildContextError, DurableContext
 from aws_durable_execution_sdk_python.config import (
     Duration,
     MapConfig,
@@ -14,7 +15,7 @@ from aws_durable_execution_sdk_python.config import (
 )
 from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestResult
 
-from fairlock.durable import hold
+from fairlock.durable import hold, holding
 from fairlock.errors import InvalidRequest
 from tests.unit.durable.runner import LOCK, error_of, result_of
 from tests.unit.durable.service import Service
@@ -85,6 +86,105 @@ def test_a_lock_inside_itself_is_found_in_child_contexts_and_branches() -> None:
 
     assert result_of(body, service).error is None
     assert messages[:4] == ["name"] * 4
+
+
+def test_a_lock_of_a_child_context_is_found_at_once_in_a_context_below_it() -> None:
+    service, fields = Service(), list[str]()
+
+    def inner(context: DurableContext) -> None:
+        # The first operation of its context, whose start the SDK records in the background.
+        with hold(context, LOCK, service=service, skip=True):
+            pass
+
+    def outer(context: DurableContext) -> None:
+        with hold(context, LOCK, service=service):
+            try:
+                context.run_in_child_context(inner, name="below")
+            except ChildContextError as error:
+                fields.append(str(error))
+
+    def body(_event: object, context: DurableContext) -> None:
+        context.run_in_child_context(outer, name="above")
+
+    assert result_of(body, service).error is None
+    assert "it would wait for itself" in fields[0]
+    assert service.state(LOCK).held == 0
+
+
+def _deploys(
+    service: Service, place: Callable[[DurableContext, Iteration], Any], *, version: bool | int = 7
+) -> list[str]:
+    """What the callers of one lock, who ask for the newest only, are told."""
+    messages = list[str]()
+
+    def deploy(context: DurableContext, *_: object) -> None:
+        try:
+            with hold(context, LOCK, only_newest=version, service=service):
+                messages.append("ran")
+        except InvalidRequest as error:
+            messages.append(str(error))
+
+    def body(_event: object, context: DurableContext) -> None:
+        place(context, deploy)
+
+    assert result_of(body, service).error is None
+    return messages
+
+
+Iteration = Callable[..., None]
+
+
+def _in_a_map(nesting: NestingType) -> Callable[[DurableContext, Iteration], Any]:
+    config = MapConfig(nesting_type=nesting)
+    return lambda context, deploy: context.map([0, 1], deploy, config=config)
+
+
+def _below_a_map(context: DurableContext, deploy: Iteration) -> None:
+    context.map([0, 1], lambda child, *_: child.run_in_child_context(deploy, name="deploy"))
+
+
+def _parallel_in_a_map(context: DurableContext, deploy: Iteration) -> None:
+    context.map([0], lambda child, *_: child.parallel([deploy, deploy]))
+
+
+@pytest.mark.parametrize("version", [True, 7])
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(_in_a_map(NestingType.NESTED), id="nested"),
+        pytest.param(_in_a_map(NestingType.FLAT), id="flat"),
+        pytest.param(_below_a_map, id="below"),
+        pytest.param(_parallel_in_a_map, id="parallel"),
+    ],
+)
+def test_the_newest_only_is_refused_in_a_map(
+    place: Callable[[DurableContext, Iteration], Any], *, version: bool | int
+) -> None:
+    service = Service()
+    messages = _deploys(service, place, version=version)
+    [message] = set(messages)
+    assert message == (
+        "only_newest: must be left out inside of context.map, whose iterations would supersede "
+        "each other: hold the lock around the map, or give each item an execution of its own by "
+        f"context.invoke (got {version})"
+    )
+    assert not service.calls, "nothing was asked of the service"
+
+
+def test_control_unrefused_iterations_of_a_map_ask_for_the_newest_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(holding, "require_no_map", lambda *_: None)
+    assert "ran" in _deploys(Service(), _in_a_map(NestingType.FLAT))
+
+
+def test_the_newest_only_works_around_a_map_and_in_branches() -> None:
+    def beside_a_map(context: DurableContext, deploy: Iteration) -> None:
+        context.map([0, 1], lambda child, *_: child.step(lambda _: 0, name="other"))
+        context.run_in_child_context(deploy, name="deploy")
+        context.parallel([deploy])
+
+    assert _deploys(Service(), beside_a_map) == ["ran", "ran"]
 
 
 STALE_TOKEN = "Invalid checkpoint token"

@@ -12,7 +12,7 @@ from lambdas import pace
 from tests.support import TABLE
 from tests.support.faults import lost_reply
 from tests.support.lambda_context import LambdaContextStub
-from tests.unit.lambdas.output import lines
+from tests.unit.lambdas.output import lines, logged, values
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -56,7 +56,17 @@ def test_a_slot_that_is_too_late_is_an_answer_and_no_error(
     assert (refused["reserved"], refused["reason"]) == (False, "TOO_LATE")
     assert refused["retry_after_seconds"] in {7, 8}
     assert dynamodb.scan(TableName=TABLE)["Items"] == before
-    assert [line["message"] for line in lines(capsys)][-1] == "slot too late"
+    assert logged(lines(capsys))[-1]["message"] == "slot too late"
+
+
+def test_the_metrics_tell_how_long_callers_wait_for_their_slots_and_who_gets_none(
+    capsys: Output,
+) -> None:
+    waits = [reserve(name, max_wait_seconds=30)["wait_seconds"] for name in ("anna", "ben")]
+    assert waits[0] == 0 < waits[1]
+    assert values(lines(capsys))["PaceWait"] == [1000 * waits[1]]
+    assert reserve("carl", max_wait_seconds=1)["reserved"] is False
+    assert values(lines(capsys)) == {"SlotTooLate": [1.0]}
 
 
 def test_a_repeat_is_answered_like_the_call_whose_reply_was_lost(

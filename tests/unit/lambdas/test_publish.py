@@ -11,8 +11,9 @@ import pytest
 
 from fairlock.protocol.ceiling import SetCeilingRequest
 from lambdas import publish, runtime
-from tests.support import FakeClock, acquire, release, store_over
+from tests.support import TABLE, FakeClock, acquire, release, store_over
 from tests.support.lambda_context import LambdaContextStub
+from tests.support.store_bench import RUN
 from tests.support.stream import StreamedTable
 
 
@@ -118,6 +119,25 @@ def test_an_event_that_eventbridge_would_never_take_holds_up_no_other(
     monkeypatch.setattr(publish, "_LARGEST_DETAIL", 10**6)  # The control: it would be sent.
     published(batch)
     assert len(bus.details()) == 3
+
+
+def test_a_superseded_waiter_is_told_though_its_batch_says_nothing_of_the_lock(
+    bus: Bus, table: StreamedTable, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "_client", {"events": bus, "dynamodb": table.inner}.__getitem__)
+    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", TABLE)
+    store = store_over(table, clock)
+    for name, version in (("anna", 1), ("ben", 2), ("zita", 9)):
+        store.acquire(
+            acquire(name, waits=True, only_newest=version, task_token=name, execution_arn=RUN)
+        )
+        clock.advance(1)
+    store.release(release("anna", execution_arn=RUN))
+    removed = [record for record in table.take() if record["eventName"] == "REMOVE"]
+    for record in removed:
+        assert published({"Records": [record]})["published"] in (0, 1)
+    [detail] = bus.details()
+    assert (detail["owner_name"], detail["version"], detail["newest"]) == ("ben", 2, 9)
 
 
 HOSTILE: tuple[dict[str, Any] | None, ...] = (

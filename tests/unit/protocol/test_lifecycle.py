@@ -9,9 +9,10 @@ import pytest
 
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockItemMalformed
-from fairlock.protocol.model import ForceReleaseRequest
+from fairlock.protocol.items import read_state
+from fairlock.protocol.model import ForceReleaseRequest, LockState
 from fairlock.protocol.outcomes import Grant
-from fairlock.wire.lifecycle import LifecycleEvent, events_of, lifecycle_json
+from fairlock.wire.lifecycle import LifecycleEvent, StreamRecords, events_of, lifecycle_json
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 from tests.support.stream import StreamedTable
@@ -31,13 +32,12 @@ def bench(table: StreamedTable, clock: FakeClock) -> Bench:
 
 def told(table: StreamedTable) -> list[LifecycleEvent]:
     """The events of the writes since the last call."""
-    return [
-        event
-        for record in table.take()
-        for event in events_of(
-            record["dynamodb"].get("OldImage", {}), record["dynamodb"].get("NewImage", {})
-        )
-    ]
+    records = StreamRecords(table.take(), no_lock)
+    return [event for place in range(len(records.records)) for event in records.events(place)]
+
+
+def no_lock(_name: str) -> LockState:
+    return LockState()
 
 
 def kinds(table: StreamedTable) -> list[tuple[str, str]]:
@@ -105,7 +105,7 @@ def test_a_holder_that_loses_its_place_to_no_one_has_lost(
 def test_a_holder_whose_item_is_deleted_has_lost(bench: Bench, table: StreamedTable) -> None:
     bench.store().acquire(acquire("anna"))
     [record] = table.take()
-    [event] = events_of(record["dynamodb"]["NewImage"], {})
+    [event] = events_of(record["dynamodb"]["NewImage"], {}, lock_then=no_lock)
     assert (event.kind, event.lock_name) == ("Lock lost", LOCK)
 
 
@@ -141,6 +141,81 @@ def test_a_grant_whose_version_supersedes_lower_ones_tells_that_version(
     assert [event.newest for event in granted] == [7, None, None, 9]
     shown = lifecycle_json(granted[-1], event_id="1", at_ms=bench.clock.now_ms)
     assert shown["newest"] == 9
+
+
+def test_a_waiter_below_a_granted_version_is_superseded(bench: Bench, table: StreamedTable) -> None:
+    bench.wait("anna", only_newest=1)
+    for name, version in (("ben", 2), ("zita", 9), ("carl", None), ("dora", 8)):
+        bench.wait(name, only_newest=version, execution_arn=f"{OTHER_RUN}-{name}")
+    assert kinds(table) == [("Lock granted", "anna")]
+    bench.store().release(release("anna", execution_arn=RUN))
+    told_now = told(table)
+    superseded = [event for event in told_now if event.kind == "Waiter superseded"]
+    assert sorted(one.owner_name or "" for one in superseded) == ["ben", "dora"]
+    assert [event.kind for event in told_now if event not in superseded] == [
+        "Lock released",
+        "Lock granted",
+    ]
+    [ben] = [event for event in superseded if event.owner_name == "ben"]
+    assert lifecycle_json(ben, event_id="1", at_ms=bench.clock.now_ms) == {
+        "event_id": "1",
+        "lock_name": LOCK,
+        "at": "2030-03-17T17:46:45.000Z",
+        "owner_name": "ben",
+        "execution_arn": f"{OTHER_RUN}-ben",
+        "version": 2,
+        "newest": 9,
+    }
+
+
+def test_a_version_that_gives_up_or_is_granted_is_not_superseded(
+    bench: Bench, table: StreamedTable
+) -> None:
+    bench.wait("anna", only_newest=5)
+    bench.wait("ben", only_newest=6)
+    bench.wait("carl", only_newest=5)
+    bench.store().release(release("carl", waits=True, execution_arn=RUN))
+    bench.store().release(release("anna", execution_arn=RUN))
+    assert kinds(table) == [
+        ("Lock granted", "anna"),
+        ("Lock released", "anna"),
+        ("Lock granted", "ben"),
+    ]
+
+
+def test_what_superseded_a_waiter_is_told_by_the_writes_around_or_by_the_lock(
+    bench: Bench, table: StreamedTable
+) -> None:
+    for name, version in (("anna", 1), ("ben", 2), ("zita", 9)):
+        bench.wait(name, only_newest=version)
+    bench.store().release(release("anna", execution_arn=RUN))
+    records = table.take()
+    [left] = [
+        record
+        for record in records
+        if record["eventName"] == "REMOVE"
+        and record["dynamodb"]["OldImage"]["owner_name"] == {"S": "ben"}
+    ]
+    locks = [record for record in records if record["dynamodb"]["Keys"]["sk"] == {"S": "STATE"}]
+    granted, handed_over = locks[0], locks[-1]
+    now = read_state(handed_over["dynamodb"]["NewImage"])
+
+    def version_told(*batch: dict[str, Any], lock: LockState | None = None) -> int | None:
+        read = list[str]()
+
+        def reading(name: str) -> LockState:
+            read.append(name)
+            return lock or LockState()
+
+        events = list(StreamRecords(batch, reading).events(batch.index(left)))
+        assert read == ([] if len(batch) > 1 else [LOCK]), "a read only if no write tells"
+        return events[0].newest if events else None
+
+    assert version_told(handed_over, left) == 9
+    assert version_told(granted, left, handed_over) is None, "the last write before it tells"
+    assert version_told(left, handed_over) is None, "it left before that write"
+    assert version_told(left, lock=now) == 9
+    assert version_told(left) is None
 
 
 @pytest.mark.parametrize(("version", "told_version"), [(2, 2), (None, None)])
@@ -230,7 +305,7 @@ def test_an_item_that_someone_has_changed_is_malformed(bench: Bench, table: Stre
     bench.store().acquire(acquire("anna"))
     item = table.take()[0]["dynamodb"]["NewImage"]
     with pytest.raises(LockItemMalformed):
-        list(events_of({}, {**item, "fencing_token": {"S": "none"}}))
+        list(events_of({}, {**item, "fencing_token": {"S": "none"}}, lock_then=no_lock))
 
 
 def test_the_grant_of_a_reader_says_that_it_shares_and_any_other_says_nothing(

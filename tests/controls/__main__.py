@@ -1,0 +1,188 @@
+"""Runs tests under controls: `python -m tests.controls [NAME …] [--tests PATH …]`.
+
+Each control is applied in a process of its own, which runs the tests that execute what it changes;
+of a file no more than up to its first failure. Prints which files fail. The whole matrix is written
+outside the checkout; `--keep` writes its summary into the register.
+
+    python -m tests.controls --record tests/unit/store tests/unit/client …    once, to select tests
+    python -m tests.controls "the queue is overtaken"
+    python -m tests.controls --whole --tests tests/unit/aio                   all failing tests
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import math
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.controls.control import Control
+from tests.controls.register import KEPT, REGISTER
+from tests.controls.selection import FOLDER, Recorded, record
+
+MATRIX: Final = FOLDER / "matrix.json"
+_LONGEST_RUN_SECONDS: Final = 240
+_LONGEST_RECORD_SECONDS: Final = 1200
+_LONGEST_TEST_SECONDS: Final = 0.6
+_IMPORTED_ONCE: Final = ("boto3", "moto", "aiobotocore.session", "greenlet")
+
+
+class Judge:
+    """A plugin of pytest: runs the selected tests, and notes which fail.
+
+    Args:
+        selected: the tests to run.
+        path: where to note each failure at once: the run may be ended at any time.
+        whole: whether to go on in a file that has failed.
+    """
+
+    def __init__(self, selected: set[str], path: Path, *, whole: bool) -> None:
+        self._selected = selected
+        self._path = path
+        self._whole = whole
+        self._failed = set[str]()
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if item.nodeid in self._selected]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if not self._whole and item.nodeid.partition("::")[0] in self._failed:
+            pytest.skip("this file has failed")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._note(report.nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._note(report.nodeid)
+
+    def _note(self, nodeid: str) -> None:
+        self._failed.add(nodeid.partition("::")[0])
+        with self._path.open("a") as file:
+            file.write(f"{nodeid}\n")
+
+
+def in_a_process(work: Callable[[], object], *, log: Path, seconds: float) -> bool:
+    """Runs something in a fork of this process; returns whether it came to its end in time."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        with log.open("w") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        try:
+            work()
+        except BaseException:  # noqa: BLE001 - it is in the log, and this process ends
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
+    ends_at = time.monotonic() + seconds
+    while time.monotonic() < ends_at:
+        if os.waitpid(child, os.WNOHANG) != (0, 0):
+            return True
+        time.sleep(0.05)
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return False
+
+
+def run(control: Control, tests: list[str], *, whole: bool) -> dict[str, Any]:
+    """Runs tests under a control."""
+    name = control.name.replace(" ", "-").replace("/", "-")
+    failures = FOLDER / "runs" / f"{name}.failures"
+    failures.parent.mkdir(parents=True, exist_ok=True)
+    failures.write_text("")
+    judge = Judge(set(tests), failures, whole=whole)
+    files = sorted({test.partition("::")[0] for test in tests})
+    options = ["-q", "--tb=no", "-p", "no:xdist", "-p", "no:cov", "-p", "no:cacheprovider"]
+
+    def under_the_control() -> None:
+        control.apply()
+        pytest.main([*options, "--timeout", "30", *files], [judge])
+
+    log, began = failures.with_suffix(".log"), time.monotonic()
+    is_whole = in_a_process(under_the_control, log=log, seconds=_LONGEST_RUN_SECONDS)
+    failed = failures.read_text().splitlines()
+    return {
+        "breaks": control.breaks,
+        "ran": len(tests),
+        "ended": is_whole,
+        "seconds": round(time.monotonic() - began, 1),
+        "failed": sorted(set(failed)),
+    }
+
+
+def files_of(found: dict[str, Any]) -> list[str]:
+    """The files in which a test has failed."""
+    return sorted({test.partition("::")[0] for test in found["failed"]})
+
+
+def main() -> int:
+    """Runs what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.controls", description=__doc__)
+    parser.add_argument("names", nargs="*", help="of controls; all, if there are none")
+    parser.add_argument("--tests", nargs="+", default=["tests/"], help="only tests below these")
+    parser.add_argument("--record", nargs="+", default=[], help="folders of tests to record")
+    parser.add_argument("--whole", action="store_true", help="go on in a file that has failed")
+    parser.add_argument("--keep", action="store_true", help="write the summary into the register")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="of tests for each control")
+    parser.add_argument("--again", action="store_true", help="controls that the matrix has, too")
+    asked = parser.parse_args()
+    for folder in asked.record:
+        log = FOLDER / "record.log"
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        in_a_process(partial(record, folder), log=log, seconds=_LONGEST_RECORD_SECONDS)
+    if not asked.record:
+        for line in _run_all(asked):
+            print(line, flush=True)  # noqa: T201 - a program prints
+    if asked.keep:
+        _keep()
+    return 0
+
+
+def _run_all(asked: argparse.Namespace) -> Iterator[str]:
+    for module in _IMPORTED_ONCE:
+        importlib.import_module(module)
+    recorded = Recorded()
+    matrix = json.loads(MATRIX.read_text()) if MATRIX.exists() else {}
+    for name, control in REGISTER.items():
+        is_named = name in asked.names
+        if (asked.names and not is_named) or (name in matrix and not (is_named or asked.again)):
+            continue
+        tests = recorded.tests_of(
+            control, longest_seconds=_LONGEST_TEST_SECONDS, seconds=asked.seconds
+        )
+        tests = [test for test in tests if test.startswith(tuple(asked.tests))]
+        found = run(control, tests, whole=asked.whole)
+        if asked.tests == ["tests/"]:
+            matrix[name] = found
+            MATRIX.write_text(json.dumps(matrix, indent=1))
+        caught = ", ".join(files_of(found)) or "NOTHING"
+        yield f"{name}: {found['ran']} tests, {found['seconds']} s: {caught}"
+
+
+def _keep() -> None:
+    matrix = json.loads(MATRIX.read_text())
+    kept = {name: files_of(matrix[name]) for name in REGISTER if name in matrix}
+    KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""An earlier version of the service beside today's, in one process.
+
+`earlier.zip` has the sources of an earlier version, and the states that its guards made. Its
+modules are imported under other names, `earlier.fairlock` and `earlier.lambdas`, so each version
+runs its own code. `python -m tests.simulation.versions FOLDER` packs the checkout in a folder;
+without one it packs this checkout. Do that at each release, so that the next version is compared
+with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+Json = dict[str, Any]
+ARCHIVE: Final = Path(__file__).with_name("earlier.zip")
+_PREFIX: Final = "earlier"
+_MACHINES: Final = "tests/simulation/machines.json"
+_PARTS: Final = ("fairlock", *(f"fairlock/{name}" for name in ("aws", "protocol", "store", "wire")))
+_IMPORT: Final = re.compile(r"^(\s*from )(?=(?:fairlock|lambdas)\b)", re.MULTILINE)
+_SAME_DATE: Final = (2026, 1, 1, 0, 0, 0)
+"""Of each file in the archive: the same sources make the same archive."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of the functions.
+
+    Attributes:
+        load: imports one of its modules by its usual name.
+    """
+
+    load: Callable[[str], ModuleType]
+
+    @cached_property
+    def handlers(self) -> dict[str, Any]:
+        """The entry points, as the stack deploys them."""
+        names = ("acquire", "heartbeat", "release", "reap")
+        return {name: self.load(f"lambdas.{name}").handler for name in names}
+
+    def import_handlers(self) -> None:
+        """Imports them, before anything that they import is replaced."""
+        assert self.handlers
+
+    def new_aws_clock(self, clock: object) -> Any:  # noqa: ANN401 - of a class of that version
+        """What an environment learns of AWS's time."""
+        return self.load("fairlock.aws.aws_clock").AwsClock(clock)
+
+
+def _load_earlier(name: str) -> ModuleType:
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())
+    return importlib.import_module(f"{_PREFIX}.{name}")
+
+
+TODAY: Final = Version(importlib.import_module)
+EARLIER: Final = Version(_load_earlier)
+
+
+@cache
+def earlier() -> Json:
+    """What the earlier version's guards and stack made, as `machines.json` of today."""
+    found: Json = json.loads(_sources()[_MACHINES])
+    return found
+
+
+@cache
+def _sources() -> dict[str, str]:
+    with zipfile.ZipFile(ARCHIVE) as archive:
+        return {name: archive.read(name).decode() for name in archive.namelist()}
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Imports from the archive; what a module imports of its own version has the prefix, too."""
+
+    def find_spec(
+        self, name: str, _path: Sequence[str] | None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name.partition(".")[0] != _PREFIX:
+            return None
+        found = self._file_of(name)
+        if found is None and name != _PREFIX:
+            return None
+        is_package = name == _PREFIX or str(found).endswith("__init__.py")
+        return ModuleSpec(name, self, origin=found, is_package=is_package)
+
+    def exec_module(self, module: ModuleType) -> None:
+        found = self._file_of(module.__name__)
+        if found is not None:
+            source = _IMPORT.sub(rf"\1{_PREFIX}.", _sources()[found])
+            exec(compile(source, f"{ARCHIVE.name}/{found}", "exec"), module.__dict__)  # noqa: S102 - our own sources
+
+    @staticmethod
+    def _file_of(name: str) -> str | None:
+        path = name.removeprefix(f"{_PREFIX}.").replace(".", "/")
+        candidates = (f"{path}.py", f"{path}/__init__.py")
+        return next((each for each in candidates if each in _sources()), None)
+
+
+def pack(folder: Path, archive: Path) -> None:
+    """Packs what the functions of a checkout run, and the machines that it has recorded."""
+    files = [folder / _MACHINES]
+    for part in (*_PARTS, "lambdas"):
+        files += sorted((folder / part).glob("*.py"))
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for file in files:
+            entry = zipfile.ZipInfo(file.relative_to(folder).as_posix(), _SAME_DATE)
+            packed.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED, 9)
+
+
+if __name__ == "__main__":
+    pack(Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve(), ARCHIVE)
