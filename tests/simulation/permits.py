@@ -64,7 +64,7 @@ PERMITS: Final = Scenario(
     title="100 permits, work of a second",
     load="20,000 guards at 35 a second, then as many at once, on one lock with 100 permits",
     promise=(
-        "a lock with 100 permits carries 35 guards a second as long as nobody waits, and 9 if all "
+        "a lock with 100 permits carries 35 guards a second as long as no one waits, and 9 if all "
         "wait (docs/costs.md, Permits against rate)"
     ),
     faults=Faults(database=Database(partitions=1)),

@@ -98,7 +98,7 @@ async def test_an_outage_longer_than_the_lease_is_a_loss_told_once(
 
 
 @in_virtual_time
-async def test_a_lock_that_somebody_else_has_is_lost_at_the_next_heartbeat(
+async def test_a_lock_that_someone_else_has_is_lost_at_the_next_heartbeat(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
     async with make_client() as locks:

@@ -167,7 +167,7 @@ def test_an_outage_longer_than_the_lease_is_a_loss_told_once(
     assert table.state("a").holders[0].revision == 1  # No one renewed what was given up.
 
 
-def test_a_lock_that_somebody_else_has_is_lost_at_the_next_heartbeat(
+def test_a_lock_that_someone_else_has_is_lost_at_the_next_heartbeat(
     beating: Beating, table: Table, clock: EventfulClock
 ) -> None:
     lock, told = acquire_told(beating)

@@ -279,7 +279,7 @@ def test_a_release_written_by_a_sending_whose_reply_was_lost_is_released(bench: 
     assert bench.holders() == []
 
 
-def test_if_others_have_released_meanwhile_nobody_can_tell(bench: Bench) -> None:
+def test_if_others_have_released_meanwhile_no_one_can_tell(bench: Bench) -> None:
     client = OthersBetween(bench, written_then_throttled(bench))
     with pytest.raises(LockStoreUnavailable):
         bench.store(client).release(release("anna"))
@@ -313,7 +313,7 @@ def test_a_hand_over_whose_reply_was_lost_is_told_to_the_waiter(bench: Bench) ->
     assert (bench.holders(), bench.pushed) == (["ben"], ["ben"])
 
 
-def test_with_a_new_token_for_each_sending_nobody_would_tell_it(
+def test_with_a_new_token_for_each_sending_no_one_would_tell_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench.client, "tokens", _Forgetful())

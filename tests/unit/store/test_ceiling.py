@@ -137,7 +137,7 @@ def die() -> None:
     raise Killed
 
 
-def test_an_operator_who_dies_after_its_first_write_leaves_nobody_asleep(bench: Bench) -> None:
+def test_an_operator_who_dies_after_its_first_write_leaves_no_one_asleep(bench: Bench) -> None:
     bench.store().change_ceiling(change(0))
     for name in ("anna", "ben"):
         bench.wait(name, limit=2)

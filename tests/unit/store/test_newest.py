@@ -201,7 +201,7 @@ def test_a_newest_that_has_died_while_it_waited_stops_no_older_one(bench: Bench)
     assert (bench.holders(), newest(bench), told(bench)) == (["v2"], 2, [])
 
 
-def test_if_its_mark_stayed_nobody_would_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_its_mark_stayed_no_one_would_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Unlearned, "of", lambda *_: None)
     two_runs(bench, dies=nobody_answers_for_v3)
     finish(bench, "v1")
@@ -272,7 +272,7 @@ def test_a_polling_newest_that_has_died_costs_its_lease_and_no_deployment(bench:
     assert (bench.holders(), newest(bench)) == (["v2"], 2)
 
 
-def test_if_the_hand_off_marked_it_nobody_would_run(
+def test_if_the_hand_off_marked_it_no_one_would_run(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Waiter, "marks_newest", property(lambda waiter: waiter is not None))
@@ -301,7 +301,7 @@ def test_a_caller_waits_while_it_is_unknown_whether_the_newest_lives(bench: Benc
     assert (bench.holders(), newest(bench), granted(bench)[-1]) == (["v2"], 2, "v2 again")
 
 
-def test_if_it_did_not_wait_nobody_would_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_it_did_not_wait_no_one_would_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LockState, "is_telling", lambda _, *, date_ms: date_ms < 0)
     two_runs(bench, dies=lambda bench: bench.end(OTHER_RUN))
     answers: list[Grant | Queued | Refusal] = []
