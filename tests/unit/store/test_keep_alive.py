@@ -187,7 +187,7 @@ def test_a_redriven_execution_whose_lock_others_want_has_lost_it(bench: Bench, o
     assert bench.holders() == ["ben"]
 
 
-def test_while_the_reaper_is_at_work_nobody_knows_and_the_next_heartbeat_does(bench: Bench) -> None:
+def test_while_the_reaper_is_at_work_no_one_knows_and_the_next_heartbeat_does(bench: Bench) -> None:
     bench.end()
     with pytest.raises(LockStoreUnavailable):
         bench.reap(client=FaultyTable(bench.client, fault(lost_reply(), RELEASE_OF_PASS)))
