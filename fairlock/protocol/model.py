@@ -261,6 +261,7 @@ class LockState:
         retain_until_seconds: until when a grant to a workflow retains the item; None if none does.
         last_forced_release: the last release by force; None if there was none.
         newest: the highest version that was granted; None if no owner ever named one.
+        newest_token: the fencing token of the grant that has set `newest` last.
         last_ceiling: the last change of the ceiling; None if there was none.
     """
 
@@ -276,6 +277,7 @@ class LockState:
     executions: str | None = None
     last_forced_release: ForcedRelease | None = None
     newest: int | None = None
+    newest_token: int | None = None
     last_ceiling: Ceiling | None = None
     holders: tuple[Holder, ...] = field(default=())
 

@@ -203,7 +203,8 @@ class AlreadyHolder:
     Attributes:
         is_fresh: whether the caller may rely on the grant as it stands. Not if half of the lease is
             over; nor if the caller is a workflow that is woken by its task token: the hand-off may
-            be about to be marked as undelivered. Nor if its version is not marked as granted yet.
+            be about to be marked as undelivered. Nor if its version is not marked as granted by
+            itself: the mark of another grant may be about to be put back.
     """
 
     holder: Holder
@@ -258,7 +259,7 @@ def judge(state: LockState, request: AcquireRequest, *, date_ms: int) -> Verdict
     mine = state.holder(request.owner_id)
     if mine is not None:
         left_ms = own_ms(mine.lease_ms, mine.expires_at_ms, date_ms=date_ms)
-        is_marked = request.only_newest is None or (state.newest or 0) >= request.only_newest
+        is_marked = request.only_newest is None or state.newest_token == mine.fencing_token
         is_fresh = request.task_token is None and is_marked and is_enough(left_ms, mine.lease_ms)
         return AlreadyHolder(mine, is_fresh=is_fresh)
     if state.has_left(request.owner_id):

@@ -279,13 +279,12 @@ def _hand_over(progress: _Progress, state: LockState, departing: Departing | Non
             return progress.has_left
         moved = _send(context, step, state)
         if isinstance(moved, _Moved):
+            if moved.is_over:
+                return progress.has_left
             # Others were faster. What was read of the queue is as old as the state: read both
             # again.
             pause_or_give_up(context, lock_name, began=began, attempt=attempt)
-            # The first sending may have taken the holder out and its reply been lost. Only the mark
-            # of a departure tells, and a later one overwrites it: then the outcome is unknown.
-            if moved.repeated and departing is not None and departing.is_marked:
-                _require_known(lock_name, departing, moved.state)
+            _require_known(lock_name, departing, moved)
             queue.forget()
             state, attempt = moved.state, attempt + 1
             departing = if_it_stands(departing, state)
@@ -324,12 +323,6 @@ def _report_eviction(context: LockContext, lock_name: str, departing: Departing 
         context.observe(Evicted(lock_name=lock_name))
 
 
-def _require_known(lock_name: str, departing: Departing, state: LockState) -> None:
-    """Raises `LockStoreUnavailable` if a holder is gone, and no one can tell who took it out."""
-    if not departing.is_still_in(state) and not departing.left_before(state):
-        raise outcome_unknown(lock_name, REPLY_LOST)
-
-
 @dataclass(frozen=True, slots=True)
 class _Moved:
     """A write did not happen, because others changed the lock.
@@ -337,10 +330,24 @@ class _Moved:
     Attributes:
         state: the lock as it is now.
         repeated: whether the write was sent before, and may have happened then.
+        is_over: whether the departure depends on what no longer holds.
     """
 
     state: LockState
     repeated: bool = False
+    is_over: bool = False
+
+
+def _require_known(lock_name: str, departing: Departing | None, moved: _Moved) -> None:
+    """Raises `LockStoreUnavailable` if a holder is gone, and no one can tell who took it out.
+
+    The first sending may have done it and its reply been lost. Only the mark of a departure tells,
+    and a later one overwrites it.
+    """
+    if not moved.repeated or departing is None or not departing.is_marked:
+        return
+    if not departing.is_still_in(moved.state) and not departing.left_before(moved.state):
+        raise outcome_unknown(lock_name, REPLY_LOST)
 
 
 def _send(context: LockContext, step: Step, state: LockState) -> Written | _Moved:
@@ -359,7 +366,8 @@ def _send(context: LockContext, step: Step, state: LockState) -> Written | _Move
     if isinstance(result, Written):
         return result
     # If only the waiter has moved, the state still stands: its conditions guard the next write.
-    return _Moved(state if result.state is None else read_state(result.state))
+    found = state if result.state is None else read_state(result.state)
+    return _Moved(found, is_over=result.check_failed)
 
 
 def _wake_if_it_holds(context: LockContext, hand_off: HandOff) -> None:
@@ -433,18 +441,3 @@ def _mark_undelivered(
             context.table.update(mark_undelivered(grant, now_ms=now_ms))
             return state
     return state if unlearned is None else unlearned.undone(state)
-
-
-def supersede_waiters(context: LockContext, lock_name: str) -> None:
-    """Takes those waiters out of a queue, and tells them, that a granted version supersedes.
-
-    For an owner that has found its grant: the hand-off did not know whether there was one. Never
-    fails: who is left out is taken out by the next departure, or learns it when it asks.
-    """
-    began = context.retry_budget.clock.monotonic()
-    queue = SeenQueue(context=context, lock_name=lock_name, requester=None, began=began)
-    with suppress(LockStoreUnavailable):
-        state = read_state(context.table.read(lock_key(lock_name)))
-        if state.contended:
-            queue.read(state)
-            queue.clear()

@@ -92,6 +92,6 @@ def if_it_stands(departing: Departing | None, state: LockState) -> Departing | N
     """The departing holder, with what is to be put back only if no other owner has set it since."""
     if not isinstance(departing, DepartingHolder):
         return departing
-    if departing.unlearned is None or departing.unlearned.still_stands(state):
+    if state.newest_token == departing.holder.fencing_token:
         return departing
     return replace(departing, unlearned=None)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol import admission, ceiling, grants
 from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.expressions import NEXT_TOKEN, Condition, Update, number
@@ -17,9 +19,10 @@ from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason, Released
 from fairlock.protocol.schema import FOREVER_SECONDS, lock_key
 from fairlock.store import administration
 from fairlock.store.context import CeilingChanged
+from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
-from tests.support.faults import RepeatingClient
+from tests.support.faults import FaultyClient, RepeatingClient, lost_reply
 from tests.support.late_copies import late
 from tests.support.store_bench import RUN, Bench, Between, workflow_heartbeat
 from tests.support.wire import Wire
@@ -91,6 +94,23 @@ def test_a_pause_stops_no_holder(bench: Bench) -> None:
     assert granted(bench.store().heartbeat(heartbeat("anna"))).fencing_token == mine.fencing_token
     assert isinstance(bench.store().release(release("anna")), Released)
     assert isinstance(bench.store().acquire(acquire("ben")), Refusal)
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+def test_below_a_ceiling_a_redriven_execution_that_still_holds_renews(
+    bench: Bench, limit: int
+) -> None:
+    """Its pass has died behind the fence, and a ceiling retains the item by itself."""
+    granted(bench.store().acquire(acquire("anna", limit=5, execution_arn=RUN)))
+    bench.store().change_ceiling(change(limit))
+    bench.end()
+    with suppress(LockStoreUnavailable):
+        bench.reap(client=FaultyClient(bench.client, error=lost_reply(), calls=[2]))
+    assert "fenced" in bench.claims()[0]
+    bench.redrive()
+    beat = workflow_heartbeat("anna", limit=5)
+    assert bench.store().keep_alive(beat) is KeepAliveOutcome.RENEWED
+    assert int(item(bench)["expiry_time"]["N"]) == FOREVER_SECONDS
 
 
 @pytest.mark.parametrize("limit", [1, 5])

@@ -228,18 +228,6 @@ def test_a_newest_between_two_polls_marks_when_it_asks(bench: Bench) -> None:
     assert (newest(bench), bench.waiters(), told(bench)) == (3, [], ["v2"])
 
 
-def test_older_waiters_stay_if_the_queue_is_read_again_after_a_push_to_no_one(
-    bench: Bench,
-) -> None:
-    """The newest leaves a permit free, so its hand-off looks for the next waiter."""
-    deploy(bench, 1)
-    deploy(bench, 2)
-    deploy(bench, 3, execution_arn=OTHER_RUN, limit=2)
-    bench.workflows.wakes = gone_for_v3
-    finish(bench, "v1")
-    assert (bench.holders(), bench.waiters(), told(bench)) == (["v3"], ["v2"], [])
-
-
 def gone_for_v3(token: str, _answer: object) -> Delivery:
     return Delivery.GONE if token == "v3" else Delivery.DELIVERED
 
@@ -379,7 +367,7 @@ def served_beside_a_newer_one(bench: Bench) -> list[str]:
 @pytest.fixture
 def dies_when_it_has_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     """An owner that has found its grant does not come to tell the older waiters."""
-    monkeypatch.setattr(keep_alive, "supersede_waiters", lambda *_: None)
+    monkeypatch.setattr(keep_alive, "_supersede_waiters", lambda *_: None)
 
 
 @pytest.mark.usefixtures("dies_when_it_has_marked")
