@@ -26,10 +26,6 @@ def renewed_after_an_outage(beating: Beating, table: Table) -> list[bool]:
     return [lock.remaining > 0 for lock in held]
 
 
-def test_heartbeats_go_on(beating: Beating, table: Table) -> None:
-    assert renewed_after_an_outage(beating, table) == [True, True]
-
-
 def test_with_an_ordinary_logger_the_planning_would_end(
     beating: Beating, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,7 +59,7 @@ def test_a_defect_in_the_planning_itself_is_survived(
 
     monkeypatch.setattr(HeartbeatSchedule, "due", fail_once)
     table = Table()
-    with LockClient("locks", client=table, lease=60, heartbeat_every=0.1) as locks:  # type: ignore[arg-type]  # stands in
+    with LockClient("locks", client=table, lease=60, heartbeat_every=0.1) as locks:  # type: ignore[arg-type]  # a substitute
         locks.acquire("a")
         assert table.does_more(2)
     assert defects == []

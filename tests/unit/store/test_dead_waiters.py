@@ -15,7 +15,8 @@ from fairlock.store import seen_queue
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer
 from tests.support import LOCK, FakeClock, acquire, owner, release
-from tests.support.faults import FaultyClient, client_error
+from tests.support.faults import client_error
+from tests.support.faulty_table import FaultyTable, fault
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 from tests.support.workflows import FakeWorkflows
 
@@ -79,7 +80,7 @@ def test_ten_thousand_waiters_that_stopped_asking_delay_a_hand_off_by_four_reque
     assert left(bench) == MANY - 500
 
 
-def test_with_nobody_alive_behind_them_the_lock_is_open_at_once(bench: Bench) -> None:
+def test_with_no_one_alive_behind_them_the_lock_is_open_at_once(bench: Bench) -> None:
     invent(bench, MANY)
     bench.clock.advance(10)
     bench.store().release(release("anna"))
@@ -129,7 +130,7 @@ def test_a_waiter_that_asks_again_while_the_dead_are_removed_stays_and_is_served
 def test_a_removal_that_fails_fails_no_release(bench: Bench, code: str) -> None:
     invent(bench, 30)
     bench.clock.advance(10)
-    broken = FaultyClient(bench.client, error=client_error(code, 500), calls=[2])
+    broken = FaultyTable(bench.client, fault(client_error(code, 500), 2))
     assert isinstance(bench.store(broken).release(release("anna")), Released)
     assert isinstance(bench.store().acquire(acquire("ben")), Grant)
 
@@ -193,7 +194,7 @@ def test_how_long_a_waiter_keeps_its_place_without_asking(
     assert int(item["expiry_time"]["N"]) == bench.clock.now_ms // 1000 + seconds + 3600
 
 
-def test_behind_a_thousand_waiters_nobody_joins_and_nothing_is_written(bench: Bench) -> None:
+def test_behind_a_thousand_waiters_no_one_joins_and_nothing_is_written(bench: Bench) -> None:
     invent(bench, 1_000)
     before = dict(bench.client.items)
     client, store = bench.counting()

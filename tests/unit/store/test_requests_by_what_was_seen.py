@@ -10,7 +10,8 @@ from fairlock.protocol.model import LockState, SeenLock
 from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Released
 from fairlock.store import seen_queue
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, CountingClient, FakeClock, acquire, owner, release, store_over
+from tests.support import LOCK, FakeClock, acquire, owner, release, store_over
+from tests.support.faulty_table import FaultyTable
 from tests.support.operations import Operations
 
 HAND_OFF = ["transact_write_items"]
@@ -23,12 +24,12 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def table() -> CountingClient:
-    return CountingClient(MemoryTable())
+def table() -> FaultyTable:
+    return FaultyTable(MemoryTable())
 
 
 @pytest.fixture
-def store(table: CountingClient, clock: FakeClock) -> Operations:
+def store(table: FaultyTable, clock: FakeClock) -> Operations:
     return store_over(table, clock)
 
 
@@ -44,7 +45,7 @@ def state(store: Operations) -> LockState:
 
 
 def test_a_holder_that_knows_the_next_waiter_hands_over_with_one_request(
-    store: Operations, table: CountingClient, clock: FakeClock
+    store: Operations, table: FaultyTable, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben", "carl")
     seen = store.read_lock(LOCK)
@@ -57,7 +58,7 @@ def test_a_holder_that_knows_the_next_waiter_hands_over_with_one_request(
 
 
 def test_a_holder_that_knows_that_others_wait_asks_for_them_at_once(
-    store: Operations, table: CountingClient, clock: FakeClock
+    store: Operations, table: FaultyTable, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben")
     seen = SeenLock(state=state(store), date_ms=clock.now_ms)
@@ -67,7 +68,7 @@ def test_a_holder_that_knows_that_others_wait_asks_for_them_at_once(
 
 
 def test_without_knowing_anything_it_takes_three(
-    store: Operations, table: CountingClient, clock: FakeClock
+    store: Operations, table: FaultyTable, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben")
     table.calls.clear()
@@ -76,7 +77,7 @@ def test_without_knowing_anything_it_takes_three(
 
 
 def test_a_waiter_that_has_given_up_since_is_passed_over(
-    store: Operations, table: CountingClient, clock: FakeClock
+    store: Operations, table: FaultyTable, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben", "carl")
     seen = store.read_lock(LOCK)
@@ -131,7 +132,7 @@ def test_a_holder_that_was_evicted_hands_over_nothing(store: Operations, clock: 
 
 
 def test_beside_other_holders_nothing_is_supposed(
-    store: Operations, table: CountingClient, clock: FakeClock
+    store: Operations, table: FaultyTable, clock: FakeClock
 ) -> None:
     for name in ("anna", "ben", "carl"):
         store.acquire(acquire(name, limit=2, waits=True))
@@ -143,7 +144,7 @@ def test_beside_other_holders_nothing_is_supposed(
 
 
 def test_a_caller_that_knows_that_it_must_wait_joins_at_once(
-    store: Operations, table: CountingClient, clock: FakeClock
+    store: Operations, table: FaultyTable, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben")
     seen = SeenLock(state=state(store), date_ms=clock.now_ms)
@@ -153,7 +154,7 @@ def test_a_caller_that_knows_that_it_must_wait_joins_at_once(
 
 
 def test_a_caller_that_knows_the_whole_queue_does_not_count_it(
-    store: Operations, table: CountingClient, clock: FakeClock
+    store: Operations, table: FaultyTable, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben")
     seen = store.read_lock(LOCK)
@@ -190,7 +191,7 @@ def test_a_lock_that_has_become_free_since_is_granted_all_the_same(
 
 @pytest.mark.parametrize("change", [{"contended": False}, {"held": 0, "holders": ()}])
 def test_what_was_seen_of_a_lock_without_a_queue_saves_nothing(
-    store: Operations, table: CountingClient, clock: FakeClock, change: dict[str, object]
+    store: Operations, table: FaultyTable, clock: FakeClock, change: dict[str, object]
 ) -> None:
     in_queue(store, clock, "anna", "ben")
     before = replace(state(store), **change)  # type: ignore[arg-type]  # fields of a state
