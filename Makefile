@@ -46,9 +46,9 @@ test: $(VENV)/ready node_modules/ready ## everything that has to pass: lint besi
 # Two pytests: no process imports test modules that it does not run, and tracing slows only what needs it.
 check: $(VENV)/ready ## lint and the fast tests, in a minute: while you work
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -n 2 -q --coverage with --ignore tests/unit/cdk --ignore tests/unit/cli tests/unit
+	$(BIN)/python -m pytest -n 2 -q --coverage with --ignore tests/unit/cdk --ignore tests/unit/cli tests/unit tests/contracts
 covered: $(VENV)/ready node_modules/ready
-	$(BIN)/python -m pytest -n 2 --coverage with --no-loadscope-reorder --cov --cov-report=term tests/unit
+	$(BIN)/python -m pytest -n 2 --coverage with --no-loadscope-reorder --cov --cov-report=term tests/unit tests/contracts
 uncovered: uncovered-first
 	@$(MAKE) --no-print-directory uncovered-alone
 # These tests run real processes in real time. One that fails beside others runs once more, alone,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -136,3 +137,19 @@ def fresh_dynamodb(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBClient]:
 @pytest.fixture
 def dynamodb(fresh_dynamodb: DynamoDBClient) -> DynamoDBClient:
     return fresh_dynamodb
+
+
+class BrokenLog(logging.Handler):
+    """Its daemon is gone."""
+
+    def emit(self, _record: logging.LogRecord) -> None:
+        raise BrokenPipeError
+
+
+@pytest.fixture
+def broken_log() -> Iterator[None]:
+    """Each line that Fairlock logs raises."""
+    logger, handler = logging.getLogger("fairlock"), BrokenLog()
+    logger.addHandler(handler)
+    yield
+    logger.removeHandler(handler)

@@ -56,7 +56,7 @@ WITHOUT_COVERAGE: Final = (
     "unit/store/",
     "unit/wire/test_rules.py",
 )
-"""Files of tests/unit, of which only the others run with coverage, as no other suite does: tracing
+"""Files of tests/unit that run without coverage, as all suites do but unit and contracts: tracing
 doubles the time of a test, and what these execute is measured by others as well."""
 
 
@@ -78,7 +78,7 @@ def file_below(path: Path, checkout: Path) -> str:
 
 def is_covered(file: str) -> bool:
     """Whether a file of tests runs in `make covered`, or in `make uncovered`."""
-    return file.startswith("unit/") and not file.startswith(WITHOUT_COVERAGE)
+    return file.startswith(("contracts/", "unit/")) and not file.startswith(WITHOUT_COVERAGE)
 
 
 class SuiteScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped

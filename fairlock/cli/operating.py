@@ -31,6 +31,7 @@ from fairlock.cli.target import (
     caller,
     seconds,
 )
+from fairlock.client.table_client import require_limit
 from fairlock.clock import SystemClock
 
 _FROM_INPUT: Final = "-"
@@ -156,7 +157,7 @@ _Reason = Annotated[str, typer.Option(help="The reason, which waiters see.")]
 def limit_command(
     target: Target,
     name: LockName,
-    limit: Annotated[int, typer.Argument(min=1, metavar="N", help="How many may hold the lock.")],
+    limit: Annotated[int, typer.Argument(metavar="N", help="How many may hold the lock.")],
     *,
     reason: _Reason,
     as_json: AsJson = False,
@@ -166,6 +167,7 @@ def limit_command(
     This applies until `fairlock resume`, whatever limits callers name. Holders continue. It
     replaces an earlier limit or pause.
     """
+    require_limit(limit)
     with target.locks() as locks:
         who = caller(target)
         return change_ceiling(locks, name, limit, reason=reason, requested_by=who, as_json=as_json)

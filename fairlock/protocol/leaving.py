@@ -119,9 +119,7 @@ def removal(departing: Departing | None, *, left_at_ms: int) -> Removal:
     grant has. The owner_id alone would let a late copy of the write end a later grant of the same
     owner.
 
-    Args:
-        departing: the holder.
-        left_at_ms: see `departure_times`.
+    `departure_times` has `left_at_ms`.
     """
     if departing is None:
         return Removal()
@@ -251,9 +249,9 @@ def serve_waiter(
         # What is put back is the version of this waiter.
         departing = replace(leaver, unlearned=replace(put_back, before=version or 0))
         mark = ", #newest_token = :token"
-    elif isinstance(departing, CeilingChange):
-        state = departing.made(state)
     leaving = removal(departing, left_at_ms=left_at_ms)
+    if isinstance(departing, CeilingChange):
+        leaving, state = departing.part(state), departing.made(state)
     executions = shared_executions(request, state)
     room = may_enter_as_seen(request.limit, state, [leaver.holder] if leaver else [])
     # The state as seen stands: `retain_until` moves only with a grant or with a longer retention,

@@ -264,10 +264,9 @@ def judge(state: LockState, request: AcquireRequest, *, date_ms: int) -> Verdict
         return AlreadyHolder(mine, is_fresh=is_fresh)
     if state.has_left(request.owner_id):
         return Situation.ALREADY_RELEASED
-    if state.supersedes(request.only_newest):
-        # While it is unknown whether the newest lives, the caller waits with the others.
-        waits = state.is_telling(date_ms=date_ms) and not state.has_room(request.limit)
-        return Situation.BUSY if waits else Situation.SUPERSEDED
+    # While it is unknown whether the newest lives, the caller waits with the others, or asks again.
+    if state.supersedes(request.only_newest) and not state.is_telling(date_ms=date_ms):
+        return Situation.SUPERSEDED
     found = _room_for(state, request, date_ms=date_ms)
     if found is Situation.BUSY and not request.waits:
         return found

@@ -52,6 +52,7 @@ from fairlock.protocol.claims import (
 from fairlock.protocol.grants import ASK_MS, extend_lease, renew, renew_as_seen
 from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.model import (
+    BY_TIME,
     AcquireRequest,
     HeartbeatRequest,
     Holder,
@@ -69,7 +70,8 @@ from fairlock.store.context import (
     pause_or_give_up,
     with_right_end,
 )
-from fairlock.store.hand_off import SeenQueue, hand_over
+from fairlock.store.hand_off import hand_over
+from fairlock.store.seen_queue import SeenQueue
 from fairlock.text import label_of, printable
 
 
@@ -166,8 +168,12 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
     if not is_fenced(found):
         return KeepAliveOutcome.LOST
     # The fence is of the run that ended; what is written over it is of the run that asks now.
-    fenced = read_claim(request.execution_arn, found)
-    return _take_again(context, request, replace(fenced, redrives=acquisition.redrives))
+    fenced = replace(read_claim(request.execution_arn, found), redrives=acquisition.redrives)
+    if acquisition.only_newest == BY_TIME:
+        # Without a place it had no version that is known: then any newer one supersedes it.
+        acquisition = replace(acquisition, only_newest=fenced.entered_at_ms or 0)
+        request = replace(request, acquisition=acquisition)
+    return _take_again(context, request, fenced)
 
 
 _MOST_NAMED: Final = 5

@@ -13,7 +13,8 @@ from fairlock.aws.retry import RetryBudget
 from fairlock.protocol.model import AcquireRequest, ReleaseRequest
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, Released
 from fairlock.store.context import LockContext
-from tests.support import TABLE, CountingClient, owner
+from tests.support import TABLE, owner
+from tests.support.faulty_table import FaultyTable
 from tests.support.operations import Operations
 from tests.support.workflows import FakeWorkflows
 
@@ -42,7 +43,7 @@ class Waiters:
     mutex: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        counting: Any = CountingClient(self.client, self.requests)
+        counting: Any = FaultyTable(self.client, calls=self.requests)
         # Two minutes: on a busy machine a dozen threads get in each other's way for long.
         budget = RetryBudget(seconds=_LONGEST_SECONDS)
         table = LockTable(counting, TABLE, retry_budget=budget)

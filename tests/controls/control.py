@@ -53,7 +53,10 @@ class Control:
         before = self.path.read_text()
         found = before.count(self.old)
         if found != 1:
-            raise ValueError(f"{self.name}: {self.file} has {found} places like {self.old!r}")
+            raise ValueError(
+                f"{self.name}: {self.file} has {found} places like {self.old!r}; correct `old` and "
+                "`new` in tests/controls, and run `python -m tests.controls` with its name"
+            )
         return before.replace(self.old, self.new)
 
     def lines(self) -> range:

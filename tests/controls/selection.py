@@ -77,7 +77,7 @@ class Recorded:
             data = coverage.CoverageData(str(path))
             data.read()
             for file in data.measured_files():
-                below = Path(file).relative_to(_PRODUCT).as_posix()
+                below = file.rpartition(f"/{_PRODUCT.name}/")[2]  # Of whichever checkout.
                 for line, tests in data.contexts_by_lineno(file).items():
                     self._tests[below][line] |= {test for test in tests if test}
 

@@ -290,7 +290,9 @@ class Judgement:
         if now is not None:
             waiter = read_waiter(LOCK, now)
             owner_id = waiter.request.owner_id
-            if owner_id in self.over and owner_id not in self._late_waiters:
+            is_superseded = self._state(after).supersedes(waiter.request.only_newest)
+            is_ghost = owner_id in self.over and owner_id not in self._late_waiters
+            if is_ghost and not is_superseded:  # A superseded waiter counts as dead.
                 self._judge_ghost("a place for", sending, owner_id)
                 self._late_waiters.add(owner_id)
             if was is None:

@@ -67,25 +67,6 @@ class FakeAlarm:
         self.rung = True
 
 
-@dataclass
-class CountingClient:
-    """Passes calls on to a DynamoDB client and remembers their names: the user's bill."""
-
-    inner: Any
-    calls: list[str] = field(default_factory=list)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
-        attribute = getattr(self.inner, name)
-        if not callable(attribute) or name == "exceptions":
-            return attribute
-
-        def call(**arguments: Any) -> Any:  # noqa: ANN401 - same
-            self.calls.append(name)
-            return attribute(**arguments)
-
-        return call
-
-
 def create_lock_table(client: DynamoDBClient, name: str = TABLE) -> None:
     client.create_table(
         TableName=name,

@@ -1,11 +1,8 @@
-"""DynamoDB clients that fail: before the write, after it, or by doing it twice."""
+"""What boto3 raises: answers of DynamoDB that are none, and failures on the way to it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final
 
 from botocore.exceptions import (
     ClientError,
@@ -87,54 +84,3 @@ def defects() -> dict[str, ClientError]:
 
 def lost_reply() -> Exception:
     return ReadTimeoutError(endpoint_url=ENDPOINT)
-
-
-@dataclass
-class WrappedClient:
-    """Passes requests on; writes as a subclass says in `_write`."""
-
-    inner: Any
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
-        if name not in WRITES:
-            return getattr(self.inner, name)
-        return lambda **arguments: self._write(getattr(self.inner, name), arguments)
-
-    def _write(self, send: Callable[..., Any], arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
-        raise NotImplementedError
-
-
-@dataclass
-class FaultyClient(WrappedClient):
-    """Fails writes: `before` they reach the table, or `after` they were done.
-
-    Attributes:
-        calls: which writes fail, counted from 1; none given, then all.
-        then: happens right after a failed write.
-    """
-
-    error: Exception
-    when: Literal["before", "after"] = "before"
-    calls: Collection[int] = ()
-    then: Callable[[], object] = lambda: None
-    count: int = 0
-
-    def _write(self, send: Callable[..., Any], arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
-        self.count += 1
-        if self.calls and self.count not in self.calls:
-            return send(**arguments)
-        if self.when == "after":
-            with suppress(ClientError):
-                send(**arguments)
-        self.then()
-        raise self.error
-
-
-@dataclass
-class RepeatingClient(WrappedClient):
-    """Sends each write twice and returns the second answer: botocore's retry after a lost reply."""
-
-    def _write(self, send: Callable[..., Any], arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
-        with suppress(ClientError):
-            send(**arguments)
-        return send(**arguments)

@@ -15,32 +15,17 @@ from fairlock.protocol.model import ForceReleaseRequest
 from fairlock.protocol.outcomes import Grant
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import LOCK, acquire, heartbeat, release
+from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.operations import Operations
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat
-from tests.support.wire import Wire
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
+from tests.support.wire import Wire, copied, late
 
 Scene = Callable[[Bench], Wire]
 """Sends a write of which a copy stays on the wire, and all that comes before the copy lands."""
 Sight = Callable[[Bench], object]
 
 MARKS_RELEASED: Final = "#last_released = :me"
-SETS_STAGE: Final = "SET #fenced = :stage"
 POLLING: Final = {"waits": True, "poll_interval_ms": 500}
-
-
-def late(bench: Bench, text: str, send: Callable[[Any], object]) -> Wire:
-    """The write with this text is held back: its sender gives it up."""
-    wire = Wire(bench.client, text, held_back=True)
-    with suppress(LockStoreUnavailable):
-        send(bench.store(wire))
-    return wire
-
-
-def copied(bench: Bench, text: str, send: Callable[[Any], object]) -> Wire:
-    """The write with this text happens, and a copy of it stays on the wire."""
-    wire = Wire(bench.client, text)
-    send(bench.store(wire))
-    return wire
 
 
 def state(bench: Bench) -> Any:  # noqa: ANN401 - of whatever attributes a sight is of
@@ -147,21 +132,14 @@ def extension_of_an_earlier_grant(bench: Bench) -> Wire:
     return wire
 
 
-def release_within_the_slack(bench: Bench) -> Wire:
+def release_before_another_grant(bench: Bench, *, names_grant: bool, seconds: float) -> Wire:
+    """Its sender gives it up, and others come and go in so many seconds."""
     grant = bench.store().acquire(acquire("anna", lease_ms=10_000))
     assert isinstance(grant, Grant)
     bench.clock.advance(13)
-    leaving = release("anna", fencing_token=grant.fencing_token)
+    leaving = release("anna", fencing_token=grant.fencing_token if names_grant else None)
     wire = late(bench, MARKS_RELEASED, lambda store: store.release(leaving))
-    granted_again(bench, seconds=0.3)
-    return wire
-
-
-def release_without_a_fencing_token(bench: Bench) -> Wire:
-    bench.store().acquire(acquire("anna", lease_ms=10_000))
-    bench.clock.advance(13)
-    wire = late(bench, MARKS_RELEASED, lambda store: store.release(release("anna")))
-    granted_again(bench, seconds=2)
+    granted_again(bench, seconds=seconds)
     return wire
 
 
@@ -238,7 +216,9 @@ def join_of_a_waiter_that_left(bench: Bench) -> Wire:
 def confirmation_of_a_waiter_that_left(bench: Bench) -> Wire:
     bench.store().acquire(acquire("holder"))
     wire = Wire(bench.client, "nothing")
-    confirm = Between(wire, before={3: lambda: setattr(wire, "text", "SET #contended = :yes")})
+    confirm = FaultyTable(
+        wire, meanwhile(4, lambda: setattr(wire, "text", "SET #contended = :yes"))
+    )
     bench.store(confirm).acquire(acquire("anna", **POLLING))
     bench.store().release(release("anna", waits=True))
     bench.store().release(release("holder"))
@@ -339,7 +319,7 @@ def claim_of_an_acquisition_that_is_done(bench: Bench) -> Wire:
 
 
 def done_under_a_pass(bench: Bench) -> Wire:
-    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    bench.wait("anna")
     leaving = release("anna", execution_arn=RUN)
     wire = late(bench, "#done = if_not_exists(#done, :done)", lambda store: store.release(leaving))
     bench.end()
@@ -348,11 +328,7 @@ def done_under_a_pass(bench: Bench) -> Wire:
 
 
 def done_before_a_redrive(bench: Bench) -> Wire:
-    bench.wait("anna")
-    leaving = release("anna", execution_arn=RUN)
-    wire = late(bench, "#done = if_not_exists(#done, :done)", lambda store: store.release(leaving))
-    bench.end()
-    bench.reap()
+    wire = done_under_a_pass(bench)
     bench.redrive()
     bench.clock.advance(1)
     assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.REACQUIRED
@@ -406,7 +382,7 @@ def fence_of_a_redriven_execution(bench: Bench) -> Wire:
     bench.wait("anna")
     bench.store().keep_alive(workflow_heartbeat("anna"))
     bench.end()
-    wire = Wire(bench.client, SETS_STAGE, held_back=True)
+    wire = Wire(bench.client, "SET #fenced = :stage", held_back=True)
     with suppress(LockStoreUnavailable):
         bench.reap(client=wire)
     bench.redrive()
@@ -443,10 +419,6 @@ def renewal_under_a_fence(bench: Bench) -> Wire:
     bench.clock.advance(20)
     bench.store().keep_alive(workflow_heartbeat("anna", "second"))
     return wire
-
-
-def holders(bench: Bench) -> list[str]:
-    return bench.holders()
 
 
 def last_released(bench: Bench) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,49 +13,18 @@ from fairlock.store.context import Event
 from tests.support import (
     LOCK,
     TABLE,
-    CountingClient,
     FakeClock,
     acquire,
     owner,
     release,
     store_over,
 )
+from tests.support.faulty_table import FaultyTable
 from tests.support.operations import Operations
 from tests.support.workflows import FakeWorkflows
 
 RUN = "arn:aws:states:us-east-1:123456789012:execution:billing:run"
 OTHER_RUN = "arn:aws:states:us-east-1:123456789012:execution:billing:other"
-
-
-@dataclass
-class Between:
-    """Passes requests on, and counts them.
-
-    Attributes:
-        before: what happens before the request of that number, counted from 0.
-        twice: the numbers of the requests that are sent twice.
-        calls: what was asked for.
-    """
-
-    inner: Any
-    before: dict[int, Callable[[], object]] = field(default_factory=dict)
-    twice: set[int] = field(default_factory=set)
-    calls: list[str] = field(default_factory=list)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
-        attribute = getattr(self.inner, name)
-        if name == "exceptions":
-            return attribute
-
-        def call(**arguments: Any) -> Any:  # noqa: ANN401 - same
-            number = len(self.calls)
-            self.calls.append(name)
-            self.before.pop(number, lambda: None)()
-            if number in self.twice:
-                attribute(**arguments)
-            return attribute(**arguments)
-
-        return call
 
 
 @dataclass
@@ -81,8 +49,8 @@ class Bench:
         ours = {"workflows": self.workflows, "observe": self.events.append}
         return store_over(client or self.client, self.clock, **{**ours, **seams})
 
-    def counting(self) -> tuple[CountingClient, Operations]:
-        client = CountingClient(self.client)
+    def counting(self) -> tuple[FaultyTable, Operations]:
+        client = FaultyTable(self.client)
         return client, self.store(client)
 
     def describe(self, execution_arn: str) -> Execution:

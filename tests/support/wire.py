@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
+from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.claims import write_claim
 from fairlock.protocol.expressions import Update
 from tests.support.faults import ENDPOINT, WRITES
+from tests.support.operations import Operations
+from tests.support.store_bench import Bench
 
 _TRUE = "attribute_not_exists(#no_such)"
 _PLACEHOLDER = re.compile(r"[#:]\w+")
@@ -85,6 +90,21 @@ def _take_out(write: dict[str, Any], condition: str) -> None:
     write["ExpressionAttributeNames"] = {n: a for n, a in names.items() if n in used}
     values = write.get("ExpressionAttributeValues", {})
     write["ExpressionAttributeValues"] = {n: v for n, v in values.items() if n in used}
+
+
+def late(bench: Bench, text: str, send: Callable[[Operations], object]) -> Wire:
+    """The write with this text is held back: its sender gives it up."""
+    wire = Wire(bench.client, text, held_back=True)
+    with suppress(LockStoreUnavailable):
+        send(bench.store(wire))
+    return wire
+
+
+def copied(bench: Bench, text: str, send: Callable[[Operations], object]) -> Wire:
+    """The write with this text happens, and a copy of it stays on the wire."""
+    wire = Wire(bench.client, text)
+    send(bench.store(wire))
+    return wire
 
 
 def claim_whatever_has_ended(*args: Any, **kwargs: Any) -> Update:  # noqa: ANN401 - as `write_claim`

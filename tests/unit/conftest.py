@@ -94,19 +94,3 @@ def forget_clients() -> None:
     """What the handlers keep from one invocation to the next."""
     for name in dir(runtime):
         getattr(getattr(runtime, name), "cache_clear", lambda: None)()
-
-
-class BrokenLog(logging.Handler):
-    """Its daemon is gone."""
-
-    def emit(self, _record: logging.LogRecord) -> None:
-        raise BrokenPipeError
-
-
-@pytest.fixture
-def broken_log() -> Iterator[None]:
-    """Each line that Fairlock logs raises."""
-    logger, handler = logging.getLogger("fairlock"), BrokenLog()
-    logger.addHandler(handler)
-    yield
-    logger.removeHandler(handler)

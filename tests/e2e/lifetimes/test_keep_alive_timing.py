@@ -18,7 +18,7 @@ from tests.e2e.lifetimes.dying_workflows import LONG_INTERVAL_SECONDS, UNTOLD_IN
 from tests.e2e.lifetimes.keep_alive import WORK_SECONDS, lag_seconds
 from tests.e2e.lifetimes.stack import INTERVAL_SECONDS, KEEP_ALIVE_LEASE_SECONDS
 from tests.e2e.scenario_runs import ScenarioRuns
-from tests.support import CountingClient
+from tests.support.faulty_table import FaultyTable
 from tests.support.operations import Operations
 
 AT_ONCE = 2
@@ -87,7 +87,7 @@ def test_a_heartbeat_is_one_transition_and_one_call(deployment: Deployment) -> N
 def test_a_heartbeat_is_two_requests(deployment: Deployment) -> None:
     contested = ContestedLock(deployment)
     execution = contested.start_inside("KeepAliveChain", seconds=60)
-    client = CountingClient(deployment.aws.client("dynamodb"))
+    client = FaultyTable(deployment.aws.client("dynamodb"))
     table = LockTable(client, deployment.table_name)  # type: ignore[arg-type]  # counts, passes on
     store = Operations(LockContext(table=table))
     acquisition = AcquireRequest(

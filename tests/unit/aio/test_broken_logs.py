@@ -30,11 +30,6 @@ async def held_after_an_outage(make_client: MakeClient, table: AsyncTable) -> li
     return still
 
 
-@in_virtual_time
-async def test_heartbeats_go_on(make_client: MakeClient, table: AsyncTable) -> None:
-    assert await held_after_an_outage(make_client, table) == [True, True]
-
-
 def fail_once(monkeypatch: pytest.MonkeyPatch) -> None:
     due = HeartbeatSchedule.due
     defects = [ZeroDivisionError()]

@@ -14,18 +14,13 @@ import pytest
 from fairlock import (
     AsyncLock,
     AsyncLockClient,
-    InvalidRequest,
     Lock,
     LockClient,
     LockLost,
-    LockStoreUnavailable,
-    LockWaitTimeout,
 )
-from tests.support import START_MS
-from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable
-from tests.unit.aio.virtual_time import in_virtual_time, virtual_loop
+from tests.unit.aio.virtual_time import in_virtual_time
 from tests.unit.client.support.doubles import READS
 
 WITHOUT_EXTRA = """
@@ -65,44 +60,6 @@ def test_a_lock_has_the_methods_of_its_namesake() -> None:
 
 
 @in_virtual_time
-async def test_acquire_heartbeat_and_release_are_one_request_each(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    async with make_client() as locks:
-        lock = await locks.acquire("a")
-        await lock.heartbeat()
-        await lock.release()
-    assert table.names() == ["update_item"] * 3
-
-
-@in_virtual_time
-async def test_a_lock_tells_what_was_granted(make_client: MakeClient) -> None:
-    async with make_client() as locks, locks.hold("a", lease=20, data={"job": 7}) as lock:
-        assert lock.fencing_token == START_MS * 1000 + 1
-        assert (lock.name, lock.owner_name, lock.data) == ("a", "anna", {"job": 7})
-        assert lock.remaining == pytest.approx(20 * 0.98 - 0.02, abs=0.02)
-        assert not lock.lost.is_set()
-        lock.check()
-        await lock.heartbeat(lease=40, data={"job": 8})
-        assert (lock.lease, lock.data) == (40, {"job": 8})
-    with pytest.raises(LockLost, match="released"):
-        lock.check()
-
-
-@in_virtual_time
-async def test_a_lock_that_others_hold_is_refused_or_waited_for_exactly_as_long(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    async with make_client() as anna, make_client("ben") as locks, anna.hold("a"):
-        assert await locks.try_acquire("a") is None
-        began = virtual_loop().time()
-        with pytest.raises(LockWaitTimeout, match="not handed over within 7 s; last held by anna"):
-            await locks.acquire("a", max_wait=7)
-        assert virtual_loop().time() - began == pytest.approx(7, abs=0.1)
-        assert table.traces("a") == ["anna"]
-
-
-@in_virtual_time
 async def test_a_waiter_joins_then_reads_and_asks_again_every_two_minutes(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -134,56 +91,6 @@ async def test_waiters_of_one_client_are_served_in_the_order_in_which_they_came(
     async with make_client() as locks:
         await asyncio.gather(*(work(n) for n in range(10)))
     assert served == list(range(10))
-
-
-@in_virtual_time
-async def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    table.outage = lost_reply()
-    async with make_client() as locks:
-        with pytest.raises(LockStoreUnavailable):
-            await locks.try_acquire("a")
-        with pytest.raises(LockStoreUnavailable):
-            await locks.acquire("a", max_wait=30)
-    table.outage = None
-    assert table.traces("a") == []
-
-
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
-        ({"lease": 0}, "lease"),
-        ({"limit": 0}, "limit"),
-        ({"max_wait": -1}, "max_wait"),
-        ({"data": [1]}, "data"),
-    ],
-)
-@in_virtual_time
-async def test_bad_input_is_refused_by_name_and_nothing_is_written(
-    wrong: dict[str, Any], field: str, make_client: MakeClient, table: AsyncTable
-) -> None:
-    async with make_client() as locks:
-        with pytest.raises(InvalidRequest) as refused:
-            await locks.acquire("a", **wrong)
-    assert (refused.value.field, table.log) == (field, [])
-
-
-@in_virtual_time
-async def test_what_the_body_raises_leaves_it_with_a_note_if_the_release_failed(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    async with make_client() as locks:
-
-        async def work() -> None:
-            async with locks.hold("a"):
-                table.outage = lost_reply()
-                raise ZeroDivisionError
-
-        with pytest.raises(ZeroDivisionError) as raised:
-            await work()
-        table.outage = None
-    assert raised.value.__notes__[0].startswith("At the end of the lock: the lock table did not")
 
 
 @in_virtual_time

@@ -26,10 +26,6 @@ def renewed_after_an_outage(beating: Beating, table: Table) -> list[bool]:
     return [lock.remaining > 0 for lock in held]
 
 
-def test_heartbeats_go_on(beating: Beating, table: Table) -> None:
-    assert renewed_after_an_outage(beating, table) == [True, True]
-
-
 def test_with_an_ordinary_logger_the_planning_would_end(
     beating: Beating, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from fairlock import LockClient, LockLost, LockStoreUnavailable
 from fairlock.errors import TransactionRefused
-from tests.support import TABLE, CountingClient, release, store_over
-from tests.support.faults import FaultyClient, lost_reply
+from tests.support import TABLE, release, store_over
+from tests.support.faults import lost_reply
+from tests.support.faulty_table import FaultyTable, fault, lose
 from tests.unit.client.support.doubles import EventfulClock
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def is_written(client: DynamoDBClient) -> bool:
 def test_a_guarded_write_is_one_request_and_keeps_the_lock(
     dynamodb: DynamoDBClient, clock: EventfulClock
 ) -> None:
-    counting = CountingClient(dynamodb)
+    counting = FaultyTable(dynamodb)
     with locks_over(counting, clock) as locks:
         lock = locks.acquire("a")
         counting.calls.clear()
@@ -43,7 +44,7 @@ def test_a_guarded_write_is_one_request_and_keeps_the_lock(
 def test_a_guarded_write_with_release_is_one_request_and_ends_the_lock(
     dynamodb: DynamoDBClient, clock: EventfulClock
 ) -> None:
-    counting = CountingClient(dynamodb)
+    counting = FaultyTable(dynamodb)
     with locks_over(counting, clock) as locks:
         with locks.hold("a") as lock:
             counting.calls.clear()
@@ -76,7 +77,7 @@ def test_a_refusal_because_the_lock_is_gone_is_its_loss(
 def test_a_lease_that_is_over_refuses_without_a_request(
     dynamodb: DynamoDBClient, clock: EventfulClock, *, with_release: bool
 ) -> None:
-    counting = CountingClient(dynamodb)
+    counting = FaultyTable(dynamodb)
     with locks_over(counting, clock) as locks:
         lock = locks.acquire("a")
         counting.calls.clear()
@@ -103,7 +104,7 @@ def test_a_refusal_of_the_items_keeps_the_lock(
 def test_a_release_with_writes_whose_reply_got_lost_is_no_loss(
     dynamodb: DynamoDBClient, clock: EventfulClock
 ) -> None:
-    faulty = FaultyClient(dynamodb, error=lost_reply(), when="after", calls=[2])
+    faulty = FaultyTable(dynamodb, lose(2))
     with locks_over(faulty, clock) as locks:
         with locks.hold("a") as lock:
             with pytest.raises(LockStoreUnavailable):
@@ -117,7 +118,7 @@ def test_a_release_with_writes_whose_reply_got_lost_is_no_loss(
 def test_a_release_with_writes_whose_reply_got_lost_may_be_repeated(
     dynamodb: DynamoDBClient, clock: EventfulClock
 ) -> None:
-    faulty = FaultyClient(dynamodb, error=lost_reply(), when="before", calls=[2])
+    faulty = FaultyTable(dynamodb, fault(lost_reply(), 2))
     with locks_over(faulty, clock) as locks:
         lock = locks.acquire("a")
         with pytest.raises(LockStoreUnavailable):

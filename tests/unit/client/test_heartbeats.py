@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-import re
 import threading
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from fairlock import Lock, LockLost, LockStoreUnavailable
-from fairlock.client.heartbeats import HeartbeatSchedule, ScheduledHeartbeat
+from fairlock import Lock, LockLost
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.protocol.model import LockState
 from fairlock.store import keep_alive
-from tests.support import release, store_over
-from tests.support.faults import lost_reply, refusal
+from tests.support.faults import lost_reply
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.support.doubles import EventfulClock, Table
+from tests.unit.client.support.doubles import Table
 from tests.unit.client.support.simulated_heartbeats import Beating
 
 
@@ -51,24 +47,6 @@ def acquire_told(beating: Beating) -> tuple[Lock, Told]:
     return lock, told
 
 
-def test_a_lock_is_renewed_every_third_of_its_lease(beating: Beating, table: Table) -> None:
-    beating.locks.acquire("a")
-    beating.pass_time(3600)
-    # The first half a period early at most, all others a tenth: 9.5 s on average.
-    assert 360 <= table.state("a").holders[0].revision <= 400
-
-
-def test_a_lost_reply_is_no_lost_lock(beating: Beating, table: Table) -> None:
-    lock, told = acquire_told(beating)
-    table.loses_replies = True
-    beating.pass_time(12)
-    table.loses_replies = False
-    assert table.state("a").holders[0].revision >= 2
-    beating.pass_time(600)
-    lock.check()
-    assert told.events == []
-
-
 def test_a_heartbeat_bound_to_the_last_one_seen_would_take_a_lost_reply_for_a_theft(
     beating: Beating, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,119 +70,6 @@ def test_a_heartbeat_bound_to_the_last_one_seen_would_take_a_lost_reply_for_a_th
     beating.pass_time(12)
     assert lock.lost.is_set()
     assert told.wait_for(1)[-1] == ("lost", "a")
-
-
-def outage_of_25_seconds(beating: Beating, table: Table) -> None:
-    """Just after a renewal, so longer than 20 s, when danger begins, and shorter than the lease."""
-    beating.pass_time(60)
-    revision = table.state("a").holders[0].revision
-    while table.state("a").holders[0].revision == revision:
-        beating.pass_time(0.1)
-    table.outage = lost_reply()
-    beating.pass_time(25)
-    table.outage = None
-
-
-def test_an_outage_longer_than_the_safe_period_is_danger_and_no_loss(
-    beating: Beating, table: Table
-) -> None:
-    lock, told = acquire_told(beating)
-    outage_of_25_seconds(beating, table)
-    beating.pass_time(3600)
-    lock.check()
-    assert told.wait_for(1) == [("danger", "a")]
-    assert not lock.lost.is_set()
-
-
-def test_heartbeats_that_end_with_the_first_failure_would_lose_the_lock(
-    beating: Beating, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = HeartbeatSchedule.done
-
-    def give_up(
-        self: HeartbeatSchedule,
-        scheduled: ScheduledHeartbeat,
-        *,
-        renewed: bool,
-        now: float,
-    ) -> None:
-        done(self, scheduled, renewed=renewed, now=now)
-        if not renewed:
-            self.remove(scheduled.handle)
-
-    monkeypatch.setattr(HeartbeatSchedule, "done", give_up)
-    lock, _ = acquire_told(beating)
-    outage_of_25_seconds(beating, table)
-    beating.pass_time(60)
-    assert lock.lost.is_set()
-
-
-def test_each_outage_is_a_danger_of_its_own(beating: Beating, table: Table) -> None:
-    _, told = acquire_told(beating)
-    outage_of_25_seconds(beating, table)
-    beating.pass_time(60)
-    outage_of_25_seconds(beating, table)
-    beating.pass_time(60)
-    assert told.wait_for(2) == [("danger", "a")] * 2
-
-
-def test_an_outage_longer_than_the_lease_is_a_loss_told_once(
-    beating: Beating, table: Table
-) -> None:
-    lock, told = acquire_told(beating)
-    table.outage = lost_reply()
-    # A holder relies on 98 % of its lease.
-    beating.pass_time(30 * 0.98 - 0.1)
-    lock.check()
-    beating.pass_time(0.2)
-    assert lock.lost.is_set()
-    table.outage = None
-    beating.pass_time(600)
-    for _ in range(3):
-        with pytest.raises(LockLost, match="its lease is over"):
-            lock.check()
-    assert told.wait_for(2) == [("danger", "a"), ("lost", "a")]
-    assert table.state("a").holders[0].revision == 1  # No one renewed what was given up.
-
-
-def test_a_lock_that_someone_else_has_is_lost_at_the_next_heartbeat(
-    beating: Beating, table: Table, clock: EventfulClock
-) -> None:
-    lock, told = acquire_told(beating)
-    store_over(table, clock).release(release("anna", lock_name="a", owner_id=lock.owner_id))
-    beating.pass_time(11)
-    assert lock.lost.is_set()
-    assert told.wait_for(1) == [("lost", "a")]
-    with pytest.raises(LockLost, match="another owner has it, or it was freed by force"):
-        lock.heartbeat()
-
-
-def test_heartbeats_survive_a_defect_for_as_long_as_the_lease(
-    beating: Beating, table: Table, caplog: pytest.LogCaptureFixture
-) -> None:
-    lock, _ = acquire_told(beating)
-    table.outage = PermissionError("no permission, for now")
-    with caplog.at_level(logging.ERROR, "fairlock"):
-        beating.pass_time(25)
-    table.outage = None
-    beating.pass_time(60)
-    lock.check()
-    assert "lock 'a': heartbeat failed; it is tried again until the lease is over" in caplog.text
-
-
-def test_what_a_callback_raises_is_logged(
-    beating: Beating, table: Table, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(_lock: Lock, _reason: str) -> None:
-        raise ValueError("as the test wants it")
-
-    beating.locks.acquire("a", on_lost=fail)
-    table.outage = lost_reply()
-    with caplog.at_level(logging.ERROR, "fairlock"):
-        beating.pass_time(31)
-        beating.locks.close()
-    assert "on_lost of lock 'a' failed" in caplog.text
-    assert "as the test wants it" in caplog.text
 
 
 def test_a_callback_may_close_the_client(beating: Beating, table: Table) -> None:
@@ -258,27 +123,6 @@ def test_without_a_bound_both_would_wait_for_each_other(
 ) -> None:
     monkeypatch.setattr("fairlock.client.threads.CLOSE_SECONDS", None)
     assert not ends_beside_a_busy_callback(beating, table, within=0.3)
-
-
-def test_after_the_release_no_heartbeat_is_sent(beating: Beating, table: Table) -> None:
-    lock = beating.locks.acquire("a")
-    beating.pass_time(60)
-    lock.release()
-    table.log.clear()
-    beating.pass_time(600)
-    assert table.log == []
-
-
-def test_a_heartbeat_of_ones_own_that_is_unknown_says_so(beating: Beating, table: Table) -> None:
-    lock = beating.locks.acquire("a")
-    table.outage = lost_reply()
-    with pytest.raises(LockStoreUnavailable):
-        lock.heartbeat(lease=20)
-    # It may have been written: from now on the shorter lease counts.
-    assert lock.remaining == pytest.approx(20 * 0.98)
-    table.outage = None
-    beating.pass_time(100)
-    lock.check()
 
 
 class Race:
@@ -343,18 +187,3 @@ def test_without_that_the_heartbeat_would_land_after_the_release_and_still_reviv
     race = Race(make_client, table)
     assert race.run() == ["released", "heartbeat", "too late"]
     assert (table.state("a").holders, table.state("a").held) == ((), 0)
-
-
-def test_loss_and_danger_are_told_with_lock_and_reason(
-    beating: Beating, table: Table, caplog: pytest.LogCaptureFixture
-) -> None:
-    _lock, told = acquire_told(beating)
-    table.outage = refusal("AccessDeniedException")
-    with caplog.at_level(logging.WARNING, "fairlock"):
-        beating.pass_time(31)
-    assert told.wait_for(2) == [("danger", "a"), ("lost", "a")]
-    assert re.match(r"its heartbeats fail: lock table 'locks' .* no permission", told.reasons[0])
-    assert told.reasons[1] == "its lease is over"
-    in_danger = [line for line in caplog.messages if "is in danger" in line]
-    assert re.match(r"lock 'a' is in danger, 10.0 s left: its heartbeats fail: ", in_danger[0])
-    assert all("lock 'a'" in line for line in caplog.messages)

@@ -21,7 +21,6 @@ from fairlock import (
     Lock,
     LockClient,
     LockLost,
-    LockWaitTimeout,
 )
 from fairlock.client import leader
 from fairlock.client.leader import StopEvent, Term
@@ -67,26 +66,14 @@ def test_a_leader_that_died_is_replaced_after_its_lease(locks: FakeLockClient) -
     assert locks.lead("exporter", lambda _lock, _stop: locks.clock.monotonic()) <= LEASE + 5
 
 
-def lead_behind_a_holder_of_an_hour(locks: FakeLockClient) -> float:
-    before = locks.another().acquire("exporter")
-    locks.clock.at(3600, before.release)
-    return locks.lead("exporter", lambda _lock, _stop: locks.clock.monotonic())
-
-
 def test_a_wait_for_leading_has_no_end(
     locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leader, "LONGEST_WAIT_SECONDS", 600)
-    assert 3600 <= lead_behind_a_holder_of_an_hour(locks) <= 3660
-
-
-def test_a_wait_for_leading_would_end_if_it_were_not_repeated(
-    locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(leader, "LONGEST_WAIT_SECONDS", 600)
-    monkeypatch.setattr(Term, "goes_on_after", lambda *_: False)
-    with pytest.raises(LockWaitTimeout):
-        lead_behind_a_holder_of_an_hour(locks)
+    before = locks.another().acquire("exporter")
+    locks.clock.at(3600, before.release)
+    began = locks.lead("exporter", lambda _lock, _stop: locks.clock.monotonic())
+    assert 3600 <= began <= 3660
 
 
 class Terms:
@@ -365,8 +352,7 @@ class AsyncLeaders:
             await locks.close(release=True)
 
     async def lead(self, locks: FakeAsyncLockClient) -> None:
-        work = self.work if self.honest else self.deaf
-        await locks.lead("exporter", work)
+        await locks.lead("exporter", self.work if self.honest else self.deaf)
 
     async def deaf(self, lock: AsyncLock, stop: asyncio.Event) -> None:
         """Work that does not end when it is told, nor when it is cancelled."""
@@ -378,7 +364,7 @@ class AsyncLeaders:
                 continue
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_two_lead_at_a_time_whatever_fails(seed: int) -> None:
     leaders = AsyncLeaders(honest=True)
     run_in_virtual_time(leaders.run(random.Random(seed)))  # noqa: S311 - moments
@@ -388,10 +374,9 @@ def test_no_two_lead_at_a_time_whatever_fails(seed: int) -> None:
 
 
 def test_two_would_lead_at_a_time_if_work_went_on() -> None:
-    leaders = [AsyncLeaders(honest=False) for _ in range(5)]
-    for seed, each in enumerate(leaders):
-        run_in_virtual_time(each.run(random.Random(seed)))  # noqa: S311 - moments
-    assert max(each.most_inside for each in leaders) > 1
+    leaders = AsyncLeaders(honest=False)
+    run_in_virtual_time(leaders.run(random.Random(0)))  # noqa: S311 - moments
+    assert leaders.most_inside > 1
 
 
 def lead_async(main: Callable[[FakeAsyncLockClient], Coroutine[Any, Any, None]]) -> None:

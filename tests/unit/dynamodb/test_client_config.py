@@ -23,7 +23,8 @@ from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, Released
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire, release, store_over
-from tests.support.faults import FaultyClient, client_error
+from tests.support.faults import client_error
+from tests.support.faulty_table import FaultyTable, fault
 from tests.support.store_bench import Bench
 
 Reaction = Callable[["Handler"], None]
@@ -243,34 +244,10 @@ def bench(clock: FakeClock) -> Bench:
     return bench
 
 
-def written_then_throttled(bench: Bench, *, call: int = 1) -> FaultyClient:
-    return FaultyClient(bench.client, error=THROTTLED, when="after", calls=[call])
-
-
-class OthersBetween:
-    """Others use the lock between the first and the second sending of a write."""
-
-    def __init__(self, bench: Bench, inner: Any) -> None:  # noqa: ANN401 - a client
-        self._bench = bench
-        self._inner = inner
-        self._failed = False
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
-        attribute = getattr(self._inner, name)
-        if not callable(attribute) or name == "exceptions":
-            return attribute
-
-        def call(**arguments: Any) -> Any:  # noqa: ANN401 - same
-            if self._failed:
-                self._failed = False
-                self._bench.pass_through()
-            try:
-                return attribute(**arguments)
-            except ClientError as error:
-                self._failed = error is THROTTLED
-                raise
-
-        return call
+def written_then_throttled(
+    bench: Bench, *, call: int = 1, then: Callable[[], object] = lambda: None
+) -> FaultyTable:
+    return FaultyTable(bench.client, fault(THROTTLED, call, when="after", then=then))
 
 
 def test_a_release_written_by_a_sending_whose_reply_was_lost_is_released(bench: Bench) -> None:
@@ -279,8 +256,8 @@ def test_a_release_written_by_a_sending_whose_reply_was_lost_is_released(bench: 
     assert bench.holders() == []
 
 
-def test_if_others_have_released_meanwhile_no_one_can_tell(bench: Bench) -> None:
-    client = OthersBetween(bench, written_then_throttled(bench))
+def test_if_others_have_released_meanwhile_nobody_can_tell(bench: Bench) -> None:
+    client = written_then_throttled(bench, then=bench.pass_through)
     with pytest.raises(LockStoreUnavailable):
         bench.store(client).release(release("anna"))
 
@@ -289,7 +266,7 @@ def test_if_the_repeats_were_forgotten_it_would_be_told_that_it_did_not_hold(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "was_repeated", lambda _error: False)
-    client = OthersBetween(bench, written_then_throttled(bench))
+    client = written_then_throttled(bench, then=bench.pass_through)
     assert not isinstance(bench.store(client).release(release("anna")), Released)
 
 
@@ -297,7 +274,7 @@ def test_the_same_on_a_lock_whose_waiters_have_all_gone(bench: Bench) -> None:
     """There the departure is another write: it clears the flag as well."""
     bench.wait("ben", execution_arn=None)
     bench.client.items.pop(_waiter(bench))
-    client = OthersBetween(bench, written_then_throttled(bench, call=2))
+    client = written_then_throttled(bench, call=2, then=bench.pass_through)
     with pytest.raises(LockStoreUnavailable):
         bench.store(client).release(release("anna"))
 

@@ -13,27 +13,27 @@ from botocore.exceptions import ClientError, ParamValidationError
 
 from fairlock import InvalidRequest, Lock, LockClient, LockLost, LockStoreUnavailable
 from tests.support import LOCK, TABLE, FakeClock
-from tests.support.faults import FaultyClient, client_error
+from tests.support.faults import client_error
+from tests.support.faulty_table import Fault, FaultyTable, fault
 from tests.unit.client.support.interrupts import TimeLimitError
 from tests.unit.guarded.bench import Bench, deposit
 
-NONE = [0]
 EACH_WAY = pytest.mark.parametrize("release", [False, True])
 INTERRUPTS = pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), TimeLimitError()])
 
 
 @pytest.fixture
-def faulty(bench: Bench) -> FaultyClient:
-    """Its next write is done, or not; then an interrupt comes instead of the answer."""
-    return FaultyClient(bench.inner, TimeLimitError(), when="after", calls=NONE)
+def faulty(bench: Bench) -> FaultyTable:
+    return FaultyTable(bench.inner)
 
 
 @pytest.fixture
-def lock(faulty: FaultyClient, clock: FakeClock) -> Iterator[Lock]:
+def lock(faulty: FaultyTable, clock: FakeClock) -> Iterator[Lock]:
+    """Its next write is done; then an interrupt comes instead of the answer."""
     client: Any = faulty
     with LockClient(TABLE, client=client, clock=clock, heartbeat_every=math.inf) as locks:
         lock = locks.acquire(LOCK)
-        faulty.calls = [faulty.count + 1]
+        faulty.will(fault(TimeLimitError(), 1, when="after"))
         yield lock
 
 
@@ -46,9 +46,9 @@ def interrupted(lock: Lock, *, release: bool) -> None:
 @EACH_WAY
 @INTERRUPTS
 def test_an_interrupted_write_that_is_made_again_is_done_once(
-    bench: Bench, faulty: FaultyClient, lock: Lock, *, interrupt: BaseException, release: bool
+    bench: Bench, faulty: FaultyTable, lock: Lock, *, interrupt: BaseException, release: bool
 ) -> None:
-    faulty.error = interrupt  # type: ignore[assignment]  # Ctrl-C is more than an Exception
+    faulty.will(fault(interrupt, 1, when="after"))
     interrupted(lock, release=release)
     lock.transact_write([deposit("x")], token="one", release=release)
     assert (bench.balance("x"), len(bench.holders())) == (1, 0 if release else 1)
@@ -65,9 +65,9 @@ def test_one_that_is_made_again_without_a_token_is_done_twice(bench: Bench, lock
 
 @EACH_WAY
 def test_one_that_was_interrupted_before_it_was_sent_is_made_up_for(
-    bench: Bench, faulty: FaultyClient, lock: Lock, *, release: bool
+    bench: Bench, faulty: FaultyTable, lock: Lock, *, release: bool
 ) -> None:
-    faulty.when = "before"
+    faulty.will(fault(TimeLimitError(), 1))
     interrupted(lock, release=release)
     lock.transact_write([deposit("x")], token="one", release=release)
     assert (bench.balance("x"), len(bench.holders())) == (1, 0 if release else 1)
@@ -87,10 +87,10 @@ def test_after_an_interrupted_write_with_release_no_heartbeat_tells_of_a_theft(
 def test_the_end_of_the_client_releases_what_an_interrupted_write_has_not(
     bench: Bench, clock: FakeClock
 ) -> None:
-    client: Any = FaultyClient(bench.inner, TimeLimitError(), when="before", calls=NONE)
+    client: Any = FaultyTable(bench.inner)
     with LockClient(TABLE, client=client, clock=clock, heartbeat_every=math.inf) as locks:
         lock = locks.acquire(LOCK)
-        client.calls = [client.count + 1]
+        client.will(fault(TimeLimitError(), 1))
         interrupted(lock, release=True)
         assert len(bench.holders()) == 1
     assert bench.holders() == []
@@ -102,19 +102,14 @@ def test_the_same_write_of_two_threads_at_a_time_is_one_write_if_it_has_a_token(
 ) -> None:
     first_is_done, go_on = threading.Event(), threading.Event()
 
-    class Slow(FaultyClient):
-        def _write(self, send: Any, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as it is
-            self.count += 1
-            answer = send(**arguments)
-            if self.count in self.calls:
-                first_is_done.set()
-                assert go_on.wait(10)
-            return answer
+    def hold_the_answer() -> None:
+        first_is_done.set()
+        assert go_on.wait(10)
 
-    client: Any = Slow(bench.inner, TimeLimitError(), calls=NONE)
+    client: Any = FaultyTable(bench.inner)
     with LockClient(TABLE, client=client, clock=clock, heartbeat_every=math.inf) as locks:
         lock = locks.acquire(LOCK)
-        client.calls = [client.count + 1]
+        client.will(Fault(at=1, after=hold_the_answer))
 
         def write() -> None:
             lock.transact_write([deposit("x")], token=token)
@@ -135,12 +130,12 @@ def test_the_same_write_of_two_threads_at_a_time_is_one_write_if_it_has_a_token(
     ids=["refused by DynamoDB", "refused by boto3"],
 )
 def test_a_write_that_was_not_let_in_is_certainly_not_written(
-    bench: Bench, faulty: FaultyClient, lock: Lock, *, error: Exception, release: bool
+    bench: Bench, faulty: FaultyTable, lock: Lock, *, error: Exception, release: bool
 ) -> None:
     """botocore has sent it once, at most: the lock is held, and the same call is a new one."""
     if isinstance(error, ClientError):
         error.response["ResponseMetadata"]["RetryAttempts"] = 0
-    faulty.error, faulty.when = error, "before"
+    faulty.will(fault(error, 1))
     with pytest.raises(InvalidRequest, match=r"^items: must be a valid transaction"):
         lock.transact_write([deposit("x")], token="one", release=release)
     lock.check()
@@ -151,10 +146,10 @@ def test_a_write_that_was_not_let_in_is_certainly_not_written(
 
 @EACH_WAY
 def test_a_write_that_is_not_let_in_when_botocore_repeats_it_may_be_written(
-    bench: Bench, faulty: FaultyClient, lock: Lock, *, release: bool
+    bench: Bench, faulty: FaultyTable, lock: Lock, *, release: bool
 ) -> None:
     """The reply to the first sending got lost, and the credentials are over at the second."""
-    faulty.error = client_error("ExpiredTokenException")
+    faulty.will(fault(client_error("ExpiredTokenException"), 1, when="after"))
     with pytest.raises(LockStoreUnavailable, match=r"may be written yet.*repeat the call"):
         lock.transact_write([deposit("x")], token="one", release=release)
     lock.transact_write([deposit("x")], token="one", release=release)

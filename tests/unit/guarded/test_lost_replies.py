@@ -6,7 +6,6 @@ The embedded DynamoDB keeps request tokens for ten minutes, as AWS documents it.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -15,18 +14,19 @@ from botocore.exceptions import ClientError
 from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable, TransactionRefused
 from fairlock.guarded.guarded_writes import GuardedWrites
 from tests.support import FakeClock
-from tests.support.faults import FaultyClient, RepeatingClient, WrappedClient, lost_reply
+from tests.support.faults import lost_reply
+from tests.support.faulty_table import FaultyTable, fault, repeat
 from tests.unit.guarded.bench import Bench, deposit, open_account
 
 QUEUED = pytest.mark.parametrize("queued", [False, True])
 MINUTE = 60
 
 
-def losing(bench: Bench, *calls: int) -> FaultyClient:
-    return FaultyClient(bench.inner, lost_reply(), when="after", calls=calls)
+def losing(bench: Bench, *calls: int) -> FaultyTable:
+    return FaultyTable(bench.inner, fault(lost_reply(), calls, when="after"))
 
 
-def losing_all(bench: Bench, *, queued: bool) -> FaultyClient:
+def losing_all(bench: Bench, *, queued: bool) -> FaultyTable:
     """Loses the reply to the transaction; to a waiter it is the second one."""
     return losing(bench, 2 if queued else 1)
 
@@ -51,7 +51,7 @@ def test_a_repeat_of_an_answered_write_is_answered_without_a_request(bench: Benc
     writes = bench.through(faulty).writes(bench.granted("anna"))
     for _ in range(3):
         writes.transact_write([deposit("x")], token="one")
-    assert (bench.balance("x"), faulty.count) == (1, 1)
+    assert (bench.balance("x"), faulty.writes) == (1, 1)
 
 
 def test_the_same_writes_under_another_token_are_another_write(bench: Bench) -> None:
@@ -201,7 +201,7 @@ def test_a_release_without_memory_calls_its_own_commit_a_lost_lock(
 def test_a_request_that_never_arrived_is_made_up_for_by_the_repeat(
     bench: Bench, *, queued: bool
 ) -> None:
-    faulty = FaultyClient(bench.inner, lost_reply(), when="before", calls=[2 if queued else 1])
+    faulty = FaultyTable(bench.inner, fault(lost_reply(), 2 if queued else 1))
     writes = bench.through(faulty).writes(bench.granted("anna"))
     if queued:
         bench.waits("ben")
@@ -212,7 +212,7 @@ def test_a_request_that_never_arrived_is_made_up_for_by_the_repeat(
 
 
 def test_a_request_that_never_arrived_and_a_queue_that_moved_since(bench: Bench) -> None:
-    faulty = FaultyClient(bench.inner, lost_reply(), when="before", calls=[1])
+    faulty = FaultyTable(bench.inner, fault(lost_reply(), 1))
     writes = bench.through(faulty).writes(bench.granted("anna"))
     unknown(writes, [deposit("x")], release=True)
     bench.waits("ben")  # the transaction of before cannot happen any more; its successor does
@@ -221,7 +221,7 @@ def test_a_request_that_never_arrived_and_a_queue_that_moved_since(bench: Bench)
 
 
 def test_a_request_that_never_arrived_and_a_lock_that_got_lost_since(bench: Bench) -> None:
-    faulty = FaultyClient(bench.inner, lost_reply(), when="before", calls=[1])
+    faulty = FaultyTable(bench.inner, fault(lost_reply(), 1))
     writes = bench.through(faulty).writes(bench.granted("anna", lease_ms=1_000))
     unknown(writes, [deposit("x")], release=True)
     bench.clock.advance(10)
@@ -254,7 +254,7 @@ def test_after_nine_minutes_by_either_clock_no_one_can_tell_and_nothing_is_sent(
     for _ in range(2):
         with pytest.raises(LockStoreUnavailable, match="read the items to find out"):
             writes.transact_write([deposit("x")], token="one")
-    assert (faulty.count, bench.balance("x")) == (1, 1)
+    assert (faulty.writes, bench.balance("x")) == (1, 1)
 
 
 def test_the_nine_minutes_are_counted_from_the_first_time_it_was_sent(
@@ -267,14 +267,14 @@ def test_the_nine_minutes_are_counted_from_the_first_time_it_was_sent(
     unknown(writes, [deposit("x")])
     clock.advance(2 * MINUTE)
     unknown(writes, [deposit("x")])
-    assert (faulty.count, bench.balance("x")) == (2, 1)
+    assert (faulty.writes, bench.balance("x")) == (2, 1)
 
 
 @QUEUED
 def test_a_transaction_that_botocore_sends_twice_happens_once(
     bench: Bench, *, queued: bool
 ) -> None:
-    writes = bench.through(RepeatingClient(bench.inner)).writes(bench.granted("anna"))
+    writes = bench.through(FaultyTable(bench.inner, repeat())).writes(bench.granted("anna"))
     if queued:
         bench.waits("ben")
     writes.transact_write([deposit("x")], token="one", release=True)
@@ -287,19 +287,18 @@ def test_a_transaction_that_botocore_sends_twice_happens_once(
 TOKENS = pytest.mark.parametrize("token", [None, "one"])
 
 
-@dataclass
-class SlowNetwork(WrappedClient):
+class SlowNetwork(FaultyTable):
     """Keeps a copy of each transaction; botocore sends it again, or not, and has that answer."""
 
-    repeats: bool = True
-    copies: list[dict[str, Any]] = field(default_factory=list)
+    def __init__(self, inner: object, *, repeats: bool = True) -> None:
+        super().__init__(inner)
+        self.repeats = repeats
+        self.copies: list[dict[str, Any]] = []
 
-    def _write(self, send: Any, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
-        if "ClientRequestToken" not in arguments:
-            return send(**arguments)
+    def transact_write_items(self, **arguments: Any) -> Any:  # noqa: ANN401 - as boto3 answers
         self.copies.append(arguments)
         try:
-            return send(**arguments)
+            return self.inner.transact_write_items(**arguments)
         except ClientError as error:
             error.response["ResponseMetadata"]["RetryAttempts"] = int(self.repeats)
             raise

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,8 +20,9 @@ from fairlock.protocol.leaving import release_permit
 from fairlock.protocol.model import AcquireRequest, Liveness, ReleaseRequest
 from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.protocol.schema import lock_key
-from tests.support import LOCK, START_MS, TABLE, CountingClient, FakeClock, owner
-from tests.support.faults import FaultyClient, client_error, lost_reply
+from tests.support import LOCK, START_MS, TABLE, FakeClock, owner
+from tests.support.faults import client_error
+from tests.support.faulty_table import TRANSACTIONS, FaultyTable, fault, lose, meanwhile
 from tests.support.workflows import FakeWorkflows
 from tests.unit.guarded.bench import Bench, deposit, open_account
 
@@ -31,7 +33,7 @@ LATE = AcquireRequest(lock_name=LOCK, owner_id=owner("late"), owner_name="late",
 
 def test_writes_and_release_are_one_request_when_no_one_waits(bench: Bench) -> None:
     grant = bench.granted("anna")
-    counting = CountingClient(bench.inner)
+    counting = FaultyTable(bench.inner)
     bench.through(counting).writes(grant).transact_write([deposit("x")], release=True)
     assert counting.calls == ["transact_write_items"]
     assert (bench.balance("x"), bench.holders(), bench.state().held) == (1, [], 0)
@@ -50,7 +52,7 @@ def test_the_oldest_waiter_becomes_the_holder_in_the_same_transaction(bench: Ben
     grant = bench.granted("anna")
     bench.waits("ben")
     bench.waits("carl")
-    counting = CountingClient(bench.inner)
+    counting = FaultyTable(bench.inner)
     bench.through(counting).writes(grant).transact_write([deposit("x")], release=True)
     assert counting.calls == ["transact_write_items", "query", "transact_write_items"]
     assert (bench.balance("x"), bench.holders(), bench.waiters()) == (1, ["ben"], ["carl"])
@@ -126,29 +128,10 @@ def test_refused_items_keep_the_lock_and_leave_the_queue_alone(bench: Bench) -> 
     assert (bench.balance("y"), bench.holders(), bench.waiters()) == (1, ["ben"], [])
 
 
-@dataclass
-class Meanwhile:
-    """Does something between two requests of another client: before its nth transaction."""
-
-    inner: Any
-    number: int
-    action: Callable[[], object]
-    count: int = 0
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
-        return getattr(self.inner, name)
-
-    def transact_write_items(self, **request: Any) -> Any:  # noqa: ANN401 - as boto3
-        self.count += 1
-        if self.count == self.number:
-            self.action()
-        return self.inner.transact_write_items(**request)
-
-
 def test_who_joins_just_before_the_transaction_is_handed_the_lock(bench: Bench) -> None:
     grant = bench.granted("anna")
-    meanwhile = Meanwhile(bench.inner, 1, lambda: bench.waits("ben"))
-    bench.through(meanwhile).writes(grant).transact_write([deposit("x")], release=True)
+    between = FaultyTable(bench.inner, meanwhile(1, lambda: bench.waits("ben"), of=TRANSACTIONS))
+    bench.through(between).writes(grant).transact_write([deposit("x")], release=True)
     assert (bench.balance("x"), bench.holders(), bench.waiters()) == (1, ["ben"], [])
 
 
@@ -156,8 +139,8 @@ def test_who_joins_while_the_queue_is_being_closed_is_handed_the_lock(bench: Ben
     grant = bench.granted("anna", lease_ms=12 * HOUR_MS)
     bench.waits("ben", task_token=None)
     bench.clock.advance(HOUR_MS / 1000)  # ben is gone: the second transaction closes the queue
-    meanwhile = Meanwhile(bench.inner, 2, lambda: bench.waits("carl"))
-    bench.through(meanwhile).writes(grant).transact_write([deposit("x")], release=True)
+    between = FaultyTable(bench.inner, meanwhile(2, lambda: bench.waits("carl"), of=TRANSACTIONS))
+    bench.through(between).writes(grant).transact_write([deposit("x")], release=True)
     assert (bench.balance("x"), bench.holders(), bench.waiters()) == (1, ["carl"], [])
 
 
@@ -167,8 +150,9 @@ def test_a_waiter_that_gives_up_in_between_is_passed_over(bench: Bench) -> None:
     bench.waits("ben")
     bench.waits("carl")
     key = {"pk": lock_key(LOCK)["pk"], "sk": {"S": f"WAITER#{entered_ms:015d}#{owner('ben')}"}}
-    meanwhile = Meanwhile(bench.inner, 2, lambda: bench.inner.delete_item(TableName=TABLE, Key=key))
-    bench.through(meanwhile).writes(grant).transact_write([deposit("x")], release=True)
+    give_up = functools.partial(bench.inner.delete_item, TableName=TABLE, Key=key)
+    between = FaultyTable(bench.inner, meanwhile(2, give_up, of=TRANSACTIONS))
+    bench.through(between).writes(grant).transact_write([deposit("x")], release=True)
     assert (bench.balance("x"), bench.holders(), bench.waiters()) == (1, ["carl"], [])
 
 
@@ -180,9 +164,10 @@ def test_who_loses_the_lock_while_it_releases_has_written_nothing(
     if transaction == 2:  # the second one hands over
         bench.waits("ben", lease_ms=60_000)
     bench.clock.advance(10)
-    meanwhile = Meanwhile(bench.inner, transaction, lambda: bench.store.acquire(LATE))
+    take = meanwhile(transaction, lambda: bench.store.acquire(LATE), of=TRANSACTIONS)
+    between = FaultyTable(bench.inner, take)
     with pytest.raises(LockLost):
-        bench.through(meanwhile).writes(grant).transact_write([deposit("x")], release=True)
+        bench.through(between).writes(grant).transact_write([deposit("x")], release=True)
     assert (bench.balance("x"), bench.holders()) == (None, ["late" if transaction == 1 else "ben"])
 
 
@@ -192,7 +177,7 @@ def test_killed_before_any_of_its_transactions_it_has_done_nothing(
 ) -> None:
     grant = bench.granted("anna")
     bench.waits("ben")
-    killed = FaultyClient(bench.inner, client_error("InternalServerError", 500), calls=[number])
+    killed = FaultyTable(bench.inner, fault(client_error("InternalServerError", 500), number))
     with pytest.raises(LockStoreUnavailable):
         bench.through(killed).writes(grant).transact_write([deposit("x")], release=True)
     assert (bench.balance("x"), bench.holders(), bench.waiters()) == (None, ["anna"], ["ben"])
@@ -218,9 +203,9 @@ def test_an_outage_right_after_the_commit_is_no_error_of_the_commit(bench: Bench
     bench.waits("ben")
     bench.waits("carl")
     raise_limit_of_waiters(bench, limit=2)
-    outage = FaultyClient(bench.inner, client_error("InternalServerError", 500), calls=[3])
+    outage = FaultyTable(bench.inner, fault(client_error("InternalServerError", 500), 3))
     bench.through(outage).writes(grant).transact_write([deposit("x")], release=True)
-    assert outage.count == 3  # the third was to hand carl the second permit
+    assert outage.writes == 3  # the third was to hand carl the second permit
     assert (bench.balance("x"), bench.holders(), bench.waiters()) == (1, ["ben"], ["carl"])
     answered = bench.granted("carl", waits=True, limit=2)  # it asks again by itself
     assert answered.fencing_token == grant.fencing_token + 2
@@ -229,7 +214,7 @@ def test_an_outage_right_after_the_commit_is_no_error_of_the_commit(bench: Bench
 def test_writes_without_the_release_in_them_can_be_torn_from_it(bench: Bench) -> None:
     """The negative control: two calls, and the process dies in between."""
     grant = bench.granted("anna")
-    dying = FaultyClient(bench.inner, client_error("InternalServerError", 500), calls=[2])
+    dying = FaultyTable(bench.inner, fault(client_error("InternalServerError", 500), 2))
     through = bench.through(dying)
     through.writes(grant).transact_write([deposit("x")])
     with pytest.raises(LockStoreUnavailable):
@@ -275,9 +260,9 @@ def lock_over(client: Any, clock: FakeClock) -> Lock:  # noqa: ANN401 - a client
 @pytest.fixture
 def lock(bench: Bench, clock: FakeClock) -> Iterator[Lock]:
     """A lock whose first transaction happened, and whose reply to it got lost."""
-    client = FaultyClient(bench.inner, lost_reply(), when="after", calls=[0])
+    client = FaultyTable(bench.inner)
     lock = lock_over(client, clock)
-    client.calls = [client.count + 1]
+    client.will(lose(1))
     yield lock
     lock.release()
 
@@ -324,12 +309,11 @@ def test_a_repeat_that_is_not_let_in_is_forgotten_by_no_one(
     bench: Bench, clock: FakeClock, *, release: bool
 ) -> None:
     """Expired credentials, say: then it is still unknown whether the first try was written."""
-    client = FaultyClient(bench.inner, lost_reply(), when="after", calls=[0])
+    client = FaultyTable(bench.inner)
     lock = lock_over(client, clock)
-    client.calls = [client.count + 1]
+    client.will(lose(1))
     unknown(lock, release=release)
-    client.when, client.error = "before", client_error("ExpiredTokenException")
-    client.calls = [client.count + 1]
+    client.will(fault(client_error("ExpiredTokenException"), 1))
     with pytest.raises(Exception, match="ExpiredToken"):
         lock.transact_write([deposit("x")], token="one", release=release)
     lock.transact_write([deposit("x")], token="one", release=release)

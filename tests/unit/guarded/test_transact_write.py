@@ -18,8 +18,9 @@ from fairlock.errors import (
 from fairlock.guarded import guarded_table
 from fairlock.guarded.guarded_writes import GuardedWrites
 from testbed.localaws import LocalAws
-from tests.support import LOCK, TABLE, CountingClient, owner
-from tests.support.faults import FaultyClient, client_error
+from tests.support import LOCK, TABLE, owner
+from tests.support.faults import client_error
+from tests.support.faulty_table import FaultyTable, fault
 from tests.unit.guarded.bench import Bench, deposit, open_account
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def test_the_writes_of_a_holder_are_committed_together_and_the_lock_stays(bench:
 
 def test_it_is_one_request(bench: Bench) -> None:
     grant = bench.granted("anna")
-    counting = CountingClient(bench.inner)
+    counting = FaultyTable(bench.inner)
     bench.through(counting).writes(grant).transact_write([deposit("x")])
     assert counting.calls == ["transact_write_items"]
 
@@ -198,7 +199,7 @@ def test_items_that_break_a_rule_are_refused_before_anything_is_sent(
     bench: Bench, items: Items, rule: str, *, release: bool
 ) -> None:
     grant = bench.granted("anna")
-    counting = CountingClient(bench.inner)
+    counting = FaultyTable(bench.inner)
     with pytest.raises(InvalidRequest) as caught:
         bench.through(counting).writes(grant).transact_write(items, release=release)
     assert (caught.value.field, caught.value.rule) == ("items", rule)
@@ -220,7 +221,7 @@ def test_as_many_items_as_the_rule_allows_are_committed(
 def test_a_transaction_that_another_one_is_in_the_way_of_is_sent_again(bench: Bench) -> None:
     grant = bench.granted("anna")
     conflict = client_error("TransactionConflictException")
-    faulty = FaultyClient(bench.inner, conflict, calls=[1, 2])
+    faulty = FaultyTable(bench.inner, fault(conflict, [1, 2]))
     bench.through(faulty).writes(grant).transact_write([deposit("x")])
     assert bench.balance("x") == 1
 
@@ -228,7 +229,7 @@ def test_a_transaction_that_another_one_is_in_the_way_of_is_sent_again(bench: Be
 @pytest.mark.parametrize("release", [False, True])
 def test_a_throttle_without_end_is_no_lost_lock(bench: Bench, *, release: bool) -> None:
     grant = bench.granted("anna")
-    faulty = FaultyClient(bench.inner, client_error("ThrottlingException"))
+    faulty = FaultyTable(bench.inner, fault(client_error("ThrottlingException")))
     with pytest.raises(LockStoreUnavailable):
         bench.through(faulty).writes(grant).transact_write([deposit("x")], release=release)
     assert (bench.balance("x"), bench.holders()) == (None, ["anna"])
@@ -247,7 +248,7 @@ def test_items_are_checked_also_for_a_client_that_does_not(
     """The clients that `LockClient` makes send what they are given."""
     if not checked:
         monkeypatch.setattr(guarded_table, "require_well_formed", lambda *_: None)
-    counting = CountingClient(aws.client("dynamodb", parameter_validation=False))
+    counting = FaultyTable(aws.client("dynamodb", parameter_validation=False))
     malformed: Any = {"Put": {"TableName": "ledger", "Item": {"account": {"S": 5}}}}
     with pytest.raises(
         (InvalidRequest, LockStoreUnavailable, ClientError, AttributeError, TypeError)
@@ -263,7 +264,7 @@ def test_a_defect_of_our_own_write_is_not_blamed_on_the_callers_items(bench: Ben
         "CancellationReasons": [{"Code": "ValidationError"}, {"Code": "None"}],
     }
     cancelled = bench.inner.exceptions.TransactionCanceledException(response, "TransactWriteItems")
-    faulty = FaultyClient(bench.inner, cancelled)
+    faulty = FaultyTable(bench.inner, fault(cancelled))
     with pytest.raises(LockStoreMisconfigured, match="TransactionCanceledException"):
         bench.through(faulty).writes(grant).transact_write([deposit("x")])
     assert bench.balance("x") is None

@@ -1,15 +1,13 @@
-"""Accounts, changes to them, and tables that are busy or that others write to in between."""
+"""Accounts, and changes to them."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from fairlock.aws.retry import RetryBudget
 from tests.support import FakeClock
-from tests.support.faults import WrappedClient
 
 ACCOUNTS: Final = "accounts"
 ANNA: Final = {"account": "anna"}
@@ -55,36 +53,3 @@ def noted(change: Callable[[Item | None], Item], calls: list[Any]) -> Callable[[
 
 def retry_budget(clock: FakeClock | None = None) -> RetryBudget:
     return RetryBudget(clock=clock or FakeClock(), random=lambda: 0.5)
-
-
-@dataclass
-class BusyTable:
-    """Refuses the first so many reads."""
-
-    inner: Any
-    error: Exception
-    times: int
-    reads: int = 0
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the table has
-        return getattr(self.inner, name)
-
-    def get_item(self, **arguments: Any) -> Any:  # noqa: ANN401 - as boto3 answers
-        self.reads += 1
-        if self.reads <= self.times:
-            raise self.error
-        return self.inner.get_item(**arguments)
-
-
-@dataclass
-class MeanwhileTable(WrappedClient):
-    """Lets another caller act just before the first so many writes."""
-
-    action: Callable[[], object]
-    times: int = 1
-
-    def _write(self, send: Callable[..., Any], arguments: Item) -> Any:  # noqa: ANN401 - as boto3 answers
-        if self.times > 0:
-            self.times -= 1
-            self.action()
-        return send(**arguments)

@@ -15,15 +15,16 @@ from fairlock import optimistic
 from fairlock.errors import OutcomeUnknown, VersionConflict
 from fairlock.protocol import versions
 from tests.support import FakeClock
-from tests.support.faults import FaultyClient, client_error, defects, lost_reply, unknown_outcomes
-from tests.unit.optimistic.tables import ANNA, BusyTable, add, noted, retry_budget, stored
+from tests.support.faults import client_error, defects, lost_reply, refusal, unknown_outcomes
+from tests.support.faulty_table import READS, FaultyTable, fault, lose
+from tests.unit.optimistic.tables import ANNA, add, noted, retry_budget, stored
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
 
 
 def losing(table: Table, *calls: int, **fields: Any) -> Any:  # noqa: ANN401 - a table
-    return FaultyClient(table, lost_reply(), when="after", calls=calls, **fields)
+    return FaultyTable(table, lose(*calls, **fields))
 
 
 def test_an_own_write_is_recognized_and_not_made_twice(table: Table) -> None:
@@ -38,9 +39,9 @@ def test_what_the_repeat_returns_is_what_was_written(table: Table) -> None:
 
 
 def test_a_write_that_never_arrived_is_sent_again(table: Table) -> None:
-    faulty: Any = FaultyClient(table, lost_reply(), calls=[1, 2])
+    faulty: Any = FaultyTable(table, fault(lost_reply(), [1, 2]))
     optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
-    assert (faulty.count, stored(table)) == (
+    assert (faulty.writes, stored(table)) == (
         3,
         {"account": "anna", "balance": 10, "version": 1},
     )
@@ -53,12 +54,9 @@ def test_one_write_of_someone_else_tells_what_was_in_its_place(
     """The seen one: a conflict. Ours: done."""
     optimistic.update(table, ANNA, add(100))
     calls: list[Any] = []
-    faulty: Any = FaultyClient(
+    faulty: Any = FaultyTable(
         table,
-        lost_reply(),
-        when=arrived,
-        calls=[1],
-        then=lambda: optimistic.update(table, ANNA, add(1)),
+        fault(lost_reply(), 1, when=arrived, then=lambda: optimistic.update(table, ANNA, add(1))),
     )
     optimistic.update(faulty, ANNA, noted(add(10), calls), retry_budget=retry_budget())
     assert stored(table) == {"account": "anna", "balance": 111, "version": 3}
@@ -72,8 +70,8 @@ def test_one_write_by_code_that_raises_the_number_only_is_a_conflict_if_it_leave
     seen = optimistic.put(table, ANNA, {"balance": 100}, seen=None)
     kept = {"version_id": seen["version_id"]} if keeps_the_id else {}
     theirs = {**ANNA, "balance": 101, "version": 2, **kept}
-    faulty: Any = FaultyClient(
-        table, lost_reply(), calls=[1], then=lambda: table.put_item(Item=theirs)
+    faulty: Any = FaultyTable(
+        table, fault(lost_reply(), 1, then=lambda: table.put_item(Item=theirs))
     )
     with nullcontext() if keeps_the_id else pytest.raises(OutcomeUnknown):
         optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
@@ -88,7 +86,7 @@ def test_what_others_have_written_over_is_reported_as_unknown_and_not_made_again
         for _ in range(2):
             optimistic.update(table, ANNA, add(1))
 
-    faulty: Any = FaultyClient(table, lost_reply(), when=arrived, calls=[1], then=others_write)
+    faulty: Any = FaultyTable(table, fault(lost_reply(), 1, when=arrived, then=others_write))
     with pytest.raises(OutcomeUnknown, match="read it before making the change again"):
         optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
     assert (stored(table) or {})["balance"] == (2 if arrived == "before" else 12)
@@ -108,25 +106,25 @@ def test_who_deleted_an_item_is_unknown_if_the_reply_got_lost(table: Table, by: 
     """Both may not think that they did: the item could stand for a job that is taken once."""
     seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
     when: Literal["before", "after"] = "after" if by == "us" else "before"
-    faulty: Any = FaultyClient(
-        table, lost_reply(), when=when, calls=[1], then=lambda: table.delete_item(Key=ANNA)
+    faulty: Any = FaultyTable(
+        table, fault(lost_reply(), 1, when=when, then=lambda: table.delete_item(Key=ANNA))
     )
     with pytest.raises(OutcomeUnknown):
         optimistic.delete(faulty, ANNA, seen=seen, retry_budget=retry_budget())
-    assert (stored(table), faulty.count) == (None, 2)
+    assert (stored(table), faulty.writes) == (None, 2)
 
 
 def test_a_deletion_that_never_arrived_is_sent_again(table: Table) -> None:
     seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
-    faulty: Any = FaultyClient(table, lost_reply(), calls=[1])
+    faulty: Any = FaultyTable(table, fault(lost_reply(), 1))
     optimistic.delete(faulty, ANNA, seen=seen, retry_budget=retry_budget())
-    assert (stored(table), faulty.count) == (None, 2)
+    assert (stored(table), faulty.writes) == (None, 2)
 
 
 def test_a_deletion_that_never_arrived_is_a_conflict_if_someone_wrote(table: Table) -> None:
     seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
-    faulty: Any = FaultyClient(
-        table, lost_reply(), calls=[1], then=lambda: optimistic.update(table, ANNA, add(1))
+    faulty: Any = FaultyTable(
+        table, fault(lost_reply(), 1, then=lambda: optimistic.update(table, ANNA, add(1)))
     )
     with pytest.raises(VersionConflict):
         optimistic.delete(faulty, ANNA, seen=seen, retry_budget=retry_budget())
@@ -137,17 +135,16 @@ def test_a_deletion_that_never_arrived_is_a_conflict_if_someone_wrote(table: Tab
 def test_an_outage_that_outlasts_the_retry_budget_is_unknown_and_no_conflict(
     table: Table, when: Literal["before", "after"]
 ) -> None:
-    faulty: Any = FaultyClient(table, client_error("InternalServerError", 500), when=when)
+    faulty: Any = FaultyTable(table, fault(client_error("InternalServerError", 500), when=when))
     with pytest.raises(OutcomeUnknown):
         optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
-    assert faulty.count > 1
+    assert faulty.writes > 1
 
 
 def test_a_throttle_that_outlasts_the_retry_budget_is_raised_as_it_is_for_nothing_was_written(
     table: Table,
 ) -> None:
-    faulty: Any = FaultyClient(table, client_error("ThrottlingException"))
-    faulty.error.response["ResponseMetadata"]["RetryAttempts"] = 0
+    faulty: Any = FaultyTable(table, fault(refusal("ThrottlingException")))
     with pytest.raises(ClientError, match="ThrottlingException"):
         optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
     assert stored(table) is None
@@ -157,8 +154,9 @@ def test_a_throttle_that_outlasts_the_retry_budget_is_raised_as_it_is_for_nothin
 def test_an_error_that_botocore_met_on_a_repeat_leaves_it_open_what_the_first_did(
     table: Table, code: str
 ) -> None:
-    faulty: Any = FaultyClient(table, client_error(code))
-    assert faulty.error.response["ResponseMetadata"]["RetryAttempts"] == 2
+    error = client_error(code)
+    assert error.response["ResponseMetadata"]["RetryAttempts"] == 2
+    faulty: Any = FaultyTable(table, fault(error))
     with pytest.raises(OutcomeUnknown):
         optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
 
@@ -206,14 +204,16 @@ def test_a_plain_conditional_write_calls_that_repeat_a_conflict(
 
 @pytest.mark.parametrize("failure", unknown_outcomes())
 def test_a_read_without_an_answer_is_tried_again(table: Table, failure: str) -> None:
-    busy: Any = BusyTable(table, unknown_outcomes()[failure], times=3)
+    busy: Any = FaultyTable(table, fault(unknown_outcomes()[failure], range(1, 4), of=READS))
     optimistic.update(busy, ANNA, add(10), retry_budget=retry_budget())
     assert (busy.reads, stored(table)) == (4, {"account": "anna", "balance": 10, "version": 1})
 
 
 def test_the_single_read_has_the_same_retry_budget(table: Table, clock: FakeClock) -> None:
     written = optimistic.update(table, ANNA, add(10))
-    busy: Any = BusyTable(table, client_error("ThrottlingException"), times=3)
+    busy: Any = FaultyTable(
+        table, fault(client_error("ThrottlingException"), range(1, 4), of=READS)
+    )
     assert optimistic.read(busy, ANNA, retry_budget=retry_budget(clock)) == written
     assert clock.waits == [pytest.approx(seconds) for seconds in (0.01, 0.02, 0.04)]
 
@@ -221,14 +221,14 @@ def test_the_single_read_has_the_same_retry_budget(table: Table, clock: FakeCloc
 def test_without_a_retry_budget_the_first_throttle_is_raised_as_boto3_raises_it(
     table: Table,
 ) -> None:
-    busy: Any = BusyTable(table, client_error("ThrottlingException"), times=1)
+    busy: Any = FaultyTable(table, fault(client_error("ThrottlingException"), 1, of=READS))
     with pytest.raises(ClientError, match="ThrottlingException"):
         optimistic.update(busy, ANNA, add(10), retry_budget=replace(retry_budget(), seconds=0))
     assert (busy.reads, stored(table)) == (1, None)
 
 
 def test_reads_end_with_the_retry_budget(table: Table, clock: FakeClock) -> None:
-    busy: Any = BusyTable(table, client_error("ThrottlingException"), times=10_000)
+    busy: Any = FaultyTable(table, fault(client_error("ThrottlingException"), of=READS))
     with pytest.raises(ClientError, match="ThrottlingException"):
         optimistic.update(busy, ANNA, add(10), retry_budget=retry_budget(clock))
     assert 5 <= sum(clock.waits) < 5.5
@@ -236,7 +236,7 @@ def test_reads_end_with_the_retry_budget(table: Table, clock: FakeClock) -> None
 
 @pytest.mark.parametrize("defect", defects())
 def test_a_defect_is_raised_at_once(table: Table, defect: str) -> None:
-    busy: Any = BusyTable(table, defects()[defect], times=1)
+    busy: Any = FaultyTable(table, fault(defects()[defect], 1, of=READS))
     with pytest.raises(ClientError, match=defect):
         optimistic.update(busy, ANNA, add(10), retry_budget=retry_budget())
     assert busy.reads == 1
@@ -276,7 +276,7 @@ class Queue:
             for other in then:
                 optimistic.update(self.table, ANNA, append(other))
 
-        faulty: Any = FaultyClient(self.table, lost_reply(), when="after", calls=[1], then=others)
+        faulty: Any = FaultyTable(self.table, lose(1, then=others))
         optimistic.update(faulty, ANNA, append(job), retry_budget=retry_budget())
 
 

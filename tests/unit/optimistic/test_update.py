@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,10 @@ from botocore.exceptions import ClientError
 
 from fairlock import optimistic
 from fairlock.errors import InvalidRequest, VersionConflict
-from tests.support import CountingClient, FakeClock
-from tests.support.faults import FaultyClient, client_error
-from tests.unit.optimistic.tables import ANNA, MeanwhileTable, add, plain, retry_budget, stored
+from tests.support import FakeClock
+from tests.support.faults import WRITES, refusal
+from tests.support.faulty_table import FaultyTable, fault, meanwhile
+from tests.unit.optimistic.tables import ANNA, add, plain, retry_budget, stored
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
@@ -33,15 +35,17 @@ def test_each_write_raises_the_version_by_one_and_has_an_id_of_its_own(table: Ta
 
 
 def test_an_uncontended_update_is_one_read_and_one_write(table: Table) -> None:
-    counting: Any = CountingClient(table)
+    counting: Any = FaultyTable(table)
     optimistic.update(counting, ANNA, add(1))
     optimistic.update(counting, ANNA, add(1))
     assert counting.calls == ["get_item", "put_item"] * 2
 
 
 def test_a_conflict_costs_one_read_and_one_write_more(table: Table) -> None:
-    busy: Any = MeanwhileTable(table, lambda: optimistic.update(table, ANNA, add(1)), times=2)
-    counting: Any = CountingClient(busy)
+    busy: Any = FaultyTable(
+        table, meanwhile(range(1, 3), lambda: optimistic.update(table, ANNA, add(1)), of=WRITES)
+    )
+    counting: Any = FaultyTable(busy)
     optimistic.update(counting, ANNA, add(10), retry_budget=retry_budget())
     assert counting.calls == ["get_item", "put_item"] * 3
     assert stored(table) == {"account": "anna", "balance": 12, "version": 3}
@@ -49,7 +53,7 @@ def test_a_conflict_costs_one_read_and_one_write_more(table: Table) -> None:
 
 def test_a_change_that_changes_nothing_writes_nothing(table: Table) -> None:
     before = optimistic.update(table, ANNA, add(100))
-    counting: Any = CountingClient(table)
+    counting: Any = FaultyTable(table)
     assert optimistic.update(counting, ANNA, lambda item: item) == before
     assert optimistic.update(counting, ANNA, lambda _: {"balance": Decimal(100)}) == before
     assert optimistic.update(counting, {"account": "ben"}, lambda _: None) is None
@@ -74,7 +78,7 @@ def test_the_change_gets_a_copy_that_it_may_spoil(table: Table) -> None:
         item["tags"].append("b")
         return {**item, "tags": ["a"]}
 
-    counting: Any = CountingClient(table)
+    counting: Any = FaultyTable(table)
     optimistic.update(counting, ANNA, spoil)
     assert counting.calls == ["get_item"]
 
@@ -104,6 +108,11 @@ def test_an_item_whose_version_others_count_is_taken_over(table: Table) -> None:
     assert stored(table) == {"account": "anna", "balance": 9, "version": 43}
 
 
+def interrupted(table: Table, action: Callable[[], object], *, times: int = 1) -> Any:  # noqa: ANN401 - a table
+    """Others act just before the first so many writes."""
+    return FaultyTable(table, meanwhile(range(1, times + 1), action, of=WRITES))
+
+
 @pytest.mark.parametrize(
     "before",
     [None, {**ANNA, "balance": 0}, {**ANNA, "balance": 0, "version": 41}],
@@ -123,7 +132,7 @@ def test_a_writer_in_between_is_not_overwritten(
             version = (before or {}).get("version", 0) + 1
             table.put_item(Item={**ANNA, "balance": 5, "version": version})
 
-    busy: Any = MeanwhileTable(table, write_in_between)
+    busy: Any = interrupted(table, write_in_between)
     optimistic.update(busy, ANNA, add(10), retry_budget=retry_budget())
     assert (stored(table) or {})["balance"] == 15
 
@@ -135,7 +144,7 @@ def test_an_item_made_again_at_the_same_version_is_not_taken_for_the_old_one(tab
         optimistic.update(table, ANNA, lambda _: None)
         optimistic.update(table, ANNA, add(3))
 
-    busy: Any = MeanwhileTable(table, delete_and_open_anew)
+    busy: Any = interrupted(table, delete_and_open_anew)
     optimistic.update(busy, ANNA, add(1), retry_budget=retry_budget())
     assert stored(table) == {"account": "anna", "balance": 4, "version": 2}
 
@@ -148,14 +157,16 @@ def test_by_the_number_alone_it_would_be_taken_for_the_old_one(table: Table) -> 
         table.delete_item(Key=ANNA)
         table.put_item(Item={**ANNA, "balance": 3, "version": 1})
 
-    busy: Any = MeanwhileTable(table, delete_and_open_anew)
+    busy: Any = interrupted(table, delete_and_open_anew)
     optimistic.update(busy, ANNA, add(1), retry_budget=retry_budget())
     assert stored(table) == {"account": "anna", "balance": 101, "version": 2}
 
 
 def test_a_change_to_delete_what_others_changed_is_made_again(table: Table) -> None:
     optimistic.update(table, ANNA, add(0))
-    busy: Any = MeanwhileTable(table, lambda: optimistic.update(table, ANNA, add(5)))
+    busy: Any = FaultyTable(
+        table, meanwhile(1, lambda: optimistic.update(table, ANNA, add(5)), of=WRITES)
+    )
     optimistic.update(
         busy,
         ANNA,
@@ -169,7 +180,9 @@ def test_a_change_to_delete_what_others_changed_is_made_again(table: Table) -> N
 def test_after_the_last_try_it_is_a_conflict_and_nothing_was_written(
     table: Table, retries: int
 ) -> None:
-    busy: Any = MeanwhileTable(table, lambda: optimistic.update(table, ANNA, add(1)), times=99)
+    busy: Any = FaultyTable(
+        table, meanwhile(range(1, 100), lambda: optimistic.update(table, ANNA, add(1)), of=WRITES)
+    )
     with pytest.raises(VersionConflict, match=rf"before {retries + 1} tries to write it"):
         optimistic.update(busy, ANNA, add(1000), retries=retries, retry_budget=retry_budget())
     assert stored(table) == {"account": "anna", "balance": retries + 1, "version": retries + 1}
@@ -178,14 +191,18 @@ def test_after_the_last_try_it_is_a_conflict_and_nothing_was_written(
 def test_the_pauses_have_full_jitter_and_double_up_to_half_a_second(
     table: Table, clock: FakeClock
 ) -> None:
-    busy: Any = MeanwhileTable(table, lambda: optimistic.update(table, ANNA, add(1)), times=7)
+    busy: Any = FaultyTable(
+        table, meanwhile(range(1, 8), lambda: optimistic.update(table, ANNA, add(1)), of=WRITES)
+    )
     optimistic.update(busy, ANNA, add(1), retry_budget=retry_budget(clock))
     longest = [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
     assert clock.waits == [pytest.approx(seconds * 0.5) for seconds in longest]
 
 
 def test_a_deadline_ends_the_tries(table: Table, clock: FakeClock) -> None:
-    busy: Any = MeanwhileTable(table, lambda: optimistic.update(table, ANNA, add(1)), times=99)
+    busy: Any = FaultyTable(
+        table, meanwhile(range(1, 100), lambda: optimistic.update(table, ANNA, add(1)), of=WRITES)
+    )
     limited = replace(retry_budget(clock), deadline=clock.monotonic() + 0.1)
     with pytest.raises(VersionConflict) as caught:
         optimistic.update(busy, ANNA, add(1), retry_budget=limited, retries=10_000)
@@ -238,11 +255,10 @@ def test_arguments_that_break_a_rule_are_refused_by_name(
 
 
 def test_a_defect_is_raised_as_boto3_raises_it(table: Table) -> None:
-    denied: Any = FaultyClient(table, client_error("AccessDeniedException"))
-    denied.error.response["ResponseMetadata"]["RetryAttempts"] = 0
+    denied: Any = FaultyTable(table, fault(refusal("AccessDeniedException")))
     with pytest.raises(ClientError, match="AccessDenied"):
         optimistic.update(denied, ANNA, add(1))
-    assert denied.count == 1
+    assert denied.writes == 1
 
 
 def test_a_change_between_a_number_and_a_truth_value_is_a_change(table: Table) -> None:
@@ -281,7 +297,7 @@ def test_what_is_no_item_is_refused_by_name(table: Table) -> None:
 
 
 def test_what_put_returns_is_what_was_seen_next_time(table: Table) -> None:
-    counting: Any = CountingClient(table)
+    counting: Any = FaultyTable(table)
     first = optimistic.put(counting, ANNA, {"balance": 1}, seen=None)
     second = optimistic.put(counting, ANNA, {**first, "balance": 2}, seen=first)
     optimistic.delete(counting, ANNA, seen=second)

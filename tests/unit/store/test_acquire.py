@@ -8,17 +8,8 @@ import pytest
 
 from fairlock.protocol.model import Liveness
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason, Released
-from tests.support import (
-    LOCK,
-    START_MS,
-    CountingClient,
-    FakeClock,
-    acquire,
-    heartbeat,
-    owner,
-    release,
-    store_over,
-)
+from tests.support import LOCK, START_MS, FakeClock, acquire, heartbeat, owner, release, store_over
+from tests.support.faulty_table import FaultyTable
 from tests.support.workflows import FakeWorkflows
 
 if TYPE_CHECKING:
@@ -209,7 +200,7 @@ def test_a_workflow_of_which_no_one_knows_keeps_its_lock(
 def test_every_operation_is_one_request_and_a_takeover_two(
     dynamodb: DynamoDBClient, clock: FakeClock
 ) -> None:
-    client = CountingClient(dynamodb)
+    client = FaultyTable(dynamodb)
     store = store_over(client, clock)
 
     def requests_of(operation: object) -> int:

@@ -17,7 +17,8 @@ from fairlock.store.context import LockContext
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire, release
-from tests.support.store_bench import RUN, Bench, Between, workflow_heartbeat
+from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support.store_bench import RUN, Bench, workflow_heartbeat
 
 CONTENDERS = 5
 LEASE_MS = 60_000
@@ -92,7 +93,7 @@ def is_taken_without_asking(bench: Bench) -> bool:
     """The reaper has fenced the claim, and died before it freed the lock."""
     bench.end()
     with pytest.raises(_DiesError):
-        bench.reap(client=Between(bench.client, before={2: _die}))
+        bench.reap(client=FaultyTable(bench.client, meanwhile(3, _die)))
     assert bench.holders() == ["anna"]
     bench.workflows.described.clear()
     assert isinstance(bench.store().acquire(acquire("ben")), Grant)
@@ -124,14 +125,14 @@ def test_a_redriven_holder_that_takes_the_fence_away_in_that_moment_keeps_its_lo
     """The claim is read as fenced; then a heartbeat renews, and only then the contender writes."""
     bench.end()
     with pytest.raises(_DiesError):
-        bench.reap(client=Between(bench.client, before={2: _die}))
+        bench.reap(client=FaultyTable(bench.client, meanwhile(3, _die)))
     bench.redrive()
 
     def renew() -> None:
         outcome = bench.store().keep_alive(workflow_heartbeat("anna", redrives=1))
         assert outcome is KeepAliveOutcome.RENEWED
 
-    contender = bench.store(Between(bench.client, before={2: renew}))
+    contender = bench.store(FaultyTable(bench.client, meanwhile(3, renew)))
     assert isinstance(contender.acquire(acquire("ben")), Refusal)
     assert bench.holders() == ["anna"]
 

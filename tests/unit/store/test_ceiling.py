@@ -22,10 +22,10 @@ from fairlock.store.context import CeilingChanged
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
-from tests.support.faults import FaultyClient, RepeatingClient, lost_reply
-from tests.support.late_copies import late
-from tests.support.store_bench import RUN, Bench, Between, workflow_heartbeat
-from tests.support.wire import Wire
+from tests.support.faults import lost_reply
+from tests.support.faulty_table import FaultyTable, Killed, fault, kill, meanwhile, repeat
+from tests.support.store_bench import RUN, Bench, workflow_heartbeat
+from tests.support.wire import Wire, late
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -105,7 +105,7 @@ def test_below_a_ceiling_a_redriven_execution_that_still_holds_renews(
     bench.store().change_ceiling(change(limit))
     bench.end()
     with suppress(LockStoreUnavailable):
-        bench.reap(client=FaultyClient(bench.client, error=lost_reply(), calls=[2]))
+        bench.reap(client=FaultyTable(bench.client, fault(lost_reply(), 2)))
     assert "fenced" in bench.claims()[0]
     bench.redrive()
     beat = workflow_heartbeat("anna", limit=5)
@@ -149,23 +149,57 @@ def test_resume_serves_all_who_wait_the_first_by_the_write_that_lifts_the_pause(
     assert bench.holders() == ["ben", "carl"]
 
 
-class Killed(BaseException):
-    """The operator's process is gone."""
-
-
-def die() -> None:
-    raise Killed
-
-
-def test_an_operator_who_dies_after_its_first_write_leaves_no_one_asleep(bench: Bench) -> None:
+def test_an_operator_who_dies_after_its_first_write_leaves_nobody_asleep(bench: Bench) -> None:
     bench.store().change_ceiling(change(0))
     for name in ("anna", "ben"):
         bench.wait(name, limit=2)
     with pytest.raises(Killed):
-        bench.store(Between(bench.client, {3: die})).change_ceiling(change(None))
+        bench.store(FaultyTable(bench.client, kill(4))).change_ceiling(change(None))
     assert bench.holders() == ["anna"]
     bench.store().release(release("anna"))
     assert bench.holders() == ["ben"]
+
+
+def raise_while_the_head_gives_up(bench: Bench) -> list[str]:
+    """Who holds, if the operator's process dies as soon as a write of its own has happened.
+
+    Ben has no room beside Anna, and leaves the queue between the operator's read and its write.
+    Carl behind him comes in at the new ceiling.
+    """
+    granted(bench.store().acquire(acquire("anna", limit=2)))
+    bench.store().change_ceiling(change(1))
+    bench.wait("ben", limit=1, execution_arn=RUN)
+    bench.wait("carl", limit=2)
+    passing = FaultyTable(bench.client)
+
+    def ben_leaves() -> None:
+        bench.store().release(release("ben", waits=True, execution_arn=RUN))
+
+    def dies_if_written() -> None:
+        if state(bench).ceiling != before:
+            raise Killed
+
+    before = state(bench).ceiling
+    passing.will(meanwhile(3, ben_leaves), meanwhile(range(4, 21), dies_if_written))
+    with suppress(Killed):
+        bench.store(passing).change_ceiling(change(2))
+    assert bench.waiters() in ([], ["carl"])
+    return bench.holders()
+
+
+def test_a_waiter_that_gives_up_while_a_ceiling_is_raised_leaves_nobody_asleep(
+    bench: Bench,
+) -> None:
+    assert raise_while_the_head_gives_up(bench) == ["anna", "carl"]
+
+
+def test_control_a_ceiling_raised_without_a_look_at_who_left_lets_a_waiter_sleep(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a free permit, until it asks by itself."""
+    everybody_left = Condition(":wait_seq = :wait_seq", {})
+    monkeypatch.setattr(ceiling, "nobody_left", lambda _: everybody_left)
+    assert raise_while_the_head_gives_up(bench) == ["anna"]
 
 
 def test_raising_a_ceiling_serves_as_many_as_may_come_in(bench: Bench) -> None:
@@ -184,21 +218,21 @@ def second_write(bench: Bench, pause: Callable[[], object]) -> None:
     bench.store().acquire(acquire("other"))
     bench.store().release(release("other"))
     bench.clock.advance(-30)
-    bench.store(Between(bench.client, {1: pause})).acquire(acquire("anna"))
+    bench.store(FaultyTable(bench.client, meanwhile(2, pause))).acquire(acquire("anna"))
 
 
 def hand_off(bench: Bench, pause: Callable[[], object]) -> None:
     """A departing holder has read the queue."""
     granted(bench.store().acquire(acquire("other")))
     bench.wait("anna")
-    bench.store(Between(bench.client, {2: pause})).release(release("other"))
+    bench.store(FaultyTable(bench.client, meanwhile(3, pause))).release(release("other"))
 
 
 def takeover(bench: Bench, pause: Callable[[], object]) -> None:
     """A contender has found that a lease is over."""
     granted(bench.store().acquire(acquire("other")))
     bench.clock.advance(3600)
-    bench.store(Between(bench.client, {1: pause})).acquire(acquire("anna"))
+    bench.store(FaultyTable(bench.client, meanwhile(2, pause))).acquire(acquire("anna"))
 
 
 def redriven_under_a_pause(bench: Bench) -> list[str]:
@@ -314,10 +348,37 @@ def test_resume_that_hands_over_lets_ttl_have_the_item_again(bench: Bench) -> No
     assert int(item(bench)["expiry_time"]["N"]) < FOREVER_SECONDS
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_resume_serves_all_though_a_holder_leaves_meanwhile(bench: Bench, number: int) -> None:
+    """It leaves below a pause, so it serves no one."""
+    a_holder_leaves_while_two_are_resumed(bench, number)
+    assert bench.holders() == ["ben", "carl"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_if_it_did_not_look_for_leavers_a_waiter_would_sleep_beside_a_free_permit(
+    bench: Bench, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blind = ceiling.CeilingChange.part
+    monkeypatch.setattr(ceiling.CeilingChange, "part", lambda change, _=None: blind(change))
+    a_holder_leaves_while_two_are_resumed(bench, number)
+    assert (bench.holders(), bench.waiters()) == (["ben"], ["carl"])
+
+
+def a_holder_leaves_while_two_are_resumed(bench: Bench, number: int) -> None:
+    granted(bench.store().acquire(acquire("anna", limit=2)))
+    bench.store().change_ceiling(change(0))
+    for name in ("ben", "carl"):
+        bench.wait(name, limit=2)
+    leaves = lambda: bench.store().release(release("anna"))  # noqa: E731 - a race in a line
+    table = FaultyTable(bench.client, meanwhile(number + 1, leaves))
+    bench.store(table).change_ceiling(change(None))
+
+
 def test_the_later_of_two_operators_wins(bench: Bench) -> None:
     bench.store().change_ceiling(change(3, requested_by="olga"))
     other = lambda: bench.store().change_ceiling(change(0, requested_by="paul"))  # noqa: E731 - a race in a line
-    bench.store(Between(bench.client, {1: other})).change_ceiling(change(5))
+    bench.store(FaultyTable(bench.client, meanwhile(2, other))).change_ceiling(change(5))
     found = state(bench).ceiling
     assert found is not None
     assert (found.limit, found.requested_by) == (5, "olga")
@@ -330,7 +391,7 @@ def test_a_change_whose_first_reply_was_lost_is_made_once(bench: Bench, waiting:
         bench.wait("anna")
     changes = state(bench).last_ceiling
     assert changes is not None
-    bench.store(RepeatingClient(bench.client)).change_ceiling(change(None))
+    bench.store(FaultyTable(bench.client, repeat())).change_ceiling(change(None))
     after = state(bench).last_ceiling
     assert after is not None
     assert (after.limit, after.change) == (None, changes.change + 1)

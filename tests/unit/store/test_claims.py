@@ -18,8 +18,9 @@ from fairlock.protocol.outcomes import (
 )
 from fairlock.store.context import ClaimNotRemoved
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
-from tests.support.faults import FaultyClient, RepeatingClient, client_error, lost_reply
-from tests.support.store_bench import RUN, Bench, Between, claim_key
+from tests.support.faults import client_error, lost_reply
+from tests.support.faulty_table import FaultyTable, fault, repeat
+from tests.support.store_bench import RUN, Bench, claim_key
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -61,7 +62,7 @@ def test_the_reaper_passes_over_claims_that_are_done(bench: Bench) -> None:
     """The execution runs: its claims would be an error if the reaper saw any."""
     bench.store().acquire(acquire("anna", execution_arn=RUN))
     bench.store().release(release("anna", execution_arn=RUN))
-    client = Between(bench.client)
+    client = FaultyTable(bench.client)
     assert bench.reap(client=client) == Reaped()
     assert client.calls == ["query"]
 
@@ -110,7 +111,7 @@ def test_a_workflow_that_takes_over_pays_one_write_more(bench: Bench) -> None:
 
 def test_the_claim_is_there_before_the_lock_is_asked_for(bench: Bench) -> None:
     """The handler dies after its first write: what it was about to ask is on record."""
-    broken = FaultyClient(bench.client, error=lost_reply(), calls=[2])
+    broken = FaultyTable(bench.client, fault(lost_reply(), 2))
     with pytest.raises(LockStoreUnavailable):
         bench.store(broken).acquire(acquire("anna", execution_arn=RUN, waits=True))
     (claim,) = bench.claims()
@@ -130,10 +131,10 @@ def test_the_claim_is_there_before_the_lock_is_asked_for(bench: Bench) -> None:
 def test_an_acquire_whose_claim_could_not_be_recorded_grants_nothing(
     bench: Bench, when: str
 ) -> None:
-    broken = FaultyClient(bench.client, error=lost_reply(), when=when, calls=[1])  # type: ignore[arg-type]  # one of two
+    broken = FaultyTable(bench.client, fault(lost_reply(), 1, when=when))  # type: ignore[arg-type]  # one of two
     with pytest.raises(LockStoreUnavailable):
         bench.store(broken).acquire(acquire("anna", execution_arn=RUN))
-    assert broken.count == 1
+    assert broken.writes == 1
     assert bench.holders() == []
 
 
@@ -172,9 +173,7 @@ def test_a_claim_is_found_by_the_holder_if_the_release_does_not_name_the_executi
 
 def test_a_failing_removal_of_the_claim_does_not_fail_the_release(bench: Bench) -> None:
     bench.store().acquire(acquire("anna", execution_arn=RUN))
-    throttled = FaultyClient(
-        bench.client, error=client_error("InternalServerError", 500), calls=[2]
-    )
+    throttled = FaultyTable(bench.client, fault(client_error("InternalServerError", 500), 2))
     answer = bench.store(throttled).release(release("anna", execution_arn=RUN))
     assert isinstance(answer, Released)
     assert bench.events == [ClaimNotRemoved(lock_name=LOCK, execution_arn=RUN)]
@@ -201,7 +200,7 @@ def test_a_cancelled_waiter_leaves_a_claim_that_says_so(bench: Bench) -> None:
 
 
 def test_writes_that_boto3_sends_twice_change_no_answer(bench: Bench) -> None:
-    store = bench.store(RepeatingClient(bench.client))
+    store = bench.store(FaultyTable(bench.client, repeat()))
     assert isinstance(store.acquire(acquire("anna", execution_arn=RUN)), Grant)
     assert isinstance(store.release(release("anna", execution_arn=RUN)), Released)
     assert bench.claims() == []

@@ -14,7 +14,7 @@ import pytest
 from fairlock.protocol.model import ReleaseRequest
 from tests.support import FakeClock, store_over
 from tests.support.capacity import MeteredTable, guard_request
-from tests.support.store_bench import Between
+from tests.support.faulty_table import FaultyTable
 
 ROOT = Path(__file__).resolve().parents[3]
 SITE = ROOT / "docs" / "site"
@@ -83,7 +83,7 @@ def test_asking_again_takes_as_many_requests_as_the_page_says() -> None:
     """As a guard in the queue does, after each fallback period."""
     page = (ROOT / "docs" / "costs.md").read_text()
     figures = set(re.findall(r"(\d+) more each fallback period of 5 minutes", page))
-    client = Between(MeteredTable())
+    client = FaultyTable(MeteredTable())
     store = store_over(client, FakeClock())
     waiter = replace(guard_request(1, 1, waits=True), task_token="t" * LONGEST_SHORT_TOKEN)
     store.acquire(guard_request(3, 1))

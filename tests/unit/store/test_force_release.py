@@ -18,9 +18,10 @@ from fairlock.store.context import HandedOver, ReleasedByForce
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
-from tests.support.faults import FaultyClient, RepeatingClient, lost_reply
+from tests.support.faults import lost_reply
+from tests.support.faulty_table import FaultyTable, fault, lose, meanwhile, repeat
 from tests.support.operations import Operations
-from tests.support.store_bench import RUN, Bench, Between, workflow_heartbeat
+from tests.support.store_bench import RUN, Bench, workflow_heartbeat
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -129,7 +130,7 @@ def test_a_repeat_after_a_lost_reply_gets_the_answer_that_was_lost(
     grant = granted(bench.store().acquire(acquire("anna")))
     if waiting:
         bench.wait("ben")
-    lossy = FaultyClient(bench.client, lost_reply(), when="after")
+    lossy = FaultyTable(bench.client, lose())
     with pytest.raises(LockStoreUnavailable):
         bench.store(lossy).force_release(force(grant.fencing_token))
     before = dict(bench.client.items)
@@ -169,7 +170,7 @@ def test_a_request_that_boto3_sends_twice_releases_once(bench: Bench, *, waiting
     bench.store().acquire(acquire("berta", limit=2))
     if waiting:
         bench.wait("ben", limit=2)
-    twice = bench.store(RepeatingClient(bench.client))
+    twice = bench.store(FaultyTable(bench.client, repeat()))
     assert isinstance(twice.force_release(force(grant.fencing_token)), Released)
     assert bench.holders() == (["berta", "ben"] if waiting else ["berta"])
     assert state(bench).held == len(state(bench).holders)
@@ -202,7 +203,7 @@ def test_a_holder_that_changed_meanwhile_stays_and_nothing_is_written(
         changes(bench)
         after.append(dict(bench.client.items))
 
-    between = Between(bench.client, before={number: change})
+    between = FaultyTable(bench.client, meanwhile(number + 1, change))
     assert bench.store(between).force_release(force(grant.fencing_token)) is None
     assert [dict(bench.client.items)] == after
     assert len(bench.holders()) == 1
@@ -226,7 +227,7 @@ def test_by_the_owner_alone_a_later_grant_would_be_taken_out(
 
     monkeypatch.setattr(leaving, "removal", by_owner)
     grant = granted(bench.store().acquire(acquire("anna")))
-    between = Between(bench.client, before={1: lambda: grant_anew(bench)})
+    between = FaultyTable(bench.client, meanwhile(2, lambda: grant_anew(bench)))
     assert isinstance(bench.store(between).force_release(force(grant.fencing_token)), Released)
     assert bench.holders() == []
 
@@ -236,7 +237,7 @@ def test_a_waiter_that_joins_meanwhile_gets_the_lock(bench: Bench, number: int) 
     grant = granted(bench.store().acquire(acquire("anna")))
     if number == 2:
         bench.wait("first", waiter_timeout_ms=1)
-    between = Between(bench.client, before={number: lambda: bench.wait("ben")})
+    between = FaultyTable(bench.client, meanwhile(number + 1, lambda: bench.wait("ben")))
     assert isinstance(bench.store(between).force_release(force(grant.fencing_token)), Released)
     assert len(bench.holders()) == 1
     assert bench.holders()[0] in {"first", "ben"}
@@ -245,7 +246,9 @@ def test_a_waiter_that_joins_meanwhile_gets_the_lock(bench: Bench, number: int) 
 def test_a_heartbeat_in_between_does_not_prevent_it(bench: Bench) -> None:
     """It is there to free a holder that lives."""
     grant = granted(bench.store().acquire(acquire("anna")))
-    between = Between(bench.client, before={1: lambda: bench.store().heartbeat(heartbeat("anna"))})
+    between = FaultyTable(
+        bench.client, meanwhile(2, lambda: bench.store().heartbeat(heartbeat("anna")))
+    )
     assert isinstance(bench.store(between).force_release(force(grant.fencing_token)), Released)
     assert bench.holders() == []
 
@@ -299,7 +302,7 @@ class TestWorkflow:
 
 def test_an_outage_is_neither_released_nor_refused(bench: Bench) -> None:
     grant = granted(bench.store().acquire(acquire("anna")))
-    store: Operations = bench.store(FaultyClient(bench.client, lost_reply()))
+    store: Operations = bench.store(FaultyTable(bench.client, fault(lost_reply())))
     with pytest.raises(LockStoreUnavailable):
         store.force_release(force(grant.fencing_token))
     assert bench.holders() == ["anna"]

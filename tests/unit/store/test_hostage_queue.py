@@ -16,7 +16,8 @@ from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire import rules
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.capacity import item_bytes
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between
+from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support.store_bench import OTHER_RUN, RUN, Bench
 from tests.support.workflows import FakeWorkflows
 
 LONGEST_LEASE_MS = 12 * 3_600_000
@@ -180,7 +181,7 @@ def test_who_joins_or_leaves_while_a_queue_is_emptied_is_neither_lost_nor_double
         bench.store().release(release("holder"))
         bench.store().acquire(acquire("late", waits=True))
 
-    between = Between(bench.client, before={number: others})
+    between = FaultyTable(bench.client, meanwhile(number + 1, others))
     empty_queue(bench.store(between).context, LOCK)
     state = bench.store().read_state(LOCK)
     assert len(state.holders) == state.held == 1

@@ -15,9 +15,10 @@ from fairlock.errors import LockItemMalformed
 from fairlock.protocol.description import LockDescription
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import lock_json
-from tests.support import LOCK, CountingClient, FakeClock, acquire, owner, release, store_over
+from tests.support import LOCK, FakeClock, acquire, owner, release, store_over
+from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.operations import Operations
-from tests.support.store_bench import RUN, Between
+from tests.support.store_bench import RUN
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -89,7 +90,7 @@ def test_a_free_lock_has_no_limit_and_no_holders(table: MemoryTable, clock: Fake
 
 def test_a_description_is_two_requests(table: MemoryTable, clock: FakeClock) -> None:
     store_over(table, clock).acquire(acquire("anna"))
-    client = CountingClient(table)
+    client = FaultyTable(table)
     described(store_over(client, clock))
     assert client.calls == ["query", "get_item"]
 
@@ -113,7 +114,7 @@ def test_a_waiter_that_is_handed_the_lock_meanwhile_is_seen_once(
     store = store_over(table, clock)
     store.acquire(acquire("anna"))
     store.acquire(acquire("ben", waits=True))
-    between = Between(table, before={before: lambda: store.release(release("anna"))})
+    between = FaultyTable(table, meanwhile(before + 1, lambda: store.release(release("anna"))))
     lock = described(store_over(between, clock))
     assert [holder.owner_name for holder in lock.holders] == ["ben"]
     assert lock.waiters.count == 0

@@ -16,8 +16,9 @@ from fairlock.store import reap
 from fairlock.store import release as store_release
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import LOCK, FakeClock, acquire, release
-from tests.support.faults import FaultyClient, lost_reply
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat
+from tests.support.faults import lost_reply
+from tests.support.faulty_table import FaultyTable, fault, meanwhile
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 from tests.support.workflows import FakeWorkflows
 
 if TYPE_CHECKING:
@@ -81,9 +82,11 @@ def test_a_heartbeat_in_the_middle_of_its_own_release_finds_no_loss(
     bench: Bench, number: int, expected: KeepAliveOutcome
 ) -> None:
     found: list[KeepAliveOutcome] = []
-    between = Between(
+    between = FaultyTable(
         bench.client,
-        before={number: lambda: found.append(bench.store().keep_alive(workflow_heartbeat("anna")))},
+        meanwhile(
+            number + 1, lambda: found.append(bench.store().keep_alive(workflow_heartbeat("anna")))
+        ),
     )
     bench.store(between).release(OWN_RELEASE)
     found.append(bench.store().keep_alive(workflow_heartbeat("anna", "next")))
@@ -98,7 +101,9 @@ def test_its_own_release_in_the_middle_of_a_heartbeat_is_no_loss(
 ) -> None:
     for name in waiting:
         bench.wait(name, execution_arn=OTHER_RUN)
-    between = Between(bench.client, before={number: lambda: bench.store().release(OWN_RELEASE)})
+    between = FaultyTable(
+        bench.client, meanwhile(number + 1, lambda: bench.store().release(OWN_RELEASE))
+    )
     assert bench.store(between).keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.DONE
     assert bench.store().keep_alive(workflow_heartbeat("anna", "late")) is KeepAliveOutcome.DONE
     bench.store().release(OWN_RELEASE)
@@ -185,8 +190,8 @@ def test_a_redriven_execution_whose_lock_others_want_has_lost_it(bench: Bench, o
 def test_while_the_reaper_is_at_work_no_one_knows_and_the_next_heartbeat_does(bench: Bench) -> None:
     bench.end()
     with pytest.raises(LockStoreUnavailable):
-        bench.reap(client=FaultyClient(bench.client, error=lost_reply(), calls=[RELEASE_OF_PASS]))
-    goes_on = Between(bench.client, before={1: bench.reap})
+        bench.reap(client=FaultyTable(bench.client, fault(lost_reply(), RELEASE_OF_PASS)))
+    goes_on = FaultyTable(bench.client, meanwhile(2, bench.reap))
     with pytest.raises(LockStoreUnavailable, match="repeat the call"):
         bench.store(goes_on).keep_alive(workflow_heartbeat("anna"))
     bench.redrive()
@@ -206,7 +211,7 @@ def test_a_heartbeat_that_takes_the_fence_away_keeps_its_lock_from_the_pass_unde
         bench.redrive()
         found.append(bench.store().keep_alive(workflow_heartbeat("anna")))
 
-    between = Between(bench.client, before={RELEASE_OF_PASS - 1: send_heartbeat})
+    between = FaultyTable(bench.client, meanwhile(RELEASE_OF_PASS, send_heartbeat))
     answer = bench.reap(client=between)
     assert found == [KeepAliveOutcome.RENEWED]
     assert (answer.holders, bench.holders()) == ((0, ["anna"]) if protected else (1, []))
@@ -253,8 +258,8 @@ def test_the_pass_that_hands_over_leaves_the_lock_to_a_heartbeat_too(
         bench.redrive()
         found.append(bench.store().keep_alive(workflow_heartbeat(owner, limit=limit)))
 
-    between = Between(bench.client, before={request_of_pass: send_heartbeat})
-    bench.reap(client=between)
+    table = FaultyTable(bench.client, meanwhile(request_of_pass + 1, send_heartbeat))
+    bench.reap(client=table)
     assert found == [KeepAliveOutcome.RENEWED]
     assert (owner in bench.holders()) == protected
 
@@ -304,7 +309,7 @@ def test_a_release_whose_reply_was_lost_is_repeated_and_ends_the_heartbeat(
     bench: Bench, number: int, when: str
 ) -> None:
     bench.store().keep_alive(workflow_heartbeat("anna"))
-    broken = FaultyClient(bench.client, error=lost_reply(), when=when, calls=[number])  # type: ignore[arg-type]  # one of two
+    broken = FaultyTable(bench.client, fault(lost_reply(), number, when=when))  # type: ignore[arg-type]  # one of two
     with pytest.raises(LockStoreUnavailable):
         bench.store(broken).release(OWN_RELEASE)
     assert bench.workflows.ended == []
@@ -318,7 +323,7 @@ def test_a_release_whose_reply_was_lost_is_repeated_and_ends_the_heartbeat(
 def test_a_heartbeat_whose_reply_was_lost_is_unknown_and_may_be_repeated(
     bench: Bench, number: int, when: str
 ) -> None:
-    broken = FaultyClient(bench.client, error=lost_reply(), when=when, calls=[number])  # type: ignore[arg-type]  # one of two
+    broken = FaultyTable(bench.client, fault(lost_reply(), number, when=when))  # type: ignore[arg-type]  # one of two
     with pytest.raises(LockStoreUnavailable):
         bench.store(broken).keep_alive(workflow_heartbeat("anna"))
     assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.RENEWED
@@ -329,7 +334,7 @@ def test_a_lock_taken_again_whose_reply_was_lost_is_held(bench: Bench, when: str
     bench.end()
     bench.reap()
     bench.redrive()
-    broken = FaultyClient(bench.client, error=lost_reply(), when=when, calls=[2])  # type: ignore[arg-type]  # one of two
+    broken = FaultyTable(bench.client, fault(lost_reply(), 2, when=when))  # type: ignore[arg-type]  # one of two
     with pytest.raises(LockStoreUnavailable):
         bench.store(broken).keep_alive(workflow_heartbeat("anna"))
     outcome = bench.store().keep_alive(workflow_heartbeat("anna"))

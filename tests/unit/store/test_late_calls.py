@@ -19,9 +19,10 @@ from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, release
 from tests.support.faults import lost_reply
-from tests.support.late_copies import confirmation_of_a_waiter_that_left, late
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat
-from tests.support.wire import Wire
+from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support.late_copies import confirmation_of_a_waiter_that_left
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
+from tests.support.wire import Wire, late
 
 PROTECTED: Final = pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
 
@@ -154,7 +155,9 @@ def test_a_heartbeat_that_takes_away_that_mark_leaves_the_lock_to_who_came_first
     bench.reap()
     assert wire.land()
     bench.redrive()
-    comes_first = Between(bench.client, before={4: lambda: bench.store().acquire(acquire("ben"))})
+    comes_first = FaultyTable(
+        bench.client, meanwhile(5, lambda: bench.store().acquire(acquire("ben")))
+    )
     outcome = bench.store(comes_first).keep_alive(workflow_heartbeat("anna"))
     assert (outcome is KeepAliveOutcome.LOST) is protected
     assert (bench.holders() == ["ben"]) is protected
@@ -179,7 +182,9 @@ def test_a_call_that_stalls_leaves_the_task_token_of_the_next_call(
         assert isinstance(bench.store().acquire(calls[1]), Queued)
 
     stalls_at = 2 if arn is None else 3  # Refused the permit, about to join.
-    answer = bench.store(Between(bench.client, before={stalls_at - 1: passes_by})).acquire(calls[0])
+    answer = bench.store(FaultyTable(bench.client, meanwhile(stalls_at, passes_by))).acquire(
+        calls[0]
+    )
     assert isinstance(answer, Queued)
     bench.store().release(release("holder"))
     assert bench.pushed == ["second" if protected else "first"]
@@ -203,7 +208,7 @@ def test_a_call_whose_departed_lock_was_redated_leaves_the_task_token_too(
         assert isinstance(bench.store().acquire(calls[1]), Queued)
         bench.store().release(release("xeno", waits=True))
 
-    bench.store(Between(bench.client, before={1: passes_by})).acquire(calls[0])
+    bench.store(FaultyTable(bench.client, meanwhile(2, passes_by))).acquire(calls[0])
     bench.store().release(release("holder"))
     assert bench.pushed == ["second" if protected else "first"]
 

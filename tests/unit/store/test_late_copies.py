@@ -17,8 +17,9 @@ from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire, owner, release
 from tests.support import late_copies as scenes
-from tests.support.late_copies import Scene, Sight, holders
-from tests.support.store_bench import RUN, Bench, Between, workflow_heartbeat
+from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support.late_copies import Scene, Sight
+from tests.support.store_bench import RUN, Bench, workflow_heartbeat
 
 OUTDATED: Final = "(attribute_not_exists(#released_at) OR #released_at <= :outdated_at)"
 LEFT_LAST: Final = "(attribute_not_exists(#released_at) OR #released_at <= :late_limit)"
@@ -49,7 +50,7 @@ class Case:
     makers: str
     scene: Scene
     by: tuple[str, ...]
-    sees: Sight = holders
+    sees: Sight = Bench.holders
     right: object
     wrong: object
 
@@ -120,14 +121,14 @@ CASES: Final = {
     ),
     "a release of an earlier grant": Case(
         makers="release_permit",
-        scene=scenes.release_within_the_slack,
+        scene=partial(scenes.release_before_another_grant, names_grant=True, seconds=0.3),
         by=(MY_GRANT,),
         right=ANNA,
         wrong=[],
     ),
     "a release that names no grant": Case(
         makers="release_permit",
-        scene=scenes.release_without_a_fencing_token,
+        scene=partial(scenes.release_before_another_grant, names_grant=False, seconds=2),
         by=(LEFT_LAST,),
         right=ANNA,
         wrong=[],
@@ -282,7 +283,7 @@ CASES: Final = {
     ),
     "the fence of an earlier pass": Case(
         makers="fence_claim",
-        scene=partial(scenes.stage_of_the_first_pass, text=scenes.SETS_STAGE),
+        scene=partial(scenes.stage_of_the_first_pass, text="SET #fenced = :stage"),
         by=(STAGE,),
         sees=scenes.stages,
         right=["4"],
@@ -412,7 +413,7 @@ def test_a_call_that_stalled_until_its_work_had_ended_is_granted_nothing(
         bench.clock.advance(2)
         bench.pass_through()
 
-    answer = bench.store(Between(bench.client, before={1: pass_by})).acquire(request)
+    answer = bench.store(FaultyTable(bench.client, meanwhile(2, pass_by))).acquire(request)
     assert isinstance(answer, Refusal) is protected
     assert bench.holders() == ([] if protected else ["anna"])
 

@@ -18,7 +18,8 @@ from fairlock.store import queue as store_queue
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import parse_acquire
 from tests.support import LOCK, FakeClock, acquire, owner, release
-from tests.support.store_bench import RUN, Bench, Between
+from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support.store_bench import RUN, Bench
 
 YEAR_9999_MS: Final = 253_402_300_799_999
 Event = dict[str, Any]
@@ -146,12 +147,12 @@ def test_an_invocation_that_stalls_between_its_two_writes_is_told_to_ask_again(
     bench.store().acquire(acquire("zoe", limit=3))
     request = event(bench, "anna", limit=2)
 
-    def meanwhile() -> None:
+    def others_act() -> None:
         hold_and_leave(bench, request)
         bench.store().acquire(acquire("passing", limit=2))
         bench.store().release(release("passing"))
 
-    client = Between(bench.client, before={1: meanwhile})
+    client = FaultyTable(bench.client, meanwhile(2, others_act))
     assert is_told_to_ask_again(invoke(bench, request, client))
     assert (stands(bench), len(client.calls)) == (["zoe"], 2)
 
@@ -285,14 +286,13 @@ def test_two_calls_of_a_waiter_that_are_under_way_get_one_place(
     bench.clock.advance(2)
     again = event(bench, "anna", queue=True)
 
-    def meanwhile() -> None:
+    def others_act() -> None:
         bench.clock.advance(0.1)
         assert isinstance(invoke(bench, again), Queued)
 
-    between = Between(bench.client, before={2: meanwhile})
+    between = FaultyTable(bench.client, meanwhile(3, others_act))
     invoke(bench, late, between)
-    if between.before:
-        meanwhile()
+    between.end_plan()
     assert len(bench.waiters()) == (1 if protected else 2)
 
 

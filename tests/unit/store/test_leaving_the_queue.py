@@ -13,8 +13,8 @@ from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason
 from fairlock.store.release import EndedClaim
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, owner, release
-from tests.support.faults import FaultyClient, lost_reply
-from tests.support.store_bench import RUN, Bench, Between
+from tests.support.faulty_table import FaultyTable, lose, meanwhile
+from tests.support.store_bench import RUN, Bench
 from tests.support.workflows import FakeWorkflows
 
 LEASE_AND_TOLERANCE_SECONDS = 63
@@ -62,7 +62,7 @@ def test_giving_up_marks_and_leaves_in_one_write_wherever_it_is_killed(
     bench: Bench, killed_at: int
 ) -> None:
     """Else the lock would be handed to a caller that is marked, and never asks again."""
-    dying = FaultyClient(bench.client, error=lost_reply(), when="after", calls=[killed_at])
+    dying = FaultyTable(bench.client, lose(killed_at))
     with pytest.raises(LockStoreUnavailable):
         bench.store(dying).release(release("anna", **place_of(bench)))
     is_marked = bench.store().read_state(LOCK).last_released == owner("anna")
@@ -119,7 +119,9 @@ def test_even_if_it_asks_in_the_moment_in_which_that_is_noted(bench: Bench) -> N
             bench.store().acquire(acquire("anna", waits=True, task_token="next", **place))
         )
 
-    client = Between(bench.client, before={3: ask})  # After release_permit, query and serve_waiter.
+    client = FaultyTable(
+        bench.client, meanwhile(4, ask)
+    )  # After release_permit, query and serve_waiter.
     bench.store(client, workflows=gone(bench)).release(release("holder"))
     assert client.calls == ["update_item", "query", "transact_write_items", "update_item"]
     assert [type(answer) for answer in answers] == [Grant]

@@ -13,7 +13,8 @@ from fairlock.store.context import MixedLimits
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, release
-from tests.support.store_bench import Bench, Between, workflow_heartbeat
+from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support.store_bench import Bench, workflow_heartbeat
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_the_second_write_of_a_lower_limit_fails_if_another_came_in_between(
     bench: Bench, lower: int
 ) -> None:
     grant(bench, "anna", limit=3)
-    between = Between(bench.client, before={1: lambda: grant(bench, "ben", limit=3)})
+    between = FaultyTable(bench.client, meanwhile(2, lambda: grant(bench, "ben", limit=3)))
     assert isinstance(bench.store(between).acquire(acquire("carl", limit=lower)), Refusal)
     assert bench.holders() == ["anna"] if lower == 1 else ["anna", "ben"]
 
@@ -103,7 +104,7 @@ def test_without_the_token_in_its_condition_it_does_not(
     """The negative control."""
     monkeypatch.setattr("fairlock.protocol.admission.NOBODY_CAME_IN", ":seen_token = :seen_token")
     grant(bench, "anna", limit=3)
-    between = Between(bench.client, before={1: lambda: grant(bench, "ben", limit=3)})
+    between = FaultyTable(bench.client, meanwhile(2, lambda: grant(bench, "ben", limit=3)))
     assert isinstance(bench.store(between).acquire(acquire("carl", limit=2)), Grant)
     assert len(bench.holders()) == 3
 
@@ -120,7 +121,7 @@ def test_a_takeover_leaves_the_other_holders_their_limits(bench: Bench) -> None:
 def test_a_takeover_fails_if_another_came_in_between(bench: Bench) -> None:
     grant(bench, "gone", limit=2, lease_ms=1_000)
     bench.clock.advance(10)
-    between = Between(bench.client, before={1: lambda: grant(bench, "ben", limit=2)})
+    between = FaultyTable(bench.client, meanwhile(2, lambda: grant(bench, "ben", limit=2)))
     assert isinstance(bench.store(between).acquire(acquire("strict", limit=1)), Refusal)
     assert "ben" in bench.holders()
 
@@ -155,7 +156,7 @@ def test_a_waiter_does_not_join_beside_a_permit_that_became_free(bench: Bench) -
         bench.store().release(release("strict"))
         grant(bench, "other", limit=3)
 
-    between = Between(bench.client, before={1: replace_the_strict_holder})
+    between = FaultyTable(bench.client, meanwhile(2, replace_the_strict_holder))
     wide = acquire("wide", limit=3, waits=True, task_token="wide", waiting_since_ms=1)
     assert isinstance(bench.store(between).acquire(wide), Grant)
 
@@ -171,7 +172,7 @@ def leave_while_another_joins(bench: Bench) -> None:
         bench.wait("wide", limit=2, execution_arn=None)
         bench.clock.skew_ms = 0
 
-    between = Between(bench.client, before={2: join})
+    between = FaultyTable(bench.client, meanwhile(3, join))
     assert isinstance(bench.store(between).release(release("anna")), Released)
 
 
@@ -186,7 +187,7 @@ def leave_while_the_head_gives_up(bench: Bench) -> None:
     ticket = bench.clock.now_ms
     bench.wait("wide", limit=2, execution_arn=None)
     gives_up = release("strict", ticket=ticket)
-    between = Between(bench.client, before={2: lambda: bench.store().release(gives_up)})
+    between = FaultyTable(bench.client, meanwhile(3, lambda: bench.store().release(gives_up)))
     assert isinstance(bench.store(between).release(release("anna")), Released)
 
 

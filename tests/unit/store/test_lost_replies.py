@@ -10,7 +10,7 @@ import pytest
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.outcomes import Grant, NotHeld, Refusal, RefusalReason, Released
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release, store_over
-from tests.support.faults import FaultyClient, RepeatingClient, lost_reply
+from tests.support.faulty_table import FaultyTable, lose, repeat
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def test_an_acquire_whose_reply_was_lost_is_granted_again_under_the_same_token(
     dynamodb: DynamoDBClient, clock: FakeClock
 ) -> None:
-    faulty = FaultyClient(dynamodb, lost_reply(), when="after")
+    faulty = FaultyTable(dynamodb, lose())
     with pytest.raises(LockStoreUnavailable):
         store_over(faulty, clock).acquire(acquire("anna"))
     entered_ms = clock.now_ms
@@ -39,7 +39,7 @@ def test_an_acquire_whose_reply_was_lost_is_granted_again_under_the_same_token(
 def test_a_grant_whose_reply_was_lost_keeps_others_out(
     dynamodb: DynamoDBClient, clock: FakeClock
 ) -> None:
-    faulty = FaultyClient(dynamodb, lost_reply(), when="after")
+    faulty = FaultyTable(dynamodb, lose())
     with pytest.raises(LockStoreUnavailable):
         store_over(faulty, clock).acquire(acquire("anna"))
     answer = store_over(dynamodb, clock).acquire(acquire("ben"))
@@ -54,7 +54,7 @@ def test_a_takeover_whose_reply_was_lost_is_granted_again_under_the_same_token(
     first = store.acquire(acquire("anna", lease_ms=1_000))
     assert isinstance(first, Grant)
     clock.advance(10)
-    faulty = FaultyClient(dynamodb, lost_reply(), when="after", calls=[2])
+    faulty = FaultyTable(dynamodb, lose(2))
     with pytest.raises(LockStoreUnavailable):
         store_over(faulty, clock).acquire(acquire("ben"))
     answer = store.acquire(acquire("ben"))
@@ -68,7 +68,7 @@ def test_a_heartbeat_whose_reply_was_lost_is_no_lost_lock(
     store = store_over(dynamodb, clock)
     granted = store.acquire(acquire("anna"))
     assert isinstance(granted, Grant)
-    faulty = FaultyClient(dynamodb, lost_reply(), when="after")
+    faulty = FaultyTable(dynamodb, lose())
     with pytest.raises(LockStoreUnavailable):
         store_over(faulty, clock).heartbeat(heartbeat("anna"))
     clock.advance(1)
@@ -87,7 +87,7 @@ def test_a_release_whose_reply_was_lost_is_released_again_until_another_owner_re
 ) -> None:
     store = store_over(dynamodb, clock)
     store.acquire(acquire("anna"))
-    faulty = FaultyClient(dynamodb, lost_reply(), when="after")
+    faulty = FaultyTable(dynamodb, lose())
     with pytest.raises(LockStoreUnavailable):
         store_over(faulty, clock).release(release("anna"))
     repeated = Released(lock_name=LOCK, owner_id=owner("anna"), held_ms=None)
@@ -101,7 +101,7 @@ def test_a_release_whose_reply_was_lost_is_released_again_until_another_owner_re
 def test_a_lost_refusal_is_refused_again(dynamodb: DynamoDBClient, clock: FakeClock) -> None:
     store = store_over(dynamodb, clock)
     store.acquire(acquire("anna"))
-    faulty = FaultyClient(dynamodb, lost_reply(), when="after")
+    faulty = FaultyTable(dynamodb, lose())
     with pytest.raises(LockStoreUnavailable):
         store_over(faulty, clock).acquire(acquire("ben"))
     answer = store.acquire(acquire("ben"))
@@ -113,7 +113,7 @@ def test_a_write_that_botocore_repeats_by_itself_is_answered_as_if_sent_once(
     dynamodb: DynamoDBClient, clock: FakeClock
 ) -> None:
     once = store_over(dynamodb, clock)
-    twice = store_over(RepeatingClient(dynamodb), clock)
+    twice = store_over(FaultyTable(dynamodb, repeat()), clock)
     here, there = {"lock_name": "sent-once"}, {"lock_name": "sent-twice"}
 
     first = once.acquire(acquire("anna", **here))

@@ -14,10 +14,11 @@ from fairlock.protocol.model import ExecutionEnded, Liveness, ReleaseRequest
 from fairlock.protocol.outcomes import Grant, Queued, Refusal
 from fairlock.store.reap import _release_request
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import CountingClient, FakeClock, acquire
+from tests.support import FakeClock, acquire
 from tests.support.capacity import MeteredTable
 from tests.support.documents import ROOT
-from tests.support.store_bench import RUN, Bench, Between
+from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support.store_bench import RUN, Bench
 
 ENDS = 100_000
 SECONDS_A_REQUEST = 0.01
@@ -40,7 +41,7 @@ def counted(clock: FakeClock, *, second: bool) -> tuple[list[str], int, int]:
     ended = ExecutionEnded(execution_arn=RUN, ended_at_ms=clock.now_ms)
     for is_second in (False, True) if second else (False,):
         clock.advance(SECOND_PASS_SECONDS if is_second else 0)
-        client, table.write_units = CountingClient(table), 0
+        client, table.write_units = FaultyTable(table), 0
         order = ExecutionEnded(
             execution_arn=RUN, ended_at_ms=ended.ended_at_ms, second_pass=is_second
         )
@@ -98,7 +99,7 @@ def acquire_that_lands_after_both_passes(bench: Bench) -> Grant | Queued | Refus
         assert len(client.calls) == 4
         assert store.read_state("nightly-report").holders == ()
 
-    between = Between(bench.client, before={1: both_passes})
+    between = FaultyTable(bench.client, meanwhile(2, both_passes))
     return bench.store(between).acquire(acquire("anna", execution_arn=RUN, redrives=0))
 
 

@@ -14,15 +14,16 @@ import pytest
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol import grants, leaving
-from fairlock.protocol.admission import NOT_SUPERSEDED, Unlearned
-from fairlock.protocol.model import BY_TIME, LockState, Waiter
+from fairlock.protocol.admission import NOT_SUPERSEDED
+from fairlock.protocol.model import BY_TIME, LockState
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import lock_key
-from fairlock.store import hand_off, keep_alive
+from fairlock.store import keep_alive, seen_queue
 from fairlock.store.context import WaitersSuperseded
 from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, heartbeat, release
 from tests.support.documents import blocks
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat
+from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 from tests.support.wire import Wire
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def test_a_process_that_dies_before_it_has_dropped_waiters_leaves_that_to_the_ne
     for version in (2, 4, 3):
         deploy(bench, version)
     with monkeypatch.context() as dying:
-        dying.setattr(hand_off.SeenQueue, "clear", lambda _: None)
+        dying.setattr(seen_queue.SeenQueue, "clear", lambda _: None)
         finish(bench, "v1")
     assert (bench.holders(), bench.waiters()) == (["v4"], ["v2", "v3"])
     bench.clock.advance(3)
@@ -201,14 +202,6 @@ def test_a_newest_that_has_died_while_it_waited_stops_no_older_one(bench: Bench)
     assert (bench.holders(), newest(bench), told(bench)) == (["v2"], 2, [])
 
 
-def test_if_its_mark_stayed_no_one_would_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Unlearned, "of", lambda *_: None)
-    two_runs(bench, dies=nobody_answers_for_v3)
-    finish(bench, "v1")
-    assert bench.holders() == []
-    assert reason(deploy(bench, 2)) is RefusalReason.SUPERSEDED
-
-
 def test_the_last_newest_that_has_died_leaves_no_mark(bench: Bench) -> None:
     deploy(bench, 1)
     deploy(bench, 3, execution_arn=OTHER_RUN)
@@ -260,18 +253,6 @@ def test_a_polling_newest_that_has_died_costs_its_lease_and_no_deployment(bench:
     assert (bench.holders(), newest(bench)) == (["v2"], 2)
 
 
-def test_if_the_hand_off_marked_it_no_one_would_run(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Waiter, "marks_newest", property(lambda waiter: waiter is not None))
-    polls(bench, 1)
-    polls(bench, 2)
-    polls(bench, 3)
-    bench.store().release(release("v1"))
-    bench.clock.advance(5)
-    assert reason(polls(bench, 2)) is RefusalReason.SUPERSEDED
-
-
 def test_a_caller_waits_while_it_is_unknown_whether_the_newest_lives(bench: Bench) -> None:
     """v3 has died. v2 asks in the very moment in which v3 is handed the lock."""
     two_runs(bench, dies=lambda bench: bench.end(OTHER_RUN))
@@ -287,20 +268,6 @@ def test_a_caller_waits_while_it_is_unknown_whether_the_newest_lives(bench: Benc
     finish(bench, "v1")
     assert [type(answer) for answer in answers] == [Queued]
     assert (bench.holders(), newest(bench), granted(bench)[-1]) == (["v2"], 2, "v2 again")
-
-
-def test_if_it_did_not_wait_no_one_would_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LockState, "is_telling", lambda _, *, date_ms: date_ms < 0)
-    two_runs(bench, dies=lambda bench: bench.end(OTHER_RUN))
-    answers: list[Grant | Queued | Refusal] = []
-
-    def wake(_token: str, _answer: object) -> Delivery:
-        answers.append(deploy(bench, 2))
-        return Delivery.GONE
-
-    bench.workflows.wakes = wake
-    finish(bench, "v1")
-    assert reason(answers[0]) is RefusalReason.SUPERSEDED
 
 
 def late_join(bench: Bench) -> None:
@@ -359,7 +326,7 @@ def served_beside_a_newer_one(bench: Bench) -> list[str]:
     deploy(bench, 9, limit=2, **POLLS)
     deploy(bench, 2, limit=2)
     bench.store().release(release("a"))
-    found = Between(bench.client, before={2: lambda: deploy(bench, 9, limit=2, **POLLS)})
+    found = FaultyTable(bench.client, meanwhile(3, lambda: deploy(bench, 9, limit=2, **POLLS)))
     bench.store(found).release(release("b"))
     return bench.holders()
 
@@ -374,14 +341,6 @@ def dies_when_it_has_marked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_hand_off_goes_below_no_version_that_was_found_meanwhile(bench: Bench) -> None:
     assert served_beside_a_newer_one(bench) == ["v9"]
     assert told(bench) == ["v2"]
-
-
-@pytest.mark.usefixtures("dies_when_it_has_marked")
-def test_without_its_condition_a_hand_off_would_go_below(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(leaving, "NOT_SUPERSEDED", "attribute_not_exists(#executions)")
-    assert served_beside_a_newer_one(bench) == ["v9", "v2"]
 
 
 def test_a_redriven_workflow_does_not_take_the_lock_again_after_a_newer_one(

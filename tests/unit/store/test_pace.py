@@ -21,14 +21,16 @@ from fairlock.protocol.schema import pace_key
 from fairlock.store import turns
 from fairlock.store.turns import KnownPaces, Turn
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import TABLE, CountingClient, FakeClock, acquire, release, store_over
+from tests.support import TABLE, FakeClock, acquire, release, store_over
 from tests.support.capacity import MeteredTable
 from tests.support.faults import lost_reply
+from tests.support.faulty_table import FaultyTable, delay
 from tests.support.wire import Wire
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+UPDATES = ("update_item",)
 HOUR = 3600
 _SECOND = MICROSECONDS
 
@@ -75,12 +77,12 @@ def state(dynamodb: DynamoDBClient) -> PaceState:
 
 @pytest.fixture
 def one(dynamodb: DynamoDBClient, clock: FakeClock) -> Process:
-    return Process(CountingClient(dynamodb), clock)
+    return Process(FaultyTable(dynamodb), clock)
 
 
 @pytest.fixture
 def other(dynamodb: DynamoDBClient, clock: FakeClock) -> Process:
-    return Process(CountingClient(dynamodb), clock)
+    return Process(FaultyTable(dynamodb), clock)
 
 
 def test_the_first_caller_begins_at_once_by_one_write(one: Process) -> None:
@@ -258,7 +260,6 @@ def test_a_copy_that_lands_after_others_takes_a_slot_for_no_one_and_breaks_no_pa
 
 @pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
 def test_a_caller_whose_slot_is_over_before_its_answer_comes_reserves_again(
-    dynamodb: DynamoDBClient,
     one: Process,
     monkeypatch: pytest.MonkeyPatch,
     *,
@@ -266,8 +267,7 @@ def test_a_caller_whose_slot_is_over_before_its_answer_comes_reserves_again(
 ) -> None:
     if not protected:
         monkeypatch.setattr(Slot, "is_over", lambda _slot, _now: False)
-    slow = Slow(dynamodb, one.clock, seconds=8)
-    one.table.inner = slow
+    one.table.will(delay(8, one.clock, 1, of=UPDATES, late=True))
     slot = one.reserve("anna", max_wait=30)
     assert isinstance(slot, Slot)
     late_ms = one.clock.now_ms - slot.begins_us // 1000
@@ -275,26 +275,9 @@ def test_a_caller_whose_slot_is_over_before_its_answer_comes_reserves_again(
     assert one.table.calls == ["update_item"] * (2 if protected else 1)
 
 
-@dataclass
-class Slow:
-    """The first answer takes long."""
-
-    inner: Any
-    clock: FakeClock
-    seconds: float
-
-    def update_item(self, **request: Any) -> Any:  # noqa: ANN401 - as boto3 answers
-        answer = self.inner.update_item(**request)
-        self.clock.advance(self.seconds)
-        self.seconds = 0
-        return answer
-
-
-def test_a_caller_that_is_held_up_past_its_own_slot_may_be_refused(
-    dynamodb: DynamoDBClient, one: Process
-) -> None:
+def test_a_caller_that_is_held_up_past_its_own_slot_may_be_refused(one: Process) -> None:
     """Its first slot is wasted, as that of a dead caller is."""
-    one.table.inner = Slow(dynamodb, one.clock, seconds=2 * HOUR)
+    one.table.will(delay(2 * HOUR, one.clock, 1, of=UPDATES, late=True))
     assert isinstance(one.reserve("anna", rate=(1, HOUR)), Slot)  # It was over, and an idle one
     assert isinstance(one.reserve("ben", rate=(1, HOUR)), TooLate)  # was reserved in its place.
 

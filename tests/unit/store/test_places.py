@@ -16,7 +16,7 @@ from fairlock.protocol.waiters import join_queue
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import parse_acquire
 from tests.support import LOCK, FakeClock, acquire, owner, release
-from tests.support.faults import FaultyClient, lost_reply
+from tests.support.faulty_table import FaultyTable, lose
 from tests.support.store_bench import RUN, Bench
 
 WAITER = "WAITER#"
@@ -113,7 +113,7 @@ def test_whichever_reply_of_its_join_is_lost_a_direct_caller_waits_once(
     bench: Bench, number: int
 ) -> None:
     carl = acquire("carl", waits=True)
-    dying = FaultyClient(bench.client, error=lost_reply(), when="after", calls=[number])
+    dying = FaultyTable(bench.client, lose(number))
     with pytest.raises(LockStoreUnavailable):
         bench.store(dying).acquire(carl)
     asks(bench, "dora")

@@ -11,17 +11,8 @@ from fairlock.aws.executions import Delivery, Execution
 from fairlock.protocol.model import Liveness
 from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.store.context import Event, HandedOver
-from tests.support import (
-    LOCK,
-    TABLE,
-    CountingClient,
-    FakeClock,
-    acquire,
-    heartbeat,
-    owner,
-    release,
-    store_over,
-)
+from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, owner, release, store_over
+from tests.support.faulty_table import FaultyTable
 from tests.support.operations import Operations
 from tests.support.workflows import FakeWorkflows
 
@@ -36,7 +27,7 @@ OTHER_EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-2
 class Queue:
     """A store whose pushes and hand-offs are recorded, and whose world a test decides about."""
 
-    client: CountingClient
+    client: FaultyTable
     clock: FakeClock
     workflows: FakeWorkflows = field(default_factory=FakeWorkflows)
     events: list[Event] = field(default_factory=list)
@@ -79,7 +70,7 @@ class Queue:
 
 @pytest.fixture
 def queue(dynamodb: DynamoDBClient, clock: FakeClock) -> Queue:
-    return Queue(CountingClient(dynamodb), clock)
+    return Queue(FaultyTable(dynamodb), clock)
 
 
 def test_a_busy_lock_queues_who_is_willing_to_wait(queue: Queue) -> None:

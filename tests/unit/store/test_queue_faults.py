@@ -11,7 +11,8 @@ from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, Released
 from fairlock.store.context import Evicted, HandedOver
 from tests.support import LOCK, TABLE, FakeClock, acquire, release
-from tests.support.store_bench import RUN, Bench, Between
+from tests.support.faulty_table import REQUESTS, FaultyTable, delay, meanwhile, repeat
+from tests.support.store_bench import RUN, Bench
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -68,7 +69,7 @@ def test_a_departure_that_boto3_sends_twice_is_a_release(world: World) -> None:
     world.wait("ben", task_token=None)
     world.clock.advance(120)  # ben stops polling, so that anna leaves an empty queue
     # Requests of this release: release_permit, the query, ben removed, closing the queue.
-    twice = Between(world.client, twice={3})
+    twice = FaultyTable(world.client, repeat(4, of=REQUESTS))
     assert isinstance(world.store(twice).release(release("anna")), Released)
     assert len(twice.calls) == 4
     assert world.state()["held"] == {"N": "0"}
@@ -80,7 +81,7 @@ def test_an_own_acquire_that_lands_while_giving_up_gets_nothing(world: World, nu
     world.wait("ben")
     place = {"ticket": world.clock.now_ms}
     late = acquire("ben", waits=True, task_token="late", **place)
-    between = Between(world.client, before={number: lambda: world.store().acquire(late)})
+    between = FaultyTable(world.client, meanwhile(number + 1, lambda: world.store().acquire(late)))
     world.store(between).release(release("ben", **place))
     world.store().release(release("anna"))
     assert world.pushed == []
@@ -91,8 +92,7 @@ def test_when_patience_ends_the_outcome_is_unknown_and_not_a_refusal(world: Worl
     world.wait("anna", lease_ms=1_000)
     world.wait("ben")
     world.clock.advance(10)
-    slow = Between(world.client)
-    slow.before = {n: lambda: world.clock.advance(6) for n in range(1, 4)}
+    slow = FaultyTable(world.client, delay(6, world.clock, range(2, 5)))
     ben = acquire("ben", waits=True, ticket=world.clock.now_ms - 10_000)
     with pytest.raises(LockStoreUnavailable):
         world.store(slow).acquire(ben)
@@ -129,7 +129,9 @@ def test_a_wider_waiter_that_joins_in_the_moment_of_a_hand_off_is_next(
 ) -> None:
     world.wait("anna", limit=2)
     world.wait("ben", limit=1)
-    between = Between(world.client, before={number: lambda: world.store().release(release("anna"))})
+    between = FaultyTable(
+        world.client, meanwhile(number + 1, lambda: world.store().release(release("anna")))
+    )
     world.clock.advance(1)
     carl = acquire("carl", limit=2, waits=True, task_token="carl")
     answer = world.store(between).acquire(carl)
@@ -171,7 +173,7 @@ def test_giving_up_may_be_repeated_whichever_reply_was_lost(world: World, number
         raise ReadTimeoutError(endpoint_url="local")
 
     with pytest.raises(LockStoreUnavailable):
-        world.store(Between(world.client, before={number: lose})).release(give_up)
+        world.store(FaultyTable(world.client, meanwhile(number + 1, lose))).release(give_up)
     assert isinstance(world.store().release(give_up), Released)
     world.store().release(release("anna"))
     assert world.pushed == []

@@ -11,7 +11,8 @@ from fairlock.aws.retry import RetryBudget
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import Liveness
 from fairlock.protocol.outcomes import Grant, Reaped
-from tests.support import LOCK, CountingClient, FakeClock, acquire, release
+from tests.support import LOCK, FakeClock, acquire, release
+from tests.support.faulty_table import FaultyTable
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
 if TYPE_CHECKING:
@@ -188,6 +189,6 @@ def test_a_pass_that_has_no_time_left_asks_no_one(bench: Bench) -> None:
     bench.wait("anna")
     bench.end()
     over = RetryBudget(clock=bench.clock, deadline=bench.clock.monotonic())
-    client = CountingClient(bench.client)
+    client = FaultyTable(bench.client)
     assert bench.reap(client=client, retry_budget=over) == Reaped(complete=False)
     assert (client.calls, bench.workflows.described) == ([], [])

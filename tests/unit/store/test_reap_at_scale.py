@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,27 +11,14 @@ from fairlock.aws.retry import RetryBudget
 from fairlock.protocol.claims import Claim, ReapStage, claims_of, mark_ended, write_claim
 from fairlock.protocol.outcomes import Reaped
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import TABLE, CountingClient, FakeClock
+from tests.support import TABLE, FakeClock
+from tests.support.faulty_table import FaultyTable, delay
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
 CLAIMS = 1_000
 WAITERS = 200
 SECONDS_A_LOOK = 19.0
 MOST_PASSES = 20
-
-
-@dataclass
-class SlowClient:
-    """Each request takes its time."""
-
-    inner: Any
-    clock: FakeClock
-    seconds: float
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
-        if name != "exceptions":
-            self.clock.advance(self.seconds)
-        return getattr(self.inner, name)
 
 
 @pytest.fixture
@@ -43,7 +29,7 @@ def bench(clock: FakeClock) -> Bench:
 def reap_pass(bench: Bench, *, second: bool, seconds_a_request: float = 0.01) -> Reaped:
     deadline = bench.clock.monotonic() + SECONDS_A_LOOK
     retry_budget = RetryBudget(clock=bench.clock, deadline=deadline)
-    client = SlowClient(bench.client, bench.clock, seconds_a_request)
+    client = FaultyTable(bench.client, delay(seconds_a_request, bench.clock))
     return bench.reap(second=second, client=client, retry_budget=retry_budget)
 
 
@@ -112,7 +98,7 @@ def test_a_claim_whose_work_has_ended_costs_two_requests_a_pass(bench: Bench) ->
         claim = Claim(execution_arn=RUN, lock_name="other", owner_id=f"ended-{number:06d}")
         table.update(mark_ended(claim, waits=False, now_ms=bench.clock.now_ms))
     bench.end()
-    client = CountingClient(bench.client)
+    client = FaultyTable(bench.client)
     for second in (False, True):
         client.calls.clear()
         assert bench.reap(second=second, client=client).complete

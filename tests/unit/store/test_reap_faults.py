@@ -8,8 +8,9 @@ from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.outcomes import Grant, Queued, Reaped, Refusal
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire, release
-from tests.support.faults import FaultyClient, RepeatingClient, lost_reply
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat
+from tests.support.faults import lost_reply
+from tests.support.faulty_table import FaultyTable, fault, meanwhile, repeat
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
 
 @pytest.fixture
@@ -29,10 +30,9 @@ def test_an_acquire_under_way_is_freed_by_the_second_pass_whenever_the_first_one
     bench: Bench, number: int
 ) -> None:
     """The stop and the first pass come before the nth request of acquire; 2 is after the last."""
-    late = Between(bench.client, before={number: lambda: stopped_and_reaped(bench)})
+    late = FaultyTable(bench.client, meanwhile(number + 1, lambda: stopped_and_reaped(bench)))
     bench.store(late).acquire(acquire("anna", execution_arn=RUN))
-    for stop in late.before.values():
-        stop()
+    late.end_plan()
     bench.reap(second=True)
     assert bench.holders() == []
     assert isinstance(bench.store().acquire(acquire("ben")), Grant)
@@ -40,7 +40,7 @@ def test_an_acquire_under_way_is_freed_by_the_second_pass_whenever_the_first_one
 
 def test_without_the_second_pass_that_acquire_keeps_the_lock(bench: Bench) -> None:
     """The negative control of the test above."""
-    late = Between(bench.client, before={1: lambda: stopped_and_reaped(bench)})
+    late = FaultyTable(bench.client, meanwhile(2, lambda: stopped_and_reaped(bench)))
     bench.store(late).acquire(acquire("anna", execution_arn=RUN))
     assert bench.holders() == ["anna"]
 
@@ -55,12 +55,11 @@ def test_a_late_acquire_that_joins_the_queue_is_taken_out_by_the_second_pass(
         bench.end()
         bench.reap()
 
-    late = Between(bench.client, before={number: die})
+    late = FaultyTable(bench.client, meanwhile(number + 1, die))
     place = {"task_token": "anna"}
     request = acquire("anna", execution_arn=RUN, waits=True, **place)
     assert isinstance(bench.store(late).acquire(request), Queued | Refusal)
-    for stop in late.before.values():
-        stop()
+    late.end_plan()
     bench.reap(second=True)
     assert bench.waiters() == []
     bench.store().release(release("ben", execution_arn=OTHER_RUN))
@@ -77,7 +76,7 @@ def test_a_pass_that_dies_anywhere_is_taken_up_by_its_repetition(
     bench.wait("zita")
     bench.wait("ben", execution_arn=OTHER_RUN)
     bench.end()
-    dying = FaultyClient(bench.client, error=lost_reply(), when=when, calls=[number])  # type: ignore[arg-type]  # one of two
+    dying = FaultyTable(bench.client, fault(lost_reply(), number, when=when))  # type: ignore[arg-type]  # one of two
     try:
         bench.reap(client=dying)
     except LockStoreUnavailable:
@@ -90,8 +89,8 @@ def test_a_pass_whose_writes_boto3_sends_twice_frees_the_same(bench: Bench) -> N
     bench.wait("anna")
     bench.wait("zita")
     bench.end()
-    bench.reap(client=RepeatingClient(bench.client))
-    bench.reap(second=True, client=RepeatingClient(bench.client))
+    bench.reap(client=FaultyTable(bench.client, repeat()))
+    bench.reap(second=True, client=FaultyTable(bench.client, repeat()))
     assert (bench.holders(), bench.waiters()) == ([], [])
 
 
@@ -100,7 +99,7 @@ def test_a_redriven_acquire_between_the_question_and_the_bar_is_not_robbed(bench
     bench.store().release(release("anna"))
     place = {"execution_arn": RUN}
     acquiring = acquire("zita", **place)
-    half = FaultyClient(bench.client, error=lost_reply(), calls=[2])
+    half = FaultyTable(bench.client, fault(lost_reply(), 2))
     with pytest.raises(LockStoreUnavailable):
         bench.store(half).acquire(acquiring)
     bench.end()
@@ -109,7 +108,7 @@ def test_a_redriven_acquire_between_the_question_and_the_bar_is_not_robbed(bench
         bench.redrive()
         assert isinstance(bench.store().acquire(acquiring), Grant)
 
-    redriven_between = Between(bench.client, before={1: redriven})
+    redriven_between = FaultyTable(bench.client, meanwhile(2, redriven))
     assert bench.reap(client=redriven_between) == Reaped(complete=False)
     assert bench.reap() == Reaped()
     assert bench.holders() == ["zita"]
@@ -117,7 +116,7 @@ def test_a_redriven_acquire_between_the_question_and_the_bar_is_not_robbed(bench
 
 def test_what_a_pass_has_fenced_is_freed_though_the_execution_was_redriven(bench: Bench) -> None:
     """Else the redriven acquisition would wait for one of its own that landed late."""
-    late = Between(bench.client, before={1: lambda: stopped_and_reaped(bench)})
+    late = FaultyTable(bench.client, meanwhile(2, lambda: stopped_and_reaped(bench)))
     bench.store(late).acquire(acquire("anna", execution_arn=RUN))
     bench.redrive()
     bench.wait("zita")
@@ -133,7 +132,7 @@ def test_an_outdated_second_pass_leaves_the_rest_to_that_of_the_next_event(bench
         bench.reap(second=True, redrives=0)
         bench.pass_through()
 
-    late = Between(bench.client, before={1: ended_again})
+    late = FaultyTable(bench.client, meanwhile(2, ended_again))
     bench.store(late).acquire(acquire("anna", execution_arn=RUN))
     assert bench.holders() == ["anna"]
     bench.reap(redrives=1)
@@ -144,7 +143,7 @@ def test_an_outdated_second_pass_leaves_the_rest_to_that_of_the_next_event(bench
 def test_a_release_that_died_after_its_mark_is_made_up_for(bench: Bench) -> None:
     bench.wait("anna")
     bench.store().keep_alive(workflow_heartbeat("anna"))
-    dying = FaultyClient(bench.client, error=lost_reply(), calls=[2])
+    dying = FaultyTable(bench.client, fault(lost_reply(), 2))
     with pytest.raises(LockStoreUnavailable):
         bench.store(dying).release(release("anna", execution_arn=RUN, keep_alive=True))
     assert bench.holders() == ["anna"]

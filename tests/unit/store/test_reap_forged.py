@@ -12,8 +12,9 @@ from fairlock.protocol.outcomes import Grant, Reaped
 from fairlock.store import reap
 from fairlock.store.reap import AskedTooEarly
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import CountingClient, FakeClock, acquire
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between
+from tests.support import FakeClock, acquire
+from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
 FORGED: dict[str, dict[str, Any]] = {
     "a first pass": {},
@@ -45,7 +46,7 @@ def test_a_forged_message_about_a_running_execution_frees_nothing_and_writes_not
 ) -> None:
     bench.executions[RUN] = Execution(Liveness.RUNNING, redrives)
     before = all_items(bench)
-    client = CountingClient(bench.client)
+    client = FaultyTable(bench.client)
     message = {**forged, "redrives": redrives + forged.get("redrives", 0)}
     with pytest.raises(AskedTooEarly, match="runs, says Step Functions"):
         bench.reap(client=client, **message)
@@ -116,7 +117,7 @@ def forged_second_pass_before_a_late_acquire(bench: Bench) -> None:
             bench.reap()
         bench.pass_through("late")
 
-    late = Between(bench.client, before={1: stopped})
+    late = FaultyTable(bench.client, meanwhile(2, stopped))
     request = acquire("late", lock_name="late", execution_arn=RUN)
     assert isinstance(bench.store(late).acquire(request), Grant)
     bench.reap()

@@ -11,7 +11,8 @@ from fairlock.protocol.outcomes import Grant, NotHeld, Refusal, Released
 from fairlock.protocol.waiters import mark_given_up
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, owner, release
-from tests.support.faults import FaultyClient, lost_reply
+from tests.support.faults import lost_reply
+from tests.support.faulty_table import FaultyTable, fault
 from tests.support.store_bench import RUN, Bench, workflow_heartbeat
 
 HOURS_OF_A_CLAIM_AND_MORE_SECONDS = 3_700
@@ -71,7 +72,7 @@ def test_a_release_with_keep_alive_that_died_half_way_is_finished_by_its_repeat(
 ) -> None:
     """It has marked its work as ended, and freed nothing."""
     bench.store().acquire(acquire("anna", execution_arn=RUN))
-    half = FaultyClient(bench.client, error=lost_reply(), calls=range(2, 99))
+    half = FaultyTable(bench.client, fault(lost_reply(), range(2, 99)))
     request = release("anna", execution_arn=RUN, keep_alive=True)
     with pytest.raises(LockStoreUnavailable):
         bench.store(half).release(request)

@@ -8,8 +8,10 @@ import pytest
 
 from fairlock.protocol.model import LockState, SeenLock
 from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Released
+from fairlock.store import seen_queue
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, CountingClient, FakeClock, acquire, owner, release, store_over
+from tests.support import LOCK, FakeClock, acquire, owner, release, store_over
+from tests.support.faulty_table import FaultyTable
 from tests.support.operations import Operations
 
 HAND_OFF = ["transact_write_items"]
@@ -22,12 +24,12 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def table() -> CountingClient:
-    return CountingClient(MemoryTable())
+def table() -> FaultyTable:
+    return FaultyTable(MemoryTable())
 
 
 @pytest.fixture
-def store(table: CountingClient, clock: FakeClock) -> Operations:
+def store(table: FaultyTable, clock: FakeClock) -> Operations:
     return store_over(table, clock)
 
 
@@ -43,7 +45,7 @@ def state(store: Operations) -> LockState:
 
 
 def test_a_holder_that_knows_the_next_waiter_hands_over_with_one_request(
-    store: Operations, table: CountingClient, clock: FakeClock
+    store: Operations, table: FaultyTable, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben", "carl")
     seen = store.read_lock(LOCK)
@@ -56,7 +58,7 @@ def test_a_holder_that_knows_the_next_waiter_hands_over_with_one_request(
 
 
 def test_a_holder_that_knows_that_others_wait_asks_for_them_at_once(
-    store: Operations, table: CountingClient, clock: FakeClock
+    store: Operations, table: FaultyTable, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben")
     seen = SeenLock(state=state(store), date_ms=clock.now_ms)
@@ -66,7 +68,7 @@ def test_a_holder_that_knows_that_others_wait_asks_for_them_at_once(
 
 
 def test_without_knowing_anything_it_takes_three(
-    store: Operations, table: CountingClient, clock: FakeClock
+    store: Operations, table: FaultyTable, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben")
     table.calls.clear()
@@ -75,7 +77,7 @@ def test_without_knowing_anything_it_takes_three(
 
 
 def test_a_waiter_that_has_given_up_since_is_passed_over(
-    store: Operations, table: CountingClient, clock: FakeClock
+    store: Operations, table: FaultyTable, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben", "carl")
     seen = store.read_lock(LOCK)
@@ -87,7 +89,27 @@ def test_a_waiter_that_has_given_up_since_is_passed_over(
     assert [holder.owner_id for holder in state(store).holders] == [owner("carl")]
 
 
-def test_a_newcomer_that_no_one_had_seen_is_served_by_the_next_holder(
+@pytest.mark.parametrize(("judged", "next_one"), [(True, "carl"), (False, "ben")])
+def test_a_waiter_that_was_seen_dead_is_handed_nothing(
+    store: Operations,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    judged: bool,
+    next_one: str,
+) -> None:
+    """It would hold for its whole lease."""
+    if not judged:
+        monkeypatch.setattr(seen_queue, "is_dead", lambda *_, **__: False)
+    store.acquire(acquire("anna", lease_ms=3_600_000))
+    for name in ("ben", "carl"):
+        store.acquire(acquire(name, waits=True, poll_interval_ms=500, waiter_timeout_ms=300_000))
+        clock.advance(400 if name == "ben" else 0)
+    store.release(release("anna"), seen=store.read_lock(LOCK))
+    assert [holder.owner_name for holder in state(store).holders] == [next_one]
+
+
+def test_a_newcomer_that_nobody_had_seen_is_served_by_the_next_holder(
     store: Operations, clock: FakeClock
 ) -> None:
     """The hand-off needs no look at the queue, because no one else may come in beside its owner."""
@@ -110,7 +132,7 @@ def test_a_holder_that_was_evicted_hands_over_nothing(store: Operations, clock: 
 
 
 def test_beside_other_holders_nothing_is_supposed(
-    store: Operations, table: CountingClient, clock: FakeClock
+    store: Operations, table: FaultyTable, clock: FakeClock
 ) -> None:
     for name in ("anna", "ben", "carl"):
         store.acquire(acquire(name, limit=2, waits=True))
@@ -122,7 +144,7 @@ def test_beside_other_holders_nothing_is_supposed(
 
 
 def test_a_caller_that_knows_that_it_must_wait_joins_at_once(
-    store: Operations, table: CountingClient, clock: FakeClock
+    store: Operations, table: FaultyTable, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben")
     seen = SeenLock(state=state(store), date_ms=clock.now_ms)
@@ -132,7 +154,7 @@ def test_a_caller_that_knows_that_it_must_wait_joins_at_once(
 
 
 def test_a_caller_that_knows_the_whole_queue_does_not_count_it(
-    store: Operations, table: CountingClient, clock: FakeClock
+    store: Operations, table: FaultyTable, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben")
     seen = store.read_lock(LOCK)
@@ -169,7 +191,7 @@ def test_a_lock_that_has_become_free_since_is_granted_all_the_same(
 
 @pytest.mark.parametrize("change", [{"contended": False}, {"held": 0, "holders": ()}])
 def test_what_was_seen_of_a_lock_without_a_queue_saves_nothing(
-    store: Operations, table: CountingClient, clock: FakeClock, change: dict[str, object]
+    store: Operations, table: FaultyTable, clock: FakeClock, change: dict[str, object]
 ) -> None:
     in_queue(store, clock, "anna", "ben")
     before = replace(state(store), **change)  # type: ignore[arg-type]  # fields of a state

@@ -7,7 +7,8 @@ import pytest
 from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire, release
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between
+from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
 TRY = acquire("ben", execution_arn=RUN)
 GIVE_UP = release("ben", execution_arn=RUN, waits=True)
@@ -43,12 +44,12 @@ def test_a_call_that_lands_after_its_repetition_was_refused_takes_nothing(
     """The first call is delayed between its claim and its try."""
     bench.store().acquire(acquire("ada", execution_arn=OTHER_RUN))
 
-    def meanwhile() -> None:
+    def others_act() -> None:
         assert isinstance(bench.store().acquire(TRY), Refusal)
         bench.store().release(release("ada", execution_arn=OTHER_RUN))
         if given_up:
             bench.store().release(GIVE_UP)
 
-    delayed = bench.store(Between(bench.client, before={1: meanwhile})).acquire(TRY)
+    delayed = bench.store(FaultyTable(bench.client, meanwhile(2, others_act))).acquire(TRY)
     assert isinstance(delayed, Refusal if given_up else Grant)
     assert bench.holders() == ([] if given_up else ["ben"])

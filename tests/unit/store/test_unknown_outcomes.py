@@ -13,7 +13,8 @@ from fairlock.protocol import schema
 from fairlock.protocol.outcomes import Refusal, RefusalReason
 from fairlock.store.context import LockContext
 from tests.support import TABLE, FakeClock, acquire, heartbeat, moved_clock, release, store_over
-from tests.support.faults import THROTTLES, FaultyClient, client_error, defects, unknown_outcomes
+from tests.support.faults import THROTTLES, client_error, defects, unknown_outcomes
+from tests.support.faulty_table import FaultyTable, fault
 from tests.support.operations import Operations
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def test_a_failure_that_says_nothing_about_the_write_is_lock_store_unavailable(
     dynamodb: DynamoDBClient, clock: FakeClock, operate: Operation, name: str
 ) -> None:
     error = unknown_outcomes()[name]
-    store = store_over(FaultyClient(dynamodb, error), clock)
+    store = store_over(FaultyTable(dynamodb, fault(error)), clock)
     with pytest.raises(LockStoreUnavailable, match="repeat the call") as caught:
         operate(store)
     assert caught.value.__cause__ is error
@@ -51,7 +52,7 @@ def test_a_defect_of_the_set_up_names_the_table_and_what_to_do(
 ) -> None:
     error = defects()[name]
     error.response["ResponseMetadata"]["RetryAttempts"] = 0
-    store = store_over(FaultyClient(dynamodb, error), clock)
+    store = store_over(FaultyTable(dynamodb, fault(error)), clock)
     with pytest.raises(LockStoreMisconfigured, match=f"^lock table '{TABLE}' in us-east-1: ") as e:
         operate(store)
     assert (e.value.table_name, e.value.region, e.value.code) == (TABLE, "us-east-1", name)
@@ -66,14 +67,14 @@ def test_a_repeat_that_is_refused_leaves_the_outcome_of_the_first_sending_unknow
     error = client_error("ExpiredTokenException")
     assert error.response["ResponseMetadata"]["RetryAttempts"] == 2
     with pytest.raises(LockStoreUnavailable, match="the first sending may have been written"):
-        operate(store_over(FaultyClient(dynamodb, error), clock))
+        operate(store_over(FaultyTable(dynamodb, fault(error)), clock))
 
 
 @pytest.mark.parametrize("code", THROTTLES)
 def test_throttled_on_every_call_is_never_a_grant_and_writes_nothing(
     dynamodb: DynamoDBClient, clock: FakeClock, code: str
 ) -> None:
-    store = store_over(FaultyClient(dynamodb, client_error(code)), clock)
+    store = store_over(FaultyTable(dynamodb, fault(client_error(code))), clock)
     for _ in range(3):
         with pytest.raises(LockStoreUnavailable):
             store.acquire(acquire("anna"))
@@ -94,7 +95,7 @@ def test_without_the_translation_a_throttle_would_be_reported_as_a_refusal(
     dynamodb: DynamoDBClient, clock: FakeClock
 ) -> None:
     """The negative control: no one holds the lock, and the caller is told that it is held."""
-    client: Any = FaultyClient(dynamodb, client_error("InternalServerError", 500))
+    client: Any = FaultyTable(dynamodb, fault(client_error("InternalServerError", 500)))
     table = NaiveTable(client, TABLE, aws_clock=moved_clock(clock))
     store = Operations(LockContext(table=table))
     answer = store.acquire(acquire("anna"))
@@ -108,7 +109,7 @@ def test_a_takeover_that_got_no_answer_is_unknown_too(
     store_over(dynamodb, clock).acquire(acquire("anna", lease_ms=1_000))
     before = items(dynamodb)
     clock.advance(10)
-    faulty = FaultyClient(dynamodb, client_error("InternalServerError", 500), calls=[2])
+    faulty = FaultyTable(dynamodb, fault(client_error("InternalServerError", 500), 2))
     with pytest.raises(LockStoreUnavailable):
         store_over(faulty, clock).acquire(acquire("ben"))
     assert items(dynamodb) == before

@@ -1,0 +1,146 @@
+"""What both clients tell of a lock: granted, refused, waited for in vain, wrong, unknown, over."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from fairlock import InvalidRequest, LockLost, LockStoreUnavailable, LockWaitTimeout
+from fairlock.testing.manual_clock import START_MS
+from tests.contracts.client.drivers import World, done, inside, of_both_clients
+
+
+@of_both_clients
+async def test_acquire_heartbeat_and_release_are_one_request_each(world: World) -> None:
+    lock = await done(world.client().acquire("orders/7"))
+    await done(lock.heartbeat())
+    assert await done(lock.release()) is True
+    assert world.table.requests == ["update_item"] * 3
+
+
+@of_both_clients
+async def test_a_lock_tells_what_was_granted_and_what_a_heartbeat_changed(world: World) -> None:
+    block = world.client().hold("a", lease=20, data={"job": 7}, owner_name="anna's report")
+    async with inside(block) as lock:
+        assert lock.fencing_token == START_MS * 1000 + 1
+        assert (lock.name, lock.owner_name, lock.data) == ("a", "anna's report", {"job": 7})
+        assert lock.owner_id not in repr(lock)
+        await world.sleep(5)
+        assert lock.remaining >= 20 * 0.98 - 5.1
+        assert not lock.lost.is_set()
+        lock.check()
+        await done(lock.heartbeat(lease=40, data={"job": 8}))
+        assert (lock.lease, lock.data) == (40, {"job": 8})
+        assert lock.remaining == pytest.approx(40 * 0.98, abs=0.1)
+        [holder] = world.table.state("a").holders
+        assert (holder.data, holder.lease_ms) == ('{"job":8}', 40_000)
+
+
+@of_both_clients
+async def test_a_released_lock_is_not_held_and_not_lost(world: World) -> None:
+    lock = await done(world.client().acquire("a"))
+    assert [await done(lock.release()), await done(lock.release())] == [True, True]
+    assert world.table.requests == ["update_item"] * 2
+    assert (lock.remaining, lock.lost.is_set()) == (0, False)
+    with pytest.raises(LockLost, match="released"):
+        lock.check()
+    with pytest.raises(LockLost, match="released"):
+        await done(lock.heartbeat())
+
+
+@of_both_clients
+async def test_a_lock_that_others_hold_is_refused_with_one_request(world: World) -> None:
+    async with inside(world.client("anna").hold("a")):
+        ben = world.client("ben")
+        world.table.requests.clear()
+        assert await done(ben.try_acquire("a")) is None
+        assert world.table.requests == ["update_item"]
+        with pytest.raises(LockWaitTimeout, match=r"^lock .a.: held by anna since 2"):
+            await done(ben.acquire("a", max_wait=0))
+
+
+@of_both_clients
+async def test_a_lock_that_others_hold_is_waited_for_exactly_as_long(world: World) -> None:
+    async with inside(world.client("anna").hold("a")):
+        ben, began = world.client("ben"), world.now()
+        with pytest.raises(LockWaitTimeout, match="not handed over within 7 s; last held by anna"):
+            await done(ben.acquire("a", max_wait=7))
+        assert world.now() - began == pytest.approx(7, abs=0.1)
+        state = world.table.state("a")
+        assert ([h.owner_name for h in state.holders], state.contended) == (["anna"], False)
+
+
+@of_both_clients
+async def test_a_semaphore_lets_as_many_in_as_it_has_permits(world: World) -> None:
+    locks = world.client()
+    got = [await done(locks.try_acquire("db", limit=3)) for _ in range(5)]
+    assert [lock is not None for lock in got] == [True, True, True, False, False]
+
+
+@of_both_clients
+async def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(world: World) -> None:
+    locks = world.client()
+    world.table.is_down = True
+    with pytest.raises(LockStoreUnavailable):
+        await done(locks.try_acquire("a"))
+    with pytest.raises(LockStoreUnavailable):
+        await done(locks.acquire("a", max_wait=30))
+    world.table.is_down = False
+    state = world.table.state("a")
+    assert (state.holders, state.contended) == ((), False)
+
+
+@of_both_clients
+async def test_what_the_body_raises_leaves_it_with_a_note_if_the_release_failed(
+    world: World,
+) -> None:
+    async def work() -> None:
+        async with inside(world.client().hold("a")):
+            world.table.is_down = True
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        await work()
+    world.table.is_down = False
+    assert raised.value.__notes__[0].startswith("At the end of the lock: the lock table did not")
+
+
+@of_both_clients
+async def test_a_second_wait_inside_the_block_is_refused_at_once(world: World) -> None:
+    locks = world.client()
+    async with inside(locks.hold("a")):
+        world.table.requests.clear()
+        with pytest.raises(InvalidRequest, match="would wait for itself"):
+            await done(locks.acquire("a"))
+        assert world.table.requests == []
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "an empty name": ({"name": ""}, "name"),
+    "a name with a newline": ({"name": "a\nb"}, "name"),
+    "a lease below 1 s": ({"lease": 0.5}, "lease"),
+    "a lease above 12 h": ({"lease": 43_201}, "lease"),
+    "a lease of NaN": ({"lease": math.nan}, "lease"),
+    "a wait below 0": ({"max_wait": -1}, "max_wait"),
+    "a wait of more than a week": ({"max_wait": 604_801}, "max_wait"),
+    "a wait of True": ({"max_wait": True}, "max_wait"),
+    "no permits": ({"limit": 0}, "limit"),
+    "too many permits": ({"limit": 101}, "limit"),
+    "data that is no object": ({"data": [1]}, "data"),
+    "data that is too large": ({"data": {"a": "x" * 2048}}, "data"),
+    "an owner name with a tab": ({"owner_name": "a\tb"}, "owner_name"),
+    "a callback that cannot be called": ({"on_lost": "beep"}, "on_lost"),
+    "another one": ({"on_danger": True}, "on_danger"),
+    "a hold that is too short": ({"max_hold": 1}, "max_hold"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+@of_both_clients
+async def test_bad_input_is_refused_by_name_and_nothing_is_sent(world: World, what: str) -> None:
+    arguments, field = BAD[what]
+    with pytest.raises(InvalidRequest) as refused:
+        await done(world.client().acquire(**{"name": "a", **arguments}))
+    assert (refused.value.field, world.table.requests) == (field, [])

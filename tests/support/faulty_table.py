@@ -1,0 +1,176 @@
+"""One table that can fail: what stands between the code and DynamoDB, and does as a test plans.
+
+    FaultyTable(client, lose(2))                        the reply to the second write gets lost
+    FaultyTable(client, fault(client_error("…")))       every write fails, and is not done
+    FaultyTable(client, meanwhile(3, others_acquire))   others act before the third request
+    FaultyTable(client, repeat())                       botocore sends each write twice
+    FaultyTable(client, delay(6, clock, of=READS))      each read takes 6 s
+    FaultyTable(client, kill(2, is_done=True))          the process dies when the second is done
+
+Requests are counted from 1, each fault counts those of its own kind from when it was planned.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol
+
+from botocore.exceptions import ClientError
+
+from tests.support.faults import WRITES, lost_reply
+
+TRANSACTIONS: Final = ("transact_write_items",)
+READS: Final = ("get_item", "query", "scan")
+REQUESTS: Final = READS + WRITES
+At = int | Collection[int]
+"""Numbers of requests; none for every request."""
+
+
+class Moved(Protocol):
+    """A clock that a test moves."""
+
+    def advance(self, seconds: float, /) -> None:
+        """Lets time pass."""
+        ...
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+@dataclass
+class Fault:
+    """What happens to some requests.
+
+    Attributes:
+        of: the operations that are counted.
+        at: their numbers; none for all.
+        error: what their sender sees instead of the answer; None for the answer.
+        is_done: whether the request is done.
+        times: how often it is sent.
+        before: happens before it.
+        after: happens after it, before its sender goes on.
+    """
+
+    of: Collection[str] = WRITES
+    at: At = ()
+    error: BaseException | None = None
+    is_done: bool = True
+    times: int = 1
+    before: Callable[[], object] = lambda: None
+    after: Callable[[], object] = lambda: None
+    seen: int = 0
+
+    def strikes(self, name: str) -> bool:
+        """Counts a request; tells whether it is one of these."""
+        if name not in self.of:
+            return False
+        self.seen += 1
+        at = [self.at] if isinstance(self.at, int) else self.at
+        return not at or self.seen in at
+
+
+def fault(
+    error: BaseException,
+    at: At = (),
+    *,
+    when: Literal["before", "after"] = "before",
+    then: Callable[[], object] = lambda: None,
+    of: Collection[str] = WRITES,
+) -> Fault:
+    """Fails writes: `before` they reach the table, or `after` they were done."""
+    return Fault(of=of, at=at, error=error, is_done=when == "after", after=then)
+
+
+def lose(*at: int, then: Callable[[], object] = lambda: None) -> Fault:
+    """Does writes, and loses the replies."""
+    return fault(lost_reply(), at, when="after", then=then)
+
+
+def meanwhile(at: At, action: Callable[[], object], *, of: Collection[str] = REQUESTS) -> Fault:
+    """Lets others act just before a request."""
+    return Fault(of=of, at=at, before=action)
+
+
+def repeat(*at: int, of: Collection[str] = WRITES) -> Fault:
+    """Sends writes twice, and returns the second answer: botocore's retry after a lost reply."""
+    return Fault(of=of, at=at, times=2)
+
+
+def delay(
+    seconds: float, clock: Moved, at: At = (), *, of: Collection[str] = REQUESTS, late: bool = False
+) -> Fault:
+    """Lets requests take time: before they are done, or `late` their answers."""
+    passes = (lambda: None), (lambda: clock.advance(seconds))
+    return Fault(of=of, at=at, before=passes[not late], after=passes[late])
+
+
+def kill(at: At, *, is_done: bool = False, of: Collection[str] = REQUESTS) -> Fault:
+    """Ends the process at a request, before or after that is done."""
+    return Fault(of=of, at=at, error=Killed(), is_done=is_done)
+
+
+class FaultyTable:
+    """Passes requests on to a table in memory or a client, counts them, and fails as planned.
+
+    Attributes:
+        inner: where the requests go.
+        calls: the name of each request, in order: the user's bill.
+    """
+
+    def __init__(self, inner: object, *plan: Fault, calls: list[str] | None = None) -> None:
+        self.inner: Any = inner
+        self.calls: list[str] = [] if calls is None else calls
+        self._plan = list(plan)
+        self._mutex = threading.Lock()
+
+    @property
+    def reads(self) -> int:
+        """How many reads were sent."""
+        return sum(name in READS for name in self.calls)
+
+    @property
+    def writes(self) -> int:
+        """How many writes were sent."""
+        return sum(name in WRITES for name in self.calls)
+
+    def will(self, *faults: Fault) -> None:
+        """From now on this is the plan; the next request is number 1."""
+        with self._mutex:
+            self._plan = list(faults)
+
+    def end_plan(self) -> None:
+        """What was to come before a request that was not sent comes now."""
+        for each in self._plan:
+            if isinstance(each.at, int) and each.seen < each.at:
+                each.before()
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        if name not in REQUESTS:
+            return getattr(self.inner, name)
+        return lambda **arguments: self._send(getattr(self.inner, name), name, arguments)
+
+    def _send(self, send: Callable[..., Any], name: str, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
+        with self._mutex:
+            self.calls.append(name)
+            faults = [each for each in self._plan if each.strikes(name)]
+        for each in faults:
+            each.before()
+        failing = next((each for each in faults if each.error is not None), None)
+        for _ in range(max((each.times for each in faults), default=1) - 1):
+            with suppress(ClientError):
+                send(**arguments)
+        if failing is None:
+            answer = send(**arguments)
+            for each in faults:
+                each.after()
+            return answer
+        if failing.is_done:
+            with suppress(ClientError):
+                send(**arguments)
+        failing.after()
+        assert failing.error is not None
+        raise failing.error
