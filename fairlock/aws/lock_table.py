@@ -87,9 +87,11 @@ class Cancelled(Answer):
 
     Attributes:
         state: the lock's item, if its condition failed.
+        check_failed: whether a condition failed on an item that is not written.
     """
 
     state: Item | None = field(repr=False)
+    check_failed: bool = False
 
 
 class LockTable:
@@ -135,12 +137,13 @@ class LockTable:
         return Written(response.get("Attributes", {}), **self._when(response, request))
 
     def transact(self, transaction: Transaction) -> Written | Cancelled:
-        """Sends two writes that happen together or not at all.
+        """Sends writes that happen together or not at all.
 
         All repeats have one request token: a repeat after a lost reply is not a second transaction,
         and is answered that the first one happened.
         """
-        writes = [self._update_of(transaction.state), self._write_of(transaction.other)]
+        others = [transaction.other, *([transaction.check] if transaction.check else [])]
+        writes = [self._update_of(transaction.state), *map(self._write_of, others)]
         token = str(uuid.uuid4())
         request = RepeatedRequest(self._retry_budget)
         try:
@@ -150,11 +153,16 @@ class LockTable:
         except (BotoCoreError, ClientError) as error:
             refusal = self._answer_in(error, request)
             reasons = cancellation_reasons(refusal)
-            if CONDITION_FAILED not in [reason.get("Code") for reason in reasons]:
+            codes = [reason.get("Code") for reason in reasons]
+            if CONDITION_FAILED not in codes:
                 raise self._misconfigured(refusal) from error
-            state_failed = reasons[0]["Code"] == CONDITION_FAILED
+            found = reasons[0].get("Item", {}) if codes[0] == CONDITION_FAILED else None
+            check_failed = any(
+                code == CONDITION_FAILED and isinstance(each, Check)
+                for code, each in zip(codes[1:], others, strict=True)
+            )
             when = self._when(refusal.response, request)
-            return Cancelled(reasons[0].get("Item", {}) if state_failed else None, **when)
+            return Cancelled(found, check_failed=check_failed, **when)
         return Written({}, **self._when(response, request))
 
     def delete(self, delete: Delete) -> bool:

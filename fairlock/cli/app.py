@@ -34,7 +34,7 @@ from fairlock.cli.target import (
     version_of,
 )
 from fairlock.client.create_table import create_table
-from fairlock.errors import SlotTooLate
+from fairlock.errors import InvalidRequest, SlotTooLate
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS
 
 _WRONG_USAGE: Final = 2
@@ -68,6 +68,16 @@ def _tell_version(wanted: bool) -> None:  # noqa: FBT001 - as typer calls it
     if wanted:
         typer.echo(f"fairlock {version('fairlock')}")
         raise Ended(0)
+
+
+def _refuse_lock(names: list[str] | None) -> None:
+    """Refuses what those try who want several locks, or expect the name in an option."""
+    if names:
+        rule = (
+            "must be left out: `fairlock run NAME -- COMMAND` holds one lock; for several, nest it "
+            "in the order of `LC_ALL=C sort`: fairlock run A -- fairlock run B -- COMMAND"
+        )
+        raise InvalidRequest(field="lock", rule=rule, value=" ".join(names))
 
 
 @app.callback(invoke_without_command=True, cls=Group)
@@ -152,6 +162,10 @@ def run_command(
             "--shared", help="Share the lock with others that do: 20, unless --limit says more."
         ),
     ] = False,
+    _lock: Annotated[
+        list[str] | None,
+        typer.Option("--lock", callback=_refuse_lock, is_eager=True, hidden=True),
+    ] = None,
 ) -> int:
     """Holds a lock while a command runs.
 

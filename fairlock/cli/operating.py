@@ -31,6 +31,7 @@ from fairlock.cli.target import (
     caller,
     seconds,
 )
+from fairlock.client.table_client import require_limit
 from fairlock.clock import SystemClock
 
 _FROM_INPUT: Final = "-"
@@ -157,7 +158,7 @@ def limit_command(
     target: Target,
     name: LockName,
     limit: Annotated[
-        int, typer.Argument(min=1, metavar="N", help="How many may hold, whatever callers say.")
+        int, typer.Argument(metavar="N", help="How many may hold, whatever callers say.")
     ],
     *,
     reason: _Reason,
@@ -168,6 +169,7 @@ def limit_command(
     Whatever limits callers name, until `fairlock resume`. Who holds goes on. It replaces a limit or
     a pause that stands.
     """
+    require_limit(limit)
     with target.locks() as locks:
         who = caller(target)
         return change_ceiling(locks, name, limit, reason=reason, requested_by=who, as_json=as_json)

@@ -42,10 +42,9 @@ from fairlock.protocol.model import (
 from fairlock.protocol.outcomes import Grant, Queued, RefusalReason
 from fairlock.protocol.schema import waiter_key
 from fairlock.protocol.waiters import leave_queue
-from fairlock.store.acquire import acquire
+from fairlock.store.acquire import acquire, with_version
 from fairlock.store.context import LockContext, has_enough_left
 from fairlock.store.keep_alive import take_up
-from fairlock.store.newest import with_version
 from fairlock.store.queue import count_ahead, read_lock
 from fairlock.text import label_of
 

@@ -142,7 +142,9 @@ class EnteredLocks:
 
     @staticmethod
     def _require_same(field: str, value: object, outer: object) -> None:
-        if value is not None and value != outer:
+        # The version 1 is not True, nor is 0 False.
+        is_other = isinstance(value, bool) != isinstance(outer, bool) or value != outer
+        if value is not None and is_other:
             rule = "must be left out, or be that of the outer block, whose lock is entered again"
             refuse(field, rule, value)
 

@@ -35,7 +35,7 @@ from fairlock.protocol.model import AcquireRequest, LockState, SeenLock
 from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.waiters import MOST_WAITERS
 from fairlock.store.context import shown
-from fairlock.store.newest import is_superseded
+from fairlock.store.seen_queue import is_superseded
 
 _JUST_NOW_SECONDS: Final = 1.0
 """Clocks that differ by so much order waiters wrongly anyway."""

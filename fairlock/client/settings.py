@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Literal, Self, TypedDict, TypeVar
 
 from fairlock.aws.aws_clock import AwsClock
@@ -24,6 +24,7 @@ from fairlock.clock import Clock, Seconds, in_seconds
 from fairlock.errors import LockLost, explained
 from fairlock.protocol.description import read_data
 from fairlock.protocol.items import read_state
+from fairlock.protocol.lease_time import lease_for
 from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, Holder
 from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.schema import lock_key
@@ -196,7 +197,13 @@ class ClientSettings:
         )
         self.timing.require_room(lease)
         if options.max_hold is not None:
-            self.timing.require_hold(in_seconds(options.max_hold), lease)
+            max_hold = in_seconds(options.max_hold)
+            self.timing.require_hold(max_hold, lease)
+            if self.timing.period(lease) == math.inf:
+                # Nothing shortens the lease later, and it frees the lock of a frozen process.
+                # A second more, so that the loss is told as the end of max_hold.
+                lease_ms = min(request.lease_ms, round(lease_for(max_hold + 1) * 1000))
+                request = replace(request, lease_ms=lease_ms)
         arguments.require_callable("on_lost", options.on_lost, "lock", "reason")
         arguments.require_callable("on_danger", options.on_danger, "lock", "reason")
         if request.waits:

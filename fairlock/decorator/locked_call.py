@@ -241,6 +241,11 @@ def plan_for(function: Callable[..., Any], name: str | NameOf | None) -> Plan:
         name_of = own_name(function, is_handler=lambda args: _seconds_left(args) is not None)
     if not callable(name_of):
         rule = "must be a string, or a function that makes one from the arguments of a call"
+        if isinstance(name, list | tuple | set):
+            rule = (
+                "must be one name: for several locks decorate the function once for each, from top "
+                "to bottom in the order of sorted(names), or call hold_all of a client in it"
+            )
         raise InvalidRequest(field="name", rule=rule, value=name)
     return Plan(signature=signature, passes_lock=passes_lock, name_of=name_of)
 

@@ -43,7 +43,9 @@ The lock's item has the highest version that was granted, `newest`. It only grow
     a grant by the owner's own request    sets it, on condition that it is not higher
     a hand-off to a task token            sets it on the same condition. If the push reaches no one,
                                           the next write puts it back: the grant was never learned
-                                          of, and older versions must not be refused for its sake
+                                          of, and older versions must not be refused for its sake.
+                                          Unless another grant has set it since, to the same version
+                                          perhaps: `newest_token` is that of the last one
     a hand-off to a waiter that polls     leaves it. The waiter may have died: it sets it when it
                                           finds its grant, before it relies on it
     a join                                leaves it
@@ -220,7 +222,17 @@ def needs_longer_retention(state: LockState, *, now_ms: int) -> bool:
 
 
 NOT_SUPERSEDED: Final = "(attribute_not_exists(#newest) OR #newest <= :version)"
-MARK_NEWEST: Final = "#newest = :version"
+MY_MARK: Final = "#newest_token = :seen_grant"
+"""The grant that was seen has set `newest`, and no other grant since."""
+
+
+def mark_newest(token: str) -> str:
+    """The part of a grant or renewal that sets `newest`.
+
+    Args:
+        token: an expression for the fencing token of that grant.
+    """
+    return f"#newest = :version, #newest_token = {token}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,10 +264,6 @@ class Unlearned:
     def undone(self, state: LockState) -> LockState:
         """The lock as it is without what the grant has set."""
         return replace(state, newest=self.before)
-
-    def still_stands(self, state: LockState) -> bool:
-        """Whether no other owner has set it since."""
-        return state.newest == self.version
 
 
 def has_version(waiters: Sequence[Waiter]) -> bool:

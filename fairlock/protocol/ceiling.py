@@ -123,8 +123,12 @@ class CeilingChange:
         """The lock after it."""
         return replace(state, last_ceiling=self.ceiling)
 
-    def part(self) -> Removal:
-        """The part of an update that makes the change."""
+    def part(self, contended: LockState | None = None) -> Removal:
+        """The part of an update that makes the change.
+
+        On a `contended` lock that it makes room in, on condition that no holder left it since it
+        was seen: below a ceiling who leaves serves no one, so this change has to serve all.
+        """
         limit, seen = self.ceiling.limit, self.ceiling.change - 1
         values: Values = {":last_ceiling": new_ceiling(self.ceiling), ":seen_change": number(seen)}
         also_set, names = ", #last_ceiling = :last_ceiling", {}
@@ -134,12 +138,13 @@ class CeilingChange:
             also_set += ", #ceiling = :ceiling"
             values[":ceiling"] = number(limit)
         unchanged = "#last_ceiling.#change = :seen_change"
-        return Removal(
-            also_set=also_set,
-            conditions=(unchanged if seen else "attribute_not_exists(#last_ceiling)",),
-            names=names,
-            values=values,
-        )
+        conditions = [unchanged if seen else "attribute_not_exists(#last_ceiling)"]
+        if contended is not None:
+            nobody_gone = nobody_left(contended)
+            # Who leaves in the same millisecond as the one before does not move `released_at`.
+            conditions += ["#held = :seen_held", nobody_gone.expression]
+            values |= {":seen_held": number(contended.held), **nobody_gone.values}
+        return Removal(also_set=also_set, conditions=tuple(conditions), names=names, values=values)
 
 
 def set_ceiling(change: CeilingChange, *, now_ms: int) -> Update:
@@ -174,17 +179,12 @@ def raise_ceiling(change: CeilingChange, seen: LockState, *, now_ms: int) -> Upd
     as_seen = [NOT_CONTENDED]
     values: Values = {":seed": number(token_seed(now_ms))}
     if seen.contended:
-        nobody_gone = nobody_left(seen)
-        # Who leaves in the same millisecond as the one before does not move `released_at`.
-        same_held = "#held = :seen_held"
-        as_seen = [WAIT_SEQ_UNMOVED, NOBODY_CAME_IN, same_held, nobody_gone.expression]
+        as_seen = [WAIT_SEQ_UNMOVED, NOBODY_CAME_IN]
         values |= {
             ":wait_seq": number(seen.wait_seq),
             ":seen_token": number(seen.fencing_token),
-            ":seen_held": number(seen.held),
-            **nobody_gone.values,
         }
-    part = change.part()
+    part = change.part(seen if seen.contended else None)
     return conditional_update(
         schema.lock_key(change.lock_name),
         change=f"SET #fencing_token = {NEXT_TOKEN}, "

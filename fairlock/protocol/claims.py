@@ -45,7 +45,6 @@ from fairlock.protocol.items import reads_an_item
 from fairlock.protocol.model import (
     AcquireRequest,
     HeartbeatRequest,
-    Holder,
     LockState,
     ReleaseRequest,
 )
@@ -274,7 +273,7 @@ def reacquire_after_redrive(
 def renew_under_fence(
     claim: Claim,
     request: HeartbeatRequest,
-    holder: Holder,
+    state: LockState,
     task_token: str,
     *,
     now_ms: int,
@@ -282,9 +281,21 @@ def renew_under_fence(
     """Renew the lease of a redriven execution that still holds, and take the fence away.
 
     The fence came late, or the reaper is at work: its release depends on the fence.
+
+    Args:
+        claim: as it was seen.
+        request: the renewal.
+        state: the lock as it was seen, with this holder.
+        task_token: of the heartbeat state.
+        now_ms: the present.
     """
-    state = renew_as_seen(request, holder, now_ms=now_ms, retain_long=True)
-    return Transaction(state=state, other=_without_fence(claim, task_token, now_ms=now_ms))
+    holder = state.holder(request.owner_id)
+    if holder is None:
+        raise ValueError("the owner does not hold")
+    # A ceiling retains the item for as long as it stands.
+    retain_long = state.ceiling is None
+    renewal = renew_as_seen(request, holder, now_ms=now_ms, retain_long=retain_long)
+    return Transaction(state=renewal, other=_without_fence(claim, task_token, now_ms=now_ms))
 
 
 def _without_fence(claim: Claim, task_token: str, *, now_ms: int) -> Put:

@@ -80,10 +80,15 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """Writes that happen together or not at all; the lock's state comes first."""
+    """Writes that happen together or not at all; the lock's state comes first.
+
+    Attributes:
+        check: what both depend on besides; None if on nothing.
+    """
 
     state: Update
     other: Put | Delete | Check
+    check: Check | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,13 +22,14 @@ from typing import Final
 
 from fairlock.protocol import schema
 from fairlock.protocol.admission import (
-    MARK_NEWEST,
+    MY_MARK,
     NO_CEILING,
     NOT_SUPERSEDED,
     RETAIN_ITEM,
     SET_LIMIT,
     Unlearned,
     eviction,
+    mark_newest,
     may_enter,
     may_enter_as_seen,
     needs_longer_retention,
@@ -267,13 +268,12 @@ def mark_undelivered(grant: Grant, *, now_ms: int, unlearned: Unlearned | None =
         change="SET #mine.#h_undelivered = :yes, #mine.#h_expires_at_ms = :expires_at_ms"
         + put_back,
         condition="#my_token = :seen_grant AND #mine.#h_revision = :one"
-        + (" AND #newest = :unlearned" if unlearned else ""),
+        + (f" AND {MY_MARK}" if unlearned else ""),
         values={
             ":seen_grant": number(grant.fencing_token),
             ":expires_at_ms": number(
                 min(grant.expires_at_ms, stored_end_ms(now_ms, UNDELIVERED_MS))
             ),
-            ":unlearned": number(unlearned.version if unlearned else 0),
             ":before": number(unlearned.before if unlearned else 0),
         },
     )
@@ -303,7 +303,7 @@ def _grant(
     """
     spared = seen is not None and seen.ceiling is not None
     long = (retain_long or request.execution_arn is not None) and not spared
-    mark = "" if request.only_newest is None else f", {MARK_NEWEST}"
+    mark = "" if request.only_newest is None else f", {mark_newest(NEXT_TOKEN)}"
     executions = shared_executions(request, seen)
     more = ":one" if permits == 1 else ":difference"
     rule = [Condition(each, {}) if isinstance(each, str) else each for each in conditions]
@@ -350,7 +350,7 @@ def _renewal(
     ]
     values: Values = {":expires_at_ms": number(expires_at_ms), ":lease_ms": number(lease_ms)}
     if request.only_newest is not None:
-        changes.append(MARK_NEWEST)
+        changes.append(mark_newest("#my_token"))
         conditions = (*conditions, NOT_SUPERSEDED)
         values[":version"] = number(request.only_newest)
     if request.data is not None:

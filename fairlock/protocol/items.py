@@ -259,6 +259,7 @@ def read_state(item: Item) -> LockState:
         executions=_text(item, schema.EXECUTIONS),
         last_forced_release=_forced_release(item),
         newest=_number_or_none(item, schema.NEWEST),
+        newest_token=_number_or_none(item, schema.NEWEST_TOKEN),
         last_ceiling=_last_ceiling(item),
         holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
     )

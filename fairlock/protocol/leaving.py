@@ -28,7 +28,7 @@ from fairlock.protocol import schema
 from fairlock.protocol.admission import (
     LEFT_LAST,
     LEFT_NOW,
-    MARK_NEWEST,
+    MY_MARK,
     NOBODY_CAME_IN,
     NOT_SUPERSEDED,
     RETAIN_ITEM,
@@ -36,6 +36,7 @@ from fairlock.protocol.admission import (
     Unlearned,
     departure_times,
     eviction,
+    mark_newest,
     may_enter_as_seen,
     may_not_enter,
     needs_longer_retention,
@@ -48,6 +49,7 @@ from fairlock.protocol.expressions import (
     MY_GRANT,
     NOT_CONTENDED,
     WAIT_SEQ_UNMOVED,
+    Check,
     Condition,
     Removal,
     Transaction,
@@ -77,12 +79,14 @@ class DepartingHolder:
             its revision is as seen, so that a heartbeat in between wins.
         forced: who releases it by force, and why. A heartbeat in between does not prevent that.
         unlearned: what its grant has set of which no one has learned, and this write puts back.
+        check: what its departure depends on besides, in the same transaction.
     """
 
     holder: Holder
     voluntary: bool
     forced: ForcedRelease | None = None
     unlearned: Unlearned | None = None
+    check: Check | None = None
 
     @property
     def is_marked(self) -> bool:
@@ -115,9 +119,7 @@ def removal(departing: Departing | None, *, left_at_ms: int) -> Removal:
     grant has. The owner_id alone would let a late copy of the write end a later grant of the same
     owner.
 
-    Args:
-        departing: the holder.
-        left_at_ms: see `departure_times`.
+    `departure_times` has `left_at_ms`.
     """
     if departing is None:
         return Removal()
@@ -132,12 +134,11 @@ def removal(departing: Departing | None, *, left_at_ms: int) -> Removal:
             conditions=(
                 *found.conditions,
                 "#over_token0 = :seen_grant",
-                *(["#newest = :unlearned"] if put_back else []),
+                *([MY_MARK] if put_back else []),
             ),
             values={
                 **found.values,
                 ":seen_grant": number(departing.holder.fencing_token),
-                ":unlearned": number(put_back.version if put_back else 0),
                 ":before": number(put_back.before if put_back else 0),
             },
         )
@@ -233,7 +234,6 @@ def serve_waiter(
     """Give the permit of the departing holder, or a free one if no holder departs, to a waiter.
 
     With `unless_joined`, on condition that no one has joined the queue since the state was seen.
-
     The state as seen has room for the waiter. A transaction returns nothing, so the token is chosen
     here, on condition that no one was granted one since the state was seen.
 
@@ -244,11 +244,14 @@ def serve_waiter(
     holder = waiter.as_holder(fencing_token=state.fencing_token + 1, now_ms=now_ms)
     leaver = departing if isinstance(departing, DepartingHolder) else None
     put_back = leaver.unlearned if leaver else None
-    if leaver and put_back and waiter.marks_newest:
+    mark = f", {mark_newest(':token')}" if waiter.marks_newest else ""
+    if leaver and put_back and mark:
+        # What is put back is the version of this waiter.
         departing = replace(leaver, unlearned=replace(put_back, before=version or 0))
-    elif isinstance(departing, CeilingChange):
-        state = departing.made(state)
+        mark = ", #newest_token = :token"
     leaving = removal(departing, left_at_ms=left_at_ms)
+    if isinstance(departing, CeilingChange):
+        leaving, state = departing.part(state), departing.made(state)
     executions = shared_executions(request, state)
     room = may_enter_as_seen(request.limit, state, [leaver.holder] if leaver else [])
     # The state as seen stands: `retain_until` moves only with a grant or with a longer retention,
@@ -263,8 +266,7 @@ def serve_waiter(
         request.owner_id,
         change="SET #mine = :holder, #my_token = :token, #fencing_token = :token, "
         f"{SET_LIMIT}, {retain_item(long=retain_long)}{leaving.also_set}"
-        f"{', ' + MARK_NEWEST if waiter.marks_newest and not put_back else ''}"
-        f"{SET_EXECUTIONS if executions else ''}" + ("" if leaver else " ADD #held :one"),
+        f"{mark}{SET_EXECUTIONS if executions else ''}" + ("" if leaver else " ADD #held :one"),
         condition=all_of(
             I_DO_NOT_HOLD,
             room.expression,  # no permit was granted since: so the limits and the token stand, too
@@ -283,7 +285,8 @@ def serve_waiter(
         now_ms=now_ms,
     )
     # And on condition that the waiter's item is as it was seen: its task token may have changed.
-    return Transaction(state=update, other=delete_waiter(waiter)), holder
+    check = leaver.check if leaver else None
+    return Transaction(state=update, other=delete_waiter(waiter), check=check), holder
 
 
 def leave_without_successor(
@@ -385,7 +388,8 @@ def next_step(
             remaining=remaining,
             left_at_ms=left_at_ms,
         )
-        return Step(update, replace(remaining, contended=bool(queue) or unread))
+        write = Transaction(state=update, other=departing.check) if departing.check else update
+        return Step(write, replace(remaining, contended=bool(queue) or unread))
     if state.contended and not queue and not unread:
         update = close_queue(lock_name, wait_seq=state.wait_seq)
         return Step(update, replace(state, contended=False))
@@ -423,6 +427,7 @@ def _serve(
         fencing_token=holder.fencing_token,
         held=remaining.held + 1,
         newest=waiter.request.only_newest if waiter.marks_newest else remaining.newest,
+        newest_token=holder.fencing_token if waiter.marks_newest else remaining.newest_token,
         holders=(*remaining.holders, holder),
     )
     grant = Grant.of(waiter.request.lock_name, holder)

@@ -94,7 +94,8 @@ class AcquireRequest:
             lock_name=self.lock_name,
             owner_id=self.owner_id,
             lease_ms=self.lease_ms,
-            only_newest=self.only_newest,
+            # By time, the version is known to the store alone. It has marked it with the grant.
+            only_newest=None if self.only_newest == BY_TIME else self.only_newest,
         )
 
 
@@ -261,6 +262,7 @@ class LockState:
         retain_until_seconds: until when a grant to a workflow retains the item; None if none does.
         last_forced_release: the last release by force; None if there was none.
         newest: the highest version that was granted; None if no owner ever named one.
+        newest_token: the fencing token of the grant that has set `newest` last.
         last_ceiling: the last change of the ceiling; None if there was none.
     """
 
@@ -276,6 +278,7 @@ class LockState:
     executions: str | None = None
     last_forced_release: ForcedRelease | None = None
     newest: int | None = None
+    newest_token: int | None = None
     last_ceiling: Ceiling | None = None
     holders: tuple[Holder, ...] = field(default=())
 
@@ -297,13 +300,13 @@ class LockState:
         return version is not None and version < (self.newest or 0)
 
     def is_telling(self, *, date_ms: int) -> bool:
-        """Whether the owner of the last grant is perhaps about to be notified of it.
+        """Whether an owner whose grant has set `newest` is perhaps about to be notified of it.
 
-        If no one is there to be notified, what this grant has set as the newest is put back.
+        If no one is there to be notified, what this grant has set is put back.
         """
-        last = (h for h in self.holders if h.fencing_token == self.fencing_token)
         return any(
-            h.pushed and h.revision == 1 and date_ms < h.acquired_at_ms + TELLING_MS for h in last
+            h.pushed and h.revision == 1 and date_ms < h.acquired_at_ms + TELLING_MS
+            for h in self.holders
         )
 
     @property

@@ -203,7 +203,8 @@ class AlreadyHolder:
     Attributes:
         is_fresh: whether the caller may rely on the grant as it stands. Not if half of the lease is
             over; nor if the caller is a workflow that is woken by its task token: the hand-off may
-            be about to be marked as undelivered. Nor if its version is not marked as granted yet.
+            be about to be marked as undelivered. Nor if its version is not marked as granted by
+            itself: the mark of another grant may be about to be put back.
     """
 
     holder: Holder
@@ -258,15 +259,14 @@ def judge(state: LockState, request: AcquireRequest, *, date_ms: int) -> Verdict
     mine = state.holder(request.owner_id)
     if mine is not None:
         left_ms = own_ms(mine.lease_ms, mine.expires_at_ms, date_ms=date_ms)
-        is_marked = request.only_newest is None or (state.newest or 0) >= request.only_newest
+        is_marked = request.only_newest is None or state.newest_token == mine.fencing_token
         is_fresh = request.task_token is None and is_marked and is_enough(left_ms, mine.lease_ms)
         return AlreadyHolder(mine, is_fresh=is_fresh)
     if state.has_left(request.owner_id):
         return Situation.ALREADY_RELEASED
-    if state.supersedes(request.only_newest):
-        # While it is unknown whether the newest lives, the caller waits with the others.
-        waits = state.is_telling(date_ms=date_ms) and not state.has_room(request.limit)
-        return Situation.BUSY if waits else Situation.SUPERSEDED
+    # While it is unknown whether the newest lives, the caller waits with the others, or asks again.
+    if state.supersedes(request.only_newest) and not state.is_telling(date_ms=date_ms):
+        return Situation.SUPERSEDED
     found = _room_for(state, request, date_ms=date_ms)
     if found is Situation.BUSY and not request.waits:
         return found

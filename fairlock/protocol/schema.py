@@ -3,8 +3,8 @@
     pk                        sk      attributes
     LOCK#<lock_name>          STATE   fencing_token, held, contended, wait_seq, last_released,
                                       last_given_up, limit, expiry_time, retain_until, executions,
-                                      released_at, last_forced_release, newest, ceiling,
-                                      last_ceiling,
+                                      released_at, last_forced_release, newest, newest_token,
+                                      ceiling, last_ceiling,
                                       holder:<owner_id>…, token:<owner_id>…, or h:… and t:…
     LOCK#<lock_name>          WAITER#<entered_at_ms>#<owner_id>
                                       what the waiter asks for, how to wake it, asked_at_ms
@@ -20,10 +20,10 @@ says when a holder or a waiter left last (`admission.py`), `executions` how the 
 begin (`items.py`), `asked_at_ms` when the call was sent whose task token is stored, `done` that
 the lock of a claim was released (`claims.py`), `last_forced_release` who released a holder by
 force, and why, `newest` the highest version that was granted to an owner that asked for the newest
-only (`admission.py`), `ceiling` is a limit that an operator has set (`ceiling.py`), `last_ceiling`
-who changed that last. Each holder is a top-level attribute. One nested map of holders would not do:
-DynamoDB refuses to set `holders.x` on an item that has no `holders` yet, so the first acquire would
-take two requests.
+only and `newest_token` the token of its grant (`admission.py`), `ceiling` is a limit that an
+operator has set (`ceiling.py`), `last_ceiling` who changed that last. Each holder is a top-level
+attribute. One nested map of holders would not do: DynamoDB refuses to set `holders.x` on an item
+that has no `holders` yet, so the first acquire would take two requests.
 
 UUIDs are stored in 20 characters instead of 36: guards name themselves and their executions by
 UUIDs.
@@ -79,6 +79,7 @@ nothing to release cannot wipe the mark of one that had."""
 RELEASED_AT: Final = "released_at"
 LAST_FORCED_RELEASE: Final = "last_forced_release"
 NEWEST: Final = "newest"
+NEWEST_TOKEN: Final = "newest_token"
 CEILING: Final = "ceiling"
 """There only while a ceiling stands: the first write of an acquire asks that it is not."""
 LAST_CEILING: Final = "last_ceiling"

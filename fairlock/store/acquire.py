@@ -32,6 +32,7 @@ from fairlock.protocol.items import read_granted_token, read_state
 from fairlock.protocol.lease_time import stored_end_ms
 from fairlock.protocol.leaving import DepartingHolder, evict
 from fairlock.protocol.model import (
+    BY_TIME,
     AcquireRequest,
     Holder,
     LockState,
@@ -47,7 +48,7 @@ from fairlock.protocol.outcomes import (
     Situation,
     judge,
 )
-from fairlock.protocol.schema import FENCING_TOKEN
+from fairlock.protocol.schema import FENCING_TOKEN, lock_key
 from fairlock.store.context import (
     Evicted,
     LockContext,
@@ -58,7 +59,6 @@ from fairlock.store.context import (
 )
 from fairlock.store.hand_off import hand_over
 from fairlock.store.keep_alive import check_expired_holders, take_up
-from fairlock.store.newest import with_version
 from fairlock.store.queue import advise, join
 
 _NO_UPGRADE: Final = (
@@ -85,6 +85,20 @@ class _Attempt:
     taken_over: int = 0
     waiters_served: bool = False
     follows_eviction: bool = False
+
+
+def with_version(context: LockContext, request: AcquireRequest) -> AcquireRequest:
+    """The request with its version: its place in the queue, or the present, if it names none.
+
+    A version that is ahead of AWS's time would supersede those that begin after it. So a process
+    that does not know that time reads once.
+    """
+    if request.only_newest != BY_TIME:
+        return request
+    version = request.claimed_at_ms or request.ticket
+    if version is None and context.aws_clock.edges_ms() is None:
+        context.table.read(lock_key(request.lock_name))
+    return replace(request, only_newest=version or context.aws_clock.now_ms())
 
 
 def acquire(

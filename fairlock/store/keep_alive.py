@@ -29,13 +29,14 @@ the claim ─▶ fenced or ended ───────────────�
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
 from fairlock.aws.lock_table import Cancelled, Written
 from fairlock.clock import iso_utc
-from fairlock.errors import FairlockError
+from fairlock.errors import FairlockError, LockStoreUnavailable
 from fairlock.protocol.admission import needs_longer_retention
 from fairlock.protocol.claims import (
     Claim,
@@ -51,6 +52,7 @@ from fairlock.protocol.claims import (
 from fairlock.protocol.grants import ASK_MS, extend_lease, renew, renew_as_seen
 from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.model import (
+    BY_TIME,
     AcquireRequest,
     HeartbeatRequest,
     Holder,
@@ -68,7 +70,8 @@ from fairlock.store.context import (
     pause_or_give_up,
     with_right_end,
 )
-from fairlock.store.hand_off import hand_over, supersede_waiters
+from fairlock.store.hand_off import hand_over
+from fairlock.store.seen_queue import SeenQueue
 from fairlock.text import label_of, printable
 
 
@@ -107,7 +110,8 @@ def renew_lease(context: LockContext, request: HeartbeatRequest) -> Grant | None
             return None
         pause_or_give_up(context, request.lock_name, began=began, attempt=number)
         if state.supersedes(request.only_newest):
-            request = replace(request, only_newest=None)  # It holds beside a newer one.
+            # It holds beside a newer one, whose mark must not be put back to what was before both.
+            request = replace(request, only_newest=state.newest)
         now_ms, number = context.aws_clock.now_ms(), number + 1
         retain_long = needs_longer_retention(state, now_ms=now_ms)
         update = renew_as_seen(request, found, now_ms=now_ms, retain_long=retain_long)
@@ -120,8 +124,23 @@ def take_up(context: LockContext, request: AcquireRequest) -> Grant | None:
     """
     grant = renew_lease(context, request.heartbeat)
     if grant is not None and request.only_newest is not None:
-        supersede_waiters(context, request.lock_name)
+        _supersede_waiters(context, request.lock_name)
     return grant
+
+
+def _supersede_waiters(context: LockContext, lock_name: str) -> None:
+    """Takes those waiters out of a queue, and tells them, that a granted version supersedes.
+
+    For an owner that has found its grant: the hand-off did not know whether there was one. Never
+    fails: who is left out is taken out by the next departure, or learns it when it asks.
+    """
+    began = context.retry_budget.clock.monotonic()
+    queue = SeenQueue(context=context, lock_name=lock_name, requester=None, began=began)
+    with suppress(LockStoreUnavailable):
+        state = read_state(context.table.read(lock_key(lock_name)))
+        if state.contended:
+            queue.read(state)
+            queue.clear()
 
 
 def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutcome:
@@ -149,8 +168,12 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
     if not is_fenced(found):
         return KeepAliveOutcome.LOST
     # The fence is of the run that ended; what is written over it is of the run that asks now.
-    fenced = read_claim(request.execution_arn, found)
-    return _take_again(context, request, replace(fenced, redrives=acquisition.redrives))
+    fenced = replace(read_claim(request.execution_arn, found), redrives=acquisition.redrives)
+    if acquisition.only_newest == BY_TIME:
+        # Without a place it had no version that is known: then any newer one supersedes it.
+        acquisition = replace(acquisition, only_newest=fenced.entered_at_ms or 0)
+        request = replace(request, acquisition=acquisition)
+    return _take_again(context, request, fenced)
 
 
 _MOST_NAMED: Final = 5
@@ -192,14 +215,14 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
     if isinstance(outcome, Written):
         return KeepAliveOutcome.REACQUIRED
     if outcome.state is not None:
-        holder = read_state(outcome.state).holder(acquisition.owner_id)
+        state = read_state(outcome.state)
         # The reaper freed it, and others have the permits by now: this one is lost for good.
-        if holder is None:
+        if state.holder(acquisition.owner_id) is None:
             return KeepAliveOutcome.LOST
         # The fence came late, when the execution was redriven already.
         heartbeat = acquisition.heartbeat
         now_ms = context.aws_clock.now_ms()
-        renewal = renew_under_fence(claim, heartbeat, holder, request.task_token, now_ms=now_ms)
+        renewal = renew_under_fence(claim, heartbeat, state, request.task_token, now_ms=now_ms)
         if isinstance(context.table.transact(renewal), Written):
             return KeepAliveOutcome.RENEWED
     elif has_ended(context.table.read(claim.key)):

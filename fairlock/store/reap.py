@@ -156,9 +156,7 @@ def _choose_pass(context: LockContext, ended: ExecutionEnded) -> _ReapPass:
     """The pass that this message calls for, as far as Step Functions confirms what it says.
 
     An execution that was redriven since the message loses only what is fenced already: no one works
-    under these claims any more, except with keep_alive, whose heartbeats take the fence away. If
-    such a heartbeat comes in the same moment, the reaper may take the lock from it, and the next
-    heartbeat reports the lock as lost.
+    under these claims any more, except with keep_alive, whose heartbeats take the fence away.
 
     A message that is outdated never brings claims to the last stage. A later one is on its way.
 

@@ -214,7 +214,7 @@ def _release_permit(
         _require_known(request, state, outcome)
         return None, state
     # Others wait: the permit is the oldest waiter's in the very write that takes it from us.
-    departing = DepartingHolder(me, voluntary=True)
+    departing = DepartingHolder(me, voluntary=True, check=check)
     has_left = hand_over(context, request.lock_name, state, departing=departing)
     return (_gave_back(context, request, me) if has_left else None), state
 

@@ -48,7 +48,6 @@ class Gap(StrEnum):
     SLACK = "within the slack"
     NO_MARK = "an acquire that was refused, or whose release found nothing, lands later"
     DIRECT = "a stalled call of the functions without a time of the call"
-    SAME_MOMENT = "the reaper and a heartbeat of the redriven execution in the same moment"
     STALLED_READ = "a call stalled between its reads of the lock and of the queue"
     TWO_PLACES = "a direct caller has a second place"
 
@@ -59,12 +58,10 @@ class Belief:
 
     Attributes:
         until_ms: the end of the lease by its own count; None as long as its execution runs.
-        told_ms: when it was told.
     """
 
     token: int
     until_ms: int | None
-    told_ms: int
 
 
 @dataclass
@@ -138,7 +135,7 @@ class Judgement:
         """An owner is told that it holds."""
         self.asked.pop(owner_id, None)
         self.newest = max(self.newest, self.versions.get(owner_id) or 0)
-        self.beliefs[owner_id] = Belief(token=token, until_ms=until_ms, told_ms=self.clock.now_ms)
+        self.beliefs[owner_id] = Belief(token=token, until_ms=until_ms)
         holder = holders.holder(owner_id)
         is_there = holder is not None and holder.fencing_token == token
         if not is_there and self._believes(owner_id, token):
@@ -190,11 +187,8 @@ class Judgement:
                 continue
             self._departures.append((self.clock.now_ms, _left_at_ms(sending, self.clock)))
             if self._believes(holder.owner_id, holder.fencing_token):
-                belief = self.beliefs.pop(holder.owner_id)
-                if self._is_reaped_at_once(sending, holder, belief):
-                    self.gaps[Gap.SAME_MOMENT] += 1
-                else:
-                    self.wrong("a working holder is removed", sending)
+                del self.beliefs[holder.owner_id]
+                self.wrong("a working holder is removed", sending)
         if sending.name in _LEAVES_QUEUE:
             self._departures.append((self.clock.now_ms, _left_at_ms(sending, self.clock)))
         back_ms = (old.released_at_ms or 0) - (new.released_at_ms or 0)
@@ -206,12 +200,6 @@ class Judgement:
         stored = after.get(_STATE_KEY, {})
         if sending.name in _LEAVES_QUEUE and RELEASED_AT not in stored:
             self.wrong("a departure is not marked", sending)
-
-    def _is_reaped_at_once(self, sending: Sending, holder: Holder, belief: Belief) -> bool:
-        """Whether a pass that had begun took the lock from the heartbeat of a redriven run."""
-        call = sending.call
-        is_pass = call.kind == "reap" and call.execution_arn == holder.execution_arn
-        return is_pass and not sending.late and call.began_ms <= belief.told_ms
 
     def _judge_grants(self, sending: Sending, old: LockState, new: LockState) -> None:
         known = {holder.fencing_token for holder in old.holders}
@@ -302,7 +290,9 @@ class Judgement:
         if now is not None:
             waiter = read_waiter(LOCK, now)
             owner_id = waiter.request.owner_id
-            if owner_id in self.over and owner_id not in self._late_waiters:
+            is_superseded = self._state(after).supersedes(waiter.request.only_newest)
+            is_ghost = owner_id in self.over and owner_id not in self._late_waiters
+            if is_ghost and not is_superseded:  # A superseded waiter counts as dead.
                 self._judge_ghost("a place for", sending, owner_id)
                 self._late_waiters.add(owner_id)
             if was is None:

@@ -69,6 +69,6 @@ def _prepared(search: Configuration | Scene, names: Names) -> Callable[[str], Re
         scene = executions.World(search, names)
         checker = of_executions.Checker(scene, search.invariants)
         return Search(scene, checker, scene.tell, counts_orders=True).run
-    world = contention.World(search.clients, search.faults, names)
+    world = contention.World(search.clients, search.faults, names, search.begin)
     wanted = of_contention.Checker(world, search.invariants)
     return Search(world, wanted, partial(tell, world)).run

@@ -21,6 +21,7 @@ from fairlock.store import (
     queue,
     reap,
     release,
+    seen_queue,
 )
 
 _NO_REQUESTS: Final = frozenset(
@@ -63,7 +64,7 @@ _PLACES: Final = _places(
     (grants, waiters, leaving, ceiling),
     (
         *(acquire, queue, release, administration, keep_alive, context),
-        *(hand_off, leaving),
+        *(hand_off, leaving, seen_queue),
     ),
 )
 _PLACES_OF_CLAIMS: Final = [

@@ -1,23 +1,35 @@
 """`make simulate`: every scenario that there is, its controls, and one digest.
 
-    make simulate                            all scenarios, some seeds each, and all controls
-    make simulate SEEDS=20                   the same with 20 seeds each
+    make simulate                            all scenarios, 12 seeds of most, and all controls
+    make simulate SEED=101 OUT=out/simulation-101.json
+                                             the same from seed 101 on, without controls, and kept
+                                             beside the figures of the first
+    make simulate SCENARIO=4 SEEDS=1 SCALE=1 MINUTES=120 OUT=out/simulation-4.json
+                                             one scenario, so many seeds of it, at this size
     make simulate SCENARIO=9 SEED=3          that run again, with its trace
     make simulate SCENARIO=9 SEED=3 SHRINK=1 a smaller run that breaks the same promise
     make simulate SCENARIO=9 CONTROL=2       the second control of that scenario, with its trace
 
-SCALE= sets the size, JOBS= how many processes run at once. The last line is the digest of all runs.
+SCALE= sets the size, JOBS= how many processes run at once, MINUTES= after which a run counts as one
+that does not end. The last line is the digest of all runs. The figures are kept in out/ after each
+run, for `make scale`.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from tests.simulation.campaign import (
+    FoundControl,
+    Plan,
     digest_of,
     line_of,
+    line_of_control,
     run_all,
     save,
     shrunk,
@@ -39,11 +51,12 @@ from tests.simulation.operators import OPERATORS
 from tests.simulation.outages import OUTAGE, THROTTLED
 from tests.simulation.permits import PERMITS
 from tests.simulation.redrives import REDRIVES
-from tests.simulation.scenario import run, weakened
+from tests.simulation.scenario import Result, Scenario, run, weakened
 from tests.simulation.unreliable_network import UNRELIABLE_NETWORK
 from tests.simulation.ways import WAYS
 from tests.simulation.wrong_clocks import CLOCKS, SUSPENSIONS
 
+_CHOICES: Final = ("SCENARIO", "SEED", "SEEDS", "SCALE")
 SCENARIOS = {
     each.number: each
     for each in (
@@ -70,11 +83,16 @@ SCENARIOS = {
     )
 }
 FIGURES = Path("out/simulation.json")
+"""Of the last run; others are beside it: see `OUT`."""
 
 
 def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+
+
+def _number(name: str, default: int) -> int:
+    return int(os.environ.get(name) or default)
 
 
 def _one(number: int, seed: int, scale: float | None) -> int:
@@ -86,32 +104,57 @@ def _one(number: int, seed: int, scale: float | None) -> int:
     if result.findings and os.environ.get("SHRINK"):
         _say(line_of(result))
         result = shrunk(scenario, result, _say)
-    _say("\n".join([*result.lines, line_of(result)]))
+    figures = {name: what for name, what in result.figures.items() if not isinstance(what, list)}
+    _say("\n".join([*result.lines, f"figures: {figures}", line_of(result)]))
     _say(f"digest: {digest_of([result])}")
     return int(bool(result.findings))
 
 
-def main() -> int:
-    """Returns 1 if a promise is broken, or a control is not found."""
-    seed, number = int(os.environ.get("SEED") or 1), os.environ.get("SCENARIO")
-    scale = float(os.environ["SCALE"]) if os.environ.get("SCALE") else None
-    if number:
-        return _one(int(number), seed, scale)
-    seeds = int(os.environ["SEEDS"]) if os.environ.get("SEEDS") else None
-    processes = int(os.environ.get("JOBS") or 2)
-    results, controls = run_all(
-        SCENARIOS, first_seed=seed, seeds=seeds, scale=scale, processes=processes, tell=_say
-    )
-    rows, digest = summaries(SCENARIOS, results), digest_of(results)
-    _say("\n".join(["", *table_of(rows), ""]))
-    save(FIGURES, rows, controls, digest)
+def _many(scenarios: Mapping[int, Scenario], plan: Plan, path: Path) -> int:
+    """Makes the runs, prints a line for each, and keeps the figures."""
+    results: list[Result] = []
+    controls: list[FoundControl] = []
+    command = " ".join([f"{name}={os.environ[name]}" for name in _CHOICES if os.environ.get(name)])
+    keep = partial(save, path, scenarios, results, controls)
+    command = f"{command} make simulate".lstrip()
+    for found in run_all(scenarios, plan):
+        if isinstance(found, FoundControl):
+            controls.append(found)
+            _say(line_of_control(found))
+        else:
+            results.append(found)
+            _say(line_of(found))
+        keep(command=command, is_complete=False)
+    keep(command=command, is_complete=True)
+    _say("\n".join(["", *table_of(summaries(scenarios, results)), ""]))
     requests = sum(result.requests for result in results)
     cpu = sum(result.cpu_seconds for result in results)
-    found = sum(control.seeds is not None for control in controls)
-    _say(f"{requests:,} requests, {requests / cpu:,.0f} a second of CPU time")
-    _say(f"{found} of {len(controls)} controls found")
-    _say(f"digest: {digest}")
-    return int(found < len(controls) or any(result.findings for result in results))
+    violations = sum(len(result.findings) for result in results)
+    found_controls = sum(control.seeds is not None for control in controls)
+    rate = requests / (cpu or 1)
+    _say(f"{requests:,} requests in {len(results)} runs, {rate:,.0f} a second of CPU time")
+    _say(f"{violations} violations; {found_controls} of {len(controls)} controls found")
+    _say(f"digest: {digest_of(results)}")
+    return int(found_controls < len(controls) or violations > 0)
+
+
+def main() -> int:
+    """Returns 1 if a promise is broken, or a control is not found."""
+    seed, number = _number("SEED", 1), os.environ.get("SCENARIO")
+    scale = float(os.environ["SCALE"]) if os.environ.get("SCALE") else None
+    seeds = _number("SEEDS", 0) or None
+    if number and not seeds:
+        return _one(int(number), seed, scale)
+    plan = Plan(
+        first_seed=seed,
+        seeds=seeds,
+        scale=scale,
+        processes=_number("JOBS", 2),
+        seconds=60 * _number("MINUTES", 20),
+        with_controls=not number and seed == 1,
+    )
+    chosen = {int(number): SCENARIOS[int(number)]} if number else SCENARIOS
+    return _many(chosen, plan, Path(os.environ.get("OUT") or FIGURES))
 
 
 if __name__ == "__main__":

@@ -9,15 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tests.simulation.scenario import Result, Scenario, run, run_control
+from tests.simulation.scenario import Result, Scenario, crashed, run, run_control
 
 _MOST_SEEDS_OF_A_CONTROL: Final = 12
 _HOUR: Final = 3_600
@@ -51,27 +54,35 @@ class FoundControl:
     seconds: float
 
 
-def run_all(
-    scenarios: Mapping[int, Scenario],
-    *,
-    first_seed: int,
-    seeds: int | None = None,
-    scale: float | None = None,
-    processes: int = 2,
-    tell: Callable[[str], object] = lambda _line: None,
-) -> tuple[list[Result], list[FoundControl]]:
-    """Makes the runs of all scenarios, and of all controls.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Which runs to make.
 
-    Args:
-        scenarios: by their numbers.
+    Attributes:
         first_seed: of each scenario; the others follow it.
         seeds: of each scenario; None for as many as each says.
         scale: None for that of each scenario.
         processes: how many at once.
-        tell: is given a line about each run.
+        seconds: of real time, after which a run counts as one that does not end.
+        with_controls: whether the controls are run, too.
+    """
+
+    first_seed: int = 1
+    seeds: int | None = None
+    scale: float | None = None
+    processes: int = 2
+    seconds: int = 1_200
+    with_controls: bool = True
+
+
+def run_all(scenarios: Mapping[int, Scenario], plan: Plan) -> Iterator[Result | FoundControl]:
+    """Makes the runs of all scenarios, and of all controls, and yields each in its order.
+
+    A run that raises or does not end is a broken promise, and the others go on.
     """
     global _scenarios  # noqa: PLW0603 - see there
     _scenarios = scenarios
+    seeds, first_seed, scale = plan.seeds, plan.first_seed, plan.scale
     jobs = [
         _Job(each.number, first_seed + number, scale)
         for each in scenarios.values()
@@ -80,22 +91,54 @@ def run_all(
     jobs += [
         _Job(each.number, first_seed, None, number)
         for each in scenarios.values()
-        for number in range(len(each.controls))
+        for number in range(len(each.controls) if plan.with_controls else 0)
     ]
-    results: list[Result] = []
-    controls: list[FoundControl] = []
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
-        for found in pool.map(_work, jobs):
-            if isinstance(found, FoundControl):
-                controls.append(found)
-                tell(line_of_control(found))
-            else:
-                results.append(found)
-                tell(line_of(found))
-    return results, controls
+    with ProcessPoolExecutor(plan.processes, multiprocessing.get_context("fork")) as pool:
+        futures = [pool.submit(_work, job, plan.seconds) for job in jobs]
+        for job, future in zip(jobs, futures, strict=True):
+            try:
+                yield future.result()
+            except BrokenProcessPool:
+                yield _failed(job, "a process that makes the runs has died")
 
 
-def _work(job: _Job) -> Result | FoundControl:
+class _DoesNotEnd(BaseException):
+    """Not an Exception: no code of a simulated process may take it for its own."""
+
+
+@contextmanager
+def _at_most(seconds: int) -> Iterator[None]:
+    def ring(_signal: int, _frame: object) -> None:
+        raise _DoesNotEnd
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _work(job: _Job, seconds: int) -> Result | FoundControl:
+    try:
+        with _at_most(seconds):
+            return _run(job)
+    except _DoesNotEnd:
+        return _failed(job, f"it did not end within {seconds} s")
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other runs go on
+        return _failed(job, repr(error))
+
+
+def _failed(job: _Job, why: str) -> Result | FoundControl:
+    scenario = _scenarios[job.number]
+    if job.control is not None:
+        control = scenario.controls[job.control]
+        return FoundControl(job.number, f"{control.name} ({why})", control.breaks, None, 0.0)
+    return crashed(scenario, seed=job.seed, scale=job.scale, why=why)
+
+
+def _run(job: _Job) -> Result | FoundControl:
     scenario = _scenarios[job.number]
     if job.control is None:
         return run(scenario, seed=job.seed, scale=job.scale)
@@ -196,16 +239,39 @@ def table_of(rows: Mapping[int, Mapping[str, Any]]) -> list[str]:
 
 
 def save(
-    path: Path, rows: Mapping[int, Mapping[str, Any]], controls: Iterable[FoundControl], digest: str
+    path: Path,
+    scenarios: Mapping[int, Scenario],
+    results: list[Result],
+    controls: list[FoundControl],
+    *,
+    command: str,
+    is_complete: bool,
 ) -> None:
-    """Keeps the figures, for `scale.py`."""
+    """Keeps the figures, for `scale.py`. Called after each run: what is done is not lost.
+
+    Args:
+        path: the file.
+        scenarios: by their numbers.
+        results: of the runs that have ended.
+        controls: same.
+        command: repeats these runs.
+        is_complete: whether no run is left.
+    """
     path.parent.mkdir(exist_ok=True)
+    rows = summaries(scenarios, results)
     figures = {
-        "digest": digest,
+        "command": command,
+        "is_complete": is_complete,
+        "digest": digest_of(results),
+        "requests": sum(result.requests for result in results),
+        "runs": len(results),
+        "violations": sum(len(result.findings) for result in results),
         "rows": {str(number): dict(row) for number, row in rows.items()},
         "controls": [asdict(control) for control in controls],
     }
-    path.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
+    new.replace(path)
 
 
 def shrunk(scenario: Scenario, result: Result, tell: Callable[[str], object]) -> Result:

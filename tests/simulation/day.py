@@ -114,7 +114,7 @@ DAY: Final = Scenario(
     play=_play,
     idle_bound=BOUND_SECONDS,
     scale=0.004,
-    seeds=6,
+    seeds=8,
     conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(

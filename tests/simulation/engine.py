@@ -57,6 +57,7 @@ class Process:
         suspended_seconds: for how long it was suspended in all.
         tasks: its threads.
         locals: what its threads store by themselves, see `threads.py`.
+        clock: a `NodeClock`, once it has one.
     """
 
     def __init__(self, engine: Engine, name: str) -> None:
@@ -66,6 +67,7 @@ class Process:
         self.suspended_until = self.suspended_seconds = 0.0
         self.tasks: dict[Task, None] = {}
         self.ended_at: float | None = None
+        self.clock: Any = None
 
     def start(self, run: Callable[[], object]) -> Task:
         """Runs something in a thread of its own, soon."""

@@ -55,6 +55,8 @@ class LambdaFaults:
 
     Attributes:
         kills: the process is killed at this request, before or after it arrives.
+        stalls: the process stands still before this request, for up to `stall_seconds`.
+        stall_seconds: see above.
         account: how many invocations may run at once in the account.
         growth: environments that a function may add in ten seconds.
         taken: spans, in seconds from the beginning, and how many invocations of other functions run
@@ -62,6 +64,8 @@ class LambdaFaults:
     """
 
     kills: float = 0.0
+    stalls: float = 0.0
+    stall_seconds: float = 25.0
     account: int = _ACCOUNT
     growth: int = _GROWTH
     taken: tuple[tuple[float, float, int], ...] = ()
@@ -115,10 +119,10 @@ class Environment(Process):
         version: Version,
     ) -> None:
         super().__init__(world.engine, name)
-        self.clock: NodeClock = world.clock(self)
+        self.clock = world.clock(self)
         self.aws_clock = version.new_aws_clock(self.clock)
         sdk = world.sdk()
-        if faults.kills:
+        if faults.kills or faults.stalls:
             sdk._wire = _FragileWire(self, sdk._wire, faults)  # type: ignore[assignment]  # noqa: SLF001 - the same calls
         self.clients: dict[str, Any] = {"dynamodb": sdk, **clients}
         self.batch = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
@@ -137,7 +141,7 @@ class Environment(Process):
 
 
 class _FragileWire:
-    """The way to DynamoDB of a process that may be killed at each request."""
+    """The way to DynamoDB of a process that may be killed, or stand still, at each request."""
 
     def __init__(self, environment: Environment, wire: Any, faults: LambdaFaults) -> None:  # noqa: ANN401 - a Wire
         self._environment, self._wire, self._faults = environment, wire, faults
@@ -147,8 +151,13 @@ class _FragileWire:
         return getattr(self._wire, name)
 
     def send(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as DynamoDB answers
-        random, environment = self.engine.random, self._environment
-        if random.random() < self._faults.kills:
+        random, environment, faults = self.engine.random, self._environment, self._faults
+        if faults.stalls and random.random() < faults.stalls:
+            self._wire.hit(request)
+            self._wire.traffic.stalled += 1
+            self.engine.wait(random.random() * faults.stall_seconds)
+            self._wire.traffic.stalled -= 1  # Else the process was ended before it sent anything.
+        if random.random() < faults.kills:
             later = random.random() * _KILLED_WITHIN_SECONDS
             self.engine.after(later, environment.die, environment.invocation, "Runtime.ExitError")
         return self._wire.send(name, request)
@@ -281,17 +290,24 @@ def _environment() -> Environment:
     return found
 
 
-class _ClockOfEnvironment:
-    """The clock of whichever environment runs at this moment."""
+class _ClockOfProcess:
+    """The clock of whichever process runs at this moment: an environment, or a client."""
 
     def wall_ms(self) -> int:
-        return _environment().clock.wall_ms()
+        return self._clock().wall_ms()
 
     def monotonic(self) -> float:
-        return _environment().clock.monotonic()
+        return self._clock().monotonic()
 
     def wait(self, seconds: float) -> None:
-        _environment().clock.wait(seconds)
+        self._clock().wait(seconds)
+
+    @staticmethod
+    def _clock() -> NodeClock:
+        process = process_of_caller()
+        assert process is not None, "only code of a process may ask"
+        clock: NodeClock = process.clock
+        return clock
 
 
 class _OfEnvironment:
@@ -338,7 +354,7 @@ def _served(version: Version, metrics: Counter[str]) -> Iterator[None]:
         metrics[name] += int(value)
 
     version.import_handlers()
-    clock, aws_clock = _ClockOfEnvironment(), _OfEnvironment("aws_clock")
+    clock, aws_clock = _ClockOfProcess(), _OfEnvironment("aws_clock")
     load, names = version.load, version.load("fairlock.names")
     runtime, system = load("lambdas.runtime"), load("fairlock.clock").SystemClock
     variables = {names.TABLE_NAME_VARIABLE: "locks", names.REAP_QUEUE_VARIABLE: QUEUE_URL}

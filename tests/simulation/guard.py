@@ -58,6 +58,7 @@ class Account:
         bus: EventBridge.
         queue: the reaper's.
         judges_releases: whether an execution that ends by itself must have freed its locks.
+        workflows: boto3's client for Step Functions.
         lost: executions that were told of a loss, though they were never redriven.
     """
 
@@ -65,7 +66,7 @@ class Account:
         engine = world.engine
         self.world, self.engine, self.judge = world, engine, world.judge
         # It judges clients, by labels that executions do not have.
-        world.database.table.sees.remove(world.recovery.saw)
+        world.recovery.judges = lambda _lock: False
         self.judges_releases = False
         self.lost: list[str] = []
         clients: dict[str, Any] = {}
@@ -74,7 +75,7 @@ class Account:
         self.bus = EventBus(engine, faults.events, faults.quotas["PutEvents"], self.queue)
         self.step_functions = StepFunctions(engine, faults.quotas, self._invoke, self.bus.publish)
         self.step_functions.lost_pushes = faults.lost_pushes
-        clients["stepfunctions"] = StepFunctionsClient(self.step_functions)
+        self.workflows = clients["stepfunctions"] = StepFunctionsClient(self.step_functions)
         clients["sqs"] = SqsClient(engine, self.queue)
 
     def start(
@@ -198,6 +199,7 @@ class GuardWatcher:
         self._judge.outcomes[error or status.lower()] += 1
         for owner in list(self._owned):
             self._leaves(owner)
+        self._judge.ended.update(self._owned)
         self._owned.clear()
         if self._account.judges_releases and status in {"SUCCEEDED", "FAILED"}:
             for belief in self._released:
@@ -229,7 +231,7 @@ class GuardWatcher:
                 self._engine.after(payload["work"] / 2, self._writes, owned.belief)
 
     def _writes(self, belief: Belief) -> None:
-        if belief.left_at is None:
+        if belief.left_at is None and not belief.is_forced:
             self._judge.wrote(self._name, belief.lock, belief.token)
 
 

@@ -97,6 +97,12 @@ class Judge:
     ceilings: dict[str, int] = field(default_factory=dict)
     """Of locks whose ceiling stands: from the answer to an operator until it is changed again."""
     late_seconds: float = 0.0
+    gone: set[str] = field(default_factory=set)
+    """Owners whose release was answered: no call of theirs that comes late is granted anything."""
+    ended: set[str] = field(default_factory=set)
+    """Owners whose execution is over."""
+    in_vain: int = 0
+    """Grants to those: what the model calls a known gap. Each ends with its lease."""
     waits: list[float] = field(default_factory=list)
     idle: list[float] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -265,6 +271,9 @@ class Judge:
             if holder.fencing_token <= highest:
                 self.found("tokens rise", f"{lock}: granted {holder.fencing_token} after {highest}")
             self.engine.trace("table", f"{lock}: granted, token {holder.fencing_token}")
+            self.in_vain += holder.owner_id in self.ended
+            if holder.owner_id in self.gone:
+                self.found("no grant to one that has left", f"{lock}: {holder.fencing_token}")
         if len(state.holders) < len(before.holders) and not came:
             self.engine.trace("table", f"{lock}: {len(state.holders)} hold")
         self._written_token[lock] = max(highest, state.fencing_token)

@@ -1,7 +1,10 @@
-"""Scenario 10: each handler is killed with 1 % at each request that it sends.
+"""Scenario 10: each handler is killed with 1 % at each request, and stands still before 2 %.
 
 A function dies before its request arrives, while it is under way, or before the answer is back. Its
-caller learns nothing but that, and repeats the call.
+caller learns nothing but that, and repeats the call. One that stands still goes on up to 25 s
+later, perhaps when its execution has been granted the lock by another call and has released it.
+The model's one known gap is such a run (`STALLED_CALL`): a grant in vain, which ends with its
+lease. Here it occurs once or more in each run, and no lock is idle for longer than is promised.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from tests.simulation.world import World
 
 def _play(world: World) -> None:
     faults = AccountFaults(
-        functions=LambdaFaults(kills=0.01),
+        functions=LambdaFaults(kills=0.01, stalls=0.02),
         events=EventFaults(late=0.05, late_seconds=60.0, twice=0.05),
     )
     account = Account(world, faults)
@@ -68,7 +71,7 @@ def _releases_once() -> Iterator[None]:
 
 KILLED_HANDLERS: Final = Scenario(
     number=10,
-    title="each handler is killed at each of its requests with 1 %",
+    title="each handler is killed at each of its requests with 1 %, and stalls at 2 %",
     load="50,000 guarded executions on 2,000 names in half an hour; a tenth of them is stopped",
     promise=(
         "whatever dies between two requests, the next call, the reaper, the next departure or the "

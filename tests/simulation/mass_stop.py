@@ -144,7 +144,7 @@ MASS_STOP: Final = Scenario(
     idle_bound=_BOUND_SECONDS,
     # Smaller partitions would be emptied by a single transaction.
     scale=0.02,
-    seeds=3,
+    seeds=4,
     scale_of_tests=0.005,
     conditions=lambda _scale: lambda_runtime(),
     controls=(

@@ -74,10 +74,10 @@ MONTH: Final = Scenario(
         others=_send_others,
         at_most=_DAYS * _DAY * 2,
     ).play,
-    seeds=2,
+    seeds=3,
     scale_of_tests=0.0005,
     # Clients that hold nothing for an hour look once in a while whether they are closed.
-    conditions=lambda _scale: patched((heartbeats, "LONGEST_NAP_SECONDS", 30.0)),
+    conditions=lambda _scale: patched((heartbeats, "LONGEST_NAP_SECONDS", 600.0)),
     controls=(
         Control(
             name="the limit is compared with <>",

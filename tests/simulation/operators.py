@@ -1,4 +1,9 @@
-"""Scenario 18: operators release by force, pause, resume and change limits at random."""
+"""Scenario 18: operators release by force, pause, resume and change limits at random.
+
+That a release by force asks whether anyone waits has no control here: clients that wait poll, and a
+caller that finds a free permit of a contended lock grants it to the oldest waiter. Only the push to
+a workflow would be missing, which a mutant of the model finds.
+"""
 
 from __future__ import annotations
 

@@ -25,8 +25,9 @@ from tests.simulation.world import World
 
 _EXECUTIONS: Final = 40_000
 _RATE_WITHOUT_WAITERS: Final = 35.0
-_RATE_OF_WAITERS: Final = 9.0
-_PERMITS: Final = 100
+_RATE_OF_A_BURST: Final = 6.0
+_MOST_AT_ONCE: Final = 400
+"""More than these ask for so many units at once that some guards give up (docs/costs.md)."""
 _SHARE_AT_ONCE: Final = 0.5
 _PAUSE_SECONDS: Final = 60.0
 _WORK_SECONDS: Final = 1.0
@@ -36,7 +37,7 @@ _PROMISE: Final = "the rate of one lock"
 
 def _play(world: World) -> None:
     account, count = Account(world, AccountFaults()), world.scaled(_EXECUTIONS)
-    at_once = round(count * _SHARE_AT_ONCE)
+    at_once = min(_MOST_AT_ONCE, round(count * _SHARE_AT_ONCE))
     steady = [number / _RATE_WITHOUT_WAITERS for number in range(count - at_once)]
     begins = steady[-1] + _PAUSE_SECONDS
     moments = [*steady, *(begins + world.random.random() for _ in range(at_once))]
@@ -49,30 +50,28 @@ def _play(world: World) -> None:
     slow = sum(wait > _UNNOTICED_SECONDS for wait in judge.waits[: len(steady)])
     what = f"{slow} of {len(steady)} guards have waited that came at {_RATE_WITHOUT_WAITERS}/s"
     judge.require(_PROMISE, slow <= len(steady) / 20, what)
-    # Those that find a permit at once are not served by a hand-off, and the last ones are those
-    # that pause between two repeats of a call.
-    served = sorted(at for at in ends if at > begins)[_PERMITS : -max(1, at_once // 10)]
-    rate = len(served) / (served[-1] - served[0]) if len(served) > 1 else 0.0
+    rate = at_once / (max(ends) - begins)
     what = f"{at_once} guards at once: {rate:.1f} a second"
-    judge.require(_PROMISE, rate >= _RATE_OF_WAITERS, what)
+    judge.require(_PROMISE, rate >= _RATE_OF_A_BURST, what)
+    judge.require(_PROMISE, judge.outcomes["succeeded"] == count, f"{judge.outcomes}")
     require_all_free(account)
-    world.figures.update(figures_of(account), rate_of_waiters=rate, slow=slow)
+    world.figures.update(figures_of(account), guards_a_second_of_the_burst=round(rate, 1))
 
 
 PERMITS: Final = Scenario(
     number=3,
     title="100 permits, work of a second",
-    load="20,000 guards at 35 a second, then as many at once, on one lock with 100 permits",
+    load="40,000 guards at 35 a second, the last 400 of them at once, on a lock with 100 permits",
     promise=(
-        "a lock with 100 permits carries 35 guards a second as long as nobody waits, and 9 if all "
-        "wait (docs/costs.md, Permits against rate)"
+        "a lock with 100 permits carries 35 guards a second as long as nobody waits, and a burst "
+        "of 400 at 6 a second (docs/costs.md, Permits against rate)"
     ),
     faults=Faults(database=Database(partitions=1)),
     play=_play,
     idle_bound=BOUND_SECONDS,
     scale=0.02,
     scale_of_tests=0.01,
-    seeds=3,
+    seeds=4,
     conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(

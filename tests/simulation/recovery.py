@@ -119,6 +119,7 @@ class Recovery:
         is_out: whether DynamoDB answers nothing at this moment.
         counts: how often each phase, and each death, has ended.
         in_vain: grants to owners that had left: within the known limits of the protocol.
+        judges: whether all who want a lock are clients, whose labels it knows.
         slowest: what is promised of each, and the longest, in seconds, of those that met no spoilt
             sending; of a death after the last renewal, less the lease.
     """
@@ -130,6 +131,7 @@ class Recovery:
     slowest: dict[str, tuple[float, float]] = field(default_factory=dict)
     outage_ended_at: float = 0.0
     in_vain: int = 0
+    judges: Callable[[str], bool] = lambda _lock: True
     _killed: set[str] = field(default_factory=set)
     _watches: defaultdict[str, _Watch] = field(default_factory=lambda: defaultdict(_Watch))
     _of_process: defaultdict[Process, dict[Acquisition, None]] = field(
@@ -196,6 +198,8 @@ class Recovery:
         if sort_key != "STATE" or not partition.startswith(_LOCK):
             return
         lock = partition[len(_LOCK) :]
+        if not self.judges(lock):
+            return
         watch, now = self._watches[lock], self.engine.now
         state = read_state(new) if new else LockState()
         before, watch.places = watch.places, {}
@@ -234,6 +238,8 @@ class Recovery:
 
     def look(self, lock: str) -> None:
         """Something has happened that may change what its waiters wait for."""
+        if not self.judges(lock):
+            return
         watch, now = self._watches[lock], self.engine.now
         waiters = [each for each in watch.acquisitions.values() if _waits(each, now)]
         if not waiters or self.is_out() or watch.most == 0:

@@ -26,6 +26,7 @@ from tests.simulation.world import World
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _PAGE: Final = _ROOT / "docs" / "scale.md"
 _IMAGES: Final = _ROOT / "docs" / "images"
+_OTHERS: Final = "simulation-*.json"
 _WORK_SECONDS: Final = 1.0
 _GRANTS: Final = 300
 _LOADS: Final = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
@@ -43,8 +44,10 @@ _TEMPLATE: Final = """\
 writes this page from what that measured. The models are ours: the figures show what the design
 does under the quotas and faults that AWS documents, not what AWS does.
 
-{requests} requests in {runs} runs, {rate} a second of CPU time; {violations} broken promises;
-{found} of {controls} controls found. The digest is {digest}.
+`{command}` made {requests} requests in {runs} runs, {rate} a second of CPU time; {violations}
+broken promises; {found} of {controls} controls found. Each scenario's seeds begin with 1. The same
+command on the same sources prints the same digest: `{digest}`.
+{others}
 
 ## Scenarios
 
@@ -298,6 +301,10 @@ def main() -> int:
         sys.stderr.write("run `make simulate` first: it measures what this draws\n")
         return 1
     figures = json.loads(FIGURES.read_text())
+    if not figures["is_complete"]:
+        sys.stderr.write("the last `make simulate` did not come to its end: run it again\n")
+        return 1
+    others = [json.loads(path.read_text()) for path in sorted(FIGURES.parent.glob(_OTHERS))]
     waits, costs, bars = waits_over_load(), cost_over_crowd(), recoveries(figures["rows"])
     _IMAGES.mkdir(exist_ok=True)
     draw(_IMAGES / "scale-waits.svg", waits, across="load of the lock", up="seconds")
@@ -306,11 +313,32 @@ def main() -> int:
     across, up = "seconds since the first execution has ended", "% of the locks are taken"
     draw(_IMAGES / "scale-drain.svg", drain(), across=across, up=up)
     draw_bars(_IMAGES / "scale-recovery.svg", bars, across="seconds; the stroke is the promise")
-    _PAGE.write_text(_page(figures, waits, costs))
+    _PAGE.write_text(_page(figures, others, waits, costs))
     return 0
 
 
-def _page(figures: Mapping[str, Any], waits: Sequence[Line], costs: Sequence[Line]) -> str:
+def _further(others: Sequence[Mapping[str, Any]]) -> str:
+    """What other runs came to, at other seeds and sizes."""
+    if not others:
+        return ""
+    rows = [
+        f"| `{each['command']}` | {each['runs']} | {each['requests']:,} | {each['violations']} "
+        f"| `{each['digest']}` |"
+        for each in others
+    ]
+    head = [
+        "| further runs | runs | requests | broken promises | digest |",
+        "|---|---|---|---|---|",
+    ]
+    return "\n".join(["", *head, *rows, ""])
+
+
+def _page(
+    figures: Mapping[str, Any],
+    others: Sequence[Mapping[str, Any]],
+    waits: Sequence[Line],
+    costs: Sequence[Line],
+) -> str:
     rows: Mapping[str, Any] = figures["rows"]
     requests = sum(row["requests"] for row in rows.values())
     faults: Counter[str] = Counter()
@@ -324,7 +352,9 @@ def _page(figures: Mapping[str, Any], waits: Sequence[Line], costs: Sequence[Lin
         violations=sum(row["violations"] for row in rows.values()),
         found=found,
         controls=len(figures["controls"]),
+        command=figures["command"],
         digest=figures["digest"],
+        others=_further(others),
         scenarios="\n".join(
             f"| {number}: {row['title']} | {row['promise']} | {row['scale']:.2g} "
             f"| {row['seeds']} | {row['hours']:.1f} "

@@ -76,7 +76,7 @@ class Scenario:
     controls: tuple[Control, ...] = ()
     scale: float = 0.02
     scale_of_tests: float | None = None
-    seeds: int = 8
+    seeds: int = 12
     conditions: Callable[[float], AbstractContextManager[object]] = lambda _scale: nullcontext()
 
 
@@ -173,8 +173,26 @@ def run(
         idle=tuple(judge.idle),
         recovered=dict(sorted(world.recovery.slowest.items())),
         faults=world.count_faults(),
-        figures={**world.figures, "granted in vain": world.recovery.in_vain},
+        figures={**world.figures, "granted in vain": world.recovery.in_vain + judge.in_vain},
         lines=tuple(engine.lines),
+    )
+
+
+def crashed(scenario: Scenario, *, seed: int, scale: float | None, why: str) -> Result:
+    """What is known of a run that has no result."""
+    numbers = "seconds cpu_seconds actors virtual_seconds requests write_units read_units"
+    nothing: Any = dict.fromkeys(f"{numbers} throttled conflicts steps".split(), 0)
+    return Result(
+        number=scenario.number,
+        seed=seed,
+        scale=scenario.scale if scale is None else scale,
+        digest=why,
+        outcomes={},
+        checked={},
+        findings=(Finding("each run ends", 0.0, why),),
+        waits=(),
+        idle=(),
+        **nothing,
     )
 
 

@@ -54,6 +54,7 @@ class Traffic:
     lost: Counter[str] = field(default_factory=Counter)
     copied: Counter[str] = field(default_factory=Counter)
     outage: int = 0
+    stalled: int = 0
     timeouts: int = 0
     lost_replies: int = 0
     late: int = 0

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from tests.simulation.__main__ import SCENARIOS
-from tests.simulation.scenario import Scenario, run, run_control
+from tests.simulation.campaign import Plan, run_all
+from tests.simulation.scenario import Result, Scenario, run, run_control
+from tests.simulation.world import World
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda each: str(each.number))
@@ -25,6 +29,34 @@ def test_a_protection_that_is_switched_off_is_found(scenario: Scenario) -> None:
     control = scenario.controls[0]
     findings = run_control(scenario, control, seed=control.seed).findings
     assert control.breaks in {each.promise for each in findings}
+
+
+def test_a_run_that_raises_or_does_not_end_is_a_violation_and_the_others_go_on() -> None:
+    def raises(_world: World) -> None:
+        raise ValueError("a bug")
+
+    def hangs(world: World) -> None:
+        world.begin(0, world.process("client"), lambda: waits(world))
+        world.run(at_most=math.inf)
+
+    def waits(world: World) -> None:
+        while True:
+            world.engine.wait(1)
+
+    given = SCENARIOS[9]
+    plays = {1: raises, 2: hangs, 3: given.play}
+    scenarios = {
+        number: replace(given, number=number, play=play, controls=(), scale=0.002)
+        for number, play in plays.items()
+    }
+    found = run_all(scenarios, Plan(seeds=1, seconds=3))
+    assert [
+        [what.what for what in each.findings] for each in found if isinstance(each, Result)
+    ] == [
+        ["ValueError('a bug')"],
+        ["it did not end within 3 s"],
+        [],
+    ]
 
 
 OTHER_PYTHON = os.environ.get("OTHER_PYTHON", sys.executable)

@@ -184,7 +184,12 @@ def wait_until_idle(account: Account, *, from_seconds: float) -> None:
 
 
 def start_all(
-    account: Account, moments: list[float], given: Given, *, form: str, ended: list[float]
+    account: Account,
+    moments: list[float],
+    given: Given,
+    *,
+    form: str,
+    ended: list[float] | None = None,
 ) -> None:
     """Starts an execution at each of these moments, in seconds from the beginning.
 
@@ -193,17 +198,18 @@ def start_all(
         moments: when.
         given: the input of each.
         form: of the guard.
-        ended: gets the moment at which each ends.
+        ended: gets the moment at which each ends, if you want it.
     """
-    world = account.world
+    world, kind = account.world, form.replace(" ", "-")
     world.actors += len(moments)
 
     def start(number: int) -> None:
-        account.start(f"run-{number}", given(number), form=form, ended=end)
+        account.start(f"{kind}-{number}", given(number), form=form, ended=end)
         world.actors -= 1
 
     def end(_execution: Execution, _status: str) -> None:
-        ended.append(world.seconds)
+        if ended is not None:
+            ended.append(world.seconds)
 
     for number, moment in enumerate(moments):
         world.engine.at(START + moment, start, number)

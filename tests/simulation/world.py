@@ -131,7 +131,8 @@ class World:
 
     def clock(self, process: Process) -> NodeClock:
         """The clocks of a new process."""
-        return NodeClock(self.engine, self.faults.clocks, process)
+        clock = process.clock = NodeClock(self.engine, self.faults.clocks, process)
+        return clock
 
     def client(self, process: Process, clock: NodeClock, **settings: Any) -> LockClient:  # noqa: ANN401 - as LockClient takes them
         """The real client, as a process has it."""
@@ -195,7 +196,7 @@ class World:
                 "every request accounted", arrived[name] == bill.requests[name], what
             )
         sent = sum(sdk.sent for sdk in self.sdks)
-        told = traffic.sent.total() + traffic.outage
+        told = traffic.sent.total() + traffic.outage + traffic.stalled
         self.judge.require(
             "every request accounted", sent == told, f"{sent} sent, {told} on the wire"
         )

@@ -89,6 +89,8 @@ CLOCKS: Final = Scenario(
     play=Fleet(clients=1_500, of_a_lock=5, turns=8, lease=10, work=8, options=one_or_three).play,
     controls=(
         Control(
+            # That a holder relies on its whole lease, whatever end is stored, has its control in
+            # tests/clocks: callers here meet a holder, and so learn AWS's time before they write.
             name="the lease of another is judged by this machine's clock",
             breaks="no more holders than the limit",
             sabotage=lambda: patched((LockContext, "date_ms", _by_my_clock)),

@@ -25,6 +25,7 @@ NAMES: tuple[str, ...] = (
     "variables",
     "error_names",
     "express",
+    "machine_keys",
     "lambda_errors",
     "lambda_logs",
     "dynamodb_tasks",

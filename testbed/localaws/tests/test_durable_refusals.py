@@ -1,4 +1,4 @@
-"""Correction durable_refusals."""
+"""Corrections durable_refusals and machine_keys: what is refused, and who needs a key."""
 
 import contextlib
 import json
@@ -150,15 +150,15 @@ def policy(statement: Any) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
-def caller(aws: LocalAws, *actions: str) -> Any:
+def caller(aws: LocalAws, *actions: str, service: str = "lambda") -> Any:
     identities = aws.client("iam")
     name = f"caller-{len(identities.list_users()['Users'])}"
     identities.create_user(UserName=name)
-    statement = {"Effect": "Allow", "Action": ["lambda:*", *actions], "Resource": "*"}
+    statement = {"Effect": "Allow", "Action": ["lambda:*", "states:*", *actions], "Resource": "*"}
     identities.put_user_policy(UserName=name, PolicyName="it", PolicyDocument=policy(statement))
     key = identities.create_access_key(UserName=name)["AccessKey"]
-    return boto3.client(
-        "lambda",
+    return boto3.client(  # type: ignore[call-overload]  # its overloads want a literal
+        service,
         endpoint_url=aws.endpoint_url,
         region_name="us-east-1",
         aws_access_key_id=key["AccessKeyId"],
@@ -189,3 +189,40 @@ def test_a_function_with_a_key_asks_who_reads_or_completes(
 
 def test_control_a_function_with_a_key_asks_nothing(enforcing: Callable[..., LocalAws]) -> None:
     assert set(seen_by_a_caller(enforcing(REFUSALS)).values()) == {"answered"}
+
+
+def described_by_a_caller(aws: LocalAws, *actions: str) -> dict[str, Any]:
+    """What a role that may do `actions` is told of an execution of a machine with a key."""
+    bench = Workbench(aws)
+    trust_lambda(aws)
+    machine = bench.workflows.create_state_machine(
+        name=f"keyed-{len(bench.workflows.list_state_machines()['stateMachines'])}",
+        definition=json.dumps({"StartAt": "P", "States": {"P": {"Type": "Pass", "End": True}}}),
+        roleArn=ROLE_ARN,
+        encryptionConfiguration={"type": "CUSTOMER_MANAGED_KMS_KEY", "kmsKeyId": KEY},
+    )["stateMachineArn"]
+    arn = bench.workflows.start_execution(stateMachineArn=machine, input="[1]")["executionArn"]
+    asks = caller(aws, *actions, service="stepfunctions")
+    told: dict[str, Any] = {}
+    for included in ("ALL_DATA", "METADATA_ONLY"):
+        try:
+            told[included] = asks.describe_execution(executionArn=arn, includedData=included)
+        except ClientError as error:
+            told[included] = error.response["Error"]["Code"]
+    return {what: each if isinstance(each, str) else "input" in each for what, each in told.items()}
+
+
+def test_a_machine_with_a_key_asks_who_describes_its_executions_with_their_data(
+    enforcing: Callable[..., LocalAws],
+) -> None:
+    """Step Functions developer guide, "Data at rest encryption"."""
+    aws = enforcing()
+    refused = {"ALL_DATA": "KmsAccessDeniedException", "METADATA_ONLY": False}
+    assert described_by_a_caller(aws) == refused
+    allowed = described_by_a_caller(aws, "kms:Decrypt")
+    assert allowed == {"ALL_DATA": True, "METADATA_ONLY": False}
+
+
+def test_control_a_machine_with_a_key_asks_no_one(enforcing: Callable[..., LocalAws]) -> None:
+    told = described_by_a_caller(enforcing("machine_keys"))
+    assert told == {"ALL_DATA": True, "METADATA_ONLY": True}

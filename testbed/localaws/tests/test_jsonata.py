@@ -245,6 +245,17 @@ def test_its_arn_is_of_the_kind_express_inside_and_outside(corrected: Workbench)
     assert answer["executionArn"].split(":")[5] == "express"
 
 
+def test_each_start_of_a_name_is_an_execution_of_its_own(corrected: Workbench) -> None:
+    machine = corrected.machine(OWN_ARN, kind="EXPRESS")
+    answers = [
+        corrected.workflows.start_sync_execution(stateMachineArn=machine, name="one", input="1")
+        for _ in range(2)
+    ]
+    first, second = (answer["executionArn"].split(":") for answer in answers)
+    assert first[:-1] == second[:-1]
+    assert (first[-2], first != second) == ("one", True)
+
+
 def test_a_failed_answer_has_an_error_and_no_output(corrected: Workbench) -> None:
     fails = {"StartAt": "F", "States": {"F": {"Type": "Fail", "Error": "E", "Cause": "c"}}}
     answer = run_sync(corrected, fails)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from tests.e2e.attacks.siblings import Siblings, count, failing, item, new_locks, play
+from tests.e2e.attacks.siblings import LONG_SECONDS, Siblings, count, failing, item, new_locks, play
 from tests.e2e.deployment import Deployment, Ended, wait_until
 from tests.e2e.lifetimes.contested_lock import QUICK_SECONDS, ContestedLock, calling
 from tests.e2e.scenario_runs import Scenario
@@ -102,6 +102,27 @@ def redriven(deployment: Deployment, machine: str) -> Children:
     return Children(owners + waiters, ended, left=count(deployment, names), seconds=seconds)
 
 
+def nested(deployment: Deployment, *, stops_inner: bool) -> Children:
+    """A workflow holds a lock while another one, which it has started, holds a second one."""
+    names = new_locks(2)
+    with calling():
+        inputs = {"lock": names[0], "inner": names[1], "seconds": LONG_SECONDS}
+        execution = deployment.start("Nests", inputs)
+        wait_until(lambda: count(deployment, names) == (2, 0), pause_seconds=QUICK_SECONDS)
+        owners = _owners(deployment, names)
+        deployment.stop(owners[1] if stops_inner else execution)
+    stopped_at = time.time()
+    outer = names[:1]
+    gone = names if stops_inner else outer
+    wait_until(lambda: count(deployment, gone) == (0, 0), pause_seconds=QUICK_SECONDS)
+    seconds = time.time() - stopped_at
+    left = count(deployment, names)
+    if left != (0, 0) and deployment.is_running(owners[1]):
+        deployment.stop(owners[1])
+    ended = deployment.ended(execution, pause_seconds=QUICK_SECONDS)
+    return Children(owners, ended, left=left, seconds=seconds)
+
+
 def _owners(deployment: Deployment, names: list[str]) -> tuple[str, ...]:
     return tuple(owner for name in names for owner in deployment.holders(name))
 
@@ -117,5 +138,7 @@ SCENARIOS: Final[dict[str, list[Scenario]]] = {
     **{name: [play] for name, play in FAILING.items()},
     "that tolerates": [that_tolerates],
     "that no event tells of": [that_no_event_tells_of],
+    "nested, the inner one is stopped": [partial(nested, stops_inner=True)],
+    "nested, the outer one is stopped": [partial(nested, stops_inner=False)],
     **{f"redriven {machine}": [partial(redriven, machine=machine)] for machine in REDRIVEN},
 }

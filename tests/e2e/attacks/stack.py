@@ -11,6 +11,7 @@ from typing import Final
 
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
 
 from fairlock.cdk import LockService, Waiting
 from tests.e2e.guard.stack import INPUT, Form, Forms
@@ -39,6 +40,7 @@ class Attacks(Forms):
             EachCaught(self, "EachCaught"),
             EachOfEach(self, "EachOfEach"),
             Both(self, "Both"),
+            Nests(self, "Nests"),
             EachChild(self, "EachChild"),
             EachChildTolerated(self, "EachChildTolerated"),
             Impatient(self, "Impatient"),
@@ -104,6 +106,23 @@ class Both(Lifetime):
             self.guarded(stay(self, f"Stay{name}"), f"Guard{name}", lease=LEASE) for name in "AB"
         ]
         return sfn.Parallel.jsonata(self, "Both").branch(*branches)
+
+
+class Nests(Lifetime):
+    """A guard around startExecution.sync:2 of a machine whose guard wants the lock `inner`."""
+
+    def body(self) -> sfn.IChainable:
+        stays = self.forms.node.find_child("Stays")
+        assert isinstance(stays, Stays)
+        inside = {"lock": "{% $states.input.inner %}", "seconds": "{% $states.input.seconds %}"}
+        start = tasks.StepFunctionsStartExecution.jsonata(
+            self,
+            "Start",
+            state_machine=stays.machine,
+            integration_pattern=sfn.IntegrationPattern.RUN_JOB,
+            input=sfn.TaskInput.from_object(inside),
+        )
+        return self.guarded(start, lease=LEASE)
 
 
 class EachChild(Lifetime):

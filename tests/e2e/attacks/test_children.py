@@ -56,3 +56,13 @@ def test_iterations_branches_and_children_that_are_redriven_wait_and_work_again(
     children: Children = runs.only(f"redriven {machine}")
     assert children.ended.status == "SUCCEEDED"
     assert children.left == (0, 0)
+
+
+@pytest.mark.parametrize(("which", "status"), [("inner", "FAILED"), ("outer", "ABORTED")])
+def test_each_of_two_nested_workflows_loses_its_own_lock_with_its_own_end(
+    runs: ScenarioRuns, which: str, status: str
+) -> None:
+    nested: Children = runs.only(f"nested, the {which} one is stopped")
+    assert nested.ended.status == status
+    assert len(set(nested.owners)) == 2
+    assert nested.seconds < LEASE.to_seconds() / 2

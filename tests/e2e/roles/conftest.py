@@ -13,6 +13,7 @@ from infra.lock_stack import LockStack
 from testbed.localaws import LocalAws
 from tests.e2e.deployment import Deployment
 from tests.e2e.roles.calls import ACCOUNT
+from tests.e2e.roles.keyed import add_keyed_functions
 from tests.e2e.roles.stack import add_roles
 
 PRINCIPAL = "PolicyDocument.Statement.2.Condition.ArnNotEquals.aws:PrincipalArn"
@@ -34,6 +35,7 @@ def enforcing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     app = App(outdir=str(assembly), context=dict.fromkeys(settings, "true"))
     stack = build(app)
     add_roles(stack)
+    add_keyed_functions(stack)
     for construct in app.node.find_all():
         if isinstance(construct, sqs.CfnQueuePolicy):  # which refuse what comes without TLS, too
             tls = "PolicyDocument.Statement.0.Condition.Bool.aws:SecureTransport"

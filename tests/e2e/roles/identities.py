@@ -53,6 +53,11 @@ class Identities:
             return answer["Code"] in _DENIALS
         return False
 
+    def client(self, role: str, service: str) -> Any:  # noqa: ANN401 - a boto3 client
+        """Sends as this role, until another one is used."""
+        self._use(role)
+        return self._client(service)
+
     def granted(self, role: str) -> set[str]:
         """Every action that the role's policies name, on whatever resource."""
         name = self._deployment.outputs["Fairlock"][f"{role}RoleArn"].rpartition("/")[2]

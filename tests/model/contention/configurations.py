@@ -15,12 +15,18 @@ NAMES: Final = ("anna", "ben", "carl", "dora")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """One search: which clients contend, what may go wrong, and which invariants are checked."""
+    """One search: which clients contend, what may go wrong, and which invariants are checked.
+
+    Attributes:
+        begin: the names of clients that have finished their first operation, one after the other,
+            when the search begins; it is smaller for that.
+    """
 
     name: str
     clients: tuple[Client, ...]
     faults: Faults = field(default_factory=Faults)
     invariants: frozenset[StrEnum] = frozenset(Invariant)
+    begin: tuple[str, ...] = ()
 
 
 def workflows(number: int, *, limit: int = 1, gives_up: bool = False) -> tuple[Client, ...]:
@@ -112,6 +118,17 @@ TWO_NEWEST: Final = Configuration(
     invariants=_NEWEST_ONLY - {Invariant.NEWEST},
 )
 """Two may hold: one that has not found its grant yet may come in before a lower one."""
+RAISED_OVER_ONE_WHO_GIVES_UP: Final = Configuration(
+    name="a ceiling is raised over a waiter that gives up before another one",
+    clients=(
+        Client(name="anna", limit=2, pushed=False, waits=False),
+        Client(name="ben", limit=1, gives_up=True),
+        Client(name="carl", limit=2),
+        replace(PAUL, sets=(1, 2)),
+    ),
+    begin=("anna", "paul", "ben", "carl"),
+)
+"""Ben has no room beside Anna, also after the change; Carl behind him has."""
 RESUME_AND_A_NEWEST_DIES: Final = Configuration(
     name="a lock is paused and resumed beside versions, and a workflow dies",
     clients=(_V1, replace(_V2, polls=1), PAUL),
@@ -377,6 +394,7 @@ CONFIGURATIONS: Final = (
             replace(PAUL, sets=(1, 2)),
         ),
     ),
+    RAISED_OVER_ONE_WHO_GIVES_UP,
     Configuration(
         name="a ceiling is lowered and lifted beside readers and a writer",
         clients=(*READERS_AND_A_WRITER, LOWERS),

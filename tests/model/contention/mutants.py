@@ -17,7 +17,7 @@ from fairlock.protocol.admission import (
 from fairlock.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED
 from fairlock.protocol.model import LockState, Waiter
 from fairlock.store import acquire, administration, hand_off, keep_alive, queue, release
-from fairlock.store.hand_off import SeenQueue
+from fairlock.store.seen_queue import SeenQueue
 from tests.model.contention import weak_functions
 from tests.model.contention.clients import Client
 from tests.model.contention.configurations import (
@@ -30,6 +30,7 @@ from tests.model.contention.configurations import (
     OLGA,
     ONE_GIVES_UP_LATE,
     PAUL,
+    RAISED_OVER_ONE_WHO_GIVES_UP,
     READERS_AND_A_WRITER,
     RESUME_AND_A_NEWEST_DIES,
     TWO_NEWEST,
@@ -153,6 +154,15 @@ MUTANTS: Final[dict[str, Mutant]] = {
             Client(name="ben", polls=1, gives_up=True),
             Client(name="carl", waits=False, pushed=False),
             PAUL,
+        ),
+    ),
+    "a ceiling is raised over a waiter that gives up": Mutant(
+        Invariant.WAKE_UP,
+        RAISED_OVER_ONE_WHO_GIVES_UP,
+        (
+            weak(leaving, "raise_ceiling", "attribute_not_exists(#released_at)"),
+            # A second protection, unless the operator's process dies: it reads the queue again.
+            (LockState, "is_full", lambda _: True),
         ),
     ),
     "a late copy of a pause comes after the resume": _mutant(

@@ -64,7 +64,13 @@ class World:
     The last client is a newcomer that takes no steps by itself, see `Recovery`.
     """
 
-    def __init__(self, clients: tuple[Client, ...], faults: Faults, names: Names) -> None:
+    def __init__(
+        self,
+        clients: tuple[Client, ...],
+        faults: Faults,
+        names: Names,
+        begin: tuple[str, ...] = (),
+    ) -> None:
         most = max(client.limit for client in clients)
         clients = (*clients, Client(name="newcomer", waits=False, limit=most))
         self.clients = clients
@@ -76,6 +82,8 @@ class World:
         self._pushed = {outcome: self.tables.answer_number(outcome) for outcome in Delivery}
         self._written = self.tables.answer_number(Written({}))
         self._liveness = {value: self.tables.answer_number(Execution(value)) for value in Liveness}
+        for name in begin:
+            self.start = self._after_first_operation(self.start, name)
 
     def moves(self, state: State) -> list[Move]:
         """Everything that may happen next."""
@@ -96,6 +104,15 @@ class World:
         if wire:
             found.append(self._landed(state))
         return found
+
+    def _after_first_operation(self, state: State, name: str) -> State:
+        at = FIRST_CLIENT + self.progress.index_of[name]
+        is_under_way = True
+        while is_under_way:
+            [number] = self.progress.starts(state[at], state[1])
+            state = self.step(state, at, number).to
+            is_under_way = self.progress.known[state[at]].call is not None
+        return state
 
     def step(self, state: State, at: int, number: int) -> Move:
         """A client's next request, and nothing goes wrong.

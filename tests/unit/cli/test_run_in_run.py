@@ -57,6 +57,16 @@ def test_another_lock_is_nested(fleet: Fleet) -> None:
     assert inside(fleet, "outer", inner=("inner", "--", "echo", "ran")) == (0, "ran\n", "")
 
 
+@pytest.mark.parametrize("options", [("--lock", "a", "--lock", "b"), ("--lock=a",)])
+def test_the_option_lock_is_refused_with_the_way_to_nest(
+    fleet: Fleet, options: tuple[str, ...]
+) -> None:
+    status, output, errors = fleet.run("run", *options, "--", "echo")
+    assert (status, output) == (exit_codes.USAGE, "")
+    assert "lock: must be left out" in errors
+    assert "fairlock run A -- fairlock run B -- COMMAND" in errors
+
+
 def test_one_that_does_not_wait_is_told_that_the_lock_is_taken(fleet: Fleet) -> None:
     inner = ("skipped", "--max-wait", "0", "--taken-exit-code", "9", "--", "echo", "ran")
     assert inside(fleet, "skipped", inner=inner)[:2] == (9, "")

@@ -238,6 +238,18 @@ def test_a_client_without_heartbeats_ends_it_too(locks: FakeLockClient) -> None:
     assert not is_taken(client)
 
 
+@pytest.mark.parametrize(("every", "stored"), [(math.inf, 22 / 0.98), (15, 60)])
+def test_what_no_heartbeat_shortens_is_stored_no_longer_than_it_may_last(
+    locks: FakeLockClient, every: float, stored: float
+) -> None:
+    """A frozen process gives nothing back: its lease frees the lock."""
+    client = locks.another(heartbeat_every=every, safe_period=5)
+    client.acquire("a", lease=60, max_hold=21)
+    found = client.describe("a")
+    assert found is not None
+    assert found.holders[0].lease == pytest.approx(stored, abs=0.001)
+
+
 def requests_of(locks: FakeLockClient, seconds: float, max_hold: float | None = None) -> list[str]:
     before = len(locks.table.requests)
     with locks.hold("a", max_hold=max_hold):

@@ -219,9 +219,9 @@ def test_a_locked_function_gives_way_to_a_newer_call(make_client: MakeClient) ->
         locked("a", only_newest=7, if_taken="skip")  # type: ignore[call-overload]  # the point
 
 
-@pytest.mark.parametrize("outer", [4, False])
+@pytest.mark.parametrize(("outer", "other"), [(4, 5), (False, 5), (True, 1), (False, 0)])
 def test_a_block_inside_a_block_has_no_other_version_than_that(
-    make_client: MakeClient, table: Table, outer: int
+    make_client: MakeClient, table: Table, outer: int, other: int
 ) -> None:
     """Its work would count as that of a version that was never granted."""
     locks = make_client()
@@ -229,7 +229,7 @@ def test_a_block_inside_a_block_has_no_other_version_than_that(
         table.log.clear()
         with (
             pytest.raises(InvalidRequest, match=r"^only_newest: must be left out, or be that"),
-            locks.hold("a", only_newest=5, reentrant=True),
+            locks.hold("a", only_newest=other, reentrant=True),
         ):
             pass
         with locks.hold("a", only_newest=outer, reentrant=True) as same:

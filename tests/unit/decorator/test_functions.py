@@ -257,6 +257,42 @@ def test_what_cannot_be_locked_so_is_refused_when_it_is_decorated(
     assert refused.value.field == field
 
 
+@pytest.mark.parametrize("names", [["b", "a"], ("a", "b"), {"a"}])
+def test_a_list_of_names_is_refused_with_the_way_to_nest(names: Any) -> None:  # noqa: ANN401 - odd things
+    with pytest.raises(InvalidRequest) as refused:
+        locked(names)(lambda: None)
+    assert refused.value.field == "name"
+    assert "decorate the function once for each" in refused.value.rule
+    assert "sorted(names)" in refused.value.rule
+
+
+def test_a_function_that_is_decorated_twice_holds_both_locks_from_top_to_bottom(
+    locks: LockClient,
+) -> None:
+    taken = list[str]()
+    inner = locks.acquire("b", owner_name="other")
+
+    @locked("a", client=locks)
+    @locked("b", client=locks, if_taken="raise")
+    def move(*, lock: Lock | None = None) -> str:
+        taken.extend([name for name in ("a", "b") if held(locks, name)])
+        return lock.name if lock else ""
+
+    with pytest.raises(LockWaitTimeout, match="'b'"):
+        move()
+    assert not held(locks, "a"), "given back"
+    inner.release()
+    assert move() == "b"
+    assert taken == ["a", "b"]
+    assert not held(locks, "a")
+    assert not held(locks, "b")
+
+
+def held(locks: LockClient, name: str) -> bool:
+    found = locks.describe(name)
+    return found is not None and bool(found.holders)
+
+
 # Default clients: made when they are needed, for what the call needs.
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol import admission, ceiling, grants
 from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.expressions import NEXT_TOKEN, Condition, Update, number
@@ -17,9 +19,11 @@ from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason, Released
 from fairlock.protocol.schema import FOREVER_SECONDS, lock_key
 from fairlock.store import administration
 from fairlock.store.context import CeilingChanged
+from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
-from tests.support.faulty_table import FaultyTable, Killed, kill, meanwhile, repeat
+from tests.support.faults import lost_reply
+from tests.support.faulty_table import FaultyTable, Killed, fault, kill, meanwhile, repeat
 from tests.support.store_bench import RUN, Bench, workflow_heartbeat
 from tests.support.wire import Wire, late
 
@@ -92,6 +96,23 @@ def test_a_pause_stops_no_holder(bench: Bench) -> None:
     assert isinstance(bench.store().acquire(acquire("ben")), Refusal)
 
 
+@pytest.mark.parametrize("limit", [0, 3])
+def test_below_a_ceiling_a_redriven_execution_that_still_holds_renews(
+    bench: Bench, limit: int
+) -> None:
+    """Its pass has died behind the fence, and a ceiling retains the item by itself."""
+    granted(bench.store().acquire(acquire("anna", limit=5, execution_arn=RUN)))
+    bench.store().change_ceiling(change(limit))
+    bench.end()
+    with suppress(LockStoreUnavailable):
+        bench.reap(client=FaultyTable(bench.client, fault(lost_reply(), 2)))
+    assert "fenced" in bench.claims()[0]
+    bench.redrive()
+    beat = workflow_heartbeat("anna", limit=5)
+    assert bench.store().keep_alive(beat) is KeepAliveOutcome.RENEWED
+    assert int(item(bench)["expiry_time"]["N"]) == FOREVER_SECONDS
+
+
 @pytest.mark.parametrize("limit", [1, 5])
 def test_no_grant_goes_above_a_ceiling(bench: Bench, limit: int) -> None:
     bench.store().change_ceiling(change(2))
@@ -137,6 +158,49 @@ def test_an_operator_who_dies_after_its_first_write_leaves_nobody_asleep(bench: 
     assert bench.holders() == ["anna"]
     bench.store().release(release("anna"))
     assert bench.holders() == ["ben"]
+
+
+def raise_while_the_head_gives_up(bench: Bench) -> list[str]:
+    """Who holds, if the operator's process dies as soon as a write of its own has happened.
+
+    Ben has no room beside Anna, and leaves the queue between the operator's read and its write.
+    Carl behind him comes in at the new ceiling.
+    """
+    granted(bench.store().acquire(acquire("anna", limit=2)))
+    bench.store().change_ceiling(change(1))
+    bench.wait("ben", limit=1, execution_arn=RUN)
+    bench.wait("carl", limit=2)
+
+    def ben_leaves() -> None:
+        bench.store().release(release("ben", waits=True, execution_arn=RUN))
+
+    def dies_if_written() -> None:
+        if state(bench).ceiling != before:
+            raise Killed
+
+    before = state(bench).ceiling
+    passing = FaultyTable(
+        bench.client, meanwhile(3, ben_leaves), meanwhile(range(4, 21), dies_if_written)
+    )
+    with suppress(Killed):
+        bench.store(passing).change_ceiling(change(2))
+    assert bench.waiters() in ([], ["carl"])
+    return bench.holders()
+
+
+def test_a_waiter_that_gives_up_while_a_ceiling_is_raised_leaves_nobody_asleep(
+    bench: Bench,
+) -> None:
+    assert raise_while_the_head_gives_up(bench) == ["anna", "carl"]
+
+
+def test_control_a_ceiling_raised_without_a_look_at_who_left_lets_a_waiter_sleep(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a free permit, until it asks by itself."""
+    everybody_left = Condition(":wait_seq = :wait_seq", {})
+    monkeypatch.setattr(ceiling, "nobody_left", lambda _: everybody_left)
+    assert raise_while_the_head_gives_up(bench) == ["anna"]
 
 
 def test_raising_a_ceiling_serves_as_many_as_may_come_in(bench: Bench) -> None:
@@ -283,6 +347,34 @@ def test_resume_that_hands_over_lets_ttl_have_the_item_again(bench: Bench) -> No
     bench.store().change_ceiling(change(None))
     assert bench.holders() == ["anna"]
     assert int(item(bench)["expiry_time"]["N"]) < FOREVER_SECONDS
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_resume_serves_all_though_a_holder_leaves_meanwhile(bench: Bench, number: int) -> None:
+    """It leaves below a pause, so it serves no one."""
+    a_holder_leaves_while_two_are_resumed(bench, number)
+    assert bench.holders() == ["ben", "carl"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_if_it_did_not_look_for_leavers_a_waiter_would_sleep_beside_a_free_permit(
+    bench: Bench, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blind = ceiling.CeilingChange.part
+    monkeypatch.setattr(ceiling.CeilingChange, "part", lambda change, _=None: blind(change))
+    a_holder_leaves_while_two_are_resumed(bench, number)
+    assert (bench.holders(), bench.waiters()) == (["ben"], ["carl"])
+
+
+def a_holder_leaves_while_two_are_resumed(bench: Bench, number: int) -> None:
+    granted(bench.store().acquire(acquire("anna", limit=2)))
+    bench.store().change_ceiling(change(0))
+    for name in ("ben", "carl"):
+        bench.wait(name, limit=2)
+    leaves = lambda: bench.store().release(release("anna"))  # noqa: E731 - a race in a line
+    bench.store(FaultyTable(bench.client, meanwhile(number + 1, leaves))).change_ceiling(
+        change(None)
+    )
 
 
 def test_the_later_of_two_operators_wins(bench: Bench) -> None:

@@ -11,7 +11,7 @@ from fairlock.aws.executions import Delivery, Execution
 from fairlock.protocol.items import new_waiter
 from fairlock.protocol.model import Liveness, Waiter
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason, Released
-from fairlock.store import hand_off
+from fairlock.store import seen_queue
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer
 from tests.support import LOCK, FakeClock, acquire, owner, release
@@ -154,7 +154,7 @@ def test_of_an_execution_that_is_over_one_push_is_enough(bench: Bench) -> None:
 def test_without_remembering_that_it_is_over_each_of_its_waiters_is_pushed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hand_off.SeenQueue, "drop_execution", lambda _self, _arn: None)
+    monkeypatch.setattr(seen_queue.SeenQueue, "drop_execution", lambda _self, _arn: None)
     invent(bench, 9, execution_arn=RUN, task_token="invented")
     bench.wait("ben", execution_arn=OTHER_RUN)
     workflows = FakeWorkflows(wakes=Delivery.GONE, runs=Liveness.OVER)

@@ -9,9 +9,11 @@ import pytest
 
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import ForceReleaseRequest
+from fairlock.protocol.leaving import DepartingHolder
+from fairlock.protocol.model import ForceReleaseRequest, Holder
 from fairlock.protocol.outcomes import Grant, NotHeld, Released
 from fairlock.store import reap
+from fairlock.store import release as store_release
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import LOCK, FakeClock, acquire, release
 from tests.support.faults import lost_reply
@@ -213,6 +215,53 @@ def test_a_heartbeat_that_takes_the_fence_away_keeps_its_lock_from_the_pass_unde
     answer = bench.reap(client=between)
     assert found == [KeepAliveOutcome.RENEWED]
     assert (answer.holders, bench.holders()) == ((0, ["anna"]) if protected else (1, []))
+
+
+def unchecked(holder: Holder, *, voluntary: bool, check: object) -> DepartingHolder:
+    del check
+    return DepartingHolder(holder, voluntary=voluntary)
+
+
+def ben_waits(bench: Bench) -> None:
+    bench.wait("ben", execution_arn=OTHER_RUN)
+
+
+def ben_waits_for_both_permits(bench: Bench) -> None:
+    bench.store().release(AFTER_ERROR)
+    bench.pass_through()
+    for name, run in (("carl", OTHER_RUN), ("anna2", RUN)):
+        bench.wait(name, execution_arn=run, limit=2)
+    ben_waits(bench)
+
+
+@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
+@pytest.mark.parametrize("request_of_pass", [3, 4, 5])
+@pytest.mark.parametrize("scene", [ben_waits, ben_waits_for_both_permits])
+def test_the_pass_that_hands_over_leaves_the_lock_to_a_heartbeat_too(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    scene: Callable[[Bench], None],
+    request_of_pass: int,
+    protected: bool,
+) -> None:
+    """Others wait, so the pass reads the queue between its question and its write."""
+    if not protected:
+        monkeypatch.setattr(store_release, "DepartingHolder", unchecked)
+    scene(bench)
+    owner = "anna2" if scene is ben_waits_for_both_permits else "anna"
+    limit = 2 if scene is ben_waits_for_both_permits else 1
+    bench.end()
+    found: list[KeepAliveOutcome] = []
+
+    def send_heartbeat() -> None:
+        bench.redrive()
+        found.append(bench.store().keep_alive(workflow_heartbeat(owner, limit=limit)))
+
+    between = FaultyTable(bench.client, meanwhile(request_of_pass + 1, send_heartbeat))
+    bench.reap(client=between)
+    assert found == [KeepAliveOutcome.RENEWED]
+    assert (owner in bench.holders()) == protected
 
 
 def test_a_late_heartbeat_of_the_dead_that_takes_the_lock_is_freed_by_the_second_pass(

@@ -18,7 +18,7 @@ from fairlock.protocol.admission import NOT_SUPERSEDED
 from fairlock.protocol.model import BY_TIME, LockState
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import lock_key
-from fairlock.store import hand_off, keep_alive
+from fairlock.store import keep_alive, seen_queue
 from fairlock.store.context import WaitersSuperseded
 from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, heartbeat, release
 from tests.support.documents import blocks
@@ -137,7 +137,7 @@ def test_a_process_that_dies_before_it_has_dropped_waiters_leaves_that_to_the_ne
     for version in (2, 4, 3):
         deploy(bench, version)
     with monkeypatch.context() as dying:
-        dying.setattr(hand_off.SeenQueue, "clear", lambda _: None)
+        dying.setattr(seen_queue.SeenQueue, "clear", lambda _: None)
         finish(bench, "v1")
     assert (bench.holders(), bench.waiters()) == (["v4"], ["v2", "v3"])
     bench.clock.advance(3)
@@ -219,18 +219,6 @@ def test_a_newest_between_two_polls_marks_when_it_asks(bench: Bench) -> None:
     assert isinstance(deploy(bench, 2), Queued)
     assert isinstance(deploy(bench, 3, execution_arn=OTHER_RUN), Grant)
     assert (newest(bench), bench.waiters(), told(bench)) == (3, [], ["v2"])
-
-
-def test_older_waiters_stay_if_the_queue_is_read_again_after_a_push_to_no_one(
-    bench: Bench,
-) -> None:
-    """The newest leaves a permit free, so its hand-off looks for the next waiter."""
-    deploy(bench, 1)
-    deploy(bench, 2)
-    deploy(bench, 3, execution_arn=OTHER_RUN, limit=2)
-    bench.workflows.wakes = gone_for_v3
-    finish(bench, "v1")
-    assert (bench.holders(), bench.waiters(), told(bench)) == (["v3"], ["v2"], [])
 
 
 def gone_for_v3(token: str, _answer: object) -> Delivery:
@@ -346,7 +334,7 @@ def served_beside_a_newer_one(bench: Bench) -> list[str]:
 @pytest.fixture
 def dies_when_it_has_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     """An owner that has found its grant does not come to tell the older waiters."""
-    monkeypatch.setattr(keep_alive, "supersede_waiters", lambda *_: None)
+    monkeypatch.setattr(keep_alive, "_supersede_waiters", lambda *_: None)
 
 
 @pytest.mark.usefixtures("dies_when_it_has_marked")

@@ -8,6 +8,7 @@ import pytest
 
 from fairlock.protocol.model import LockState, SeenLock
 from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Released
+from fairlock.store import seen_queue
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, owner, release, store_over
 from tests.support.faulty_table import FaultyTable
@@ -86,6 +87,26 @@ def test_a_waiter_that_has_given_up_since_is_passed_over(
     assert isinstance(store.release(release("anna"), seen=seen), Released)
     assert table.calls == [*HAND_OFF, *ASKING_FIRST]
     assert [holder.owner_id for holder in state(store).holders] == [owner("carl")]
+
+
+@pytest.mark.parametrize(("judged", "next_one"), [(True, "carl"), (False, "ben")])
+def test_a_waiter_that_was_seen_dead_is_handed_nothing(
+    store: Operations,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    judged: bool,
+    next_one: str,
+) -> None:
+    """It would hold for its whole lease."""
+    if not judged:
+        monkeypatch.setattr(seen_queue, "is_dead", lambda *_, **__: False)
+    store.acquire(acquire("anna", lease_ms=3_600_000))
+    for name in ("ben", "carl"):
+        store.acquire(acquire(name, waits=True, poll_interval_ms=500, waiter_timeout_ms=300_000))
+        clock.advance(400 if name == "ben" else 0)
+    store.release(release("anna"), seen=store.read_lock(LOCK))
+    assert [holder.owner_name for holder in state(store).holders] == [next_one]
 
 
 def test_a_newcomer_that_nobody_had_seen_is_served_by_the_next_holder(

@@ -224,6 +224,21 @@ def test_a_reader_takes_its_permit_again_after_a_redrive(bench: Bench) -> None:
     assert [holder.shared for holder in bench.store().read_state(LOCK).holders] == [True, True]
 
 
+@pytest.mark.parametrize(("known", "inside"), [("two of five", 5), ("taken for all", 2)])
+def test_a_writer_that_leaves_by_what_it_has_polled_lets_all_readers_in(
+    bench: Bench, known: str, inside: int
+) -> None:
+    """A poll of a client reads the lock and its two oldest waiters."""
+    take(bench, "writer")
+    for number in range(5):
+        bench.wait(f"reader{number}", **READER)
+    seen = bench.store().read_lock(LOCK)
+    assert (len(seen.waiters), seen.is_whole) == (2, False)
+    control = replace(seen, is_whole=True)
+    bench.store().release(release("writer"), seen=control if known == "taken for all" else seen)
+    assert len(bench.holders()) == inside
+
+
 def test_a_plain_lock_stores_not_a_byte_of_it(bench: Bench) -> None:
     take(bench, "writer")
     bench.wait("waiter")

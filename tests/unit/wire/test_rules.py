@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from botocore.loaders import Loader
 
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.model import (
@@ -17,6 +18,7 @@ from fairlock.protocol.model import (
     ReleaseRequest,
 )
 from fairlock.wire.requests import parse_acquire, parse_heartbeat, parse_release
+from fairlock.wire.rules import is_durable, is_standard, place_in
 from tests.support.bad_inputs import (
     ACQUIRES,
     BEAT,
@@ -30,6 +32,38 @@ from tests.support.bad_inputs import (
     BadInput,
     nested,
 )
+
+# Executions of every place in which AWS has regions, opt-in regions included.
+
+
+PLACES = [
+    (partition["id"], region)
+    for partition in Loader().load_data("partitions")["partitions"]
+    for region in partition["regions"]
+]
+UUID = "0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"
+EXECUTIONS = {
+    "a workflow": f"states:{{}}:123456789012:execution:billing:{UUID}",
+    "a child": f"states:{{}}:123456789012:execution:{'m' * 80}/{'l' * 40}:{UUID}",
+    "a name of 80": f"states:{{}}:123456789012:execution:billing:{'n' * 80}",
+    "a durable": f"lambda:{{}}:123456789012:function:f:7/durable-execution/name/{UUID}",
+}
+
+
+@pytest.mark.parametrize(("partition", "region"), PLACES)
+def test_executions_of_every_partition_and_region_own_locks(partition: str, region: str) -> None:
+    for kind, end in EXECUTIONS.items():
+        arn = f"arn:{partition}:{end.format(region)}"
+        asked = {"lock_name": "a", "owner_id": VALID_OWNER, "execution_arn": arn}
+        assert parse_acquire(asked).execution_arn == arn, kind
+        assert place_in(arn) == (partition, region, "123456789012")
+        assert (is_standard(arn), is_durable(arn)) == (kind != "a durable", kind == "a durable")
+
+
+def test_the_partitions_are_those_of_the_sdk() -> None:
+    assert {"aws", "aws-cn", "aws-us-gov"} < {partition for partition, _ in PLACES}
+    assert len(PLACES) > 40
+
 
 # Requests on the right side of each boundary, and what becomes of them.
 

@@ -1,0 +1,195 @@
+"""Newest only: the mark of a grant that no one learned of is put back, and no other mark is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fairlock.aws.executions import Delivery
+from fairlock.protocol import grants, leaving
+from fairlock.protocol.ceiling import SetCeilingRequest
+from fairlock.protocol.model import BY_TIME, LockState
+from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason
+from fairlock.store import hand_off
+from fairlock.store.keep_alive import KeepAliveOutcome
+from fairlock.testing.fake_table import MemoryTable
+from tests.support import LOCK, FakeClock, acquire, release
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
+
+TWO = {"limit": 2}
+POLLS = {"waits": True, "poll_interval_ms": 5_000}
+Scene = Callable[[Bench], None]
+
+
+@pytest.fixture
+def bench(clock: FakeClock) -> Bench:
+    return Bench(MemoryTable(), clock)
+
+
+def newest(bench: Bench) -> int | None:
+    return bench.store().read_state(LOCK).newest
+
+
+def while_it_is_told(bench: Bench, waiter: str, act: Callable[[], object]) -> None:
+    """The push to this waiter reaches no one, and others act in the meantime."""
+
+    def wake(task_token: str, _answer: object) -> Delivery:
+        if task_token != waiter:
+            return Delivery.DELIVERED
+        act()
+        return Delivery.GONE
+
+    bench.workflows.wakes = wake
+
+
+def two_hold_version_3(bench: Bench) -> None:
+    for name in ("h1", "h2"):
+        assert isinstance(bench.store().acquire(acquire(name, only_newest=3, **TWO)), Grant)
+
+
+def another_of_the_same_version_is_handed_the_lock(bench: Bench) -> None:
+    two_hold_version_3(bench)
+    bench.wait("dead", execution_arn=OTHER_RUN, only_newest=5, **TWO)
+    bench.wait("ben", only_newest=5, **TWO)
+    bench.end(OTHER_RUN)
+    while_it_is_told(bench, "dead", lambda: bench.store().release(release("h2")))
+    bench.store().release(release("h1"))
+
+
+def another_finds_its_grant(bench: Bench, version: int) -> None:
+    two_hold_version_3(bench)
+    ben: dict[str, Any] = {**POLLS, **TWO, "only_newest": version}
+    bench.clock.advance(1)
+    bench.store().acquire(acquire("ben", **ben))
+    bench.store().release(release("h1"))
+    bench.wait("dead", execution_arn=OTHER_RUN, only_newest=5, **TWO)
+    bench.end(OTHER_RUN)
+    found: list[object] = []
+    asks = lambda: found.append(bench.store().acquire(acquire("ben", **ben)))  # noqa: E731 - a race in a line
+    while_it_is_told(bench, "dead", asks)
+    bench.store().release(release("h2"))
+    assert isinstance(found[0], Grant)
+
+
+def another_of_the_same_version_finds_its_grant(bench: Bench) -> None:
+    another_finds_its_grant(bench, 5)
+
+
+def another_of_a_lower_version_finds_its_grant(bench: Bench) -> None:
+    another_finds_its_grant(bench, 4)
+
+
+SCENES: dict[Scene, int] = {
+    another_of_the_same_version_is_handed_the_lock: 4,
+    another_of_the_same_version_finds_its_grant: 4,
+    another_of_a_lower_version_finds_its_grant: 3,
+}
+"""With a version that is older than that of the owner who works."""
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_no_older_version_runs_beside_an_owner_that_works(bench: Bench, scene: Scene) -> None:
+    scene(bench)
+    assert bench.holders() == ["ben"]
+    bench.clock.advance(5)
+    older = bench.store().acquire(acquire("older", only_newest=SCENES[scene], **TWO))
+    assert isinstance(older, Refusal)
+    assert older.reason is RefusalReason.SUPERSEDED
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_if_the_last_mark_were_no_ones_an_older_version_would_run(
+    bench: Bench, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unconditioned = "attribute_exists(#newest_token) AND :seen_grant = :seen_grant"
+    for module in (grants, leaving):
+        monkeypatch.setattr(module, "MY_MARK", unconditioned)
+    monkeypatch.setattr(hand_off, "_if_it_stands", lambda departing, _state: departing)
+    scene(bench)
+    assert newest(bench) == 3
+
+
+def test_older_waiters_stay_if_the_queue_is_read_again_after_a_push_to_no_one(
+    bench: Bench,
+) -> None:
+    """The newest leaves a permit free, so its hand-off looks for the next waiter."""
+    for version in (1, 2):
+        bench.wait(f"v{version}", only_newest=version)
+    bench.wait("v3", execution_arn=OTHER_RUN, only_newest=3, **TWO)
+    while_it_is_told(bench, "v3", lambda: None)
+    bench.store().release(release("v1", execution_arn=RUN))
+    assert (bench.holders(), bench.waiters(), newest(bench)) == (["v3"], ["v2"], 1)
+    assert all(isinstance(answer, Grant) for _, answer in bench.workflows.woken)
+
+
+def an_operator_sets_a_limit(bench: Bench) -> None:
+    request = SetCeilingRequest(lock_name=LOCK, limit=2, requested_by="olga", reason="a test")
+    bench.store().change_ceiling(request)
+
+
+def another_is_granted(bench: Bench) -> None:
+    bench.store().release(release("h2"))
+
+
+def v4_asks_while_v5_is_told(bench: Bench, meanwhile: Scene, *, before: bool) -> None:
+    """No one answers for version 5; version 4 waits by then, or asks in between."""
+    for name in ("h1", "h2"):
+        assert isinstance(bench.store().acquire(acquire(name, **TWO)), Grant)
+    bench.wait("dead", execution_arn=OTHER_RUN, only_newest=5, **TWO)
+    bench.wait("plain", **TWO)
+    if before:
+        bench.wait("v4", only_newest=4, **TWO)
+    bench.end(OTHER_RUN)
+
+    def act() -> None:
+        meanwhile(bench)
+        if not before:
+            bench.wait("v4", only_newest=4, **TWO)
+
+    while_it_is_told(bench, "dead", act)
+    bench.store().release(release("h1"))
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("meanwhile", [another_is_granted, an_operator_sets_a_limit])
+def test_no_older_version_is_refused_for_the_sake_of_one_that_may_be_dead(
+    bench: Bench, meanwhile: Scene, *, before: bool
+) -> None:
+    v4_asks_while_v5_is_told(bench, meanwhile, before=before)
+    for name in ("h2", "plain"):
+        bench.store().release(release(name, execution_arn=RUN))
+    assert "v4" in bench.holders()
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_if_no_push_counted_as_unanswered_it_would_be_refused(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, before: bool
+) -> None:
+    monkeypatch.setattr(LockState, "is_telling", lambda _, *, date_ms: date_ms < 0)
+    v4_asks_while_v5_is_told(bench, another_is_granted, before=before)
+    for name in ("h2", "plain"):
+        bench.store().release(release(name, execution_arn=RUN))
+    assert "v4" not in bench.holders()
+
+
+@pytest.mark.parametrize("place", [True, False])
+def test_a_heartbeat_by_time_costs_no_more_and_takes_the_lock_again_by_its_place(
+    bench: Bench,
+    place: bool,  # noqa: FBT001 - a case
+) -> None:
+    if place:
+        bench.wait("anna", only_newest=BY_TIME)
+    else:
+        bench.store().acquire(acquire("anna", only_newest=BY_TIME, execution_arn=RUN))
+    client, store = bench.counting()
+    beat = workflow_heartbeat("anna", only_newest=BY_TIME)
+    assert store.keep_alive(beat) is KeepAliveOutcome.RENEWED
+    assert client.calls == ["update_item"] * 2
+    bench.end()
+    bench.reap()
+    bench.redrive()
+    outcome = bench.store().keep_alive(beat)
+    # Without a place its version is not known any more, and a newer one may have run.
+    assert outcome is (KeepAliveOutcome.REACQUIRED if place else KeepAliveOutcome.LOST)
