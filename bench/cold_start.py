@@ -185,7 +185,7 @@ def _event(handler: str) -> dict[str, object]:
     if handler == "inspect":
         return {"lock_name": "cold/inspect"}
     if handler == "force_release":
-        why = {"requested_by": "bench", "reason": "a lock that nobody holds"}
+        why = {"requested_by": "bench", "reason": "a lock that no one holds"}
         return {"lock_name": "cold/force_release", "fencing_token": 1, **why}
     return {"lock_name": f"cold/{handler}", "owner_id": _OWNER}
 

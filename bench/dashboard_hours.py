@@ -131,7 +131,7 @@ class Workflow:
             self.hours.at(self.hours.seconds + _FALLBACK_SECONDS, self.ask)
 
     def work(self) -> None:
-        """Works for a while, or until somebody ends a work that hangs."""
+        """Works for a while, or until someone ends a work that hangs."""
         self.has_lock = True
         until = self.works_until or self.hours.seconds + self.hours.random.uniform(*_HOLD_SECONDS)
         self.hours.at(until, self.end)

@@ -106,7 +106,7 @@ def lines(figures: Figures) -> list[str]:
 
 
 def _fill(dynamodb: DynamoDBClient, table_name: str, size: int) -> None:
-    """Adds items of locks that nobody holds, as they are after a release."""
+    """Adds items of locks that no one holds, as they are after a release."""
     table = MemoryTable()
     store = store_over(table, FakeClock())
     store.acquire(acquire("anna"))

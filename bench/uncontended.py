@@ -1,4 +1,4 @@
-"""What a lock costs that nobody else wants: acquire and release, beside two bare writes."""
+"""What a lock costs that no one else wants: acquire and release, beside two bare writes."""
 
 from __future__ import annotations
 

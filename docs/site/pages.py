@@ -36,6 +36,8 @@ TABS: Final = re.compile(r"^<!-- tabs -->$(.*?)^<!-- /tabs -->$", re.MULTILINE |
 TAB: Final = re.compile(r"^\*\*(.+?)\*\*$", re.MULTILINE)
 WITHOUT_SEARCH: Final = "Contributors"
 """The section of the menu whose pages the search leaves out."""
+CALCULATOR: Final = "<!-- calculator -->"
+"""Where the page about costs gets its form, which would be dead text on GitHub."""
 LINK: Final = re.compile(
     r"!?\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|#)(?P<to>[^)#\s]+)(?P<anchor>#[\w-]+)?\)"
 )
@@ -82,7 +84,12 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:  # noqa: ANN
         LINK.sub(lambda link: _relinked(link, source=source, page=uri), part) for part in parts[::2]
     ]
     text = TABS.sub(_tabs, "".join(parts))
-    return text.replace(">costs.json<", f">{(ROOT / 'docs/site/costs.json').read_text()}<")
+    if CALCULATOR in text:
+        site = ROOT / "docs" / "site"
+        form = (site / "costs.html").read_text()
+        form = form.replace(">costs.json<", f">{(site / 'costs.json').read_text()}<")
+        text = text.replace(CALCULATOR, form)
+    return text
 
 
 def on_post_page(output: str, *, page: Any, **_: Any) -> str:  # noqa: ANN401 - same

@@ -21,7 +21,7 @@ def naive(account: Account, amount: int, think: Think) -> None:
 
 
 def optimistically(account: Account, amount: int, think: Think) -> None:
-    """Writes on condition that nobody wrote since the read; otherwise reads and computes again."""
+    """Writes on condition that no one wrote since the read; otherwise reads and computes again."""
 
     def change(seen: dict[str, Any] | None) -> dict[str, Any]:
         think()

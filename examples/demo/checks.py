@@ -69,7 +69,7 @@ def no_update_lost(run: Run) -> Check:
 
 
 def no_two_holders(executions: Sequence[Execution]) -> Check:
-    """Nobody entered while another execution believed that it held the same lock."""
+    """No one entered while another execution believed that it held the same lock."""
     held = [e for e in executions if e.held]
     found = overlaps(held, lambda e: e.held)
     evidence = f"{len(held)} holds swept, {len(found)} overlaps"
@@ -111,9 +111,9 @@ def tasks_got_their_token(run: Run) -> Check:
 
 
 def they_contended(run: Run) -> Check:
-    """On every lock somebody asked while another held it, and got in after that one.
+    """On every lock someone asked while another held it, and got in after that one.
 
-    Else the guard had nothing to do. In the queue nobody is refused, so refusals are no criterion.
+    Else the guard had nothing to do. In the queue no one is refused, so refusals are no criterion.
     """
     waited = handovers(run.executions)
     locks = {e.account_id for e in run.executions}

@@ -97,7 +97,7 @@ def _legend(figure: Figure) -> None:
             Patch(color=MUTED, lw=0, label="inside (last digits of its fencing token)"),
             Patch(fc="none", ec=MUTED, hatch="////", label="stopped, until its lock was handed on"),
             Patch(color=CROWD, lw=0, label="more than one inside"),
-            Patch(color=IDLE, lw=0, label="nobody inside though others wait"),
+            Patch(color=IDLE, lw=0, label="no one inside though others wait"),
         ],
         loc="outside lower center",
         ncols=3,

@@ -210,7 +210,7 @@ class Incident:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """For how long an execution that is gone keeps its lock from the next, if nobody reaps it."""
+    """For how long an execution that is gone keeps its lock from the next, if no one reaps it."""
 
     lease_seconds: int
     clock_tolerance_seconds: int

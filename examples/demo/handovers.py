@@ -1,4 +1,4 @@
-"""How long a lock lay idle between two holders while somebody waited for it. Pure."""
+"""How long a lock lay idle between two holders while someone waited for it. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ def handovers(executions: Iterable[Execution]) -> list[Handover]:
     """Every change of holder for which the next one had been waiting already.
 
     The idle time is as its workflows know it: from one's question for release to the arrival of the
-    other's grant. So the call of release is in it. If nobody waited yet, nobody lost that time.
+    other's grant. So the call of release is in it. If no one waited yet, no one lost that time.
     """
     holds: defaultdict[str, list[tuple[Interval, Execution]]] = defaultdict(list)
     for execution in executions:

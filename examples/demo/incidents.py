@@ -34,7 +34,7 @@ def handed_on(incident: Incident, limits: Limits) -> Check:
     """The broken one's lock was pushed to the next one while its lease was not over yet.
 
     The next one waited while the broken one held the lock, asked once, and was in before the lease
-    ended. So neither the lease nor a question of its own can have let it in: somebody freed the
+    ended. So neither the lease nor a question of its own can have let it in: someone freed the
     lock on behalf of the broken one, which released nothing.
     """
     claim = (

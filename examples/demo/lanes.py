@@ -49,7 +49,7 @@ class Group:
     """The lanes of one account.
 
     `crowded` are the stretches with more than one inside, `idle` those in which others waited and
-    nobody was inside.
+    no one was inside.
     """
 
     account_id: str
@@ -159,7 +159,7 @@ def _incident_group(incident: Incident, limit_ms: int) -> Group:
     zero_ms = broken.started_at_ms
     bars = _bars(broken, broken.held, zero_ms)
     idle_time = idle_between(broken, following)
-    note = f"next one in after {idle_time}" if idle_time else "nobody waited and got in"
+    note = f"next one in after {idle_time}" if idle_time else "no one waited and got in"
     if idle_time and broken.grant and broken.released_at_ms is None:
         start, end = _seconds(idle_time, zero_ms)
         bars = (*bars, Bar(kind=Kind.ORPHANED, start=start, end=end))

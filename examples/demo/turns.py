@@ -22,7 +22,7 @@ def granted_in_order_of_entry(run: Run) -> Check:
     return Check(
         claim="waiters got in in the order of entry",
         passed=pairs > 0 and not overtaken,
-        evidence=f"{pairs} pairs compared, {overtaken} times somebody was overtaken",
+        evidence=f"{pairs} pairs compared, {overtaken} times someone was overtaken",
     )
 
 

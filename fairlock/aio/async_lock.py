@@ -65,11 +65,11 @@ class AsyncLockServices:
 class AsyncLock(BaseLock):
     """One lock that this process holds, until it is released or lost.
 
-    Guaranteed and not guaranteed: as of `fairlock.Lock`. Besides, heartbeats need the event loop:
-    code that blocks it for longer than the lease loses the lock. `check`, `lost.is_set()` and
-    `remaining` read the clock, so they tell even then.
+    The guarantees are those of `fairlock.Lock`. Heartbeats also need the event loop: code that
+    blocks it for longer than the lease loses the lock. `check`, `lost.is_set()` and `remaining`
+    read the clock, so they notice even then.
 
-    Made by `AsyncLockClient`, for the event loop in which it was acquired.
+    `AsyncLockClient` makes it, for the event loop in which it was acquired.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class AsyncLock(BaseLock):
 
     @property
     def lost(self) -> asyncio.Event:
-        """Set once the lock is lost: the lease is over, or another owner has the place.
+        """Set when the lock is lost: its lease has ended, or another owner holds the lock.
 
         A release does not set it.
         """
@@ -109,19 +109,19 @@ class AsyncLock(BaseLock):
     async def heartbeat(
         self, *, lease: Seconds | None = None, data: Mapping[str, Any] | None = None
     ) -> None:
-        """Renews the lease now, one request. The client does so by itself, so no call is needed.
+        """Renews the lease now, by one request. The client does so by itself, too.
 
-        Arguments and errors as of `fairlock.Lock.heartbeat`.
+        Arguments and errors are those of `fairlock.Lock.heartbeat`.
         """
         self._require_own_loop()
         await self._services.tasks.shielded(run(self._renew, lease, data))
 
     async def release(self) -> bool:
-        """Releases the lock, to the oldest waiter if there is one. One request if no one waits.
+        """Releases the lock, or hands it to the oldest waiter. One request if no owner waits.
 
         No heartbeat is under way any more when this returns, and none will be sent. May be
-        repeated. If the task that releases is cancelled meanwhile, the release goes on all the
-        same. Result and errors as of `fairlock.Lock.release`.
+        repeated. If the task that releases is cancelled meanwhile, the release continues. Result
+        and errors are those of `fairlock.Lock.release`.
         """
         self._require_own_loop()
         if not self._handle.lease.is_from_parent_process:
@@ -135,11 +135,11 @@ class AsyncLock(BaseLock):
         token: str | None = None,
         release: bool = False,
     ) -> None:
-        """Commits the items if the lock is held at that moment: all, or nothing. One request.
+        """Commits all items if the lock is held at that moment, or none of them. One request.
 
-        Arguments and errors as of `fairlock.Lock.transact_write`. If the task is cancelled
-        meanwhile, the transaction goes on all the same, and its outcome is unknown: the same call
-        again, with the same token, tells it.
+        Arguments and errors are those of `fairlock.Lock.transact_write`. If the task is cancelled
+        meanwhile, the transaction continues, and its outcome is unknown: repeat the call with the
+        same token.
         """
         self._require_own_loop()
         while self._unfinished_writes:  # A repeat must know the outcome of the call before it.
@@ -279,7 +279,7 @@ class AsyncSeveralLocks(ABC):
     ) -> AsyncHoldAll:
         """`async with locks.hold_all(["accounts/7", "accounts/9"]) as (seven, nine):`.
 
-        Arguments, guarantees and errors as of `LockClient.hold_all`, with tasks for threads.
+        Arguments, guarantees and errors are those of `LockClient.hold_all`, with tasks for threads.
         """
         wait: Any = {"lease": lease, "max_wait": max_wait, "limit": limit, "shared": shared}
         wait["max_hold"] = max_hold
@@ -325,8 +325,9 @@ class AsyncLeading(ABC):
     ) -> _T:
         """Awaits the work in one process of all that call this; in another when that one fails.
 
-        Arguments, result and errors as of `LockClient.lead`; the work is a coroutine function, and
-        runs in the task of the caller. It is cancelled if it goes on when the lock is lost. To end
+        Arguments, result and errors are those of `LockClient.lead`; the work is a coroutine
+        function, and runs in the task of the caller. It is cancelled if it continues when the lock
+        is lost. To end
         a leader, cancel its task.
         """
         check_work(self._settings, work, is_async=True)

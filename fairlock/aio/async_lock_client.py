@@ -135,7 +135,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         session: AioSession | None = None,
         **settings: Unpack[ClientOptions],
     ) -> Self:
-        """A client for the table of the service that a stack shares. As `LockClient.from_stack`."""
+        """Makes a client for the table of a shared service. As `LockClient.from_stack`."""
         async with temporary_client("ssm", session) as make_client:
             table = await run(told_by_stack, stack_name, TABLE_NAME_PARAMETER, make_client)
         return cls(table, session=session, **settings)
@@ -155,9 +155,10 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         max_hold: Seconds | None = None,
         only_newest: bool | int = False,
     ) -> AsyncLock:
-        """Takes the lock, or waits in its queue until it is handed over. Renewed until released.
+        """Acquires the lock, or waits for it in the queue; then renews it until you release it.
 
-        Arguments and errors as of `LockClient.acquire`; callbacks may be coroutine functions.
+        Arguments and errors are those of `LockClient.acquire`; callbacks may be coroutine
+        functions.
         """
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
@@ -180,10 +181,10 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         shared: bool = False,
         max_hold: Seconds | None = None,
     ) -> AsyncLock | None:
-        """Takes the lock if that is possible at once; None if others hold it. Does not queue.
+        """Acquires the lock if that is possible at once; returns None if others hold it.
 
-        A holder that crashed is evicted as by `LockClient.try_acquire`. Errors as of it, too: an
-        unknown outcome is never reported as a grant, nor as None.
+        It evicts crashed holders and raises errors as `LockClient.try_acquire` does: an unknown
+        outcome is never reported as a grant, nor as None.
         """
         options = LockOptions(
             *(name, lease, 0, limit, data, owner_name, on_lost, on_danger),
@@ -217,8 +218,8 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
     ) -> AsyncHold:
         """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
 
-        Released even if the body is cancelled. Else as `LockClient.hold`, with tasks in place of
-        threads: a task that a body starts is another one, and waits.
+        The lock is released even if the body is cancelled. The rest is as in `LockClient.hold`,
+        with tasks in place of threads: a task that a body starts is another one, and waits.
         """
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
@@ -252,9 +253,9 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
     ) -> AsyncLock:
-        """Goes on with a lock that a function, a workflow or another process has acquired.
+        """Takes charge of a lock that a function, a workflow or another process has acquired.
 
-        Arguments and errors as of `LockClient.adopt`; callbacks may be coroutine functions.
+        Arguments and errors are those of `LockClient.adopt`; callbacks may be coroutine functions.
         """
         adoption = Adoption(
             settings=self._settings,
@@ -289,7 +290,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
     ) -> None:
         """Takes a lock away from a holder, for the oldest waiter if there is one.
 
-        Arguments and errors as of `LockClient.force_release`.
+        Arguments and errors are those of `LockClient.force_release`.
         """
         request = force_release_request(
             self._settings, name, holder, fencing_token, reason=reason, requested_by=requested_by
@@ -314,7 +315,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         await self._change_ceiling(name, None, reason=reason, requested_by=requested_by)
 
     async def empty_queue(self, name: str) -> int:
-        """Removes all that wait for a lock; the holders stay. As `LockClient.empty_queue`."""
+        """Removes all waiters of a lock; the holders stay. As `LockClient.empty_queue`."""
         return await run(send_empty_queue, self._opened(), name)
 
     async def _change_ceiling(
@@ -347,12 +348,12 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         Acquisitions that are under way leave the queue, and raise `ClientUnusable`. A lock that is
         released after that opens a connection once more, which nothing closes.
 
-        If the task that closes is cancelled meanwhile, the releases go on all the same; `close`
-        again waits for them, and closes the connections.
+        If the task that closes is cancelled meanwhile, the releases continue; a second `close`
+        waits for them, and closes the connections.
 
         Args:
-            release: whether to release all locks that are held; what fails is logged. Else they are
-                held until their leases are over.
+            release: whether to release all locks that are held; failures are logged. Otherwise they
+                are held until their leases end.
 
         Raises:
             ClientUnusable: in another event loop than that of the locks, if `release` is asked for

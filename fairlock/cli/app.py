@@ -40,7 +40,7 @@ from fairlock.wire.rules import DEFAULT_LEASE_SECONDS
 _WRONG_USAGE: Final = 2
 """The exit status of the parser of options."""
 
-_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Tell nothing of a wait, but errors.")]
+_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 
 app = typer.Typer(
     name="fairlock",
@@ -108,7 +108,9 @@ def run_command(
     lease: Annotated[
         float,
         typer.Option(
-            parser=seconds(), metavar=TIME, help="Time until a lock that is not renewed is free."
+            parser=seconds(),
+            metavar=TIME,
+            help="How long the lock stays taken if this machine vanishes.",
         ),
     ] = DEFAULT_LEASE_SECONDS,
     max_wait: Annotated[
@@ -116,13 +118,13 @@ def run_command(
         typer.Option(
             parser=seconds(),
             metavar=TIME,
-            help="Longest wait for the lock; else twice the lease, at least 120 s. "
+            help="Longest wait for the lock. Default: twice the lease, at least 120 s. "
             "0 does not wait.",
         ),
     ] = None,
     limit: Annotated[int, typer.Option(help="How many may hold the lock at a time.")] = 1,
     owner_name: Annotated[
-        str | None, typer.Option(help="Label that others see; else host, process, program.")
+        str | None, typer.Option(help="Label that others see. Default: host, process and program.")
     ] = None,
     data: Annotated[
         str | None, typer.Option(help="JSON object that others can read while the lock is held.")
@@ -132,7 +134,7 @@ def run_command(
         typer.Option(
             parser=seconds(),
             metavar=TIME,
-            help="Longest time to hold the lock. TERM comes the grace and 1 s before it is over.",
+            help="Longest time to hold the lock. The command gets TERM before, by --grace and 1 s.",
         ),
     ] = None,
     only_newest: Annotated[  # noqa: ANN401 - a number or True, of which typer makes a parser
@@ -140,7 +142,7 @@ def run_command(
         typer.Option(
             parser=version_of,
             metavar="VERSION",
-            help="Give way once a higher version was granted; `now` orders callers by time.",
+            help="Give up once a higher version was granted. `now` orders callers by time.",
         ),
     ] = None,
     grace: Annotated[
@@ -158,9 +160,7 @@ def run_command(
     quiet: _Quiet = False,
     shared: Annotated[
         bool,
-        typer.Option(
-            "--shared", help="Share the lock with others that do: 20, unless --limit says more."
-        ),
+        typer.Option("--shared", help="Hold the lock beside other readers: up to 20, or --limit."),
     ] = False,
     _lock: Annotated[
         list[str] | None,
@@ -206,7 +206,9 @@ def pace_command(
     rate: Annotated[  # noqa: ANN401 - a pair, of which typer would make two values
         Any,
         typer.Option(
-            parser=rate_of, metavar="COUNT/TIME", help="How many in how much time, such as 10/1m."
+            parser=rate_of,
+            metavar="COUNT/TIME",
+            help="How many callers may begin in a period, such as 10/1m.",
         ),
     ],
     max_wait: Annotated[
@@ -217,7 +219,7 @@ def pace_command(
     ] = 120,
     burst: Annotated[int, typer.Option(help="How many may begin at once after a pause.")] = 1,
     late_exit_code: Annotated[
-        int, typer.Option(min=0, max=255, help="Exit status if the slot is later than that.")
+        int, typer.Option(min=0, max=255, help="Exit status if the slot is later than --max-wait.")
     ] = exit_codes.TAKEN,
     quiet: _Quiet = False,
 ) -> int:

@@ -73,14 +73,15 @@ def asl_command(
         ),
     ] = None,
     waiting: Annotated[
-        WayToWait | None, typer.Option(help="How to wait; else in the queue, polling in Express.")
+        WayToWait | None,
+        typer.Option(help="How to wait. Default: in the queue, or polling in Express."),
     ] = None,
     keep_alive: Annotated[
         int | None,
         typer.Option(
             parser=whole_seconds(least=1),
             metavar=TIME,
-            help="Time between heartbeats; else none.",
+            help="Time between heartbeats. Default: none are sent.",
         ),
     ] = None,
     express: Annotated[bool, typer.Option("--express", help="For an Express workflow.")] = False,
@@ -88,8 +89,8 @@ def asl_command(
     stack: Annotated[
         str | None,
         typer.Option(
-            help="Put in the ARNs of this stack's service, such as Fairlock; "
-            "else placeholders, ${AcquireFunctionArn}."
+            help="Stack whose functions are called, such as Fairlock. "
+            "Default: placeholders, such as ${AcquireFunctionArn}."
         ),
     ] = None,
     partition: Annotated[str, typer.Option(help="Of AWS: aws, aws-cn, aws-us-gov.")] = "aws",
@@ -97,7 +98,7 @@ def asl_command(
     region: Region = None,
     endpoint_url: EndpointUrl = None,
     shared: Annotated[
-        bool, typer.Option("--shared", help="Share the lock with others that do.")
+        bool, typer.Option("--shared", help="Hold the lock beside other readers.")
     ] = False,
     max_hold: Annotated[
         int | None,
@@ -113,7 +114,7 @@ def asl_command(
         typer.Option(
             parser=version_or_jsonata,
             metavar="VERSION",
-            help="Give way once a higher version was granted: a number, JSONata that gives one, "
+            help="Give up once a higher version was granted: a number, JSONata that gives one, "
             "or `now`.",
         ),
     ] = None,

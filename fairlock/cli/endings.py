@@ -113,7 +113,7 @@ ENDINGS: Final[Mapping[str, Ending]] = {
             **_READS,
             f"{exit_codes.DECLINED}": "the answer was no; nothing was released",
             f"{exit_codes.UNKNOWN_LOCK}": "the table knows no such lock, or it is free",
-            f"{exit_codes.HOLDER_CHANGED}": "another holds by now; nothing was released",
+            f"{exit_codes.HOLDER_CHANGED}": "another owner holds it by now; nothing was released",
             f"{exit_codes.LOST}": "--owner: this owner does not hold the lock",
         },
         "free-a-lock",

@@ -88,7 +88,7 @@ def _over(holder: DescribedHolder) -> str:
     """What the end of a lease means: a workflow does not renew, and holds on while it runs."""
     if holder.execution_arn is None:
         return " (over)"
-    return " (over: the next one who asks extends it if this execution runs, else takes the lock)"
+    return " (over: the next caller extends it if this execution runs, or else takes the lock)"
 
 
 def one_line(lock: LockDescription) -> str:

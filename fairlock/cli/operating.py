@@ -94,7 +94,7 @@ def watch_command(
     ] = 5,
     as_json: AsJson = False,
 ) -> int:
-    """Shows locks again and again, until Ctrl-C.
+    """Shows locks, and updates the list until Ctrl-C.
 
     Without names it reads the whole table each time. If the output is no
     terminal, or with --json, it prints a line for each change.
@@ -118,7 +118,7 @@ def release_command(
         bool, typer.Option("--force", help="Release another's lock, after asking.")
     ] = False,
     token: Annotated[
-        int | None, typer.Option(help="With --force: fencing token of the holder that is meant.")
+        int | None, typer.Option(help="With --force: the fencing token of one of several holders.")
     ] = None,
     reason: Annotated[str | None, typer.Option(help="With --force: why; others see it.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --force: do not ask.")] = False,
@@ -149,7 +149,7 @@ def release_command(
         return force_release(locks, target.place(), wanted)
 
 
-_Reason = Annotated[str, typer.Option(help="Why; those who wait see it.")]
+_Reason = Annotated[str, typer.Option(help="The reason, which waiters see.")]
 
 
 @commands.command("limit", cls=Command)
@@ -157,17 +157,15 @@ _Reason = Annotated[str, typer.Option(help="Why; those who wait see it.")]
 def limit_command(
     target: Target,
     name: LockName,
-    limit: Annotated[
-        int, typer.Argument(metavar="N", help="How many may hold, whatever callers say.")
-    ],
+    limit: Annotated[int, typer.Argument(metavar="N", help="How many may hold the lock.")],
     *,
     reason: _Reason,
     as_json: AsJson = False,
 ) -> int:
     """Lets at most N hold a lock.
 
-    Whatever limits callers name, until `fairlock resume`. Who holds goes on. It replaces a limit or
-    a pause that stands.
+    This applies until `fairlock resume`, whatever limits callers name. Holders continue. It
+    replaces an earlier limit or pause.
     """
     require_limit(limit)
     with target.locks() as locks:
@@ -184,10 +182,10 @@ def pause_command(
     reason: _Reason,
     as_json: AsJson = False,
 ) -> int:
-    """Lets no one acquire a lock.
+    """Keeps all callers from a lock.
 
-    Until `fairlock resume`: who asks meanwhile waits. Who holds goes on. A limit that stands is
-    replaced: `resume` does not bring it back.
+    This applies until `fairlock resume`. Callers wait meanwhile, and holders continue. It replaces
+    an earlier limit, and `resume` does not bring that back.
     """
     with target.locks() as locks:
         who = caller(target)
@@ -221,10 +219,10 @@ def empty_queue_command(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Removes all that wait for a lock, after asking.
+    """Removes all waiters of a lock, after asking.
 
-    For a queue of callers that never ask again. Who does ask again waits again: a program at the
-    end of the queue, a workflow after its fallback period. The holders stay.
+    Use it for a queue of callers that never ask again. Those that do ask again wait again: a
+    program at the end of the queue, a workflow in its own place. The holders stay.
     """
     with target.locks() as locks:
         ask = ask_at_the_terminal()

@@ -192,22 +192,22 @@ Table = Annotated[
     str | None,
     typer.Option(
         show_default=False,
-        help="Name or ARN of the lock table; else FAIRLOCK_TABLE_NAME names it.",
+        help="Name or ARN of the lock table. Default: FAIRLOCK_TABLE_NAME.",
     ),
 ]
 Stack = Annotated[
     str | None,
     typer.Option(
         show_default=False,
-        help="Instead of --table: the stack whose lock service it is, such as Fairlock.",
+        help="Stack that shares its lock service, such as Fairlock. Replaces --table.",
     ),
 ]
 Profile = Annotated[str | None, typer.Option(help="Profile of the AWS configuration.")]
 Region = Annotated[str | None, typer.Option(help="AWS region of the table.")]
 EndpointUrl = Annotated[
-    str | None, typer.Option(metavar="URL", help="Another address than that of AWS.")
+    str | None, typer.Option(metavar="URL", help="Address of another DynamoDB than AWS's.")
 ]
-Prefix = Annotated[str | None, typer.Option(help="Only lock names that begin so.")]
+Prefix = Annotated[str | None, typer.Option(help="Only locks whose names begin with this.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 _WHICH_TABLE: Final = {"table": Table, "stack": Stack}

@@ -152,7 +152,7 @@ class BaseLock(EnteredOneWay, ABC):
     def owner_id(self) -> str:
         """Names this one acquisition, and proves ownership: do not log it.
 
-        Pass it on only to a process that shall go on with this lock, see `LockClient.adopt`.
+        Pass it only to a process that takes charge of this lock: see `LockClient.adopt`.
         """
         return self._request.owner_id
 

@@ -36,8 +36,8 @@ def create_table(
 ) -> None:
     """Makes the lock table, on demand and with TTL, and waits until it can be used.
 
-    May be repeated, also by several processes at a time: what is there stays, what is missing of
-    these settings is added. Nothing is ever switched off.
+    You can repeat the call, even from several processes at once: it keeps what exists, adds the
+    settings that are missing, and never switches one off.
 
     Args:
         client: a DynamoDB client. It needs CreateTable, DescribeTable, UpdateTimeToLive and

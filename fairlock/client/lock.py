@@ -56,8 +56,8 @@ class Lock(BaseLock):
         * That `check` knows of a release by force, or by another process with this owner_id, before
           the next heartbeat.
 
-    Made by `LockClient`. May be used by several threads. A forked child's copy is lost, and without
-    effect on the lock of the parent. Each call that sends a request may also raise
+    `LockClient` makes it, and several threads may use it. A forked child's copy is lost, and does
+    not affect the lock of the parent. Each call that sends a request may also raise
     `LockStoreMisconfigured` or `LockItemMalformed`: a repeat does not help then.
     """
 
@@ -81,7 +81,7 @@ class Lock(BaseLock):
 
     @property
     def lost(self) -> threading.Event:
-        """Set once the lock is lost: the lease is over, or another owner has the place.
+        """Set when the lock is lost: its lease has ended, or another owner holds the lock.
 
         A release does not set it.
         """
@@ -90,7 +90,7 @@ class Lock(BaseLock):
     def heartbeat(
         self, *, lease: Seconds | None = None, data: Mapping[str, Any] | None = None
     ) -> None:
-        """Renews the lease now, one request. The client does so by itself, so no call is needed.
+        """Renews the lease now, by one request. The client does so by itself, too.
 
         Args:
             lease: seconds or a timedelta; from now on the lease of this lock. None leaves it as it
@@ -98,15 +98,14 @@ class Lock(BaseLock):
             data: replaces what is stored with the lock. None leaves it as it is.
 
         Raises:
-            LockLost: too late: this grant is over, even if the same owner_id was granted the lock
-                again.
+            LockLost: this grant has ended, even if the same owner_id was granted the lock again.
             LockStoreUnavailable: outcome unknown. The lock is held as long as `check` says so.
             InvalidRequest: an argument breaks its rule.
         """
         self._renew(lease, data)
 
     def release(self) -> bool:
-        """Releases the lock, to the oldest waiter if there is one. One request if no one waits.
+        """Releases the lock, or hands it to the oldest waiter. One request if no owner waits.
 
         No heartbeat is under way any more when this returns, and none will be sent. May be
         repeated. If it is interrupted (by a KeyboardInterrupt, say), the release is tried once more
@@ -140,7 +139,7 @@ class Lock(BaseLock):
         token: str | None = None,
         release: bool = False,
     ) -> None:
-        """Commits the items if the lock is held at that moment: all, or nothing. One request.
+        """Commits all items if the lock is held at that moment, or none of them. One request.
 
         Args:
             items: as for boto3's `transact_write_items`, with low-level attribute values; at most

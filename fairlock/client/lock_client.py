@@ -47,9 +47,9 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
         stepfunctions: a client to wake waiting workflows, and to ask whether a workflow still runs;
             None makes one from the session when it is first needed.
         owner_name: label for people; None makes one of host, process id and program.
-        lease: seconds that a renewal holds, unless a call says otherwise; 60 by default.
-        max_wait: longest seconds to wait for a lock, unless a call says otherwise; None for twice
-            the lease, at least 120: long enough to outlast a holder that crashed.
+        lease: default seconds for which a renewal lasts; 60.
+        max_wait: default of the longest wait for a lock, in seconds; None for twice the lease, at
+            least 120: long enough to outlast a holder that crashed.
         heartbeat_every: seconds between renewals; None for a third of the lease, `math.inf` for
             none but your own.
         safe_period: seconds before the lease's end at which a lock that could not be renewed is
@@ -60,19 +60,18 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
         best_effort_release: what `hold` and `with` do if the release fails but the work did not.
             True, the default: it is logged and the work's result stands. False: it raises.
             `Lock.release` itself always raises what prevents it, in an outage after 5 s.
-        on_event: called with a `LockEvent` when a lock was granted, refused, lost, released …, for
-            metrics; in a thread of its own, so that no request waits for it. What it raises is
-            logged. None costs nothing.
-        clock: None goes by AWS's clock, which each answer of DynamoDB tells: no clock of a machine
-            need be right. "system" goes by this machine's, for a DynamoDB behind a proxy that takes
-            the Date out of the answers; then the clocks of all clients must be right within 1 s. Or
-            the present, for tests.
+        on_event: a function for metrics, called with a `LockEvent` for each outcome. It runs in a
+            thread of its own, so no request waits for it. Its exceptions are logged.
+        clock: None goes by AWS's clock, which each answer of DynamoDB carries, so no machine's
+            clock need be right. "system" goes by this machine's, for a DynamoDB behind a proxy that
+            removes the Date from the answers; then the clocks of all clients must be right within 1
+            s. Tests pass a clock of their own.
 
     Each number of seconds, here and in the methods, may be a `datetime.timedelta` as well.
 
-    May be used by several threads. After a fork the child's copy makes connections and threads of
-    its own, and holds no locks; if it was given a client, it acquires none either
-    (`ClientUnusable`).
+    Several threads may use one client. After a fork, the child's copy opens connections and threads
+    of its own, and holds no locks. If you passed a client, acquiring in the child raises
+    `ClientUnusable`.
 
     Raises:
         InvalidRequest: an argument breaks its rule.
@@ -107,11 +106,11 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
         session: boto3.Session | None = None,
         **settings: Unpack[ClientOptions],
     ) -> Self:
-        """A client for the table of the service that a stack shares. One request now.
+        """Makes a client for the table of a shared service. Sends one request.
 
         It reads a parameter of Systems Manager, so the caller needs `ssm:GetParameter` on
-        `/fairlock/<stack_name>/LockTableName`. All other arguments of this class may
-        be given, but for AWS clients.
+        `/fairlock/<stack_name>/LockTableName`. It takes the other arguments of this class, except
+        the AWS clients.
 
         Raises:
             LockStoreMisconfigured: no stack of this name shares a service in the account and the
@@ -162,10 +161,11 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
         max_hold: Seconds | None = None,
         only_newest: bool | int = False,
     ) -> Lock:
-        """Takes the lock, or waits in its queue until it is handed over. Renewed until released.
+        """Acquires the lock, or waits for it in the queue; then renews it until you release it.
 
-        One request if a permit is free. Else the client joins the queue, and then reads: one
-        strongly consistent read a poll, and two requests every two minutes to keep its place.
+        If a permit is free, this is one request. Otherwise the client joins the queue and polls:
+        one strongly consistent read each time, and two requests every two minutes to keep its
+        place.
 
         Args:
             name: 1 to 512 bytes of UTF-8 in NFC (see `unicodedata.normalize`), without control or
@@ -181,18 +181,18 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
                 of its lease, another owner in its place, a guarded write that was refused.
             on_danger: called with the same if the lease is near its end and could not be renewed;
                 the reason is the failure of the last heartbeat, or that `max_hold` is nearly over.
-            shared: whether others that share the lock may hold it meanwhile. Who does not share it
-                holds it alone, and is not overtaken by readers that come later.
+            shared: whether others that share the lock may hold it meanwhile. A caller that does not
+                share the lock holds it alone, and later readers do not overtake it.
             max_hold: longest seconds to hold it; it is not renewed past that. `on_danger` is called
                 `safe_period` before the end; then the lock is lost, and released.
             only_newest: whether the grant of a newer caller supersedes this one. True orders them
                 by the time of their calls; a number is this caller's version, the highest wins.
 
         Raises:
-            LockWaitTimeout: not handed over in time. Nothing is held; the queue has been left.
+            LockWaitTimeout: the lock was not handed over in time. Nothing is held or waited for.
             Superseded: a newer version was granted the lock, with `only_newest`. Nothing is held.
-            LockStoreUnavailable: outcome unknown until the wait was over. What may have been
-                granted ends with its lease.
+            LockStoreUnavailable: the outcome was still unknown when the wait ended. If the lock was
+                granted, the grant ends with its lease.
             LockStoreMisconfigured: no such table, no permission, no credentials, no region.
             LockItemMalformed: another program has changed an item of the lock table.
             ClientUnusable: this client was closed.
@@ -219,11 +219,10 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
         shared: bool = False,
         max_hold: Seconds | None = None,
     ) -> Lock | None:
-        """Takes the lock if that is possible at once; None if others hold it. Does not queue.
+        """Acquires the lock if that is possible at once; returns None if others hold it.
 
-        A holder that crashed is replaced its lease + 5 s after its last renewal, at the first try.
-
-        Arguments as of `acquire`, and all other errors but `LockWaitTimeout`.
+        It never queues. A holder that crashed is replaced its lease + 5 s after its last renewal,
+        at the first try. Arguments and errors are those of `acquire`, except `LockWaitTimeout`.
 
         Raises:
             LockStoreUnavailable: outcome unknown; never reported as a grant, nor as None.
@@ -264,18 +263,18 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
         the lock was lost. If the body succeeds but the lock was lost meanwhile, `LockLost` is
         raised: the body was not alone. If only the release fails, see `best_effort_release`.
 
-        A thread that is inside the block of a lock and waits for the same lock, by `hold`,
-        `acquire` or `@locked` of this client, would wait for itself: that is `InvalidRequest` at
-        once. So it is with `limit=1`; with more permits, once the thread has as many of its own as
-        may be out. A call that does not wait (`max_wait=0`, `try_acquire`) is refused as usual. A
-        lock that is released or known as lost does not count, nor does one from `acquire` outside
-        of a `with`: another thread may release it.
+        If a thread inside the block waits for the same lock, by `hold`, `acquire` or `@locked` of
+        this client, it would wait for itself: the client raises `InvalidRequest` at once. With more
+        permits, that applies once the thread holds `limit` of them itself. A call that does not
+        wait (`max_wait=0`, `try_acquire`) is refused as usual. A lock that was released or lost
+        does not count, nor does one from `acquire` outside of a `with`: another thread may release
+        it.
 
-        With `reentrant=True` it gets the same `Lock` again. No request is sent, and only the
-        outermost block releases. The inner `limit` must be that of the outer block, and other
-        options that, or left out; `max_wait` has no meaning then.
+        With `reentrant=True`, the block gets the same `Lock` again. It sends no request, and only
+        the outermost block releases. `limit` must be that of the outer block; repeat its other
+        options, or leave them out. `max_wait` has no effect.
 
-        All other arguments, and errors, as of `acquire`.
+        The other arguments and the errors are those of `acquire`.
         """
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
@@ -312,12 +311,12 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
         on_lost: Callback | None = None,
         on_danger: Callback | None = None,
     ) -> Lock:
-        """Goes on with a lock that a function, a workflow or another process has acquired.
+        """Takes charge of a lock that a function, a workflow or another process has acquired.
 
-        From now on it is as if this client had acquired it: renewed until it is released or lost,
-        with the fencing token of its grant. One read and one heartbeat. Two processes may renew one
-        lock; a release by one is a loss for the other. Do not release what a guard with
-        `keep_alive` holds: its heartbeat would take that for a loss, and stop its work.
+        From now on, this client renews it until it is released or lost. The fencing token stays the
+        same. This takes one read and one heartbeat. If two processes renew one lock, a release by
+        one is a loss for the other. Do not release the lock of a guard with `keep_alive`: its
+        heartbeat would take that for a loss, and stop its work.
 
         Args:
             name: the lock.
@@ -356,15 +355,15 @@ class LockClient(Leading, SeveralLocks, LockAdministration):
     def close(self, *, release: bool = False) -> None:
         """Ends heartbeats and threads, and closes the connections that this client made.
 
-        A signal handler may call this, but had better raise SystemExit and let `with` close: a lock
-        that is in the middle of a request cannot be released by a handler, only by its lease.
+        In a signal handler, raise SystemExit and let `with` close the client: a handler cannot
+        release a lock that is in the middle of a request.
 
-        Nothing can be acquired any more. A lock that is still held keeps its methods: `release` and
-        `heartbeat` send one request each, over a connection that is opened for it.
+        A closed client acquires nothing. A lock that is still held keeps its methods: `release` and
+        `heartbeat` send one request each, over a new connection.
 
         Args:
-            release: whether to release all locks that are held; what fails is logged. Else they are
-                held until their leases are over.
+            release: whether to release all locks that are held; failures are logged. Otherwise they
+                are held until their leases end.
         """
         self._closed = True
         services = self._services

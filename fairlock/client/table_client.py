@@ -183,17 +183,18 @@ class LockAdministration(NotCopied, ABC):
         """Lets no more than this number hold a lock, whatever limits its callers name.
 
         For an incident: the vendor takes three calls at a time instead of ten, and no deployment
-        is needed. It stands until `resume`, and no deployment resets it. Who holds goes on; further
+        is needed. It applies until `resume`, and no deployment resets it. Holders continue; further
         grants wait until fewer hold. Raising the limit hands over to those who wait, by this call.
 
-        A read and a write, and three requests for each waiter that is let in. While a limit stands,
-        each acquire of this lock takes a request more. May be repeated: the last caller wins.
+        Two requests, and one more with a push for each waiter that gets the lock. While a limit
+        applies, each acquire of this lock takes a request more. You can repeat the call: the last
+        caller wins.
         Logged as a warning, and stored with the lock, where `describe` shows it.
 
         Args:
             name: the lock; need not exist yet.
-            limit: how many may hold, 1 to 100. It replaces a limit or a pause that stands.
-            reason: why, 1 to 512 bytes; those who wait see it.
+            limit: how many may hold, 1 to 100. It replaces an earlier limit or pause.
+            reason: why, 1 to 512 bytes; waiters see it.
             requested_by: as of `force_release`.
 
         Raises:
@@ -204,24 +205,24 @@ class LockAdministration(NotCopied, ABC):
         self._change_ceiling(name, limit, reason=reason, requested_by=requested_by)
 
     def pause(self, name: str, *, reason: str, requested_by: str | None = None) -> None:
-        """Keeps all callers from a lock until `resume`; who asks waits. Holders are not stopped.
+        """Keeps all callers from a lock until `resume`; they wait. Holders are not stopped.
 
-        Once this returns, the lock is granted to no caller. Arguments, costs and errors as of
-        `set_limit`. A limit that stands is replaced: `resume` does not bring it back.
+        Once this returns, the lock is granted to no caller. Arguments, costs and errors are those
+        of `set_limit`. It replaces an earlier limit, and `resume` does not bring that back.
         """
         self._change_ceiling(name, 0, reason=reason, requested_by=requested_by)
 
     def resume(
         self, name: str, *, reason: str = "resumed", requested_by: str | None = None
     ) -> None:
-        """Lifts what `pause` or `set_limit` has set, and hands the lock over to those who wait.
+        """Lifts what `pause` or `set_limit` has set, and hands the lock to the oldest waiters.
 
-        Arguments, costs and errors as of `set_limit`. A lock without a limit stays as it is.
+        Arguments, costs and errors are those of `set_limit`. A lock without a limit stays as it is.
         """
         self._change_ceiling(name, None, reason=reason, requested_by=requested_by)
 
     def empty_queue(self, name: str) -> int:
-        """Removes all that wait for a lock; the holders stay.
+        """Removes all waiters of a lock; the holders stay.
 
         For a queue of callers that never ask again: each would be handed the lock in turn. **Those
         that do ask again wait again**: a client at the end of the queue, a workflow in its own

@@ -251,13 +251,12 @@ def hold(
           Lambda reports the end, or else when the lease is over and another owner asks.
 
     Not guaranteed:
-        * A step that runs in the moment in which the execution is stopped runs on. Pass the fencing
-          token on.
+        * A step that is running when the execution is stopped continues. Pass it the fencing token.
         * A branch that `context.parallel` or `context.map` gives up, because enough others have
           succeeded, never leaves its block: its lock is held until the execution ends.
         * Errors of the SDK that end or repeat the invocation (`UnrecoverableError`) release
           nothing; the end of the execution does.
-        * If the service does not answer the release, also after repeats, the result of the block
+        * If the service does not answer the release, even after repeats, the result of the block
           stands, a warning is logged, and the lock is freed at the end of the execution.
 
     Args:
@@ -284,12 +283,12 @@ def hold(
             `context.map`, whose iterations would supersede each other.
 
     Raises:
-        LockWaitTimeout: not handed over in time. Nothing is held; the queue has been left.
+        LockWaitTimeout: the lock was not handed over in time. Nothing is held or waited for.
         Superseded: a newer version was granted the lock, with `only_newest`. Nothing is held.
         LockLost: at the end of the block: another owner has taken the lock; the block has succeeded
             but was not alone. Or its max_hold is over. Or this acquisition was released while it
             waited.
-        LockStoreUnavailable: outcome unknown, also after repeats. What was granted is given back.
+        LockStoreUnavailable: the outcome is still unknown after repeats. A grant is given back.
         LockStoreMisconfigured: no such service, or no permission to call it.
         InvalidRequest: an argument breaks its rule, or the execution holds this lock around this
             block already. Nothing was written.

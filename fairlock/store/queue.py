@@ -309,7 +309,7 @@ def _not_to_join(entry: _Entry, waiting: list[Place], *, is_whole: bool) -> Refu
 
 
 def _remove_dead(entry: _Entry, waiting: list[Place]) -> None:
-    """Makes room in a queue that is too long to be read: while nobody leaves, nobody else does."""
+    """Makes room in a queue that is too long to be read: while no one leaves, no one else does."""
     dead = [place for place in waiting if is_dead(place, date_ms=entry.now_ms)][:MOST_DELETES]
     with suppress(LockStoreUnavailable):
         if dead:

@@ -1,6 +1,6 @@
-"""What AWS's requirements do not ask, and Fairlock needs: ends, and callbacks nobody waits for.
+"""What AWS's requirements do not ask, and Fairlock needs: ends, and callbacks no one waits for.
 
-Both engines are asked. Nobody can say which is right where they differ, so a table shows what each
+Both engines are asked. No one can say which is right where they differ, so a table shows what each
 answers, and what Fairlock makes of it.
 """
 
@@ -48,7 +48,7 @@ class Run:
         )
 
     def complete(self) -> str:
-        """What is answered to somebody who completes the callback."""
+        """What is answered to someone who completes the callback."""
         return complete(self.engine, self.callback_id)
 
     def time_out(self) -> None:
@@ -86,7 +86,7 @@ def events(engine: Engine, arn: str) -> list[Any]:
 
 
 def complete(engine: Engine, callback_id: str) -> str:
-    """What is answered to somebody who completes a callback."""
+    """What is answered to someone who completes a callback."""
     return _answer(
         lambda: engine.client.send_durable_execution_callback_success(
             CallbackId=callback_id, Result=b"{}"

@@ -1,6 +1,6 @@
 """AWS's own local runner, with the calls of boto3's Lambda client in front of it.
 
-One execution at a time: a runner invokes in the thread of its timers. Mended: release 1.2.1 loses
+One execution at a time: a runner invokes in the thread of its timers. Repaired: release 1.2.1 loses
 the details of each InvocationCompleted when it numbers the events, and so every history would
 differ, whatever else is in it.
 """

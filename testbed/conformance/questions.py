@@ -78,7 +78,7 @@ def _stopped_twice(start: Start) -> str:
 
 
 _FREED: Final = "the reaper is told, and frees its locks"
-_NOBODY: Final = "nobody waits there: the lock goes to the next waiter"
+_NOBODY: Final = "no one waits there: the lock goes to the next waiter"
 _DEAD: Final = "a dead waiter gets the lock, until the reaper is told or its lease is over"
 
 QUESTIONS: Final = (

@@ -28,13 +28,13 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 class EmulatorProcess:
     """One running emulator.
 
-    Guarantees: it listens on 127.0.0.1 only, on a port nobody else had; its files live in `home`,
+    Guarantees: it listens on 127.0.0.1 only, on a port no one else had; its files live in `home`,
     which is gone after `end()`; `end()` leaves no process of its process group, Lambda workers
     included. It also ends by itself, workers and files included, when the process that started it
     is gone, however that happened: the child watches its parent, and a pipe that ends with it.
     Not covered: a process that a Lambda handler moves into a session of its own.
 
-    Raises EmulatorError on a ministack version whose behaviour nobody has checked, or when the
+    Raises EmulatorError on a ministack version whose behaviour no one has checked, or when the
     emulator does not answer within 30 seconds.
     """
 

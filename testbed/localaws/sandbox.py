@@ -67,7 +67,7 @@ def main() -> None:
         answers.write(answer + "\n")
         answers.flush()
         if handler is None:
-            sys.exit(1)  # a failed start is tried anew by the next invocation, as on AWS
+            sys.exit(1)  # a failed start is tried again by the next invocation, as on AWS
 
 
 def _reserve_standard_output() -> TextIO:

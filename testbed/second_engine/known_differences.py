@@ -14,7 +14,7 @@ _JAVA_NAMES: Final = Difference(
     "LocalStack", "does not know Bool, Nul, Ss: the names that Step Functions has for these types"
 )
 _NO_STATUS_EVENTS: Final = Difference(
-    "this set-up", "the embedded EventBridge takes no status events from outside, so nobody reaps"
+    "this set-up", "the embedded EventBridge takes no status events from outside, so no one reaps"
 )
 _NAMED_BY_STATES: Final = (
     "LocalStack makes States.Runtime of a Fail whose error begins with States."

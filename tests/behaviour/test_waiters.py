@@ -38,7 +38,7 @@ def test_many_waiters_are_granted_in_the_order_of_queueing_at_a_constant_price(
     assert Counter(waiters.requests) == expected
 
 
-def test_entering_and_leaving_at_the_same_time_loses_nobody(dynamodb: DynamoDBClient) -> None:
+def test_entering_and_leaving_at_the_same_time_loses_no_one(dynamodb: DynamoDBClient) -> None:
     waiters = Waiters(dynamodb, "turmoil", limit=3)
     inside = _Inside(waiters, limit=3)
     visits = [functools.partial(inside.visit, f"visitor-{i:03d}") for i in range(60)]

@@ -199,8 +199,8 @@ def test_the_writes_and_calls_that_the_protocol_names_exist() -> None:
 
 def test_the_page_of_guarantees_counts_the_corrections_of_the_embedded_aws() -> None:
     count = len(testbed.localaws.corrections.NAMES)
-    page = (ROOT / "docs" / "guarantees.md").read_text()
-    assert f"corrects {count} of\n  its differences" in page
+    page = " ".join((ROOT / "docs" / "guarantees.md").read_text().split())
+    assert f"corrects {count} of its differences" in page
     listed = re.findall(
         r"^\| `(\w+)` \|", (ROOT / "testbed" / "localaws" / "README.md").read_text(), re.MULTILINE
     )

@@ -58,6 +58,7 @@ ALLOWED: dict[str, set[str]] = {
     "examples.app": {"fairlock", "fairlock.cdk", "fairlock.testing"},
     "examples.bank": {"fairlock", "fairlock.optimistic", "testbed.localaws"},
     "examples.durable_billing": {"infra", "fairlock.cdk", "fairlock.durable", "testbed.localaws"},
+    "examples.client_metrics": {"fairlock"},
     "examples.demo": {"fairlock", "fairlock.durable", "fairlock.text", "testbed.localaws"},
     "examples.other_tools": set(),
     "examples.fenced_sql": {"fairlock", "testbed.localaws"},

@@ -75,7 +75,7 @@ def held(locks: FakeLockClient) -> bool:
 
 
 @pytest.mark.parametrize(("fails", "told"), [(False, ["charge"]), (True, ["charge", "fails"])])
-def test_a_free_lock_is_held_for_the_work_and_released_also_if_the_work_fails(
+def test_a_free_lock_is_held_for_the_work_and_released_even_if_the_work_fails(
     locks: FakeLockClient,
     fails: bool,  # noqa: FBT001 - a parameter
     told: list[str],

@@ -1,4 +1,4 @@
-"""The project has one name: the one that it had before stands in the changelog only."""
+"""The project has one name: the one that it had before is in the changelog only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def with_the_old_name(files: Iterable[Path], root: Path) -> Iterator[str]:
             yield name
 
 
-def test_the_old_name_stands_in_the_changelog_only() -> None:
+def test_the_old_name_is_in_the_changelog_only() -> None:
     assert set(with_the_old_name(tracked_files(), ROOT)) <= TELLS_OF_IT
 
 

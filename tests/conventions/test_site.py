@@ -17,6 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 SETTINGS = ROOT / "mkdocs.yml"
 TO_DO = "add it to `nav` of mkdocs.yml"
+WRITTEN = {"scale.md", "performance.md"}
+"""By `make scale` and `make bench`, whole."""
+BUDGETS = {"users": 21_000, "contributors": 7_500}
+"""Words of the pages in `docs/`, tables and code included. To add some, take others out."""
 
 
 def pages_of(menu: str) -> list[str]:
@@ -123,3 +127,23 @@ def test_the_picture_of_the_architecture_has_each_function_with_arrows() -> None
     )
     assert handlers == set(drawn.values())
     assert picture.count('class="to"') >= 2 * len(handlers)  # one in, one out
+
+
+def words_of(text: str) -> int:
+    """What has a letter or a digit; the marks of tables and lists are no words."""
+    return sum(1 for part in text.split() if re.search(r"\w", part))
+
+
+def test_the_pages_stay_within_their_budgets_of_words() -> None:
+    section = SETTINGS.read_text().partition(f"\n  - {constant('WITHOUT_SEARCH')}:\n")[2]
+    internal = set(pages_of(section.partition("\ntheme:")[0]))
+    counted = dict.fromkeys(BUDGETS, 0)
+    for page in DOCS.glob("*.md"):
+        if page.name not in WRITTEN:
+            readers = "contributors" if page.name in internal else "users"
+            counted[readers] += words_of(page.read_text())
+    assert {who: words for who, words in counted.items() if words > BUDGETS[who]} == {}
+
+
+def test_a_word_is_counted_in_a_table_as_in_a_sentence() -> None:
+    assert words_of("| a `b` |\n|---|---|\n* c, d - **e**\n") == 5

@@ -7,7 +7,9 @@ public names, in the names of what is stored, sent and measured, and in the text
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -32,11 +34,20 @@ OLD_WORDS = {
     "crew": "worker pool",
     "errand errands": "call or options",
     "vicinity": "same account",
-    "thereof whoever": "a noun",
 }
 """Words of a language of our own, and what to say instead. Ordinary English is free."""
 INSTEAD = {word: instead for words, instead in OLD_WORDS.items() for word in words.split()}
 
+BANNED = re.compile(
+    r"(?<![A-Za-z_])(?:[Nn]obody|[Ss]omebody|[Aa]new|[Mm]ended|[Ww]hoever|[Tt]hereof|[Ss]tands in"
+    r"|[Aa]lso if)(?![A-Za-z_])"
+)
+"""English that no native writer publishes: say "no one" or the passive, again, is in, even if."""
+CODE = ("fairlock", "lambdas", "infra", "testbed", "examples", "bench", "tests")
+GENERATED = "docs/scale.md"
+"""Written from texts of tests/simulation, which are checked themselves."""
+TEXTS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+"""Of Python 3.12 and newer: an f-string has tokens of its own."""
 ALLOWED_IN_TEXT = re.compile(
     r"https?://\S+"  # other people's words
     r"|[\w/]+\.py\b",  # the name of a test file is no sentence
@@ -77,8 +88,24 @@ def old_words_in_text(text: str) -> list[str]:
         words = re.findall(r"[A-Za-z]+", ALLOWED_IN_TEXT.sub("", line))
         found += [f"{number}: {w}: say {INSTEAD[w.lower()]}" for w in words if w.lower() in INSTEAD]
         found += [f"{number}: {phrase}" for phrase in OLD_PHRASE.findall(line)]
+        found += [f"{number}: {word}" for word in BANNED.findall(line)]
         if WHO_AS_SUBJECT.search(line):
             found.append(f"{number}: Who: say which owner, caller, waiter …")
+    return found
+
+
+def banned_in_code(source: str) -> list[str]:
+    """Banned words in comments, docstrings, sentences and the names of tests."""
+    if not BANNED.search(source.replace("_", " ")):
+        return []
+    found = []
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        text, line = token.string, token.start[0]
+        if token.type == tokenize.NAME and text.startswith("test_"):
+            found += [f"{line}: {word}" for word in BANNED.findall(text.replace("_", " "))]
+        is_sentence = token.type in TEXTS and " " in text
+        if is_sentence or token.type == tokenize.COMMENT:
+            found += [f"{line}: {word}" for word in BANNED.findall(text)]
     return found
 
 
@@ -115,7 +142,8 @@ def sources() -> list[Path]:
 
 
 def documents() -> list[Path]:
-    return sorted(path for pattern in DOCUMENTS for path in ROOT.glob(pattern))
+    found = {path for pattern in DOCUMENTS for path in ROOT.glob(pattern)}
+    return sorted(found - {ROOT / GENERATED})
 
 
 def parts_of(path: Path) -> set[str]:
@@ -151,6 +179,13 @@ def test_fields_of_requests_and_answers_have_no_old_word() -> None:
 @pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
 def test_documents_have_no_old_word(path: Path) -> None:
     assert old_words_in_text(path.read_text()) == []
+
+
+@pytest.mark.parametrize("folder", CODE)
+def test_sentences_of_the_code_and_names_of_tests_have_no_banned_word(folder: str) -> None:
+    paths = [path for path in (ROOT / folder).rglob("*.py") if path != Path(__file__)]
+    found = {path: banned_in_code(path.read_text()) for path in paths}
+    assert {path: words for path, words in found.items() if words} == {}
 
 
 @pytest.mark.parametrize("word", ONE_MEANING)
@@ -198,3 +233,13 @@ def test_an_old_word_is_found_in_every_kind_of_name() -> None:
 def test_an_old_word_is_found_in_a_document() -> None:
     text = "A lease lapsed.\nA lock is kept.\n* Who leaves tells.\nIt is put out.\n"
     assert [message.split(":")[0] for message in old_words_in_text(text)] == ["1", "3", "4"]
+
+
+def test_a_banned_word_is_found_in_comments_docstrings_sentences_and_names_of_tests() -> None:
+    planted = (
+        '"""Mended here."""\n'
+        "x = 1  # stands in for y\n"
+        "anew = f'nobody'\n"
+        "def test_nobody_waits(): raise ValueError('somebody has it already')\n"
+    )
+    assert banned_in_code(planted) == ["1: Mended", "2: stands in", "4: nobody", "4: somebody"]

@@ -23,6 +23,6 @@ def test_the_runs_stand_side_by_side_by_their_cheapest_dearest_and_mean_executio
     }
 
 
-def test_a_run_of_nobody_has_an_empty_bill(queue_run: Run) -> None:
+def test_a_run_of_no_one_has_an_empty_bill(queue_run: Run) -> None:
     empty = Run(title="Nobody", mode=queue_run.mode, executions=(), accounts=())
     assert set(side_by_side([empty]).values()) == {("-",), ("0.0 s",)}

@@ -79,7 +79,7 @@ def test_a_lost_update_fails(unguarded_run: Run) -> None:
     assert (check.passed, check.evidence) == (False, "alice 980 (expected 970)")
 
 
-def test_one_account_that_nobody_charged_fails(polling_run: Run) -> None:
+def test_one_account_that_no_one_charged_fails(polling_run: Run) -> None:
     untouched = Account(account_id="zoe", opening=1000, closing=1000, last_change="opening")
     run = replace(polling_run, accounts=(*polling_run.accounts, untouched))
     assert not no_update_lost(run).passed
@@ -140,7 +140,7 @@ def test_only_who_asked_while_another_was_inside_has_contended(
     assert they_contended(run).passed is passed
 
 
-def test_one_lock_on_which_nobody_had_to_wait_fails(queue_run: Run) -> None:
+def test_one_lock_on_which_no_one_had_to_wait_fails(queue_run: Run) -> None:
     alone = guarded_execution("zoe-1", "zoe")
     run = replace(queue_run, executions=(*queue_run.executions, alone))
     assert they_contended(run) == Check(
@@ -150,7 +150,7 @@ def test_one_lock_on_which_nobody_had_to_wait_fails(queue_run: Run) -> None:
     )
 
 
-def test_a_run_in_which_nobody_had_to_wait_fails() -> None:
+def test_a_run_in_which_no_one_had_to_wait_fails() -> None:
     alone: tuple[Execution, ...] = tuple(turn_taking(count=1))
     run = Run(title="Alone", mode=Mode.POLLING, executions=alone, accounts=())
     assert not they_contended(run).passed

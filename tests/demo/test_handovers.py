@@ -23,7 +23,7 @@ def test_the_idle_time_is_from_the_question_for_release_to_the_arrival_of_the_ne
     assert idle_between(second, first) is None
 
 
-def test_a_lock_that_nobody_waited_for_was_not_kept_from_anybody() -> None:
+def test_a_lock_that_no_one_waited_for_was_not_kept_from_anybody() -> None:
     first = guarded_execution("a-1", granted_ms=100, released_ms=1_100)
     late = guarded_execution("a-2", asked_ms=1_100, granted_ms=1_200, released_ms=2_000)
     assert handovers([first, late]) == []

@@ -68,7 +68,7 @@ def test_a_lane_is_named_by_what_its_account_does_not_say_already(polling_run: R
     assert (group.account_id, [lane.name for lane in group.lanes]) == ("alice", ["1", "2", "3"])
 
 
-def test_the_time_in_which_nobody_was_inside_though_others_waited_is_shown(
+def test_the_time_in_which_no_one_was_inside_though_others_waited_is_shown(
     polling_run: Run, queue_run: Run, story: Story
 ) -> None:
     assert run_panel(polling_run).groups[0].idle == ((1.1, 1.6), (2.6, 3.1))
@@ -79,14 +79,14 @@ def test_the_time_in_which_nobody_was_inside_though_others_waited_is_shown(
     ]
 
 
-def test_a_stopped_execution_whose_lock_nobody_got_has_no_end_of_it_to_show(story: Story) -> None:
+def test_a_stopped_execution_whose_lock_no_one_got_has_no_end_of_it_to_show(story: Story) -> None:
     never = replace(story.stopped, following=replace(story.stopped.following, calls=()))
     _, group = incident_panel(replace(story, stopped=never)).groups
     assert [bar.kind for bar in group.lanes[0].bars] == [Kind.WAITING, Kind.INSIDE]
-    assert (group.note, group.bad) == ("nobody waited and got in", True)
+    assert (group.note, group.bad) == ("no one waited and got in", True)
 
 
 def test_a_next_one_that_never_got_in_is_shown_as_bad(story: Story) -> None:
     never = replace(story.failed, following=replace(story.failed.following, calls=()))
     group, _ = incident_panel(replace(story, failed=never)).groups
-    assert (group.note, group.bad, group.idle) == ("nobody waited and got in", True, ())
+    assert (group.note, group.bad, group.idle) == ("no one waited and got in", True, ())

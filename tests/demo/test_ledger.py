@@ -27,7 +27,7 @@ def test_a_balance_that_no_recorded_change_explains_does_not_add_up(polling_run:
     assert not statement(polling_run, alice).adds_up
 
 
-def test_a_last_change_by_somebody_unknown_loses_everything(polling_run: Run) -> None:
+def test_a_last_change_by_someone_unknown_loses_everything(polling_run: Run) -> None:
     alice = replace(polling_run.accounts[0], last_change="a-stranger")
     found = statement(polling_run, alice)
     assert found.lost == ("alice-1", "alice-2", "alice-3")

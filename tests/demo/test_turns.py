@@ -25,7 +25,7 @@ def test_a_run_in_the_queue_keeps_every_promise(queue_run: Run, polling_run: Run
     assert granted_in_order_of_entry(queue_run) == Check(
         claim="waiters got in in the order of entry",
         passed=True,
-        evidence="6 pairs compared, 0 times somebody was overtaken",
+        evidence="6 pairs compared, 0 times someone was overtaken",
     )
     assert waiting_cost_nothing(queue_run, fallback_seconds=10) == Check(
         claim="waiting cost no state transitions",
@@ -47,11 +47,11 @@ def test_one_who_was_overtaken_fails() -> None:
     assert granted_in_order_of_entry(run) == Check(
         claim="waiters got in in the order of entry",
         passed=False,
-        evidence="3 pairs compared, 1 times somebody was overtaken",
+        evidence="3 pairs compared, 1 times someone was overtaken",
     )
 
 
-def test_a_newcomer_on_another_account_overtakes_nobody() -> None:
+def test_a_newcomer_on_another_account_overtakes_no_one() -> None:
     waiter = guarded_execution("a-1", "alice", asked_ms=0, granted_ms=5_000, released_ms=6_000)
     other = guarded_execution("b-1", "bob", asked_ms=100, granted_ms=150, released_ms=1_000)
     assert "0 pairs" in granted_in_order_of_entry(of(waiter, other)).evidence
@@ -78,7 +78,7 @@ def test_a_queue_that_is_idle_for_as_long_as_a_poller_fails(polling_run: Run) ->
     assert not less_idle_than(polling_run, polling_run).passed
 
 
-def test_runs_in_which_nobody_waited_prove_nothing(queue_run: Run) -> None:
+def test_runs_in_which_no_one_waited_prove_nothing(queue_run: Run) -> None:
     alone = of(queued(guarded_execution()))
     for run in (EMPTY, alone):
         assert not granted_in_order_of_entry(run).passed

@@ -10,7 +10,7 @@ from typing import Final
 from tests.e2e.deployment import LONGEST_WAIT_SECONDS, Deployment
 
 _COLD_STARTS_AT_ONCE: Final = 3
-_NOBODY: Final = {"lock_name": "warm-up", "owner_id": "nobody at all..."}
+_NOBODY: Final = {"lock_name": "warm-up", "owner_id": "no one at all..."}
 
 
 def warm_up(

@@ -138,7 +138,7 @@ class Calls:
         for argument in forced:
             if random.random() < 0.2:
                 forced[argument] = hostile(random)
-        owner_ids = [held.owner_id for held in self.held] or [f"{MARK * 4}-nobody"]
+        owner_ids = [held.owner_id for held in self.held] or [f"{MARK * 4}-no one"]
         value = hostile(random) if random.random() < 0.3 else None
         changed = {"reason": forced["reason"], "requested_by": forced["requested_by"]}
         paced = self._spoilt({"burst": 3}, share=0.3)

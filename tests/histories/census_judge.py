@@ -1,4 +1,4 @@
-"""What must hold after each write of the census, whoever sent it and however late it lands.
+"""What must hold after each write of the census, no matter who sent it, and however late it lands.
 
 Exclusion: no more hold than the limit of any holder, and who was told that it holds does. Grants:
 tokens rise, a stored end never moves back, no acquisition is granted that is over. Queue: who

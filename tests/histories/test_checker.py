@@ -182,7 +182,7 @@ def test_a_violation_is_found(name: str) -> None:
     assert not has_an_order(history, limit=limit)
 
 
-def test_a_refusal_of_a_free_lock_is_right_only_where_somebody_may_wait() -> None:
+def test_a_refusal_of_a_free_lock_is_right_only_where_someone_may_wait() -> None:
     history = [refused("ben", 0, 1)]
     assert find_violation(history, limit=1) is not None
     assert find_violation(history, limit=1, with_waiters=True) is None

@@ -66,7 +66,7 @@ class _Suspended(BaseException):
 
 @dataclass(slots=True)
 class RecordedWorld:
-    """Stands in for LockTable, Step Functions and the clock; answers from the record.
+    """Replaces LockTable, Step Functions and the clock; answers from the record.
 
     Attributes:
         answers: to the first calls of the operation.
@@ -140,7 +140,7 @@ class RecordedWorld:
         """Others move whenever they like; a pause adds nothing."""
 
     def alarm(self) -> Alarm:
-        """Nobody waits on one: the model's operations are those of the store."""
+        """No one waits on one: the model's operations are those of the store."""
         raise NotImplementedError
 
     def _ask(self, method: str, payload: object) -> object:

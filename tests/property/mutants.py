@@ -70,7 +70,7 @@ def _leave_waiter(name: str, request: Request) -> Request:
 
 
 MUTANTS: dict[str, Mutation] = {
-    "the limit is compared with <>, and with nobody else's": _in_condition(
+    "the limit is compared with <>, and with no one else's": _in_condition(
         r"\(#held < :limit AND #limit = :limit\)", "#held <> :limit"
     ),
     "the first write ignores the limit in force": _in_condition(r" AND #limit = :limit"),

@@ -180,7 +180,7 @@ class QueueMachine(RuleBasedStateMachine):
             for acquisition in self.everyone:
                 if acquisition.request.owner_id in self.holders[lock] - set(holders):
                     over_ms = self.clock.wall_ms() - acquisition.lease_until_ms
-                    assert acquisition.over or over_ms >= TOLERANCE_MS, "nobody is evicted early"
+                    assert acquisition.over or over_ms >= TOLERANCE_MS, "no one is evicted early"
             new = sorted(set(holders) - self.holders[lock], key=lambda o: holders[o]["token"])
             for owner in new:
                 assert holders[owner]["token"] > self.tokens.get(lock, 0), "tokens rise"

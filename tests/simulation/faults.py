@@ -13,7 +13,7 @@ class Network:
 
     Attributes:
         lost_requests: never arrive.
-        lost_replies: are done, and nobody hears of it.
+        lost_replies: are done, and no one hears of it.
         late_replies: come late, by up to `late_seconds`.
         late_requests: arrive late, by up to `late_seconds`.
         copies: land once more, up to `late_seconds` after the first time.
@@ -55,7 +55,7 @@ class Database:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machines:
-    """What happens to client processes; each span is drawn anew, around its mean.
+    """What happens to client processes; each span is drawn again, around its mean.
 
     Attributes:
         killed: the share that dies in each hour; a fresh process goes on with its turns.

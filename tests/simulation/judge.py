@@ -38,7 +38,7 @@ _MOST_FINDINGS: Final = 50
 
 @dataclass(slots=True, eq=False)
 class Belief:
-    """Somebody believes to hold a lock.
+    """Someone believes to hold a lock.
 
     Attributes:
         who: for the trace.
@@ -81,11 +81,11 @@ class Judge:
 
     Attributes:
         engine: time and trace.
-        idle_bound: for how long a lock may be held by no living holder while somebody waits.
+        idle_bound: for how long a lock may be held by no living holder while someone waits.
         findings: what broke a promise; the first 50.
         checked: how often each promise was judged.
         waits: seconds from the call to the grant.
-        idle: for each lock the longest time without a holder while somebody waited.
+        idle: for each lock the longest time without a holder while someone waited.
     """
 
     engine: Engine
@@ -167,7 +167,7 @@ class Judge:
         self._look_for_idleness(belief.lock)
 
     def _require_room(self, belief: Belief, others: list[Belief]) -> None:
-        """Nobody came in beside it, but those for whom there was room, by what is known now.
+        """No one came in beside it, but those for whom there was room, by what is known now.
 
         A renewal whose answer came late may have told it only later that it still held.
         """

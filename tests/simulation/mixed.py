@@ -109,7 +109,7 @@ def _transfer(actor: ClientActor, names: list[str]) -> None:
 
 
 def _skip(actor: ClientActor, names: list[str]) -> None:
-    """Takes a lock if nobody has it, and releases it with its last write."""
+    """Takes a lock if no one has it, and releases it with its last write."""
     random = actor.world.random
     for _ in range(3 * _TURNS):
         actor.clock.wait(random.expovariate(1 / 5))

@@ -82,7 +82,7 @@ def _limit(actor: ClientActor, name: str, most: int) -> None:
 
 
 def _lift(actor: ClientActor, name: str) -> None:
-    """Resumes, and tries until that has an answer: nobody else looks after this lock."""
+    """Resumes, and tries until that has an answer: no one else looks after this lock."""
     actor.world.judge.ceilings.pop(name, None)
     while True:
         try:

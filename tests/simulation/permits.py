@@ -63,7 +63,7 @@ PERMITS: Final = Scenario(
     title="100 permits, work of a second",
     load="40,000 guards at 35 a second, the last 400 of them at once, on a lock with 100 permits",
     promise=(
-        "a lock with 100 permits carries 35 guards a second as long as nobody waits, and a burst "
+        "a lock with 100 permits carries 35 guards a second as long as no one waits, and a burst "
         "of 400 at 6 a second (docs/costs.md, Permits against rate)"
     ),
     faults=Faults(database=Database(partitions=1)),

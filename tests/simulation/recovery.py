@@ -3,8 +3,8 @@
     held ─▶ taken by the dead ─▶ held by a waiter that does not know it yet ─▶ held
                lease + 5 s                    5 s: its next poll
 
-Each acquisition has a label of its own (`owner_name`), which stands in the table too. So the judge
-knows of each holder in the table whether somebody works under it, has yet to learn of it, or is
+Each acquisition has a label of its own (`owner_name`), which is in the table too. So the judge
+knows of each holder in the table whether someone works under it, has yet to learn of it, or is
 dead. The seconds that the documents promise are judged for each of these stages by itself. A
 sending that is lost, late or refused may take `FAULT_SECONDS` more: each was seen on the wire.
 """
@@ -54,7 +54,7 @@ class Phase(StrEnum):
     """What keeps the waiters of a lock from it."""
 
     FINE = "nothing: it is held, or no one waits"
-    TAKEN = "a dead owner stands in the table"
+    TAKEN = "a dead owner is in the table"
     UNTOLD = "its new holder does not know it yet"
     LEAVING = "its holder is about to release it"
     FREE = "it is free, and no waiter has noticed"
@@ -264,7 +264,7 @@ class Recovery:
             if all(place.label != label for place in watch.places.values()):
                 del acquisitions[label]
         limits = {each.limit for each in acquisitions.values() if each.stage is not Stage.ENDED}
-        # Beside holders with other limits, whoever waits may have to wait for all of them.
+        # Beside holders with other limits, a waiter may have to wait for all of them.
         limit = limits.pop() if len(limits) == 1 else 1
         limit = limit if watch.most is None else min(limit, watch.most)
         holding = sum(_holds(each, now) for each in acquisitions.values())
@@ -292,7 +292,7 @@ class Recovery:
         self, lock: str, watch: _Watch, place: _Place, *, is_over: bool = True
     ) -> None:
         if watch.phase is not Phase.TAKEN:
-            return  # Nobody waits, or they wait for holders that live.
+            return  # No one waits, or they wait for holders that live.
         owner = watch.acquisitions.get(place.label or "")
         never_knew = owner is None or owner.belief is None
         over_at = place.extended_at + place.lease
@@ -342,7 +342,7 @@ def _holds(acquisition: Acquisition, now: float) -> bool:
 
 
 def _is_dead_owner(acquisition: Acquisition | None, now: float) -> bool:
-    """Whether a holder in the table has nobody who works under it, or will; no matter why."""
+    """Whether a holder in the table has no one who works under it, or will; no matter why."""
     if acquisition is None or acquisition.stage is Stage.ENDED:
         return True
     process = acquisition.process

@@ -224,7 +224,7 @@ def test_a_lock_of_a_stopped_workflow_is_reaped_long_before_its_lease_is_over(
 
 LONGEST_COLD_START_SECONDS: Final = SECOND_PASS_SECONDS - FUNCTION_TIMEOUT_SECONDS
 """What the reaper's second pass allows for, beside the time of the function."""
-NOBODY: Final = {"lock_name": "cold", "owner_id": "nobody at all..."}
+NOBODY: Final = {"lock_name": "cold", "owner_id": "no one at all..."}
 OPERATIONS: Final = ("Acquire", "Heartbeat", "Release", "Reap")
 
 

@@ -80,7 +80,6 @@ def python_world(block: Block) -> str:
 
 PYTHON_WORLDS: Final = {
     "files of docs/testing.md": "tests/packaging/test_testing.py",
-    "files of docs/monitoring.md": "tests/unit/client/test_metrics_examples.py",
     "embedded": "tests/conventions/test_python_blocks.py",
     "durable": "tests/conventions/test_python_blocks.py",
     "client": "tests/conventions/test_python_blocks.py",

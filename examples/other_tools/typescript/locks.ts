@@ -48,7 +48,7 @@ export async function withLock<T>(
     return await work({ lockName, fencingToken, lost: lost.signal });
   } finally {
     done.abort();
-    // "queue" says that this owner may still be in the queue, also if its ticket was lost.
+    // "queue" says that this owner may still be in the queue, even if its ticket was lost.
     await release(call, { ...owner, queue: true }, sleep).catch(() => undefined);
   }
 }
@@ -122,7 +122,7 @@ async function release(call: Call, request: object, sleep: NonNullable<Options["
   // Never in place of the result or the error of the work: the lock ends with its lease.
 }
 
-/** The answer, or undefined if nobody knows it: the same call may be made again. */
+/** The answer, or undefined if no one knows it: the same call may be made again. */
 async function answered(invoke: () => Promise<any>): Promise<any> {
   try {
     return await invoke();

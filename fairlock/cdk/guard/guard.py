@@ -123,12 +123,13 @@ class LockGuard(sfn.StateMachineFragment):
     """Acquires a lock, runs a task or a chain of states, and releases the lock.
 
     Guarantees:
-        * What enters the guard reaches the task unchanged, and what the task returns leaves it
-          (integers beyond 2^53 excepted, as in every JSONata state).
+        * The task gets the guard's input, and the guard returns the task's output (integers beyond
+          2^53 excepted, as in every JSONata state).
         * An error of the task leaves the guard by its own name and cause, after the release. A
           release that fails never replaces a result or an error; then the lock ends with the
           execution.
-        * Every entrance is an acquisition of its own: each iteration of a Map waits for the lock.
+        * Each run of the guard is an acquisition of its own: each iteration of a Map waits for the
+          lock.
 
     Not guaranteed:
         * An end that no state can catch (StopExecution, the machine's own timeout,
@@ -138,8 +139,8 @@ class LockGuard(sfn.StateMachineFragment):
           Functions stops the branch without running any Catch. If the execution goes on, so does
           its lock, until it ends. Give each branch a Catch of its own there, or put the guard
           around the whole.
-        * A Lambda function that is already running runs on when its workflow is stopped. Pass it
-          the fencing token, and let what it writes to refuse an older one.
+        * A Lambda function that is already running continues when its workflow is stopped. Pass it
+          the fencing token, and make its data store refuse an older one.
         * Redrive of an execution that was stopped inside the guard repeats the guarded state
           without acquiring, unless `keep_alive` is given.
 
@@ -181,8 +182,9 @@ class LockGuard(sfn.StateMachineFragment):
             lock_name: a literal, JSONata over the guard's input (`{% … %}`), or a JsonPath token;
                 or a list of 2 to 20 of these: then the work begins when the guard holds all locks.
                 It takes them in the one order in which all callers do, by the bytes of their names,
-                and releases them in reverse. `max_wait` counts for all together, exact to a
-                twentieth of it in the queue.
+                and releases them in reverse. `max_wait` counts for all of them together. In the
+                queue, the guard gives up at most 5 s late, or a twentieth of `max_wait` if that is
+                longer.
             limit: how many may be inside at once, 1 to 100, or JSONata that gives the number.
             lease: how long the lock outlives a workflow that died, 1 s to 12 h, default 1 minute.
                 Work may take longer: no one takes over while the execution runs (Express: they do).

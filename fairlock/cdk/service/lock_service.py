@@ -372,7 +372,7 @@ class LockService(LockServiceBase):
     def watch(self, *machines: sfn.IStateMachine) -> None:
         """Narrows the reaper from all state machines of the account and region to these.
 
-        May be called again, for more of them. A machine may stand in any stack of the app, or be an
+        You can call it again for more machines. A machine may be in any stack of the app, or be an
         imported one; its rule is made beside it. An imported one must be in the service's account
         and region; an ARN that is a parameter or an export cannot be checked.
 

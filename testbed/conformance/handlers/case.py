@@ -42,7 +42,7 @@ class Case:
     notes: Path
 
     def is_first(self, what: str) -> bool:
-        """Whether nobody asked this before, in any invocation of this run."""
+        """Whether no one asked this before, in any invocation of this run."""
         try:
             (self.notes / what).touch(exist_ok=False)
         except FileExistsError:

@@ -8,7 +8,7 @@ from testbed.conformance.known_differences import Difference
 from testbed.conformance.outcome import Outcome, Verdict
 from testbed.conformance.report import BEGIN, END, Answer, Cell, Row, answers, page, replaced, table
 
-KNOWN = Difference(Verdict.HISTORY, "tells no attempts", "no: nobody reads it")
+KNOWN = Difference(Verdict.HISTORY, "tells no attempts", "no: no one reads it")
 PASSED = Outcome(Verdict.AS_REQUIRED)
 ATTEMPTS = Outcome(Verdict.HISTORY, "StepFailed is missing")
 STATUS = Outcome(Verdict.DIFFERENT, "status FAILED, not SUCCEEDED")
@@ -57,7 +57,7 @@ def test_the_page_counts_and_groups_what_was_run() -> None:
         "| invoke | 1 | not run: not used | not run: not used |",
         "",
         "| engine | requirements | what it does | does Fairlock rely on it? |",
-        "| one | 1-2, 1-3 | tells no attempts | no: nobody reads it |",
+        "| one | 1-2, 1-3 | tells no attempts | no: no one reads it |",
         "| two | 1-3 | different, not explained: status FAILED, not SUCCEEDED | not known |",
     ]
 

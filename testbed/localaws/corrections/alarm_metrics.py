@@ -1,4 +1,4 @@
-"""CloudFormation makes an alarm whose one metric stands in a list.
+"""CloudFormation makes an alarm whose one metric is in a list.
 
 AWS (CloudFormation template reference, AWS::CloudWatch::Alarm): an alarm names its metric by
 MetricName, Namespace, Dimensions, Period and Statistic or ExtendedStatistic, or by Metrics, a list

@@ -10,7 +10,7 @@ Emulator: the time starts when the function has returned, heartbeats are recorde
 function's error is swallowed (the task hangs until its timeout), all attempts share one token, and
 a second answer replaces the first.
 
-This: the wait for the callback is written anew; the call itself stays the emulator's.
+This: the wait for the callback is written again; the call itself stays the emulator's.
 """
 
 import json

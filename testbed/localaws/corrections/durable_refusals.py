@@ -3,9 +3,9 @@
 AWS (Lambda developer guide, "Invoking Lambda durable functions" and "Encryption for durable
 execution state"; API reference, GetDurableExecution): a durable function is invoked by a
 version, an alias or $LATEST, never by its bare name; and not synchronously if its execution may
-take longer than 15 minutes. Whoever reads an execution's data, or completes a callback, needs
-kms:Decrypt on the key of the function's DurableConfig. GetDurableExecution reads the data unless
-IncludeExecutionData is false.
+take longer than 15 minutes. A principal that reads an execution's data, or completes a callback,
+needs kms:Decrypt on the key of the function's DurableConfig. GetDurableExecution reads the data
+unless IncludeExecutionData is false.
 
 Emulator: invokes $LATEST for the bare name, however long the execution may take, knows no
 IncludeExecutionData, and asks for no permission on a key.

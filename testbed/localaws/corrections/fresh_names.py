@@ -1,4 +1,4 @@
-"""A stack that is created again names its resources anew, and finds no table of its former life.
+"""A stack that is created again gives its resources new names, and finds no table of before.
 
 AWS (CloudFormation user guide, "Resources and stacks", "Name type", "DeletionPolicy attribute"): a
 resource without a name gets one with a random end, which stays as long as the stack does. A

@@ -312,5 +312,5 @@ def _abort(child: "_interruptible.Execution") -> None:
 
 
 def _error_of(child: dict[str, Any]) -> dict[str, Any]:
-    """What stands in the result for an item that failed, and was tolerated."""
+    """What is in the result for an item that failed, and was tolerated."""
     return copy.deepcopy({"Error": child.get("error"), "Cause": child.get("cause")})

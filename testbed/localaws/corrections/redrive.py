@@ -4,7 +4,7 @@ AWS (API reference, RedriveExecution; developer guide, "Restarting state machine
 redrive"): an unsuccessful Standard execution continues under its ARN at the states it did not
 leave, with their input, the variables as they were and the definition it began with; of Parallel
 and inline Map only the branches and iterations that did not succeed; retries count from zero,
-TimeoutSeconds begins anew. redriveCount and redriveDate appear in DescribeExecution and the status
+TimeoutSeconds begins again. redriveCount and redriveDate appear in DescribeExecution and the status
 events, RedriveCount and RedriveTime in the context object.
 
 Emulator: has no such operation, and knows redriveCount only as the 0 of its events.

@@ -11,7 +11,7 @@ Emulator: JSONPath states neither assign nor read (`"x.$": "$lock.token"` is nul
 of an Assign see earlier ones, and all branches share one scope.
 
 This: reads in `_resolve_path`, through which all paths go; assigns where results arrive.
-A variable nobody assigned fails the execution with States.Runtime, instead of being null.
+A variable no one assigned fails the execution with States.Runtime, instead of being null.
 """
 
 import re

@@ -189,7 +189,7 @@ def events(bench: Workbench, arn: str) -> list[tuple[str, Any]]:
 
 
 def fails_once(bench: Workbench, notes: Path, **limits: int) -> list[tuple[str, Any]]:
-    """The events of a step that fails once, and of a callback that nobody completes."""
+    """The events of a step that fails once, and of a callback that no one completes."""
     arn = start(bench, "fails_once_then_hears_nothing", notes=str(notes), limits=limits)
     ended(bench, arn, seconds=10)
     return events(bench, arn)

@@ -203,7 +203,7 @@ def test_control_an_undelivered_event_is_lost(left_out: WithoutCorrection) -> No
     assert found == []
 
 
-def test_an_undelivered_event_without_dead_letter_queue_harms_nobody(corrected: Workbench) -> None:
+def test_an_undelivered_event_without_dead_letter_queue_harms_no_one(corrected: Workbench) -> None:
     reached = queue_that_lets(corrected, "", ACCOUNT)
     silent = corrected.queue()
     send_event(

@@ -34,7 +34,7 @@ def _serve(socket_fd: int, first_engine_url: str, node_modules: Path) -> None:
 
 
 def _end_with(pipe: BinaryIO) -> None:
-    """End this process when the one that started it is gone: nobody writes to the pipe."""
+    """End this process when the one that started it is gone: no one writes to the pipe."""
     pipe.read()
     os._exit(0)
 

@@ -23,7 +23,7 @@ _VARIABLE = re.compile(
     r"|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'"
     r"|(\$[A-Za-z0-9_$]+(?:\.[A-Za-z0-9_][A-Za-z0-9_$]*)*)"
 )
-"""A variable with its fields. LocalStack's own pattern overlooks all that stands in brackets."""
+"""A variable with its fields. LocalStack's own pattern overlooks all that is in brackets."""
 
 
 class _Node:

@@ -18,7 +18,7 @@ class _Clients:
     def __init__(self, endpoint_url: str) -> None:
         self._endpoint_url = endpoint_url
         self._session = boto3.session.Session(
-            # Of the first engine, which serves nobody else.
+            # Of the first engine, which serves no one else.
             aws_access_key_id=os.environ["LOCALAWS_ACCESS_KEY"],
             aws_secret_access_key="test",
             region_name="us-east-1",

@@ -185,7 +185,7 @@ def test_max_wait_holds_to_two_seconds(lock: DurableLock, tell: Tell) -> None:
     tell("max_wait of 2 s", took)
 
 
-def test_a_callback_that_somebody_else_completes_is_no_grant(lock: DurableLock) -> None:
+def test_a_callback_that_someone_else_completes_is_no_grant(lock: DurableLock) -> None:
     holder = lock.start_inside("holder", stays=True)
     waiter = lock.start_behind("waiter")
     wait_until(lambda: lock.callbacks(waiter) != [], pause_seconds=0.1)

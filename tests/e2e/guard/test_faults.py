@@ -40,7 +40,7 @@ def test_a_grant_whose_call_failed_for_good_is_given_back(deployment: Deployment
     assert deployment.held(lock_of(execution)) == 0
 
 
-def test_an_acquisition_that_was_released_meanwhile_begins_anew(deployment: Deployment) -> None:
+def test_an_acquisition_that_was_released_meanwhile_begins_again(deployment: Deployment) -> None:
     execution = deployment.start("ReleasedMeanwhile", {"a": 1})
     assert deployment.ended(execution) == Ended(status="SUCCEEDED", output={"after": {"a": 1}})
     states = deployment.states_entered(execution)

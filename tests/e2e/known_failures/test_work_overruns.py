@@ -31,7 +31,7 @@ def test_work_that_overruns_its_lease_and_fails_keeps_its_own_error(
     assert overrun.knocks.granted_at_ms >= failed_at_ms
 
 
-def test_a_holder_whose_execution_nobody_knows_is_robbed_when_its_lease_is_over(
+def test_a_holder_whose_execution_no_one_knows_is_robbed_when_its_lease_is_over(
     failure_runs: ScenarioRuns,
 ) -> None:
     robbed = failure_runs.only("robbed")

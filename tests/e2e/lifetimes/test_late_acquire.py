@@ -27,7 +27,7 @@ def test_what_it_takes_is_free_after_the_second_look(runs: ScenarioRuns, tell: T
     assert [(each.holders, each.waiters) for each in late] == [([], [])] * len(late)
 
 
-def test_a_barred_one_is_refused_as_long_as_nobody_else_used_the_lock(
+def test_a_barred_one_is_refused_as_long_as_no_one_else_used_the_lock(
     runs: ScenarioRuns,
 ) -> None:
     late: list[Late] = runs["late, refused"]

@@ -64,7 +64,7 @@ def heartbeat_tokens(deployment: Deployment, execution: str) -> list[str]:
 
 
 @every_attack
-def test_a_forged_answer_lets_nobody_in_and_the_waiter_waits_on(
+def test_a_forged_answer_lets_no_one_in_and_the_waiter_waits_on(
     deployment: Deployment, attack: Attack
 ) -> None:
     line = QueuedLock(deployment)

@@ -18,7 +18,7 @@ def test_a_wait_ends_with_its_error_within_two_seconds_of_max_wait(
     gave_up: GaveUp = queue_runs.only(f"gives up {seconds}")
     assert (gave_up.ended.status, gave_up.ended.error) == ("FAILED", "LockWaitTimeout")
     assert f"not granted within max_wait of {seconds} s" in (gave_up.ended.cause or "")
-    assert set(gave_up.failed_calls) <= {"States.Timeout"}, "else the wait begins anew"
+    assert set(gave_up.failed_calls) <= {"States.Timeout"}, "else the wait begins again"
     assert abs(gave_up.waited_seconds - seconds) <= 2
     assert gave_up.seconds >= gave_up.waited_seconds
     assert (gave_up.waiters, gave_up.holders) == ([], [HOLDER])

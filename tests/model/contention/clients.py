@@ -66,7 +66,7 @@ class Client:
             its grant, however long ago.
         supposes_busy: whether it asks as if others held the lock and waited for it.
         says_when: whether it says when it made each call, as a direct caller of the functions may.
-        late_call_of: the client whose late call this is: a function at work for nobody. It begins
+        late_call_of: the client whose late call this is: a function at work for no one. It begins
             when a fault has put that call on the wire.
         shared: whether it is a reader.
         version: if it asks for the newest only.
@@ -197,7 +197,7 @@ class Local(NamedTuple):
         )
 
     def again(self) -> Local:
-        """Its reply was lost, or its handler was killed: it begins the operation anew."""
+        """Its reply was lost, or its handler was killed: it begins the operation again."""
         if self.orphaned:
             return self.dead()
         more = 1 if self.status is Status.ACQUIRING else 0

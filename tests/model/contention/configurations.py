@@ -38,7 +38,7 @@ _ANNA, _BEN, _CARL, _DORA = workflows(4)
 _BEN_ASKS_AGAIN: Final = Client(name="ben", polls=1, gives_up=True)
 _WHILE_JOINING: Final = frozenset(Invariant) - {Invariant.QUEUE, Invariant.ORDER}
 """What holds while a join is seen in part, too: a lock may be taken before the join is confirmed.
-Nobody sleeps by then."""
+No one sleeps by then."""
 OLGA: Final = Client(name="olga", waits=False, pushed=False, forces=True)
 """Releases another by force."""
 PAUL: Final = Client(name="paul", waits=False, pushed=False, sets=(0, None))
@@ -201,7 +201,7 @@ CONFIGURATIONS: Final = (
         clients=(_ANNA, _BEN, Client(name="carl", limit=2)),
     ),
     Configuration(
-        name="limits of one, two and three, and nobody waits",
+        name="limits of one, two and three, and no one waits",
         clients=(
             Client(name="anna", limit=3, waits=False),
             Client(name="ben", limit=2, waits=False),
@@ -270,7 +270,7 @@ CONFIGURATIONS: Final = (
         faults=Faults(lost_replies=1, repeats=1),
     ),
     Configuration(
-        name="a holder is released by force, and granted anew",
+        name="a holder is released by force, and granted again",
         clients=(
             Client(name="anna", waits=False, pushed=False),
             Client(name="ben", waits=False, pushed=False),

@@ -15,13 +15,13 @@ class Faults:
         crashes: a workflow ends in the middle, and so does what it runs; a polling caller stops.
         orphans: a workflow ends, but the handler that it called goes on.
         lost_replies: a request happened, but the caller does not hear of it, or is killed in this
-            moment; it begins the operation anew.
+            moment; it begins the operation again.
         lost_pushes: Step Functions does not take the answer.
         repeats: boto3 sends a write twice, and returns the second answer.
         epochs: so much time passes that all leases are over.
         late_joins: a join has happened, and its waiter is not seen by queries until its next step.
         copies: a write is given up after its time-out and sent again, and the first sending stays
-            on the wire; or its caller begins the operation anew.
+            on the wire; or its caller begins the operation again.
         late_calls: an invocation of acquire is given up after its time-out and sent again; the
             first one reaches the function later, which then does all that an acquire does.
     """
@@ -41,7 +41,7 @@ CRASH, ORPHAN, LOST_REPLY, LOST_PUSH, REPEAT, EPOCH, LATE_JOIN, COPY, LATE_CALL 
 LANDS: Final = 9
 """What a copy does when it may: it needs no allowance."""
 HELD_BACK: Final = 10
-"""As `COPY`, but no sending arrived: the caller begins anew."""
+"""As `COPY`, but no sending arrived: the caller begins again."""
 NONE: Final = -1
 
 

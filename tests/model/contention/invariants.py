@@ -36,7 +36,7 @@ class Invariant(StrEnum):
     )
     UNTOLD = "a waiter that was handed the lock is told, if no push was lost"
     QUEUE = "a waiter is in the queue only while the lock is contended, and is not a holder"
-    WAKE_UP = "nobody waits while a permit is free for it, or while the lock is not contended"
+    WAKE_UP = "no one waits while a permit is free for it, or while the lock is not contended"
     ENDED = "a client that released, gave up or was refused holds nothing"
     GONE = "a client that released, gave up or was refused waits for nothing"
     ANSWER = "a holder that releases is not told that it does not hold"

@@ -50,14 +50,14 @@ class Recovery:
             return True
         lock = self._world.tables.lock(before[0]).state
         if lock.has_room(client.limit) and not lock.has_room(self._limits[heads[0]]):
-            # A caller with room of its own evicts nobody: the oldest waiter does when it polls.
+            # A caller with room of its own evicts no one: the oldest waiter does when it polls.
             return True
         return self._world.tables.lock(after[0]).state.holder(heads[0]) is not None
 
     def _heads(self, state: State, caller: int | None) -> list[str]:
         """Owners that live and wait, from the oldest on.
 
-        Of those that poll only the one that asks now, and only if nobody else waits: it is late.
+        Of those that poll only the one that asks now, and only if no one else waits: it is late.
         """
         lock = self._world.tables.lock(state[0])
         alive = [
@@ -78,7 +78,7 @@ class Recovery:
     def _dead_ahead(self, state: State, owner_id: str) -> bool:
         """Whether a dead workflow waits before this owner for fewer to hold than do.
 
-        Nobody knows that it is dead before the lock is handed to it.
+        No one knows that it is dead before the lock is handed to it.
         """
         lock = self._world.tables.lock(state[0])
         for at, client in zip(self._clients(state), self._world.clients, strict=False):
@@ -103,7 +103,7 @@ class Recovery:
         return len(limits) < min([self._limits[owner_id], *limits, *ceiling])
 
     def _call(self, state: State, at: int) -> State:
-        """The client's acquire from beginning to end, while nobody else moves."""
+        """The client's acquire from beginning to end, while no one else moves."""
         progress = self._world.progress
         local: Local = progress.known[state[at]].local
         begun = progress.number(local.at(Status.ACQUIRING, calls=local.calls + 1))

@@ -23,12 +23,12 @@ from tests.model.contention.transitions import FIRST_CLIENT, Move, State, World
 _FAULTS = {
     CRASH: "dies",
     ORPHAN: "dies, but its handler goes on",
-    LOST_REPLY: "happens, but the caller is not told and begins anew",
+    LOST_REPLY: "happens, but the caller is not told and begins again",
     LOST_PUSH: "is lost",
     REPEAT: "is sent twice",
     LATE_JOIN: "happens, but queries do not show its waiter yet",
     COPY: "is sent again after its time-out; the first sending stays on the wire",
-    HELD_BACK: "stays on the wire; the caller begins anew after its time-out",
+    HELD_BACK: "stays on the wire; the caller begins again after its time-out",
     LATE_CALL: "calls, and calls again after its time-out; the first call stays on the wire",
     EPOCH: "time passes, until all leases of before are over",
 }
@@ -70,5 +70,5 @@ def _table(world: World, state: State) -> str:
     waiters = [names[owner_id] for owner_id in waiting]
     flag = "contended" if lock.contended else "open"
     return (
-        f"| {flag}, held by {', '.join(holders) or 'nobody'}; waiting: {', '.join(waiters) or '-'}"
+        f"| {flag}, held by {', '.join(holders) or 'no one'}; waiting: {', '.join(waiters) or '-'}"
     )

@@ -218,7 +218,7 @@ class World:
         """A sending of this write stays on the wire, for at least as long as a time-out.
 
         botocore sends it again, and the caller gets the answer to that sending; or the caller gives
-        up, and begins the operation anew. DynamoDB remembers the request token of a transaction
+        up, and begins the operation again. DynamoDB remembers the request token of a transaction
         that was committed, so a copy of that one changes nothing.
         """
         progress, left = self.progress, self.budget.spend(state[2], COPY)
@@ -236,7 +236,7 @@ class World:
             found.append(sent_again._replace(fault=COPY))
 
     def _landed(self, state: State) -> Move:
-        """The request on the wire arrives; nobody waits for its answer."""
+        """The request on the wire arrives; no one waits for its answer."""
         asked = state[WIRE] - 1
         done = self.tables.apply(state[0], self.progress.calls[asked])
         return Move((done.table, *state[1:WIRE], 0, *state[FIRST_CLIENT:]), NONE, asked, LANDS)

@@ -34,7 +34,7 @@ _STOP_WAITING: Final = release._stop_waiting  # noqa: SLF001 - same
 
 
 def hand_over_to_any(maker: Maker) -> Maker:
-    """Makes the same hand-off, but of any waiter that has this key, also if it asked again."""
+    """Makes the same hand-off, but of any waiter that has this key, even if it asked again."""
 
     def make(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the maker
         transaction, hand_off = maker(*args, **kwargs)

@@ -48,21 +48,21 @@ class Stopped(BaseException):
 
 @dataclass
 class RecordedContext:
-    """Stands in for a `DurableContext`.
+    """Replaces a `DurableContext`.
 
     Attributes:
         arn: of the execution.
         log: what is recorded.
         left: how many operations may still be performed.
         dies: whether the function is killed before what it performs is recorded.
-        anew: how many callbacks were made anew; only a mutant does.
+        again: how many callbacks were made again; only a mutant does.
     """
 
     arn: str
     log: dict[str, Recorded]
     left: int = 1
     dies: bool = False
-    anew: int = 0
+    again: int = 0
     performed: list[str] = field(default_factory=list)
     state: Any = field(default_factory=NoOperations)
     _step_id_prefix: None = None

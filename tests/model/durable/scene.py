@@ -14,7 +14,7 @@ class Invariant(StrEnum):
     """What must hold."""
 
     HELD = "an execution works only while it holds the lock, by the grant that it knows"
-    FREE = "when all is over nobody holds the lock, and nobody waits"
+    FREE = "when all is over no one holds the lock, and no one waits"
     WAKE_UP = "an execution sleeps on its callback while it holds the lock, and no push was lost"
     FALSE_LOSS = "an execution is told of a loss that did not happen"
     ENDED = "an execution neither goes on nor has ended"
@@ -31,14 +31,14 @@ class Execution(NamedTuple):
         log: its recorded operations.
         is_late: whether its longest wait is over.
         entered: how many owner ids it has made.
-        anew: how many callbacks it has made anew.
+        again: how many callbacks it has made again.
     """
 
     status: str = "running"
     log: Log = ()
     is_late: bool = False
     entered: int = 0
-    anew: int = 0
+    again: int = 0
 
 
 class State(NamedTuple):

@@ -68,14 +68,14 @@ def _enter_unrecorded(step: Any) -> Any:  # noqa: ANN401 - a method
 
 
 def _callback_anew(create: Any) -> Any:  # noqa: ANN401 - a method
-    def anew(self: RecordedContext, name: str, config: Any) -> Any:  # noqa: ANN401 - same
+    def again(self: RecordedContext, name: str, config: Any) -> Any:  # noqa: ANN401 - same
         if self.left:
             return create(self, name, config)
         # A replay that has nothing else to do made another one.
-        self.log.setdefault(f"{name} anew", Recorded("started"))
-        return create(self, f"{name} anew", config)
+        self.log.setdefault(f"{name} again", Recorded("started"))
+        return create(self, f"{name} again", config)
 
-    return anew
+    return again
 
 
 def _never_leaves(_self: object, _purpose: str, *, entered: bool) -> None:
@@ -93,7 +93,7 @@ DURABLE_MUTANTS: Final = {
         _ALONE,
         ((RecordedContext, "step", _enter_unrecorded(RecordedContext.step)),),
     ),
-    "a callback is made anew on each replay": (
+    "a callback is made again on each replay": (
         Invariant.WAKE_UP,
         _BEHIND,
         ((RecordedContext, "create_callback", _callback_anew(RecordedContext.create_callback)),),

@@ -131,7 +131,7 @@ class DurableWorld:
                 yield Move(to, name, must=not loses and not dies)
 
     def _wanted(self, state: State) -> set[str]:
-        """The callbacks that somebody will complete: of waiters in the queue."""
+        """The callbacks that someone will complete: of waiters in the queue."""
         tokens = [item.get("task_token") for item in self.table(state).waiters(LOCK)]
         return {_unwired(callback_id_in(token["S"]) or "") for token in tokens if token}
 
@@ -223,7 +223,7 @@ class _Play:
             log=dict(execution.log),
             left=self.left,
             dies=self.dies,
-            anew=execution.anew,
+            again=execution.again,
         )
 
     def run(self) -> State:
@@ -249,7 +249,7 @@ class _Play:
         mine = self.service.executions[self.at]
         log = {**self.context.log, **{k: v for k, v in mine.log if self._is_newer(k, v)}}
         self.service.executions[self.at] = mine._replace(
-            status=status, log=tuple(log.items()), entered=made[0], anew=self.context.anew
+            status=status, log=tuple(log.items()), entered=made[0], again=self.context.again
         )
         return self.service.state()._replace(fault=self.fault or self.state.fault)
 

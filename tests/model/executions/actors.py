@@ -154,7 +154,7 @@ class ReapPass:
         redrives: how often the execution had been redriven when it ended.
         second: whether it comes when no call of that run is under way any more.
         after: the pass that sends it, if it is not an event's.
-        sure: whether it tells of which run it is, so that nobody is asked.
+        sure: whether it tells of which run it is, so that no one is asked.
         forged: whether it may come at any time. If it comes too early it is dropped: it might as
             well have come later.
     """

@@ -67,7 +67,7 @@ class Checker:
         )
 
     def broken_at_rest(self, state: State, moves: Sequence[Move]) -> Invariant | None:
-        """The first that does not hold in a state where nobody has anything to do any more."""
+        """The first that does not hold in a state where no one has anything to do any more."""
         if any(move.must for move in moves):
             return None
         lock, waiting, _ = self._lock(state.table)
@@ -100,7 +100,7 @@ class Checker:
         return holder is not None and holder.fencing_token == local.told
 
     def _will_know(self, state: State, at: int) -> bool:
-        """Whether one more heartbeat, while nobody else moves, finds out the truth.
+        """Whether one more heartbeat, while no one else moves, finds out the truth.
 
         Not checked while the reaper, or another heartbeat, is in the middle of something.
         """

@@ -16,9 +16,9 @@ class Invariant(StrEnum):
     HARMED = "a workflow that was granted the lock since its last redrive, and works, holds it"
     SPARED = "the reaper evicts no owner alive, and none that was granted the lock since a redrive"
     SKIPPED = "the reaper hands no lock to the dead"
-    FREE = "in the end nobody dead or done holds the lock or waits for it"
-    WAKE_UP = "in the end nobody living waits, unless its push was lost: then it holds the lock"
-    FALSE_LOSS = "nobody is told that its lock is lost, if it is not"
+    FREE = "in the end no one dead or done holds the lock or waits for it"
+    WAKE_UP = "in the end no one living waits, unless its push was lost: then it holds the lock"
+    FALSE_LOSS = "no one is told that its lock is lost, if it is not"
     SILENT = "one more heartbeat tells that the lock was lost, or takes it again"
     ENDS = "a guard ends when its work has ended"
 

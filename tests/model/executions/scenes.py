@@ -15,9 +15,9 @@ RENEWING: Final = Workflow(name="anna", place=0, stoppable=True, keep_alive=True
 FAILING: Final = Workflow(name="anna", place=0, stoppable=True, keep_alive=True, may_fail=True)
 FIRST: Final = ReapPass(name="first pass")
 SECOND: Final = ReapPass(name="second pass", second=True, after=FIRST.name)
-TOLD: Final = ReapPass(name="first pass that asks nobody", sure=True)
+TOLD: Final = ReapPass(name="first pass that asks no one", sure=True)
 TOLD_AGAIN: Final = ReapPass(
-    name="second pass that asks nobody", second=True, sure=True, after=TOLD.name
+    name="second pass that asks no one", second=True, sure=True, after=TOLD.name
 )
 TOLD_OF_LATER_RUN: Final = ReapPass(
     name="pass of the second run", redrives=1, second=True, sure=True

@@ -50,7 +50,7 @@ class Local(NamedTuple):
         told_in: how often the stoppable execution had been stopped by then.
         lost: whether it was told that its lock is lost.
         current: number of the call whose end it waits for.
-        orphans: numbers of calls that nobody waits for any more, and that go on.
+        orphans: numbers of calls that no one waits for any more, and that go on.
     """
 
     status: Status = Status.IDLE
@@ -63,7 +63,7 @@ class Local(NamedTuple):
     orphans: tuple[int, ...] = ()
 
     def abandoned(self) -> Local:
-        """Nobody waits any more for the call under way; it goes on."""
+        """No one waits any more for the call under way; it goes on."""
         if self.current is None:
             return self
         return self._replace(current=None, orphans=(*self.orphans, self.current))
@@ -125,7 +125,7 @@ class Move(NamedTuple):
 
     Attributes:
         to: where it leads.
-        by: which actor takes it; -1 if nobody does.
+        by: which actor takes it; -1 if no one does.
         name: what is said of it in a trace.
         must: whether it comes by itself.
     """

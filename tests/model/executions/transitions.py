@@ -93,7 +93,7 @@ class World:
         return state.with_local(at, local._replace(status=status, calls=number, current=call))
 
     def finished(self, state: State, at: int, name: str) -> State:
-        """After a whole call, while nobody else moves."""
+        """After a whole call, while no one else moves."""
         state = self.begin(state, at, name)
         while (call := state.locals[at].current) is not None:
             state = self.step(state, at, call).to
@@ -219,7 +219,7 @@ class World:
                 return local.granted(outcome, state.stops)
             case Queued():
                 return local._replace(status=Status.ASLEEP)
-            case Refusal():  # It was released before, on its behalf: the guard begins anew.
+            case Refusal():  # It was released before, on its behalf: the guard begins again.
                 assert local.owner < MOST_ACQUISITIONS
                 return local._replace(status=Status.IDLE, owner=local.owner + 1)
             case Reaped(complete=False):  # The same message is sent once more.
@@ -273,7 +273,7 @@ class World:
             yield again._replace(name=name, must=False)
 
     def _landed(self, state: State) -> Move:
-        """The request on the wire arrives; nobody waits for its answer."""
+        """The request on the wire arrives; no one waits for its answer."""
         asked = self.calls.request_of(state.wire - 1)
         done = self.calls.tables.apply(state.table, asked)
         after = state._replace(table=done.table, wire=0)

@@ -23,7 +23,7 @@ def nest(depth: int) -> int:
 
 
 @in_virtual_time
-async def test_code_that_waits_returns_its_result_and_holds_nobody_up() -> None:
+async def test_code_that_waits_returns_its_result_and_holds_no_one_up() -> None:
     answers = await asyncio.gather(*(run(nap, 3, answer=str(n)) for n in range(100)))
     assert answers == [str(n) for n in range(100)]
     assert virtual_loop().time() == pytest.approx(3)

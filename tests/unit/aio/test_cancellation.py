@@ -180,7 +180,7 @@ async def test_a_request_that_was_sent_is_not_abandoned_it_might_arrive_late(
 
 
 @in_virtual_time
-async def test_an_abandoned_request_would_take_the_lock_for_nobody(
+async def test_an_abandoned_request_would_take_the_lock_for_no_one(
     make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fairlock.aio.bridge._finish", abandon)

@@ -1,4 +1,4 @@
-"""Byte code is added to a directory as a whole or not at all, and never stands in the way."""
+"""Byte code is added to a directory as a whole or not at all, and never gets in the way."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_byte_code_is_used_whatever_time_the_zip_gives_the_sources(
         pytest.param("unchecked-hash", "1", 0, id="without the protection"),
     ],
 )
-def test_a_source_that_somebody_changed_on_lambda_is_what_runs(
+def test_a_source_that_someone_changed_on_lambda_is_what_runs(
     asset: Path, monkeypatch: pytest.MonkeyPatch, mode: str | None, value: str, compiled: int
 ) -> None:
     invalidated_by(mode, monkeypatch)

@@ -89,7 +89,7 @@ def test_the_wait_is_the_advice_but_never_past_the_deadline(
     ("reason", "seconds", "owner_id", "restarts"),
     [("HELD", 7, "me", 3), ("ALREADY_RELEASED", 8, "another", 4)],
 )
-def test_an_acquisition_that_was_released_meanwhile_begins_anew_as_another_owner(
+def test_an_acquisition_that_was_released_meanwhile_begins_again_as_another_owner(
     machine: Scope, reason: str, seconds: int, owner_id: str, restarts: int
 ) -> None:
     answer = {"retry_after_seconds": 7, "owner_id": "me", "restarts": 3, "reason": reason}

@@ -179,7 +179,7 @@ def test_an_acquisition_that_was_released_meanwhile_waits_no_longer_than_from_it
 
 @pytest.mark.parametrize("state", ["Guard: Acquire", "Guard: Acquire again"])
 @pytest.mark.parametrize(("restarts", "pause_seconds"), [(0, 1), (3, 8)])
-def test_it_begins_anew_as_another_owner_after_a_pause_that_doubles(
+def test_it_begins_again_as_another_owner_after_a_pause_that_doubles(
     forms: Json, state: str, restarts: int, pause_seconds: int
 ) -> None:
     machine = machine_of(forms, "QueueFlat")
@@ -290,7 +290,7 @@ def test_an_answer_to_another_acquisition_is_not_believed(
         checked(machine_of(forms, form), answer)
 
 
-def test_nobody_is_let_in_from_the_queue_by_an_answer_that_grants_nothing(forms: Json) -> None:
+def test_no_one_is_let_in_from_the_queue_by_an_answer_that_grants_nothing(forms: Json) -> None:
     with pytest.raises(EvaluationError):
         checked(machine_of(forms, "QueueFlat"), {**GRANT, "acquired": False})
 

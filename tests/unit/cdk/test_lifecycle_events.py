@@ -66,7 +66,7 @@ def test_the_function_reads_the_stream_and_locks_and_puts_events_and_nothing_els
     assert put["Fn::Join"][1][-1].endswith(":event-bus/default")
 
 
-def test_lambda_leaves_out_waiters_without_a_version_and_claims_that_nobody_reaps(
+def test_lambda_leaves_out_waiters_without_a_version_and_claims_that_no_one_reaps(
     template: Json,
 ) -> None:
     [source] = [

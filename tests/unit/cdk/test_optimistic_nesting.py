@@ -111,7 +111,7 @@ def is_translated(item: Json) -> bool:
 
 @SEARCH
 @given(item=ITEMS)
-def test_whatever_the_names_and_texts_only_types_are_spelled_anew(item: Json) -> None:
+def test_whatever_the_names_and_texts_only_types_are_spelled_again(item: Json) -> None:
     assert is_translated(item)
 
 

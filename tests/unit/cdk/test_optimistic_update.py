@@ -73,7 +73,7 @@ def test_it_costs_three_transitions_besides_the_task(machine: Scope) -> None:
     ]
 
 
-def test_a_conflict_and_only_that_begins_it_anew_with_full_jitter(
+def test_a_conflict_and_only_that_begins_it_again_with_full_jitter(
     machine: Scope, variable: str
 ) -> None:
     update = machine.states["Debit: Update"]

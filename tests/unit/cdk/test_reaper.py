@@ -151,7 +151,7 @@ def test_the_rule_of_this_service_may_send_dead_letters(lock_template: Json) -> 
     assert statements(lock_template, "DeadLetterQueue") == [tls, own]
 
 
-def test_nobody_but_the_rule_and_the_reap_function_may_send(lock_template: Json) -> None:
+def test_no_one_but_the_rule_and_the_reap_function_may_send(lock_template: Json) -> None:
     """A key that a request does not have counts as not equal."""
     rule, _ = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
     role, _ = one(lock_template, "AWS::IAM::Role", "ReaperReapRole")

@@ -51,5 +51,5 @@ def fleet(aws: LocalAws, lock_table: str, forks: Forks, tmp_path: Path) -> Itera
 
 @pytest.fixture
 def locks(aws: LocalAws, lock_table: str) -> Iterator[LockClient]:
-    with LockClient(lock_table, client=aws.client("dynamodb"), owner_name="somebody") as client:
+    with LockClient(lock_table, client=aws.client("dynamodb"), owner_name="operator") as client:
         yield client

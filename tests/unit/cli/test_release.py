@@ -50,7 +50,7 @@ def forced(locks: LockClient, **changes: Any) -> int:  # noqa: ANN401 - of the c
 
 
 @pytest.mark.parametrize("data", ['{"a":' * 1018, "[1]"])
-def test_data_that_cannot_be_read_keeps_nobody_from_releasing(
+def test_data_that_cannot_be_read_keeps_no_one_from_releasing(
     locks: LockClient, store: Operations, table: Table, capsys: Output, data: str
 ) -> None:
     store.acquire(acquire("anna", lock_name="a", data=data))
@@ -109,7 +109,7 @@ def test_without_a_terminal_yes_must_be_given(locks: LockClient, store: Operatio
     assert forced(locks, ask=None, yes=True, reason=None) == 0
 
 
-def test_a_holder_that_comes_while_somebody_thinks_is_not_released(
+def test_a_holder_that_comes_while_someone_thinks_is_not_released(
     locks: LockClient, store: Operations, table: Table
 ) -> None:
     store.acquire(acquire("anna", lock_name="a"))
@@ -156,14 +156,14 @@ def test_of_several_holders_one_must_be_named(
     assert [holder.owner_name for holder in table.state("a").holders] == ["anna"]
 
 
-def test_what_nobody_holds_or_knows_is_66(locks: LockClient, store: Operations) -> None:
+def test_what_no_one_holds_or_knows_is_66(locks: LockClient, store: Operations) -> None:
     assert forced(locks, yes=True) == 66
     store.acquire(acquire("anna", lock_name="a"))
     store.release(release("anna", lock_name="a"))
     assert forced(locks, yes=True) == 66
 
 
-def test_the_release_stands_though_nobody_can_read_what_came_of_it(
+def test_the_release_stands_though_no_one_can_read_what_came_of_it(
     locks: LockClient, store: Operations, table: Table, capsys: Output
 ) -> None:
     store.acquire(acquire("anna", lock_name="a"))
@@ -225,7 +225,7 @@ def test_who_releases_is_the_principal_and_the_user_of_the_machine(
     assert caller(target) == "unknown user@laptop"
 
 
-def test_nobody_is_asked_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_one_is_asked_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     assert intervene.ask_at_the_terminal() is None
 

@@ -62,7 +62,7 @@ def test_a_lock_that_is_taken_has_a_status_of_its_own(fleet: Fleet, locks: LockC
     ]
     outcomes = [outcome(process) for process in refused]
     assert [status for status, _, _ in outcomes] == [75, 9]
-    held_since = r"somebody since \d{4}-[^,]+, somebody since \d{4}-"
+    held_since = r"operator since \d{4}-[^,]+, operator since \d{4}-"
     assert re.search(f": held by {held_since}", outcomes[0][2])
     assert not (fleet.home / "ran").exists()
     held[0].release()
@@ -136,7 +136,7 @@ def test_a_waiter_that_is_killed_would_stay_in_the_queue(fleet: Fleet, locks: Lo
         assert fleet.waiters("kill") == 1
 
 
-def test_the_commands_status_is_known_although_whoever_started_us_ignores_its_children(
+def test_the_commands_status_is_known_although_our_parent_ignores_its_children(
     fleet: Fleet,
 ) -> None:
     """A process whose parent ignores SIGCHLD does so, too; the kernel then forgets statuses."""

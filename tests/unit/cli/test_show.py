@@ -80,7 +80,7 @@ def test_the_end_of_a_workflows_lease_is_explained_and_that_of_a_process_is_not(
     over = {line.partition("Z ")[2] for line in details(late) if "lease ends" in line}
     assert over == {
         "(over)",
-        "(over: the next one who asks extends it if this execution runs, else takes the lock)",
+        "(over: the next caller extends it if this execution runs, or else takes the lock)",
     }
 
 

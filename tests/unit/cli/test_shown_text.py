@@ -82,7 +82,7 @@ def test_the_name_of_the_holder_in_a_message_is_printable_too(
     assert commands(capsys.readouterr().err) == []
 
 
-def test_a_lock_that_nobody_has_used_has_a_status_of_its_own(capsys: Output) -> None:
+def test_a_lock_that_no_one_has_used_has_a_status_of_its_own(capsys: Output) -> None:
     assert show(MemoryTable(), "mispelt") == exit_codes.UNKNOWN_LOCK == 66
     told = capsys.readouterr()
     assert told.err.startswith("fairlock: lock table 'locks' knows no lock 'mispelt': it was")

@@ -76,7 +76,7 @@ def test_a_wait_that_fails_has_no_second_line(lines: Lines) -> None:
 
 
 @pytest.mark.parametrize(("after_seconds", "line"), [(BOUND, "waiting"), (0, "")])
-def test_a_short_wait_and_one_for_nobody_are_not_told_and_no_thread_is_left(
+def test_a_short_wait_and_one_for_no_one_are_not_told_and_no_thread_is_left(
     after_seconds: float, line: str, lines: Lines
 ) -> None:
     before = threading.active_count()
@@ -105,7 +105,7 @@ def test_a_line_that_is_late_holds_nothing_up_and_is_not_told(lines: Lines) -> N
 
 
 @pytest.mark.parametrize("nobody", [Unread(), None])
-def test_errors_that_nobody_reads_are_no_failure(
+def test_errors_that_no_one_reads_are_no_failure(
     nobody: io.StringIO | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stderr", nobody)

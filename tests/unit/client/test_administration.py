@@ -208,7 +208,7 @@ def test_an_outage_is_no_answer(make_client: MakeClient, table: Table) -> None:
     lock.heartbeat()
 
 
-def test_a_lock_that_somebody_has_changed_is_logged_and_left_out(
+def test_a_lock_that_someone_has_changed_is_logged_and_left_out(
     make_client: MakeClient, table: Table, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = make_client("anna")
@@ -236,7 +236,7 @@ BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "a holder and a token": ("holder", {"holder": HOLDER}),
     "a number as holder": ("holder", {"holder": 7, "fencing_token": None}),
     "an owner_id as holder": ("holder", {"holder": "0123456789abcdef", "fencing_token": None}),
-    "a token of nobody": ("fencing_token", {"fencing_token": 0}),
+    "a token of no one": ("fencing_token", {"fencing_token": 0}),
     "true as token": ("fencing_token", {"fencing_token": True}),
     "no reason": ("reason", {"reason": ""}),
     "a reason of two lines": ("reason", {"reason": "a\nb"}),

@@ -95,13 +95,13 @@ def test_a_loss_is_told_to_the_one_who_adopted(
     assert told == ["another owner has it, or it was freed by force"]
 
 
-@pytest.mark.parametrize("before", ["nobody ever held", "released", "between"])
+@pytest.mark.parametrize("before", ["no one ever held", "released", "between"])
 def test_what_is_not_held_is_refused_and_nothing_is_written(
     make_client: MakeClient, table: Table, clock: EventfulClock, before: str
 ) -> None:
     store = store_over(table, clock)
     release = ReleaseRequest(lock_name="a", owner_id=owner("anna"))
-    if before != "nobody ever held":
+    if before != "no one ever held":
         store.acquire(acquire("anna", lock_name="a"))
     if before == "released":
         store.release(release)

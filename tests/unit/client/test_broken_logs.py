@@ -59,7 +59,7 @@ def test_a_defect_in_the_planning_itself_is_survived(
 
     monkeypatch.setattr(HeartbeatSchedule, "due", fail_once)
     table = Table()
-    with LockClient("locks", client=table, lease=60, heartbeat_every=0.1) as locks:  # type: ignore[arg-type]  # stands in
+    with LockClient("locks", client=table, lease=60, heartbeat_every=0.1) as locks:  # type: ignore[arg-type]  # a substitute
         locks.acquire("a")
         assert table.does_more(2)
     assert defects == []

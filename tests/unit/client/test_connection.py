@@ -52,12 +52,12 @@ class Session:
 
 def connection_over(session: Session, **settings: Any) -> Connection:  # noqa: ANN401 - as of Connection
     defaults: dict[str, Any] = {"dynamodb": None, "stepfunctions": None, "most_at_once": 32}
-    return Connection(session=session, **{**defaults, **settings})  # type: ignore[arg-type]  # stands in
+    return Connection(session=session, **{**defaults, **settings})  # type: ignore[arg-type]  # a substitute
 
 
 def test_no_client_is_made_before_it_is_needed() -> None:
     session = Session()
-    with LockClient("locks", session=session) as locks:  # type: ignore[arg-type]  # stands in
+    with LockClient("locks", session=session) as locks:  # type: ignore[arg-type]  # a substitute
         assert session.made == []
         locks.acquire("a")
         locks.acquire("b")
@@ -160,7 +160,7 @@ def test_if_the_place_were_not_compared_a_running_execution_would_count_as_over(
     assert connection_over(Forgetful()).workflows.describe(there).liveness is Liveness.OVER
 
 
-def test_in_a_child_clients_are_made_anew() -> None:
+def test_in_a_child_clients_are_made_again() -> None:
     session = Session()
     connection = connection_over(session)
     before = connection.dynamodb()

@@ -81,7 +81,7 @@ def test_a_lock_that_is_dropped_and_renewed_is_pointed_out_once_and_lives_on() -
     ],
     ids=["released", "not renewed", "closed"],
 )
-def test_a_lock_that_nobody_renews_is_not(work: Callable[[FakeLockClient], object]) -> None:
+def test_a_lock_that_no_one_renews_is_not(work: Callable[[FakeLockClient], object]) -> None:
     with FakeLockClient() as locks:
         assert warned(lambda: work(locks)) == []
 

@@ -82,7 +82,7 @@ def test_a_child_that_took_itself_for_the_holder_would_release_its_parents_lock(
     assert answer["parent"] == "LockLost"
 
 
-def test_a_client_that_was_given_is_left_alone_in_a_child_and_whoever_wants_it_is_told(
+def test_a_client_that_was_given_is_left_alone_in_a_child_and_a_caller_of_it_is_told(
     aws: LocalAws, lock_table: str
 ) -> None:
     answer = run(aws, lock_table, "protected", program="fork_in_connection_pool")

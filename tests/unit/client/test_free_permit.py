@@ -123,6 +123,6 @@ def test_a_lease_that_was_over_by_one_date_is_requested_again_once_all_front_end
     clock.advance(0.9)
     assert asks(), "not half a minute later"
     clock.advance(29)
-    assert not asks(), "nobody's clock explains that any more"
+    assert not asks(), "no one's clock explains that any more"
     clock.advance(1)
     assert asks()

@@ -34,7 +34,7 @@ def free(store: Operations, grant: Grant) -> None:
     assert store.force_release(request) is not None
 
 
-def test_a_lock_is_lost_if_its_owner_id_was_granted_it_anew(
+def test_a_lock_is_lost_if_its_owner_id_was_granted_it_again(
     make_client: MakeClient, table: Table, store: Operations
 ) -> None:
     first = granted(store)

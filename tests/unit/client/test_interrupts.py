@@ -250,7 +250,7 @@ def moments_that_end_all_heartbeats(*, seconds: float) -> list[int]:
     left = []
     for at in range(MOST_MOMENTS):
         table = Table()
-        locks = LockClient("locks", client=table, heartbeat_every=0.05)  # type: ignore[arg-type]  # stands in
+        locks = LockClient("locks", client=table, heartbeat_every=0.05)  # type: ignore[arg-type]  # a substitute
         heartbeats = locks._services.heartbeats  # noqa: SLF001 - an interrupt is aimed at it
 
         def start(heartbeats: Heartbeats = heartbeats) -> None:

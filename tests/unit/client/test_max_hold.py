@@ -101,7 +101,7 @@ def test_a_renewal_does_not_end_the_danger_of_a_hold_that_is_nearly_over(
     assert len([what for what, _, _ in told.events if what == "danger"]) > 1
 
 
-def test_the_lock_is_free_for_whoever_waits_when_max_hold_is_over(locks: FakeLockClient) -> None:
+def test_the_lock_is_free_for_a_waiter_when_max_hold_is_over(locks: FakeLockClient) -> None:
     acquire_told(locks)
     assert HOLD <= seconds_to_grant(locks) <= HOLD + 5
 

@@ -1,9 +1,9 @@
-"""The examples of docs/monitoring.md for a client's metrics, as they stand there."""
+"""The examples of a client's metrics, as they are in examples/client_metrics."""
 
 from __future__ import annotations
 
 import json
-import re
+import runpy
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -13,15 +13,12 @@ import pytest
 
 from fairlock.testing import FakeLockClient
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "monitoring.md"
-FILES = re.compile(r"^```python\n# (\w+)\.py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "client_metrics"
 
 
 def example(name: str) -> dict[str, Any]:
     """What the example defines."""
-    names: dict[str, Any] = {}
-    exec(dict(FILES.findall(DOCUMENT.read_text()))[name], names)  # noqa: S102 - our own document
-    return names
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"))
 
 
 def use_locks(hook: Any) -> None:  # noqa: ANN401 - a function of the example

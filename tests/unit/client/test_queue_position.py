@@ -86,13 +86,13 @@ def test_the_head_of_the_queue_corrects_the_position(queue: LocalQueue) -> None:
     assert position.ahead == 1
 
 
-def test_a_waiter_that_is_not_where_it_thought_counts_anew(queue: LocalQueue) -> None:
+def test_a_waiter_that_is_not_where_it_thought_counts_again(queue: LocalQueue) -> None:
     position = QueuePosition(queue, began=0)
     queue.note(seen(10), 1)
     position.note(2, seen(10))
-    assert position.correct(ME, seen(10, "somebody", "somebody else")) is True
+    assert position.correct(ME, seen(10, "somebody", "another")) is True
     position.note(9, seen(10))
-    assert position.correct(ME, seen(10, "somebody", "somebody else")) is False
+    assert position.correct(ME, seen(10, "somebody", "another")) is False
 
 
 def test_outside_of_a_full_queue_a_waiter_polls_as_one_behind_all_others(queue: LocalQueue) -> None:

@@ -149,7 +149,7 @@ def client_without_a_lock(
     monkeypatch.setattr("fairlock.client.heartbeats.LONGEST_NAP_SECONDS", 0.05)
     before = set(threading.enumerate())
     table = Table()
-    locks = LockClient("locks", client=table, heartbeat_every=0.05)  # type: ignore[arg-type]  # stands in
+    locks = LockClient("locks", client=table, heartbeat_every=0.05)  # type: ignore[arg-type]  # a substitute
     with locks.hold("a"):
         started = set(threading.enumerate()) - before
     [scheduler] = [thread for thread in started if thread.name == "fairlock-scheduler"]
@@ -195,7 +195,7 @@ def test_a_lock_that_outlives_its_client_is_renewed_and_its_threads_end_after_it
 
 def test_close_waits_for_the_heartbeat_that_is_under_way(ours: NewThreads) -> None:
     table = Table()
-    locks = LockClient("locks", client=table, lease=1, heartbeat_every=0.05)  # type: ignore[arg-type]  # stands in
+    locks = LockClient("locks", client=table, lease=1, heartbeat_every=0.05)  # type: ignore[arg-type]  # a substitute
     lock = locks.acquire("a")
     begun = threading.Event()
     table.before = lambda _name, _arguments: begun.set()
@@ -211,7 +211,7 @@ def test_close_waits_for_the_heartbeat_that_is_under_way(ours: NewThreads) -> No
 
 def test_no_thread_is_started_before_a_lock_is_held(ours: NewThreads) -> None:
     table = Table()
-    locks = LockClient("locks", client=table, heartbeat_every=math.inf)  # type: ignore[arg-type]  # stands in
+    locks = LockClient("locks", client=table, heartbeat_every=math.inf)  # type: ignore[arg-type]  # a substitute
     assert ours() == []
     locks.close()
 

@@ -111,7 +111,7 @@ def test_without_that_rule_a_reader_that_reads_again_waits_for_a_writer_that_wai
     monkeypatch.setattr(rule, lambda *_: None)
     writer = locks.another("writer")
     with locks.hold("a", shared=True):
-        # A waiter that stands in the queue for as long as the reader asks.
+        # A waiter that is in the queue for as long as the reader asks.
         monkeypatch.setattr("fairlock.client.acquisition.Acquisition.leave", lambda _: None)
         with pytest.raises(LockWaitTimeout):
             writer.acquire("a", max_wait=1)

@@ -41,7 +41,7 @@ def robs_a_renewing_holder(
 
 
 @pytest.mark.parametrize("skew", [-TWO_HOURS, TWO_HOURS])
-def test_a_contender_whose_clock_is_two_hours_wrong_robs_nobody(
+def test_a_contender_whose_clock_is_two_hours_wrong_robs_no_one(
     make_client: MakeClient, clock: EventfulClock, skew: float
 ) -> None:
     contender = make_client("ben", clock=SkewedClock(clock, skew))
@@ -57,7 +57,7 @@ def test_by_the_systems_clock_one_two_hours_ahead_would_rob(
 
 
 @pytest.mark.parametrize("skew", [-TWO_HOURS, TWO_HOURS])
-def test_a_holder_whose_clock_is_two_hours_wrong_is_robbed_by_nobody(
+def test_a_holder_whose_clock_is_two_hours_wrong_is_robbed_by_no_one(
     make_client: MakeClient, clock: EventfulClock, skew: float
 ) -> None:
     lock = make_client("anna", lease=60, clock=SkewedClock(clock, skew)).acquire("a")

@@ -62,7 +62,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> type[Reluctant]:
 
 def often_renewed(table: Table) -> LockClient:
     """Its locks are renewed ten times a second; none is lost while a test waits for that."""
-    return LockClient("locks", client=table, lease=60, heartbeat_every=0.1)  # type: ignore[arg-type]  # stands in
+    return LockClient("locks", client=table, lease=60, heartbeat_every=0.1)  # type: ignore[arg-type]  # a substitute
 
 
 def test_without_a_thread_for_heartbeats_the_lock_is_given_back_and_later_ones_are_renewed(
@@ -117,7 +117,7 @@ def test_a_pool_has_no_more_threads_than_it_needs_and_survives_what_its_work_rai
 
 
 def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noticed() -> None:
-    locks = LockClient("locks", client=Table(), lease=1)  # type: ignore[arg-type]  # stands in
+    locks = LockClient("locks", client=Table(), lease=1)  # type: ignore[arg-type]  # a substitute
     lock = locks.acquire("a")
     waiter = threading.Thread(target=lock.lost.wait, daemon=True)
     waiter.start()

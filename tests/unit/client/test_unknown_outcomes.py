@@ -77,7 +77,7 @@ def test_a_defect_of_the_set_up_names_the_table_and_what_to_do(
         make_client().acquire("a", max_wait=10)
 
 
-def test_a_grant_whose_reply_was_lost_is_given_back_if_nobody_waits_for_it(
+def test_a_grant_whose_reply_was_lost_is_given_back_if_no_one_waits_for_it(
     make_client: MakeClient, table: Table
 ) -> None:
     """`try_acquire` tries once; what it may have got must not block others for a lease."""
@@ -225,7 +225,7 @@ def test_tokens_grow_also_after_the_item_was_deleted(
     assert tokens_over_a_deletion(make_client, table, clock) == "grow"
 
 
-def test_a_counter_that_begins_anew_would_let_an_old_writer_in(
+def test_a_counter_that_begins_again_would_let_an_old_writer_in(
     make_client: MakeClient, table: Table, clock: EventfulClock
 ) -> None:
     def seed_of_zero(_name: str, arguments: dict[str, Any]) -> None:

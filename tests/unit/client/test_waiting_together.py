@@ -56,7 +56,7 @@ def test_the_lease_of_a_waiter_that_was_told_counts_from_before_the_hand_off(
     assert second.remaining <= 30
 
 
-def test_a_release_with_a_lost_reply_tells_nobody_and_costs_a_poll(
+def test_a_release_with_a_lost_reply_tells_no_one_and_costs_a_poll(
     make_client: MakeClient, table: Table, clock: EventfulClock
 ) -> None:
     locks = make_client(lease=600)
@@ -191,7 +191,7 @@ def passed_on() -> tuple[float, float]:
                 time.sleep(random.uniform(0.001, 0.01))  # noqa: S311 - work
                 inside.release()
 
-    with LockClient("locks", client=table) as locks:  # type: ignore[arg-type]  # stands in
+    with LockClient("locks", client=table) as locks:  # type: ignore[arg-type]  # a substitute
         Together().run(*[work] * THREADS)
     sections = THREADS * SECTIONS
     assert tokens == sorted(set(tokens))

@@ -82,7 +82,7 @@ def test_a_writer_that_leaves_lets_in_all_readers_in_front_of_the_next_writer(
 
 
 @pytest.mark.parametrize(("count_", "burst"), [(10, 1), (12, 3)])
-def test_no_period_has_more_than_the_rate_and_the_burst_whoever_asks(
+def test_no_period_has_more_than_the_rate_and_the_burst_no_matter_who_asks(
     locks: FakeLockClient, count_: int, burst: int
 ) -> None:
     callers = [locks.another(f"{number}") for number in range(4)]

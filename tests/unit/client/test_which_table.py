@@ -31,7 +31,7 @@ class Store:
         self.asked: list[str] = []
         self.meta = SimpleNamespace(region_name="us-east-1")
 
-    def client(self, service: str, **_more: object) -> Any:  # noqa: ANN401 - stands in
+    def client(self, service: str, **_more: object) -> Any:  # noqa: ANN401 - a substitute
         if isinstance(self.failure, NoRegionError):
             raise self.failure
         assert service == "ssm"

@@ -45,7 +45,7 @@ class SlowTable(Table):
 
 def write_during_a_release(told: list[Lock]) -> Lock:
     table = SlowTable()
-    with LockClient("locks", client=table, lease=3600) as locks:  # type: ignore[arg-type]  # stands in
+    with LockClient("locks", client=table, lease=3600) as locks:  # type: ignore[arg-type]  # a substitute
         lock = locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost))
         table.releasing = threading.Thread(target=lock.release)
         with pytest.raises(LockLost):

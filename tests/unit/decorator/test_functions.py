@@ -130,12 +130,12 @@ def test_a_call_that_is_skipped_returns_what_stands_for_it(locks: LockClient) ->
         ran.append("work")
         return "done"
 
-    @locked("a", if_taken="skip", otherwise="somebody is at it", client=locks)
+    @locked("a", if_taken="skip", otherwise="someone is at it", client=locks)
     def work_or_say() -> str:
         return "done"
 
     with locks.hold("a"):
-        assert (work(), work_or_say(), ran) == (None, "somebody is at it", [])
+        assert (work(), work_or_say(), ran) == (None, "someone is at it", [])
     assert (work(), work_or_say(), ran) == ("done", "done", ["work"])
 
 

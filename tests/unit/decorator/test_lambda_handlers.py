@@ -84,7 +84,7 @@ def test_without_a_wait_of_its_own_a_handler_waits_as_long_as_its_client(
 ) -> None:
     with LockClient(
         "locks",
-        client=table,  # type: ignore[arg-type]  # stands in
+        client=table,  # type: ignore[arg-type]  # a substitute
         clock=clock,
         max_wait=wait,
         heartbeat_every=math.inf,
@@ -131,7 +131,7 @@ def test_a_lease_that_was_waited_for_ends_with_the_invocation_too(
     )
 
 
-def test_one_that_nobody_shortens_would_outlast_it_by_the_wait(
+def test_one_that_no_one_shortens_would_outlast_it_by_the_wait(
     table: Table, clock: EventfulClock, locks: LockClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Call, "shorter_lease", lambda _self, _lease: None)

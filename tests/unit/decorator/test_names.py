@@ -153,7 +153,7 @@ def test_a_number_that_is_not_finite_is_refused(locks: LockClient, table: Table)
     assert names_in(table) == set()
 
 
-def test_a_plain_format_would_make_a_name_that_nobody_else_arrives_at() -> None:
+def test_a_plain_format_would_make_a_name_that_no_one_else_arrives_at() -> None:
     """The control: two equal calls, in two processes, would not meet in one lock."""
     one, other = Opaque(), Opaque()
     assert f"orders/{one}" != f"orders/{other}"
@@ -212,7 +212,7 @@ def test_without_parentheses_a_function_is_decorated_and_not_taken_for_a_name(
         ran.append(job)
         return "done"
 
-    assert rebuild(dict) == "done", "a function as its only argument is decorated by nobody"
+    assert rebuild(dict) == "done", "a function as its only argument is decorated by no one"
     assert ran == [dict]
     assert rebuild.__doc__ == "Rebuilds."
     assert names_in(table) == {f"{__name__}.{rebuild.__qualname__}"}

@@ -90,7 +90,7 @@ class Scene:
         if held != others:
             self.faults.append(f"{len(held)} hold the lock at the end")
         if self.service.table.waiters(LOCK):
-            self.faults.append("somebody waits at the end")
+            self.faults.append("someone waits at the end")
         if len(self.tokens) > 1:
             self.faults.append(f"{len(self.tokens)} grants")
 
@@ -110,7 +110,7 @@ def faults_of(make_scene: Callable[[], Scene]) -> dict[str, list[str]]:
     undisturbed = make_scene()
     killer = Killer()
     undisturbed.run(killer)
-    found = {"nobody is killed": undisturbed.faults} if undisturbed.faults else {}
+    found = {"no one is killed": undisturbed.faults} if undisturbed.faults else {}
     for at, name in enumerate(killer.seen):
         for is_written in (False, True):
             scene = make_scene()

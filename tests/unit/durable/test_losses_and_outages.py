@@ -30,7 +30,7 @@ def test_a_lock_that_was_taken_away_is_reported_at_the_end() -> None:
 
     def body(_event: object, context: DurableContext) -> None:
         with hold(context, LOCK, service=service) as lock:
-            context.step(lambda _: take_away(service, lock), name="somebody takes it")
+            context.step(lambda _: take_away(service, lock), name="someone takes it")
 
     kind, message = error_of(body, service)
     assert kind.endswith("LockLost")
@@ -72,7 +72,7 @@ def test_a_loss_is_noted_on_the_error_of_the_work() -> None:
     def body(_event: object, context: DurableContext) -> None:
         try:
             with hold(context, LOCK, service=service) as lock:
-                context.step(lambda _: take_away(service, lock), name="somebody takes it")
+                context.step(lambda _: take_away(service, lock), name="someone takes it")
                 int("no number")
         except ValueError as error:
             notes.extend(error.__notes__)
@@ -229,7 +229,7 @@ def test_a_max_hold_counts_from_the_grant_through_all_replays(hours: Hours) -> N
     assert service.state(LOCK).held == 0
 
 
-def test_a_time_that_each_replay_takes_anew_would_never_be_over(
+def test_a_time_that_each_replay_takes_again_would_never_be_over(
     hours: Hours, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: the grant is not recorded, so it seems to have come just now."""

@@ -135,7 +135,7 @@ Iteration = Callable[..., None]
 
 
 def _in_a_map(nesting: NestingType) -> Callable[[DurableContext, Iteration], Any]:
-    config = MapConfig(nesting_type=nesting)
+    config: MapConfig[int] = MapConfig(nesting_type=nesting)
     return lambda context, deploy: context.map([0, 1], deploy, config=config)
 
 

@@ -290,7 +290,7 @@ def test_a_hand_over_whose_reply_was_lost_is_told_to_the_waiter(bench: Bench) ->
     assert (bench.holders(), bench.pushed) == (["ben"], ["ben"])
 
 
-def test_with_a_new_token_for_each_sending_nobody_would_tell_it(
+def test_with_a_new_token_for_each_sending_no_one_would_tell_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench.client, "tokens", _Forgetful())

@@ -117,7 +117,7 @@ def test_protection_is_switched_on_once_and_waited_for(dynamodb: DynamoDBClient)
     assert calls.count("UpdateTable") == 1
 
 
-@pytest.mark.parametrize("others", [True, False], ids=["others are faster", "nobody protects it"])
+@pytest.mark.parametrize("others", [True, False], ids=["others are faster", "no one protects it"])
 def test_a_refused_update_is_no_error_if_others_have_switched_it_on(
     dynamodb: DynamoDBClient, *, others: bool
 ) -> None:

@@ -68,7 +68,7 @@ class Crowd:
         answer = self.bench.store.acquire(request)
         if not isinstance(answer, Grant):
             self.queued.release()
-            assert self.woken[name].wait(30), f"nobody woke {name}"
+            assert self.woken[name].wait(30), f"no one woke {name}"
             answer = self.bench.store.acquire(request)
         assert isinstance(answer, Grant)
         one_more = self.one_more() if self.limit == 1 else deposit("x")

@@ -195,7 +195,7 @@ def test_a_holder_passes(bench: Bench) -> None:
     assert bench.balance("x") == 1
 
 
-def test_an_overrun_lease_that_nobody_took_over_passes(bench: Bench) -> None:
+def test_an_overrun_lease_that_no_one_took_over_passes(bench: Bench) -> None:
     grant = bench.granted("anna", lease_ms=1_000)
     bench.clock.advance(3600)
     assert reasons(bench, check_of(grant), deposit("x")) == []

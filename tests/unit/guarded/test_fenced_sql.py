@@ -157,7 +157,7 @@ def test_a_transaction_that_fails_undoes_its_first_write_and_its_fence(
     assert contents_in_mode(file) == ["under 6"]
 
 
-def test_nobody_else_moves_the_fence_until_the_end(
+def test_no_one_else_moves_the_fence_until_the_end(
     database_in_mode: sqlite3.Connection, file: Path
 ) -> None:
     with (

@@ -91,7 +91,7 @@ def test_other_contents_under_the_token_of_a_write_are_refused_and_not_written(
     assert (bench.balance("x"), bench.balance("y"), bench.holders()) == (1, None, ["anna"])
 
 
-def test_a_process_that_was_started_anew_repeats_the_write_of_its_grant(bench: Bench) -> None:
+def test_a_process_that_was_started_again_repeats_the_write_of_its_grant(bench: Bench) -> None:
     grant = bench.granted("anna")
     unknown(bench.through(losing(bench, 1)).writes(grant), [deposit("x")])
     anew = bench.writes(grant)
@@ -240,7 +240,7 @@ def test_several_replies_in_a_row_may_get_lost(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("late", ["wall", "monotonic"])
-def test_after_nine_minutes_by_either_clock_nobody_can_tell_and_nothing_is_sent(
+def test_after_nine_minutes_by_either_clock_no_one_can_tell_and_nothing_is_sent(
     bench: Bench, clock: FakeClock, late: str
 ) -> None:
     faulty = losing(bench, 1)

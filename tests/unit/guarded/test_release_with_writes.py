@@ -31,7 +31,7 @@ HOUR_MS = 3_600_000
 LATE = AcquireRequest(lock_name=LOCK, owner_id=owner("late"), owner_name="late", waits=True)
 
 
-def test_writes_and_release_are_one_request_when_nobody_waits(bench: Bench) -> None:
+def test_writes_and_release_are_one_request_when_no_one_waits(bench: Bench) -> None:
     grant = bench.granted("anna")
     counting = FaultyTable(bench.inner)
     bench.through(counting).writes(grant).transact_write([deposit("x")], release=True)
@@ -305,7 +305,7 @@ def test_a_repeat_after_a_release_tells_of_the_commit(bench: Bench, lock: Lock) 
 
 
 @EACH_WAY
-def test_a_repeat_that_is_not_let_in_is_forgotten_by_nobody(
+def test_a_repeat_that_is_not_let_in_is_forgotten_by_no_one(
     bench: Bench, clock: FakeClock, *, release: bool
 ) -> None:
     """Expired credentials, say: then it is still unknown whether the first try was written."""

@@ -87,7 +87,7 @@ def test_the_release_ends_the_heartbeat(
     assert (values["Released"], messages) == ([1.0], ["released"])
 
 
-def test_the_end_of_a_heartbeat_names_its_lock_and_owner_whoever_tells_it(
+def test_the_end_of_a_heartbeat_names_its_lock_and_owner_no_matter_who_reports_it(
     engine: FakeWorkflows,
 ) -> None:
     told: list[Released | NotHeld | LockLost] = []
@@ -151,7 +151,7 @@ def test_a_loss_is_reported_even_if_the_table_does_not_say_why(
 
 
 @pytest.mark.parametrize(("last", "kept"), [(WORKFLOW, "DONE"), (None, "LOST")])
-def test_an_end_that_nobody_waits_to_hear_is_no_loss(
+def test_an_end_that_no_one_waits_to_hear_is_no_loss(
     engine: FakeWorkflows,
     capsys: pytest.CaptureFixture[str],
     last: dict[str, Any] | None,
@@ -185,7 +185,7 @@ def test_a_lock_that_is_taken_again_after_a_redrive_is_counted(
     ],
     ids=["done", "lost"],
 )
-def test_an_end_that_step_functions_does_not_take_is_told_as_an_error_that_nobody_repeats(
+def test_an_end_that_step_functions_does_not_take_is_told_as_an_error_that_no_one_repeats(
     engine: FakeWorkflows,
     capsys: pytest.CaptureFixture[str],
     last: dict[str, Any] | None,
@@ -204,7 +204,7 @@ def test_an_end_that_step_functions_does_not_take_is_told_as_an_error_that_nobod
 
 @pytest.mark.parametrize("outcome", [Delivery.DELIVERED, Delivery.GONE])
 @pytest.mark.parametrize(("last", "kept"), [(OWN_RELEASE, "DONE"), (None, "LOST")])
-def test_an_end_that_was_heard_or_that_nobody_waits_for_is_no_error(
+def test_an_end_that_was_heard_or_that_no_one_waits_for_is_no_error(
     engine: FakeWorkflows, outcome: Delivery, last: dict[str, Any] | None, kept: str
 ) -> None:
     end_grant(acquire.handler(dict(WORKFLOW), CONTEXT), last)

@@ -92,7 +92,7 @@ def test_an_event_that_is_not_taken_is_an_error_so_that_the_batch_comes_again(
         published(use(table, clock, "a"))
 
 
-def test_an_item_that_somebody_has_changed_stops_no_other_event(
+def test_an_item_that_someone_has_changed_stops_no_other_event(
     bus: Bus, table: StreamedTable, clock: FakeClock
 ) -> None:
     batch = use(table, clock, "a", "b")
@@ -154,7 +154,7 @@ HOSTILE: tuple[dict[str, Any] | None, ...] = (
 )
 
 
-def test_whatever_stands_in_an_attribute_a_record_stops_no_other(
+def test_whatever_is_in_an_attribute_a_record_stops_no_other(
     bus: Bus, table: StreamedTable, clock: FakeClock
 ) -> None:
     """Only a principal that writes the table makes one."""
@@ -178,7 +178,7 @@ def test_whatever_stands_in_an_attribute_a_record_stops_no_other(
 
 
 def _spoilt(record: dict[str, Any], image: str) -> Iterator[dict[str, Any]]:
-    """All but the keys, which DynamoDB lets nobody write as anything but strings."""
+    """All but the keys, which DynamoDB lets no one write as anything but strings."""
     for name in {*record["dynamodb"].get(image, {})} - {"pk", "sk"}:
         for value in HOSTILE:
             changed: dict[str, Any] = copy.deepcopy(record)

@@ -82,7 +82,7 @@ def test_the_rounds_of_the_first_pass_do_not_count_for_the_second(outside: Outsi
     assert outside.sent == [(QUEUE_URL, second_pass(), 35)]
 
 
-def test_an_execution_of_which_nobody_knows_fails_only_its_own_message(outside: Outside) -> None:
+def test_an_execution_of_which_no_one_knows_fails_only_its_own_message(outside: Outside) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     other = {"lock_name": "other", "owner_id": "other-0123456789", "execution_arn": OTHER_EXECUTION}
     acquire.handler(dict(other), CONTEXT)

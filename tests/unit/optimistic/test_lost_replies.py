@@ -48,7 +48,7 @@ def test_a_write_that_never_arrived_is_sent_again(table: Table) -> None:
 
 
 @pytest.mark.parametrize(("arrived", "computed"), [("before", 2), ("after", 1)])
-def test_one_write_of_somebody_else_tells_what_was_in_its_place(
+def test_one_write_of_someone_else_tells_what_was_in_its_place(
     table: Table, arrived: Literal["before", "after"], computed: int
 ) -> None:
     """The seen one: a conflict. Ours: done."""
@@ -101,7 +101,7 @@ def test_without_the_id_the_change_would_be_made_twice(
     assert stored(table) == {"account": "anna", "balance": 20, "version": 2}
 
 
-@pytest.mark.parametrize("by", ["us", "somebody else"])
+@pytest.mark.parametrize("by", ["us", "another writer"])
 def test_who_deleted_an_item_is_unknown_if_the_reply_got_lost(table: Table, by: str) -> None:
     """Both may not think that they did: the item could stand for a job that is taken once."""
     seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
@@ -121,7 +121,7 @@ def test_a_deletion_that_never_arrived_is_sent_again(table: Table) -> None:
     assert (stored(table), faulty.writes) == (None, 2)
 
 
-def test_a_deletion_that_never_arrived_is_a_conflict_if_somebody_wrote(table: Table) -> None:
+def test_a_deletion_that_never_arrived_is_a_conflict_if_someone_wrote(table: Table) -> None:
     seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
     faulty: Any = FaultyTable(
         table, fault(lost_reply(), 1, then=lambda: optimistic.update(table, ANNA, add(1)))

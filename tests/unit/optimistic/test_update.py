@@ -60,7 +60,7 @@ def test_a_change_that_changes_nothing_writes_nothing(table: Table) -> None:
     assert counting.calls == ["get_item"] * 3
 
 
-def test_a_change_may_delete_the_item_and_make_it_anew(table: Table) -> None:
+def test_a_change_may_delete_the_item_and_make_it_again(table: Table) -> None:
     optimistic.update(table, ANNA, add(100))
     assert optimistic.update(table, ANNA, lambda _: None) is None
     assert stored(table) is None
@@ -119,7 +119,7 @@ def interrupted(table: Table, action: Callable[[], object], *, times: int = 1) -
     ids=["no item", "no version", "no id"],
 )
 @pytest.mark.parametrize("by", ["update", "code that keeps the number only"])
-def test_whoever_writes_in_between_is_not_overwritten(
+def test_a_writer_in_between_is_not_overwritten(
     table: Table, before: dict[str, Any] | None, by: str
 ) -> None:
     if before is not None:
@@ -137,7 +137,7 @@ def test_whoever_writes_in_between_is_not_overwritten(
     assert (stored(table) or {})["balance"] == 15
 
 
-def test_an_item_made_anew_at_the_same_version_is_not_taken_for_the_old_one(table: Table) -> None:
+def test_an_item_made_again_at_the_same_version_is_not_taken_for_the_old_one(table: Table) -> None:
     optimistic.update(table, ANNA, add(100))
 
     def delete_and_open_anew() -> None:
@@ -162,7 +162,7 @@ def test_by_the_number_alone_it_would_be_taken_for_the_old_one(table: Table) -> 
     assert stored(table) == {"account": "anna", "balance": 101, "version": 2}
 
 
-def test_a_change_to_delete_what_others_changed_is_made_anew(table: Table) -> None:
+def test_a_change_to_delete_what_others_changed_is_made_again(table: Table) -> None:
     optimistic.update(table, ANNA, add(0))
     busy: Any = FaultyTable(
         table, meanwhile(1, lambda: optimistic.update(table, ANNA, add(5)), of=WRITES)

@@ -74,7 +74,7 @@ def test_a_mistake_is_told_at_once(ran: Any) -> None:  # noqa: ANN401 - JSON
 
 
 @pytest.mark.parametrize("how", ["loses", "unanswered"])
-def test_the_work_is_told_of_a_loss_also_when_nobody_answers(ran: Any, how: str) -> None:  # noqa: ANN401 - JSON
+def test_the_work_is_told_of_a_loss_also_when_no_one_answers(ran: Any, how: str) -> None:  # noqa: ANN401 - JSON
     assert ran[how]["result"] == "lost"
     assert [operation for operation, _ in ran[how]["calls"]][1] == "heartbeat"
 

@@ -90,7 +90,7 @@ def test_a_holder_whose_lease_is_over_is_taken_over_by_a_successor(
     assert new.holder.fencing_token == granted.fencing_token
 
 
-def test_a_holder_that_loses_its_place_to_nobody_has_lost(
+def test_a_holder_that_loses_its_place_to_no_one_has_lost(
     bench: Bench, table: StreamedTable, clock: FakeClock
 ) -> None:
     """The waiter to whom its place would go has died, too."""
@@ -301,7 +301,7 @@ def test_the_json_of_a_grant_and_of_its_end(bench: Bench, table: StreamedTable) 
     assert shown == [{**common, "limit": 1, "lease_seconds": 60.0}, {**common, "held_ms": 12_000}]
 
 
-def test_an_item_that_somebody_has_changed_is_malformed(bench: Bench, table: StreamedTable) -> None:
+def test_an_item_that_someone_has_changed_is_malformed(bench: Bench, table: StreamedTable) -> None:
     bench.store().acquire(acquire("anna"))
     item = table.take()[0]["dynamodb"]["NewImage"]
     with pytest.raises(LockItemMalformed):

@@ -186,7 +186,7 @@ def test_the_lock_of_a_workflow_that_is_over_is_taken(
     assert granted(store.acquire(acquire("ben"))).taken_over == 1
 
 
-def test_a_workflow_of_which_nobody_knows_keeps_its_lock(
+def test_a_workflow_of_which_no_one_knows_keeps_its_lock(
     dynamodb: DynamoDBClient, clock: FakeClock
 ) -> None:
     store = store_over(dynamodb, clock, workflows=FakeWorkflows(runs=Liveness.UNKNOWN))

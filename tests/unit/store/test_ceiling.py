@@ -170,6 +170,7 @@ def raise_while_the_head_gives_up(bench: Bench) -> list[str]:
     bench.store().change_ceiling(change(1))
     bench.wait("ben", limit=1, execution_arn=RUN)
     bench.wait("carl", limit=2)
+    passing = FaultyTable(bench.client)
 
     def ben_leaves() -> None:
         bench.store().release(release("ben", waits=True, execution_arn=RUN))
@@ -179,9 +180,7 @@ def raise_while_the_head_gives_up(bench: Bench) -> list[str]:
             raise Killed
 
     before = state(bench).ceiling
-    passing = FaultyTable(
-        bench.client, meanwhile(3, ben_leaves), meanwhile(range(4, 21), dies_if_written)
-    )
+    passing.will(meanwhile(3, ben_leaves), meanwhile(range(4, 21), dies_if_written))
     with suppress(Killed):
         bench.store(passing).change_ceiling(change(2))
     assert bench.waiters() in ([], ["carl"])
@@ -372,9 +371,8 @@ def a_holder_leaves_while_two_are_resumed(bench: Bench, number: int) -> None:
     for name in ("ben", "carl"):
         bench.wait(name, limit=2)
     leaves = lambda: bench.store().release(release("anna"))  # noqa: E731 - a race in a line
-    bench.store(FaultyTable(bench.client, meanwhile(number + 1, leaves))).change_ceiling(
-        change(None)
-    )
+    table = FaultyTable(bench.client, meanwhile(number + 1, leaves))
+    bench.store(table).change_ceiling(change(None))
 
 
 def test_the_later_of_two_operators_wins(bench: Bench) -> None:

@@ -95,7 +95,8 @@ def test_asking_again_takes_as_many_requests_as_the_page_says() -> None:
 
 def test_the_script_finds_the_form_and_each_field_of_it() -> None:
     """A heading gets an anchor, which must not be the id of something else."""
-    page = (ROOT / "docs" / "costs.md").read_text()
+    page = (SITE / "costs.html").read_text() + (ROOT / "docs" / "costs.md").read_text()
+    assert page.count("<!-- calculator -->") == 1
     anchors = {heading.lower() for heading in re.findall(r"^#+ (.+)$", page, re.MULTILINE)}
     sought = re.findall(r'getElementById\("([\w-]+)"\)', (SITE / "costs.js").read_text())
     assert {"cost-form", "cost-figures"} == set(sought)

@@ -80,7 +80,7 @@ def test_ten_thousand_waiters_that_stopped_asking_delay_a_hand_off_by_four_reque
     assert left(bench) == MANY - 500
 
 
-def test_with_nobody_alive_behind_them_the_lock_is_open_at_once(bench: Bench) -> None:
+def test_with_no_one_alive_behind_them_the_lock_is_open_at_once(bench: Bench) -> None:
     invent(bench, MANY)
     bench.clock.advance(10)
     bench.store().release(release("anna"))
@@ -194,7 +194,7 @@ def test_how_long_a_waiter_keeps_its_place_without_asking(
     assert int(item["expiry_time"]["N"]) == bench.clock.now_ms // 1000 + seconds + 3600
 
 
-def test_behind_a_thousand_waiters_nobody_joins_and_nothing_is_written(bench: Bench) -> None:
+def test_behind_a_thousand_waiters_no_one_joins_and_nothing_is_written(bench: Bench) -> None:
     invent(bench, 1_000)
     before = dict(bench.client.items)
     client, store = bench.counting()

@@ -110,7 +110,7 @@ def test_a_holder_renews_and_releases_by_its_own_token(bench: Bench) -> None:
     assert after.fencing_token > TOKEN
 
 
-def test_nobody_takes_a_lock_from_its_holder_before_its_lease_is_over(bench: Bench) -> None:
+def test_no_one_takes_a_lock_from_its_holder_before_its_lease_is_over(bench: Bench) -> None:
     put(bench, held("anna"))
     bench.clock.advance(60)
     assert isinstance(bench.store().acquire(acquire("ben")), Refusal)

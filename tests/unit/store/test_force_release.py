@@ -282,7 +282,7 @@ class TestWorkflow:
         stays = [each for each in bench.claims(done=True) if owner("anna") in each["sk"]["S"]]
         assert len(stays) >= int(kept_alive), "a claim that is done stays, for late heartbeats"
 
-    def test_the_reaper_finds_nothing_to_free_and_takes_nobodys_lock(
+    def test_the_reaper_finds_nothing_to_free_and_takes_no_other_lock(
         self, bench: Bench, grant: Grant
     ) -> None:
         bench.store().force_release(force(grant.fencing_token))

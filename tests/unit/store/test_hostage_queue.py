@@ -56,7 +56,7 @@ def taken_after_a_while(bench: Bench) -> bool:
     return not isinstance(bench.store().acquire(acquire("ben")), Grant)
 
 
-def test_a_grant_of_which_nobody_was_told_ends_soon_whatever_its_lease(bench: Bench) -> None:
+def test_a_grant_of_which_no_one_was_told_ends_soon_whatever_its_lease(bench: Bench) -> None:
     assert not taken_after_a_while(bench)
 
 

@@ -71,7 +71,7 @@ def test_a_description_tells_holders_waiters_and_nothing_that_proves_ownership(
         assert secret not in shown
 
 
-def test_a_lock_that_nobody_has_used_is_none(table: MemoryTable, clock: FakeClock) -> None:
+def test_a_lock_that_no_one_has_used_is_none(table: MemoryTable, clock: FakeClock) -> None:
     assert store_over(table, clock).describe(LOCK) is None
 
 
@@ -147,7 +147,7 @@ def test_a_list_is_the_same_wherever_its_pages_end(
     assert [lock.name for lock in listed(store, after="orders/1")] == ["orders/2", "payments/1"]
 
 
-def test_a_lock_that_somebody_has_changed_hides_no_other(
+def test_a_lock_that_someone_has_changed_hides_no_other(
     table: MemoryTable, clock: FakeClock
 ) -> None:
     store = store_over(table, clock)

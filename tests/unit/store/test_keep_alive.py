@@ -187,7 +187,7 @@ def test_a_redriven_execution_whose_lock_others_want_has_lost_it(bench: Bench, o
     assert bench.holders() == ["ben"]
 
 
-def test_while_the_reaper_is_at_work_nobody_knows_and_the_next_heartbeat_does(bench: Bench) -> None:
+def test_while_the_reaper_is_at_work_no_one_knows_and_the_next_heartbeat_does(bench: Bench) -> None:
     bench.end()
     with pytest.raises(LockStoreUnavailable):
         bench.reap(client=FaultyTable(bench.client, fault(lost_reply(), RELEASE_OF_PASS)))
@@ -258,8 +258,8 @@ def test_the_pass_that_hands_over_leaves_the_lock_to_a_heartbeat_too(
         bench.redrive()
         found.append(bench.store().keep_alive(workflow_heartbeat(owner, limit=limit)))
 
-    between = FaultyTable(bench.client, meanwhile(request_of_pass + 1, send_heartbeat))
-    bench.reap(client=between)
+    table = FaultyTable(bench.client, meanwhile(request_of_pass + 1, send_heartbeat))
+    bench.reap(client=table)
     assert found == [KeepAliveOutcome.RENEWED]
     assert (owner in bench.holders()) == protected
 

@@ -74,7 +74,7 @@ def test_the_waiter_of_a_hand_off_whose_reply_was_lost_is_told(
     assert bench.pushed == (["ben"] if protected else [])
 
 
-def test_nobody_is_told_of_a_hand_off_that_did_not_happen(bench: Bench) -> None:
+def test_no_one_is_told_of_a_hand_off_that_did_not_happen(bench: Bench) -> None:
     bench.store().acquire(acquire("anna"))
     bench.wait("ben")
     with pytest.raises(LockStoreUnavailable):

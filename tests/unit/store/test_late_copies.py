@@ -225,7 +225,7 @@ CASES: Final = {
         right=ANNA,
         wrong=[],
     ),
-    "a mark of a grant that nobody was told of": Case(
+    "a mark of a grant that no one was told of": Case(
         makers="mark_undelivered",
         scene=scenes.mark_of_a_grant_that_nobody_was_told_of,
         by=(MY_GRANT,),
@@ -391,7 +391,7 @@ def test_a_late_removal_of_a_claim_leaves_the_heartbeats_of_a_reused_owner_id(
     assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.RENEWED
 
 
-def test_a_late_departure_of_a_dead_waiter_finds_nobody(bench: Bench) -> None:
+def test_a_late_departure_of_a_dead_waiter_finds_no_one(bench: Bench) -> None:
     """Its claim is fenced, so it never has that place again."""
     assert not scenes.departure_of_a_waiter_of_the_dead(bench).land()
     assert bench.waiters() == ["ben"]

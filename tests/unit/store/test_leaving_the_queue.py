@@ -110,7 +110,7 @@ def test_a_waiter_between_two_questions_keeps_what_it_was_handed(bench: Bench) -
     assert not asks(bench)
 
 
-def test_also_if_it_asks_in_the_moment_in_which_that_is_noted(bench: Bench) -> None:
+def test_even_if_it_asks_in_the_moment_in_which_that_is_noted(bench: Bench) -> None:
     place = place_of(bench)
     answers: list[object] = []
 

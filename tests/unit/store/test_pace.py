@@ -245,7 +245,7 @@ def test_a_late_copy_never_moves_the_next_slot_back(
     assert (state(dynamodb).next_us >= before.next_us) is not bool(without)
 
 
-def test_a_copy_that_lands_after_others_takes_a_slot_for_nobody_and_breaks_no_pace(
+def test_a_copy_that_lands_after_others_takes_a_slot_for_no_one_and_breaks_no_pace(
     dynamodb: DynamoDBClient, one: Process, other: Process
 ) -> None:
     one.reserve("anna")
@@ -312,7 +312,7 @@ def test_an_item_that_was_deleted_is_made_again(dynamodb: DynamoDBClient, one: P
     assert isinstance(one.reserve("ben"), Slot)
 
 
-def test_an_item_that_somebody_has_changed_is_named(dynamodb: DynamoDBClient, one: Process) -> None:
+def test_an_item_that_someone_has_changed_is_named(dynamodb: DynamoDBClient, one: Process) -> None:
     one.reserve("anna")
     key: Any = pace_key("vendor")
     dynamodb.put_item(TableName=TABLE, Item={**key, "next_slot_us": {"N": "9" * 17}})

@@ -55,7 +55,7 @@ def ticket_of(answer: object) -> int:
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_nobody_overtakes_by_what_a_request_says(bench: Bench, attack: str) -> None:
+def test_no_one_overtakes_by_what_a_request_says(bench: Bench, attack: str) -> None:
     answer = asks(bench, "mallory", **ATTACKS[attack])
     assert ticket_of(answer) == bench.clock.now_ms
     assert in_order(bench) == ["ben", "mallory"]

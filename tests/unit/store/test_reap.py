@@ -185,7 +185,7 @@ def test_a_lock_whose_name_reads_like_another_claim_is_its_own(bench: Bench) -> 
     assert (bench.holders(f"{LOCK}#x"), bench.holders()) == ([], ["ben"])
 
 
-def test_a_pass_that_has_no_time_left_asks_nobody(bench: Bench) -> None:
+def test_a_pass_that_has_no_time_left_asks_no_one(bench: Bench) -> None:
     bench.wait("anna")
     bench.end()
     over = RetryBudget(clock=bench.clock, deadline=bench.clock.monotonic())

@@ -55,7 +55,7 @@ def is_held(bench: Bench, name: str = "anna") -> bool:
 
 
 @pytest.mark.parametrize("second", [False, True])
-def test_both_passes_free_what_the_run_has_claimed_and_ask_nobody(
+def test_both_passes_free_what_the_run_has_claimed_and_ask_no_one(
     bench: Bench,
     second: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:

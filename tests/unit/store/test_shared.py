@@ -46,7 +46,7 @@ def test_readers_hold_together_and_a_writer_does_not_come_in(bench: Bench) -> No
     assert bench.holders() == ["anna", "ben", "carl"]
 
 
-def test_beside_a_writer_nobody_comes_in(bench: Bench) -> None:
+def test_beside_a_writer_no_one_comes_in(bench: Bench) -> None:
     take(bench, "writer")
     assert isinstance(take(bench, "reader", **READER), Refusal)
     assert isinstance(take(bench, "second", shared=False), Refusal)

@@ -48,7 +48,7 @@ def seconds_to_refuse(bench: Bench) -> float:
     return bench.clock.monotonic() - began
 
 
-def test_an_acquire_does_not_ask_about_one_workflow_after_another_while_nobody_answers(
+def test_an_acquire_does_not_ask_about_one_workflow_after_another_while_no_one_answers(
     bench: Bench,
 ) -> None:
     assert seconds_to_refuse(bench) < MOST_SECONDS

@@ -89,7 +89,7 @@ def test_a_refusal_names_the_holders_but_never_their_owner_ids() -> None:
     assert THEIRS not in json.dumps(answer)
 
 
-def test_a_refusal_of_a_lock_that_nobody_holds_any_more() -> None:
+def test_a_refusal_of_a_lock_that_no_one_holds_any_more() -> None:
     refusal = replace(REFUSAL, reason=RefusalReason.ALREADY_RELEASED, holders=())
     assert acquire_answer(refusal) == {**REFUSED, "reason": "ALREADY_RELEASED", "holders": []}
 

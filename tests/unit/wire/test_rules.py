@@ -106,7 +106,7 @@ def test_defaults_of_acquire() -> None:
     )
 
 
-def test_an_owner_id_is_made_anew_for_each_acquisition_that_brings_none() -> None:
+def test_a_new_owner_id_is_made_for_each_acquisition_that_brings_none() -> None:
     made = {parse_acquire({"lock_name": "x"}).owner_id for _ in range(100)}
     assert len(made) == 100
     assert all(

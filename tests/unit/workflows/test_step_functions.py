@@ -53,7 +53,7 @@ def test_the_waiting_task_gets_the_answer_that_acquire_would_have_given(
 
 
 @pytest.mark.parametrize("code", ["TaskDoesNotExist", "TaskTimedOut", "InvalidToken"])
-def test_a_token_that_nobody_waits_with_is_gone(workflows: SFNClient, code: str) -> None:
+def test_a_token_that_no_one_waits_with_is_gone(workflows: SFNClient, code: str) -> None:
     with Stubber(workflows) as stub:
         stub.add_client_error("send_task_success", code)
         assert StepFunctions(lambda: workflows).wake_waiter(TOKEN, GRANT) is Delivery.GONE
@@ -74,7 +74,7 @@ def test_a_timeout_is_unknown(workflows: SFNClient, monkeypatch: pytest.MonkeyPa
     assert StepFunctions(lambda: workflows).wake_waiter(TOKEN, GRANT) is Delivery.UNKNOWN
 
 
-def test_who_may_not_call_step_functions_tells_nobody() -> None:
+def test_who_may_not_call_step_functions_tells_no_one() -> None:
     assert NoWorkflows().wake_waiter(TOKEN, GRANT) is Delivery.UNKNOWN
 
 
@@ -183,7 +183,7 @@ def test_an_execution_that_step_functions_has_forgotten_is_over(workflows: SFNCl
         (VALID_EXECUTION.replace(ACCOUNT, "210987654321"), ACCOUNT),
         (VALID_EXECUTION, None),
     ],
-    ids=["another region", "another account", "an account that nobody knows"],
+    ids=["another region", "another account", "an account that no one knows"],
 )
 def test_an_execution_that_was_asked_for_elsewhere_is_not_over(
     workflows: SFNClient, arn: str, account: str | None
@@ -220,7 +220,7 @@ def test_a_status_that_is_not_known_yet_is_unknown(workflows: SFNClient) -> None
         assert liveness_of(workflows) is Liveness.UNKNOWN
 
 
-def test_nobody_knows_of_a_caller_who_may_not_ask() -> None:
+def test_no_one_knows_of_a_caller_who_may_not_ask() -> None:
     assert NoWorkflows().describe(VALID_EXECUTION) == Execution(Liveness.UNKNOWN)
 
 

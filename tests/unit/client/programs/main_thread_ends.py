@@ -40,7 +40,7 @@ def work() -> None:
     table = Table()
     locks = LockClient(
         "locks",
-        client=table,  # type: ignore[arg-type]  # stands in
+        client=table,  # type: ignore[arg-type]  # a substitute
         lease=LEASE_SECONDS,
         heartbeat_every=BEAT_SECONDS,
         safe_period=SAFE_SECONDS,

@@ -1,0 +1,1 @@
+"""Metrics of a Python client: pass one of these functions as `LockClient(…, on_event=…)`."""
