@@ -93,7 +93,8 @@ a client that tries one conditional write each second, and needs two more to acq
 ## Many ends at once
 
 100,000 executions that hold a lock each end within a minute (scenario 4, in a world of a fiftieth
-of that size and of AWS's default quotas). Each lock has to be free within its lease + 5 minutes.
+of that size and of AWS's default quotas). Each lock has to be free within its lease + 5 minutes,
+which is 360 s.
 
 ![Locks that are still taken over time](images/scale-drain.svg)
 
@@ -225,7 +226,7 @@ def draw(path: Path, lines: Sequence[Line], *, across: str, up: str, log_x: bool
 
 def draw_bars(path: Path, bars: Sequence[tuple[str, float, float]], *, across: str) -> None:
     """Writes bars as SVG: the slowest beside what is promised."""
-    top = max(max(seconds, promised) for _, seconds, promised in bars) * 1.1
+    top = max(max(seconds, promised) for _, seconds, promised in bars) * 1.25
     height = 34 * len(bars) + 60
     left, width = 270, _WIDTH - 290
     parts = [_text(left, height - 10, across, "start")]
@@ -242,7 +243,10 @@ def draw_bars(path: Path, bars: Sequence[tuple[str, float, float]], *, across: s
                 f'stroke="{_COLOURS[1]}" stroke-width="3"/>'
             ),
             _text(
-                left + width * max(seconds, promised) / top + 8, y + 15, f"{seconds:.1f}", "start"
+                left + width * max(seconds, promised) / top + 8,
+                y + 15,
+                f"{seconds:.1f} of {promised:g}",
+                "start",
             ),
         ]
     path.write_text(_svg(parts, height=height))

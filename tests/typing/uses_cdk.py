@@ -26,11 +26,30 @@ class Billing(Stack):
             waiting=Waiting.queue(),
             max_hold=None,
         )
+        deploy = LockGuard(
+            self,
+            "Deploy",
+            service=locks,
+            task=sfn.Pass(self, "DeployIt"),
+            lock_name="deploy",
+            only_newest="{% $states.input.build %}",
+            on_superseded=sfn.Succeed(self, "ANewerBuildRuns"),
+        )
+        pages = LockGuard(
+            self,
+            "Pages",
+            service=locks,
+            task=sfn.Pass(self, "ReadPages"),
+            lock_name=["pages/1", "pages/2"],
+            shared=True,
+        )
         rate = (10, Duration.minutes(1))
         pace = Pace(self, "Vendor", service=locks, pace_name="vendor", rate=rate)
         done = sfn.Succeed(self, "Done")
         sfn.StateMachine(
             self,
             "Machine",
-            definition_body=sfn.DefinitionBody.from_chainable(pace.next(guard.next(done))),
+            definition_body=sfn.DefinitionBody.from_chainable(
+                pace.next(guard.next(deploy).next(pages).next(done))
+            ),
         )

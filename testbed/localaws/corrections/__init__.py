@@ -21,6 +21,7 @@ NAMES: tuple[str, ...] = (
     "jsonata_states",
     "branch_failure",
     "map_runs",
+    "nested_executions",
     "missing_paths",
     "variables",
     "error_names",

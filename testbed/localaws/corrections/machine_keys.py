@@ -1,9 +1,9 @@
 """A state machine's own KMS key protects the data of its executions.
 
 AWS (Step Functions developer guide, "Data at rest encryption"; API reference, DescribeExecution):
-whoever describes an execution of a machine with a customer managed key needs kms:Decrypt on that
-key, unless `includedData` is METADATA_ONLY; then the answer has no data. The machine's own role
-uses the key for everything else.
+a caller that describes an execution of a machine with a customer managed key needs kms:Decrypt on
+that key, unless `includedData` is METADATA_ONLY; then the answer has no data. The machine's own
+role uses the key for everything else.
 
 Emulator: keeps the key's name, asks no one for a permission on it, and ignores `includedData`.
 

@@ -1,4 +1,4 @@
-"""Correction map_runs."""
+"""Corrections map_runs and nested_executions."""
 
 from __future__ import annotations
 
@@ -205,3 +205,53 @@ def test_standard_children_send_status_events_and_express_children_send_none(
 ) -> None:
     assert status_events_of_children(corrected, "STANDARD") == 1
     assert status_events_of_children(corrected, "EXPRESS") == 0
+
+
+def nesting(bench: Workbench) -> tuple[str, str]:
+    """A machine that waits for executions of a second one, which take a few seconds; both ARNs."""
+    wait = {"Type": "Wait", "Seconds": WAITS_SECONDS, "Next": "P"}
+    states = {"W": wait, "P": {"Type": "Pass", "Result": "inner", "End": True}}
+    inner = bench.machine({"StartAt": "W", "States": states})
+    start = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::states:startExecution.sync:2",
+        "Parameters": {"StateMachineArn": inner, "Input": {"a": 1}},
+        "OutputPath": "$.Output",
+        "End": True,
+    }
+    return bench.start({"StartAt": "S", "States": {"S": start}}), inner
+
+
+def inner_of(bench: Workbench, machine: str) -> str:
+    while not (found := bench.workflows.list_executions(stateMachineArn=machine)["executions"]):
+        pass
+    return str(found[0]["executionArn"])
+
+
+def test_a_nested_execution_gives_its_output(corrected: Workbench) -> None:
+    outer, _ = nesting(corrected)
+    ended = corrected.wait(outer)
+    assert (ended.status, ended.output) == ("SUCCEEDED", "inner")
+
+
+def test_the_task_fails_when_its_nested_execution_is_stopped(corrected: Workbench) -> None:
+    outer, machine = nesting(corrected)
+    corrected.workflows.stop_execution(executionArn=inner_of(corrected, machine))
+    ended = corrected.wait(outer)
+    assert ended.status == "FAILED"
+    assert ended.seconds < WAITS_SECONDS
+
+
+def stopped_with_its_parent(bench: Workbench) -> str:
+    outer, machine = nesting(bench)
+    inner = inner_of(bench, machine)
+    bench.workflows.stop_execution(executionArn=outer)
+    return bench.wait(inner).status
+
+
+def test_a_nested_execution_is_stopped_with_its_task(corrected: Workbench) -> None:
+    assert stopped_with_its_parent(corrected) == "ABORTED"
+
+
+def test_control_a_nested_execution_goes_on_without_its_task(left_out: WithoutCorrection) -> None:
+    assert stopped_with_its_parent(left_out("nested_executions")) == "SUCCEEDED"

@@ -81,6 +81,13 @@ class DurableLock:
         events = self._history(arn)
         return sum(event["EventType"] == "InvocationCompleted" for event in events)
 
+    def operations(self, arn: str) -> int:
+        """How many steps and callbacks it has begun, each of which Lambda charges for."""
+        kinds = ("Step", "Callback")
+        return len(
+            {each["Id"] for each in self._history(arn) if each["EventType"].startswith(kinds)}
+        )
+
     def callbacks(self, arn: str) -> list[str]:
         """The ids of the callbacks that it has made so far."""
         return [

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from fairlock import LockClient
 from tests.e2e.deployment import wait_until
 from tests.e2e.durable.conftest import Tell
 from tests.e2e.durable.executions import TIMES, DurableLock
+from tests.support.documents import ROOT
 
 IS_LONG: Final = TIMES > 1
 DURABLE, WORKFLOWS, CLIENTS = (30, 10, 10) if IS_LONG else (3, 1, 1)
@@ -83,6 +85,28 @@ def test_a_waiting_execution_is_invoked_as_often_as_replay_needs(lock: DurableLo
     lock.stop(holder)
     assert lock.ended(waiter)["Status"] == "SUCCEEDED"
     assert lock.invocations(waiter) == 2
+
+
+OF_THE_BODY: Final = 2
+"""Steps: it notes when it comes in and when it leaves."""
+
+
+def test_the_operations_of_hold_are_those_that_the_page_of_costs_counts(lock: DurableLock) -> None:
+    page = (ROOT / "docs" / "costs.md").read_text()
+    [alone, more] = (
+        int(found)
+        for row in ("`hold`, uncontended", "waiting in the queue, more")
+        for found in re.findall(rf"^\| {row} \| (\d+) \|", page, re.MULTILINE)
+    )
+    uncontended = lock.start("alone")
+    assert lock.ended(uncontended)["Status"] == "SUCCEEDED"
+    assert lock.operations(uncontended) - OF_THE_BODY == alone
+    holder = lock.start_inside("holder", stays=True)
+    waiter = lock.start_behind("waiter")
+    wait_until(lambda: lock.invocations(waiter) == 1)
+    lock.stop(holder)
+    assert lock.ended(waiter)["Status"] == "SUCCEEDED"
+    assert lock.operations(waiter) - OF_THE_BODY == alone + more
 
 
 def test_an_execution_that_is_stopped_is_reaped(lock: DurableLock, tell: Tell) -> None:

@@ -415,6 +415,23 @@ CONFIGURATIONS: Final = (
     ),
     RESUME_AND_A_NEWEST_DIES,
     Configuration(
+        name="readers and versions in one queue",
+        clients=(
+            Client(name="anna", limit=2, shared=True),
+            _V2,
+            Client(name="carl", limit=2, shared=True),
+            replace(_V3, name="dora"),
+        ),
+        invariants=_NEWEST_ONLY,
+        begin=("anna",),
+    ),
+    Configuration(
+        name="a version among readers, and a workflow dies",
+        clients=(_V1, Client(name="ben", limit=2, shared=True), _V3),
+        faults=Faults(crashes=1),
+        invariants=_NEWEST_ONLY,
+    ),
+    Configuration(
         name="a lock is paused, a reply is lost, and a write is repeated",
         clients=(_ANNA, _BEN, PAUL),
         faults=Faults(lost_replies=1, repeats=1),

@@ -256,7 +256,7 @@ def test_a_release_written_by_a_sending_whose_reply_was_lost_is_released(bench: 
     assert bench.holders() == []
 
 
-def test_if_others_have_released_meanwhile_nobody_can_tell(bench: Bench) -> None:
+def test_if_others_have_released_meanwhile_no_one_can_tell(bench: Bench) -> None:
     client = written_then_throttled(bench, then=bench.pass_through)
     with pytest.raises(LockStoreUnavailable):
         bench.store(client).release(release("anna"))

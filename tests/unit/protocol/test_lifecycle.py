@@ -216,6 +216,9 @@ def test_what_superseded_a_waiter_is_told_by_the_writes_around_or_by_the_lock(
     assert version_told(left, handed_over) is None, "it left before that write"
     assert version_told(left, lock=now) == 9
     assert version_told(left) is None
+    by_ttl = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+    expired = [{**left, "userIdentity": by_ttl}, handed_over]
+    assert list(StreamRecords(expired, no_lock).events(0)) == [], "it died days ago"
 
 
 @pytest.mark.parametrize(("version", "told_version"), [(2, 2), (None, None)])

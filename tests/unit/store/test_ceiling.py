@@ -149,7 +149,7 @@ def test_resume_serves_all_who_wait_the_first_by_the_write_that_lifts_the_pause(
     assert bench.holders() == ["ben", "carl"]
 
 
-def test_an_operator_who_dies_after_its_first_write_leaves_nobody_asleep(bench: Bench) -> None:
+def test_an_operator_who_dies_after_its_first_write_leaves_no_one_asleep(bench: Bench) -> None:
     bench.store().change_ceiling(change(0))
     for name in ("anna", "ben"):
         bench.wait(name, limit=2)
@@ -187,7 +187,7 @@ def raise_while_the_head_gives_up(bench: Bench) -> list[str]:
     return bench.holders()
 
 
-def test_a_waiter_that_gives_up_while_a_ceiling_is_raised_leaves_nobody_asleep(
+def test_a_waiter_that_gives_up_while_a_ceiling_is_raised_leaves_no_one_asleep(
     bench: Bench,
 ) -> None:
     assert raise_while_the_head_gives_up(bench) == ["anna", "carl"]

@@ -109,7 +109,7 @@ def test_a_waiter_that_was_seen_dead_is_handed_nothing(
     assert [holder.owner_name for holder in state(store).holders] == [next_one]
 
 
-def test_a_newcomer_that_nobody_had_seen_is_served_by_the_next_holder(
+def test_a_newcomer_that_no_one_had_seen_is_served_by_the_next_holder(
     store: Operations, clock: FakeClock
 ) -> None:
     """The hand-off needs no look at the queue, because no one else may come in beside its owner."""
