@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from fairlock.client.arguments import (
@@ -254,9 +254,10 @@ class _Options:
         def call_locked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function
             call = plan.call(args, kwargs, **self._seconds())
             client = self._given_client() or default_client(**self._client_kind(call))
+            call = self._entering(client, call, is_async=False)
             lock: Lock | None = None
             try:
-                with self._block(client, call, is_async=False) as lock:
+                with self._block(client, call) as lock:
                     if plan.passes_lock:
                         kwargs[LOCK_PARAMETER] = lock
                     shorter = call.shorter_lease(lock.lease)
@@ -277,9 +278,10 @@ class _Options:
         async def call_locked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function
             call = plan.call(args, kwargs, **self._seconds())
             client = self._given_client() or await default_async_client(**self._client_kind(call))
+            call = self._entering(client, call, is_async=True)
             lock: AsyncLock | None = None
             try:
-                async with self._block(client, call, is_async=True) as lock:
+                async with self._block(client, call) as lock:
                     if plan.passes_lock:
                         kwargs[LOCK_PARAMETER] = lock
                     shorter = call.shorter_lease(lock.lease)
@@ -294,12 +296,20 @@ class _Options:
 
         return call_locked
 
-    def _block(self, client: AnyClient, call: Call, *, is_async: bool) -> Any:  # noqa: ANN401 - of either client
-        """The block of `hold`: a lock from `acquire` would be renewed after an interrupt."""
+    def _entering(self, client: AnyClient, call: Call, *, is_async: bool) -> Call:
+        """The call by this client; inside a block of its lock, it asks for the lease of that."""
         if isinstance(client, LockClient) is is_async:
             kinds = ("a LockClient, as it is no", "an AsyncLockClient, as it is a")
             rule = f"must be {kinds[is_async]} coroutine function"
             raise InvalidRequest(field="client", rule=rule, value=client)
+        if not self.reentrant or call.lease is not None:
+            return call
+        # Less of the invocation is left by now, and the outer block keeps its lease.
+        held = client._services.entered.held(call.name)  # noqa: SLF001 - as `hold` asks
+        return replace(call, lease=held[-1][0].lease) if held else call
+
+    def _block(self, client: AnyClient, call: Call) -> Any:  # noqa: ANN401 - of either client
+        """The block of `hold`: a lock from `acquire` would be renewed after an interrupt."""
         lease = call.lease_to_the_end() or call.lease
         waits = self.if_taken == "wait"
         return client.hold(
