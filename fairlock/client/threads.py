@@ -178,5 +178,5 @@ class Callbacks:
         self._thread.is_in_callback = True
         try:
             callback()
-        except Exception:
+        except BaseException:  # SystemExit too: it ends no process from here, so it must be seen.
             logger.exception("%s failed", description)

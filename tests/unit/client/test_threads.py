@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fairlock import LockClient
-from fairlock.client.threads import WorkerPool
+from fairlock.client.threads import Callbacks, WorkerPool
 from tests.unit.client.support.doubles import Table
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -114,6 +114,16 @@ def test_a_pool_has_no_more_threads_than_it_needs_and_survives_what_its_work_rai
     assert sorted(done) == list(range(6))
     assert "SystemExit" in caplog.text
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("pool")]
+
+
+def test_a_callback_that_wants_to_end_the_process_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    callbacks = Callbacks()
+    callbacks.call_soon("on_lost of lock 'a'", sys.exit)
+    callbacks.close()
+    assert "on_lost of lock 'a' failed" in caplog.text
+    assert "SystemExit" in caplog.text
 
 
 def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noticed() -> None:
