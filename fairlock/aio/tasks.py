@@ -253,7 +253,7 @@ class AsyncHeartbeats:
             now = self._clock.monotonic()
             try:
                 for scheduled in self._schedule.due(now):
-                    self._tasks.start(self._send(scheduled))
+                    self._send(scheduled)
             except Exception:
                 logger.exception(SCHEDULING_FAILED)
                 await asyncio.sleep(PAUSE_AFTER_DEFECT_SECONDS)
@@ -265,13 +265,14 @@ class AsyncHeartbeats:
             async with asyncio.timeout(nap):
                 await self._changed.wait()
 
-    async def _send(self, scheduled: ScheduledHeartbeat) -> None:
-        renewed = False
-        try:
-            renewed = await run(scheduled.handle.try_heartbeat)
-        finally:
+    def _send(self, scheduled: ScheduledHeartbeat) -> None:
+        def end(sent: asyncio.Task[bool]) -> None:
+            renewed = not sent.cancelled() and sent.exception() is None and sent.result()
             self._schedule.done(scheduled, renewed=renewed, now=self._clock.monotonic())
             self._changed.set()
+
+        # Not at the end of a coroutine, which never begins if it is cancelled before.
+        self._tasks.start(run(scheduled.handle.try_heartbeat)).add_done_callback(end)
 
 
 class AsyncLostEvent(asyncio.Event):

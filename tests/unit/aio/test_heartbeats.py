@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fairlock import AsyncLock
+from fairlock.aio.tasks import BackgroundTasks
 from fairlock.testing import run_in_virtual_time
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable
@@ -133,6 +134,25 @@ async def test_a_program_that_cancels_all_tasks_keeps_its_locks_and_is_warned(
         await asyncio.sleep(300)
         lock.check()
     assert caplog.text.count("the task of the heartbeats was cancelled with locks held (1)") == 1
+
+
+@in_virtual_time
+async def test_a_heartbeat_that_is_cancelled_before_it_begins_is_sent_later(
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin: Any = BackgroundTasks.start
+
+    def begin_and_cancel(tasks: BackgroundTasks, work: Any) -> asyncio.Task[Any]:  # noqa: ANN401 - any coroutine
+        task: asyncio.Task[Any] = begin(tasks, work)
+        task.cancel()
+        return task
+
+    async with make_client() as locks, locks.hold("a") as lock:
+        with monkeypatch.context() as patches:
+            patches.setattr(BackgroundTasks, "start", begin_and_cancel)
+            await asyncio.sleep(16)
+        await asyncio.sleep(300)
+        lock.check()
 
 
 @in_virtual_time
