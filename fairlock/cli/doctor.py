@@ -303,7 +303,9 @@ def _clock(aws_clock: AwsClock, *, wall_ms: int) -> Finding:
     behind_s, ahead_s = (earliest_ms - wall_ms) / 1000, (wall_ms - latest_ms) / 1000
     wrong_s = max(behind_s, ahead_s)
     if wrong_s <= 0:
-        return Finding("clock", Verdict.OK, "leases go by AWS's, and this machine's agrees")
+        return Finding(
+            "clock", Verdict.OK, "leases end by the AWS clock, and this machine's clock agrees"
+        )
     way = "behind" if behind_s > 0 else "ahead of"
     text = f"at least {wrong_s:.1f} s {way} AWS's, by which leases go all the same"
     if wrong_s < _MOST_SECONDS_WRONG:

@@ -75,6 +75,8 @@ ALLOWED: dict[str, set[str]] = {
     "tests.behaviour": {*CORE, *HELPERS},
     "tests.clocks": {*CORE, "fairlock", "fairlock.client", "fairlock.testing", "tests.support"},
     "testbed.conformance.tests": {"testbed.conformance"},
+    "tests.contracts": {*LIBRARY, *HELPERS, "tests.unit"},
+    "tests.controls": {"tests.support"},
     "tests.conventions": {*PRODUCT, *HELPERS, "examples.fenced_sql"},
     "tests.demo": {"examples.demo", "infra", "fairlock.cdk"},
     "tests.e2e": {*PRODUCT, *HELPERS},

@@ -137,7 +137,7 @@ def test_a_clock_that_is_a_little_wrong_is_told_and_harms_no_lease(
 @pytest.mark.parametrize("ahead", [-0.4, 0, 0.4])
 def test_a_clock_that_agrees_with_the_date_is_right(account: Account, ahead: float) -> None:
     account.clock_is_ahead = ahead
-    assert "this machine's agrees" in findings(account)["clock"].text
+    assert "this machine's clock agrees" in findings(account)["clock"].text
 
 
 @pytest.mark.parametrize(
