@@ -99,9 +99,12 @@ class FakeTable:
         self._sendings = iter(sendings)
         self._done: set[str] = set()
         self._open: list[Json] = []
+        self._sent: dict[str, Json] = {}
 
     def transact(self, request: Json) -> str | None:
         """The cause of a cancellation, `timeout`, or None after a write."""
+        same = self._sent.setdefault(request["token"], request)
+        assert request == same, "DynamoDB would raise IdempotentParameterMismatchException"
         happens = next(self._sendings, None)
         if happens == "timeout":
             self._open.append(request)
