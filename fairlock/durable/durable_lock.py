@@ -54,7 +54,7 @@ _PAUSES: Final = RetryStrategyConfig(
     max_delay=Duration.from_seconds(30),
 )
 REPEATED: Final = StepConfig(retry_strategy=create_retry_strategy(_PAUSES))
-"""For a call whose repeats need not be counted."""
+"""For a call whose repeats need not be counted: its start is recorded in the background."""
 REPEATS_COUNTED: Final = StepConfig(
     retry_strategy=create_retry_strategy(_PAUSES),
     step_semantics=StepSemantics.AT_MOST_ONCE_PER_RETRY,
@@ -368,8 +368,10 @@ class Acquisition:
         self._asked += 1
         is_first = self._asked == 1
         step = ask(self.options.service, request, deadline=self._deadline, is_first=is_first)
+        # With skip, `acquire` leaves only after a repeat: a call that a death interrupted counts.
+        config = REPEATS_COUNTED if self.options.max_wait is None else REPEATED
         answer: Answer = self.context.step(
-            step, name=_operation(self.options.name, f"acquire {self._asked}"), config=REPEATED
+            step, name=_operation(self.options.name, f"acquire {self._asked}"), config=config
         )
         if "failure" in answer:
             raise error_named(**answer["failure"])
