@@ -60,7 +60,7 @@ def test_streams_that_are_closed_stay_closed_for_the_command(
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_pace_starts_its_command_also_if_streams_are_closed(fleet: Fleet, closed: str) -> None:
+def test_a_pace_starts_its_command_although_streams_are_closed(fleet: Fleet, closed: str) -> None:
     line = ("pace", f"closed {closed}", "--rate", "10/1m", "--", "sh", "-c", "touch ran; exit 5")
     assert outcome(redirected(fleet, closed, *line)) == (5, "", "")
     assert (fleet.home / "ran").exists()
