@@ -32,8 +32,10 @@ def become(command: Sequence[str]) -> NoReturn:
 
     Ends with the status of shells if there is no such program, or if it cannot be started.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # Closed at our start.
+            with suppress(OSError, ValueError):
+                stream.flush()
     for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores these, and the command would inherit it.
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:

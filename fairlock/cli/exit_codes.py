@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Final, NoReturn
 
@@ -64,9 +64,11 @@ def say(message: object) -> None:
     """Prints a message among the errors, so that the command's output stays its own.
 
     A message may hold what others stored: nothing in it reaches the terminal that could
-    command it.
+    command it. What prevents a line changes nothing else: no one may read the errors, but a lock is
+    to be released, and a status is to be told.
     """
-    typer.echo(f"fairlock: {printable(str(message))}", err=True)
+    with suppress(OSError, ValueError):  # Closed, a pipe that is not read, a full disk.
+        typer.echo(f"fairlock: {printable(str(message))}", err=True)
 
 
 def end(status: int, message: object) -> NoReturn:

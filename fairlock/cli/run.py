@@ -21,7 +21,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypedDict
@@ -84,7 +84,6 @@ def told_of_a_wait(
     """Tells of the block if it takes longer than that: once meanwhile, and once when it succeeds.
 
     A block that is over is not held up by the line, nor by its reads; nothing more is printed.
-    What prevents a line is no failure of the command: no one may read its errors.
 
     Args:
         after_seconds: a wait that is shorter is not worth a line.
@@ -100,7 +99,7 @@ def told_of_a_wait(
     def tell() -> None:
         line = waits()
         if line and not is_over.is_set():
-            _say(line)
+            exit_codes.say(line)
             was_told.set()
 
     began = monotonic()
@@ -114,12 +113,7 @@ def told_of_a_wait(
         is_over.set()
         timer.join(_END_OF_THREAD_SECONDS)
     if was_told.is_set():
-        _say(f"{end} after {monotonic() - began:.0f} s")
-
-
-def _say(line: str) -> None:
-    with suppress(OSError, ValueError):  # Closed, a pipe that is not read, a full disk.
-        exit_codes.say(line)
+        exit_codes.say(f"{end} after {monotonic() - began:.0f} s")
 
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
@@ -312,8 +306,8 @@ def _supervise(
             ended, why = exit_codes.LOST, "is lost"
             if not lock.lost.is_set():
                 ended, why = exit_codes.MAX_HOLD_OVER, "has been held for nearly its max_hold"
+            command.ask_to_end()  # First: the line may have to wait for its reader.
             exit_codes.say(f"lock {lock.name!r} {why}; the command is ended")
-            command.ask_to_end()
             kill_at = now + grace
         if now >= kill_at:
             command.send(signal.SIGKILL)

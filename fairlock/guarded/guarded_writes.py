@@ -50,7 +50,9 @@ _LISTS: Final = (list, tuple)
 _VERBS: Final = ("Put", "Update", "Delete", "ConditionCheck")
 _LONGEST_TOKEN: Final = 256
 _KNOWN_SECONDS: Final = 9 * 60
-"""How long a token is known after its write was answered: as long as DynamoDB surely knows it."""
+"""How long every token is known: as long as DynamoDB surely knows it."""
+_MOST_COMMITTED: Final = 10_000
+"""How many older tokens of committed writes are known: 6 MB, for a lock that is held for weeks."""
 _REPEAT_WITH_TOKEN: Final = "{error}; repeat the call with the same items and the same token"
 _NO_TOKEN: Final = (
     "{error}; the items may have been written, or may be yet. A repeat of this call is a new "
@@ -108,6 +110,7 @@ class GuardedWrites:
         self._grant = GrantKey(lock_name=lock_name, owner_id=owner_id, fencing_token=fencing_token)
         self._context = context or LockContext(table=LockTable(client, table_name))
         self._named: dict[str, _Named] = {}
+        self._committed: dict[str, _Named] = {}
         # Re-entered by a signal handler that writes, too.
         self._mutex = threading.RLock()
 
@@ -156,8 +159,10 @@ class GuardedWrites:
             LockStoreUnavailable: outcome unknown. With a token, repeat the same call on this
                 object: within nine minutes it sends the same transaction again, and so gives the
                 answer that got lost. Later DynamoDB does not know, and the call goes on raising
-                this error. Repeat it also after any other error that interrupted it, of a signal
-                handler for instance. Without a token, read the items first.
+                this error. A repeat of a committed write succeeds at any time, unless 10,000
+                newer writes of this object have committed. Repeat the call also after any other
+                error that interrupted it, of a signal handler for instance. Without a token, read
+                the items first.
         """
         self.send(self.call(items, token=token, release=release))
 
@@ -184,11 +189,14 @@ class GuardedWrites:
         digest = _digest(writes, release=release)
         with self._mutex:
             self._forget_old()
-            named = self._named.get(token)
+            named = self._named.get(token) or self._committed.get(token)
             # A write that was surely refused leaves its token free, for corrected contents.
             if named is not None and named.call.may_have_happened:
                 if named.digest != digest:
                     raise other_contents()
+                return named.call
+            # A repeat may come before the first call is sent: that waits for a heartbeat.
+            if named is not None and named.digest == digest and not named.call.is_answered:
                 return named.call
             # A release sends different transactions as the queue moves: each needs a request token
             # of its own. Without one it is always the same transaction, so even a process that was
@@ -222,6 +230,8 @@ class GuardedWrites:
                 raise
             text = _REPEAT_WITH_TOKEN if call.has_token else _NO_TOKEN
             raise LockStoreUnavailable(text.format(error=error)) from error
+        finally:
+            call.is_answered = True
 
     def _send(self, table: GuardedTable, call: GuardedCall) -> None:
         try:
@@ -243,13 +253,22 @@ class GuardedWrites:
             raise
 
     def _forget_old(self) -> None:
-        """Drops tokens of writes long answered; those of unknown outcome stay."""
+        """Drops tokens of writes long refused, and of the oldest committed ones.
+
+        Those of unknown outcome stay. DynamoDB has forgotten a committed one by then: its repeat
+        would write a second time.
+        """
         now = self._context.retry_budget.clock.monotonic()
         for token, named in [*self._named.items()]:
             if now - named.began <= _KNOWN_SECONDS:
                 break  # The younger ones come after it.
-            if not named.call.open:
-                del self._named[token]
+            if named.call.open:
+                continue
+            del self._named[token]
+            if named.call.committed:
+                self._committed[token] = named
+        while len(self._committed) > _MOST_COMMITTED:
+            del self._committed[next(iter(self._committed))]
 
     def _request_token(self, token: str) -> str:
         grant = self._grant

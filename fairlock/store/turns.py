@@ -1,7 +1,8 @@
 """Taking a turn: a slot is reserved by one write, and its caller waits until it begins.
 
 AWS's time is known ─▶ reserve ─▶ reserved ──▶ wait ─▶ it begins
- │ no: one read            │          └─▶ its answer or the caller was late, the slot is over ─┐
+ │ no: one read            │          │  └▶ the time cannot be read: a repeat waits on
+ │                         │          └─▶ its answer or the caller was late, the slot is over ─┐
  │                         └─▶ refused ─▶ the item shows why                                   │
  └──────────────────────────────────────▶ mine: its reply was lost, so it is found             │
                                           idle or busy: the other form of the write ◀──────────┘
@@ -78,19 +79,25 @@ class Turn:
         self._since = since
         self._first_asked_us = math.inf
         self._in_doubt = False
+        self._slot: Slot | None = None
 
     def take(self, context: LockContext) -> TooLate | None:
         """Reserves a slot and waits until it begins; None once it has.
 
         Raises:
-            LockStoreUnavailable: unknown whether a slot was reserved. A repeat finds it.
+            LockStoreUnavailable: unknown whether a slot was reserved, or no answer to a read of the
+                time. A repeat finds the slot, or waits on for it.
         """
         while True:
-            found = self.reserve(context)
-            if isinstance(found, TooLate):
-                return found
-            if self._wait(context, found):
+            if self._slot is None:
+                found = self.reserve(context)
+                if isinstance(found, TooLate):
+                    return found
+                # Others reserve while it waits, and then the item does not tell of it any more.
+                self._slot = found
+            if self._wait(context, self._slot):
                 return None
+            self._slot = None
 
     def reserve(self, context: LockContext) -> Slot | TooLate:
         """Reserves a slot that is not over yet, or finds the one that a lost reply told of.

@@ -104,7 +104,9 @@ def test_a_role_without_its_policy_is_noticed(enforcing: Deployment) -> None:
     function = enforcing.outputs["Fairlock"]["HeartbeatFunctionName"]
     functions, identities = enforcing.aws.client("lambda"), enforcing.aws.client("iam")
     role = functions.get_function(FunctionName=function)["Configuration"]["Role"].split("/")[-1]
-    [name] = identities.list_role_policies(RoleName=role)["PolicyNames"]
+    names = identities.list_role_policies(RoleName=role)["PolicyNames"]
+    # Beside it is the policy of the keys of durable functions.
+    [name] = [each for each in names if "DefaultPolicy" in each]
     policy = {"RoleName": role, "PolicyName": name}
     document = identities.get_role_policy(**policy)["PolicyDocument"]
     identities.delete_role_policy(**policy)

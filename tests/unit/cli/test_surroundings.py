@@ -1,4 +1,4 @@
-"""Commands where streams are closed, that another caller has stopped, or ends with Ctrl-C."""
+"""Commands whose streams are closed or full, that another one has stopped, or end with Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import sys
 import pytest
 
 from fairlock import LockClient
-from tests.unit.cli.fleet import Fleet, outcome, state_of, until, until_renewed
+from fairlock.cli import exit_codes
+from tests.unit.cli.fleet import Fleet, Process, outcome, state_of, until, until_renewed
+from tests.unit.cli.test_loss import POLITE, lose
+
+FULL = "2>/dev/full"
 
 STOPS_ITSELF = "echo $$ > pid; kill -STOP $$; touch went-on; exit 3"
 TELLS = """
@@ -25,7 +29,13 @@ sys.exit(5)
 """
 
 
-@pytest.mark.parametrize(
+def redirected(fleet: Fleet, redirection: str, *words: str) -> Process:
+    """`fairlock` with streams as a shell redirects them."""
+    command = [sys.executable, "-m", "fairlock", *words]
+    return fleet.popen(["sh", "-c", f'exec "$@" {redirection}', "sh", *command])
+
+
+CLOSED = pytest.mark.parametrize(
     ("closed", "left"),
     [
         ("", "012"),
@@ -36,15 +46,57 @@ sys.exit(5)
         ("<&- >&- 2>&-", ""),
     ],
 )
+
+
+@CLOSED
 def test_streams_that_are_closed_stay_closed_for_the_command(
     fleet: Fleet, closed: str, left: str
 ) -> None:
     """What we open for ourselves takes their numbers, and is not handed down."""
-    words = [sys.executable, "-m", "fairlock", "run", "closed", "--", sys.executable, "-c", TELLS]
-    process = fleet.popen(["sh", "-c", f'exec "$@" {closed}', "sh", *words])
+    process = redirected(fleet, closed, "run", "closed", "--", sys.executable, "-c", TELLS)
     assert outcome(process) == (5, "", "")
     assert fleet.file("told").read_text() == left
     assert fleet.state("closed").held == 0
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_pace_starts_its_command_although_streams_are_closed(fleet: Fleet, closed: str) -> None:
+    line = ("pace", f"closed {closed}", "--rate", "10/1m", "--", "sh", "-c", "touch ran; exit 5")
+    assert outcome(redirected(fleet, closed, *line)) == (5, "", "")
+    assert (fleet.home / "ran").exists()
+
+
+def test_a_command_whose_lock_is_lost_may_end_by_itself_although_no_line_can_be_written(
+    fleet: Fleet,
+) -> None:
+    process = redirected(fleet, FULL, "run", "full", "--lease", "2", "--", "sh", "-c", POLITE)
+    fleet.file("ready")
+    lose(fleet, "full")
+    assert outcome(process)[0] == exit_codes.LOST
+    assert (fleet.home / "stopped").exists()
+
+
+def test_a_command_keeps_its_status_although_no_line_can_be_written_of_its_lock(
+    fleet: Fleet,
+) -> None:
+    """The release finds that the lock is lost."""
+    waits = "touch ready; until [ -e gone ]; do sleep 0.02; done; exit 3"
+    process = redirected(fleet, FULL, "run", "full", "--", "sh", "-c", waits)
+    fleet.file("ready")
+    lose(fleet, "full")
+    (fleet.home / "gone").touch()
+    assert outcome(process)[0] == 3
+
+
+def test_a_lock_that_is_taken_has_its_status_although_no_line_can_be_written(
+    fleet: Fleet, locks: LockClient
+) -> None:
+    """The control writes to the same device, and is told so."""
+    line = ("run", "full", "--max-wait", "0", "--", "true")
+    with locks.hold("full"):
+        assert outcome(redirected(fleet, FULL, *line))[0] == exit_codes.TAKEN
+    control = fleet.popen(["sh", "-c", f"echo told {FULL} >&2"])
+    assert outcome(control)[0] != 0
 
 
 def test_a_stopped_command_can_be_ended(fleet: Fleet) -> None:

@@ -120,9 +120,13 @@ def test_a_pool_has_no_more_threads_than_it_needs_and_survives_what_its_work_rai
 def test_callbacks_that_hang_keep_no_other_lock_from_being_told() -> None:
     callbacks = Callbacks()
     goes_on, told = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        goes_on.wait(60)
+
     try:
         for number in range(HANGING):
-            callbacks.call_soon(f"on_lost of lock '{number}'", lambda: goes_on.wait(60) and None)
+            callbacks.call_soon(f"on_lost of lock '{number}'", hang)
         callbacks.call_soon("on_lost of lock 'a'", told.set)
         assert told.wait(30)
     finally:

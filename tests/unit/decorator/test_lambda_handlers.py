@@ -149,11 +149,11 @@ def enter_again_later(clock: EventfulClock, outer: Any, inner: Any) -> list[floa
     """Calls a handler that calls another one 20 s later; returns the leases of both."""
     leases: list[float] = []
 
-    @inner
+    @inner  # type: ignore[untyped-decorator]  # any of them
     def part(_event: object, _context: object, lock: Lock | None = None) -> None:
         leases.append(its_lease(None, None, lock))
 
-    @outer
+    @outer  # type: ignore[untyped-decorator]  # same
     def whole(event: object, context: object, lock: Lock | None = None) -> None:
         leases.append(its_lease(None, None, lock))
         clock.advance(20)

@@ -5,6 +5,7 @@ The embedded DynamoDB keeps request tokens for ten minutes, as AWS documents it.
 
 from __future__ import annotations
 
+import uuid
 from contextlib import suppress
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable, TransactionRefused
+from fairlock.guarded import guarded_writes
 from fairlock.guarded.guarded_writes import GuardedWrites
 from tests.support import FakeClock
 from tests.support.faults import lost_reply
@@ -125,13 +127,47 @@ def test_a_token_that_is_no_text_is_refused_by_name(bench: Bench, token: Any) ->
     assert bench.balance("x") is None
 
 
-def test_tokens_of_answered_writes_are_forgotten_in_the_end(bench: Bench, clock: FakeClock) -> None:
+class Forgetful(FaultyTable):
+    """DynamoDB as it is ten minutes after each transaction: it remembers no request token."""
+
+    def transact_write_items(self, **arguments: Any) -> Any:  # noqa: ANN401 - as boto3 answers
+        arguments["ClientRequestToken"] = str(uuid.uuid4())
+        return self.inner.transact_write_items(**arguments)
+
+
+@pytest.mark.parametrize(("known", "balance"), [(2, 3), (0, 4)], ids=["protected", "control"])
+def test_a_committed_write_is_done_once_however_late_its_repeat_comes(
+    bench: Bench, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, *, known: int, balance: int
+) -> None:
+    monkeypatch.setattr(guarded_writes, "_MOST_COMMITTED", known)
+    writes = bench.through(Forgetful(bench.inner)).writes(bench.granted("anna", lease_ms=3_600_000))
+    for token in ("one", "two", "three"):
+        writes.transact_write([deposit("x")], token=token)
+        clock.advance(11 * MINUTE)
+    writes.transact_write([deposit("x")], token="two")
+    assert bench.balance("x") == balance
+
+
+def test_a_token_of_a_committed_write_stays_taken(bench: Bench, clock: FakeClock) -> None:
+    writes = bench.through(Forgetful(bench.inner)).writes(bench.granted("anna", lease_ms=3_600_000))
+    writes.transact_write([deposit("x")], token="one")
+    clock.advance(11 * MINUTE)
+    with pytest.raises(InvalidRequest, match=r"^token: must be new for each write"):
+        writes.transact_write([deposit("y")], token="one")
+    assert bench.balance("y") is None
+
+
+def test_only_so_many_tokens_are_kept_besides_those_of_unknown_outcome(
+    bench: Bench, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guarded_writes, "_MOST_COMMITTED", 20)
     writes = bench.through(losing(bench, 1)).writes(bench.granted("anna"))
     unknown(writes, [deposit("x")], token="lost")
     for number in range(50):
         writes.transact_write([deposit("x")], token=str(number))
         clock.advance(MINUTE)
-    assert set(writes._named) == {"lost", *map(str, range(40, 50))}  # noqa: SLF001 - seen nowhere else
+    kept = {*writes._named, *writes._committed}  # noqa: SLF001 - seen nowhere else
+    assert kept == {"lost", *map(str, range(20, 50))}
 
 
 def test_a_repeat_is_told_of_its_commit_although_the_lock_is_gone_since(bench: Bench) -> None:

@@ -24,7 +24,7 @@ from fairlock.testing.fake_table import MemoryTable
 from tests.support import TABLE, FakeClock, acquire, release, store_over
 from tests.support.capacity import MeteredTable
 from tests.support.faults import lost_reply
-from tests.support.faulty_table import FaultyTable, delay
+from tests.support.faulty_table import READS, FaultyTable, delay, fault
 from tests.support.wire import Wire
 
 if TYPE_CHECKING:
@@ -294,6 +294,27 @@ def test_a_wait_of_hours_reads_the_time_every_ten_minutes(one: Process, other: P
     one.take("anna", rate=(1, HOUR))
     assert other.take("ben", rate=(1, HOUR), max_wait=2 * HOUR) is None
     assert other.table.calls == ["update_item"] * 2 + ["get_item"] * 6
+
+
+@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
+def test_a_caller_keeps_its_slot_if_a_read_of_the_time_fails_while_it_waits(
+    one: Process, other: Process, *, protected: bool
+) -> None:
+    """Another caller has reserved since, so the item does not tell of the slot any more."""
+    one.take("anna", rate=(1, HOUR))
+    began = one.clock.monotonic()
+    turn = other.turn("ben", since=began, rate=(1, HOUR), max_wait=HOUR + 60)
+
+    def later() -> None:
+        one.reserve("carl", rate=(1, HOUR), max_wait=3 * HOUR)
+
+    other.table.will(fault(lost_reply(), 1, when="after", then=later, of=READS))
+    with pytest.raises(LockStoreUnavailable):
+        turn.take(other.context())
+    if not protected:
+        turn._slot = None  # noqa: SLF001 - as if it was forgotten
+    assert (turn.take(other.context()) is None) is protected
+    assert (one.clock.monotonic() - began == pytest.approx(HOUR + 1 + 1)) is protected
 
 
 def test_ttl_spares_an_item_for_two_days_after_its_last_slot(
