@@ -59,7 +59,7 @@ class LogMessage(StrEnum):
     DONE = "done"
     """A heartbeat beside the work found that the work has ended."""
     REAPED = "reaped"
-    MALFORMED = "no event: an item is malformed"
+    MALFORMED = "an item is malformed"
     MIXED_LIMITS = "mixed limits"
     EXTENDED = "extended"
     LIVENESS_UNKNOWN = "liveness unknown"

@@ -36,11 +36,17 @@ def handler(_event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
 
     Raises:
         LockStoreUnavailable: the table did not answer. The other names are measured next time.
+        LockItemMalformed: of the first lock that is malformed, after all others were measured.
     """
     locks = lock_context(context)
-    longest = {}
+    longest: dict[str, int] = {}
+    malformed: list[LockItemMalformed] = []
     for watched in json.loads(os.environ[WATCHED_VARIABLE]):
-        waits = sorted(_waits(locks, watched), key=lambda wait: -wait[0])
+        unread: list[LockItemMalformed] = []
+        waits = sorted(_waits(locks, watched, unread), key=lambda wait: -wait[0])
+        malformed += unread
+        for error in unread[:_SHOWN]:
+            logger.error(LogMessage.MALFORMED, reason=str(error))
         for waited_ms, lock in waits[:_SHOWN]:
             logger.info(
                 LogMessage.QUEUED,
@@ -49,14 +55,22 @@ def handler(_event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
                 waiters=lock.waiters.count,
                 held_by=[holder.owner_name for holder in lock.holders],
             )
+        if unread and not waits:
+            continue  # Zero would be a guess: the lock that could not be read may be waited for.
         longest[watched] = waits[0][0] if waits else 0
         measure_of_watched(MetricName.CURRENT_WAIT, longest[watched], locks=watched)
+    if malformed:
+        raise malformed[0]  # Only a failure is seen: its alarm is WatchErrors.
     return longest
 
 
-def _waits(context: LockContext, watched: str) -> Iterator[tuple[int, LockDescription]]:
+def _waits(
+    context: LockContext, watched: str, unread: list[LockItemMalformed]
+) -> Iterator[tuple[int, LockDescription]]:
     for lock in _locks(context, watched):
-        if isinstance(lock, LockDescription) and lock.waiters.oldest is not None:
+        if isinstance(lock, LockItemMalformed):
+            unread.append(lock)
+        elif lock is not None and lock.waiters.oldest is not None:
             waited = lock.seen_at - lock.waiters.oldest
             yield max(0, int(waited.total_seconds() * 1000)), lock
 
@@ -67,4 +81,7 @@ def _locks(
     if watched.endswith(ANY):
         yield from list_locks(context, watched.removesuffix(ANY))
     else:
-        yield describe(context, watched)
+        try:
+            yield describe(context, watched)
+        except LockItemMalformed as malformed:
+            yield malformed

@@ -327,8 +327,7 @@ class AsyncLeading(ABC):
 
         Arguments, result and errors are those of `LockClient.lead`; the work is a coroutine
         function, and runs in the task of the caller. It is cancelled if it continues when the lock
-        is lost. To end
-        a leader, cancel its task.
+        is lost. To end a leader, cancel its task.
         """
         check_work(self._settings, work, is_async=True)
         while True:
@@ -344,6 +343,7 @@ class AsyncLeading(ABC):
                     try:
                         async with cancelled_when_lost(lock.lost, lock.check):
                             result = await work(lock, term.stop)
+                        term.has_returned = True
                     finally:
                         term.end()
                     if not term.was_told:

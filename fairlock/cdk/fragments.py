@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,6 +66,41 @@ def check_states(field: str, value: object) -> None:
             "such as tasks.LambdaInvoke.jsonata(…)"
         )
         raise InvalidRequest(field=field, rule=rule, value=value)
+
+
+_KEY_TYPES: Final = frozenset({"S", "N", "B"})
+
+
+def check_item_key(key: object) -> None:
+    """Checks the primary key of an item, in DynamoDB's form.
+
+    Raises:
+        InvalidRequest: it has another form, or a value that Step Functions would not evaluate.
+    """
+    if not isinstance(key, Mapping) or not key:
+        rule = "must be the item's whole primary key, like {'account': {'S': 'anna'}}"
+        raise InvalidRequest(field="key", rule=rule, value=key)
+    for name, value in key.items():
+        if not isinstance(value, Mapping) or len(value) != 1 or set(value) - _KEY_TYPES:
+            rule = "must map each attribute to a value in DynamoDB's form, like {'S': 'text'}"
+            raise InvalidRequest(field="key", rule=rule, value={name: value})
+        [text] = value.values()
+        if not isinstance(text, str) or not text:
+            rule = "must have texts that are not empty as its values, also of numbers: {'N': '7'}"
+            raise InvalidRequest(field="key", rule=rule, value={name: value})
+        if not is_jsonata(text) and _looks_evaluated(text):
+            rule = (
+                "must not be a path, nor contain one or JSONata within a literal: "
+                "write JSONata as a whole, '{% 'customer/' & $states.input.id %}'"
+            )
+            raise InvalidRequest(field="key", rule=rule, value={name: value})
+
+
+def _looks_evaluated(text: str) -> bool:
+    """Whether it is meant to be evaluated, which Step Functions would not do."""
+    if Token.is_unresolved(text):
+        return sfn.JsonPath.is_encoded_json_path(text)
+    return any(part in text for part in ("{%", "%}", "$.", "$states"))
 
 
 _LONGEST_READABLE: Final = 50  # Step Functions allows variable and state names of 80 characters

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import jsii
-from aws_cdk import Duration, Token
+from aws_cdk import Duration
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
@@ -32,10 +32,11 @@ from fairlock.cdk.fragments import (
     ANY_ERROR,
     ERROR_OUTPUT,
     EVALUATION_ERROR,
+    UNCHANGED,
     WorkflowVariable,
+    check_item_key,
     check_place,
     check_states,
-    is_jsonata,
     jsonata,
     never_repeat,
     repeat,
@@ -47,7 +48,6 @@ from fairlock.protocol.versions import DEFAULT_VERSION_ATTRIBUTE, write_id_attri
 
 _ATTRIBUTE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,200}")
 _MOST_RETRIES: Final = 100
-_KEY_TYPES: Final = frozenset({"S", "N", "B"})
 
 
 def check_update(
@@ -64,7 +64,7 @@ def check_update(
     if not hasattr(table, "table_name"):
         rule = "must be a table of aws_dynamodb, such as Table.from_table_name(…)"
         raise InvalidRequest(field="table", rule=rule, value=table)
-    _check_key(key)
+    check_item_key(key)
     if not isinstance(version_attribute, str) or not _ATTRIBUTE.fullmatch(version_attribute):
         rule = "must be a name of letters, digits and _.- that does not begin with a digit"
         raise InvalidRequest(field="version_attribute", rule=rule, value=version_attribute)
@@ -76,33 +76,6 @@ def check_update(
     if not 0 <= retries <= _MOST_RETRIES:
         rule = f"must be from 0, for a single try, to {_MOST_RETRIES}"
         raise InvalidRequest(field="retries", rule=rule, value=retries)
-
-
-def _check_key(key: object) -> None:
-    if not isinstance(key, Mapping) or not key:
-        rule = "must be the item's whole primary key, like {'account': {'S': 'anna'}}"
-        raise InvalidRequest(field="key", rule=rule, value=key)
-    for name, value in key.items():
-        if not isinstance(value, Mapping) or len(value) != 1 or set(value) - _KEY_TYPES:
-            rule = "must map each attribute to a value in DynamoDB's form, like {'S': 'text'}"
-            raise InvalidRequest(field="key", rule=rule, value={name: value})
-        [text] = value.values()
-        if not isinstance(text, str) or not text:
-            rule = "must have texts that are not empty as its values, also of numbers: {'N': '7'}"
-            raise InvalidRequest(field="key", rule=rule, value={name: value})
-        if not is_jsonata(text) and _looks_evaluated(text):
-            rule = (
-                "must not be a path, nor contain one or JSONata within a literal: "
-                "write JSONata as a whole, '{% 'customer/' & $states.input.id %}'"
-            )
-            raise InvalidRequest(field="key", rule=rule, value={name: value})
-
-
-def _looks_evaluated(text: str) -> bool:
-    """Whether it is meant to be evaluated, which Step Functions would not do."""
-    if Token.is_unresolved(text):
-        return sfn.JsonPath.is_encoded_json_path(text)
-    return any(part in text for part in ("{%", "%}", "$.", "$states"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -226,6 +199,11 @@ def _translated(item: str, spelling: Mapping[str, str]) -> str:
 
 
 _CANCELLED: Final = "DynamoDb.TransactionCanceledException"
+_IN_PASSING: Final = "/TransactionConflict|ThrottlingError|ProvisionedThroughputExceeded/"
+"""Reasons for a cancellation that say nothing of the write's condition."""
+_SENT_AGAIN_MS: Final = 120_000
+"""How long a write is sent again after its first cancellation. DynamoDB knows its request token for
+ten minutes. Before and after these two minutes its repeats may take three and a half each."""
 _NOT_WORTH_REPEATING: Final = (_CANCELLED, EVALUATION_ERROR)
 _REPEATS: Final = 5
 _LONGEST_PAUSE_SECONDS: Final = 10
@@ -237,7 +215,8 @@ class VersionedStates:
     """Makes the states of one update, which share its variable and the prefix of their names.
 
     The variable hands on from `read` to `write`: the key, the condition that the item is unchanged,
-    its next version, and the request token, which is also the id of the write.
+    its next version, and the request token, which is also the id of the write. After a cancelled
+    write it has the cause, and the time of the first cancellation.
     """
 
     scope: Construct
@@ -293,8 +272,33 @@ class VersionedStates:
             task_timeout=sfn.Timeout.duration(_TIMEOUT),
         )
         _repeat_unknown(write)
-        write.add_catch(self._conflict(), errors=[_CANCELLED], outputs=ERROR_OUTPUT)
+        self._send_again_in_passing(write)
         return write
+
+    def _send_again_in_passing(self, write: tasks.CallAwsService) -> None:
+        """Sends a cancelled write again as it is, unless the reason is final.
+
+        A busy item or table cancels a write whose condition may hold. An earlier sending, without
+        a reply, may still happen then: to read and compute again could make the change twice.
+        """
+        since = self.variable.field("cancelled_ms")
+        elapsed_ms = f"($millis() - {since})"
+        cancelled = self.variable.merged(
+            f"'cause': $states.errorOutput.Cause, "
+            f"'cancelled_ms': $exists({since}) ? {since} : $millis()"
+        )
+        in_passing = f"$contains({self.variable.field('cause')}, {_IN_PASSING})"
+        pause = f"$random() * $min([{_LONGEST_PAUSE_SECONDS}, 1 + {elapsed_ms} / 1000])"
+        wait = sfn.Wait.jsonata(
+            self.scope,
+            self.variable.state_name("Wait"),
+            time=sfn.WaitTime.seconds(jsonata(f"$ceil({pause})")),
+        )
+        choice = sfn.Choice.jsonata(self.scope, self.variable.state_name("In passing?"))
+        again = jsonata(f"{in_passing} and {elapsed_ms} < {_SENT_AGAIN_MS}")
+        choice.when(sfn.Condition.jsonata(again), wait.next(write)).otherwise(self._conflict())
+        assign = {self.variable.name: jsonata(cancelled)}
+        write.add_catch(choice, errors=[_CANCELLED], outputs=UNCHANGED, assign=assign)
 
     def tries(self, body: sfn.IChainable, *, retries: int) -> sfn.Parallel:
         """Repeats the whole update after a conflict, from reading on."""
@@ -315,13 +319,14 @@ class VersionedStates:
         return tries
 
     def _conflict(self) -> sfn.Fail:
-        """Ends one try. A write that DynamoDB calls invalid is no conflict and is not repeated."""
-        invalid = "$contains($states.input.Cause, 'ValidationError')"
+        """Ends one try. Only a condition that was false is a conflict, and leads to another try."""
+        cause = self.variable.field("cause")
+        is_conflict = f"$contains({cause}, 'ConditionalCheckFailed')"
         return sfn.Fail.jsonata(
             self.scope,
             self.variable.state_name("Conflict"),
-            error=jsonata(f"{invalid} ? $states.input.Error : '{self.conflict}'"),
-            cause=jsonata("$states.input.Cause"),
+            error=jsonata(f"{is_conflict} ? '{self.conflict}' : '{_CANCELLED}'"),
+            cause=jsonata(cause),
         )
 
     def _gave_up(self, *, retries: int) -> sfn.Fail:
@@ -365,7 +370,8 @@ class OptimisticUpdate(sfn.StateMachineFragment):
     Succeed of its own ends the update without a write.
 
     Errors: `VersionConflict` after the last try, nothing was written; the task's own errors, by
-    their names; those of DynamoDB (`DynamoDb.…`), as for any task. The input and the item, in
+    their names; those of DynamoDB (`DynamoDb.…`), as for any task: after one of the write, read the
+    item before you repeat the change. The input and the item, in
     DynamoDB's form, are together at most 256 KiB, like all payloads of Step Functions. Items may be
     nested as deeply as DynamoDB allows, 32 levels. Works in Standard and Express workflows, with
     JSONPath and JSONata.

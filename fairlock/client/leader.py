@@ -68,6 +68,7 @@ class Term(Generic[_Stop]):
     Attributes:
         stop: tells the work to stop.
         was_told: whether the work was told before it ended.
+        has_returned: whether the work has returned: an error after that is one of the release.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Term(Generic[_Stop]):
         self._lock: BaseLock | None = None
         self._has_ended = False
         self.stop = make_stop(self._is_in_danger)
-        self.was_told = False
+        self.was_told = self.has_returned = False
 
     def begin(self, lock: BaseLock) -> None:
         """The lock is granted, and the work begins."""
@@ -100,11 +101,12 @@ class Term(Generic[_Stop]):
     def goes_on_after(self, error: Exception) -> bool:
         """Whether an error ends this term only, and `lead` acquires again.
 
-        A wait is bounded, and leading is not. A loss is what the work was asked to stop for.
+        A wait is bounded, and leading is not. A loss is what the work was asked to stop for. The
+        outage that has ended a term may still go on at its release.
         """
         if self._lock is None:
             return isinstance(error, LockWaitTimeout | LockStoreUnavailable)
-        return self.was_told and isinstance(error, LockLost)
+        return self.was_told and (self.has_returned or isinstance(error, LockLost))
 
     def _is_in_danger(self) -> bool:
         # By the clock as it is now, as `lost` is: the process may have been frozen.
@@ -191,6 +193,8 @@ class Leading(ABC):
 
         Raises:
             LockLost: the work has returned by itself, but was not alone.
+            LockStoreUnavailable: the work has returned by itself, and the release failed, with
+                `best_effort_release=False`.
             ClientUnusable: the client was closed.
             InvalidRequest: an argument breaks its rule, or the client sends no heartbeats; nothing
                 was written.
@@ -209,6 +213,7 @@ class Leading(ABC):
                     term.begin(lock)
                     try:
                         result = work(lock, term.stop)
+                        term.has_returned = True
                     finally:
                         term.end()
                     if not term.was_told:

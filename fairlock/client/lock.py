@@ -120,6 +120,8 @@ class Lock(BaseLock):
                 its lease is over at the latest; or repeat the call. Raised at once in a signal
                 handler that has come in the middle of a request of this lock.
         """
+        if self._handle.lease.is_from_parent_process:  # Its mutexes may be locked for ever.
+            return False
         try:
             self._end_heartbeats()
             return self._handle.release()

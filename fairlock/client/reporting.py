@@ -247,5 +247,5 @@ class LockEvents:
         try:
             if self._on_event is not None:
                 self._on_event(event)
-        except Exception:
+        except BaseException:  # SystemExit too: the thread is still needed.
             logger.exception("on_event failed")

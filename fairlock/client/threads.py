@@ -2,18 +2,18 @@
 
 The pool is bounded. Its threads neither keep the process alive nor end with its main thread:
 `concurrent.futures` takes no work any more once the main thread has ended, although other threads
-may go on, with locks that have to be renewed. Users' callbacks run in threads of their own, so a
-slow one delays no heartbeat.
+may go on, with locks that have to be renewed. Each call of a user's callback has a thread of its
+own, so a slow one delays neither a heartbeat nor the news of another lock.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import wait as wait_for_futures
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Final, Protocol
 from weakref import WeakSet
 
@@ -122,7 +122,6 @@ class WorkerPool:
             self._idle.release()
 
 
-_MOST_AT_ONCE: Final = 4
 _THREAD_NAME: Final = "fairlock-callback"
 CLOSE_SECONDS: Final = 10.0
 """How long the end of a client waits for callbacks that have begun: they may wait for its end."""
@@ -130,53 +129,59 @@ STILL_BUSY: Final = "on_lost or on_danger is still busy: the client does not wai
 
 
 class Callbacks:
-    """Calls callbacks, and logs what they raise."""
+    """Calls callbacks, each in a thread of its own, and logs what they raise.
+
+    However many hang, they delay no other. But the process does not end before them.
+    """
 
     def __init__(self) -> None:
-        self._pool: ThreadPoolExecutor | None = None
-        self._running: set[Future[None]] = set()
-        self._mutex = threading.Lock()
-        self._thread = threading.local()
+        # A signal handler may call in the middle of a call of its own thread: no mutex here.
+        self._waiting: SimpleQueue[tuple[str, Callable[[], None]]] = SimpleQueue()
+        self._running: set[threading.Thread] = set()
         self._closed = False
 
     def call_soon(self, description: str, callback: Callable[[], None]) -> None:
         """Calls the callback soon, unless this is closed; the log uses the description."""
-        with self._mutex:
-            if self._closed:
-                return
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix=_THREAD_NAME)
-            try:
-                running = self._pool.submit(self._call, description, callback)
-                self._running.add(running)
-                running.add_done_callback(self._running.discard)
-            except RuntimeError:  # The main thread has ended, and such pools take no more work.
-                arguments = (description, callback)
-                thread = threading.Thread(target=self._call, args=arguments, name=_THREAD_NAME)
-                try:
-                    thread.start()
-                except RuntimeError as error:
-                    logger.warning("%s is not called: %s", description, error)
+        if self._closed:
+            return
+        self._waiting.put((description, callback))
+        # A thread of the heartbeats would hand down that the process may end in the middle.
+        thread = threading.Thread(target=self._run, name=_THREAD_NAME, daemon=False)
+        self._running.add(thread)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._running.discard(thread)
+            logger.warning("no thread for %s, it is called later: %s", description, error)
 
     def close(self) -> None:
         """Calls nothing any more; waits 10 s at most for callbacks that have begun.
 
         Not at all if a callback calls this.
         """
-        with self._mutex:
-            self._closed = True
-            pool = self._pool
-        if pool is None:
+        self._closed = True
+        running = self._running.copy()
+        if threading.current_thread() in running:
             return
-        waits = not getattr(self._thread, "is_in_callback", False)
-        if waits and wait_for_futures(self._running.copy(), CLOSE_SECONDS).not_done:
+        ends_at = time.monotonic() + CLOSE_SECONDS
+        for thread in running:
+            with suppress(RuntimeError):  # Its start was refused.
+                thread.join(max(0.0, ends_at - time.monotonic()))
+        if any(thread.is_alive() for thread in running):
             logger.warning(STILL_BUSY)
-            waits = False
-        pool.shutdown(wait=waits)
 
-    def _call(self, description: str, callback: Callable[[], None]) -> None:
-        self._thread.is_in_callback = True
+    def _run(self) -> None:
+        try:
+            while True:
+                self._call(*self._waiting.get_nowait())
+        except Empty:  # Another thread has called it.
+            pass
+        finally:
+            self._running.discard(threading.current_thread())
+
+    @staticmethod
+    def _call(description: str, callback: Callable[[], None]) -> None:
         try:
             callback()
-        except Exception:
+        except BaseException:  # SystemExit too: it ends no process from here, so it must be seen.
             logger.exception("%s failed", description)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from fairlock.client.arguments import (
@@ -254,22 +254,23 @@ class _Options:
         def call_locked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function
             call = plan.call(args, kwargs, **self._seconds())
             client = self._given_client() or default_client(**self._client_kind(call))
-            with ExitStack() as stack:
-                block: Any = self._acquire(client, call, is_async=False)
-                lock: Lock | None = None
-                with self._skips():
-                    lock = block and stack.enter_context(block)
-                if lock is None:
-                    return self.otherwise
-                if plan.passes_lock:
-                    kwargs[LOCK_PARAMETER] = lock
-                shorter = call.shorter_lease(lock.lease)
-                if shorter is not None:
-                    with suppress(LockStoreUnavailable, InvalidRequest):  # Then it is too long.
-                        lock.heartbeat(lease=shorter)
-                result = function(*args, **kwargs)
-                refuse_coroutine(result)
-                return result
+            call = self._entering(client, call, is_async=False)
+            lock: Lock | None = None
+            try:
+                with self._block(client, call) as lock:
+                    if plan.passes_lock:
+                        kwargs[LOCK_PARAMETER] = lock
+                    shorter = call.shorter_lease(lock.lease)
+                    if shorter is not None:
+                        with suppress(LockStoreUnavailable, InvalidRequest):  # Then it is too long.
+                            lock.heartbeat(lease=shorter)
+                    result = function(*args, **kwargs)
+                    refuse_coroutine(result)
+                    return result
+            except LockWaitTimeout:
+                if lock is not None or self.if_taken != "skip":
+                    raise
+                return self.otherwise
 
         return call_locked
 
@@ -277,47 +278,53 @@ class _Options:
         async def call_locked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function
             call = plan.call(args, kwargs, **self._seconds())
             client = self._given_client() or await default_async_client(**self._client_kind(call))
-            async with AsyncExitStack() as stack:
-                block: Any = self._acquire(client, call, is_async=True)
-                block = block if self.reentrant else await block
-                lock: AsyncLock | None = None
-                with self._skips():
-                    lock = block and await stack.enter_async_context(block)
-                if lock is None:
-                    return self.otherwise
-                if plan.passes_lock:
-                    kwargs[LOCK_PARAMETER] = lock
-                shorter = call.shorter_lease(lock.lease)
-                if shorter is not None:
-                    with suppress(LockStoreUnavailable, InvalidRequest):  # Then it is too long.
-                        await lock.heartbeat(lease=shorter)
-                return await function(*args, **kwargs)
+            call = self._entering(client, call, is_async=True)
+            lock: AsyncLock | None = None
+            try:
+                async with self._block(client, call) as lock:
+                    if plan.passes_lock:
+                        kwargs[LOCK_PARAMETER] = lock
+                    shorter = call.shorter_lease(lock.lease)
+                    if shorter is not None:
+                        with suppress(LockStoreUnavailable, InvalidRequest):  # Then it is too long.
+                            await lock.heartbeat(lease=shorter)
+                    return await function(*args, **kwargs)
+            except LockWaitTimeout:
+                if lock is not None or self.if_taken != "skip":
+                    raise
+                return self.otherwise
 
         return call_locked
 
-    def _acquire(self, client: AnyClient, call: Call, *, is_async: bool) -> Any:  # noqa: ANN401 - a lock, None if it is taken, or an awaitable of these; a block if reentrant
+    def _entering(self, client: AnyClient, call: Call, *, is_async: bool) -> Call:
+        """The call by this client; inside a block of its lock, it asks for the lease of that."""
         if isinstance(client, LockClient) is is_async:
             kinds = ("a LockClient, as it is no", "an AsyncLockClient, as it is a")
             rule = f"must be {kinds[is_async]} coroutine function"
             raise InvalidRequest(field="client", rule=rule, value=client)
+        if not self.reentrant or call.lease is not None:
+            return call
+        # Less of the invocation is left by now, and the outer block keeps its lease.
+        held = client._services.entered.held(call.name)  # noqa: SLF001 - as `hold` asks
+        return replace(call, lease=held[-1][0].lease) if held else call
+
+    def _block(self, client: AnyClient, call: Call) -> Any:  # noqa: ANN401 - of either client
+        """The block of `hold`: a lock from `acquire` would be renewed after an interrupt."""
         lease = call.lease_to_the_end() or call.lease
-        options: Any = {"lease": lease, "limit": self.limit, "shared": self.shared}
-        options["max_hold"] = self.max_hold
-        if self.if_taken == "skip" and not self.reentrant:
-            return client.try_acquire(call.name, **options)
         waits = self.if_taken == "wait"
-        max_wait = call.max_wait_with(client.longest_wait(lease)) if waits else 0
-        options |= {"max_wait": max_wait, "only_newest": self.only_newest}
-        if self.reentrant:
-            return client.hold(call.name, **options, reentrant=True)
-        return client.acquire(call.name, **options)
+        return client.hold(
+            call.name,
+            lease=lease,
+            max_wait=call.max_wait_with(client.longest_wait(lease)) if waits else 0,
+            limit=self.limit,
+            reentrant=self.reentrant,
+            shared=self.shared,
+            max_hold=self.max_hold,
+            only_newest=self.only_newest,
+        )
 
     def _seconds(self) -> dict[str, float | None]:
         return {"lease": self.lease, "max_wait": self.max_wait, "max_hold": self.max_hold}
-
-    def _skips(self) -> AbstractContextManager[None]:
-        """Around the entry of a block: what leaves out a call whose lock is taken."""
-        return suppress(LockWaitTimeout) if self.if_taken == "skip" else nullcontext()
 
     def _client_kind(self, call: Call) -> dict[str, bool]:
         return {"heartbeats": call.lease_to_the_end() is None}

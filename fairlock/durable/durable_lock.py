@@ -54,7 +54,7 @@ _PAUSES: Final = RetryStrategyConfig(
     max_delay=Duration.from_seconds(30),
 )
 REPEATED: Final = StepConfig(retry_strategy=create_retry_strategy(_PAUSES))
-"""For a call whose repeats need not be counted."""
+"""For a call whose repeats need not be counted: its start is recorded in the background."""
 REPEATS_COUNTED: Final = StepConfig(
     retry_strategy=create_retry_strategy(_PAUSES),
     step_semantics=StepSemantics.AT_MOST_ONCE_PER_RETRY,
@@ -63,7 +63,7 @@ REPEATS_COUNTED: Final = StepConfig(
 
 
 class Failure(TypedDict):
-    """An error that a repeat does not cure: its class name and its text, `failures.text_of`."""
+    """An error that a repeat does not cure: its class name and its text, `text_of`."""
 
     kind: str
     message: str
@@ -99,7 +99,7 @@ class Departure(TypedDict, total=False):
     Attributes:
         released: whether the service says so.
         is_repeat: whether an earlier call may have done it.
-        failure: the call can never succeed.
+        failure: the service says that the request is invalid.
     """
 
     released: bool
@@ -166,7 +166,7 @@ def release(service: LockRequests, request: Json) -> Callable[[StepContext], Dep
     def step(context: StepContext) -> Departure:
         try:
             answer = service.release(request)
-        except (InvalidRequest, LockStoreMisconfigured) as error:
+        except InvalidRequest as error:  # Not a missing permission: it may return with a repeat.
             return Departure(failure=_recorded(error))
         return Departure(released=answer["released"], is_repeat=context.attempt > 1)
 
@@ -278,10 +278,14 @@ class Acquisition:
         """
         try:
             answer = self._wait() if self.options.max_wait is not None else self._ask()
-        except StepError as error:
-            # Unknown: it may hold the lock, or wait for it.
+        except (StepError, InvalidRequest, LockStoreMisconfigured) as error:
+            # It may hold the lock, or wait for it. So it may after a first call that was refused:
+            # the function may have sent that call before, and died.
             self._leave("give up", entered=True)
-            raise self._outcome_unknown(error) from error
+            if not isinstance(error, StepError):
+                raise
+            message = f"lock {self.options.name!r}: the lock service did not answer: {error}"
+            raise LockStoreUnavailable(message) from error
         token = answer["fencing_token"]
         if token is not None:
             self._lock = self._granted(token)
@@ -362,11 +366,12 @@ class Acquisition:
         if callback_id is not None:
             request |= {"task_token": callback_id, "fallback_seconds": self.options.fallback}
         self._asked += 1
-        step = ask(
-            self.options.service, request, deadline=self._deadline, is_first=self._asked == 1
-        )
+        is_first = self._asked == 1
+        step = ask(self.options.service, request, deadline=self._deadline, is_first=is_first)
+        # With skip, `acquire` leaves only after a repeat: a call that a death interrupted counts.
+        config = REPEATS_COUNTED if self.options.max_wait is None else REPEATED
         answer: Answer = self.context.step(
-            step, name=_operation(self.options.name, f"acquire {self._asked}"), config=REPEATED
+            step, name=_operation(self.options.name, f"acquire {self._asked}"), config=config
         )
         if "failure" in answer:
             raise error_named(**answer["failure"])
@@ -401,8 +406,7 @@ class Acquisition:
 
     @property
     def _execution_arn(self) -> str:
-        arn: str = self.context.execution_context.durable_execution_arn
-        return arn
+        return str(self.context.execution_context.durable_execution_arn)
 
     @property
     def _deadline(self) -> float:
@@ -417,10 +421,6 @@ class Acquisition:
     def _warn(self, reason: str) -> None:
         text = "lock %r: release failed, the end of the execution or its lease ends it: %s"
         self.context.logger.warning(text, self.options.name, reason)
-
-    def _outcome_unknown(self, error: StepError) -> LockStoreUnavailable:
-        message = f"lock {self.options.name!r}: the lock service did not answer: {error}"
-        return LockStoreUnavailable(message)
 
     def _superseded(self, newest: int) -> Superseded:
         name, version = self.options.name, self.options.request["only_newest"]

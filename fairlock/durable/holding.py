@@ -256,8 +256,9 @@ def hold(
           succeeded, never leaves its block: its lock is held until the execution ends.
         * Errors of the SDK that end or repeat the invocation (`UnrecoverableError`) release
           nothing; the end of the execution does.
-        * If the service does not answer the release, even after repeats, the result of the block
-          stands, a warning is logged, and the lock is freed at the end of the execution.
+        * If the service does not answer the release, or refuses it, even after repeats, the result
+          of the block stands, a warning is logged, and the lock is freed at the end of the
+          execution.
 
     Args:
         context: of the execution, or of a branch or child of it; operations inside the block may
@@ -289,7 +290,8 @@ def hold(
             but was not alone. Or its max_hold is over. Or this acquisition was released while it
             waited.
         LockStoreUnavailable: the outcome is still unknown after repeats. A grant is given back.
-        LockStoreMisconfigured: no such service, or no permission to call it.
+        LockStoreMisconfigured: no such service, or no permission to call it. A grant to an earlier
+            call is given back, and the queue is left.
         InvalidRequest: an argument breaks its rule, or the execution holds this lock around this
             block already. Nothing was written.
     """

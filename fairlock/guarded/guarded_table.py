@@ -96,6 +96,7 @@ class GuardedCall:
         request_token: for the transaction, if it is always the same one; None takes a new one each.
         open: the transactions sent for it that may have happened, or may happen yet.
         committed: whether one of them has happened.
+        is_answered: whether a call that sent it has ended.
     """
 
     items: list[TransactWriteItemTypeDef]
@@ -104,6 +105,7 @@ class GuardedCall:
     request_token: str | None = None
     open: list[SentTransaction] = field(default_factory=list)
     committed: bool = False
+    is_answered: bool = False
 
     @property
     def may_have_happened(self) -> bool:

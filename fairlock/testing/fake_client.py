@@ -35,12 +35,12 @@ class CallbacksInLine(Callbacks):
 
     def __init__(self) -> None:
         super().__init__()
-        self._waiting: list[tuple[str, Callable[[], None]]] = []
+        self._in_line: list[tuple[str, Callable[[], None]]] = []
         self._are_held_back = False
 
     def call_soon(self, description: str, callback: Callable[[], None]) -> None:
         """Calls the callback; what it raises is logged."""
-        self._waiting.append((description, callback))
+        self._in_line.append((description, callback))
         if not self._are_held_back:
             self._call_waiting()
 
@@ -56,8 +56,8 @@ class CallbacksInLine(Callbacks):
                 self._call_waiting()
 
     def _call_waiting(self) -> None:
-        while self._waiting:
-            self._call(*self._waiting.pop(0))
+        while self._in_line:
+            self._call(*self._in_line.pop(0))
 
 
 class EventsInLine(LockEvents):

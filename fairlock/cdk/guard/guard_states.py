@@ -270,6 +270,9 @@ def work_beside_heartbeat(
 
     A task that is more than a bare one gets a branch of its own: a Succeed in it would end the
     branch before the release, and leave the heartbeat running.
+
+    A release that fails has to fail its branch, because only that stops its heartbeat. The locks
+    that were taken before it are then released outside. The last one has been tried by then.
     """
     states = locks[0]
     not_ended = states.not_released_beside_a_heartbeat()
@@ -290,7 +293,12 @@ def work_beside_heartbeat(
     ]
     work = states.branches(_WORK, body, *heartbeats)
     not_released = states.not_released()
-    work.add_catch(not_released, errors=[states.not_released_error], outputs=RESULT_IN_CAUSE)
+    rest = releases("Release the rest", locks[:-1], then=not_released)
+    work.add_catch(
+        rest[-1] if rest else not_released,
+        errors=[states.not_released_error],
+        outputs=RESULT_IN_CAUSE,
+    )
     _catch_all(work, on_error)
     return sfn.Chain.custom(work, [work, not_released], not_released)
 

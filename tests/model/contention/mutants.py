@@ -296,6 +296,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a hand-off ignores the limits of the holders": _mutant(
         Invariant.LIMIT,
         (hand_off, "next_step", weak_functions.next_step_by_the_waiters_limit),
+        (LockState, "is_full", lambda _: False),
         clients=_TWO_NARROW_ONE_WIDE,
     ),
     "a hand-off does not lower the limit in force": _mutant(

@@ -104,6 +104,47 @@ def test_the_wait_for_the_second_lock_began_with_that_for_the_first(guards: Guar
     assert lock["waiting_since_ms"] == f"{{% ${variable}.waiting_since_ms %}}"
 
 
+def never_tried(scope: Scope) -> set[str]:
+    """Those of three locks for which no release is tried if each call of release fails."""
+    released: list[str] = []
+    [work] = [state for state in scope.states.values() if state["Type"] == "Parallel"]
+    name, states = "Guard (3): Release", work["Branches"][0]["States"]
+    while states[name]["Type"] == "Task":
+        released.append(states[name]["Arguments"]["Payload"]["lock_name"])
+        [name] = [rule["Next"] for rule in states[name]["Catch"]]
+    assert name == "Guard: Lock not released"
+    caught = next(rule for rule in work["Catch"] if "LockNotReleased" in rule["ErrorEquals"][0])
+    name = caught["Next"]
+    while scope.states[name]["Type"] == "Task":
+        state = scope.states[name]
+        assert state["Output"] == "{% $states.input %}"
+        assert {rule["Next"] for rule in state["Catch"]} == {state["Next"]}
+        released.append(state["Arguments"]["Payload"]["lock_name"])
+        name = state["Next"]
+    assert name == "Guard: Not released"
+    acquires = [state for n, state in scope.states.items() if n.endswith(": Acquire")]
+    assert len(acquires) == 3
+    return {state["Arguments"]["Payload"]["lock_name"] for state in acquires} - set(released)
+
+
+@pytest.mark.parametrize("waiting", WAYS)
+def test_beside_heartbeats_a_release_that_fails_leaves_out_no_other_one(
+    guards: GuardFactory, waiting: Waiting
+) -> None:
+    kept = Duration.seconds(5)
+    scope = machine(guards.guard(lock_name=["a", "b", "c"], waiting=waiting, keep_alive=kept))
+    assert not never_tried(scope)
+
+
+def test_a_failed_release_that_leaves_out_the_locks_before_it_is_noticed(
+    guards: GuardFactory,
+) -> None:
+    scope = machine(guards.guard(lock_name=["a", "b", "c"], keep_alive=Duration.seconds(5)))
+    [work] = [state for state in scope.states.values() if state["Type"] == "Parallel"]
+    work["Catch"][0]["Next"] = "Guard: Not released"
+    assert len(never_tried(scope)) == 2
+
+
 def test_each_lock_has_a_heartbeat_of_its_own(guards: GuardFactory) -> None:
     guard = guards.guard(lock_name=["a", "b"], keep_alive=Duration.seconds(5))
     [work] = [state for state in machine(guard).states.values() if state["Type"] == "Parallel"]

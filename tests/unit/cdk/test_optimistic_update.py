@@ -133,27 +133,6 @@ def test_the_write_is_one_transaction_under_a_token_that_outlives_its_repeats(
     assert branch.states["Debit: Read"]["Assign"][variable]["token"] == "{% $uuid() %}"
 
 
-@pytest.mark.parametrize(
-    ("cause", "error"),
-    [
-        ("… specific reasons [ConditionalCheckFailed] (Service: DynamoDb)", "conflict"),
-        ("… specific reasons [TransactionConflict]", "conflict"),
-        ("… specific reasons [ValidationError]", "DynamoDb.TransactionCanceledException"),
-    ],
-)
-def test_a_write_that_dynamodb_finds_invalid_is_no_conflict(
-    branch: Scope, variable: str, cause: str, error: str
-) -> None:
-    write, conflict = branch.states["Debit: Write"], branch.states["Debit: Conflict"]
-    assert [(rule["ErrorEquals"], rule["Next"]) for rule in write["Catch"]] == [
-        (["DynamoDb.TransactionCanceledException"], "Debit: Conflict")
-    ]
-    caught = {"Error": "DynamoDb.TransactionCanceledException", "Cause": cause}
-    expected = f"VersionConflict.{variable}" if error == "conflict" else error
-    assert evaluate(conflict["Error"], states={"input": caught}) == expected
-    assert evaluate(conflict["Cause"], states={"input": caught}) == cause
-
-
 API_ITEM: Json = {
     "account": {"S": "anna"},
     "balance": {"N": "12345678901234567890.123456789"},

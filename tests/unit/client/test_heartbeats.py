@@ -121,7 +121,7 @@ def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_it(
 def test_without_a_bound_both_would_wait_for_each_other(
     beating: Beating, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlock.client.threads.CLOSE_SECONDS", None)
+    monkeypatch.setattr("fairlock.client.threads.CLOSE_SECONDS", 60)
     assert not ends_beside_a_busy_callback(beating, table, within=0.3)
 
 

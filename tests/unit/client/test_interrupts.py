@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fairlock import Lock, LockClient
+from fairlock import Lock, LockClient, locked
 from fairlock.client.acquisition import Acquisition
 from fairlock.client.heartbeats import Heartbeats
 from fairlock.client.lease_handle import Unreleased
@@ -197,13 +197,17 @@ def test_what_is_free_or_over_is_not_remembered(
 
 
 def moments_that_leave_the_lock(
-    make_client: MakeClient, table: Table, use: Callable[[LockClient], object]
+    make_client: MakeClient,
+    table: Table,
+    use: Callable[[LockClient], object],
+    *,
+    within: str = OUR_CODE,
 ) -> list[int]:
     """Interrupts a use of a lock at each of its moments; returns those after which it is held."""
     left = []
     for at in range(MOST_MOMENTS_OF_A_USE):
         locks = make_client(lease=LEASE_SECONDS)
-        came = interrupt(partial(use, locks), at=at, within=OUR_CODE)
+        came = interrupt(partial(use, locks), at=at, within=within)
         if came and table.state("a").held:
             left.append(at)
             locks.close(release=True)
@@ -240,6 +244,30 @@ def test_without_the_last_steps_a_lock_would_stay_that_not_even_its_client_knows
     monkeypatch.setattr(Acquisition, "is_abandoned", lambda _acquisition: False)
     with pytest.raises(AssertionError, match="the client knows of the grant"):
         moments_that_leave_the_lock(make_client, table, hold)
+
+
+def call_locked_function(locks: LockClient) -> None:
+    locked("a", client=locks)(lambda: None)()
+
+
+@pytest.mark.parametrize("within", ["fairlock/decorator/", "contextlib"])
+def test_an_interrupt_at_any_moment_of_a_locked_function_leaves_no_lock(
+    make_client: MakeClient, table: Table, within: str
+) -> None:
+    left = moments_that_leave_the_lock(make_client, table, call_locked_function, within=within)
+    assert left == []
+
+
+def test_with_acquire_a_locked_function_would_leave_a_lock_that_is_renewed(
+    make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def acquire(locks: LockClient, name: str, **_options: object) -> Lock:
+        return locks.acquire(name)
+
+    monkeypatch.setattr(LockClient, "hold", acquire)
+    within = "fairlock/decorator/"
+    left = moments_that_leave_the_lock(make_client, table, call_locked_function, within=within)
+    assert left
 
 
 def moments_that_end_all_heartbeats(*, seconds: float) -> list[int]:

@@ -8,7 +8,7 @@ import logging
 import math
 import random
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +21,7 @@ from fairlock import (
     Lock,
     LockClient,
     LockLost,
+    LockStoreUnavailable,
 )
 from fairlock.client import leader
 from fairlock.client.leader import StopEvent, Term
@@ -208,6 +209,49 @@ def test_a_loss_that_the_work_was_told_of_only_ends_its_term(locks: FakeLockClie
     assert len(terms) == 2
 
 
+def lead_through_an_outage_that_outlasts_the_release(locks: FakeLockClient) -> int:
+    """Returns how many terms there were; the work returns when it is told, in the last at once."""
+    terms: list[int] = []
+
+    def work(lock: Lock, stop: threading.Event) -> None:
+        terms.append(lock.fencing_token)
+        if len(terms) == 1:
+            locks.clock.at(90, lambda: setattr(locks.table, "is_down", True))
+            locks.clock.at(400, lambda: setattr(locks.table, "is_down", False))
+            stop.wait()
+
+    locks.lead("exporter", work, lease=LEASE)
+    return len(terms)
+
+
+def test_the_outage_that_ends_a_term_does_not_end_the_leading() -> None:
+    locks = FakeLockClient(best_effort_release=False)
+    assert lead_through_an_outage_that_outlasts_the_release(locks) == 2
+
+
+def test_it_would_if_the_release_had_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        Term, "has_returned", property(lambda _: False, lambda *_: None), raising=False
+    )
+    with pytest.raises(LockStoreUnavailable):
+        lead_through_an_outage_that_outlasts_the_release(FakeLockClient(best_effort_release=False))
+
+
+def test_an_outage_that_the_work_itself_meets_is_its_own_error(locks: FakeLockClient) -> None:
+    def work(_lock: Lock, stop: threading.Event) -> None:
+        stop.set()
+        raise LockStoreUnavailable("another table")
+
+    with pytest.raises(LockStoreUnavailable, match="another"):
+        locks.lead("exporter", work)
+
+
+def test_a_release_that_fails_after_work_that_ended_by_itself_is_told() -> None:
+    locks = FakeLockClient(best_effort_release=False)
+    with pytest.raises(LockStoreUnavailable):
+        locks.lead("exporter", lambda *_: setattr(locks.table, "is_down", True))
+
+
 def test_a_loss_of_another_lock_is_an_error_of_the_work(locks: FakeLockClient) -> None:
     def work(_lock: Lock, _stop: threading.Event) -> None:
         raise LockLost("lock 'another': its lease is over")
@@ -377,74 +421,3 @@ def test_two_would_lead_at_a_time_if_work_went_on() -> None:
     leaders = AsyncLeaders(honest=False)
     run_in_virtual_time(leaders.run(random.Random(0)))  # noqa: S311 - moments
     assert leaders.most_inside > 1
-
-
-def lead_async(main: Callable[[FakeAsyncLockClient], Coroutine[Any, Any, None]]) -> None:
-    async def run() -> None:
-        async with FakeAsyncLockClient(lease=LEASE) as locks:
-            await main(locks)
-
-    run_in_virtual_time(run())
-
-
-def test_a_task_that_goes_on_after_its_lease_is_cancelled_and_called_again() -> None:
-    left: list[float] = []
-
-    async def main(locks: FakeAsyncLockClient) -> None:
-        async def work(lock: AsyncLock, stop: asyncio.Event) -> str:
-            if left:
-                return "done"
-            locks.table.is_down = True
-            try:
-                await asyncio.sleep(1000)
-            except asyncio.CancelledError:
-                left.append(lock.remaining)
-                assert stop.is_set()
-                locks.table.is_down = False
-                raise
-            return "not told"
-
-        assert await locks.lead("exporter", work) == "done"
-        assert locks.clock.monotonic() < 2 * LEASE + 10
-
-    lead_async(main)
-    assert left == [0]
-
-
-def test_a_leader_whose_task_is_cancelled_releases() -> None:
-    async def main(locks: FakeAsyncLockClient) -> None:
-        leads = asyncio.Event()
-
-        async def work(_lock: AsyncLock, stop: asyncio.Event) -> None:
-            leads.set()
-            await stop.wait()
-
-        task = asyncio.create_task(locks.lead("exporter", work))
-        await leads.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await locks.another().try_acquire("exporter") is not None
-
-    lead_async(main)
-
-
-def test_a_timeout_of_the_work_itself_is_its_own_error() -> None:
-    async def main(locks: FakeAsyncLockClient) -> None:
-        async def work(_lock: AsyncLock, _stop: asyncio.Event) -> None:
-            raise TimeoutError("of a vendor")
-
-        with pytest.raises(TimeoutError, match="of a vendor"):
-            await locks.lead("exporter", work)
-
-    lead_async(main)
-
-
-def test_a_function_that_is_no_coroutine_function_is_refused_before_anything_is_sent() -> None:
-    async def main(locks: FakeAsyncLockClient) -> None:
-        work: Any = lambda _lock, _stop: None  # noqa: E731 - the very mistake
-        with pytest.raises(InvalidRequest, match=r"a coroutine function; LockClient\.lead"):
-            await locks.lead("exporter", work)
-        assert locks.table.requests == []
-
-    lead_async(main)

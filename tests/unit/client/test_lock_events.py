@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 
 import pytest
@@ -209,6 +210,23 @@ def test_a_hook_that_is_too_slow_misses_events_and_memory_stays_bounded(
     events.close()
     assert [event.lock_name for event in told.events] == ["0", "1", "2", "3"]
     assert caplog.text.count("events are dropped") == 1
+
+
+def test_a_hook_that_wants_to_end_the_process_is_logged_and_called_with_the_next_event(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[str] = []
+
+    def hook(event: LockEvent) -> None:
+        told.append(event.lock_name)
+        sys.exit(1)
+
+    events = LockEvents(hook)
+    for name in ("a", "b"):
+        events.report(reporting.LockEventKind.GRANTED, lock_name=name, owner_name="")
+    events.close()
+    assert told == ["a", "b"]
+    assert caplog.text.count("on_event failed") == caplog.text.count("SystemExit: 1") == 2
 
 
 def test_without_a_hook_there_is_no_thread_and_with_one_that_cannot_start_no_error(

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from fairlock import LockClient
-from fairlock.client.threads import WorkerPool
+from fairlock.client.threads import Callbacks, WorkerPool
 from tests.unit.client.support.doubles import Table
 
+HANGING = 20
 CHECKOUT = Path(__file__).resolve().parents[3]
 
 
@@ -114,6 +115,48 @@ def test_a_pool_has_no_more_threads_than_it_needs_and_survives_what_its_work_rai
     assert sorted(done) == list(range(6))
     assert "SystemExit" in caplog.text
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("pool")]
+
+
+def test_callbacks_that_hang_keep_no_other_lock_from_being_told() -> None:
+    callbacks = Callbacks()
+    goes_on, told = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        goes_on.wait(60)
+
+    try:
+        for number in range(HANGING):
+            callbacks.call_soon(f"on_lost of lock '{number}'", hang)
+        callbacks.call_soon("on_lost of lock 'a'", told.set)
+        assert told.wait(30)
+    finally:
+        goes_on.set()
+        callbacks.close()
+
+
+def test_a_callback_for_which_there_is_no_thread_is_called_later(
+    threads: type[Reluctant], caplog: pytest.LogCaptureFixture
+) -> None:
+    callbacks = Callbacks()
+    told: list[str] = []
+    threads.exhausted = "fairlock-callback"
+    callbacks.call_soon("on_lost of lock 'a'", lambda: told.append("a"))
+    assert told == []
+    assert "no thread for on_lost of lock 'a', it is called later" in caplog.text
+    threads.exhausted = None
+    callbacks.call_soon("on_lost of lock 'b'", lambda: told.append("b"))
+    callbacks.close()
+    assert sorted(told) == ["a", "b"]
+
+
+def test_a_callback_that_wants_to_end_the_process_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    callbacks = Callbacks()
+    callbacks.call_soon("on_lost of lock 'a'", sys.exit)
+    callbacks.close()
+    assert "on_lost of lock 'a' failed" in caplog.text
+    assert "SystemExit" in caplog.text
 
 
 def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noticed() -> None:

@@ -139,6 +139,18 @@ def test_a_call_that_is_skipped_returns_what_stands_for_it(locks: LockClient) ->
     assert (work(), work_or_say(), ran) == ("done", "done", ["work"])
 
 
+def test_a_timeout_of_the_function_itself_is_not_a_call_that_is_skipped(
+    locks: LockClient, table: Table
+) -> None:
+    @locked("a", if_taken="skip", client=locks)
+    def work() -> None:
+        locks.acquire("b", max_wait=0)
+
+    with locks.hold("b"), pytest.raises(LockWaitTimeout):
+        work()
+    assert table.state("a").held == 0
+
+
 def test_as_many_calls_run_at_a_time_as_the_limit_says(locks: LockClient) -> None:
     @locked("a", if_taken="skip", limit=2, client=locks)
     def nest(depth: int) -> int | None:

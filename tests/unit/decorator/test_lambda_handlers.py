@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ConnectionClosedError
 
-from fairlock import Lock, LockClient, LockLost, LockWaitTimeout, locked
+from fairlock import InvalidRequest, Lock, LockClient, LockLost, LockWaitTimeout, locked
 from fairlock.decorator.locked_call import Call
 from tests.support.faults import lost_reply
 from tests.unit.client.support.doubles import EventfulClock, Table
@@ -143,6 +143,41 @@ def test_without_a_wait_that_takes_no_request(
 ) -> None:
     locked("deploy", client=locks)(its_lease)({}, Invocation(clock, clock.monotonic() + 300))
     assert table.log == ["update_item"] * 2
+
+
+def enter_again_later(clock: EventfulClock, outer: Any, inner: Any) -> list[float]:  # noqa: ANN401 - decorators
+    """Calls a handler that calls another one 20 s later; returns the leases of both."""
+    leases: list[float] = []
+
+    @inner  # type: ignore[untyped-decorator]  # any of them
+    def part(_event: object, _context: object, lock: Lock | None = None) -> None:
+        leases.append(its_lease(None, None, lock))
+
+    @outer  # type: ignore[untyped-decorator]  # same
+    def whole(event: object, context: object, lock: Lock | None = None) -> None:
+        leases.append(its_lease(None, None, lock))
+        clock.advance(20)
+        part(event, context)
+
+    whole({}, Invocation(clock, clock.monotonic() + 300))
+    return leases
+
+
+def test_a_handler_enters_its_lock_again_when_less_of_the_invocation_is_left(
+    table: Table, clock: EventfulClock, locks: LockClient
+) -> None:
+    again = locked("deploy", reentrant=True, client=locks)
+    assert enter_again_later(clock, again, again) == [pytest.approx(301 / 0.98, abs=0.01)] * 2
+    assert table.log == ["update_item"] * 2
+
+
+def test_a_lease_that_the_inner_handler_gives_must_be_that_of_the_outer_one(
+    clock: EventfulClock, locks: LockClient
+) -> None:
+    outer = locked("deploy", client=locks)
+    inner = locked("deploy", reentrant=True, lease=60, client=locks)
+    with pytest.raises(InvalidRequest, match="lease"):
+        enter_again_later(clock, outer, inner)
 
 
 @pytest.mark.parametrize(("gone", "raises"), [(False, None), (True, LockLost)])

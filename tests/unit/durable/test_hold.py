@@ -151,6 +151,7 @@ def test_a_lock_with_permits_left_is_not_skipped() -> None:
             return "busy" if lock is None else "held"
 
     assert result_of(body, service).result == '"held"'
+    assert [name for name, _ in service.calls] == ["acquire", "release"]
     assert service.requests[0]["data"] == {"job": 7}
 
 

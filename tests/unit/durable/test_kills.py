@@ -20,7 +20,7 @@ from tests.support import acquire as acquire_request
 from tests.support import owner
 from tests.support import release as release_request
 from tests.unit.durable.runner import LOCK, QUICK, Executions, Killer, executions_of
-from tests.unit.durable.service import Json, Service
+from tests.unit.durable.service import Json, Service, unavailable
 
 
 @dataclass
@@ -176,3 +176,41 @@ def test_control_a_release_that_does_not_count_its_repeats_reports_a_loss(
     # The claim knows it too, unless the function died before it had marked that.
     monkeypatch.setattr("fairlock.store.release.gave_back_before", lambda _item: False)
     assert "LockLost" in released_twice()[0]
+
+
+def skipped_after_a_death() -> Service:
+    """The first call is still on its way when the function dies, and arrives at a free lock."""
+    service, killer, late = Service(), Killer(), list[Json]()
+    service.store().acquire(acquire_request("anna", lock_name=LOCK))
+
+    def delay(name: str, request: Json) -> None:
+        if name == "acquire" and not late:
+            late.append(request)
+            killer.at = len(killer.seen)
+            unavailable()
+
+    service.before = delay
+
+    def body(_event: object, context: DurableContext) -> str:
+        with hold(context, LOCK, service=service, skip=True) as lock:
+            return "busy" if lock is None else "held"
+
+    with executions_of(body, service, killer, time_scale=QUICK) as executions:
+        assert executions.run("a").result == '"busy"'
+        assert len(executions.invocations) > 1
+    service.store().release(release_request("anna", lock_name=LOCK))
+    service.acquire(late[0])
+    return service
+
+
+def test_a_call_that_a_death_delayed_is_granted_nothing_after_the_lock_was_skipped() -> None:
+    service = skipped_after_a_death()
+    assert [name for name, _ in service.calls] == ["acquire", "release", "acquire"]
+    assert service.state(LOCK).held == 0
+
+
+def test_control_a_skip_that_does_not_count_its_deaths_is_granted_the_lock_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(durable_lock, "REPEATS_COUNTED", durable_lock.REPEATED)
+    assert skipped_after_a_death().state(LOCK).held == 1

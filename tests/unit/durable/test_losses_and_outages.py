@@ -145,13 +145,69 @@ def test_an_outage_of_the_release_does_not_replace_the_result() -> None:
     assert service.state(LOCK).held == 1  # The end of the execution frees it.
 
 
+class Refuser:
+    """Refuses each acquire but the first, and as many releases as it is told to."""
+
+    def __init__(self, *, loses_first_reply: bool, refused_releases: int = 0) -> None:
+        self.service = Service(before=self._refuse, after=self._lose)
+        self._loses_first_reply = loses_first_reply
+        self._left = {"acquire": -1, "release": refused_releases}
+
+    def _refuse(self, name: str, _request: Json) -> None:
+        self._left[name] -= 1
+        if (name == "acquire" and self.service.calls) or self._left[name] >= 0:
+            raise LockStoreMisconfigured("not authorized to perform: lambda:InvokeFunction")
+
+    def _lose(self, name: str, _request: Json, _answer: Json) -> None:
+        if name == "acquire" and self._loses_first_reply:
+            unavailable()
+
+
+LEAVES = pytest.mark.parametrize("leaves", [True, False], ids=["leaves", "control"])
+
+
+def do_not_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durable_lock.Acquisition, "_leave", lambda *_, **__: None)
+
+
+@LEAVES
+@pytest.mark.parametrize("refused_releases", [0, 2])
+def test_a_grant_whose_reply_was_lost_is_given_back_when_the_repeat_is_refused(
+    monkeypatch: pytest.MonkeyPatch, refused_releases: int, *, leaves: bool
+) -> None:
+    if not leaves:
+        do_not_leave(monkeypatch)
+    refuser = Refuser(loses_first_reply=True, refused_releases=refused_releases)
+    service = refuser.service
+    kind, message = error_of(partial(work_under_the_lock, service), service)
+    assert kind.endswith("LockStoreMisconfigured")
+    assert "not authorized" in message
+    assert [name for name, _ in service.calls] == ["acquire", "release"][: 1 + leaves]
+    assert service.state(LOCK).held == (0 if leaves else 1)
+
+
+@LEAVES
+def test_a_waiter_whose_second_call_is_refused_leaves_the_queue(
+    monkeypatch: pytest.MonkeyPatch, *, leaves: bool
+) -> None:
+    if not leaves:
+        do_not_leave(monkeypatch)
+    service = Refuser(loses_first_reply=False).service
+    service.store().acquire(acquire("anna", lock_name=LOCK))
+    kind, _ = error_of(partial(work_under_the_lock, service), service)
+    assert kind.endswith("LockStoreMisconfigured")
+    service.store().release(release_request("anna", lock_name=LOCK))
+    assert service.state(LOCK).held == (0 if leaves else 1)
+
+
 @pytest.mark.parametrize(
     "error", [InvalidRequest(field="limit", rule="too high"), LockStoreMisconfigured("no table")]
 )
-def test_a_request_that_can_never_succeed_is_not_repeated(error: Exception) -> None:
-    service = Service()
+def test_an_acquire_that_can_never_succeed_is_not_repeated(error: Exception) -> None:
+    service, asked = Service(), list[str]()
 
-    def refuse(_name: str, _request: Json) -> None:
+    def refuse(name: str, _request: Json) -> None:
+        asked.append(name)
         raise error
 
     service.before = refuse
@@ -165,7 +221,8 @@ def test_a_request_that_can_never_succeed_is_not_repeated(error: Exception) -> N
             caught.append(found)
 
     result_of(body, service)
-    assert [(type(found), str(found)) for found in caught] == [(type(error), str(error))]
+    assert {(type(found), str(found)) for found in caught} == {(type(error), str(error))}
+    assert asked.count("acquire") == 1
 
 
 def test_a_release_that_can_never_succeed_does_not_replace_the_result() -> None:

@@ -15,6 +15,7 @@ from fairlock import Lock, LockClient, LockLost, LockStoreUnavailable
 from fairlock.aws.executions import Delivery
 from fairlock.client.base_lock import BaseLock
 from fairlock.errors import TransactionRefused
+from fairlock.guarded.guarded_table import GuardedCall
 from fairlock.guarded.guarded_writes import GuardedWrites
 from fairlock.protocol.leaving import release_permit
 from fairlock.protocol.model import AcquireRequest, Liveness, ReleaseRequest
@@ -37,6 +38,25 @@ def test_writes_and_release_are_one_request_when_no_one_waits(bench: Bench) -> N
     bench.through(counting).writes(grant).transact_write([deposit("x")], release=True)
     assert counting.calls == ["transact_write_items"]
     assert (bench.balance("x"), bench.holders(), bench.state().held) == (1, [], 0)
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["protected", "control"])
+def test_a_repeat_that_comes_before_the_first_call_is_sent_is_the_same_write(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, same: bool
+) -> None:
+    """The first call waits for a heartbeat of its lock; the repeat is sent after it."""
+    if not same:
+        answered = property(lambda _: True, lambda _call, _value: None)
+        monkeypatch.setattr(GuardedCall, "is_answered", answered, raising=False)
+    writes = bench.writes(bench.granted("anna"))
+    first, second = (writes.call([deposit("x")], token="t", release=True) for _ in range(2))
+    writes.send(first)
+    if same:
+        writes.send(second)
+    else:
+        with pytest.raises(LockLost):
+            writes.send(second)
+    assert (bench.balance("x"), bench.holders()) == (1, [])
 
 
 def test_a_lock_released_with_writes_is_released_for_everybody_else_to_see(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from fairlock import LockClient
-from fairlock.errors import LockStoreUnavailable
+from fairlock.errors import LockItemMalformed, LockStoreUnavailable
 from lambdas import watch
 from tests.support import TABLE
 from tests.support.lambda_context import LambdaContextStub
@@ -83,6 +83,30 @@ def test_each_lock_that_is_waited_for_is_named_in_the_log_with_its_holder(
     )
     assert line["waited_ms"] >= 0
     assert "0123456789" not in json.dumps(line)
+
+
+@pytest.mark.parametrize("spoilt", ["deploy/spoilt", "deploy/sp*"])
+def test_a_malformed_lock_fails_after_all_others_were_measured(
+    locks: LockClient,
+    dynamodb: DynamoDBClient,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Output,
+    spoilt: str,
+) -> None:
+    queue_behind(locks, "deploy/production")
+    item = {"pk": "LOCK#deploy/spoilt", "sk": "STATE", "fencing_token": "no number"}
+    dynamodb.put_item(TableName=TABLE, Item={name: {"S": text} for name, text in item.items()})
+    monkeypatch.setenv("FAIRLOCK_WATCHED", json.dumps([spoilt, "deploy/*", "unused"]))
+    capsys.readouterr()
+    with pytest.raises(LockItemMalformed, match="deploy/spoilt"):
+        watch.handler({}, cast("Any", CONTEXT))
+    printed = lines(capsys)
+    assert [each["locks"] for each in printed if "locks" in each] == ["deploy/*", "unused"]
+    told = [each for each in printed if each.get("message") == "an item is malformed"]
+    assert [(each["level"], "deploy/spoilt" in each["reason"]) for each in told] == [
+        ("ERROR", True),
+        ("ERROR", True),
+    ]
 
 
 def test_a_table_that_does_not_answer_is_no_wait_of_zero(

@@ -1,0 +1,217 @@
+"""What becomes of a write of an optimistic update that DynamoDB cancels."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from aws_cdk import Stack
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk.assertions import Template
+from constructs import Construct
+
+from tests.unit.cdk.asl import Json, Scope, evaluate, handling, machine_of
+from tests.unit.cdk.test_optimistic_update import add_machine, read_states, update
+
+
+@pytest.fixture(scope="module")
+def branch(stack: Stack) -> Scope:
+    debits = Construct(stack, "Debits")
+    add_machine(debits, update(debits, "Debit", sfn.Pass(debits, "Compute")))
+    template = dict(Template.from_stack(stack).to_json())
+    return next(machine_of(template, "Debits").inner())
+
+
+@pytest.fixture(scope="module")
+def variable(branch: Scope) -> str:
+    [variable] = branch.assigned()
+    return variable
+
+
+CANCELLED = "DynamoDb.TransactionCanceledException"
+BUSY = "Transaction cancelled … for specific reasons [TransactionConflict]"
+FALSE = "Transaction cancelled … for specific reasons [ConditionalCheckFailed]"
+
+
+@pytest.mark.parametrize(
+    ("reason", "then"),
+    [
+        ("ConditionalCheckFailed", "Debit: Conflict"),
+        ("ValidationError", "Debit: Conflict"),
+        ("ItemCollectionSizeLimitExceeded", "Debit: Conflict"),
+        ("TransactionConflict", "Debit: Wait"),
+        ("ThrottlingError", "Debit: Wait"),
+        ("ProvisionedThroughputExceeded", "Debit: Wait"),
+    ],
+)
+def test_a_cancellation_in_passing_says_nothing_of_the_condition(
+    branch: Scope, variable: str, reason: str, then: str
+) -> None:
+    update = Update(branch, variable, FakeTable([]))
+    update.cancelled(f"… specific reasons [{reason}] (Service: DynamoDb)", now_ms=1000)
+    assert update.after_a_cancellation(now_ms=1000) == then
+
+
+@pytest.mark.parametrize(
+    ("cause", "error"), [(FALSE, "conflict"), (BUSY, CANCELLED), ("[ValidationError]", CANCELLED)]
+)
+def test_only_a_condition_that_was_false_is_a_conflict(
+    branch: Scope, variable: str, cause: str, error: str
+) -> None:
+    conflict = branch.states["Debit: Conflict"]
+    expected = f"VersionConflict.{variable}" if error == "conflict" else error
+    variables: Json = {variable: {"cause": cause}}
+    assert evaluate(conflict["Error"], variables=variables) == expected
+    assert evaluate(conflict["Cause"], variables=variables) == cause
+
+
+def test_a_write_is_sent_again_for_less_time_than_its_token_is_known(
+    branch: Scope, variable: str
+) -> None:
+    update = Update(branch, variable, FakeTable([]))
+    for now_ms in (0, 119_999):
+        update.cancelled(BUSY, now_ms=now_ms)
+        assert update.after_a_cancellation(now_ms=now_ms) == "Debit: Wait"
+    update.cancelled(BUSY, now_ms=120_000)
+    assert update.after_a_cancellation(now_ms=120_000) == "Debit: Conflict"
+    write = branch.states["Debit: Write"]
+    rule = write["Retry"][-1]
+    pauses = [min(rule["MaxDelaySeconds"], 2**n) for n in range(rule["MaxAttempts"])]
+    sendings = write["TimeoutSeconds"] * (rule["MaxAttempts"] + 1) + sum(pauses)
+    assert sendings + 120 + update.pause(now_ms=119_999, drawn=1) + sendings < 600
+
+
+def test_the_pause_before_the_write_is_sent_again_grows_and_has_full_jitter(
+    branch: Scope, variable: str
+) -> None:
+    update = Update(branch, variable, FakeTable([]))
+    update.cancelled(BUSY, now_ms=0)
+    assert [update.pause(now_ms=ms, drawn=1) for ms in (0, 3000, 60_000)] == [1, 4, 10]
+    assert [update.pause(now_ms=60_000, drawn=drawn) for drawn in (0.1, 0.5)] == [1, 5]
+
+
+class FakeTable:
+    """One item, and for each sending what happens to it: it is done if nothing is said."""
+
+    def __init__(self, sendings: list[str]) -> None:
+        self.item: Json = {"account": {"S": "anna"}, "balance": {"N": "0"}, "version": {"N": "7"}}
+        self._sendings = iter(sendings)
+        self._done: set[str] = set()
+        self._open: list[Json] = []
+        self._sent: dict[str, Json] = {}
+
+    def transact(self, request: Json) -> str | None:
+        """The cause of a cancellation, `timeout`, or None after a write."""
+        same = self._sent.setdefault(request["token"], request)
+        assert request == same, "DynamoDB would raise IdempotentParameterMismatchException"
+        happens = next(self._sendings, None)
+        if happens == "timeout":
+            self._open.append(request)
+            return happens
+        cause = BUSY if happens == "busy, then the open one lands" else self._write(request)
+        while self._open:
+            self._write(self._open.pop())
+        return cause
+
+    def _write(self, request: Json) -> str | None:
+        token, put = request["token"], request["Put"]
+        if token in self._done:
+            return None
+        if put["ExpressionAttributeValues"][":version"] != self.item["version"]:
+            return FALSE
+        self._done.add(token)
+        self.item = put["Item"]
+        return None
+
+
+class Update:
+    """Executes the states of an update from its read on; the task adds 1 to the balance."""
+
+    def __init__(self, branch: Scope, variable: str, table: FakeTable) -> None:
+        self._states = {name.removeprefix("Debit: "): s for name, s in branch.states.items()}
+        self._variable = variable
+        self._table = table
+        self._seen: Json = {}
+        self._now_ms = 0
+
+    def run(self, tries: int = 3) -> None:
+        for number in range(tries):
+            if self._try(f"token {number}") is None:
+                return
+        pytest.fail("no try came through")
+
+    def _try(self, token: str) -> str | None:
+        """Reads, computes and writes; gives the error of a conflict."""
+        read, write = self._states["Read"], self._states["Write"]
+        states = read_states(self._table.item)
+        output = evaluate(read["Output"], states=states)
+        assign = read["Assign"][self._variable]
+        seen = {name: evaluate(assign[name], states=states) for name in ("next", "unchanged")}
+        self._seen = {"key": {"account": {"S": "anna"}}, "token": token, **seen}
+        balance = str(int(output["item"]["balance"]["N"]) + 1)
+        new = {**output["item"], "balance": {"N": balance}}
+        timeouts = handling(write, "States.Timeout").repeats
+        while True:
+            [transaction] = write["Arguments"]["TransactItems"]
+            request = self._evaluated(transaction, {"input": new})
+            self._now_ms += 1000
+            cause = self._table.transact({**request, "token": self._seen["token"]})
+            if cause is None:
+                return None
+            if cause == "timeout":
+                timeouts -= 1
+                assert timeouts >= 0
+                continue
+            self.cancelled(cause, now_ms=self._now_ms)
+            then = self.after_a_cancellation(now_ms=self._now_ms).removeprefix("Debit: ")
+            if then == "Conflict":
+                error = str(self._evaluated(self._states[then]["Error"], {"input": new}))
+                assert error == f"VersionConflict.{self._variable}"
+                return error
+            assert self._states[then]["Next"] == "Debit: Write"
+
+    def cancelled(self, cause: str, *, now_ms: int) -> None:
+        self._now_ms = now_ms
+        [rule] = self._states["Write"]["Catch"]
+        assert rule["ErrorEquals"] == [CANCELLED]
+        assert rule["Output"] == "{% $states.input %}"
+        states = {"errorOutput": {"Error": CANCELLED, "Cause": cause}}
+        self._seen = self._evaluated(rule["Assign"][self._variable], states)
+
+    def after_a_cancellation(self, *, now_ms: int) -> str:
+        self._now_ms = now_ms
+        [rule] = self._states["Write"]["Catch"]
+        choice = self._states[rule["Next"].removeprefix("Debit: ")]
+        [again] = choice["Choices"]
+        is_again = self._evaluated(again["Condition"], {})
+        assert isinstance(is_again, bool)
+        return str(again["Next"] if is_again else choice["Default"])
+
+    def pause(self, *, now_ms: int, drawn: float) -> int:
+        self._now_ms = now_ms
+        return int(self._evaluated(self._states["Wait"]["Seconds"], {}, drawn=drawn))
+
+    def _evaluated(self, value: str, states: Json, *, drawn: float = 1) -> Any:  # noqa: ANN401 - what JSONata gives
+        seen: Json = {self._variable: self._seen}
+        drawing = {"random": lambda: drawn}
+        now_ms = self._now_ms
+        return evaluate(value, states=states, variables=seen, now_ms=now_ms, functions=drawing)
+
+
+LATE = ["timeout", "busy, then the open one lands"]
+
+
+def test_a_write_that_lands_late_is_not_made_twice(branch: Scope, variable: str) -> None:
+    table = FakeTable(LATE)
+    Update(branch, variable, table).run()
+    assert (table.item["balance"], table.item["version"]) == ({"N": "1"}, {"N": "8"})
+
+
+def test_it_would_be_if_each_cancellation_led_to_another_read(branch: Scope, variable: str) -> None:
+    states = copy.deepcopy(dict(branch.states))
+    states["Debit: In passing?"]["Choices"][0]["Next"] = "Debit: Conflict"
+    states["Debit: Conflict"]["Error"] = f"{{% 'VersionConflict.{variable}' %}}"
+    table = FakeTable(LATE)
+    Update(Scope(states, branch.start_at), variable, table).run()
+    assert table.item["balance"] == {"N": "2"}
