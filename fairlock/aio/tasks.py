@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from inspect import isawaitable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from fairlock.aio.bridge import run
@@ -174,10 +174,16 @@ async def _undo(task: asyncio.Task[Grant | None], acquisition: Acquisition) -> N
         await run(acquisition.leave)
 
 
+_WERE_CANCELLED: Final = (
+    "the task of the heartbeats was cancelled with locks held (%d): they are renewed again; close "
+    "the client to end that"
+)
+
+
 class AsyncHeartbeats:
     """Renews locks until they are removed, lost, or this is closed.
 
-    The scheduling task is there as long as there are locks.
+    The scheduling task is there as long as there are locks, even if the program cancels all tasks.
 
     Args:
         clock: tells when a heartbeat is due.
@@ -197,8 +203,7 @@ class AsyncHeartbeats:
         if self._closed:
             return
         self._schedule.add(handle)
-        if self._scheduler is None:
-            self._scheduler = asyncio.get_running_loop().create_task(self._run_scheduler())
+        self._begin()
         self._changed.set()
 
     def remove(self, handle: LeaseHandle) -> None:
@@ -219,24 +224,40 @@ class AsyncHeartbeats:
         self._closed = True
         for handle in self._schedule.handles():
             self.remove(handle)
-        if self._scheduler is not None:
+        if self._scheduler is not None and not self._scheduler.done():
             await asyncio.wait([self._scheduler])
         await self._tasks.finish()
 
+    def _begin(self) -> None:
+        if self._scheduler is None or self._scheduler.done():
+            self._scheduler = asyncio.get_running_loop().create_task(self._run_scheduler())
+            self._scheduler.add_done_callback(self._begin_again_if_cancelled)
+
+    def _begin_again_if_cancelled(self, scheduler: asyncio.Task[None]) -> None:
+        """Goes on if a program cancels all tasks, but stays under its locks for a while.
+
+        In another task: the end of `asyncio.run` waits for the one that was cancelled. And not at
+        once: that end, or the release of the locks, may come next.
+        """
+        if scheduler.cancelled():
+            scheduler.get_loop().call_later(PAUSE_AFTER_DEFECT_SECONDS, self._begin_again)
+
+    def _begin_again(self) -> None:
+        if not self._closed and (handles := self._schedule.handles()):
+            logger.warning(_WERE_CANCELLED, len(handles))
+            self._begin()
+
     async def _run_scheduler(self) -> None:
-        try:
-            while not self._schedule.is_empty():
-                self._changed.clear()
-                now = self._clock.monotonic()
-                try:
-                    for scheduled in self._schedule.due(now):
-                        self._tasks.start(self._send(scheduled))
-                except Exception:
-                    logger.exception(SCHEDULING_FAILED)
-                    await asyncio.sleep(PAUSE_AFTER_DEFECT_SECONDS)
-                await self._nap(now)
-        finally:
-            self._scheduler = None
+        while not self._schedule.is_empty():
+            self._changed.clear()
+            now = self._clock.monotonic()
+            try:
+                for scheduled in self._schedule.due(now):
+                    self._send(scheduled)
+            except Exception:
+                logger.exception(SCHEDULING_FAILED)
+                await asyncio.sleep(PAUSE_AFTER_DEFECT_SECONDS)
+            await self._nap(now)
 
     async def _nap(self, now: float) -> None:
         nap = min(max(self._schedule.next_at() - now, 0.0), LONGEST_NAP_SECONDS)
@@ -244,13 +265,14 @@ class AsyncHeartbeats:
             async with asyncio.timeout(nap):
                 await self._changed.wait()
 
-    async def _send(self, scheduled: ScheduledHeartbeat) -> None:
-        renewed = False
-        try:
-            renewed = await run(scheduled.handle.try_heartbeat)
-        finally:
+    def _send(self, scheduled: ScheduledHeartbeat) -> None:
+        def end(sent: asyncio.Task[bool]) -> None:
+            renewed = not sent.cancelled() and sent.exception() is None and sent.result()
             self._schedule.done(scheduled, renewed=renewed, now=self._clock.monotonic())
             self._changed.set()
+
+        # Not at the end of a coroutine, which never begins if it is cancelled before.
+        self._tasks.start(run(scheduled.handle.try_heartbeat)).add_done_callback(end)
 
 
 class AsyncLostEvent(asyncio.Event):

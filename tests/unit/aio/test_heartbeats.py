@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from fairlock import AsyncLock
+from fairlock.aio.tasks import BackgroundTasks
+from fairlock.testing import run_in_virtual_time
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable
 from tests.unit.aio.virtual_time import in_virtual_time, virtual_loop
@@ -111,3 +113,70 @@ async def test_one_task_plans_for_all_locks_and_none_is_left_after_the_end(
         await asyncio.sleep(100)
     assert asyncio.all_tasks() == before
     assert caplog.text == ""
+
+
+def cancel_all_others() -> None:
+    """As programs do when they are to end, some of which go on under their locks for a while."""
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["in a pause", "before the first"])
+@in_virtual_time
+async def test_a_program_that_cancels_all_tasks_keeps_its_locks_and_is_warned(
+    begun: bool,  # noqa: FBT001 - a parameter of the test
+    make_client: MakeClient,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with make_client() as locks, locks.hold("a") as lock:
+        await asyncio.sleep(45 if begun else 0)
+        cancel_all_others()
+        await asyncio.sleep(300)
+        lock.check()
+    assert caplog.text.count("the task of the heartbeats was cancelled with locks held (1)") == 1
+
+
+@in_virtual_time
+async def test_a_heartbeat_that_is_cancelled_before_it_begins_is_sent_later(
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin: Any = BackgroundTasks.start
+
+    def begin_and_cancel(tasks: BackgroundTasks, work: Any) -> asyncio.Task[Any]:  # noqa: ANN401 - any coroutine
+        task: asyncio.Task[Any] = begin(tasks, work)
+        task.cancel()
+        return task
+
+    async with make_client() as locks, locks.hold("a") as lock:
+        with monkeypatch.context() as patches:
+            patches.setattr(BackgroundTasks, "start", begin_and_cancel)
+            await asyncio.sleep(16)
+        await asyncio.sleep(300)
+        lock.check()
+
+
+@in_virtual_time
+async def test_a_program_that_cancels_all_tasks_and_releases_its_locks_is_not_warned(
+    make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with make_client() as locks:
+        async with locks.hold("a"):
+            await asyncio.sleep(45)
+            cancel_all_others()
+        await asyncio.sleep(300)
+        assert "cancelled" not in caplog.text
+
+
+@pytest.mark.parametrize("seconds", [0, 100])
+def test_the_end_of_a_loop_waits_for_no_heartbeats(make_client: MakeClient, seconds: float) -> None:
+    """`asyncio.run` cancels all tasks, and waits for each of these, though not for later ones."""
+
+    async def main() -> None:
+        await make_client().acquire("a")
+        await asyncio.sleep(seconds)
+        cancelled = asyncio.all_tasks() - {asyncio.current_task()}
+        cancel_all_others()
+        async with asyncio.timeout(1):
+            await asyncio.gather(*cancelled, return_exceptions=True)
+
+    run_in_virtual_time(main())
