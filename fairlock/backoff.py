@@ -21,6 +21,8 @@ _SHORTEST_POLL_SECONDS: Final = 0.025
 _SHARE_OF_EXPECTED_WAIT: Final = 0.5
 _ENOUGH_GRANTS: Final = 4
 _POLL_SHARE_OF_LEASE: Final = 1 / 3
+_MOST_DOUBLINGS: Final = 60
+"""A float has room for a thousand, and an outage of hours for more repeats."""
 
 Random = Callable[[], float]
 """A number from 0 (included) to 1 (excluded), as `random.random` gives it."""
@@ -94,7 +96,12 @@ def poll_seconds(
     return min(pause, max(until_free, least) + random() * least)
 
 
+def doubled(seconds: float, times: int, *, longest: float) -> float:
+    """The seconds, doubled so many times, but at most `longest`."""
+    pause: float = min(seconds * 2 ** min(times, _MOST_DOUBLINGS), longest)
+    return pause
+
+
 def retry_seconds(attempt: int, *, longest: float, random: Random) -> float:
     """Before repeating a request whose outcome is unknown: twice as long each time, with jitter."""
-    pause: float = min(_SHORTEST_RETRY_SECONDS * 2**attempt, longest)
-    return pause * (0.5 + random() / 2)
+    return doubled(_SHORTEST_RETRY_SECONDS, attempt, longest=longest) * (0.5 + random() / 2)

@@ -28,7 +28,7 @@ from botocore.exceptions import (
     NoRegionError,
 )
 
-from fairlock.backoff import Random
+from fairlock.backoff import Random, doubled
 from fairlock.clock import Clock, SystemClock
 from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
 
@@ -208,7 +208,7 @@ class RetryBudget:
 
     def pause(self, attempt: int) -> None:
         """Waits before the try after this one (counted from 0)."""
-        longest = min(self.first_pause_seconds * 2**attempt, self.longest_pause_seconds)
+        longest = doubled(self.first_pause_seconds, attempt, longest=self.longest_pause_seconds)
         self.clock.wait(self.random() * longest)
 
 

@@ -29,6 +29,7 @@ HOURLY: Final = Fleet(
     rate=(1, 3600), waits=(0.0,), pause=5_000, processes=10, **WRONG_CLOCKS, **LOSSES
 )
 BURSTS: Final = Fleet(burst=4, waits=(0.0, 60.0), **WRONG_CLOCKS, **LOSSES)
+LONG_WAITS: Final = Fleet(rate=(1, 700), waits=(1_500.0, 3_000.0), pause=700, calls=4, **LOSSES)
 FLEETS: Final = {
     "right clocks and a network that works": Fleet(),
     "wrong clocks": Fleet(**WRONG_CLOCKS),
@@ -40,6 +41,7 @@ FLEETS: Final = {
         rate=(10, 1), pause=0.3, waits=(0.0, 3.0), **WRONG_CLOCKS, **LOSSES
     ),
     "one an hour, or not at all": HOURLY,
+    "waits so long that the time is read meanwhile": LONG_WAITS,
 }
 
 
@@ -120,6 +122,16 @@ def takes_every_refusal_for_certain(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(turns.Turn, "_refused", refused_for_sure)
 
 
+def forgets_its_slot(patch: pytest.MonkeyPatch) -> None:
+    take = turns.Turn.take
+
+    def take_another(turn: Any, context: Any) -> TooLate | None:  # noqa: ANN401 - of a Turn
+        turn._slot = None  # noqa: SLF001 - as it was before the call
+        return take(turn, context)
+
+    patch.setattr(turns.Turn, "take", take_another)
+
+
 def refused_for_sure(turn: Any, state: PaceState, now: AwsTime) -> TooLate:  # noqa: ANN401 - a Turn
     return TooLate(wait_us=turn._request.wait_us(state.next_us, now))  # noqa: SLF001 - as it does
 
@@ -163,6 +175,7 @@ MUTANTS: Final[dict[Patch, tuple[Fleet, str]]] = {
     ),
     waits_as_long_as_it_takes: (Fleet(pause=3), "a caller waits for"),
     takes_every_refusal_for_certain: (BURSTS, "that was refused"),
+    forgets_its_slot: (LONG_WAITS, "that was refused"),
 }
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlock.backoff import advise_retry_seconds
+from fairlock import backoff
+from fairlock.backoff import advise_retry_seconds, doubled
 
 NOW_MS = 1_900_000_000_000
 HOUR_MS = 3_600_000
@@ -109,3 +110,16 @@ def test_a_day_of_polling_fits_into_an_executions_history_whatever_the_lease() -
 def test_an_hour_of_waiting_costs_under_a_hundred_polls() -> None:
     counts = [polls_within(HOUR_MS, random.Random(seed)) for seed in range(50)]  # noqa: S311 - jitter, no secret
     assert 60 < min(counts) <= max(counts) < 100
+
+
+@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
+def test_the_pause_of_an_outage_of_hours_is_the_longest_one(
+    monkeypatch: pytest.MonkeyPatch, *, protected: bool
+) -> None:
+    assert [doubled(0.1, times, longest=1) for times in range(5)] == [0.1, 0.2, 0.4, 0.8, 1]
+    if protected:
+        assert doubled(0.1, 100_000, longest=1) == 1
+    else:
+        monkeypatch.setattr(backoff, "_MOST_DOUBLINGS", 100_000)
+        with pytest.raises(OverflowError):
+            doubled(0.1, 100_000, longest=1)
