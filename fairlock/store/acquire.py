@@ -147,7 +147,10 @@ def _acquire(
     attempt = _attempt(context, request)
     # What this process saw last may be old. If a permit has become free since, the join is refused
     # on that very condition, so old knowledge costs requests and never a place.
-    if seen is not None and _must_wait(request, seen):
+    # A join is refused by nothing else, so it must not be the first to learn AWS's time: a place by
+    # a clock that is ahead comes after all others.
+    knows_time = context.aws_clock.edges_ms() is not None
+    if seen is not None and knows_time and _must_wait(request, seen):
         first_step = _wait_or_refuse(context, request, seen.state, known=seen)
         if not isinstance(first_step, _Attempt):
             return first_step

@@ -204,6 +204,8 @@ class Functions:
     """
 
     def __init__(self, world: World, faults: LambdaFaults, clients: Mapping[str, Any]) -> None:
+        if faults.stalls:
+            world.judge.stall_seconds = faults.stall_seconds
         self._world, self._engine, self._faults = world, world.engine, faults
         self._clients = clients
         self._functions: dict[str, _Function] = {}

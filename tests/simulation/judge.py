@@ -97,6 +97,8 @@ class Judge:
     ceilings: dict[str, int] = field(default_factory=dict)
     """Of locks whose ceiling stands: from the answer to an operator until it is changed again."""
     late_seconds: float = 0.0
+    stall_seconds: float = 0.0
+    """For how long a handler may stand still between its read of a queue and its hand-off."""
     gone: set[str] = field(default_factory=set)
     """Owners whose release was answered: no call of theirs that comes late is granted anything."""
     ended: set[str] = field(default_factory=set)
@@ -334,7 +336,8 @@ class Judge:
         mine = next((key for key in queue if key.endswith(owner_id)), "~")
         if _VERSION in queue.get(mine, {}):
             mine = min(key for key, item in queue.items() if _VERSION in item)
-        most = _PASSED_OVER_SECONDS + self.allowance(lock, now - _LONGEST_CALL_SECONDS)
+        longest = _LONGEST_CALL_SECONDS + self.stall_seconds
+        most = _PASSED_OVER_SECONDS + self.stall_seconds + self.allowance(lock, now - longest)
         for sort_key, item in queue.items():
             waited = now - self._entered[lock, sort_key]
             is_live = int(item["expires_at_ms"]["N"]) > now * 1000 + 1_000

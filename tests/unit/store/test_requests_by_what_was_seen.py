@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from fairlock.aws.aws_clock import AwsClock
 from fairlock.protocol.model import LockState, SeenLock
 from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Released
 from fairlock.store import seen_queue
@@ -151,6 +152,27 @@ def test_a_caller_that_knows_that_it_must_wait_joins_at_once(
     table.calls.clear()
     assert isinstance(store.acquire(acquire("carl", waits=True), seen=seen), Queued)
     assert table.calls == ["query", "transact_write_items", "update_item"]
+
+
+@pytest.mark.parametrize(
+    ("edges", "first"), [(None, "update_item"), ((0, 0), "transact_write_items")]
+)
+def test_a_caller_whose_clock_was_set_learns_the_time_before_it_joins(
+    store: Operations,
+    table: FaultyTable,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    edges: tuple[int, int] | None,
+    first: str,
+) -> None:
+    """By a clock that is ahead its place would come after all who join in the next minutes."""
+    in_queue(store, clock, "anna", "ben")
+    seen = store.read_lock(LOCK)
+    monkeypatch.setattr(AwsClock, "edges_ms", lambda _: edges)
+    table.calls.clear()
+    assert isinstance(store.acquire(acquire("carl", waits=True), seen=seen), Queued)
+    assert table.calls[0] == first
 
 
 def test_a_caller_that_knows_the_whole_queue_does_not_count_it(
