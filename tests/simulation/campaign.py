@@ -112,11 +112,12 @@ def _at_most(seconds: int) -> Iterator[None]:
         raise _DoesNotEnd
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(seconds)
+    # Again each second: raised in a finalizer, the first one would be ignored.
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1)
     try:
         yield
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 
