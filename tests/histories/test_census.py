@@ -55,9 +55,20 @@ def without(pattern: str, replacement: str = "", *, only: str = "") -> Mutation:
 
 
 def unchecked(_name: str, request: dict[str, Any]) -> dict[str, Any]:
-    """The reaper's release without the check of its claim."""
-    writes = [write for write in request.get("TransactItems", ()) if "ConditionCheck" not in write]
+    """The reaper's release with a check of its claim that always holds."""
+    anything = "attribute_exists(pk) OR attribute_not_exists(pk)"
+    writes = [
+        {"ConditionCheck": {**_plain(write["ConditionCheck"]), "ConditionExpression": anything}}
+        if "ConditionCheck" in write
+        else write
+        for write in request.get("TransactItems", ())
+    ]
     return {**request, "TransactItems": writes} if writes else request
+
+
+def _plain(check: Mapping[str, Any]) -> dict[str, Any]:
+    given = ("ExpressionAttributeNames", "ExpressionAttributeValues")
+    return {name: value for name, value in check.items() if name not in given}
 
 
 @dataclass(frozen=True)
