@@ -127,6 +127,10 @@ class RecordedWorld:
     def aws_clock(self) -> RecordedWorld:
         return self
 
+    def edges_ms(self) -> tuple[int, int]:
+        """The time is known."""
+        return self.wall_ms(), self.wall_ms()
+
     def now_ms(self) -> int:
         return self.wall_ms()
 
