@@ -46,7 +46,7 @@ does under the quotas and faults that AWS documents, not what AWS does.
 
 `{command}` made {requests} requests in {runs} runs, {rate} a second of CPU time; {violations}
 broken promises; {found} of {controls} controls found. Each scenario's seeds begin with 1. The same
-command on the same sources prints the same digest: `{digest}`.
+command on the same sources prints the same digest: {digest}.
 {others}
 
 ## Scenarios
