@@ -345,24 +345,26 @@ class Judgement:
                 for seen in sending.queue
                 if seen["sk"]["S"] < key[1] and seen["owner_id"]["S"] != owner_id
             ]
-            passed_over = [
+            ahead = [
                 earlier
                 for earlier in (read_waiter(LOCK, seen) for seen in read)
                 if (key[0], earlier.sort_key) in before
-                and self._waits(earlier)
                 and over_at_ms(earlier.expires_at_ms) >= sending.queue_read_ms
                 and not self._state(before).supersedes(earlier.request.only_newest)
             ]
-            if self._gives_its_turn(passed_over, waiter):
+            if self._gives_its_turn(ahead, waiter):
                 continue
-            for earlier in passed_over:
+            for earlier in filter(self._waits, ahead):
                 other_id = earlier.request.owner_id
                 self._wrong_but(other_id, "a waiter is passed over", sending)
 
     @staticmethod
-    def _gives_its_turn(passed_over: list[Waiter], served: Waiter) -> bool:
-        """Whether the first has a version, and gives its turn to the highest one that waits."""
-        version = passed_over[0].request.only_newest if passed_over else None
+    def _gives_its_turn(ahead: list[Waiter], served: Waiter) -> bool:
+        """Whether the first has a version, and gives its turn to the highest one that waits.
+
+        Even if its caller has given up: its place still stands, and no one else knows.
+        """
+        version = ahead[0].request.only_newest if ahead else None
         return version is not None and version < (served.request.only_newest or 0)
 
     def _wrong_but(self, owner_id: str, what: str, sending: Sending) -> None:

@@ -186,13 +186,6 @@ CONTROLS: Final = {
         "granted to an older version than one that ran",
         with_turns=True,
     ),
-    "a mark that was put back and still counts": Control(
-        None,
-        "a waiter is",
-        patch=("fairlock.protocol.admission.Unlearned.undone", lambda _, state: state),
-        first=1_700,
-        with_turns=True,
-    ),
 }
 
 
