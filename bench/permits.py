@@ -39,14 +39,13 @@ def lines(figures: Figures) -> list[str]:
         "",
         (
             "The more permits are out, the more each write "
-            "[costs](protocol.md#what-a-write-costs). What a partition of DynamoDB can pay is "
-            f"**arithmetic**. The embedded AWS was measured when all but {_FREE} permits were out, "
-            f"and {_THREADS_PER_PERMIT} threads of one client wanted each of these."
+            "[costs](protocol.md#what-a-write-costs). The embedded AWS was measured when all but "
+            f"{_FREE} permits were out, and {_THREADS_PER_PERMIT} threads wanted each of these."
         ),
         "",
         (
-            "| permits | hand-offs a second, by a partition's units | grants a second, on the "
-            "embedded AWS |"
+            "| permits | hand-offs a second of a partition (**arithmetic**) | grants a second on "
+            "the embedded AWS |"
         ),
         "|---|---|---|",
         *rows,
