@@ -58,8 +58,8 @@ def lines(figures: Figures) -> list[str]:
         "## A contended lock",
         "",
         (
-            "Threads of one client, each with sections of 1 to 50 ms under one lock: the time "
-            "until all are done, over the sum of the sections."
+            "Threads of one client, with sections of 1 to 50 ms under one lock: the time until all "
+            "are done, over the sum of the sections."
         ),
         "",
         f"| threads x sections | {' | '.join(names)} |",

@@ -39,14 +39,11 @@ def lines(figures: Figures) -> list[str]:
         "",
         (
             "The more permits are out, the more each write "
-            "[costs](protocol.md#what-a-write-costs). The embedded AWS was measured when all but "
-            f"{_FREE} permits were out, and {_THREADS_PER_PERMIT} threads wanted each of these."
+            f"[costs](protocol.md#what-a-write-costs). All but {_FREE} permits were out, and "
+            f"{_THREADS_PER_PERMIT} threads wanted each of these."
         ),
         "",
-        (
-            "| permits | hand-offs a second of a partition (**arithmetic**) | grants a second on "
-            "the embedded AWS |"
-        ),
+        ("| permits | hand-offs a second of a partition (**arithmetic**) | on the embedded AWS |"),
         "|---|---|---|",
         *rows,
         "",
