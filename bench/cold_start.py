@@ -26,7 +26,7 @@ from fairlock.names import TABLE_NAME_VARIABLE
 
 BARE: Final = 'boto3.client("dynamodb")'
 BARE_TWO: Final = "with Step Functions"
-BARE_THREE: Final = "with SQS, too"
+BARE_THREE: Final = "with SQS as well"
 HANDLERS: Final = {
     "acquire": BARE_TWO,
     "heartbeat": BARE_TWO,
@@ -41,7 +41,7 @@ _MOST: Final = 1.25
 _MEMORY_MIB: Final = (128, 256, 512, 1769)
 _REPLY_MS: Final = 5
 _GB_SECOND_USD: Final = 0.0000166667
-FROM_SOURCES: Final = "acquire, from sources"
+FROM_SOURCES: Final = "acquire from sources"
 _OWN_PYTHON: Final = f"python3.{sys.version_info.minor}"
 _OWNER: Final = "7d3f2c1e-5b0a-4c8e-9f61-d2a47b3e8c15"
 _PRELUDE: Final = "import sys, time\nsys.path.insert(0, {asset!r})\n"
@@ -110,21 +110,18 @@ def measure(bed: Bed) -> Figures:
 
 def lines(figures: Figures) -> list[str]:
     """The section of the document."""
-    rows = [
-        f"| {name} | {f['median']:.0f} | {f['ratio']} |" for name, f in figures["programs"].items()
-    ]
+    programs = dict(figures["programs"])
+    bare = programs.pop(BARE)
+    ratios = ", ".join(f"{name} {f['ratio']}" for name, f in programs.items())
     return [
         "## Cold starts",
         "",
         (
-            "CPU time of a fresh interpreter until the first answer. The handlers have byte code, "
-            f"as on Lambda if synth finds the functions' Python: {figures['files']} modules of "
+            "CPU time of a fresh interpreter until the first answer, over "
+            f"`{BARE}` ({bare['median']:.0f} ms): {ratios}. The handlers have byte code, as on "
+            f"Lambda if synth finds the functions' Python: {figures['files']} modules of "
             f"{figures['kib']:,} KiB, {figures['byte_code_kib']:,} KiB of byte code."
         ),
-        "",
-        "| | median ms | ratio |",
-        "|---|---|---|",
-        *rows,
         "",
         (
             f"An acquire in a warm interpreter takes {figures['warm_ms']} ms of CPU time. So, by "

@@ -30,21 +30,18 @@ def measure(bed: Bed) -> Figures:
 
 def lines(figures: Figures) -> list[str]:
     """The section of the document."""
-    rows = [
-        f"| {permits} | {f['hand_offs_per_second']} | {f['measured']} |"
-        for permits, f in figures.items()
-    ]
+    rows = [f"| {permits} | {f['measured']} |" for permits, f in figures.items()]
     return [
         "## Many permits",
         "",
         (
             "The more permits are out, the more each write "
-            f"[costs](protocol.md#what-a-write-costs). All but {_FREE} permits were out, and "
-            f"{_THREADS_PER_PERMIT} threads wanted each of these."
+            "[costs](protocol.md#what-a-write-costs). On the embedded AWS all but "
+            f"{_FREE} permits were out, and {_THREADS_PER_PERMIT} threads wanted each of these."
         ),
         "",
-        ("| permits | hand-offs a second of a partition (**arithmetic**) | on the embedded AWS |"),
-        "|---|---|---|",
+        "| permits | grants a second |",
+        "|---|---|",
         *rows,
         "",
         "![Write units over permits](images/performance-permits.svg)",
