@@ -118,15 +118,14 @@ def lines(figures: Figures) -> list[str]:
         "",
         (
             "CPU time of a fresh interpreter until the first answer, over "
-            f"`{BARE}` ({bare['median']:.0f} ms): {ratios}. The handlers have byte code, as on "
-            f"Lambda if synth finds the functions' Python: {figures['files']} modules of "
-            f"{figures['kib']:,} KiB, {figures['byte_code_kib']:,} KiB of byte code."
+            f"`{BARE}` ({bare['median']:.0f} ms): {ratios}. The asset has {figures['files']} "
+            f"modules of {figures['kib']:,} KiB, and {figures['byte_code_kib']:,} KiB of byte code."
         ),
         "",
         (
-            f"An acquire in a warm interpreter takes {figures['warm_ms']} ms of CPU time. So, by "
-            f"**arithmetic** with {_REPLY_MS} ms for DynamoDB's answer and x86-64 in us-east-1, a "
-            f"call takes {_calls(figures['warm_ms'])} a million calls."
+            f"An acquire in a warm interpreter takes {figures['warm_ms']} ms of CPU time. By "
+            f"**arithmetic**, with {_REPLY_MS} ms for DynamoDB's answer, a call takes "
+            f"{_calls(figures['warm_ms'])} a million calls."
         ),
     ]
 

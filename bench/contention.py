@@ -68,9 +68,8 @@ def lines(figures: Figures) -> list[str]:
         "",
         (
             "The stress test of the Java client, 50 threads with 10 sections of 1 to 100 ms: "
-            f"{stress}. {at_once['threads']} threads of one client release as many locks at the "
-            f"same moment: {at_once['seconds']} s. Histories that are not linearizable: "
-            f"{figures['violations']}."
+            f"{stress}. {at_once['threads']} threads release as many locks at once in "
+            f"{at_once['seconds']} s. Histories that are not linearizable: {figures['violations']}."
         ),
     ]
 

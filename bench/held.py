@@ -86,8 +86,7 @@ def lines(figures: Figures) -> list[str]:
     """The section of the document."""
     every = figures["all"]
     rates = ", ".join(
-        f"{f['heartbeats_per_second']} heartbeats a second for {size} locks ({f['cpu_percent']} % "
-        "of a processor)"
+        f"{f['heartbeats_per_second']} for {size} locks ({f['cpu_percent']} %)"
         for size, f in figures.items()
         if size != "all"
     )
@@ -95,8 +94,8 @@ def lines(figures: Figures) -> list[str]:
         "## Many locks of one client",
         "",
         (
-            f"With leases of {every['lease']} s, a client sends {rates}. Largest time between two "
-            f"heartbeats of one lock: {every['largest_gap']} s. "
+            f"Heartbeats a second with leases of {every['lease']} s, and the share of a processor: "
+            f"{rates}. Largest time between two heartbeats of one lock: {every['largest_gap']} s. "
         )
         + ("Locks were lost." if every["lost"] else "No lock was lost."),
         "",

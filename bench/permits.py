@@ -30,19 +30,16 @@ def measure(bed: Bed) -> Figures:
 
 def lines(figures: Figures) -> list[str]:
     """The section of the document."""
-    rows = [f"| {permits} | {f['measured']} |" for permits, f in figures.items()]
+    rates = ", ".join(f"{f['measured']} with {permits}" for permits, f in figures.items())
     return [
         "## Many permits",
         "",
         (
             "The more permits are out, the more each write "
-            "[costs](protocol.md#what-a-write-costs). On the embedded AWS all but "
-            f"{_FREE} permits were out, and {_THREADS_PER_PERMIT} threads wanted each of these."
+            "[costs](protocol.md#what-a-write-costs). Grants a second on the embedded AWS, if all "
+            f"but {_FREE} permits are out and {_THREADS_PER_PERMIT} threads want each of these: "
+            f"{rates} permits."
         ),
-        "",
-        "| permits | grants a second |",
-        "|---|---|",
-        *rows,
         "",
         "![Write units over permits](images/performance-permits.svg)",
     ]
