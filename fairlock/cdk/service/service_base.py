@@ -42,6 +42,7 @@ _STATISTICS: Final = {
     MetricName.WAIT_TIME: "p95",
     MetricName.HELD_TIME: "p95",
     MetricName.HAND_OFF_LATENCY: "p95",
+    MetricName.PACE_WAIT: "p95",
     MetricName.QUEUE_LENGTH: "Maximum",
     MetricName.CURRENT_WAIT: "Maximum",
 }
