@@ -165,7 +165,7 @@ def test_a_user_reads_only_what_it_uses(app: Stage, user: Stack) -> None:
 
 
 def test_a_client_of_a_prefix_is_let_at_the_partitions_of_its_locks(user: Stack) -> None:
-    """DynamoDB enforces it: tests/e2e/roles/test_prefix_of_names.py."""
+    """DynamoDB enforces it: tests/e2e/roles/test_roles.py."""
     LockService.from_stack(user, "Locks").grant_client(role(user), prefix="team-a/")
     policies = json.dumps(resources(template(user), "AWS::IAM::Policy"))
     keys = '["LOCK#team-a/*", "PACE#team-a/*"]'
