@@ -44,10 +44,14 @@ def test_the_rates_of_the_page_follow_from_the_units_that_the_protocol_counts() 
         (ROOT / "docs" / "protocol.md").read_text(),
         re.MULTILINE,
     )
-    told = re.findall(r"^\| (\d+) \| [\d,]+ \| (\d+) \| (\d+) \|$", PAGE, re.MULTILINE)
-    assert len(counted) > 1
-    for each, (permits, alone, waiting) in zip(counted, told, strict=True):
-        acquire, release, join, hand_off = map(int, each[1:])
-        assert permits == each[0]
-        assert int(alone) == UNITS_A_SECOND // (acquire + release)
-        assert int(waiting) == UNITS_A_SECOND // (join + hand_off)
+    rates = {}
+    for permits, *units in counted:
+        acquire, release, join, hand_off = map(int, units)
+        rates[permits] = UNITS_A_SECOND // (acquire + release), UNITS_A_SECOND // (join + hand_off)
+    (one, one_waits), (twenty, twenty_wait) = rates["1"], rates["20"]
+    all_, all_wait = rates["100"]
+    assert (
+        f"[{one} guards a second](protocol.md#what-a-write-costs), or to {one_waits} if all wait. "
+        f"If 20 permits are in use, it is {twenty} or {twenty_wait}, and if 100 are, {all_} or "
+        f"{all_wait}."
+    ) in " ".join(PAGE.split())
