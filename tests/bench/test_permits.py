@@ -1,4 +1,4 @@
-"""The protocol's table of locks with many permits: bytes and write units."""
+"""The protocol's table of locks with many permits: their write units."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 @pytest.mark.parametrize("permits", [1, 5, 20, 100])
-def test_write_units_are_as_the_protocol_says(permits: int) -> None:
+def test_write_units_and_rates_are_as_the_protocol_says(permits: int) -> None:
     counted = units(permits)
     each = [counted[name] for name in ("acquire", "release", "join", "hand_off")]
     kib = f"{counted['bytes'] / 1024:.1f} KiB"
