@@ -190,7 +190,7 @@ async def test_an_unknown_outcome_of_one_is_no_grant_of_any(world: World) -> Non
         world.table.is_down = name == "ben"
         return real(name, **options)
 
-    world.locks.hold = hold  # type: ignore[method-assign]  # the outage begins in between
+    world.locks.hold = hold
     with pytest.raises(LockStoreUnavailable):
         async with inside(world.locks.hold_all(PAIR, max_wait=5, on_lost=fail)):
             first = False
