@@ -63,6 +63,9 @@ doubles the time of a test, and what these execute is measured by others as well
 SEARCHES: Final = (
     "clocks/",
     "fuzz/",
+    "model/test_durable.py",
+    "model/test_memory_table.py",
+    "model/test_pace_requests.py",
     "property/",
     "simulation/",
     "typing/",

@@ -31,26 +31,11 @@ from fairlock.client.connection import StoreFactory, told_by_stack
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.reporting import LockEvents, OnEvent, logger
 from fairlock.client.settings import AdoptedGrant, Adoption, ClientOptions, ClientSettings
-from fairlock.client.table_client import (
-    NotCopied,
-    ceiling_request,
-    checked_prefix,
-    force_release_request,
-    locks_of,
-    pace_request,
-    require_limit,
-    send_ceiling,
-    send_empty_queue,
-    send_force_release,
-    send_release,
-    wait_for_slot,
-)
+from fairlock.client.table_client import NotCopied, OpenedTable
 from fairlock.clock import Clock, Seconds
 from fairlock.errors import ClientUnusable, DescribedHolder, LockWaitTimeout
 from fairlock.names import TABLE_NAME_PARAMETER
 from fairlock.protocol.description import LockDescription
-from fairlock.store.administration import describe
-from fairlock.wire import rules
 
 if TYPE_CHECKING:
     from aiobotocore.session import AioSession
@@ -271,13 +256,11 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
 
     async def describe(self, name: str) -> LockDescription | None:
         """Tells who holds a lock and who waits for it. As `LockClient.describe`."""
-        name = rules.plain_text("name", rules.LOCK_NAME, name)
-        store_factory = self._opened()
-        return await run(lambda: describe(store_factory.context(), name))
+        return await run(self._table().describe, name)
 
     def list(self, prefix: str | None = None) -> AsyncIterator[LockDescription]:
         """Iterates over the locks that the table knows. As `LockClient.list`, costs included."""
-        return iterate(locks_of(self._opened(), checked_prefix(prefix)))
+        return iterate(self._table().list(prefix))
 
     async def force_release(
         self,
@@ -288,47 +271,34 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         reason: str,
         requested_by: str | None = None,
     ) -> None:
-        """Takes a lock away from a holder, for the oldest waiter if there is one.
-
-        Arguments and errors are those of `LockClient.force_release`.
-        """
-        request = force_release_request(
-            self._settings, name, holder, fencing_token, reason=reason, requested_by=requested_by
-        )
-        await run(send_force_release, self._opened(), request)
+        """Takes a lock away from a holder. As `LockClient.force_release`."""
+        by: Any = {"holder": holder, "fencing_token": fencing_token, "requested_by": requested_by}
+        await run(self._table().force_release, name, reason=reason, **by)
 
     async def set_limit(
         self, name: str, limit: int, *, reason: str, requested_by: str | None = None
     ) -> None:
         """Lets no more than this number hold a lock. As `LockClient.set_limit`."""
-        require_limit(limit)
-        await self._change_ceiling(name, limit, reason=reason, requested_by=requested_by)
+        by = requested_by
+        await run(self._table().set_limit, name, limit, reason=reason, requested_by=by)
 
     async def pause(self, name: str, *, reason: str, requested_by: str | None = None) -> None:
         """Keeps all callers from a lock until `resume`. As `LockClient.pause`."""
-        await self._change_ceiling(name, 0, reason=reason, requested_by=requested_by)
+        await run(self._table().pause, name, reason=reason, requested_by=requested_by)
 
     async def resume(
         self, name: str, *, reason: str = "resumed", requested_by: str | None = None
     ) -> None:
         """Lifts what `pause` or `set_limit` has set. As `LockClient.resume`."""
-        await self._change_ceiling(name, None, reason=reason, requested_by=requested_by)
+        await run(self._table().resume, name, reason=reason, requested_by=requested_by)
 
     async def empty_queue(self, name: str) -> int:
         """Removes all waiters of a lock; the holders stay. As `LockClient.empty_queue`."""
-        return await run(send_empty_queue, self._opened(), name)
-
-    async def _change_ceiling(
-        self, name: str, limit: int | None, *, reason: str, requested_by: str | None
-    ) -> None:
-        request = ceiling_request(
-            self._settings, name, limit, reason=reason, requested_by=requested_by
-        )
-        await run(send_ceiling, self._opened(), request)
+        return await run(self._table().empty_queue, name)
 
     async def release(self, name: str, owner_id: str) -> bool:
         """Releases what a function or another process has acquired. As `LockClient.release`."""
-        return await run(send_release, self._opened(), name, owner_id)
+        return await run(self._table().release, name, owner_id)
 
     async def pace(
         self,
@@ -339,8 +309,10 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         burst: int = 1,
     ) -> None:
         """Waits for the next slot of a pace, and returns when it begins. As `LockClient.pace`."""
-        request = pace_request(self._settings, name, rate=rate, max_wait=max_wait, burst=burst)
-        await run(wait_for_slot, self._opened(), request)
+        await run(self._table().pace, name, rate=rate, max_wait=max_wait, burst=burst)
+
+    def _table(self) -> OpenedTable:
+        return OpenedTable(self._settings, self._opened())
 
     async def close(self, *, release: bool = False) -> None:
         """Ends heartbeats and tasks, and closes the connections that this client made.

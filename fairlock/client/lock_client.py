@@ -21,7 +21,7 @@ from fairlock.client.lock import Callback, Hold, Lock, LockServices
 from fairlock.client.reporting import LockEvents
 from fairlock.client.settings import Adoption, ClientOptions, ClientSettings
 from fairlock.client.several_locks import SeveralLocks
-from fairlock.client.table_client import LockAdministration
+from fairlock.client.table_client import LockAdministration, NotCopied
 from fairlock.client.threads import Callbacks, reset_in_children
 from fairlock.clock import BootClock, Clock, Seconds
 from fairlock.errors import ClientUnusable, LockWaitTimeout
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @arguments.with_explained_calls
-class LockClient(Leading, SeveralLocks, LockAdministration):
+class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
     """Locks in one table, shared with workflows and all other clients of the table.
 
     Args:

@@ -85,6 +85,6 @@ def test_a_section_without_figures_is_named_and_has_no_table() -> None:
     counted = {"5": {**permits.units(5), "measured": 50}}
     sections = {"permits": permits, "waiting": waiting}
     text = report.document(sections, {"permits": counted})
-    assert "| 5 | 142 | 50 |" in text
+    assert "50 with 5 permits" in text
     assert "Not measured in this run: waiting." in text
     assert "## Many waiting clients" not in text

@@ -36,7 +36,7 @@ def test_the_searches_see_enough_orders(
         f"the model: {len(SCENES)} scenes in which executions end, {states:,} states; an "
         f"acquire under way and two reap passes in {reaping[0].orders:,} orders",
     )
-    assert min(report.orders for report in reaping) >= _FEWEST_ORDERS
+    assert min(report.orders for report in reaping if report.whole) >= _FEWEST_ORDERS
     assert sum(report.orders for report in keep_alive) >= _FEWEST_ORDERS
 
 

@@ -11,6 +11,8 @@ from tests.model.searches import Searches
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_protocol_without_one_protection_is_found_broken(searches: Searches, name: str) -> None:
     report = searches.mutant(name)
+    if not report.whole:
+        pytest.skip(f"not within the first {report.states:,} states; `make model` visits all")
     assert report.broken is MUTANTS[name].breaks
     assert report.trace
 
