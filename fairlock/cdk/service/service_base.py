@@ -19,7 +19,11 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from fairlock.cdk.fragments import first_difference
-from fairlock.cdk.service.functions import AdministrationFunctions, grant_workflow_action
+from fairlock.cdk.service.functions import (
+    AdministrationFunctions,
+    grant_key,
+    grant_workflow_action,
+)
 from fairlock.errors import InvalidRequest
 from fairlock.names import (
     ACQUIRE_FUNCTION_VARIABLE,
@@ -98,7 +102,7 @@ def grant_client_actions(
     With a prefix only for the locks and paces whose names begin so, and a read of single claims.
     """
     if table.encryption_key is not None:
-        table.encryption_key.grant_encrypt_decrypt(grantee)
+        grant_key(table.encryption_key, grantee)
     actions = [f"dynamodb:{action}" for action in sorted(_READS + _WRITES)]
     if prefix is None:
         return table.grant(grantee, *actions)
@@ -144,7 +148,7 @@ def _check_prefix(prefix: str) -> None:
 def grant_administration_actions(table: dynamodb.ITable, grantee: iam.IGrantable) -> iam.Grant:
     """Allows to list, pause and free all locks, and what `fairlock doctor` reads."""
     if table.encryption_key is not None:
-        table.encryption_key.grant_encrypt_decrypt(grantee)
+        grant_key(table.encryption_key, grantee)
     return table.grant(grantee, *(f"dynamodb:{action}" for action in sorted(_ADMINISTRATION)))
 
 
