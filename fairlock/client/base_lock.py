@@ -308,17 +308,10 @@ class BaseLock(EnteredOneWay, ABC):
     def _report_release(self) -> None:
         self._tell(LockEventKind.RELEASED, held_seconds=self._held_seconds())
 
-    def _tell(
-        self, kind: LockEventKind, *, held_seconds: float | None = None, reason: str = ""
-    ) -> None:
-        self._services.events.report(
-            kind,
-            lock_name=self.name,
-            owner_name=self.owner_name,
-            fencing_token=self.fencing_token,
-            held_seconds=held_seconds,
-            reason=reason,
-        )
+    def _tell(self, kind: LockEventKind, **fields: Any) -> None:  # noqa: ANN401 - see `LockEvent`
+        name, owner_name, token = self.name, self.owner_name, self.fencing_token
+        about = {"lock_name": name, "owner_name": owner_name, "fencing_token": token}
+        self._services.events.report(kind, **about, **fields)
 
     def _held_seconds(self) -> float:
         return max(0.0, self._settings.clock.monotonic() - self._since)
