@@ -15,11 +15,14 @@ from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason
 from fairlock.store import hand_off
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, FakeClock, acquire, release
+from tests.support import LOCK, START_MS, FakeClock, acquire, release
+from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
 TWO = {"limit": 2}
 POLLS = {"waits": True, "poll_interval_ms": 5_000}
+RELEASE_OF_PASS = 3
+"""The requests of a pass before it: the claims, and a fence."""
 Scene = Callable[[Bench], None]
 
 
@@ -172,6 +175,27 @@ def test_if_no_push_counted_as_unanswered_it_would_be_refused(
     for name in ("h2", "plain"):
         bench.store().release(release(name, execution_arn=RUN))
     assert "v4" not in bench.holders()
+
+
+@pytest.mark.parametrize("version", [4, BY_TIME])
+def test_a_redriven_holder_beside_a_newer_version_renews_before_the_reaper_frees_it(
+    bench: Bench, version: int
+) -> None:
+    bench.store().acquire(acquire("anna", only_newest=version, execution_arn=RUN, **TWO))
+    newer = START_MS + 1 if version == BY_TIME else 5
+    bench.wait("ben", only_newest=newer, execution_arn=OTHER_RUN, **TWO)
+    bench.end()
+    found: list[KeepAliveOutcome] = []
+
+    def beat() -> None:
+        bench.redrive()
+        heartbeat = workflow_heartbeat("anna", only_newest=version, **TWO)
+        found.append(bench.store().keep_alive(heartbeat))
+
+    bench.reap(client=FaultyTable(bench.client, meanwhile(RELEASE_OF_PASS, beat)))
+    assert found == [KeepAliveOutcome.RENEWED]
+    assert bench.holders() == ["anna", "ben"]
+    assert newest(bench) == newer
 
 
 @pytest.mark.parametrize("place", [True, False])
