@@ -71,7 +71,9 @@ def wait_for_slot(store_factory: StoreFactory, request: PaceRequest) -> None:
     turn = Turn(request, store_factory.known_paces, since=store_factory.clock.monotonic())
     longest = request.max_wait_us / MICROSECONDS
     refused, _ = store_factory.repeat(
-        lambda context, _attempt: turn.take(context), seconds=longest + RELEASE_SECONDS
+        lambda context, _attempt: turn.take(context),
+        seconds=longest + RELEASE_SECONDS,
+        is_vain=lambda: turn.is_unknowable,
     )
     if refused is not None:
         seconds = refused.wait_us / MICROSECONDS
