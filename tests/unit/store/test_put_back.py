@@ -10,7 +10,7 @@ import pytest
 from fairlock.aws.executions import Delivery
 from fairlock.protocol import grants, leaving
 from fairlock.protocol.ceiling import SetCeilingRequest
-from fairlock.protocol.model import BY_TIME, LockState
+from fairlock.protocol.model import BY_TIME, ForceReleaseRequest, LockState
 from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason
 from fairlock.store import hand_off
 from fairlock.store.keep_alive import KeepAliveOutcome
@@ -175,6 +175,43 @@ def test_if_no_push_counted_as_unanswered_it_would_be_refused(
     for name in ("h2", "plain"):
         bench.store().release(release(name, execution_arn=RUN))
     assert "v4" not in bench.holders()
+
+
+def test_while_the_newest_is_told_a_caller_that_does_not_wait_is_refused_at_once(
+    bench: Bench,
+) -> None:
+    """A permit is free, but would not be granted to it, however often it asks."""
+    for name in ("h1", "h2"):
+        bench.store().acquire(acquire(name, **TWO))
+    bench.wait("v5", only_newest=5, **TWO)
+    client, store = bench.counting()
+    found: list[object] = []
+
+    def act() -> None:
+        bench.store().release(release("h2"))
+        found.append(store.acquire(acquire("v4", only_newest=4, **TWO)))
+
+    while_it_is_told(bench, "v5", act)
+    bench.store().release(release("h1"))
+    assert isinstance(found[0], Refusal)
+    assert (found[0].reason, client.calls) == (RefusalReason.HELD, ["update_item"])
+
+
+def test_the_lower_versions_are_told_if_the_newest_is_released_by_force_just_after_its_grant(
+    bench: Bench,
+) -> None:
+    """Else they would sleep beside a free lock until they ask by themselves."""
+    bench.wait("v1", only_newest=1)
+    bench.wait("v3", only_newest=3)
+    bench.store().release(release("v1", execution_arn=RUN))
+    bench.wait("v2", only_newest=2)
+    grant = bench.store().read_state(LOCK).holders[0]
+    force = ForceReleaseRequest(
+        lock_name=LOCK, fencing_token=grant.fencing_token, requested_by="olga", reason="a test"
+    )
+    bench.store().force_release(force)
+    assert (bench.holders(), bench.waiters()) == ([], [])
+    assert bench.pushed == ["v3", "v2"]
 
 
 @pytest.mark.parametrize("version", [4, BY_TIME])
