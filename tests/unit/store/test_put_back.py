@@ -109,7 +109,7 @@ def test_if_the_last_mark_were_no_ones_an_older_version_would_run(
     unconditioned = "attribute_exists(#newest_token) AND :seen_grant = :seen_grant"
     for module in (grants, leaving):
         monkeypatch.setattr(module, "MY_MARK", unconditioned)
-    monkeypatch.setattr(hand_off, "_if_it_stands", lambda departing, _state: departing)
+    monkeypatch.setattr(hand_off, "_if_it_stands", lambda departing, _state, **_: departing)
     scene(bench)
     assert newest(bench) == 3
 
