@@ -75,7 +75,7 @@ else
 endif
 controls: $(VENV)/ready node_modules/ready ## the embedded AWS without single corrections; `make test` runs them after a change of it
 	$(BIN)/python -m pytest -n 2 testbed/localaws/tests
-model: $(VENV)/ready ## search the protocol exhaustively, and its mutants; `make test` does it after a change of it
+model: $(VENV)/ready ## search the protocol exhaustively, and its mutants, about 15 minutes; `make test` visits the first states of each search, CI all
 	FAIRLOCK_SEARCH=all $(BIN)/python -m pytest tests/model
 fuzz: $(VENV)/ready ## 100,000 requests and 25,000 client calls of any kind: no untyped error, no write on refusal, no secret shown
 	$(BIN)/python -m tests.fuzz

@@ -9,12 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
 from fairlock.aio.async_lock import (
+    AsyncBlocks,
     AsyncCallback,
     AsyncHold,
-    AsyncLeading,
     AsyncLock,
     AsyncLockServices,
-    AsyncSeveralLocks,
 )
 from fairlock.aio.bridge import AsyncConnection, BridgedClock, iterate, run, temporary_client
 from fairlock.aio.tasks import (
@@ -30,27 +29,12 @@ from fairlock.client.arguments import LockOptions
 from fairlock.client.connection import StoreFactory, told_by_stack
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.reporting import LockEvents, OnEvent, logger
-from fairlock.client.settings import AdoptedGrant, Adoption, ClientOptions, ClientSettings
-from fairlock.client.table_client import (
-    NotCopied,
-    ceiling_request,
-    checked_prefix,
-    force_release_request,
-    locks_of,
-    pace_request,
-    require_limit,
-    send_ceiling,
-    send_empty_queue,
-    send_force_release,
-    send_release,
-    wait_for_slot,
-)
+from fairlock.client.settings import ClientOptions, ClientSettings, adopt
+from fairlock.client.table_client import NotCopied, OpenedTable
 from fairlock.clock import Clock, Seconds
 from fairlock.errors import ClientUnusable, DescribedHolder, LockWaitTimeout
 from fairlock.names import TABLE_NAME_PARAMETER
 from fairlock.protocol.description import LockDescription
-from fairlock.store.administration import describe
-from fairlock.wire import rules
 
 if TYPE_CHECKING:
     from aiobotocore.session import AioSession
@@ -63,7 +47,7 @@ _CLOSED_ELSEWHERE: Final = (
 
 
 @arguments.with_explained_calls
-class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
+class AsyncLockClient(AsyncBlocks, NotCopied):
     """Locks in one table for one event loop, shared with workflows and all other clients.
 
     The same surface as `LockClient`, to be awaited. No threads: one task schedules the heartbeats
@@ -257,27 +241,18 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
 
         Arguments and errors are those of `LockClient.adopt`; callbacks may be coroutine functions.
         """
-        adoption = Adoption(
-            settings=self._settings,
-            name=name,
-            owner_id=owner_id,
-            lease=lease,
-            on_lost=on_lost,
-            on_danger=on_danger,
-        )
-        adopted: AdoptedGrant[AsyncCallback] = await run(adoption.run, self._opened())
+        wanted = LockOptions(*(name, lease, 0, 1, None, None, on_lost, on_danger))
+        adopted = await run(adopt, self._settings, self._opened(), owner_id, wanted)
         self._require_open()
-        return AsyncLock(self._services, adopted.request, adopted.options, adopted.granted)
+        return AsyncLock(self._services, *adopted)
 
     async def describe(self, name: str) -> LockDescription | None:
         """Tells who holds a lock and who waits for it. As `LockClient.describe`."""
-        name = rules.plain_text("name", rules.LOCK_NAME, name)
-        store_factory = self._opened()
-        return await run(lambda: describe(store_factory.context(), name))
+        return await run(self._table().describe, name)
 
     def list(self, prefix: str | None = None) -> AsyncIterator[LockDescription]:
         """Iterates over the locks that the table knows. As `LockClient.list`, costs included."""
-        return iterate(locks_of(self._opened(), checked_prefix(prefix)))
+        return iterate(self._table().list(prefix))
 
     async def force_release(
         self,
@@ -288,47 +263,34 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         reason: str,
         requested_by: str | None = None,
     ) -> None:
-        """Takes a lock away from a holder, for the oldest waiter if there is one.
-
-        Arguments and errors are those of `LockClient.force_release`.
-        """
-        request = force_release_request(
-            self._settings, name, holder, fencing_token, reason=reason, requested_by=requested_by
-        )
-        await run(send_force_release, self._opened(), request)
+        """Takes a lock away from a holder. As `LockClient.force_release`."""
+        by: Any = {"holder": holder, "fencing_token": fencing_token, "requested_by": requested_by}
+        await run(self._table().force_release, name, reason=reason, **by)
 
     async def set_limit(
         self, name: str, limit: int, *, reason: str, requested_by: str | None = None
     ) -> None:
         """Lets no more than this number hold a lock. As `LockClient.set_limit`."""
-        require_limit(limit)
-        await self._change_ceiling(name, limit, reason=reason, requested_by=requested_by)
+        by = requested_by
+        await run(self._table().set_limit, name, limit, reason=reason, requested_by=by)
 
     async def pause(self, name: str, *, reason: str, requested_by: str | None = None) -> None:
         """Keeps all callers from a lock until `resume`. As `LockClient.pause`."""
-        await self._change_ceiling(name, 0, reason=reason, requested_by=requested_by)
+        await run(self._table().pause, name, reason=reason, requested_by=requested_by)
 
     async def resume(
         self, name: str, *, reason: str = "resumed", requested_by: str | None = None
     ) -> None:
         """Lifts what `pause` or `set_limit` has set. As `LockClient.resume`."""
-        await self._change_ceiling(name, None, reason=reason, requested_by=requested_by)
+        await run(self._table().resume, name, reason=reason, requested_by=requested_by)
 
     async def empty_queue(self, name: str) -> int:
         """Removes all waiters of a lock; the holders stay. As `LockClient.empty_queue`."""
-        return await run(send_empty_queue, self._opened(), name)
-
-    async def _change_ceiling(
-        self, name: str, limit: int | None, *, reason: str, requested_by: str | None
-    ) -> None:
-        request = ceiling_request(
-            self._settings, name, limit, reason=reason, requested_by=requested_by
-        )
-        await run(send_ceiling, self._opened(), request)
+        return await run(self._table().empty_queue, name)
 
     async def release(self, name: str, owner_id: str) -> bool:
         """Releases what a function or another process has acquired. As `LockClient.release`."""
-        return await run(send_release, self._opened(), name, owner_id)
+        return await run(self._table().release, name, owner_id)
 
     async def pace(
         self,
@@ -339,8 +301,10 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
         burst: int = 1,
     ) -> None:
         """Waits for the next slot of a pace, and returns when it begins. As `LockClient.pace`."""
-        request = pace_request(self._settings, name, rate=rate, max_wait=max_wait, burst=burst)
-        await run(wait_for_slot, self._opened(), request)
+        await run(self._table().pace, name, rate=rate, max_wait=max_wait, burst=burst)
+
+    def _table(self) -> OpenedTable:
+        return OpenedTable(self._settings, self._opened())
 
     async def close(self, *, release: bool = False) -> None:
         """Ends heartbeats and tasks, and closes the connections that this client made.
@@ -388,13 +352,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
 
     async def _acquire(self, options: LockOptions[AsyncCallback]) -> AsyncLock:
         self._require_open()
-        acquisition = self._settings.acquisition(
-            options,
-            self._services.store_factory,
-            events=self._services.events,
-            entered=self._services.entered,
-            require_open=self._require_open,
-        )
+        acquisition = self._settings.acquisition(options, self._services, self._require_open)
         granted = await self._acquisitions.run(acquisition)
         if granted is None:
             raise acquisition.timed_out()

@@ -23,7 +23,6 @@ from fairlock.cli.exit_codes import Ended, end, log_lines, statuses
 from fairlock.cli.operating import commands
 from fairlock.cli.run import UNTOLD_WAIT_SECONDS, Job, run, told_of_a_wait
 from fairlock.cli.target import (
-    TIME,
     AsJson,
     EndpointUrl,
     LockName,
@@ -32,7 +31,7 @@ from fairlock.cli.target import (
     Target,
     about_a_table,
     rate_of,
-    seconds,
+    time_option,
     version_of,
 )
 from fairlock.client.create_table import create_table
@@ -112,19 +111,12 @@ def run_command(
     *,
     lease: Annotated[
         float,
-        typer.Option(
-            parser=seconds(),
-            metavar=TIME,
-            help="How long the lock stays taken if this machine vanishes.",
-        ),
+        time_option("How long the lock stays taken if this machine vanishes."),
     ] = DEFAULT_LEASE_SECONDS,
     max_wait: Annotated[
         float | None,
-        typer.Option(
-            parser=seconds(),
-            metavar=TIME,
-            help="Longest wait for the lock. Default: twice the lease, at least 120 s. "
-            "0 does not wait.",
+        time_option(
+            "Longest wait for the lock. Default: twice the lease, at least 120 s. 0 does not wait."
         ),
     ] = None,
     limit: Annotated[int, typer.Option(help="How many may hold the lock at a time.")] = 1,
@@ -136,10 +128,8 @@ def run_command(
     ] = None,
     max_hold: Annotated[
         float | None,
-        typer.Option(
-            parser=seconds(),
-            metavar=TIME,
-            help="Longest time to hold the lock. The command gets TERM before, by --grace and 1 s.",
+        time_option(
+            "Longest time to hold the lock. The command gets TERM before, by --grace and 1 s."
         ),
     ] = None,
     only_newest: Annotated[  # noqa: ANN401 - a number or True, of which typer makes a parser
@@ -152,9 +142,7 @@ def run_command(
     ] = None,
     grace: Annotated[
         float,
-        typer.Option(
-            parser=seconds(), metavar=TIME, help="Time from TERM to KILL if the command is ended."
-        ),
+        time_option("Time from TERM to KILL if the command is ended."),
     ] = 10,
     taken_exit_code: Annotated[
         int, typer.Option(min=0, max=255, help="Exit status if the lock is taken.")
@@ -218,9 +206,7 @@ def pace_command(
     ],
     max_wait: Annotated[
         float,
-        typer.Option(
-            parser=seconds(), metavar=TIME, help="Longest wait for the slot. 0 does not wait."
-        ),
+        time_option("Longest wait for the slot. 0 does not wait."),
     ] = 120,
     burst: Annotated[int, typer.Option(help="How many may begin at once after a pause.")] = 1,
     late_exit_code: Annotated[

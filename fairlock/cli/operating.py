@@ -22,14 +22,13 @@ from fairlock.cli.intervene import (
 from fairlock.cli.lines import screen
 from fairlock.cli.listing import list_locks, reader, show, watch
 from fairlock.cli.target import (
-    TIME,
     AsJson,
     LockName,
     Prefix,
     Target,
     about_a_table,
     caller,
-    seconds,
+    time_option,
 )
 from fairlock.client.table_client import require_limit
 from fairlock.clock import SystemClock
@@ -90,7 +89,7 @@ def watch_command(
     prefix: Prefix = None,
     every: Annotated[
         float,
-        typer.Option(parser=seconds(least=0.5), metavar=TIME, help="Time between two readings."),
+        time_option("Time between two readings.", least=0.5),
     ] = 5,
     as_json: AsJson = False,
 ) -> int:

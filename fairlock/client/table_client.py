@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NoReturn, cast
 
 from fairlock.client.arguments import EnteredOneWay, default_owner_name, refuse, require_max_wait
@@ -14,6 +15,7 @@ from fairlock.client.settings import ClientSettings
 from fairlock.clock import Seconds, in_seconds
 from fairlock.errors import (
     DescribedHolder,
+    FairlockError,
     HolderChanged,
     LockItemMalformed,
     LockStoreUnavailable,
@@ -36,53 +38,6 @@ from fairlock.store.turns import Turn
 from fairlock.wire import rules
 
 
-def pace_request(
-    settings: ClientSettings, name: str, *, rate: object, max_wait: Seconds | None, burst: int
-) -> PaceRequest:
-    """The request of `LockClient.pace`, with an id of its own.
-
-    Raises:
-        InvalidRequest: an argument breaks its rule.
-    """
-    max_wait = settings.longest_wait(None) if max_wait is None else in_seconds(max_wait)
-    name = rules.plain_text("name", rules.LOCK_NAME, name)
-    if isinstance(rate, tuple):
-        rate = tuple(in_seconds(part) for part in rate)
-    rules.require("rate", rules.PACE_RATE, rate)
-    require_max_wait(max_wait)
-    rules.require("burst", rules.BURST, burst)
-    count, period_seconds = cast("tuple[float, float]", rate)
-    return PaceRequest(
-        name=name,
-        reservation_id=str(uuid.uuid4()),
-        interval_us=interval_us(int(count), period_seconds),
-        burst=int(burst),
-        max_wait_us=round(max_wait * MICROSECONDS),
-    )
-
-
-def wait_for_slot(store_factory: StoreFactory, request: PaceRequest) -> None:
-    """Reserves a slot and waits until it begins; repeats what has an unknown outcome.
-
-    Raises:
-        SlotTooLate: it begins later than the longest wait; nothing was reserved.
-        LockStoreUnavailable: no answer in time.
-    """
-    turn = Turn(request, store_factory.known_paces, since=store_factory.clock.monotonic())
-    longest = request.max_wait_us / MICROSECONDS
-    refused, _ = store_factory.repeat(
-        lambda context, _attempt: turn.take(context), seconds=longest + RELEASE_SECONDS
-    )
-    if refused is not None:
-        seconds = refused.wait_us / MICROSECONDS
-        raise SlotTooLate(
-            f"pace {request.name!r}: the next slot begins in {seconds:.1f} s, and the longest wait "
-            f"is {longest:g} s; nothing was reserved",
-            pace_name=request.name,
-            wait_seconds=seconds,
-        )
-
-
 class NotCopied(EnteredOneWay):
     """A client, of either kind: its connections and locks belong to one process."""
 
@@ -93,7 +48,7 @@ class NotCopied(EnteredOneWay):
         )
 
 
-class LockAdministration(NotCopied, ABC):
+class LockAdministration(ABC):
     """The part of `LockClient` that needs no lock of its own."""
 
     _settings: ClientSettings
@@ -135,7 +90,8 @@ class LockAdministration(NotCopied, ABC):
             LockStoreMisconfigured: no permission to scan, for instance.
             InvalidRequest: the prefix breaks its rule.
         """
-        return locks_of(self._opened(), checked_prefix(prefix))
+        beginning = "" if prefix is None else rules.plain_text("prefix", rules.PREFIX, prefix)
+        return _well_formed_locks(self._opened(), beginning)
 
     def force_release(
         self,
@@ -172,10 +128,17 @@ class LockAdministration(NotCopied, ABC):
             LockStoreUnavailable: outcome unknown; repeat the call.
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
-        request = force_release_request(
-            self._settings, name, holder, fencing_token, reason=reason, requested_by=requested_by
+        request = ForceReleaseRequest(
+            lock_name=rules.plain_text("name", rules.LOCK_NAME, name),
+            fencing_token=_token_of_the_grant(holder, fencing_token),
+            reason=rules.plain_text("reason", rules.REASON, reason),
+            requested_by=self._requested_by(requested_by),
         )
-        send_force_release(self._opened(), request)
+        answer, attempts = self._opened().repeat(
+            lambda context, _attempt: force_release(context, request), seconds=RELEASE_SECONDS
+        )
+        if answer is None:
+            raise _holder_changed(request, attempts)
 
     def set_limit(
         self, name: str, limit: int, *, reason: str, requested_by: str | None = None
@@ -231,15 +194,31 @@ class LockAdministration(NotCopied, ABC):
         Returns:
             How many were removed. One that asked at this very moment stays.
         """
-        return send_empty_queue(self._opened(), name)
+        name = rules.plain_text("name", rules.LOCK_NAME, name)
+        removed, _ = self._opened().repeat(
+            lambda context, _attempt: empty_queue(context, name), seconds=RELEASE_SECONDS
+        )
+        logger.warning("lock %r: %s waiters were removed from its queue", name, removed)
+        return removed
 
     def _change_ceiling(
         self, name: str, limit: int | None, *, reason: str, requested_by: str | None
     ) -> None:
-        request = ceiling_request(
-            self._settings, name, limit, reason=reason, requested_by=requested_by
+        request = SetCeilingRequest(
+            lock_name=rules.plain_text("name", rules.LOCK_NAME, name),
+            limit=limit,
+            reason=rules.plain_text("reason", rules.REASON, reason),
+            requested_by=self._requested_by(requested_by),
         )
-        send_ceiling(self._opened(), request)
+        self._opened().repeat(
+            lambda context, _attempt: change_ceiling(context, request), seconds=RELEASE_SECONDS
+        )
+
+    def _requested_by(self, requested_by: str | None) -> str:
+        if requested_by is None:
+            whole = (self._settings.owner_name or default_owner_name()).encode()
+            requested_by = whole[: rules.LONGEST_REQUESTED_BY_BYTES].decode(errors="ignore")
+        return rules.plain_text("requested_by", rules.REQUESTED_BY, requested_by)
 
     def release(self, name: str, owner_id: str) -> bool:
         """Releases what a function or another process has acquired, to the oldest waiter if any.
@@ -262,7 +241,15 @@ class LockAdministration(NotCopied, ABC):
             LockStoreUnavailable: outcome unknown; repeat the call.
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
-        return send_release(self._opened(), name, owner_id)
+        request = ReleaseRequest(
+            lock_name=rules.plain_text("name", rules.LOCK_NAME, name),
+            owner_id=rules.plain_text("owner_id", rules.OWNER_ID, owner_id),
+            tells_grant=False,
+        )
+        answer, _ = self._opened().repeat(
+            lambda context, _attempt: release(context, request), seconds=RELEASE_SECONDS
+        )
+        return isinstance(answer, Released)
 
     def pace(
         self,
@@ -297,49 +284,56 @@ class LockAdministration(NotCopied, ABC):
             LockStoreMisconfigured, LockItemMalformed, ClientUnusable: as of `acquire`.
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
-        request = pace_request(self._settings, name, rate=rate, max_wait=max_wait, burst=burst)
-        wait_for_slot(self._opened(), request)
+        request = self._pace_request(name, rate=rate, max_wait=max_wait, burst=burst)
+        store_factory, longest = self._opened(), request.max_wait_us / MICROSECONDS
+        turn = Turn(request, store_factory.known_paces, since=store_factory.clock.monotonic())
+        refused, _ = store_factory.repeat(
+            lambda context, _attempt: turn.take(context),
+            seconds=longest + RELEASE_SECONDS,
+            is_vain=lambda: turn.is_unknowable,
+        )
+        if refused is not None:
+            seconds = refused.wait_us / MICROSECONDS
+            raise SlotTooLate(
+                f"pace {request.name!r}: the next slot begins in {seconds:.1f} s, and the longest "
+                f"wait is {longest:g} s; nothing was reserved",
+                pace_name=request.name,
+                wait_seconds=seconds,
+            )
+
+    def _pace_request(
+        self, name: str, *, rate: object, max_wait: Seconds | None, burst: int
+    ) -> PaceRequest:
+        wait = self._settings.longest_wait(None) if max_wait is None else in_seconds(max_wait)
+        name = rules.plain_text("name", rules.LOCK_NAME, name)
+        if isinstance(rate, tuple):
+            rate = tuple(in_seconds(part) for part in rate)
+        rules.require("rate", rules.PACE_RATE, rate)
+        require_max_wait(wait)
+        rules.require("burst", rules.BURST, burst)
+        count, period_seconds = cast("tuple[float, float]", rate)
+        return PaceRequest(
+            name=name,
+            reservation_id=str(uuid.uuid4()),
+            interval_us=interval_us(int(count), period_seconds),
+            burst=int(burst),
+            max_wait_us=round(wait * MICROSECONDS),
+        )
 
     @abstractmethod
     def _opened(self) -> StoreFactory:
         """The lock table; raises `ClientUnusable` once the client is closed."""
 
 
-def checked_prefix(prefix: str | None) -> str:
-    """The beginning of the locks' names; `InvalidRequest` if none may begin so.
+@dataclass(frozen=True, slots=True)
+class OpenedTable(LockAdministration):
+    """The same for an `AsyncLockClient`, which is open and calls this on its bridge."""
 
-    Called when `list` is, and not when the iteration begins.
-    """
-    return "" if prefix is None else rules.plain_text("prefix", rules.PREFIX, prefix)
+    _settings: ClientSettings
+    _store_factory: StoreFactory
 
-
-def locks_of(store_factory: StoreFactory, prefix: str) -> Iterator[LockDescription]:
-    """The locks of the table, without those whose items are malformed."""
-    for found in list_locks(store_factory.context(), prefix):
-        if isinstance(found, LockItemMalformed):
-            logger.warning("a lock is left out of the list: %s", found)
-        else:
-            yield found
-
-
-def force_release_request(
-    settings: ClientSettings,
-    name: str,
-    holder: DescribedHolder | None,
-    fencing_token: int | None,
-    *,
-    reason: str,
-    requested_by: str | None,
-) -> ForceReleaseRequest:
-    """The request of `force_release`; `InvalidRequest` if an argument breaks its rule."""
-    name = rules.plain_text("name", rules.LOCK_NAME, name)
-    token = _token_of_the_grant(holder, fencing_token)
-    return ForceReleaseRequest(
-        lock_name=name,
-        fencing_token=token,
-        reason=rules.plain_text("reason", rules.REASON, reason),
-        requested_by=_requested_by(settings, requested_by),
-    )
+    def _opened(self) -> StoreFactory:
+        return self._store_factory
 
 
 def require_limit(limit: object) -> None:
@@ -349,28 +343,12 @@ def require_limit(limit: object) -> None:
     rules.require("limit", rules.LIMIT, limit)
 
 
-def ceiling_request(
-    settings: ClientSettings,
-    name: str,
-    limit: int | None,
-    *,
-    reason: str,
-    requested_by: str | None,
-) -> SetCeilingRequest:
-    """The request of `set_limit`, `pause` (0) and `resume` (None), whose limit is checked."""
-    return SetCeilingRequest(
-        lock_name=rules.plain_text("name", rules.LOCK_NAME, name),
-        limit=limit,
-        reason=rules.plain_text("reason", rules.REASON, reason),
-        requested_by=_requested_by(settings, requested_by),
-    )
-
-
-def _requested_by(settings: ClientSettings, requested_by: str | None) -> str:
-    if requested_by is None:
-        whole = settings.owner_name or default_owner_name()
-        requested_by = whole.encode()[: rules.LONGEST_REQUESTED_BY_BYTES].decode(errors="ignore")
-    return rules.plain_text("requested_by", rules.REQUESTED_BY, requested_by)
+def _well_formed_locks(store_factory: StoreFactory, prefix: str) -> Iterator[LockDescription]:
+    for found in list_locks(store_factory.context(), prefix):
+        if isinstance(found, LockItemMalformed):
+            logger.warning("a lock is left out of the list: %s", found)
+        else:
+            yield found
 
 
 def _token_of_the_grant(holder: DescribedHolder | None, fencing_token: int | None) -> int:
@@ -388,58 +366,15 @@ def _token_of_the_grant(holder: DescribedHolder | None, fencing_token: int | Non
     return fencing_token
 
 
-def send_release(store_factory: StoreFactory, name: str, owner_id: str) -> bool:
-    """Sends the release of an owner, again after an unknown outcome, for `RELEASE_SECONDS` at most.
-
-    Raises:
-        InvalidRequest: an argument breaks its rule; nothing was written.
-        LockStoreUnavailable: outcome unknown, whatever was tried.
-    """
-    name = rules.plain_text("name", rules.LOCK_NAME, name)
-    owner_id = rules.plain_text("owner_id", rules.OWNER_ID, owner_id)
-    request = ReleaseRequest(lock_name=name, owner_id=owner_id, tells_grant=False)
-    answer, _ = store_factory.repeat(
-        lambda context, _attempt: release(context, request), seconds=RELEASE_SECONDS
-    )
-    return isinstance(answer, Released)
-
-
-def send_ceiling(store_factory: StoreFactory, request: SetCeilingRequest) -> None:
-    """The same for `set_limit`, `pause` and `resume`."""
-    store_factory.repeat(
-        lambda context, _attempt: change_ceiling(context, request), seconds=RELEASE_SECONDS
-    )
-
-
-def send_empty_queue(store_factory: StoreFactory, name: str) -> int:
-    """The same for `empty_queue`; `InvalidRequest` if the name breaks its rule."""
-    name = rules.plain_text("name", rules.LOCK_NAME, name)
-    removed, _ = store_factory.repeat(
-        lambda context, _attempt: empty_queue(context, name), seconds=RELEASE_SECONDS
-    )
-    logger.warning("lock %r: %s waiters were removed from its queue", name, removed)
-    return removed
-
-
-def send_force_release(store_factory: StoreFactory, request: ForceReleaseRequest) -> None:
-    """Sends the request, again after an unknown outcome, for `RELEASE_SECONDS` at most.
-
-    Raises:
-        HolderChanged: no holder has that grant.
-        LockStoreUnavailable: outcome unknown, whatever was tried.
-    """
-    answer, attempts = store_factory.repeat(
-        lambda context, _attempt: force_release(context, request), seconds=RELEASE_SECONDS
-    )
-    if answer is not None:
-        return
+def _holder_changed(request: ForceReleaseRequest, attempts: int) -> FairlockError:
+    """The error of a release by force that found no holder with that grant."""
     lock, token = f"lock {request.lock_name!r}", request.fencing_token
     if attempts > 1:
         # An attempt without an answer may have done it, and another forced release came after.
         message = f"{lock}: the grant {token} is over, perhaps by this call; describe the lock"
-        raise LockStoreUnavailable(message)
+        return LockStoreUnavailable(message)
     message = (
         f"{lock}: no holder has the fencing token {token} any more; this call has written nothing: "
         "describe the lock again"
     )
-    raise HolderChanged(message, lock_name=request.lock_name, fencing_token=token)
+    return HolderChanged(message, lock_name=request.lock_name, fencing_token=token)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -32,20 +31,20 @@ LARGE_SEARCHES: Final = {search.name: search for search in LARGE}
 MUTANTS: Final[dict[str, Mutant]] = {**MUTANTS_OF_CONTENTION, **MUTANTS_OF_EXECUTIONS}
 
 
-def search_protocol(name: str) -> Report:
+def search_protocol(name: str, most_states: int | None = None) -> Report:
     """Searches the protocol as it is."""
-    return _run({**SEARCHES, **LARGE_SEARCHES}[name])
+    return _run({**SEARCHES, **LARGE_SEARCHES}[name], most_states)
 
 
-def search_mutant(name: str) -> Report:
+def search_mutant(name: str, most_states: int | None = None) -> Report:
     """Searches the protocol without one of its protections."""
     with MUTANTS[name].applied():
-        return _run(MUTANTS[name].narrow_search)
+        return _run(MUTANTS[name].narrow_search, most_states)
 
 
-def search_control(name: str) -> Report:
+def search_control(name: str, most_states: int | None = None) -> Report:
     """The same search as a mutant's, but of the protocol as it is."""
-    return _run(MUTANTS[name].narrow_search)
+    return _run(MUTANTS[name].narrow_search, most_states)
 
 
 def control_of(name: str) -> str | None:
@@ -58,17 +57,17 @@ def control_of(name: str) -> str | None:
     return None
 
 
-def _run(search: Configuration | Scene) -> Report:
+def _run(search: Configuration | Scene, most_states: int | None) -> Report:
     names = Names()
     with naming(names):
-        return _prepared(search, names)(search.name)
+        return _prepared(search, names, most_states).run(search.name)
 
 
-def _prepared(search: Configuration | Scene, names: Names) -> Callable[[str], Report]:
+def _prepared(search: Configuration | Scene, names: Names, most_states: int | None) -> Search:
     if isinstance(search, Scene):
         scene = executions.World(search, names)
         checker = of_executions.Checker(scene, search.invariants)
-        return Search(scene, checker, scene.tell, counts_orders=True).run
+        return Search(scene, checker, scene.tell, counts_orders=True, most_states=most_states)
     world = contention.World(search.clients, search.faults, names, search.begin)
     wanted = of_contention.Checker(world, search.invariants)
-    return Search(world, wanted, partial(tell, world)).run
+    return Search(world, wanted, partial(tell, world), most_states=most_states)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -44,6 +45,7 @@ class Report:
     """What a search found.
 
     Attributes:
+        whole: whether it saw every state; False if it ended at the most that it may see.
         states: how many different states it saw.
         steps: how many moves between them.
         orders: in how many orders the moves can come, from the start to an end, if it was asked.
@@ -53,6 +55,7 @@ class Report:
     """
 
     name: str
+    whole: bool
     states: int
     steps: int
     orders: int
@@ -62,13 +65,14 @@ class Report:
 
 
 class Search:
-    """Visits all states, until an invariant is broken.
+    """Visits all states, or the first ones, until an invariant is broken.
 
     Args:
         world: what may happen.
         checker: what must hold.
         tell: makes a line of each move of a trace.
         counts_orders: whether the report says how many orders there are, which costs memory.
+        most_states: after so many the search ends; None for all.
     """
 
     def __init__(
@@ -78,19 +82,23 @@ class Search:
         tell: Callable[[Way], Iterable[str]],
         *,
         counts_orders: bool = False,
+        most_states: int | None = None,
     ) -> None:
         self._world, self._checker, self._tell = world, checker, tell
         self._before: dict[State, State | None] = {world.start: None}
         self._after: dict[State, list[State]] | None = {} if counts_orders else None
+        self._most_states = math.inf if most_states is None else most_states
+        self._whole = True
         self._steps = 0
 
     def run(self, name: str) -> Report:
         broken, way = self._search()
         orders = 0
-        if self._after is not None and broken is None:
+        if self._after is not None and broken is None and self._whole:
             orders = count_orders(self._world.start, self._after.__getitem__)
         return Report(
             name=name,
+            whole=self._whole,
             states=len(self._before),
             steps=self._steps,
             orders=orders,
@@ -107,6 +115,9 @@ class Search:
         while level:
             following: list[State] = []
             for state in level:
+                if len(self._before) >= self._most_states:
+                    self._whole = False
+                    return None, []
                 moves = self._world.moves(state)
                 broken = self._checker.broken_at_rest(state, moves)
                 if broken is not None:

@@ -327,7 +327,7 @@ def _further(others: Sequence[Mapping[str, Any]]) -> str:
         return ""
     rows = [
         f"| `{each['command']}` | {each['runs']} | {each['requests']:,} | {each['violations']} "
-        f"| `{each['digest']}` |"
+        f"| {each['digest']} |"
         for each in others
     ]
     head = [

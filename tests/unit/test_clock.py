@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlock.clock import SystemClock, iso_utc
+from fairlock.clock import SystemClock
 from fairlock.protocol.schema import ttl_seconds
+from fairlock.text import iso_utc
 from fairlock.wire.rules import LATEST_EPOCH_MS
 
 

@@ -11,31 +11,47 @@ import asyncio
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import cached_property
 from typing import Any, ParamSpec
 
-from fairlock.client.lock import Hold
+from fairlock import LockDescription, locked
+from fairlock.aio.async_lock import AsyncHold, AsyncHoldAll, AsyncLock
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
 from fairlock.testing import FakeAsyncLockClient, FakeLockClient, FakeTable, run_in_virtual_time
+from fairlock.testing.fake_table import MemoryTable
 from fairlock.testing.manual_clock import VirtualTimeLoop
+from tests.support import store_over
+from tests.support.operations import Operations
 
 LEASE = 30
 """Renewed every 10 s, in danger 10 s before its end."""
 OWN = LEASE * 0.98
 """For how long a holder relies on such a lease."""
+Work = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 _P = ParamSpec("_P")
 
 
 class Table(FakeTable):
-    """A table in memory; `defect` is what each request raises, without being done."""
+    """A table in memory; `defect` is what each request raises, without being done.
+
+    `before` is called with the name of each request.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.defect: Exception | None = None
+        self.before: Callable[[str], object] = lambda _name: None
+
+    @property
+    def memory(self) -> MemoryTable:
+        """Its items."""
+        return self._memory
 
     def _send(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
+        self.before(name)
         if self.defect is not None:
             raise self.defect
         return super()._send(name, request)
@@ -50,7 +66,13 @@ class Table(FakeTable):
 
 
 class World(ABC):
-    """One table, its clients, and time."""
+    """One table, its clients, and time.
+
+    Attributes:
+        caller: what uses a client: a thread or a task.
+    """
+
+    caller: str
 
     def __init__(self) -> None:
         self.table = Table()
@@ -58,11 +80,33 @@ class World(ABC):
 
     def client(self, name: str = "anna", **settings: Any) -> Any:  # noqa: ANN401 - of either kind
         """A client, as another process would have it."""
-        settings = {"owner_name": name, "lease": LEASE, **settings}
+        return self.another(name, **{"lease": LEASE, **settings})
+
+    def another(self, name: str = "other", /, **settings: Any) -> Any:  # noqa: ANN401 - same
+        """The same with the lease of the product, 60 s."""
         first = self.clients[0] if self.clients else None
-        client = self._make(first, settings)
+        client = self._make(first, {"owner_name": name, **settings})
         self.clients.append(client)
         return client
+
+    @cached_property
+    def locks(self) -> Any:  # noqa: ANN401 - same
+        """A client with the settings of the product."""
+        return self.another("test")
+
+    @property
+    def clock(self) -> Any:  # noqa: ANN401 - of either kind
+        """The clock of all clients."""
+        return (self.clients or [self.locks])[0].clock
+
+    def store(self) -> Operations:
+        """Others, who use the functions."""
+        return store_over(self.table, self.clock)
+
+    async def list(self, client: Any, *prefix: str) -> list[LockDescription]:  # noqa: ANN401 - of either kind
+        """What it lists."""
+        found = client.list(*prefix)
+        return list(found) if isinstance(found, Iterator) else [lock async for lock in found]
 
     async def close(self) -> None:
         """Closes the clients that the test has left open."""
@@ -86,6 +130,22 @@ class World(ABC):
         """Lets time pass in which nothing of this process runs."""
 
     @abstractmethod
+    def at(self, seconds: float, action: Callable[[], Any]) -> None:
+        """Plans something for so many seconds from now: a call of either client, perhaps."""
+
+    @abstractmethod
+    async def lead(self, work: Work, **options: Any) -> Any:  # noqa: ANN401 - as of the client
+        """Leads."""
+
+    @abstractmethod
+    async def told(self, stop: Any, seconds: float) -> None:  # noqa: ANN401 - a leader's event
+        """Waits until a leader has to stop, for so long at most."""
+
+    @abstractmethod
+    def locked(self, name: str, *, returns: object = None, **options: Any) -> Callable[[], Any]:  # noqa: ANN401 - same
+        """A locked function, or a coroutine function."""
+
+    @abstractmethod
     def _make(self, first: Any, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - of either kind
         """A client with the clock of the first one."""
 
@@ -93,21 +153,32 @@ class World(ABC):
 class Threads(World):
     """`LockClient`."""
 
+    caller = "thread"
+
     def run(self, scene: Coroutine[Any, Any, None]) -> None:
-        try:
-            scene.send(None)
-        except StopIteration:
-            return
-        raise AssertionError("a test of the client with threads waits for nothing")
+        at_once(scene)
 
     def now(self) -> float:
-        return float(self.clients[0].clock.monotonic())
+        return float(self.clock.monotonic())
 
     async def sleep(self, seconds: float) -> None:
-        self.clients[0].clock.advance(seconds)
+        self.clock.advance(seconds)
 
     def stall(self, seconds: float) -> None:
-        self.clients[0].clock.stall(seconds)
+        self.clock.stall(seconds)
+
+    def at(self, seconds: float, action: Callable[[], Any]) -> None:
+        self.clock.at(seconds, lambda: at_once(action()))
+
+    async def lead(self, work: Work, **options: Any) -> Any:  # noqa: ANN401 - same
+        return self.locks.lead("a", lambda *args: at_once(work(*args)), **options)
+
+    async def told(self, stop: Any, seconds: float) -> None:  # noqa: ANN401 - same
+        stop.wait(seconds)
+
+    def locked(self, name: str, *, returns: object = None, **options: Any) -> Callable[[], Any]:  # noqa: ANN401 - same
+        made: Callable[[], Any] = locked(name, client=self.locks, **options)(lambda: returns)
+        return made
 
     def _make(self, first: Any, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - same
         clock = first.clock if first else None
@@ -116,6 +187,12 @@ class Threads(World):
 
 class Tasks(World):
     """`AsyncLockClient`."""
+
+    caller = "task"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._planned: list[asyncio.Task[None]] = []
 
     def run(self, scene: Coroutine[Any, Any, None]) -> None:
         run_in_virtual_time(scene)
@@ -131,9 +208,54 @@ class Tasks(World):
         assert isinstance(loop, VirtualTimeLoop)
         loop.block(seconds)
 
+    def at(self, seconds: float, action: Callable[[], Any]) -> None:
+        async def act() -> None:
+            await asyncio.sleep(seconds)
+            await done(action())
+
+        self._planned.append(asyncio.get_running_loop().create_task(act()))
+
+    async def lead(self, work: Work, **options: Any) -> Any:  # noqa: ANN401 - same
+        return await self.locks.lead("a", work, **options)
+
+    async def told(self, stop: Any, seconds: float) -> None:  # noqa: ANN401 - same
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), seconds)
+
+    def locked(self, name: str, *, returns: object = None, **options: Any) -> Callable[[], Any]:  # noqa: ANN401 - same
+        async def work() -> object:
+            return returns
+
+        made: Callable[[], Any] = locked(name, client=self.locks, **options)(work)
+        return made
+
     def _make(self, first: Any, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - same
         clock = first.clock if first else None
         return FakeAsyncLockClient(table=self.table, clock=clock, **settings)
+
+
+WAYS = ("hold", "acquire", "locked")
+
+
+async def enter(world: World, way: str, **options: Any) -> None:  # noqa: ANN401 - as of the client
+    """Waits for the lock "a" in one of the ways, and has it until the end of the test."""
+    if way == "locked":
+        await done(world.locked("a", **options)())
+    elif way == "acquire":
+        await done(world.locks.acquire("a", **options))
+    else:
+        await inside(world.locks.hold("a", **options)).__aenter__()
+
+
+def at_once(value: Any) -> Any:  # noqa: ANN401 - what a method of either client returns
+    """Runs it, if it is a coroutine, and it may wait for nothing."""
+    if not inspect.iscoroutine(value):
+        return value
+    try:
+        value.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("a test of the client with threads waits for nothing")
 
 
 async def done(value: Any) -> Any:  # noqa: ANN401 - what a method of either client returns
@@ -144,11 +266,11 @@ async def done(value: Any) -> Any:  # noqa: ANN401 - what a method of either cli
 @asynccontextmanager
 async def inside(block: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - a block of either client
     """The block of `hold`."""
-    if isinstance(block, Hold):
-        with block as held:
+    if isinstance(block, AsyncHold | AsyncHoldAll | AsyncLock):
+        async with block as held:
             yield held
     else:
-        async with block as held:
+        with block as held:
             yield held
 
 

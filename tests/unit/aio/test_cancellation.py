@@ -273,3 +273,19 @@ async def test_a_cleanup_that_fails_is_logged_and_the_cancellation_goes_on(
     await asyncio.sleep(20)
     assert "work that outlived its cancelled caller failed" in caplog.text
     await locks.close()
+
+
+@in_virtual_time
+async def test_a_task_that_is_cancelled_while_it_waits_for_several_locks_holds_none(
+    make_client: MakeClient,
+) -> None:
+    async with make_client() as locks, make_client("other") as other, other.hold("b"):
+        task = asyncio.create_task(locks.hold_all(["a", "b"], max_wait=60).__aenter__())
+        await asyncio.sleep(5)
+        assert await other.try_acquire("a") is None
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        free = await other.try_acquire("a")
+        assert free is not None
+        await free.release()

@@ -7,30 +7,10 @@ import threading
 
 import pytest
 
-from fairlock import AsyncLockClient, LockEvent, LockWaitTimeout
+from fairlock import AsyncLockClient, LockEvent
 from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
 from fairlock.testing.fake_async_client import _Awaitable
 from fairlock.testing.fake_table import FakeTable
-
-
-def test_the_events_are_those_of_the_client_with_threads() -> None:
-    told: list[LockEvent] = []
-
-    async def scene() -> None:
-        async with FakeAsyncLockClient(lease=30, on_event=told.append) as locks:
-            lock = await locks.acquire("a")
-            assert await locks.try_acquire("a") is None
-            with pytest.raises(LockWaitTimeout):
-                await locks.acquire("a", max_wait=20)
-            await lock.release()
-            await locks.acquire("b")
-            locks.clock.stall(40)
-            await asyncio.sleep(1)
-            await locks.acquire("c")
-
-    run_in_virtual_time(scene())
-    kinds = " ".join(event.kind for event in told)
-    assert kinds == "Granted Refused TimedOut Released Granted Lost Granted Released"
 
 
 def test_a_cancelled_acquisition_is_no_event() -> None:

@@ -42,14 +42,32 @@ def parameters_of(function: Any) -> list[tuple[str, Any, Any]]:  # noqa: ANN401 
 
 
 @pytest.mark.parametrize(
-    "name", ["__init__", "acquire", "try_acquire", "hold", "close", "__module__"]
+    "name",
+    [
+        "__init__",
+        "acquire",
+        "try_acquire",
+        "hold",
+        "close",
+        "describe",
+        "list",
+        "force_release",
+        "release",
+        "set_limit",
+        "pause",
+        "resume",
+        "empty_queue",
+    ],
 )
 def test_a_method_of_the_client_takes_what_its_namesake_takes(name: str) -> None:
-    if name == "__module__":
-        public = {one for one in dir(LockClient) if not one.startswith("_")}
-        assert {one for one in dir(AsyncLockClient) if not one.startswith("_")} == public
-        return
     assert parameters_of(getattr(AsyncLockClient, name)) == parameters_of(getattr(LockClient, name))
+
+
+def test_a_client_has_the_methods_of_its_namesake() -> None:
+    public = {one for one in dir(LockClient) if not one.startswith("_")}
+    assert {one for one in dir(AsyncLockClient) if not one.startswith("_")} == public
+    names = [[p[0] for p in parameters_of(c.adopt)] for c in (AsyncLockClient, LockClient)]
+    assert names[0] == names[1]
 
 
 def test_a_lock_has_the_methods_of_its_namesake() -> None:

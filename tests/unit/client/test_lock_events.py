@@ -1,4 +1,4 @@
-"""The hook for metrics: told of everything once, and able to harm nothing."""
+"""The thread that calls the hook: no client and no event loop waits for it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from fairlock import (
     InvalidRequest,
     LockClient,
     LockEvent,
-    LockLost,
-    LockStoreUnavailable,
-    LockWaitTimeout,
 )
 from fairlock.client import reporting
 from fairlock.client.reporting import LockEvents
@@ -39,94 +36,6 @@ class Told:
 @pytest.fixture
 def told() -> Told:
     return Told()
-
-
-@pytest.fixture
-def locks(told: Told) -> FakeLockClient:
-    return FakeLockClient(lease=30, on_event=told)
-
-
-def test_a_grant_tells_the_wait_and_a_release_tells_how_long_it_was_held(
-    locks: FakeLockClient, told: Told
-) -> None:
-    other = locks.another().acquire("a")
-    locks.clock.at(10, other.release)
-    lock = locks.acquire("a")
-    locks.clock.advance(40)
-    assert lock.release() is True
-    assert lock.release() is True
-    granted, released = told.events
-    assert (granted.kind, released.kind) == ("Granted", "Released")
-    assert granted.waited_seconds is not None
-    assert 10 <= granted.waited_seconds < 15
-    assert released.held_seconds is not None
-    assert 40 <= released.held_seconds < 60
-    assert granted.fencing_token == released.fencing_token == lock.fencing_token
-    assert granted.held_seconds is released.waited_seconds is None
-
-
-def test_a_refusal_a_timeout_and_an_unknown_outcome_are_three_events(
-    locks: FakeLockClient, told: Told
-) -> None:
-    locks.another().acquire("a")
-    assert locks.try_acquire("a") is None
-    with pytest.raises(LockWaitTimeout):
-        locks.acquire("a", max_wait=20)
-    locks.table.is_down = True
-    with pytest.raises(LockStoreUnavailable):
-        locks.acquire("b", max_wait=5)
-    with pytest.raises(InvalidRequest):
-        locks.acquire("")
-    assert told.kinds() == ["Refused", "TimedOut", "Failed"]
-    assert [event.reason for event in told.events] == ["", "", "LockStoreUnavailable"]
-    assert told.events[1].waited_seconds == 20
-
-
-def test_late_heartbeats_are_a_danger_and_then_a_loss_each_once(
-    locks: FakeLockClient, told: Told
-) -> None:
-    lock = locks.acquire("a")
-    locks.table.is_down = True
-    locks.clock.advance(60)
-    with pytest.raises(LockLost):
-        lock.check()
-    locks.table.is_down = False
-    assert lock.release() is False
-    assert told.kinds() == ["Granted", "InDanger", "Lost"]
-    assert told.events[-1].held_seconds == pytest.approx(30, abs=1)
-
-
-def test_a_release_by_a_transaction_and_one_at_the_end_of_the_client_are_told(
-    locks: FakeLockClient, told: Told
-) -> None:
-    with locks:
-        guard = locks.another().acquire("guard")
-        locks.acquire("a").transact_write([guard.condition_check()], release=True)
-        locks.acquire("b")
-        assert told.kinds() == ["Granted", "Released", "Granted"]
-    assert told.kinds() == ["Granted", "Released", "Granted", "Released"]
-
-
-def test_a_release_of_unknown_outcome_is_no_event_until_it_is_known(
-    locks: FakeLockClient, told: Told
-) -> None:
-    lock = locks.acquire("a")
-    locks.table.is_down = True
-    with pytest.raises(LockStoreUnavailable):
-        lock.release()
-    assert told.kinds() == ["Granted"]
-    locks.table.is_down = False
-    lock.release()
-    assert told.kinds() == ["Granted", "Released"]
-
-
-def test_the_hook_adds_no_request_and_no_event_proves_ownership(
-    locks: FakeLockClient, told: Told
-) -> None:
-    with locks.hold("a") as lock:
-        pass
-    assert locks.table.requests == ["update_item"] * 2
-    assert all(lock.owner_id not in repr(event) for event in told.events)
 
 
 def real_client(hook: object) -> LockClient:

@@ -1,0 +1,174 @@
+"""adopt: a lock that another caller has acquired is renewed, released and lost like one's own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from fairlock import InvalidRequest, LockLost, LockStoreUnavailable
+from fairlock.protocol.model import ReleaseRequest
+from fairlock.protocol.outcomes import Grant
+from tests.contracts.client.drivers import World, done, inside, of_both_clients
+from tests.support import acquire, owner
+from tests.support.store_bench import RUN
+
+
+def granted(world: World) -> Grant:
+    """What a function granted to a workflow, or to a direct caller."""
+    request = acquire("a workflow", lock_name="a", data='{"job":7}', execution_arn=RUN, limit=2)
+    answer = world.store().acquire(request)
+    assert isinstance(answer, Grant)
+    return answer
+
+
+@of_both_clients
+async def test_an_adopted_lock_is_the_one_that_was_granted(world: World) -> None:
+    grant = granted(world)
+    await world.sleep(20)
+    world.table.requests.clear()
+    lock = await done(world.another().adopt("a", grant.owner_id))
+    assert world.table.requests == ["get_item", "update_item"]
+    assert (lock.name, lock.owner_id, lock.owner_name) == ("a", grant.owner_id, "a workflow")
+    assert (lock.fencing_token, lock.data) == (grant.fencing_token, {"job": 7})
+    assert lock.lease == 60
+    assert lock.remaining == pytest.approx(60 * 0.98)
+    lock.check()
+
+
+@of_both_clients
+async def test_a_lock_whose_data_another_program_has_spoilt_can_be_adopted(world: World) -> None:
+    request = acquire("a workflow", lock_name="spoilt", data="{no JSON")
+    assert isinstance(world.store().acquire(request), Grant)
+    client = world.another()
+    assert (await done(client.adopt("spoilt", request.owner_id))).data is None
+    found = await done(client.describe("spoilt"))
+    assert found is not None
+    assert [holder.data for holder in found.holders] == ["{no JSON"]
+
+
+@of_both_clients
+async def test_an_adopted_lock_is_renewed_in_the_background(world: World) -> None:
+    """The control is the same lock that no one adopts: its lease ends."""
+    grant = granted(world)
+    lock = await done(world.another().adopt("a", grant.owner_id, lease=30))
+    await world.sleep(100)
+    lock.check()
+    [holder] = world.table.state("a").holders
+    assert holder.expires_at_ms > world.clock.wall_ms()
+    assert holder.lease_ms == 30_000
+    await done(lock.release())
+    assert world.clock.wall_ms() > grant.expires_at_ms
+
+
+@of_both_clients
+async def test_the_release_of_an_adopted_lock_hands_over_and_ends_its_claim(world: World) -> None:
+    grant = granted(world)
+    store = world.store()
+    store.acquire(acquire("anna", lock_name="a", limit=2))
+    store.acquire(acquire("ben", lock_name="a", limit=2, waits=True))
+    async with inside(await done(world.another().adopt("a", grant.owner_id))) as lock:
+        assert [key[0] for key in world.table.memory.items if key[0].startswith("EXECUTION")]
+    assert [holder.owner_name for holder in world.table.state("a").holders] == ["anna", "ben"]
+    assert not [key for key in world.table.memory.items if key[0].startswith("EXECUTION")]
+    with pytest.raises(LockLost, match="released"):
+        lock.check()
+
+
+@of_both_clients
+async def test_a_loss_is_told_to_the_one_who_adopted(world: World) -> None:
+    grant = granted(world)
+    told: list[str] = []
+    client = world.another()
+    lock = await done(
+        client.adopt("a", grant.owner_id, on_lost=lambda _lock, reason: told.append(reason))
+    )
+    world.store().release(ReleaseRequest(lock_name="a", owner_id=grant.owner_id))
+    with pytest.raises(LockLost):
+        await done(lock.heartbeat())
+    await done(client.close())
+    assert told == ["another owner has it, or it was freed by force"]
+
+
+@pytest.mark.parametrize("before", ["no one ever held", "released", "between"])
+@of_both_clients
+async def test_what_is_not_held_is_refused_and_nothing_is_written(
+    world: World, before: str
+) -> None:
+    store = world.store()
+    release = ReleaseRequest(lock_name="a", owner_id=owner("anna"))
+    if before != "no one ever held":
+        store.acquire(acquire("anna", lock_name="a"))
+    if before == "released":
+        store.release(release)
+
+    def release_now(name: str) -> None:
+        if name == "update_item":
+            world.table.before = lambda _name: None
+            store.release(release)
+
+    if before == "between":
+        world.table.before = release_now
+    with pytest.raises(LockLost, match="not held by this owner_id") as caught:
+        await done(world.another().adopt("a", owner("anna")))
+    assert owner("anna") not in str(caught.value)
+    assert world.table.state("a").holders == ()
+
+
+@of_both_clients
+async def test_the_owner_id_of_another_acquisition_adopts_nothing(world: World) -> None:
+    grant = granted(world)
+    before = dict(world.table.memory.items)
+    with pytest.raises(LockLost):
+        await done(world.another().adopt("a", owner("somebody")))
+    assert world.table.memory.items == before
+    assert grant.fencing_token
+
+
+@of_both_clients
+async def test_a_lease_too_short_for_the_clients_heartbeats_is_refused_before_a_write(
+    world: World,
+) -> None:
+    grant = granted(world)
+    client = world.client(lease=900, heartbeat_every=200)
+    before = dict(world.table.memory.items)
+    with pytest.raises(InvalidRequest, match="heartbeat_every"):
+        await done(client.adopt("a", grant.owner_id))
+    with pytest.raises(InvalidRequest, match="heartbeat_every"):
+        await done(client.adopt("a", grant.owner_id, lease=100))
+    assert world.table.memory.items == before
+    assert (await done(client.adopt("a", grant.owner_id, lease=900))).lease == 900
+
+
+@of_both_clients
+async def test_an_outage_is_no_refusal(world: World) -> None:
+    grant = granted(world)
+    client = world.another()
+    world.table.is_down = True
+    with pytest.raises(LockStoreUnavailable):
+        await done(client.adopt("a", grant.owner_id))
+    world.table.is_down = False
+    lock = await done(client.adopt("a", grant.owner_id))
+    assert lock.fencing_token == grant.fencing_token
+
+
+@pytest.mark.parametrize(
+    ("field", "arguments"),
+    [
+        ("name", {"name": " a"}),
+        ("owner_id", {"owner_id": "short"}),
+        ("lease", {"lease": 0}),
+        ("on_lost", {"on_lost": 7}),
+        ("on_danger", {"on_danger": 7}),
+    ],
+)
+@of_both_clients
+async def test_a_bad_argument_is_refused_by_name_and_nothing_is_sent(
+    world: World, field: str, arguments: dict[str, Any]
+) -> None:
+    given: dict[str, Any] = {"name": "a", "owner_id": owner("anna"), **arguments}
+    with pytest.raises(InvalidRequest) as caught:
+        await done(world.client(heartbeat_every=math.inf).adopt(**given))
+    assert caught.value.field == field
+    assert world.table.requests == []

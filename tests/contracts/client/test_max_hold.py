@@ -1,0 +1,434 @@
+"""`max_hold`: the longest time to hold a lock. Danger is told, then the loss; then it is free.
+
+The lease is 60 s: heartbeats about every 20 s, danger 20 s before the end.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from fairlock import InvalidRequest, Lock, LockLost
+from fairlock.client.lease_handle import LeaseHandle
+from fairlock.client.local_lease import LocalLease
+from tests.contracts.client.drivers import World, done, inside, of_both_clients
+
+HOLD = 600
+SAFE = 20
+NEARLY_OVER = "its max_hold of 600 s is nearly over"
+OVER = "its max_hold of 600 s is over"
+
+
+class Told:
+    """What the callbacks of a lock were told, and when, counted from the grant."""
+
+    def __init__(self, world: World) -> None:
+        self.events: list[tuple[str, str, int]] = []
+        self._world = world
+        self._began = world.now()
+
+    def of(self, what: str) -> Any:  # noqa: ANN401 - a callback
+        def tell(_lock: Lock, reason: str) -> None:
+            after = self._world.now() - self._began
+            self.events.append((what, reason, round(after)))
+
+        return tell
+
+
+async def acquire_told(world: World, max_hold: float = HOLD) -> tuple[Any, Told]:
+    told = Told(world)
+    callbacks = {"on_danger": told.of("danger"), "on_lost": told.of("lost")}
+    return await done(world.locks.acquire("a", max_hold=max_hold, **callbacks)), told
+
+
+async def is_taken(world: World) -> bool:
+    found = await done(world.locks.describe("a"))
+    return found is not None and bool(found.holders)
+
+
+async def seconds_to_grant(world: World) -> float:
+    began = world.now()
+    await done(world.another().acquire("a", max_wait=3600))
+    return world.now() - began
+
+
+@of_both_clients
+async def test_danger_is_told_a_safe_period_before_the_end_and_the_loss_at_the_end(
+    world: World,
+) -> None:
+    lock, told = await acquire_told(world)
+    await world.sleep(HOLD - 1)
+    lock.check()
+    await world.sleep(3600)
+    assert told.events == [("danger", NEARLY_OVER, HOLD - SAFE), ("lost", OVER, HOLD)]
+    with pytest.raises(LockLost, match=f"lock 'a': {OVER}"):
+        lock.check()
+    assert lock.lost.is_set()
+    assert (lock.remaining, lock.hold_remaining) == (0, 0)
+
+
+@of_both_clients
+async def test_a_renewal_does_not_end_the_danger_of_a_hold_that_is_nearly_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: without the mark each heartbeat of the last seconds would tell it once more."""
+    _, told = await acquire_told(world)
+    await world.sleep(HOLD + 1)
+    assert [what for what, _, _ in told.events] == ["danger", "lost"]
+
+    forget = LocalLease.renew
+
+    def renew(self: LocalLease, *args: Any, **options: Any) -> None:  # noqa: ANN401 - as it is
+        self._is_hold_nearly_over = False
+        forget(self, *args, **options)
+
+    monkeypatch.setattr(LocalLease, "renew", renew)
+    lock, told = await acquire_told(world)
+    await world.sleep(HOLD - SAFE + 1)
+    await done(lock.heartbeat())
+    await world.sleep(SAFE)
+    assert len([what for what, _, _ in told.events if what == "danger"]) > 1
+
+
+@of_both_clients
+async def test_the_lock_is_free_for_a_waiter_when_max_hold_is_over(world: World) -> None:
+    await acquire_told(world)
+    assert HOLD <= await seconds_to_grant(world) <= HOLD + 5
+
+
+async def frozen_before_the_end(world: World) -> float:
+    """The holder's process stops 15 s before the end, just after a heartbeat, and never goes on."""
+    lock, _ = await acquire_told(world)
+    await world.sleep(HOLD - 15)
+    await done(lock.heartbeat())
+    await done(world.locks.close())
+    return await seconds_to_grant(world) + HOLD - 15
+
+
+@of_both_clients
+async def test_a_process_that_freezes_near_the_end_holds_the_lock_no_longer(
+    world: World,
+) -> None:
+    assert HOLD <= await frozen_before_the_end(world) <= HOLD + 8
+
+
+@of_both_clients
+async def test_renewals_that_are_not_cut_short_would_keep_it_for_a_lease(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalLease, "lease_ms_until_end", lambda _self, lease_ms: lease_ms)
+    assert await frozen_before_the_end(world) > HOLD + 40
+
+
+async def released_at_the_end(world: World) -> bool:
+    await acquire_told(world)
+    await world.sleep(HOLD)
+    return not await is_taken(world)
+
+
+@of_both_clients
+async def test_the_client_releases_the_lock_at_the_end(world: World) -> None:
+    assert await released_at_the_end(world)
+
+
+@of_both_clients
+async def test_without_that_release_a_sleeping_waiter_would_not_be_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LeaseHandle, "_give_back", lambda _self: None)
+    assert not await released_at_the_end(world)
+
+
+@of_both_clients
+async def test_a_body_that_overruns_ends_with_lock_lost_and_without_a_further_request(
+    world: World,
+) -> None:
+    world.at(HOLD + 1, world.table.requests.clear)
+    with pytest.raises(LockLost, match=OVER):
+        async with inside(world.locks.hold("a", max_hold=HOLD)):
+            await world.sleep(HOLD + 2)
+    assert world.table.requests == []
+
+
+async def take(world: World, taken: list[Any]) -> None:
+    taken.append(await done(world.another().acquire("a", max_wait=0)))
+
+
+@of_both_clients
+async def test_a_body_that_overruns_does_not_release_the_next_holder(world: World) -> None:
+    taken: list[Lock] = []
+    world.at(HOLD + 1, lambda: take(world, taken))
+    with pytest.raises(LockLost):
+        async with inside(world.locks.hold("a", max_hold=HOLD)):
+            await world.sleep(HOLD + 2)
+    taken[0].check()
+    assert await is_taken(world)
+
+
+@of_both_clients
+async def test_what_the_body_raises_leaves_it_with_a_note(world: World) -> None:
+    async def work() -> None:
+        await world.sleep(HOLD + 1)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError) as raised:
+        async with inside(world.locks.hold("a", max_hold=HOLD)):
+            await work()
+    assert OVER in raised.value.__notes__[0]
+
+
+@of_both_clients
+async def test_nothing_may_be_written_under_a_lock_whose_max_hold_is_over(
+    world: World,
+) -> None:
+    lock, _ = await acquire_told(world)
+    await world.sleep(HOLD + 1)
+    sent = len(world.table.requests)
+    with pytest.raises(LockLost, match=OVER):
+        await done(lock.transact_write([{"Delete": {"TableName": "t", "Key": {"id": {"S": "1"}}}}]))
+    with pytest.raises(LockLost, match=OVER):
+        await done(lock.heartbeat())
+    assert len(world.table.requests) == sent
+
+
+@of_both_clients
+async def test_a_heartbeat_of_ones_own_does_not_hold_the_lock_longer(world: World) -> None:
+    lock, told = await acquire_told(world)
+    await world.sleep(300)
+    await done(lock.heartbeat(lease=3600))
+    await world.sleep(3600)
+    assert told.events[-1] == ("lost", OVER, HOLD)
+
+
+@of_both_clients
+async def test_a_process_that_was_frozen_past_the_end_finds_its_lock_lost_at_the_first_question(
+    world: World,
+) -> None:
+    lock, _ = await acquire_told(world)
+    await done(world.locks.close())  # No heartbeat thread runs any more.
+    await world.sleep(HOLD)
+    assert lock.lost.is_set()
+
+
+@of_both_clients
+async def test_an_outage_is_told_as_an_outage(world: World) -> None:
+    lock, told = await acquire_told(world)
+    await world.sleep(300)
+    world.table.is_down = True
+    await world.sleep(120)
+    assert [what for what, _, _ in told.events] == ["danger", "lost"]
+    assert not any("max_hold" in reason for _, reason, _ in told.events)
+    with pytest.raises(LockLost, match="its lease is over"):
+        lock.check()
+
+
+@of_both_clients
+async def test_in_an_outage_at_the_end_the_release_is_tried_and_the_lease_ends_the_lock(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    lock, _ = await acquire_told(world)
+    await world.sleep(HOLD - 1)
+    world.table.is_down = True
+    with caplog.at_level(logging.WARNING):
+        await world.sleep(60)
+    assert "not released at the end of its max_hold; its lease ends it" in caplog.text
+    world.table.is_down = False
+    assert await done(lock.release()) is False
+    assert await seconds_to_grant(world) == 0
+
+
+@of_both_clients
+async def test_a_client_without_heartbeats_ends_it_too(world: World) -> None:
+    client = world.another(heartbeat_every=math.inf)
+    lock = await done(client.acquire("a", lease=300, max_hold=200))
+    await world.sleep(199)
+    lock.check()
+    await world.sleep(1)
+    assert lock.lost.is_set()
+    assert not await is_taken(world)
+
+
+@pytest.mark.parametrize(("every", "stored"), [(math.inf, 22 / 0.98), (15, 60)])
+@of_both_clients
+async def test_what_no_heartbeat_shortens_is_stored_no_longer_than_it_may_last(
+    world: World, every: float, stored: float
+) -> None:
+    """A frozen process gives nothing back: its lease frees the lock."""
+    client = world.another(heartbeat_every=every, safe_period=5)
+    await done(client.acquire("a", lease=60, max_hold=21))
+    found = await done(client.describe("a"))
+    assert found is not None
+    assert found.holders[0].lease == pytest.approx(stored, abs=0.001)
+
+
+async def requests_of(world: World, seconds: float, max_hold: float | None = None) -> list[str]:
+    before = len(world.table.requests)
+    async with inside(world.locks.hold("a", max_hold=max_hold)):
+        await world.sleep(seconds)
+    return world.table.requests[before:]
+
+
+@of_both_clients
+async def test_it_costs_no_further_request(world: World) -> None:
+    assert await requests_of(world, 0, max_hold=HOLD) == ["update_item"] * 2
+    for seconds, max_hold in ((HOLD - 1, HOLD), (1000, 10_000)):
+        plain = len(await requests_of(world, seconds))
+        # A random part of the pauses decides on one or two of about fifty heartbeats.
+        assert len(await requests_of(world, seconds, max_hold=max_hold)) <= plain + 3
+
+
+@of_both_clients
+async def test_heartbeats_do_not_come_faster_towards_the_end(world: World) -> None:
+    sent: list[float] = []
+    renew = LeaseHandle.heartbeat
+
+    def note(self: LeaseHandle, **options: Any) -> None:  # noqa: ANN401 - as it is
+        sent.append(world.now())
+        renew(self, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LeaseHandle, "heartbeat", note)
+        await acquire_told(world)
+        await world.sleep(HOLD + 60)
+    assert min(later - earlier for earlier, later in pairwise(sent)) > 15
+
+
+@of_both_clients
+async def test_the_caller_may_ask_how_long_it_may_hold(world: World) -> None:
+    lock, _ = await acquire_told(world)
+    await world.sleep(100)
+    assert lock.hold_remaining == pytest.approx(HOLD - 100)
+    assert (await done(world.locks.acquire("b"))).hold_remaining == math.inf
+
+
+@of_both_clients
+async def test_a_timedelta_is_a_length_too(world: World) -> None:
+    lock = await done(world.locks.acquire("a", max_hold=timedelta(minutes=10)))
+    assert lock.hold_remaining == HOLD
+
+
+@pytest.mark.parametrize(
+    "wrong", [0, -1, 39.9, math.inf, math.nan, True, "600", timedelta(seconds=30), 10**400]
+)
+@of_both_clients
+async def test_a_length_that_makes_no_sense_is_refused_before_anything_is_sent(
+    world: World,
+    wrong: Any,  # noqa: ANN401 - of any type
+) -> None:
+    rule = r"max_hold: must be a number of seconds, at least 40 with a lease of 60 s"
+    for call in (world.locks.acquire, world.locks.try_acquire):
+        with pytest.raises(InvalidRequest, match=rule):
+            await done(call("a", max_hold=wrong))
+    with pytest.raises(InvalidRequest, match=rule):
+        async with inside(world.locks.hold("a", max_hold=wrong)):
+            pytest.fail("it began")
+    assert world.table.requests == []
+
+
+@of_both_clients
+async def test_the_shortest_length_is_taken_and_one_beyond_all_time(world: World) -> None:
+    await done(world.locks.acquire("a", max_hold=40))
+    await done(world.locks.acquire("b", lease=15, max_hold=10))
+    endless = await done(world.locks.acquire("c", max_hold=1e308))
+    await world.sleep(600)
+    endless.check()
+
+
+@of_both_clients
+async def test_an_inner_block_is_ended_by_the_max_hold_of_the_outer_one(world: World) -> None:
+    async def work() -> None:
+        await world.sleep(HOLD - 100)
+        async with inside(world.locks.hold("a", reentrant=True)) as inner:
+            left.append(inner.hold_remaining)
+            await world.sleep(100)
+        left.append(0)
+
+    left: list[float] = []
+    with pytest.raises(LockLost, match=OVER):
+        async with inside(world.locks.hold("a", max_hold=HOLD)):
+            await work()
+    assert left == [pytest.approx(100)]
+
+
+@pytest.mark.parametrize("outer", [None, 900])
+@of_both_clients
+async def test_an_inner_block_may_not_have_a_max_hold_of_its_own(
+    world: World, outer: float | None
+) -> None:
+    rule = "max_hold: must be left out, or be that of the outer block"
+    async with inside(world.locks.hold("a", max_hold=outer)):
+        sent = len(world.table.requests)
+        with pytest.raises(InvalidRequest, match=rule):
+            async with inside(world.locks.hold("a", reentrant=True, max_hold=HOLD)):
+                pytest.fail("it began")
+        assert len(world.table.requests) == sent
+
+
+@of_both_clients
+async def test_each_of_several_locks_ends_with_its_own_max_hold(world: World) -> None:
+    async def work() -> None:
+        await world.sleep(HOLD - 1)
+        assert await is_taken(world)
+        await world.sleep(1)
+        assert not await is_taken(world)
+
+    with pytest.raises(LockLost, match=OVER):
+        async with inside(world.locks.hold_all(["b", "a"], max_hold=HOLD)):
+            await work()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"max_hold": 100}, r"max_hold: must be longer than max_wait \(120 s\)"),
+        ({"max_hold": 600, "max_wait": 600}, r"max_hold: must be longer than max_wait \(600 s\)"),
+        ({"max_hold": 30, "max_wait": 0}, "max_hold: must be a number of seconds, at least 40"),
+        ({"max_hold": "600"}, "max_hold: must be a number of seconds"),
+    ],
+)
+@of_both_clients
+async def test_several_locks_need_a_max_hold_that_outlasts_the_wait_for_the_others(
+    world: World, options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=told):
+        world.locks.hold_all(["a", "b"], **options)
+    assert world.table.requests == []
+
+
+async def terms_of(world: World, *, last: int, max_hold: float | None) -> list[int]:
+    """When each term of a leader ended, counted from its beginning."""
+    terms: list[int] = []
+
+    async def work(_lock: Lock, stop: threading.Event) -> None:
+        began = world.now()
+        if len(terms) < last:
+            await world.told(stop, 3600)
+            terms.append(round(world.now() - began))
+
+    await world.lead(work, max_hold=max_hold)
+    return terms
+
+
+@of_both_clients
+async def test_a_leader_is_told_in_time_and_leads_again_behind_those_that_wait(
+    world: World,
+) -> None:
+    assert await terms_of(world, last=3, max_hold=HOLD) == [HOLD - SAFE] * 3
+
+
+@of_both_clients
+async def test_without_max_hold_a_leader_goes_on(world: World) -> None:
+    assert await terms_of(world, last=1, max_hold=None) == [3600]
+
+
+@of_both_clients
+async def test_a_leader_with_a_max_hold_that_makes_no_sense_is_refused(world: World) -> None:
+    with pytest.raises(InvalidRequest, match="max_hold: must be a number of seconds, at least 40"):
+        await terms_of(world, last=1, max_hold=39)
+    assert world.table.requests == []

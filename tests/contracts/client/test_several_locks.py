@@ -1,0 +1,294 @@
+"""`hold_all`: several locks in one order, within one wait, all or none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import nullcontext
+from enum import Enum
+from typing import Any
+
+import pytest
+
+from fairlock import InvalidRequest, LockLost, LockStoreUnavailable, LockWaitTimeout
+from fairlock.client.several_locks import LocksInOrder
+from fairlock.testing import FakeLockClient
+from tests.contracts.client.drivers import Tasks, World, done, inside, of_both_clients
+
+PAIR = ["ben", "anna"]
+LISTS = (["a", "b", "c"], ["c", "b", "a"], ["b", "a", "c"], ["c", "a"])
+
+
+async def held(world: World, *names: str) -> list[bool]:
+    described = [await done(world.locks.describe(name)) for name in names]
+    return [bool(lock and lock.holders) for lock in described]
+
+
+@of_both_clients
+async def test_the_body_has_all_locks_in_the_order_of_the_list_and_none_afterwards(
+    world: World,
+) -> None:
+    async with inside(world.locks.hold_all(PAIR)) as (ben, anna):
+        assert (ben.name, anna.name) == ("ben", "anna")
+        assert await held(world, *PAIR) == [True, True]
+    assert await held(world, *PAIR) == [False, False]
+
+
+@of_both_clients
+async def test_each_lock_is_one_request_and_so_is_its_release(world: World) -> None:
+    async with inside(world.locks.hold_all(["a", "b", "c"])):
+        assert world.table.requests == ["update_item"] * 3
+    assert world.table.requests == ["update_item"] * 6
+
+
+@of_both_clients
+async def test_locks_are_taken_by_the_bytes_of_their_names_and_released_in_reverse(
+    world: World,
+) -> None:
+    """UTF-16, as JavaScript and Java sort, has the two last ones the other way round."""
+    happened: list[tuple[str, str]] = []
+    client = world.another(on_event=lambda event: happened.append((event.kind, event.lock_name)))
+    async with inside(client.hold_all(["😀", "b", "\uff5e", "B", "é"])):
+        pass
+    order = ["B", "b", "é", "\uff5e", "😀"]
+    assert [name for kind, name in happened if kind == "Granted"] == order
+    assert [name for kind, name in happened if kind == "Released"] == order[::-1]
+
+
+@of_both_clients
+async def test_if_one_is_not_handed_over_in_time_none_is_held(world: World) -> None:
+    other = await done(world.another("carl").acquire("ben"))
+    began = world.now()
+    with pytest.raises(LockWaitTimeout) as late:
+        async with inside(world.locks.hold_all(PAIR, max_wait=10)):
+            pass
+    assert 10 <= world.now() - began < 11
+    assert late.value.lock_name == "ben"
+    assert [holder.owner_name for holder in late.value.holders] == ["carl"]
+    [note] = late.value.__notes__
+    assert note == (
+        "hold_all waited 10.0 of 10 s for 2 locks; given back: 'anna'; none of them is held"
+    )
+    assert await held(world, "anna") == [False]
+    await done(other.release())
+
+
+@of_both_clients
+async def test_all_waits_together_are_no_longer_than_max_wait(world: World) -> None:
+    first, second = [await done(world.another().acquire(name)) for name in ("anna", "ben")]
+    world.at(6, first.release)
+    world.at(12, second.release)
+    began = world.now()
+    with pytest.raises(LockWaitTimeout, match="'ben'"):
+        async with inside(world.locks.hold_all(PAIR, max_wait=10)):
+            pass
+    assert 10 <= world.now() - began < 11
+
+
+@of_both_clients
+async def test_with_a_wait_for_each_they_are_longer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control."""
+    monkeypatch.setattr(LocksInOrder, "rest", lambda plan, **_: plan.longest)
+    first, second = [await done(world.another().acquire(name)) for name in ("anna", "ben")]
+    world.at(6, first.release)
+    world.at(12, second.release)
+    async with inside(world.locks.hold_all(PAIR, max_wait=10)):
+        pass
+
+
+@of_both_clients
+async def test_without_a_wait_a_busy_lock_is_told_at_once(world: World) -> None:
+    await done(world.another().acquire("ben"))
+    began = world.now()
+    with pytest.raises(LockWaitTimeout):
+        async with inside(world.locks.hold_all(PAIR, max_wait=0)):
+            pass
+    assert world.now() == began
+    assert await held(world, "anna") == [False]
+
+
+@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
+@of_both_clients
+async def test_a_lock_that_is_lost_while_the_next_is_waited_for_ends_the_wait_without_a_body(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, protected: bool
+) -> None:
+    if not protected:
+        monkeypatch.setattr("fairlock.client.base_lock.BaseLock.check", lambda _: None)
+    second = await done(world.another().acquire("ben", lease=600))
+    client = world.another(heartbeat_every=float("inf"))
+    world.at(40, lambda: world.stall(60))
+    world.at(105, second.release)
+    began = False
+    with pytest.raises(LockLost) if protected else nullcontext():
+        async with inside(client.hold_all(PAIR, lease=60, max_wait=300)):
+            began = True
+    assert began is not protected
+    assert await held(world, *PAIR) == [False, False]
+
+
+def test_an_interrupt_while_the_second_is_waited_for_leaves_none() -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with FakeLockClient() as locks:
+        other = locks.another().acquire("ben")
+        locks.clock.at(3, interrupt)
+        with pytest.raises(KeyboardInterrupt), locks.hold_all(PAIR, max_wait=60):
+            pass
+        other.release()
+        assert [(lock.holders, lock.waiters.count) for lock in locks.list()] == [((), 0)] * 2
+
+
+async def take_turns(world: Tasks) -> list[bool]:
+    """Whether each of these callers had all of its locks, within 30 s."""
+    inside_of: set[str] = set()
+
+    async def caller(number: int, names: Sequence[str]) -> bool:
+        locks = world.client(f"caller {number}")
+        try:
+            async with locks.hold_all(names, max_wait=30) as held:
+                assert [lock.name for lock in held] == names
+                assert not inside_of & set(names)
+                inside_of.update(names)
+                await asyncio.sleep(1)
+                inside_of.difference_update(names)
+        except LockWaitTimeout:
+            return False
+        return True
+
+    return await asyncio.gather(*(caller(number, names) for number, names in enumerate(LISTS)))
+
+
+@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
+def test_callers_with_crossed_lists_all_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch, *, protected: bool
+) -> None:
+    """In the order of their lists they wait for each other."""
+    if not protected:
+        monkeypatch.setattr("fairlock.wire.rules.in_lock_order", list)
+    world = Tasks()
+
+    async def run() -> None:
+        had = await take_turns(world)
+        assert (False in had) is not protected
+        await world.close()
+
+    world.run(run())
+
+
+@of_both_clients
+async def test_an_unknown_outcome_of_one_is_no_grant_of_any(world: World) -> None:
+    first = True
+
+    def fail(_lock: object, _reason: object) -> None: ...
+
+    real = world.locks._block  # noqa: SLF001 - nothing else is called in between
+
+    def block(options: Any, **how: Any) -> Any:  # noqa: ANN401 - as of the client
+        world.table.is_down = options.name == "ben"
+        return real(options, **how)
+
+    world.locks._block = block  # type: ignore[method-assign]  # noqa: SLF001 - the outage begins here
+    with pytest.raises(LockStoreUnavailable):
+        async with inside(world.locks.hold_all(PAIR, max_wait=5, on_lost=fail)):
+            first = False
+    assert first
+    world.table.is_down = False
+    await world.sleep(70)
+    assert await done(world.another().try_acquire("anna"))
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ("anna", "names: must be a list of 1 to 20 lock names; for one lock, use hold"),
+        ([], "names: must be a list of 1 to 20"),
+        ([str(number) for number in range(21)], "names: must be a list of 1 to 20"),
+        ({"anna", "ben"}, "names: must be a list of 1 to 20"),
+        (["anna", "ben", "anna"], "names: must have each lock once (got 'anna')"),
+        (["anna", " ben"], "names: must not begin or end with a space"),
+        (["anna", 7], "names: must be a string of 1 to 512 bytes"),
+    ],
+)
+@of_both_clients
+async def test_a_list_that_breaks_a_rule_is_told_at_once_and_nothing_is_sent(
+    world: World,
+    names: Any,  # noqa: ANN401 - wrong ones
+    told: str,
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        async with inside(world.locks.hold_all(names)):
+            pass
+    assert str(refused.value).startswith(told)
+    assert world.table.requests == []
+
+
+class Name(str, Enum):  # noqa: UP042 - users have such ones
+    """Whose text is another one than its value."""
+
+    ANNA = "anna"
+
+
+@of_both_clients
+async def test_a_name_is_the_same_as_text_and_as_an_enum(world: World) -> None:
+    with pytest.raises(InvalidRequest, match="must have each lock once"):
+        world.locks.hold_all(["anna", Name.ANNA])
+
+
+@pytest.mark.parametrize("max_wait", [-1, "long", float("nan")])
+@of_both_clients
+async def test_a_wait_that_breaks_its_rule_is_told_at_once(
+    world: World,
+    max_wait: Any,  # noqa: ANN401 - wrong ones
+) -> None:
+    with pytest.raises(InvalidRequest, match=r"^max_wait: "):
+        world.locks.hold_all(PAIR, max_wait=max_wait)
+
+
+@of_both_clients
+async def test_inside_a_block_of_one_of_them_it_is_refused_before_any_is_taken(
+    world: World,
+) -> None:
+    async with inside(world.locks.hold("ben")):
+        sent = len(world.table.requests)
+        with pytest.raises(InvalidRequest, match="must not be 'ben' here"):
+            async with inside(world.locks.hold_all(PAIR)):
+                pass
+        assert len(world.table.requests) == sent
+
+
+@of_both_clients
+async def test_readers_share_several_locks_and_a_writer_of_one_waits(world: World) -> None:
+    async with (
+        inside(world.locks.hold_all(PAIR, shared=True)),
+        inside(world.another().hold_all(PAIR, shared=True)) as others,
+    ):
+        assert [lock.shared for lock in others] == [True, True]
+        assert await done(world.another().try_acquire("ben")) is None
+
+
+@of_both_clients
+async def test_what_the_body_raises_leaves_it_and_all_are_released(world: World) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with inside(world.locks.hold_all(PAIR)):
+            _ = 1 / 0
+    assert await held(world, *PAIR) == [False, False]
+
+
+@of_both_clients
+async def test_a_block_that_never_began_is_pointed_out(world: World) -> None:
+    with pytest.warns(ResourceWarning, match=r"with locks.hold_all\(\['ben', 'anna'\]\) as"):
+        world.locks.hold_all(PAIR)
+
+
+@of_both_clients
+async def test_a_list_where_one_name_is_wanted_is_told_what_takes_several(world: World) -> None:
+    locks, several = world.locks, r"^name: must be one name; .* use hold_all"
+    for wants_one in (locks.acquire, locks.try_acquire):
+        with pytest.raises(InvalidRequest, match=several):
+            await done(wants_one(PAIR))
+    with pytest.raises(InvalidRequest, match=several):
+        await done(locks.release(PAIR, "an-owner-id-of-nobody"))
+    assert world.table.requests == []

@@ -1,0 +1,292 @@
+"""`shared=True` of the clients: who is beside whom, and what a reader may not do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fairlock import InvalidRequest, LockClient, LockWaitTimeout
+from fairlock.client.base_lock import BaseLock
+from fairlock.guarded import GuardedWrites
+from fairlock.store import acquire, hand_off
+from fairlock.testing.fake_table import MemoryTable
+from tests.contracts.client.drivers import WAYS, World, done, enter, inside, of_both_clients
+from tests.support import TABLE
+
+PUT: Any = {"Put": {"TableName": TABLE, "Item": {"pk": {"S": "report"}, "sk": {"S": "7"}}}}
+ALONE = r"^shared: must be False for guarded writes: others hold this lock as well"
+
+
+@of_both_clients
+async def test_readers_hold_together_and_a_writer_waits_for_all_of_them(world: World) -> None:
+    first = await done(world.locks.acquire("a", shared=True))
+    second = await done(world.another().acquire("a", shared=True))
+    assert (first.shared, second.shared) == (True, True)
+    assert await done(world.locks.try_acquire("a")) is None
+    world.at(5, first.release)
+    world.at(10, second.release)
+    began = world.now()
+    async with inside(world.locks.hold("a", max_wait=60)) as writer:
+        assert not writer.shared
+        assert world.now() - began >= 10
+        assert await done(world.another().try_acquire("a", shared=True)) is None
+
+
+@of_both_clients
+async def test_a_reader_that_comes_while_a_writer_waits_does_not_overtake_it(
+    world: World,
+) -> None:
+    reader, newcomer, told = world.locks, world.another(), list[Any]()
+
+    async def come() -> None:
+        told.append(await done(newcomer.try_acquire("a", shared=True)))
+
+    holds = await done(reader.acquire("a", shared=True))
+    world.at(3, come)
+    world.at(6, holds.release)
+    async with inside(world.another("writer").hold("a", max_wait=60)):
+        assert told == [None]
+
+
+READERS = 20
+
+
+async def seconds_behind_dead_readers(world: World) -> float:
+    for number in range(READERS):
+        reader = world.another(f"reader {number}", heartbeat_every=math.inf)
+        await done(reader.acquire("a", shared=True, lease=30))
+    died = world.now()
+    await done(world.another("writer").acquire("a", max_wait=120, lease=30))
+    return world.now() - died
+
+
+@of_both_clients
+async def test_a_writer_behind_dead_readers_has_the_lock_as_soon_as_behind_one(
+    world: World,
+) -> None:
+    assert await seconds_behind_dead_readers(world) <= 30 + 5
+
+
+@of_both_clients
+async def test_with_a_pause_after_each_eviction_it_would_wait_longer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hand_over(*args: Any, **more: Any) -> bool:  # noqa: ANN401 - as the real one
+        hand_off.hand_over(*args, **more)
+        return False
+
+    monkeypatch.setattr(acquire, "hand_over", hand_over)
+    assert await seconds_behind_dead_readers(world) > 30 + 5
+
+
+UPGRADE = r"inside a `with` that shares it, and a shared lock cannot become exclusive; end that"
+AGAIN = r"inside a `with` that shares it, and would wait behind a writer that waits for it; go on"
+
+
+@pytest.mark.parametrize(("shared", "told"), [(False, UPGRADE), (True, AGAIN)])
+@of_both_clients
+async def test_a_wait_inside_a_shared_block_is_refused_at_once_and_nothing_is_sent(
+    world: World, told: str, *, shared: bool
+) -> None:
+    async with inside(world.locks.hold("a", shared=True)):
+        before = (world.now(), len(world.table.requests))
+        for way in WAYS:
+            with pytest.raises(InvalidRequest, match=told):
+                await enter(world, way, shared=shared)
+        assert (world.now(), len(world.table.requests)) == before
+
+
+@of_both_clients
+async def test_without_that_rule_a_reader_that_reads_again_waits_for_a_writer_that_waits_for_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control."""
+    rule = "fairlock.client.entered_locks.EnteredLocks.require_that_others_can_release"
+    monkeypatch.setattr(rule, lambda *_: None)
+    writer = world.another("writer")
+    async with inside(world.locks.hold("a", shared=True)):
+        # A waiter that is in the queue for as long as the reader asks.
+        monkeypatch.setattr("fairlock.client.acquisition.Acquisition.leave", lambda _: None)
+        with pytest.raises(LockWaitTimeout):
+            await done(writer.acquire("a", max_wait=1))
+        began = world.now()
+        again = await done(world.locks.acquire("a", shared=True, max_wait=60))
+        assert world.now() - began > 5, "until the waiter counts as dead"
+        await done(again.release())
+
+
+@of_both_clients
+async def test_a_reader_goes_on_under_its_lock_if_that_is_reentrant(world: World) -> None:
+    async with (
+        inside(world.locks.hold("a", shared=True)) as outer,
+        inside(world.locks.hold("a", shared=True, reentrant=True)) as inner,
+    ):
+        assert inner is outer
+
+
+@of_both_clients
+async def test_a_writer_may_read_under_its_own_lock_and_a_reader_may_not_write(
+    world: World,
+) -> None:
+    async with (
+        inside(world.locks.hold("a")) as outer,
+        inside(world.locks.hold("a", shared=True, reentrant=True)) as inner,
+    ):
+        assert inner is outer
+    async with inside(world.locks.hold("a", shared=True)):
+        with pytest.raises(
+            InvalidRequest, match=r"^shared: must be True here: the outer block shares"
+        ):
+            async with inside(world.locks.hold("a", reentrant=True)):
+                pass
+
+
+GUARDED: dict[str, Callable[[Any], object]] = {
+    "transact_write": lambda lock: lock.transact_write([PUT]),
+    "transact_write and release": lambda lock: lock.transact_write([PUT], release=True),
+    "condition_check": lambda lock: lock.condition_check(),
+    "fence_condition": lambda lock: lock.fence_condition(),
+}
+
+
+@pytest.mark.parametrize("way", GUARDED)
+@of_both_clients
+async def test_a_reader_makes_no_guarded_writes(world: World, way: str) -> None:
+    async with inside(world.locks.hold("a", shared=True)) as lock:
+        sent = len(world.table.requests)
+        with pytest.raises(InvalidRequest, match=ALONE):
+            await done(GUARDED[way](lock))
+        assert len(world.table.requests) == sent
+        lock.check()
+
+
+@of_both_clients
+async def test_without_that_rule_it_writes_beside_other_readers(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control."""
+    monkeypatch.setattr(BaseLock, "shared", False)
+    async with (
+        inside(world.locks.hold("a", shared=True)) as lock,
+        inside(world.another().hold("a", shared=True)),
+    ):
+        assert lock.fence_condition().fencing_token == lock.fencing_token
+
+
+@pytest.mark.parametrize("release", [False, True])
+def test_what_a_reader_passes_on_makes_no_guarded_writes_either(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    release: bool,
+) -> None:
+    """Another function has its owner_id and its token, and no lock object that knows."""
+    table: Any = MemoryTable()
+    lock = LockClient(TABLE, client=table).acquire("a", shared=True)
+    writes = GuardedWrites(
+        table,
+        table_name=TABLE,
+        lock_name="a",
+        owner_id=lock.owner_id,
+        fencing_token=lock.fencing_token,
+    )
+    with pytest.raises(InvalidRequest, match=ALONE):
+        writes.transact_write([PUT], release=release)
+    assert "Item" not in table.get_item(TableName=TABLE, Key=PUT["Put"]["Item"])
+    # The control: a condition that is always true.
+    always = "(attribute_exists(#guarded.#h_shared) OR attribute_not_exists(#guarded.#h_shared))"
+    for module in ("conditions", "guarded_table"):
+        monkeypatch.setattr(f"fairlock.guarded.{module}.HOLDS_ALONE", always)
+    writes.transact_write([PUT], release=release)
+    assert "Item" in table.get_item(TableName=TABLE, Key=PUT["Put"]["Item"])
+    lock.release()
+
+
+@of_both_clients
+async def test_an_adopted_lock_is_shared_as_it_was_acquired(world: World) -> None:
+    lock = await done(world.locks.acquire("a", shared=True))
+    adopted = await done(world.another().adopt("a", lock.owner_id))
+    assert adopted.shared
+    with pytest.raises(InvalidRequest, match=ALONE):
+        adopted.condition_check()
+
+
+@of_both_clients
+async def test_shared_is_true_or_false(world: World) -> None:
+    with pytest.raises(InvalidRequest, match=r"^shared: must be True or False"):
+        await done(world.locks.acquire("a", shared="yes"))
+    assert world.table.requests == []
+
+
+@of_both_clients
+async def test_a_locked_function_may_share(world: World) -> None:
+    read = world.locked("a", shared=True, if_taken="skip", returns="read")
+    async with inside(world.another().hold("a", shared=True)):
+        assert await done(read()) == "read"
+    async with inside(world.another().hold("a")):
+        assert await done(read()) is None
+
+
+@of_both_clients
+async def test_the_limit_of_readers_is_twenty_or_what_they_say(world: World) -> None:
+    for shared, limit, most in ((True, 1, 20), (True, 3, 3), (False, 1, 1)):
+        name = f"{shared} {limit}"
+        others = [world.another() for _ in range(21)]
+        taken = [
+            await done(other.try_acquire(name, shared=shared, limit=limit)) for other in others
+        ]
+        assert len([lock for lock in taken if lock]) == most
+    assert math.isfinite(world.now())
+
+
+async def abandoned(world: World, **options: Any) -> Any:  # noqa: ANN401 - of `acquire`
+    """A client that holds the lock, sends no heartbeats, and is never heard of again."""
+    gone = world.another("gone", heartbeat_every=math.inf)
+    gone.kept = await done(gone.acquire("a", lease=30, **options))  # lest it is dropped
+    return gone
+
+
+@of_both_clients
+async def test_readers_come_in_after_the_lease_of_a_writer_that_died(world: World) -> None:
+    writer = await abandoned(world)
+    began = world.now()
+    async with (
+        inside(world.locks.hold("a", shared=True)),
+        inside(world.another().hold("a", shared=True)),
+    ):
+        assert 30 < world.now() - began <= 35
+    await done(writer.close())
+
+
+@of_both_clients
+async def test_a_writer_comes_in_after_the_lease_of_a_reader_that_died(world: World) -> None:
+    """Another reader came and went meanwhile: that made the lease of the dead one no longer."""
+    reader = await abandoned(world, shared=True)
+    began = world.now()
+    await world.sleep(20)
+    async with inside(world.locks.hold("a", shared=True)):
+        await world.sleep(5)
+    async with inside(world.locks.hold("a")):
+        assert 30 < world.now() - began <= 35
+    await done(reader.close())
+
+
+@of_both_clients
+async def test_readers_are_renewed_for_as_long_as_they_read(world: World) -> None:
+    readers = [await done(world.another().acquire("a", shared=True, lease=30)) for _ in range(20)]
+    await world.sleep(300)
+    for reader in readers:
+        reader.check()
+    assert await done(world.locks.try_acquire("a")) is None
+
+
+@of_both_clients
+async def test_a_reader_that_is_released_by_force_leaves_the_others(world: World) -> None:
+    stays, goes = [await done(world.another().acquire("a", shared=True)) for _ in range(2)]
+    await done(world.locks.force_release("a", fencing_token=goes.fencing_token, reason="it hangs"))
+    await world.sleep(25)
+    assert goes.lost.is_set()
+    stays.check()
+    assert await done(world.locks.try_acquire("a")) is None
