@@ -332,4 +332,6 @@ def _release(lock: Lock, status: int) -> int:
         return status or exit_codes.LOST
     except (FairlockError, BotoCoreError, ClientError) as error:
         exit_codes.say(f"lock {lock.name!r} is not released, its lease ends it: {error}")
+        if lock.lost.is_set():  # The outage has outlasted the lease.
+            return status or exit_codes.LOST
     return status

@@ -18,6 +18,7 @@ from fairlock import (
     LockClient,
     LockLost,
 )
+from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable
 from tests.unit.aio.virtual_time import in_virtual_time
@@ -135,3 +136,16 @@ def test_without_the_extra_the_error_names_it_and_the_rest_works() -> None:
         "AsyncLockClient needs aiobotocore and greenlet, an optional part of Fairlock: "
         "install Fairlock from its repository with the extra 'async'\n"
     )
+
+
+@in_virtual_time
+async def test_a_body_that_succeeds_in_an_outage_that_outlasts_its_lease_is_told(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    async def work() -> None:
+        async with make_client().hold("a"):
+            table.outage = lost_reply()
+            await asyncio.sleep(31)
+
+    with pytest.raises(LockLost, match="its lease is over"):
+        await work()
