@@ -26,12 +26,8 @@ WITHIN_A_SUITE: Final = (
     (),
     # These wait for the scenarios.
     (
-        "e2e/known_failures/test_expiry.py",
-        "e2e/known_failures/test_waiting.py",
-        "e2e/known_failures/test_work",
-        "e2e/queue/test_faults.py",
+        "e2e/known_failures/test_ends.py",
         "e2e/queue/test_giving_up.py",
-        "e2e/queue/test_transitions.py",
     ),
 )
 """Files in the order in which they come in their suites."""

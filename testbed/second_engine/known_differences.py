@@ -21,15 +21,15 @@ _NAMED_BY_STATES: Final = (
 )
 
 OF_LOCALSTACK: Final[Mapping[str, Difference]] = {
-    "guard/data: any json passes unchanged": _NULL_PAYLOAD,
+    "guard/guard: any json passes unchanged": _NULL_PAYLOAD,
     "queue/data: any json passes unchanged": _NULL_PAYLOAD,
-    "guard/faults: a release that fails does not replace the error": _NO_STATUS_EVENTS,
+    "guard/guard: a release that fails does not replace the error": _NO_STATUS_EVENTS,
     "optimistic/updates: the first write makes the item and null deletes it": _JAVA_NAMES,
     "optimistic/updates: only dynamodb limits how deeply an item is nested": _JAVA_NAMES,
     "optimistic/updates: a task that ends by itself has seen the item and writes nothing": (
         _JAVA_NAMES
     ),
-    "queue/faults: a dead waiter at the head of the queue is passed over at once": Difference(
+    "queue/giving_up: a dead waiter at the head of the queue is passed over at once": Difference(
         "LocalStack",
         "runs a stopped execution on while a task waits for its token, and accepts that",
     ),
@@ -37,7 +37,7 @@ OF_LOCALSTACK: Final[Mapping[str, Difference]] = {
         "undecided",
         "JSONata rounds the numbers of $string to 15 digits: LockNotReleased beside a token of 16",
     ),
-    "queue/forged_answers: a forged answer ends no heartbeat unless the check is left out": (
+    "queue/order: a forged answer ends no heartbeat unless the check is left out": (
         Difference("undecided", "LocalStack has no Retry and no Catch for an Output that fails")
     ),
     "cases/guards: the timeout of a task leaves the guard by its own name": Difference(

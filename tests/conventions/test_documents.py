@@ -169,7 +169,7 @@ def test_options_of_the_command_line_exist() -> None:
     assert isinstance(commands, typer.core.TyperGroup)
     every = (commands, *commands.commands.values())
     known = {option for command in every for given in command.params for option in given.opts}
-    assert {"--lease", "--max-wait", "--free", "--reason"} <= options <= known
+    assert {"--max-wait", "--stack", "--token"} <= options <= known
 
 
 def test_make_targets_and_programs_that_documents_name_exist() -> None:
@@ -205,6 +205,25 @@ def test_the_page_of_guarantees_counts_the_corrections_of_the_embedded_aws() -> 
         r"^\| `(\w+)` \|", (ROOT / "testbed" / "localaws" / "README.md").read_text(), re.MULTILINE
     )
     assert sorted(listed) == sorted(testbed.localaws.corrections.NAMES)
+
+
+def cut_tables(text: str) -> list[str]:
+    """Rows behind an empty line, with no head of their own: they are shown as text."""
+    lines = [*prose(text).splitlines(), ""]
+    return [
+        row
+        for before, empty, row, after in zip(lines, lines[1:], lines[2:], lines[3:], strict=False)
+        if before[:1] == row[:1] == "|" and not empty and after[:5].replace(" ", "")[:4] != "|---"
+    ]
+
+
+def test_no_empty_line_cuts_a_table() -> None:
+    assert {str(path): cut_tables(path.read_text()) for path in documents()} == {
+        str(path): [] for path in documents()
+    }
+    table = "| a | b |\n|---|---|\n| c | d |\n\n"
+    assert cut_tables(f"{table}| e | f |\n\ntext\n") == ["| e | f |"]
+    assert cut_tables(f"{table}| e | f |\n|---|---|\n| g | h |\n") == []
 
 
 def test_a_name_that_does_not_exist_is_found() -> None:

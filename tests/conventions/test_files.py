@@ -1,12 +1,28 @@
-"""The package is a few files, each a page that can be read from top to bottom, under one name."""
+"""The files of the package, of the documents, and the names in them."""
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+import pytest
+
+import fairlock
+from fairlock.client.arguments import LONGEST_WAIT_SECONDS
+from fairlock.protocol.waiters import (
+    MOST_PAGES_READ,
+    MOST_PLACES_OF_AN_EXECUTION,
+    MOST_WAITERS,
+)
+from fairlock.wire import rules
+from tests.support.documents import ROOT
+
+# The package is a few files, each a page that can be read from top to bottom, under one name.
+
 MOST_FILES = 125
 MOST_LINES = 450
 
@@ -44,3 +60,186 @@ def test_a_second_file_of_a_name_and_a_long_one_are_found(tmp_path: Path) -> Non
         path.write_text("pass\n" * lines)
     paths = sorted(tmp_path.rglob("*.py"))
     assert (names_of_several(paths), too_long(paths)) == (["x.py"], ["y.py"])
+
+
+# The project has one name: the one that it had before is in the changelog only.
+
+OLD_NAME = "lease" + "hold"
+TELLS_OF_IT = {"CHANGELOG.md"}
+
+
+def tracked_files() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"],  # noqa: S607 - the developer's own git
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    files = [ROOT / name for name in listed.stdout.split("\0") if name]
+    return [path for path in files if path.is_file()]
+
+
+def with_the_old_name(files: Iterable[Path], root: Path) -> Iterator[str]:
+    """Files that have the old name in them, or in their own."""
+    for path in files:
+        name = path.relative_to(root).as_posix()
+        if OLD_NAME in name.lower() or OLD_NAME.encode() in path.read_bytes().lower():
+            yield name
+
+
+def test_the_old_name_is_in_the_changelog_only() -> None:
+    assert set(with_the_old_name(tracked_files(), ROOT)) <= TELLS_OF_IT
+
+
+def test_the_old_name_is_found_in_any_case_in_a_text_and_in_a_file_name(tmp_path: Path) -> None:
+    for name, content in (
+        ("text.md", f"The {OLD_NAME.title()} stack"),
+        ("picture.svg", f"<text>{OLD_NAME.upper()}_TABLE_NAME</text>"),
+        (f"{OLD_NAME}.txt", "nothing"),
+        ("lease.md", "A lease is held."),
+    ):
+        (tmp_path / name).write_text(content)
+    found = set(with_the_old_name(tmp_path.iterdir(), tmp_path))
+    assert found == {"text.md", "picture.svg", f"{OLD_NAME}.txt"}
+
+
+# No file names the host of a package registry: a company's mirror serves the same packages.
+#
+# A host in a lock file or a link sends a download past the mirror that the reader's machine is set
+# up for, and says where a package is as if there were one such place.
+
+HOSTS = tuple(
+    f"{name}.{top}"  # in two parts, so that this file names none
+    for top, names in {
+        "org": "pypi pythonhosted pypi.python anaconda npmjs rubygems proxy.golang packagist nuget "
+        "repo.maven.apache repo1.maven deb.debian",
+        "com": "npmjs yarnpkg central.sonatype archive.ubuntu",
+        "io": "crates jsr registry-1.docker ghcr",
+    }.items()
+    for name in names.split()
+)
+_HOST = re.compile("|".join(rf"\b{re.escape(host)}\b" for host in HOSTS), re.IGNORECASE)
+
+
+def with_a_host(files: Iterable[Path], root: Path) -> list[str]:
+    """`file:line: host` for each line of a file that names a host."""
+    return [
+        f"{path.relative_to(root).as_posix()}:{number}: {found[0]}"
+        for path in files
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if (found := _HOST.search(line))
+    ]
+
+
+def test_no_file_names_the_host_of_a_package_registry() -> None:
+    assert with_a_host(tracked_files(), ROOT) == []
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_host_is_found_in_a_link_a_lock_file_and_a_subdomain(host: str, tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text(f"See\n[it](https://{host}/project/x/).")
+    (tmp_path / "package-lock.json").write_text(f'"resolved": "https://files.{host.upper()}/x"')
+    (tmp_path / "plain.md").write_text("It is on PyPI, and on npm.")
+    found = with_a_host(sorted(tmp_path.iterdir()), tmp_path)
+    assert found == [f"package-lock.json:1: {host.upper()}", f"page.md:2: {host}"]
+
+
+# The figures of docs/costs.md are those of the code.
+
+PAGE = (ROOT / "docs" / "costs.md").read_text()
+UNITS_A_SECOND = 1000
+
+
+def row(name: str) -> str:
+    """The limit of this name."""
+    [found] = re.findall(rf"^\| {re.escape(name)} \| ([^|]*) \|", PAGE, re.MULTILINE)
+    return str(found)
+
+
+def test_the_limits_of_the_page_are_those_of_the_rules() -> None:
+    assert f"1 to {rules.LONGEST_LOCK_NAME_BYTES} bytes" in row("lock name")
+    assert f"{rules.LONGEST_OWNER_NAME} characters" in row("`owner_name`")
+    assert f"{rules.LONGEST_OWNER_NAME_BYTES:,} bytes" in row("`owner_name`")
+    assert f"{rules.LARGEST_DATA_BYTES // 1024} KiB" in row("`data`")
+    assert f"1 to {rules.HIGHEST_LIMIT};" in row("permits of a lock")
+    assert f"1 s to {rules.LONGEST_LEASE_SECONDS // 3600} h" in row("lease")
+    assert f"{MOST_WAITERS:,}; or {MOST_PAGES_READ} MB" in row("waiters of a lock")
+    assert row("waiters of one execution") == f"{MOST_PLACES_OF_AN_EXECUTION} in a queue"
+    assert f"{rules.LONGEST_PERIOD_SECONDS // 86_400} days" in row("rate of a pace")
+    assert f"{rules.MOST_A_SECOND} a second" in row("rate of a pace")
+    assert row("wait for a slot of a pace") == f"{rules.LONGEST_PACE_WAIT_SECONDS // 86_400} days"
+    assert row("wait of a Python client") == f"{LONGEST_WAIT_SECONDS // 86_400} days"
+
+
+def test_the_rates_of_the_page_follow_from_the_units_that_the_protocol_counts() -> None:
+    counted = re.findall(
+        r"^\| (\d+) \| [^|]+ \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$",
+        (ROOT / "docs" / "protocol.md").read_text(),
+        re.MULTILINE,
+    )
+    [told] = re.findall(
+        r"to \[(\d+) guards a second\]\([^)]+\), or to (\d+) if all wait\. "
+        r"If 20 permits are in use, it is (\d+) or (\d+), and if 100 are, (\d+) or (\d+)\.",
+        " ".join(PAGE.split()),
+    )
+    rates: dict[str, tuple[int, int]] = {}
+    for permits, *units in counted:
+        acquire, release, join, hand_off = map(int, units)
+        alone, waiting = acquire + release, join + hand_off
+        rates[permits] = UNITS_A_SECOND // alone, UNITS_A_SECOND // waiting
+    assert [*map(int, told)] == [*rates["1"], *rates["20"], *rates["100"]]
+
+
+# What contracts list is what is exported: one list of public names, by package.
+
+PUBLIC: dict[str, str] = {
+    "fairlock": """
+        AsyncLock AsyncLockClient CancellationReason ClientUnusable DescribedCeiling
+        DescribedForcedRelease DescribedHolder DescribedQueue DescribedWaiter HolderChanged
+        InvalidRequest FairlockError
+        Lock LockClient LockDescription LockEvent LockEventKind LockItemMalformed LockLost
+        LockStoreMisconfigured LockStoreUnavailable LockWaitTimeout OutcomeUnknown SlotTooLate
+        Superseded TransactionRefused VersionConflict composite_name create_table locked
+    """,
+    "fairlock.aio": "AsyncLock AsyncLockClient",
+    "fairlock.cdk": """
+        ExecutionReaper ILockService LockAlarms LockGuard LockMonitoring LockService MetricName
+        OptimisticUpdate Pace SharedLockService Waiting
+    """,
+    "fairlock.durable": "DurableLock LockFunctions hold",
+    "fairlock.guarded": "FenceCondition GuardedWrites condition_check fence_condition",
+    "fairlock.optimistic": "RetryBudget delete put read update",
+    "fairlock.testing": """
+        FakeAsyncLockClient FakeLockClient FakeTable ManualClock run_in_virtual_time
+        used_by_locked_functions
+    """,
+}
+PAGES = {
+    "docs/upgrades.md": r"^\| what (.*) export \|",
+    "CONTRIBUTING.md": r"^\* Public names (.*)",
+}
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_a_package_exports_what_the_list_says_and_each_name_is_there(package: str) -> None:
+    module = import_module(package)
+    assert sorted(module.__all__) == sorted(PUBLIC[package].split())
+    assert all(getattr(module, name) is not None for name in module.__all__)
+
+
+def test_what_is_imported_late_is_exported() -> None:
+    assert set(fairlock._IMPORTED_LATE) <= set(fairlock.__all__)  # noqa: SLF001 - the very question
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_pages_about_contracts_name_these_packages_and_no_other(page: str) -> None:
+    text = (ROOT / page).read_text()
+    [row] = re.findall(PAGES[page], text, re.MULTILINE)
+    assert set(re.findall(r"`(fairlock[.a-z]*)`", row)) == set(PUBLIC)
+
+
+@pytest.mark.parametrize("package", ["fairlock.client", "fairlock.decorator"])
+def test_what_is_below_is_no_second_address(package: str) -> None:
+    assert not {"Lock", "LockClient", "locked"} & set(import_module(package).__dict__) - {"locked"}
+    assert not hasattr(import_module(package), "__all__")

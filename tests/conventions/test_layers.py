@@ -1,10 +1,12 @@
 """Imports point one way: each package, the tests' helpers included, imports only what it may.
 
-Every import counts, also one inside a function and one under `TYPE_CHECKING` (marked as such).
-"""
+Every import counts, also one inside a function and one under `TYPE_CHECKING` (marked as such)."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -216,3 +218,23 @@ def test_an_import_that_points_upwards_is_found(
 def test_a_circle_is_found() -> None:
     circle = [Import("a", "b", for_types_only=False), Import("b", "a", for_types_only=True)]
     assert set(cycle(circle)) == {"a", "b"}
+
+
+# What tests start can be interrupted, however the run was started.
+
+SLEEPS = "import time; print('ready', flush=True); time.sleep(60)"
+
+
+def test_a_process_that_a_test_starts_ends_on_sigint() -> None:
+    """Also in `nohup make test &`, where the run itself begins with SIGINT ignored."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLEEPS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=90)
+    assert process.returncode == -signal.SIGINT

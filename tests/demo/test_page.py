@@ -1,13 +1,21 @@
 """The picture and the page stand for themselves: nothing is loaded, nothing is left out."""
 
+from __future__ import annotations
+
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from matplotlib.image import imread
 
-from examples.demo.colours import DARK, VARIABLES
-from examples.demo.facts import Mode, Story
+import examples.demo
+from examples.demo.colours import DARK, PAPER, VARIABLES
+from examples.demo.facts import Mode, Run, Story
+from examples.demo.lanes import Bar, Group, Kind, Lane, incident_panel, picture, run_panel
 from examples.demo.page import page
 from examples.demo.table import tables
 from examples.demo.verdict import all_checks
@@ -84,3 +92,177 @@ def test_the_page_compares_the_runs_and_names_the_limits_of_this_one(
     assert "600 ms from stopped execution to the next one inside" in text
     assert "when lease (6 s) and clock tolerance (2 s) are over" in text
     assert "every 10 s in this demo" in text
+
+
+# The page in a real browser: opened from disk, in light and in dark.
+
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--window-size=1300,1200",
+)
+
+
+@pytest.fixture
+def page_path(story: Story, drawn: tuple[str, bytes], tmp_path: Path) -> Path:
+    judged = all_checks(story, error="CardDeclined")
+    html = page(story, judged, drawn[0], finished_at=datetime.now(UTC))
+    path = tmp_path / "index.html"
+    path.write_text(html, encoding="utf-8")
+    return path
+
+
+def browse(page_path: Path, *flags: str) -> str:
+    assert BROWSER is not None
+    profile = page_path.parent / "profile"
+    done = subprocess.run(
+        [BROWSER, *FLAGS, f"--user-data-dir={profile}", *flags, page_path.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    shutil.rmtree(profile, ignore_errors=True)
+    return done.stdout
+
+
+@pytest.mark.skipif(
+    BROWSER is None, reason="no chromium, chromium-browser or google-chrome on PATH"
+)
+def test_the_browser_shows_verdict_picture_and_every_check(page_path: Path) -> None:
+    dom = browse(page_path, "--dump-dom")
+    assert "<title>Fairlock demo: all 24 checks passed</title>" in dom
+    assert dom.count('<li class="check passed">') == 24
+    picture_in_dom = dom[dom.index('<figure id="picture"') : dom.index("</figure>")]
+    assert picture_in_dom.count(">…0002</text>") == 6
+    assert ">✕ CardDeclined</text>" in picture_in_dom
+
+
+@pytest.mark.skipif(
+    BROWSER is None, reason="no chromium, chromium-browser or google-chrome on PATH"
+)
+@pytest.mark.parametrize(
+    ("flag", "paper"), [("--force-light-mode", PAPER), ("--force-dark-mode", DARK[PAPER])]
+)
+def test_the_browser_paints_the_page_in_both_themes(
+    page_path: Path, tmp_path: Path, flag: str, paper: str
+) -> None:
+    shot = tmp_path / "shot.png"
+    browse(page_path, flag, f"--screenshot={shot}")
+    pixels = (imread(shot)[..., :3] * 255).round().astype(int)
+    assert "#{:02x}{:02x}{:02x}".format(*pixels[2, 2]) == paper
+    # A page that stayed blank, or an SVG that stayed black, has next to no colours.
+    assert len({tuple(pixel) for pixel in pixels[::3, ::3].reshape(-1, 3)}) > 100
+
+
+# The picture's data says who waited and who was inside, and marks what went wrong.
+
+
+def test_an_unguarded_account_shows_the_crowd_and_the_lost_update(unguarded_run: Run) -> None:
+    (group,) = run_panel(unguarded_run).groups
+    first, second = (
+        Bar(kind=Kind.INSIDE, start=0.05, end=0.85),
+        Bar(kind=Kind.INSIDE, start=0.25, end=1.05),
+    )
+    assert group == Group(
+        account_id="alice",
+        lanes=(
+            Lane(name="a-1", bars=(first,), verdict="lost", bad=True),
+            Lane(name="a-2", bars=(second,)),
+        ),
+        note="balance 980, not 970",
+        bad=True,
+        crowded=((0.25, 0.85),),
+    )
+
+
+def test_a_guarded_account_shows_turns_in_order_of_entry_with_their_tokens(
+    polling_run: Run,
+) -> None:
+    group, _ = run_panel(polling_run).groups
+    assert [lane.label for lane in group.lanes] == ["…0000", "…0001", "…0002"]
+    assert group.lanes[1].bars == (
+        Bar(kind=Kind.WAITING, start=0.0, end=1.6),
+        Bar(kind=Kind.INSIDE, start=1.6, end=2.6),
+    )
+    assert (group.note, group.bad, group.crowded) == ("balance 940, correct", False, ())
+
+
+def test_a_stopped_execution_blocks_its_lock_until_it_is_handed_on(
+    story: Story,
+) -> None:
+    failed, stopped = incident_panel(story).groups
+    assert [(lane.name, lane.verdict) for lane in failed.lanes] == [
+        ("dave-1", "CardDeclined"),
+        ("dave-2", ""),
+    ]
+    assert [bar.kind for bar in failed.lanes[0].bars] == [Kind.WAITING, Kind.INSIDE]
+    assert failed.note == "next one in after 50 ms"
+    assert stopped.lanes[0].verdict == "stopped"
+    assert stopped.lanes[0].bars[-1] == Bar(kind=Kind.ORPHANED, start=1.0, end=1.6)
+    assert stopped.note == "next one in after 600 ms (by its lease: 7.1 s)"
+
+
+def test_every_run_has_a_panel_that_says_what_it_cost(story: Story) -> None:
+    shown = picture(story)
+    assert [(panel.title, panel.subtitle) for panel in shown.runs] == [
+        ("Without the guard", "no lock · 1 transition"),
+        ("Guard that polls", "500 ms between holders · 5 to 11 transitions"),
+        ("Guard with a queue", "40 ms between holders · 4 transitions"),
+    ]
+    assert shown.runs[1].span == pytest.approx(4.1)
+
+
+def test_a_lane_is_named_by_what_its_account_does_not_say_already(polling_run: Run) -> None:
+    group, _ = run_panel(polling_run).groups
+    assert (group.account_id, [lane.name for lane in group.lanes]) == ("alice", ["1", "2", "3"])
+
+
+def test_the_time_in_which_no_one_was_inside_though_others_waited_is_shown(
+    polling_run: Run, queue_run: Run, story: Story
+) -> None:
+    assert run_panel(polling_run).groups[0].idle == ((1.1, 1.6), (2.6, 3.1))
+    assert run_panel(queue_run).groups[0].idle == ((1.1, 1.14), (2.14, 2.18))
+    assert [group.idle for group in incident_panel(story).groups] == [
+        ((1.1, 1.15),),
+        ((1.0, 1.6),),
+    ]
+
+
+def test_a_stopped_execution_whose_lock_no_one_got_has_no_end_of_it_to_show(story: Story) -> None:
+    never = replace(story.stopped, following=replace(story.stopped.following, calls=()))
+    _, group = incident_panel(replace(story, stopped=never)).groups
+    assert [bar.kind for bar in group.lanes[0].bars] == [Kind.WAITING, Kind.INSIDE]
+    assert (group.note, group.bad) == ("no one waited and got in", True)
+
+
+def test_a_next_one_that_never_got_in_is_shown_as_bad(story: Story) -> None:
+    never = replace(story.failed, following=replace(story.failed.following, calls=()))
+    group, _ = incident_panel(replace(story, failed=never)).groups
+    assert (group.note, group.bad, group.idle) == ("no one waited and got in", True, ())
+
+
+# The demo's own description names its modules.
+
+FOLDER = Path(examples.demo.__file__).parent
+
+
+def modules_named_in(text: str | None) -> set[str]:
+    """The words in code style of the list."""
+    items = re.findall(r"^\* (.*?):", text or "", re.MULTILINE | re.DOTALL)
+    return {name for item in items for name in re.findall(r"`(\w+)`", item)}
+
+
+def test_the_description_names_each_module_and_no_other() -> None:
+    modules = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "__main__"}
+    assert modules_named_in(examples.demo.__doc__) == modules

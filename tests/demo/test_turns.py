@@ -1,11 +1,15 @@
 """What the queue promises beyond exclusion; a run that polls breaks each of it."""
 
+import time
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from examples.demo.checks import Check
 from examples.demo.facts import Execution, Incident, Mode, Run
+from examples.demo.ledger import Statement, statement, statements
+from examples.demo.task.charge import CardDeclined, charge
 from examples.demo.turns import (
     granted_in_order_of_entry,
     less_idle_than,
@@ -13,6 +17,10 @@ from examples.demo.turns import (
     woken,
 )
 from tests.demo.builders import guarded_execution, queued, timed_out
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
 
 EMPTY = Run(title="Nobody", mode=Mode.QUEUE, executions=(), accounts=())
 
@@ -107,3 +115,113 @@ def test_a_next_one_that_came_later_or_never_was_not_woken(failed: Incident) -> 
     late = guarded_execution("dave-2", "dave", asked_ms=1_105, granted_ms=1_150, released_ms=2_000)
     for following in (late, replace(late, calls=())):
         assert not woken(replace(failed, following=following)).passed
+
+
+# The demo's task loses updates when two run at once; that is what makes it worth guarding.
+
+TABLE = "accounts"
+
+
+@pytest.fixture
+def accounts(dynamodb: "DynamoDBClient") -> "DynamoDBClient":
+    dynamodb.create_table(
+        TableName=TABLE,
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "account_id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "account_id", "AttributeType": "S"}],
+    )
+    dynamodb.put_item(TableName=TABLE, Item=row("1000", "opening"))
+    return dynamodb
+
+
+def row(balance: str, last_change: str) -> dict[str, Any]:
+    return {
+        "account_id": {"S": "alice"},
+        "balance": {"N": balance},
+        "last_change": {"S": last_change},
+    }
+
+
+def stored(dynamodb: "DynamoDBClient") -> dict[str, Any]:
+    key = {"account_id": {"S": "alice"}}
+    return dynamodb.get_item(TableName=TABLE, Key=key, ConsistentRead=True)["Item"]
+
+
+def event(charge_id: str, amount: int, **more: object) -> dict[str, Any]:
+    return {
+        "charge_id": charge_id,
+        "account_id": "alice",
+        "amount": amount,
+        "work_seconds": 0,
+    } | more
+
+
+def test_a_charge_says_what_it_read_and_wrote(accounts: "DynamoDBClient") -> None:
+    answer = charge(event("a-1", 30, fencing_token=1_700_000_000_000_001), accounts, TABLE)
+    times = [answer.pop(name) for name in ("started_at_ms", "read_at_ms", "written_at_ms")]
+    assert times == sorted(times)
+    assert answer == {
+        "charge_id": "a-1",
+        "account_id": "alice",
+        "amount": 30,
+        "fencing_token": 1_700_000_000_000_001,
+        "balance_read": 1000,
+        "change_read": "opening",
+        "balance_written": 970,
+    }
+    assert stored(accounts) == row("970", "a-1")
+
+
+def test_a_charge_in_the_middle_of_another_is_lost(
+    accounts: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def another_charge_meanwhile(_seconds: float) -> None:
+        monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+        charge(event("a-2", 50), accounts, TABLE)
+
+    monkeypatch.setattr(time, "sleep", another_charge_meanwhile)
+    charge(event("a-1", 30), accounts, TABLE)
+    assert stored(accounts) == row("970", "a-1")
+
+
+def test_charges_one_after_the_other_are_both_kept(accounts: "DynamoDBClient") -> None:
+    charge(event("a-1", 30), accounts, TABLE)
+    charge(event("a-2", 50), accounts, TABLE)
+    assert stored(accounts) == row("920", "a-2")
+
+
+def test_a_declined_charge_leaves_the_balance(accounts: "DynamoDBClient") -> None:
+    with pytest.raises(CardDeclined):
+        charge(event("a-1", 30, fail=True), accounts, TABLE)
+    assert stored(accounts) == row("1000", "opening")
+
+
+# Lost updates are found by who had read whose change, not by clocks.
+
+
+def test_an_overwritten_update_is_named(unguarded_run: Run) -> None:
+    (account,) = unguarded_run.accounts
+    assert statement(unguarded_run, account) == Statement(
+        account=account, changes=2, expected=970, lost=("a-1",), adds_up=True
+    )
+
+
+def test_taking_turns_loses_nothing(polling_run: Run) -> None:
+    assert [
+        (s.expected, s.account.closing, s.lost, s.adds_up) for s in statements(polling_run)
+    ] == [
+        (940, 940, (), True),
+        (940, 940, (), True),
+    ]
+
+
+def test_a_balance_that_no_recorded_change_explains_does_not_add_up(polling_run: Run) -> None:
+    alice = replace(polling_run.accounts[0], closing=123)
+    assert not statement(polling_run, alice).adds_up
+
+
+def test_a_last_change_by_someone_unknown_loses_everything(polling_run: Run) -> None:
+    alice = replace(polling_run.accounts[0], last_change="a-stranger")
+    found = statement(polling_run, alice)
+    assert found.lost == ("alice-1", "alice-2", "alice-3")
+    assert not found.adds_up

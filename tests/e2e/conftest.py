@@ -12,8 +12,7 @@ from app import build
 from testbed.localaws import LocalAws
 from tests.e2e.deployment import Deployment
 from tests.e2e.durable.stack import DurableForms
-from tests.e2e.guard.faults import GuardFaults
-from tests.e2e.guard.stack import GuardForms
+from tests.e2e.guard.stack import GuardFaults, GuardForms
 from tests.e2e.known_failures.stack import KnownFailures
 from tests.e2e.lifetimes.dying_workflows import Unreaped
 from tests.e2e.newest.stack import NewestForms

@@ -17,8 +17,7 @@ from unittest.mock import patch
 from fairlock import AsyncLockClient, Lock, LockClient
 from fairlock.errors import InvalidRequest
 from fairlock.testing.fake_table import MemoryTable
-from tests.fuzz.findings import Findings, captured_log
-from tests.fuzz.values import LOCKS, MARK, hostile, leaks, shown
+from tests.fuzz.findings import LOCKS, MARK, Findings, captured_log, hostile, leaks, shown
 from tests.support import FakeClock, acquire, store_over
 from tests.support.faults import lost_reply, refusal
 

@@ -30,8 +30,7 @@ from lambdas import (
     set_limit,
     telemetry,
 )
-from tests.fuzz.findings import Findings
-from tests.fuzz.values import EXECUTIONS, LOCKS, MARK, SECRETS, hostile, leaks, shown
+from tests.fuzz.findings import EXECUTIONS, LOCKS, MARK, SECRETS, Findings, hostile, leaks, shown
 from tests.support.faults import defects, refusal, unknown_outcomes
 from tests.support.lambda_context import LambdaContextStub
 

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+import io
+import os
+import sys
+from typing import Any, Final, cast
 
 import pytest
+from botocore.exceptions import ClientError
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from fairlock import LockClient
+from fairlock.cli import app, exit_codes
+from fairlock.cli.endings import ENDINGS
+from fairlock.cli.target import Target
 from fairlock.client import arguments
 from fairlock.client.base_lock import BaseLock
 from fairlock.protocol.model import AcquireRequest
 from fairlock.wire import requests
 from lambdas import acquire, runtime, telemetry
 from tests.fuzz.clients import fuzz_clients
+from tests.fuzz.findings import SECRETS, leaks
 from tests.fuzz.handlers import fuzz_handlers
-from tests.fuzz.values import SECRETS, leaks
+from tests.support.faults import refusal
 
 REQUESTS = 2_500
 CALLS = 1_000
@@ -105,3 +116,140 @@ def test_a_lock_that_shows_its_owner_id_is_found(monkeypatch: pytest.MonkeyPatch
 def test_a_secret_a_part_of_it_and_its_hash_are_recognized(shown: str) -> None:
     assert leaks(f"… {shown} …")
     assert not leaks("… an owner whose lease is over …")
+
+
+# Whatever is typed, and wherever: the command ends with a status of its page, and no traceback.
+
+WORDS: Final = [
+    *("", " ", "-", "--", "x", "a\nb", "\udcff", "é", "0", "-1", "1e400", "nan", "inf", "30s"),
+    *("-5s", "1d", "10/1m", "1/0", "0/1", "9" * 20, "now", "{}", "[", '{"a":NaN}', "null", "[red]"),
+    *("/nonexistent", "/etc", "arn:aws:dynamodb:us-east-1:1:table/x", "x" * 3000, "$.a", "{% %}"),
+]
+OPTIONS: Final = [
+    *("--lease", "--max-wait", "--max-hold", "--limit", "--owner-name", "--data", "--only-newest"),
+    *("--grace", "--taken-exit-code", "--quiet", "--shared", "--rate", "--burst", "--prefix"),
+    *(
+        "--waiting",
+        "--free",
+        "--json",
+        "--every",
+        "--owner",
+        "--force",
+        "--token",
+        "--reason",
+        "-y",
+    ),
+    *("--task", "--lock-name", "--keep-alive", "--express", "--name", "--partition", "--recovery"),
+    *("--table", "--stack", "--profile", "--region", "--endpoint-url", "--nonsense"),
+]
+COMMANDS: Final = [name for name in ENDINGS if name not in {"fairlock", "asl", "watch"}]
+"""asl starts Node, which takes a second, and watch goes on until Ctrl-C: they have other tests."""
+CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+REGION: Final = {"AWS_DEFAULT_REGION": "us-east-1"}
+TABLE: Final = {"FAIRLOCK_TABLE_NAME": "locks"}
+SURROUNDINGS: Final[dict[str, dict[str, str]]] = {
+    "nothing is set": {},
+    "no credentials": {**REGION, **TABLE},
+    "no table": {**CREDENTIALS, **REGION},
+    "no such profile": {**REGION, **TABLE, "AWS_PROFILE": "unknown"},
+    "permission denied": {**CREDENTIALS, **REGION, **TABLE},
+}
+STATUSES: Final = {0, 1, *(code for code in vars(exit_codes).values() if isinstance(code, int))}
+
+
+class Denied:
+    """A client of AWS whose every request is refused."""
+
+    class exceptions:  # noqa: N801 - as boto3 has it
+        ResourceInUseException = type("ResourceInUseException", (ClientError,), {})
+        ConditionalCheckFailedException = type("Conditional", (ClientError,), {})
+        TransactionCanceledException = type("Canceled", (ClientError,), {})
+
+    class meta:  # noqa: N801 - same
+        region_name = "us-east-1"
+        endpoint_url = "https://dynamodb.us-east-1.amazonaws.com"
+
+    def __getattr__(self, _name: str) -> Any:  # noqa: ANN401 - any request
+        def refuse(*_arguments: object, **_named: object) -> None:
+            raise refusal("AccessDeniedException")
+
+        return refuse
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def denied_locks(target: Target, **options: Any) -> LockClient:  # noqa: ANN401 - as of LockClient
+    denied: Any = Denied()
+    return LockClient(target.table, client=denied, stepfunctions=denied, **options)
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No command is started, no request leaves the process, no real configuration is read."""
+    for name in [name for name in os.environ if name.startswith(("AWS_", "FAIRLOCK_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setattr(app, "become", lambda _command: 0)
+    monkeypatch.setattr(app, "run", lambda _job: 0)
+
+
+def ended(
+    words: list[str], variables: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> tuple[object, str]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        if CREDENTIALS.items() <= variables.items():
+            patch.setattr(Target, "client", lambda *_arguments, **_named: Denied())
+            patch.setattr(Target, "locks", denied_locks)
+        patch.setattr(sys, "argv", ["fairlock", *words])
+        patch.setattr(sys, "stdin", io.StringIO(""))
+        # As Python makes it: a word need not be UTF-8, and the message shows it.
+        cast("io.TextIOWrapper", sys.stderr).reconfigure(errors="backslashreplace")
+        with pytest.raises(SystemExit) as end:
+            app.run_app()
+    output = capsys.readouterr()
+    return end.value.code, output.out + output.err
+
+
+LINES = st.tuples(
+    st.sampled_from(COMMANDS),
+    st.lists(st.sampled_from(["orders", *WORDS]), max_size=2),
+    st.lists(st.tuples(st.sampled_from(OPTIONS), st.sampled_from(WORDS)), max_size=3),
+    st.booleans(),
+).map(lambda line: [line[0], *line[1], *(w for pair in line[2] for w in pair)]
+      + (["--", "true"] if line[3] else []))  # fmt: skip
+
+
+@pytest.mark.parametrize("surroundings", SURROUNDINGS)
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(line=LINES)
+def test_a_command_ends_with_a_status_and_a_message(
+    capsys: pytest.CaptureFixture[str], surroundings: str, line: list[str]
+) -> None:
+    code, said = ended(line, SURROUNDINGS[surroundings], capsys)
+    assert code in STATUSES, said
+    assert "Traceback" not in said
+    if code != 0:
+        assert said.strip()
+
+
+@pytest.mark.parametrize("surroundings", SURROUNDINGS)
+@pytest.mark.parametrize(
+    "line", ["ls", "show orders", "release orders --force -y --reason r --token 7", "doctor",
+             "pause orders --reason r", "pace orders --rate 1/1s -- true", "create-table new"],
+)  # fmt: skip
+def test_a_sound_command_in_wrong_surroundings_says_what_to_do(
+    capsys: pytest.CaptureFixture[str], surroundings: str, line: str
+) -> None:
+    variables = SURROUNDINGS[surroundings]
+    code, said = ended(line.split(), variables, capsys)
+    assert code in {1, exit_codes.USAGE, exit_codes.CONFIGURATION}, said
+    assert "Traceback" not in said

@@ -26,9 +26,8 @@ from tests.histories.census import run_census
 from tests.histories.checker import Violation
 from tests.histories.faulty_endpoint import Backend, Faults, faulty_endpoint, passing_to
 from tests.histories.memory_backend import WatchedTable, memory_backend
-from tests.histories.plans import LARGE
-from tests.histories.runs import check
-from tests.histories.two_processes import two_processes
+from tests.histories.processes import two_processes
+from tests.histories.runs import LARGE, check
 from tests.support import create_lock_table
 
 

@@ -25,6 +25,7 @@ from tests.histories.checker import Violation, find_violation
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+
 _LONGEST_SECONDS: Final = 600
 _TRIES_TO_RELEASE: Final = 3
 _BEAT_SECONDS: Final = 0.1
@@ -167,3 +168,30 @@ def _release(recorder: Recorder, lock: Lock, owner: str) -> None:
     for _ in range(_TRIES_TO_RELEASE):
         if recorder.release(lock, owner) is not Answer.UNKNOWN:
             return
+
+
+# The plans of a round: tries, waiters, semaphores, and holders that are never heard of again.
+
+SMALL: Final = {
+    "tries": Plan(threads=4, turns=15),
+    "tries, three permits": Plan(threads=6, turns=15, limit=3),
+    "tries of readers and writers": Plan(threads=6, turns=15, readers=0.7),
+    "tries beside an operator": Plan(threads=5, turns=15, limit=2, ceilings=15),
+    "waiters beside an operator": Plan(
+        threads=4, turns=4, limit=2, max_wait=20, lease=3, ceilings=10
+    ),
+    "waiters": Plan(threads=4, turns=4, max_wait=20, lease=3),
+    "waiters, two permits": Plan(threads=4, turns=4, limit=2, max_wait=20, lease=3),
+    "readers and writers that wait": Plan(threads=5, turns=4, max_wait=20, lease=3, readers=0.7),
+    "holders that die": Plan(threads=2, turns=2, max_wait=20, lease=1, dies=0.3),
+}
+LARGE: Final = {
+    "tries": Plan(threads=4, turns=150),
+    "tries, three permits": Plan(threads=4, turns=50, limit=3),
+    "waiters": Plan(threads=4, turns=10, max_wait=30, lease=3),
+    "waiters, five permits": Plan(threads=5, turns=10, limit=5, max_wait=30, lease=3),
+    "readers and writers that wait": Plan(threads=5, turns=10, max_wait=30, lease=3, readers=0.7),
+    "holders that die": Plan(threads=2, turns=2, max_wait=30, lease=1, dies=0.3),
+    "long holds": Plan(threads=1, turns=2, max_wait=60, lease=10, beats=30),
+}
+"""Of each of two processes."""

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.histories.brute_force import has_an_order
 from tests.histories.calls import Answer, Call, Kind
 from tests.histories.checker import find_violation
-from tests.histories.small_histories import small_histories
+from tests.histories.small_histories import has_an_order, small_histories
 
 NUMBER = 10_000
 DONE, REFUSED, UNKNOWN = Answer.DONE, Answer.REFUSED, Answer.UNKNOWN

@@ -19,7 +19,7 @@ from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseReq
 from fairlock.protocol.outcomes import Grant, Queued
 from fairlock.testing.fake_table import MemoryTable
 from tests.property.bench import Bench, Killed
-from tests.property.stored_lock import read_stored
+from tests.property.reference_locks import read_stored
 from tests.support.operations import Operations
 
 TOLERANCE_MS = 500

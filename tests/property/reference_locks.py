@@ -1,11 +1,11 @@
 """The lock protocol once more, as plain Python over plain dictionaries: what the answers must be.
 
 Written from the design, with nothing of `fairlock` in it. One call is one moment: there is nothing
-between its steps, which is what the conditional writes have to achieve.
-"""
+between its steps, which is what the conditional writes have to achieve."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -213,3 +213,71 @@ def _not_held(lock: str, owner: str) -> Answer:
 def _iso(epoch_ms: int) -> str:
     moment = datetime.fromtimestamp(epoch_ms / 1000, tz=UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# A lock's item, in a form that a reference lock can be compared with.
+
+
+@dataclass(frozen=True)
+class StoredLock:
+    """What matters of an item; of one that does not exist, all is empty."""
+
+    held: int = 0
+    newest_token: int | None = None
+    last_released: str | None = None
+    ttl_seconds: int = 0
+    limit: int = 0
+    holders: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(lock: Lock | None) -> StoredLock:
+        if lock is None:
+            return StoredLock()
+        return StoredLock(
+            held=len(lock.permits),
+            newest_token=lock.last_token,
+            last_released=lock.last_released,
+            ttl_seconds=lock.ttl_seconds,
+            limit=lock.limit,
+            holders={
+                owner: {
+                    "token": permit.token,
+                    "acquired_at_ms": permit.acquired_ms,
+                    "expires_at_ms": permit.expires_ms,
+                    "lease_ms": permit.lease_ms,
+                    "limit": permit.limit,
+                    "revision": permit.revision,
+                }
+                for owner, permit in lock.permits.items()
+            },
+        )
+
+
+def read_stored(item: Mapping[str, Any]) -> StoredLock:
+    if not item:
+        return StoredLock()
+    owners = [name.removeprefix("holder:") for name in item if name.startswith("holder:")]
+    numbers = {
+        "acquired_at_ms": "a",
+        "expires_at_ms": "e",
+        "lease_ms": "l",
+        "limit": "n",
+        "revision": "r",
+    }
+    return StoredLock(
+        held=int(item["held"]["N"]),
+        newest_token=int(item["fencing_token"]["N"]),
+        last_released=item.get("last_released", {}).get("S"),
+        ttl_seconds=int(item["expiry_time"]["N"]),
+        limit=int(item["limit"]["N"]),
+        holders={
+            owner: {
+                "token": int(item[f"token:{owner}"]["N"]),
+                **{
+                    name: int(item[f"holder:{owner}"]["M"][short]["N"])
+                    for name, short in numbers.items()
+                },
+            }
+            for owner in owners
+        },
+    )

@@ -1,6 +1,6 @@
 """What docs/migration.md calls of python_dynamodb_lock 0.9.1, with its names and arguments.
 
-`tests/bench/test_other_library.py` compares them with the library, where that is installed.
+`tests/bench/test_bench.py` compares them with the library, where that is installed.
 """
 
 from __future__ import annotations

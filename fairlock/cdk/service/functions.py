@@ -31,6 +31,7 @@ from aws_cdk import (
 )
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_logs as logs
@@ -147,6 +148,7 @@ class FunctionFactory:
         workflow_actions: Sequence[str],
         environment: Mapping[str, str] | None = None,
         handler: str | None = None,
+        timeout_seconds: int = FUNCTION_TIMEOUT_SECONDS,
     ) -> lambda_.Function:
         """Makes a function with this handler; by default with that of the same name as its id.
 
@@ -168,7 +170,7 @@ class FunctionFactory:
             runtime=RUNTIME,
             architecture=self.platform.architecture,
             memory_size=self.memory_size_mib,
-            timeout=Duration.seconds(FUNCTION_TIMEOUT_SECONDS),
+            timeout=Duration.seconds(timeout_seconds),
             tracing=self.platform.tracing,
             role=self._role(construct_id, log_group, table_actions),
             log_group=log_group,
@@ -215,8 +217,7 @@ class FunctionFactory:
             )
         key = self.table.encryption_key
         if key is not None:
-            key.grant_encrypt_decrypt(role)
-            key.grant(role, "kms:DescribeKey")
+            grant_key(key, role)
         log_group.grant_write(role)
         return role
 
@@ -239,6 +240,12 @@ def _acknowledge_wildcard(function: lambda_.Function, finding: str, reason: str)
         Validations.of(function.role).acknowledge(
             Acknowledgment(id=f"AwsSolutions-IAM5[{finding}]", reason=reason)
         )
+
+
+def grant_key(key: kms.IKey, grantee: iam.IGrantable) -> None:
+    """Allows what DynamoDB asks of every principal that uses a table with a customer's key."""
+    key.grant_encrypt_decrypt(grantee)
+    key.grant(grantee, "kms:DescribeKey")
 
 
 def grant_workflow_action(scope: Construct, grantee: iam.IGrantable, action: str) -> iam.Grant:

@@ -19,7 +19,11 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from fairlock.cdk.fragments import first_difference
-from fairlock.cdk.service.functions import AdministrationFunctions, grant_workflow_action
+from fairlock.cdk.service.functions import (
+    AdministrationFunctions,
+    grant_key,
+    grant_workflow_action,
+)
 from fairlock.errors import InvalidRequest
 from fairlock.names import (
     ACQUIRE_FUNCTION_VARIABLE,
@@ -33,6 +37,7 @@ from fairlock.protocol.schema import (
     SORT_KEY,
     TTL_ATTRIBUTE,
     partition_of,
+    partition_of_execution,
     partition_of_pace,
 )
 from fairlock.wire import rules
@@ -41,6 +46,7 @@ _STATISTICS: Final = {
     MetricName.WAIT_TIME: "p95",
     MetricName.HELD_TIME: "p95",
     MetricName.HAND_OFF_LATENCY: "p95",
+    MetricName.PACE_WAIT: "p95",
     MetricName.QUEUE_LENGTH: "Maximum",
     MetricName.CURRENT_WAIT: "Maximum",
 }
@@ -89,6 +95,15 @@ def lock_table(
 
 
 _LEADING_KEYS: Final = "dynamodb:LeadingKeys"
+
+
+def _of_partitions(beginnings: Sequence[str]) -> dict[str, dict[str, object]]:
+    """Conditions of IAM: only items whose partition keys begin with one of these."""
+    return {
+        # Of no keys, "for all values" is true: a request without a key is refused by Null.
+        "ForAllValues:StringLike": {_LEADING_KEYS: [f"{each}*" for each in beginnings]},
+        "Null": {_LEADING_KEYS: "false"},
+    }
 
 
 def _check_prefix(prefix: str) -> None:
@@ -281,21 +296,21 @@ class LockServiceBase(Construct):
         Args:
             grantee: the principal.
             prefix: only locks and paces whose names begin so, such as "team-a/". DynamoDB refuses
-                all other items of the table (`dynamodb:LeadingKeys`).
+                all other items of the table (`dynamodb:LeadingKeys`) but reads of single claims.
 
         Raises:
             InvalidRequest: the prefix begins no lock name, or is a pattern.
         """
-        conditions: dict[str, dict[str, object]] | None = None
-        if prefix is not None:
-            _check_prefix(prefix)
-            keys = [f"{partition_of(prefix)}*", f"{partition_of_pace(prefix)}*"]
-            conditions = {
-                # Of no keys, "for all values" is true: a request without a key is refused by Null.
-                "ForAllValues:StringLike": {_LEADING_KEYS: keys},
-                "Null": {_LEADING_KEYS: "false"},
-            }
-        return self._grant_on_table(grantee, _READS + _WRITES, conditions)
+        if prefix is None:
+            return self._grant_on_table(grantee, _READS + _WRITES)
+        _check_prefix(prefix)
+        partitions = [partition_of(prefix), partition_of_pace(prefix)]
+        names = self._grant_on_table(grantee, _READS + _WRITES, _of_partitions(partitions))
+        # An acquire that finds the lease of a workflow over reads its claim. The claim's key ends
+        # with the owner id, so this lets no one see claims of other owners than those that they
+        # see anyway.
+        claims = _of_partitions([partition_of_execution("")])
+        return names.combine(self._grant_on_table(grantee, ["GetItem"], claims))
 
     def grant_administration(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a person see, pause and release all locks by force, in Python or by `fairlock`.
@@ -357,7 +372,7 @@ class LockServiceBase(Construct):
         A client that hands over wakes the next workflow, and asks whether it still runs.
         """
         if self.table.encryption_key is not None:
-            self.table.encryption_key.grant_encrypt_decrypt(grantee)
+            grant_key(self.table.encryption_key, grantee)
         actions = [f"dynamodb:{action}" for action in sorted(actions)]
         granted = (
             self.table.grant(grantee, *actions)

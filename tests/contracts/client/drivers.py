@@ -177,7 +177,8 @@ class Threads(World):
         stop.wait(seconds)
 
     def locked(self, name: str, *, returns: object = None, **options: Any) -> Callable[[], Any]:  # noqa: ANN401 - same
-        return locked(name, client=self.locks, **options)(lambda: returns)
+        made: Callable[[], Any] = locked(name, client=self.locks, **options)(lambda: returns)
+        return made
 
     def _make(self, first: Any, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - same
         clock = first.clock if first else None
@@ -225,7 +226,8 @@ class Tasks(World):
         async def work() -> object:
             return returns
 
-        return locked(name, client=self.locks, **options)(work)
+        made: Callable[[], Any] = locked(name, client=self.locks, **options)(work)
+        return made
 
     def _make(self, first: Any, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - same
         clock = first.clock if first else None

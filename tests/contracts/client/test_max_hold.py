@@ -41,7 +41,7 @@ class Told:
         return tell
 
 
-async def acquire_told(world: World, max_hold: float = HOLD) -> tuple[Lock, Told]:
+async def acquire_told(world: World, max_hold: float = HOLD) -> tuple[Any, Told]:
     told = Told(world)
     callbacks = {"on_danger": told.of("danger"), "on_lost": told.of("lost")}
     return await done(world.locks.acquire("a", max_hold=max_hold, **callbacks)), told

@@ -10,6 +10,7 @@ import pytest
 from fairlock import InvalidRequest, LockLost, LockStoreUnavailable, LockWaitTimeout
 from fairlock.testing.manual_clock import START_MS
 from tests.contracts.client.drivers import World, done, inside, of_both_clients
+from tests.support.faults import unknown_outcomes
 
 
 @of_both_clients
@@ -79,15 +80,21 @@ async def test_a_semaphore_lets_as_many_in_as_it_has_permits(world: World) -> No
     assert [lock is not None for lock in got] == [True, True, True, False, False]
 
 
+UNKNOWN = unknown_outcomes()
+
+
+@pytest.mark.parametrize("what", UNKNOWN)
 @of_both_clients
-async def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(world: World) -> None:
+async def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
+    world: World, what: str
+) -> None:
     locks = world.client()
-    world.table.is_down = True
+    world.table.defect = UNKNOWN[what]
     with pytest.raises(LockStoreUnavailable):
         await done(locks.try_acquire("a"))
     with pytest.raises(LockStoreUnavailable):
-        await done(locks.acquire("a", max_wait=30))
-    world.table.is_down = False
+        await done(locks.acquire("a", max_wait=10))
+    world.table.defect = None
     state = world.table.state("a")
     assert (state.holders, state.contended) == ((), False)
 

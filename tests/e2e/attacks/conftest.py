@@ -11,8 +11,7 @@ from tests.e2e.attacks import children, redrives, siblings
 from tests.e2e.attacks.stack import Attacks, SecondService, Untold
 from tests.e2e.conftest import FEW_ENVIRONMENTS, deployed
 from tests.e2e.deployment import Deployment
-from tests.e2e.scenario_runs import ScenarioRuns, begun
-from tests.e2e.warming import warm_up
+from tests.e2e.scenario_runs import ScenarioRuns, begun, warm_up
 
 WORKFLOWS = {"Attacks": Attacks, "SecondService": SecondService, "Untold": Untold}
 

@@ -9,8 +9,7 @@ import pytest
 from tests.e2e.deployment import Deployment
 from tests.e2e.known_failures.lock import Lock
 from tests.e2e.known_failures.scenarios import SCENARIOS
-from tests.e2e.scenario_runs import ScenarioRuns, begun
-from tests.e2e.warming import warm_up
+from tests.e2e.scenario_runs import ScenarioRuns, begun, warm_up
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,10 +8,15 @@ from typing import Final
 
 from fairlock.protocol.model import Holder
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
-from tests.e2e.known_failures.lock import MOST_TRIES, PAUSE_SECONDS, Knocks, Lock, most_inside
-from tests.e2e.known_failures.parts import LEASE_SECONDS
-from tests.e2e.reap_passes import wait_for_reap_passes
-from tests.e2e.scenario_runs import Scenario
+from tests.e2e.known_failures.lock import (
+    LEASE_SECONDS,
+    MOST_TRIES,
+    PAUSE_SECONDS,
+    Knocks,
+    Lock,
+    most_inside,
+)
+from tests.e2e.scenario_runs import Scenario, wait_for_reap_passes
 
 OVERRUN_SECONDS: Final = 15
 """Longer than lease and clock tolerance, by several knocks also on a busy machine."""

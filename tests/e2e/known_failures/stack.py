@@ -12,8 +12,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from fairlock.cdk import ILockService, LockGuard, LockService, Waiting
-from tests.e2e.guard.faults import Spoilt
-from tests.e2e.known_failures.parts import (
+from tests.e2e.guard.stack import Spoilt
+from tests.e2e.known_failures.lock import (
     INPUT,
     LEASE_SECONDS,
     LOCK,

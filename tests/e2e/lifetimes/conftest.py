@@ -14,8 +14,7 @@ from tests.e2e.lifetimes.contested_lock import MOST_CALLING
 from tests.e2e.lifetimes.dying_workflows import DyingWorkflows, Unreaped
 from tests.e2e.lifetimes.scenarios import SCENARIOS
 from tests.e2e.lifetimes.stack import Lifetimes
-from tests.e2e.scenario_runs import ScenarioRuns, begun
-from tests.e2e.warming import warm_up
+from tests.e2e.scenario_runs import ScenarioRuns, begun, warm_up
 
 Tell = Callable[[str, Sequence[float]], None]
 """Shows how often something was measured, its median and its largest value, in seconds."""

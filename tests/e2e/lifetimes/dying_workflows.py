@@ -19,9 +19,8 @@ from constructs import Construct
 from fairlock.cdk import ILockService, LockGuard, LockService, Waiting
 from fairlock.cdk.service.functions import handler_code
 from fairlock.names import REAP_QUEUE_VARIABLE
-from tests.e2e.guard.faults import Spoilt
-from tests.e2e.guard.stack import INPUT, RESULT, Form, Forms
-from tests.e2e.known_failures.parts import Chain, Mistake
+from tests.e2e.guard.stack import INPUT, RESULT, Form, Forms, Spoilt
+from tests.e2e.known_failures.lock import Chain, Mistake
 from tests.e2e.lifetimes.stack import Lifetime, Lifetimes, Plain, PlainRuntime
 from tests.e2e.workflow_parts import runtime_error, stay
 

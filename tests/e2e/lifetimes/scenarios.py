@@ -9,9 +9,6 @@ from typing import Any, Final
 from tests.e2e.lifetimes import (
     keep_alive,
     late_acquires,
-    overrunning_work,
-    replayed_events,
-    unnoticed_deaths,
     workflow_deaths,
 )
 from tests.e2e.lifetimes.contested_lock import ALIKE_TIMES, CONTROL_TIMES, TIMES
@@ -65,7 +62,7 @@ def _at(service: str, play: Scenario) -> Scenario:
 
 
 _LONG: Final[dict[str, Sequence[Scenario]]] = {
-    "replayed": [replayed_events.twice_in_reverse_order] * ALIKE_TIMES,
+    "replayed": [late_acquires.twice_in_reverse_order] * ALIKE_TIMES,
     "redriven, free": [
         partial(
             keep_alive.redriven,
@@ -95,17 +92,17 @@ _LONG: Final[dict[str, Sequence[Scenario]]] = {
     "late, taken": [
         partial(late_acquires.on_a_taken_lock, requests=number % 2) for number in range(TIMES)
     ],
-    "overrun": [partial(overrunning_work.knocked_at, machine="Plain")] * ALIKE_TIMES,
-    "overrun, robbed": [partial(overrunning_work.by_contenders_that_do_not_ask, machine="Plain")]
+    "overrun": [partial(keep_alive.knocked_at, machine="Plain")] * ALIKE_TIMES,
+    "overrun, robbed": [partial(keep_alive.by_contenders_that_do_not_ask, machine="Plain")]
     * CONTROL_TIMES,
-    "unnoticed, workflow": [partial(unnoticed_deaths.for_a_workflow, machine="UnreapedPlain")]
+    "unnoticed, workflow": [partial(workflow_deaths.for_a_workflow, machine="UnreapedPlain")]
     * ALIKE_TIMES,
-    "unnoticed, caller": [partial(unnoticed_deaths.for_a_caller, machine="UnreapedPlain")]
+    "unnoticed, caller": [partial(workflow_deaths.for_a_caller, machine="UnreapedPlain")]
     * ALIKE_TIMES,
-    "unnoticed, running": [partial(unnoticed_deaths.while_it_runs, machine="UnreapedPlain")]
+    "unnoticed, running": [partial(workflow_deaths.while_it_runs, machine="UnreapedPlain")]
     * CONTROL_TIMES,
     "express": [
-        partial(unnoticed_deaths.express, machine=machine)
+        partial(workflow_deaths.express, machine=machine)
         for machine in ("ExpressByTimeout", "ExpressByError")
     ]
     * (TIMES // 2),
@@ -141,7 +138,7 @@ _SHORT: Final[dict[str, Sequence[Scenario]]] = {
         f"dies {how}, unnoticed": _unnoticed(death, machine)
         for how, (death, _, machine) in REAPED.items()
     },
-    "event of the living": [replayed_events.of_the_living] * CONTROL_TIMES,
+    "event of the living": [late_acquires.of_the_living] * CONTROL_TIMES,
     "lock lost": [
         partial(keep_alive.lost_to_force, machine="KeepAliveChain", seconds=keep_alive.LONG_SECONDS)
     ]

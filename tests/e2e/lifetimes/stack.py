@@ -14,8 +14,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from fairlock.cdk import LockGuard, Waiting
-from tests.e2e.guard.faults import Spoilt
-from tests.e2e.guard.stack import INPUT, JSONATA, Form, Forms, function
+from tests.e2e.guard.stack import INPUT, JSONATA, Form, Forms, Spoilt, function
 from tests.e2e.workflow_parts import LOCK, SECONDS, decide, once_each, runtime_error, stay
 
 PLAIN_LEASE_SECONDS: Final = 5

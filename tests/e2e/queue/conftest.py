@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.deployment import Deployment
-from tests.e2e.queue.scenarios import SCENARIOS
-from tests.e2e.scenario_runs import ScenarioRuns, begun
-from tests.e2e.warming import warm_up
+from tests.e2e.queue.queued_lock import SCENARIOS
+from tests.e2e.scenario_runs import ScenarioRuns, begun, warm_up
 
 AT_ONCE = 6
 """Functions that scenarios begun together call at the same time."""

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.e2e.deployment import Deployment, Ended
-from tests.e2e.guard.test_errors import FAILING, lock_of
+from tests.e2e.guard.test_guard import FAILING, lock_of
 
 VALUES = [
     {"a": [1, {"b": None}], "text": "ä€"},

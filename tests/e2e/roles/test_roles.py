@@ -1,11 +1,24 @@
-"""The roles suffice for what the handlers do, on an embedded AWS that enforces them."""
+"""Each role may do its own part, and nothing else."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import boto3
+import pytest
+
+from fairlock import LockClient, LockStoreMisconfigured
 from tests.e2e.deployment import Deployment, Json, wait_until
+from tests.e2e.roles.calls import AnyCall, calls
+from tests.e2e.roles.identities import TRUST, Identities
+from tests.e2e.roles.stack import ROLES
+from tests.e2e.roles.test_keys import keyed_execution
+
+# The roles suffice for what the handlers do, on an embedded AWS that enforces them.
 
 ENDED_EXECUTION = "arn:aws:states:us-east-1:000000000000:execution:nothing:gone"
 
@@ -113,3 +126,186 @@ def test_a_role_without_its_policy_is_noticed(enforcing: Deployment) -> None:
     response = functions.invoke(FunctionName=function, Payload=json.dumps(owner("shop")))
     identities.put_role_policy(**policy, PolicyDocument=json.dumps(document))
     assert "AccessDenied" in json.load(response["Payload"])["errorMessage"]
+
+
+# What each role may not do is denied: every request with every role, under enforcement.
+
+ADMINISTRATOR = "Administrator"
+JUDGED = [role for role in ROLES if role != ADMINISTRATOR]
+FEWEST_FORBIDDEN = 40
+
+
+@pytest.fixture(scope="session")
+def identities(enforcing: Deployment) -> Identities:
+    return Identities(enforcing)
+
+
+@pytest.fixture(scope="session")
+def all_calls(enforcing: Deployment) -> list[AnyCall]:
+    return calls(enforcing.outputs["Fairlock"])
+
+
+def judged(
+    identities: Identities, role: str, all_calls: list[AnyCall]
+) -> tuple[list[str], list[str]]:
+    """The requests that the role may make and ought not to, and those that it wants in vain."""
+    denied = {str(call): identities.denied(role, call) for call in all_calls}
+    too_much = [str(c) for c in all_calls if role not in c.allowed and not denied[str(c)]]
+    too_little = [str(c) for c in all_calls if role in c.allowed and denied[str(c)]]
+    return too_much, too_little
+
+
+@pytest.mark.parametrize("role", JUDGED)
+def test_a_role_may_make_its_requests_and_no_others(
+    identities: Identities,
+    all_calls: list[AnyCall],
+    role: str,
+    record_property: Callable[[str, object], None],
+) -> None:
+    forbidden = [call for call in all_calls if role not in call.allowed]
+    assert len(forbidden) >= FEWEST_FORBIDDEN
+    assert judged(identities, role, all_calls) == ([], [])
+    allowed = len(all_calls) - len(forbidden)
+    figures = f"role {role}: {len(forbidden)} forbidden requests denied, {allowed} allowed"
+    record_property("figures", figures)
+
+
+WAKE_WAITERS = {"Acquire", "Heartbeat", "Release", "Reap", "ForceRelease", "SetLimit"}
+"""They may decrypt with the key that `grant_durable` names; `test_keys` shows what for."""
+
+
+@pytest.mark.parametrize("role", JUDGED)
+def test_a_role_is_granted_no_action_but_those_of_its_requests(
+    identities: Identities, all_calls: list[AnyCall], role: str
+) -> None:
+    needed = {call.action for call in all_calls if role in call.allowed}
+    of_a_key = {"kms:Decrypt"} if role in WAKE_WAITERS else set()
+    assert identities.granted(role) == needed | of_a_key
+
+
+def test_control_a_widened_policy_is_noticed(
+    enforcing: Deployment, identities: Identities, all_calls: list[AnyCall]
+) -> None:
+    statements = [
+        {"Effect": "Allow", "Action": "dynamodb:Scan", "Resource": "*"},
+        {"Effect": "Allow", "Action": "states:Stop*", "Resource": "*"},
+    ]
+    role = enforcing.outputs["Fairlock"]["HeartbeatRoleArn"].rpartition("/")[2]
+    policies, policy = enforcing.aws.client("iam"), {"RoleName": role, "PolicyName": "wider"}
+    policies.put_role_policy(**policy, PolicyDocument=json.dumps({"Statement": statements}))
+    too_much, too_little = judged(identities, "Heartbeat", all_calls)
+    granted = identities.granted("Heartbeat")
+    policies.delete_role_policy(**policy)
+    assert {"dynamodb:Scan", "states:Stop*"} <= granted
+    assert too_little == []
+    assert too_much == [
+        "dynamodb.scan on items of the lock table",
+        "dynamodb.scan on items of another table",
+        "stepfunctions.stop_execution on workflows",
+    ]
+
+
+def test_control_an_administrator_may_all_but_send_to_the_reaper(
+    identities: Identities, all_calls: list[AnyCall]
+) -> None:
+    """The queue's policy denies even that. Runs last: the requests delete the service."""
+    denied = [str(call) for call in all_calls if identities.denied(ADMINISTRATOR, call)]
+    assert denied == ["sqs.send_message on the reaper's queue"]
+
+
+# A client that may use the locks of one team is denied those of others, by DynamoDB itself.
+
+MakeClient = Callable[[str], LockClient]
+
+
+@pytest.fixture
+def client_of(enforcing: Deployment) -> Iterator[MakeClient]:
+    """Clients with the credentials of a role."""
+    aws, outputs = enforcing.aws, enforcing.outputs["Fairlock"]
+    with contextlib.ExitStack() as stack:
+
+        def made(role: str) -> LockClient:
+            arn = outputs[f"{role}RoleArn"]
+            name = arn.rpartition("/")[2]
+            aws.client("iam").update_assume_role_policy(RoleName=name, PolicyDocument=TRUST)
+            answer = aws.client("sts").assume_role(RoleArn=arn, RoleSessionName="client")
+            given = answer["Credentials"]
+            keys: Any = {
+                "aws_access_key_id": given["AccessKeyId"],
+                "aws_secret_access_key": given["SecretAccessKey"],
+                "aws_session_token": given["SessionToken"],
+                "region_name": "us-east-1",
+                "endpoint_url": aws.endpoint_url,
+            }
+            clients: Any = {
+                name: boto3.client(service, **keys)  # type: ignore[call-overload]  # one or the other
+                for name, service in (("client", "dynamodb"), ("stepfunctions", "stepfunctions"))
+            }
+            return stack.enter_context(LockClient(outputs["LockTableName"], max_wait=30, **clients))
+
+        yield made
+
+
+def use(locks: LockClient, other: LockClient, name: str) -> None:
+    """Every request that a client makes of its own table."""
+    with locks.hold(name, data={"step": 1}) as lock:
+        assert other.try_acquire(name) is None
+        lock.heartbeat()
+    token = other.acquire(name).fencing_token
+    assert locks.describe(name) is not None
+    locks.force_release(name, fencing_token=token, reason="test")
+    locks.pace(name, rate=(100, 1))
+    locks.set_limit(name, 2, reason="test")
+    locks.resume(name)
+
+
+def test_a_team_uses_its_own_names(client_of: MakeClient) -> None:
+    locks = client_of("TeamA")
+    use(locks, client_of("TeamA"), f"team-a/{uuid.uuid4()}")
+
+
+def test_a_team_waits_behind_a_workflow_whose_lease_is_over(
+    client_of: MakeClient, enforcing: Deployment
+) -> None:
+    """An item of no team tells whether its work is over: the claim, which is read first."""
+    name, execution = f"team-a/{uuid.uuid4()}", keyed_execution(enforcing)
+    held = {"owner_id": str(uuid.uuid4()), "execution_arn": execution, "lease_seconds": 1}
+    assert enforcing.invoke("Acquire", lock_name=name, **held)["acquired"]
+    locks = client_of("TeamA")
+    first = lease_ends(enforcing, name)
+    wait_until(lambda: locks.try_acquire(name) or lease_ends(enforcing, name) > first)
+    assert locks.try_acquire(name) is None  # The client has asked, and extended the lease.
+    enforcing.stop(execution)
+    assert locks.acquire(name).fencing_token
+
+
+def lease_ends(deployment: Deployment, name: str) -> str:
+    """When the lease of the holder ends, as text."""
+    found = deployment.invoke("Inspect", lock_name=name)
+    return str(found["holders"][0]["expires_at"])
+
+
+@pytest.mark.parametrize("name", ["team-b/x", "team-a", "TEAM-A/x", "x/team-a/"])
+def test_a_team_is_denied_all_other_names(client_of: MakeClient, name: str) -> None:
+    locks = client_of("TeamA")
+    requests: dict[str, Callable[[], object]] = {
+        "acquire": lambda: locks.acquire(name),
+        "describe": lambda: locks.describe(name),
+        "release": lambda: locks.release(name, "somebody-0123456789"),
+        "force_release": lambda: locks.force_release(name, fencing_token=7, reason="test"),
+        "pace": lambda: locks.pace(name, rate=(1, 1)),
+        "pause": lambda: locks.pause(name, reason="test"),
+    }
+    for request in requests.values():
+        with pytest.raises(LockStoreMisconfigured, match="AccessDenied"):
+            request()
+
+
+def test_a_team_cannot_read_the_whole_table(client_of: MakeClient) -> None:
+    with pytest.raises(LockStoreMisconfigured, match="AccessDenied"):
+        next(client_of("TeamA").list("team-a/"))
+
+
+def test_control_a_client_without_a_prefix_uses_any_name(client_of: MakeClient) -> None:
+    locks = client_of("Client")
+    use(locks, client_of("Client"), f"team-b/{uuid.uuid4()}")

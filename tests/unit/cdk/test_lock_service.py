@@ -25,6 +25,7 @@ STATISTICS = {
     "HandOffLatency": "p95",
     MetricName.HELD_TIME: "p95",
     MetricName.WAIT_TIME: "p95",
+    MetricName.PACE_WAIT: "p95",
     MetricName.QUEUE_LENGTH: "Maximum",
     MetricName.CURRENT_WAIT: "Maximum",
 }
@@ -100,7 +101,8 @@ def test_with_a_customer_key_each_role_and_client_may_use_that_key(template: Tem
         "Effect": "Allow",
         "Resource": {"Fn::GetAtt": [Match.string_like_regexp("^Key"), "Arn"]},
     }
-    document = {"PolicyDocument": {"Statement": Match.array_with([statement])}}
+    described = {**statement, "Action": "kms:DescribeKey"}
+    document = {"PolicyDocument": {"Statement": Match.array_with([statement, described])}}
     template.resource_properties_count_is("AWS::IAM::Policy", document, 5)
 
 

@@ -165,13 +165,31 @@ def test_a_user_reads_only_what_it_uses(app: Stage, user: Stack) -> None:
 
 
 def test_a_client_of_a_prefix_is_let_at_the_partitions_of_its_locks(user: Stack) -> None:
-    """DynamoDB enforces it: tests/e2e/roles/test_prefix_of_names.py."""
+    """DynamoDB enforces it: tests/e2e/roles/test_roles.py."""
     LockService.from_stack(user, "Locks").grant_client(role(user), prefix="team-a/")
     policies = json.dumps(resources(template(user), "AWS::IAM::Policy"))
     keys = '["LOCK#team-a/*", "PACE#team-a/*"]'
     assert f'"ForAllValues:StringLike": {{"dynamodb:LeadingKeys": {keys}}}' in policies
     assert '"Null": {"dynamodb:LeadingKeys": "false"}' in policies
     assert "dynamodb:Scan" not in policies
+
+
+def test_a_client_of_a_prefix_may_read_single_claims_and_nothing_else_of_workflows(
+    user: Stack,
+) -> None:
+    """Without it an acquire fails that asks whether the workflow that holds still runs."""
+    LockService.from_stack(user, "Locks").grant_client(role(user), prefix="team-a/")
+    [policy] = resources(template(user), "AWS::IAM::Policy").values()
+    [statement] = [
+        each
+        for each in policy["Properties"]["PolicyDocument"]["Statement"]
+        if "EXECUTION#*" in json.dumps(each)
+    ]
+    assert statement["Action"] == "dynamodb:GetItem"
+    assert statement["Condition"] == {
+        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["EXECUTION#*"]},
+        "Null": {"dynamodb:LeadingKeys": "false"},
+    }
 
 
 @pytest.mark.parametrize("prefix", ["", "*", "team-?", "${aws:username}/", "a\n", 7])

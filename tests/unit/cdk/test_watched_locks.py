@@ -99,7 +99,12 @@ def test_single_names_need_no_scan(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "watch", ["deploy/*", [""], ["a*b"], ["*a"], [7], ["ä"], ["a "], ["a", "a"], ["x"] * 21, None]
+    "watch",
+    [
+        *("deploy/*", [""], ["a*b"], ["*a"], [7], ["ä"], ["a "], ["a", "a"], ["x"] * 21, None),
+        ["x" * 255],
+        [f"{number:03}".ljust(200, "x") for number in range(15)],
+    ],
 )
 def test_what_is_no_list_of_names_is_refused(tmp_path: Path, watch: Any) -> None:  # noqa: ANN401 - on purpose
     stack = Stack(App(outdir=str(tmp_path)), "Single")
@@ -108,13 +113,39 @@ def test_what_is_no_list_of_names_is_refused(tmp_path: Path, watch: Any) -> None
         LockMonitoring(stack, "Monitoring", service=locks, watch=watch)
 
 
-def test_a_function_that_fails_fires_an_alarm_because_it_measures_nothing(template: Json) -> None:
+def test_the_longest_list_of_names_fits_the_variables_and_dimensions_of_aws(tmp_path: Path) -> None:
+    stack = Stack(App(outdir=str(tmp_path)), "Single")
+    locks = LockService.from_stack(stack, "Locks")
+    watch = ["x" * 254 + "*", *(f"{number:03}".ljust(250, "x") for number in range(10))]
+    LockMonitoring(stack, "Monitoring", service=locks, alarms=LockAlarms(), watch=watch)
+    made = dict(Template.from_stack(stack).to_json())
+    [function] = resources(made, "AWS::Lambda::Function").values()
+    variables = function["Properties"]["Environment"]["Variables"]
+    assert len("".join(map(str, [*variables, *variables.values()]))) < 4_000
+
+
+def test_a_function_that_fails_or_is_throttled_fires_an_alarm_because_it_measures_nothing(
+    template: Json,
+) -> None:
     alarms = [each["Properties"] for each in resources(template, "AWS::CloudWatch::Alarm").values()]
     [function] = resources(template, "AWS::Lambda::Function")
-    [alarm] = [
-        each for each in alarms if each.get("Dimensions", [{}])[0].get("Value") == {"Ref": function}
+    found = [
+        (each["MetricName"], each["Threshold"])
+        for each in alarms
+        if each.get("Dimensions", [{}])[0].get("Value") == {"Ref": function}
     ]
-    assert (alarm["MetricName"], alarm["Threshold"]) == ("Errors", 1)
+    assert sorted(found) == [("Errors", 1), ("Throttles", 1)]
+
+
+def test_a_measurement_has_the_time_to_read_many_locks_and_is_not_made_late_or_again(
+    template: Json,
+) -> None:
+    """Lambda repeats an asynchronous invocation that fails, whatever EventBridge was told."""
+    [function] = resources(template, "AWS::Lambda::Function").values()
+    assert function["Properties"]["Timeout"] == 240
+    [config] = resources(template, "AWS::Lambda::EventInvokeConfig").values()
+    assert config["Properties"]["MaximumRetryAttempts"] == 0
+    assert config["Properties"]["MaximumEventAgeInSeconds"] == 300
 
 
 def test_names_that_differ_in_a_slash_have_an_alarm_each(tmp_path: Path) -> None:

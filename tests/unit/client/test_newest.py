@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
 import threading
 from typing import Any
 
@@ -12,14 +10,10 @@ import pytest
 from fairlock import (
     InvalidRequest,
     LockClient,
-    LockEvent,
-    LockEventKind,
-    LockWaitTimeout,
     Superseded,
     locked,
 )
-from fairlock.testing import FakeAsyncLockClient, FakeTable
-from fairlock.wire.rules import HIGHEST_VERSION
+from fairlock.testing import FakeTable
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, SkewedClock, Table
 
@@ -98,31 +92,6 @@ def test_waiters_of_one_client_learn_it_from_each_other() -> None:
     assert sorted(error.version for error in fleet.superseded) == [2, 3, 4]
 
 
-def test_a_lower_version_is_superseded_at_once_and_holds_nothing(
-    make_client: MakeClient, table: Table
-) -> None:
-    make_client().acquire("a", only_newest=7).release()
-    table.log.clear()
-    with pytest.raises(Superseded, match="version 6 is superseded, 7 was granted"):
-        make_client().acquire("a", only_newest=6)
-    assert table.log == ["update_item"]
-    assert make_client().acquire("a", only_newest=7)
-
-
-def test_a_version_costs_one_request_like_any_lock(make_client: MakeClient, table: Table) -> None:
-    make_client().acquire("a", only_newest=1).release()
-    assert table.log == ["update_item"] * 2
-
-
-def test_a_call_that_does_not_wait_tells_busy_from_superseded(make_client: MakeClient) -> None:
-    held = make_client().acquire("a", only_newest=7)
-    with pytest.raises(LockWaitTimeout):
-        make_client().acquire("a", only_newest=8, max_wait=0)
-    with pytest.raises(Superseded):
-        make_client().acquire("a", only_newest=6, max_wait=0)
-    held.release()
-
-
 @pytest.mark.parametrize("skew_seconds", [-600, -0.3, 0.3, 600])
 def test_by_time_counts_the_time_of_aws_and_not_that_of_the_machine(
     make_client: MakeClient, table: Table, clock: EventfulClock, skew_seconds: float
@@ -147,58 +116,6 @@ def test_by_its_own_clock_a_machine_would_refuse_all_newer_ones(
         make_client().acquire("a", only_newest=True)
 
 
-@pytest.mark.parametrize("wrong", [-1, 1.5, "7", None, HIGHEST_VERSION + 1, math.nan])
-def test_a_version_that_is_none_is_refused_before_any_request(
-    make_client: MakeClient,
-    table: Table,
-    wrong: Any,  # noqa: ANN401 - whatever is wrong
-) -> None:
-    with pytest.raises(InvalidRequest, match=r"only_newest: must be true, or the version"):
-        make_client().acquire("a", only_newest=wrong)
-    assert table.log == []
-
-
-def test_a_reader_has_no_version(make_client: MakeClient, table: Table) -> None:
-    with pytest.raises(InvalidRequest, match="only_newest: must be left out with shared"):
-        make_client().acquire("a", only_newest=True, shared=True)
-    assert table.log == []
-
-
-def test_the_hook_is_told(make_client: MakeClient) -> None:
-    told: list[LockEvent] = []
-    client = make_client(on_event=told.append)
-    client.acquire("a", only_newest=2).release()
-    with pytest.raises(Superseded):
-        client.acquire("a", only_newest=1)
-    client.close()
-    assert [event.kind for event in told][-1] is LockEventKind.SUPERSEDED
-
-
-def test_asyncio_does_the_same() -> None:
-    async def main() -> list[object]:
-        table = FakeTable()
-        async with FakeAsyncLockClient(table=table) as locks:
-            async with locks.hold("deploy", only_newest=3):
-                pass
-            try:
-                await locks.acquire("deploy", only_newest=2)
-            except Superseded as error:
-                return [error.version, error.newest]
-        return []
-
-    assert asyncio.run(main()) == [2, 3]
-
-
-def test_describe_tells_the_newest_and_the_versions_that_wait(make_client: MakeClient) -> None:
-    held = make_client().acquire("a", only_newest=7)
-    with pytest.raises(LockWaitTimeout):
-        make_client().acquire("a", only_newest=8, max_wait=1)
-    found = make_client().describe("a")
-    assert found is not None
-    assert found.newest == 7
-    held.release()
-
-
 def test_a_locked_function_gives_way_to_a_newer_call(make_client: MakeClient) -> None:
     ran: list[int] = []
     client = make_client()
@@ -217,21 +134,3 @@ def test_a_locked_function_gives_way_to_a_newer_call(make_client: MakeClient) ->
     assert ran == [7]
     with pytest.raises(InvalidRequest, match="only_newest: must be left out with if_taken"):
         locked("a", only_newest=7, if_taken="skip")  # type: ignore[call-overload]  # the point
-
-
-@pytest.mark.parametrize(("outer", "other"), [(4, 5), (False, 5), (True, 1), (False, 0)])
-def test_a_block_inside_a_block_has_no_other_version_than_that(
-    make_client: MakeClient, table: Table, outer: int, other: int
-) -> None:
-    """Its work would count as that of a version that was never granted."""
-    locks = make_client()
-    with locks.hold("a", only_newest=outer) as lock:
-        table.log.clear()
-        with (
-            pytest.raises(InvalidRequest, match=r"^only_newest: must be left out, or be that"),
-            locks.hold("a", only_newest=other, reentrant=True),
-        ):
-            pass
-        with locks.hold("a", only_newest=outer, reentrant=True) as same:
-            assert same is lock
-        assert table.log == []

@@ -7,30 +7,14 @@ import os
 import pickle
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import fairlock
 from fairlock import InvalidRequest, LockClient, LockWaitTimeout
-from tests.support import TABLE
-from tests.support.faulty_table import FaultyTable
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
-
-def test_acquire_heartbeat_and_release_are_one_request_each(dynamodb: DynamoDBClient) -> None:
-    counting = FaultyTable(dynamodb)
-    with LockClient(TABLE, client=counting) as locks:  # type: ignore[arg-type]  # wraps a client
-        lock = locks.acquire("orders/7")
-        assert counting.calls == ["update_item"]
-        lock.heartbeat()
-        assert counting.calls == ["update_item"] * 2
-        assert lock.release() is True
-        assert counting.calls == ["update_item"] * 3
 
 
 def test_more_permits_than_fit_into_an_item_are_refused_before_anything_is_written(

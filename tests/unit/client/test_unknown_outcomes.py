@@ -25,23 +25,9 @@ from fairlock.protocol.outcomes import Grant
 from fairlock.store import acquire
 from fairlock.store.context import LockContext
 from tests.support import START_MS
-from tests.support.faults import client_error, lost_reply, unknown_outcomes
+from tests.support.faults import client_error, lost_reply
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table
-
-UNKNOWN = unknown_outcomes()
-
-
-@pytest.mark.parametrize("what", UNKNOWN)
-def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
-    make_client: MakeClient, table: Table, what: str
-) -> None:
-    table.outage = UNKNOWN[what]
-    locks = make_client()
-    with pytest.raises(LockStoreUnavailable):
-        locks.try_acquire("a")
-    with pytest.raises(LockStoreUnavailable):
-        locks.acquire("a", max_wait=10)
 
 
 def test_a_store_that_takes_an_error_for_a_grant_would_be_noticed(

@@ -1,13 +1,11 @@
-"""Processes that reserve slots of one pace at the same time, over HTTP and in real time.
-
-They are forked from a server that has imported all modules once, so that twenty cost little.
-"""
+"""Processes that take part in a history, and processes that keep a pace."""
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.pool import Pool
@@ -20,10 +18,63 @@ from fairlock.aws.lock_table import LockTable
 from fairlock.protocol.pace import MICROSECONDS, PaceRequest, Slot, interval_us
 from fairlock.store.context import LockContext
 from fairlock.store.turns import KnownPaces, Turn
+from tests.histories.calls import Call
 from tests.histories.faulty_endpoint import Faults, faulty_endpoint
 from tests.histories.memory_backend import memory_backend
-from tests.histories.runs import dynamodb_at, new_client
+from tests.histories.runs import LARGE, dynamodb_at, new_client, run_plans
 from tests.support import TABLE
+
+# Rounds of the large plans, with half of the threads in each of two processes.
+
+_PROCESSES: Final = 2
+_ROUND_SECONDS: Final = 120
+Round = dict[str, list[Call]]
+
+
+@contextmanager
+def two_processes(endpoint_url: str) -> Iterator[Callable[[int], Round]]:
+    """Yields a function that runs a round, by its number, on locks of its own."""
+    spawn = multiprocessing.get_context("spawn")
+    with spawn.Pool(_PROCESSES, _begin, (spawn.Barrier(_PROCESSES), endpoint_url)) as pool:
+
+        def run(number: int) -> Round:
+            shares = pool.map_async(_work, [number] * _PROCESSES, chunksize=1)
+            merged: Round = {name: [] for name in LARGE}
+            for share in shares.get(timeout=_ROUND_SECONDS):
+                for name in LARGE:
+                    merged[name] += share[f"{name} {number}"]
+            return merged
+
+        yield run
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """What one of the processes has: two clients, one of which sends each request only once."""
+
+    barrier: Barrier
+    clients: list[LockClient]
+
+
+_process: list[_Process] = []
+
+
+def _begin(barrier: Barrier, endpoint_url: str) -> None:
+    logging.disable(logging.CRITICAL)  # Losses are what is wanted here.
+    clients = [new_client(dynamodb_at(endpoint_url, tries=tries), TABLE) for tries in (3, 1)]
+    _process.append(_Process(barrier, clients))
+
+
+def _work(number: int) -> Round:
+    [process] = _process
+    process.barrier.wait(timeout=_ROUND_SECONDS)
+    plans = {f"{name} {number}": plan for name, plan in LARGE.items()}
+    return dict(run_plans(process.clients, plans, seed=number))
+
+
+# Processes that reserve slots of one pace at the same time, over HTTP and in real time.
+#
+# They are forked from a server that has imported all modules once, so that twenty cost little.
 
 NAME: Final = "vendor"
 RATE: Final = (10, 1)
@@ -72,20 +123,20 @@ def processes(number: int) -> Iterator[Processes]:
     network = Faults(share=0, seed=0)
     with faulty_endpoint(memory_backend(), network) as url:
         barrier = context.Barrier(number)
-        with context.Pool(number, _begin, (barrier, url)) as pool:
+        with context.Pool(number, _begin_paced, (barrier, url)) as pool:
             yield Processes(network, number, pool)
 
 
-class _Process(NamedTuple):
+class _Paced(NamedTuple):
     barrier: Barrier
     url: str
 
 
-_process: list[_Process] = []
+_process: list[_Paced] = []
 
 
-def _begin(barrier: Barrier, url: str) -> None:
-    _process.append(_Process(barrier, url))
+def _begin_paced(barrier: Barrier, url: str) -> None:
+    _process.append(_Paced(barrier, url))
 
 
 def _client() -> LockClient:

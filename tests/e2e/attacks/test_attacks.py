@@ -1,4 +1,4 @@
-"""An event that others make frees no lock of a workflow that runs."""
+"""What a role may forge or repeat: each is refused, or harms only its own."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ from typing import Any, Final
 
 import pytest
 
-from tests.e2e.attacks.siblings import LONG_SECONDS
+from fairlock.protocol.lease_time import stored_end_ms
+from tests.e2e.attacks.children import FAILING, REDRIVEN, Children
+from tests.e2e.attacks.redrives import GUARDED, UNGUARDED, Redriven
+from tests.e2e.attacks.siblings import ERROR, LONG_SECONDS, Siblings
+from tests.e2e.attacks.siblings import FAILING as FAILING_BRANCHES
+from tests.e2e.attacks.stack import LEASE
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.lifetimes.contested_lock import QUICK_SECONDS, ContestedLock
-from tests.e2e.reap_passes import reap_passes, wait_for_reap_passes
+from tests.e2e.lifetimes.stack import PLAIN_LEASE_SECONDS
+from tests.e2e.scenario_runs import ScenarioRuns, reap_passes, wait_for_reap_passes
+
+# An event that others make frees no lock of a workflow that runs.
 
 DETAIL_TYPE: Final = "Step Functions Execution Status Change"
 REFUSED: Final = "NotAuthorizedForSourceException"
@@ -169,3 +177,124 @@ def test_control_the_event_of_aws_itself_frees_the_lock(forger: Forger) -> None:
     forger.contested.stop(forger.execution)
     wait_until(lambda: forger.contested.holders() == [], pause_seconds=QUICK_SECONDS)
     wait_until(lambda: forger.passes() > 0, pause_seconds=QUICK_SECONDS)
+
+
+# A distributed Map: each child is an owner of its own, and its locks end with it.
+
+TOO_MANY = "States.ExceedToleratedFailureThreshold"
+
+
+@pytest.mark.parametrize("which", FAILING)
+def test_what_aborted_children_held_and_waited_for_is_free_long_before_their_leases_end(
+    runs: ScenarioRuns, which: str
+) -> None:
+    children: Siblings = runs.only(which)
+    assert children.ended is not None
+    told = {"that fails": ("FAILED", TOO_MANY), "that is stopped": ("ABORTED", None)}
+    assert (children.ended.status, children.ended.error) == told[which]
+    assert children.seconds < LEASE.to_seconds() / 2
+
+
+def test_a_tolerated_failure_releases_its_lock_and_leaves_the_other_children_alone(
+    runs: ScenarioRuns,
+) -> None:
+    children: Children = runs.only("that tolerates")
+    assert children.ended.status == "SUCCEEDED"
+    assert children.left == (0, 0)
+    assert children.seconds < LEASE.to_seconds() / 2
+
+
+def test_each_child_holds_under_the_arn_of_its_own_execution(runs: ScenarioRuns) -> None:
+    children: Children = runs.only("that tolerates")
+    assert len(set(children.owners)) == len(children.owners) == 2
+    assert all("/Each:" in owner for owner in children.owners)
+
+
+def test_a_child_of_which_no_event_tells_keeps_its_lock_for_its_lease_and_no_longer(
+    runs: ScenarioRuns,
+) -> None:
+    """What holds if AWS sends no events of children, whose own status is asked for instead."""
+    children: Children = runs.only("that no event tells of")
+    assert children.ended.error == TOO_MANY
+    assert children.seconds < 10 * stored_end_ms(0, PLAIN_LEASE_SECONDS * 1000) / 1000
+
+
+@pytest.mark.parametrize("machine", REDRIVEN)
+def test_iterations_branches_and_children_that_are_redriven_wait_and_work_again(
+    runs: ScenarioRuns, machine: str
+) -> None:
+    children: Children = runs.only(f"redriven {machine}")
+    assert children.ended.status == "SUCCEEDED"
+    assert children.left == (0, 0)
+
+
+@pytest.mark.parametrize(("which", "status"), [("inner", "FAILED"), ("outer", "ABORTED")])
+def test_each_of_two_nested_workflows_loses_its_own_lock_with_its_own_end(
+    runs: ScenarioRuns, which: str, status: str
+) -> None:
+    nested: Children = runs.only(f"nested, the {which} one is stopped")
+    assert nested.ended.status == status
+    assert len(set(nested.owners)) == 2
+    assert nested.seconds < LEASE.to_seconds() / 2
+
+
+# When an iteration fails, the locks of its siblings end with their workflow, as documented.
+
+
+@pytest.mark.parametrize("which", FAILING_BRANCHES)
+def test_what_its_siblings_held_and_waited_for_is_free_long_before_their_leases_end(
+    runs: ScenarioRuns, which: str
+) -> None:
+    siblings: Siblings = runs.only(which)
+    assert siblings.ended is not None
+    assert (siblings.ended.status, siblings.ended.error) == ("FAILED", ERROR)
+    assert siblings.seconds < LEASE.to_seconds() / 2
+
+
+def test_control_what_is_handed_to_a_stopped_one_of_a_workflow_that_goes_on_ends_with_its_lease(
+    runs: ScenarioRuns,
+) -> None:
+    siblings: Siblings = runs.only("handed, and it goes on")
+    assert siblings.seconds > PLAIN_LEASE_SECONDS
+    assert siblings.seconds < 10 * stored_end_ms(0, PLAIN_LEASE_SECONDS * 1000) / 1000
+
+
+def test_two_services_over_one_table_free_each_lock_once_and_serve_the_next(
+    runs: ScenarioRuns,
+) -> None:
+    """Both reapers make their passes over the same claims."""
+    siblings: Siblings = runs.only("two services")
+    assert siblings.held == (1, 1)
+    assert siblings.ended is not None
+    assert siblings.ended.status == "SUCCEEDED"
+
+
+# A redriven workflow waits again for its lock, and takes nothing from those who came since.
+
+
+@pytest.mark.parametrize("where", GUARDED)
+def test_wherever_it_was_stopped_it_works_under_its_lock_and_leaves_nothing(
+    runs: ScenarioRuns, where: str
+) -> None:
+    redriven: Redriven = runs.only(where)
+    assert (redriven.ended.status, redriven.ended.error) == ("SUCCEEDED", None)
+    assert redriven.beside_seconds == 0
+    assert (redriven.holders, redriven.waiters) == ([], [])
+
+
+@pytest.mark.parametrize("where", UNGUARDED)
+def test_control_its_work_is_repeated_beside_another_owner_as_documented(
+    runs: ScenarioRuns, where: str
+) -> None:
+    """So the measurement finds an overlap where there is one: no guard re-enters its work."""
+    redriven: Redriven = runs.only(where)
+    assert redriven.beside_seconds > 1
+
+
+@pytest.mark.parametrize("where", UNGUARDED)
+def test_even_then_its_release_leaves_the_lock_to_the_other_owner(
+    runs: ScenarioRuns, where: str
+) -> None:
+    redriven: Redriven = runs.only(where)
+    assert (redriven.ended.status, redriven.other_kept) == ("SUCCEEDED", True)
+    assert (redriven.holders, redriven.waiters) == ([], [])
