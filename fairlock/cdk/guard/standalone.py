@@ -69,13 +69,6 @@ def names_in(machine: Json) -> set[str]:
     return {name for scope in _scopes(machine) for name in scope["States"]}
 
 
-def require_other_names(own: set[str], others: set[str]) -> None:
-    """Checks that no state of the work has the name of one of the guard's."""
-    if own & others:
-        rule = "must have other names for its states than the guard; or give the guard another name"
-        raise InvalidRequest(field="task", rule=rule, value=", ".join(sorted(own & others)))
-
-
 def require_evaluated(made: Json, variable: str) -> None:
     """Checks that the guarded machine reads variables where they exist and are evaluated.
 
@@ -250,7 +243,9 @@ def guarded_machine(
     graph = stack.resolve(sfn.StateGraph(guard.start_state, name).to_graph_json())
     named = {_NO_ARN + output: arn for output, arn in functions.items()}
     made: Json = _literal(graph, named, partition)
-    require_other_names(names_in(made), others)
+    if both := sorted(names_in(made) & others):
+        rule = "must have other names for its states than the guard; or give the guard another name"
+        raise InvalidRequest(field="task", rule=rule, value=", ".join(both))
     put_in(made, machine, bare=bare)
     variable = WorkflowVariable.of(stack, name)
     token = f"token: {variable.field('fencing_token')}"
