@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -55,6 +57,9 @@ app.add_typer(asl_commands)
 def run_app() -> None:
     """Runs the command line; wrong usage gets a status of its own, as a command may end with 2."""
     log_lines()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # One lock whose name the locale cannot write must not hide all others from `ls`.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with statuses():
             app()

@@ -189,7 +189,7 @@ def _now(locks: LockClient, name: str) -> str:
 
 
 def ask_at_the_terminal() -> Callable[[str], bool] | None:
-    """Asks the person at the terminal; None if the input is no terminal."""
-    if not sys.stdin.isatty():
+    """Asks the person at the terminal; None if the input is no terminal, or closed."""
+    if sys.stdin is None or not sys.stdin.isatty():
         return None
     return lambda question: typer.confirm(question, default=False, err=True)

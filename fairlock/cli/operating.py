@@ -132,9 +132,10 @@ def release_command(
     if (owner is None) is not force:
         end(exit_codes.USAGE, "give either --owner, or --force")
     if owner is not None:
-        owner_id = sys.stdin.readline().strip() if owner == _FROM_INPUT else owner
+        if owner == _FROM_INPUT:
+            owner = "" if sys.stdin is None else sys.stdin.readline().strip()
         with target.locks() as locks:
-            return release_own(locks, name, owner_id, as_json=as_json)
+            return release_own(locks, name, owner, as_json=as_json)
     wanted = ForcedRelease(
         name=name,
         fencing_token=token,
