@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockServices(ClientServices):
-    """The same with what threads do for locks."""
+    """What all locks of a `LockClient` use."""
 
     heartbeats: Heartbeats
     unreleased: Unreleased
