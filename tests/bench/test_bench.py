@@ -131,7 +131,7 @@ def test_a_lock_that_was_not_granted_in_time_has_this_code(library: Any) -> None
     assert ours == library.DynamoDBLockError.ACQUIRE_TIMEOUT
 
 
-# The documents' tables of locks with many permits: write units, and the rates that follow.
+# The protocol's table of locks with many permits: write units, and the rates that follow.
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

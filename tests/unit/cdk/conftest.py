@@ -9,8 +9,7 @@ from aws_cdk import App, Stack
 from aws_cdk.assertions import Template
 
 from app import build
-from tests.unit.cdk.guard_factory import GuardFactory
-from tests.unit.cdk.guard_forms import build_forms
+from tests.unit.cdk.guard_forms import GuardFactory, build_forms
 
 Json = dict[str, Any]
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
+from fairlock import LockClient
 from fairlock.aws.retry import raise_if_unknown
-from fairlock.cli import main
+from fairlock.cli import exit_codes, main
 from fairlock.cli.exit_codes import CONFIGURATION, UNAVAILABLE, Ended
 from fairlock.cli.target import Target
 from fairlock.errors import LockItemMalformed
 from tests.support.faults import client_error
+from tests.unit.cli.fleet import Fleet, Process, outcome, state_of, until, until_renewed
+from tests.unit.cli.test_loss import POLITE, lose
 
 ADDRESS = "http://127.0.0.1:4711"
 LEFT_OVER = {
@@ -108,3 +112,117 @@ def test_the_table_of_a_spoilt_item_is_told(capsys: pytest.CaptureFixture[str]) 
     assert ended.value.code == CONFIGURATION
     told = capsys.readouterr().err
     assert told.startswith("fairlock: lock table 'locks' in eu-central-1: an item under 'LOCK#sp")
+
+
+# Commands whose streams are closed or full, that another one has stopped, or end with Ctrl-C.
+
+FULL = "2>/dev/full"
+
+STOPS_ITSELF = "echo $$ > pid; kill -STOP $$; touch went-on; exit 3"
+TELLS = """
+import os, sys
+def is_open(number):
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+left = [str(number) for number in range(3) if is_open(number)]
+open("told", "w").write("".join(left))
+sys.exit(5)
+"""
+
+
+def redirected(fleet: Fleet, redirection: str, *words: str) -> Process:
+    """`fairlock` with streams as a shell redirects them."""
+    command = [sys.executable, "-m", "fairlock", *words]
+    return fleet.popen(["sh", "-c", f'exec "$@" {redirection}', "sh", *command])
+
+
+CLOSED = pytest.mark.parametrize(
+    ("closed", "left"),
+    [
+        ("", "012"),
+        ("<&-", "12"),
+        (">&-", "02"),
+        ("2>&-", "01"),
+        ("<&- >&-", "2"),
+        ("<&- >&- 2>&-", ""),
+    ],
+)
+
+
+@CLOSED
+def test_streams_that_are_closed_stay_closed_for_the_command(
+    fleet: Fleet, closed: str, left: str
+) -> None:
+    """What we open for ourselves takes their numbers, and is not handed down."""
+    process = redirected(fleet, closed, "run", "closed", "--", sys.executable, "-c", TELLS)
+    assert outcome(process) == (5, "", "")
+    assert fleet.file("told").read_text() == left
+    assert fleet.state("closed").held == 0
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_pace_starts_its_command_although_streams_are_closed(fleet: Fleet, closed: str) -> None:
+    line = ("pace", f"closed {closed}", "--rate", "10/1m", "--", "sh", "-c", "touch ran; exit 5")
+    assert outcome(redirected(fleet, closed, *line)) == (5, "", "")
+    assert (fleet.home / "ran").exists()
+
+
+def test_a_command_whose_lock_is_lost_may_end_by_itself_although_no_line_can_be_written(
+    fleet: Fleet,
+) -> None:
+    process = redirected(fleet, FULL, "run", "full", "--lease", "2", "--", "sh", "-c", POLITE)
+    fleet.file("ready")
+    lose(fleet, "full")
+    assert outcome(process)[0] == exit_codes.LOST
+    assert (fleet.home / "stopped").exists()
+
+
+def test_a_command_keeps_its_status_although_no_line_can_be_written_of_its_lock(
+    fleet: Fleet,
+) -> None:
+    """The release finds that the lock is lost."""
+    waits = "touch ready; until [ -e gone ]; do sleep 0.02; done; exit 3"
+    process = redirected(fleet, FULL, "run", "full", "--", "sh", "-c", waits)
+    fleet.file("ready")
+    lose(fleet, "full")
+    (fleet.home / "gone").touch()
+    assert outcome(process)[0] == 3
+
+
+def test_a_lock_that_is_taken_has_its_status_although_no_line_can_be_written(
+    fleet: Fleet, locks: LockClient
+) -> None:
+    """The control writes to the same device, and is told so."""
+    line = ("run", "full", "--max-wait", "0", "--", "true")
+    with locks.hold("full"):
+        assert outcome(redirected(fleet, FULL, *line))[0] == exit_codes.TAKEN
+    control = fleet.popen(["sh", "-c", f"echo told {FULL} >&2"])
+    assert outcome(control)[0] != 0
+
+
+def test_a_stopped_command_can_be_ended(fleet: Fleet) -> None:
+    """It notices no signal before it goes on; before, no one makes it go on: the control."""
+    process = fleet.start("run", "stopped", "--lease", "2", "--", "sh", "-c", STOPS_ITSELF)
+    fleet.file("pid")
+    until(lambda: state_of(fleet.home / "pid") == "T")
+    until_renewed(fleet, "stopped")
+    assert state_of(fleet.home / "pid") == "T"
+    process.send_signal(signal.SIGTERM)
+    assert outcome(process)[0] == 128 + signal.SIGTERM
+    assert not (fleet.home / "went-on").exists()
+
+
+def test_a_watch_in_a_pipe_tells_each_change_at_once_and_ends_with_ctrl_c(
+    fleet: Fleet, locks: LockClient
+) -> None:
+    lock = locks.acquire("watched")
+    process = fleet.start("watch", "watched", "--every", "0.5")
+    assert process.stdout is not None
+    assert "held by 1 of 1" in process.stdout.readline()
+    lock.release()
+    assert "free" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert outcome(process) == (0, "", "")
