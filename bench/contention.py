@@ -48,38 +48,27 @@ def measure(bed: Bed) -> Figures:
 def lines(figures: Figures) -> list[str]:
     """The section of the document."""
     names = list(next(iter(figures["sections"].values())))
-    rows = []
-    for size, row in figures["sections"].items():
-        work = row["Fairlock"]["work_seconds"]
-        cells = " | ".join(f"{_seconds(row[name])} | {row[name]['ratio']}" for name in names)
-        rows.append(f"| {size} | {work} | {cells} |")
-    titles = " | ".join(f"{name}, s | ratio" for name in names)
-    stress = [
-        f"| {name} | {f['finished']} of {f['wanted']} | {_seconds(f)} | {f['work_seconds']} "
-        f"| {f['ratio']} |"
-        for name, f in figures["stress"].items()
+    rows = [
+        f"| {size} | {' | '.join(_ratio(row[name]) for name in names)} |"
+        for size, row in figures["sections"].items()
     ]
+    stress = ", ".join(f"{_ratio(f)} with {name}" for name, f in figures["stress"].items())
     at_once = figures["released_together"]
     return [
         "## A contended lock",
         "",
         (
-            "Threads of one client, each with sections of 1 to 50 ms under one lock: seconds "
-            "until all are done, over the sum of the sections."
+            "Threads of one client, with sections of 1 to 50 ms under one lock: the time until all "
+            "are done, over the sum of the sections."
         ),
         "",
-        f"| threads x sections | sections, s | {titles} |",
-        f"|---|---|{'---|' * 2 * len(names)}",
+        f"| threads x sections | {' | '.join(names)} |",
+        f"|---|{'---|' * len(names)}",
         *rows,
         "",
-        ("The stress test of the Java client, 50 threads with 10 sections of 1 to 100 ms:"),
-        "",
-        "| Fairlock | finished | seconds | sections, s | ratio |",
-        "|---|---|---|---|---|",
-        *stress,
-        "",
         (
-            f"{at_once['threads']} threads of one client release as many locks at the same moment: "
+            "The stress test of the Java client, 50 threads with 10 sections of 1 to 100 ms: "
+            f"{stress}. {at_once['threads']} threads release as many locks at once in "
             f"{at_once['seconds']} s. Histories that are not linearizable: {figures['violations']}."
         ),
     ]
@@ -216,6 +205,6 @@ def figures_of(spans: Spans, *, wanted: int) -> Figures:
     }
 
 
-def _seconds(figures: Figures) -> str:
+def _ratio(figures: Figures) -> str:
     done = figures["finished"] == figures["wanted"]
-    return f"{figures['seconds']}" + ("" if done else f" ({figures['finished']} done)")
+    return f"{figures['ratio']}" + ("" if done else f" ({figures['finished']} done)")

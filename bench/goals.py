@@ -34,9 +34,6 @@ def lines(sections: Mapping[str, ModuleType], figures: Mapping[str, Figures]) ->
     if not goals:
         return []
     rows = [f"| {goal.wanted} | {goal.measured} |" for goal in goals if not goal.is_met]
-    met = (
-        f"The run met {len(goals) - len(rows)} of {len(goals)} goals, which the `goals` of each "
-        "file in `bench/` define."
-    )
+    met = f"The run met {len(goals) - len(rows)} of {len(goals)} goals."
     table = ["", "| not met | measured |", "|---|---|", *rows] if rows else []
     return ["## Goals", "", met, *table]

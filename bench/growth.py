@@ -88,21 +88,16 @@ def lines(figures: Figures) -> list[str]:
     return [
         "## Many locks in a table",
         "",
-        "Milliseconds of acquire and release, beside so many other locks.",
-        "",
-        "| other locks | median | p95 |",
-        "|---|---|---|",
-        *(
-            f"| {size} | {f['median']} | {f['p95']} |"
-            for size, f in figures.items()
-            if size != "list"
-        ),
-        "",
         (
-            f"A process that lists all {listed['locks']:,} takes {listed['mib_peak']} MiB at most, "
-            f"{listed['mib_before']} MiB before it begins, and {listed['seconds']} s."
+            f"Acquire and release take {_named(figures)}. To list all {listed['locks']:,} takes "
+            f"{listed['seconds']} s and {listed['mib_peak'] - listed['mib_before']} MiB."
         ),
     ]
+
+
+def _named(figures: Figures) -> str:
+    sizes = (each for each in figures.items() if each[0] != "list")
+    return ", ".join(f"{f['median']} ms beside {size} others" for size, f in sizes)
 
 
 def _fill(dynamodb: DynamoDBClient, table_name: str, size: int) -> None:

@@ -34,58 +34,28 @@ def measure(bed: Bed) -> Figures:
 def lines(figures: Figures) -> list[str]:
     """The section of the document."""
     hand_offs = [
-        f"| {crowd} | {machine} | {f['hand_offs']} | {f['median_ms']:,.0f} | {f['p95_ms']:,.0f} "
-        f"| {f['max_ms']:,.0f} | {f['median_transitions']:g}, {f['max_transitions']} |"
+        f"| {crowd} | {machine} | {f['median_ms']:,.0f} | {f['max_ms']:,.0f} "
+        f"| {f['median_transitions']:g}, {f['max_transitions']} |"
         for crowd, machines in figures["hand-offs"].items()
         for machine, f in machines.items()
     ]
-    costs = [
-        f"| {machine} | {seconds} | {f['transitions']} | {f['function_calls']} | {f['usd']:.0f} |"
-        for machine in (QUEUE, POLL)
-        for seconds, f in figures[f"{machine} wait"].items()
-    ]
-    requests = [
-        f"* {machine}: "
-        + ", ".join(f"{number:g} {name}" for name, number in figures[f"{machine} requests"].items())
-        for machine in (QUEUE, POLL)
-    ]
-    crowds = [
-        f"| {size} | {f['requests_to_join']:g} | {f['requests_per_hand_off']:g} "
-        f"| {'yes' if f['granted_once_in_order'] else 'no'} |"
+    crowds = ", ".join(
+        f"{f['requests_to_join']:g} and {f['requests_per_hand_off']:g} with {size} waiters"
+        + ("" if f["granted_once_in_order"] else " (NOT granted once and in order)")
         for size, f in figures["herds"].items()
-    ]
+    )
     return [
         "## Workflows: the queue beside polling",
         "",
-        (
-            "The same task, guarded by the queue and by a guard that polls. A hand-off is from the "
-            "end of a task to the first instruction of the next."
-        ),
+        "The same task, guarded by the queue and by a guard that polls; costs are **arithmetic**.",
         "",
-        "| | guard | hand-offs | median ms | p95 ms | max ms | transitions, median and max |",
-        "|---|---|---|---|---|---|---|",
-        *hand_offs,
-        "",
-        (
-            "What one execution costs that waits so long, its task included. US dollars a million "
-            "are **arithmetic**: list prices of transitions and invocations in us-east-1."
-        ),
-        "",
-        "| guard | seconds of waiting | transitions | calls of functions | USD a million |",
+        "| | guard | hand-off, median ms | max ms | transitions, median and max |",
         "|---|---|---|---|---|",
-        *costs,
+        *hand_offs,
         "",
         "![Cost over waiting time](images/performance-cost.svg)",
         "",
-        f"Requests for each workflow, {_COUNTED} in line:",
-        "",
-        *requests,
-        "",
-        "Waiters through the store, in one process: DynamoDB requests.",
-        "",
-        "| waiters | to join | a hand-off | each granted once and in order |",
-        "|---|---|---|---|",
-        *crowds,
+        f"Requests to join, and to hand over: {crowds}.",
     ]
 
 

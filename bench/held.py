@@ -85,24 +85,18 @@ def goals(figures: Figures) -> list[Goal]:
 def lines(figures: Figures) -> list[str]:
     """The section of the document."""
     every = figures["all"]
+    rates = ", ".join(
+        f"{f['heartbeats_per_second']} for {size} locks ({f['cpu_percent']} %)"
+        for size, f in figures.items()
+        if size != "all"
+    )
     return [
         "## Many locks of one client",
         "",
         (
-            f"With leases of {every['lease']} s, a heartbeat of each lock is due every "
-            f"{every['lease'] / 3:g} s. CPU time is that of the whole process."
-        ),
-        "",
-        "| locks held | heartbeats a second | CPU |",
-        "|---|---|---|",
-        *(
-            f"| {size} | {f['heartbeats_per_second']} | {f['cpu_percent']} % |"
-            for size, f in figures.items()
-            if size != "all"
-        ),
-        "",
-        f"{every['requests']:,} requests in all. Largest time between two of one lock: "
-        f"{every['largest_gap']} s. "
+            f"Heartbeats a second with leases of {every['lease']} s, and the share of a processor: "
+            f"{rates}. Largest time between two heartbeats of one lock: {every['largest_gap']} s. "
+        )
         + ("Locks were lost." if every["lost"] else "No lock was lost."),
         "",
         "![Heartbeats over locks](images/performance-heartbeats.svg)",

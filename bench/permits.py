@@ -30,26 +30,16 @@ def measure(bed: Bed) -> Figures:
 
 def lines(figures: Figures) -> list[str]:
     """The section of the document."""
-    rows = [
-        f"| {permits} | {f['hand_offs_per_second']} | {f['measured']} |"
-        for permits, f in figures.items()
-    ]
+    rates = ", ".join(f"{f['measured']} with {permits}" for permits, f in figures.items())
     return [
         "## Many permits",
         "",
         (
             "The more permits are out, the more each write "
-            "[costs](protocol.md#what-a-write-costs). What a partition of DynamoDB can pay is "
-            f"**arithmetic**. The embedded AWS was measured when all but {_FREE} permits were out, "
-            f"and {_THREADS_PER_PERMIT} threads of one client wanted each of these."
+            "[costs](protocol.md#what-a-write-costs). Grants a second on the embedded AWS, if all "
+            f"but {_FREE} permits are out and {_THREADS_PER_PERMIT} threads want each of these: "
+            f"{rates} permits."
         ),
-        "",
-        (
-            "| permits | hand-offs a second, by a partition's units | grants a second, on the "
-            "embedded AWS |"
-        ),
-        "|---|---|---|",
-        *rows,
         "",
         "![Write units over permits](images/performance-permits.svg)",
     ]

@@ -31,10 +31,9 @@ def document(
         "# Performance",
         "",
         (
-            "What Fairlock adds to two bare writes, how it behaves under contention, and how many "
-            "locks a client can hold. One run of `make bench` measured every figure and wrote this "
-            "page. Everything ran side by side on one machine, with an emulator in place of AWS: "
-            "rely on the ratios, not on the milliseconds. **Arithmetic** was not measured."
+            "One run of `make bench` wrote this page, with an emulator in place of AWS: rely on the "
+            "ratios, each the median of all rounds, not on the milliseconds. **Arithmetic** was "
+            "not measured."
         ),
         "",
         f"Measured on {datetime.now(UTC):%Y-%m-%d} in {seconds:.0f} s: {_machine()}.",

@@ -10,9 +10,9 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from fairlock.aio.bridge import BridgedMutex, run
 from fairlock.aio.tasks import (
@@ -26,11 +26,9 @@ from fairlock.aio.tasks import (
 from fairlock.client.arguments import LONGEST_WAIT_SECONDS, LockOptions
 from fairlock.client.base_lock import BaseLock
 from fairlock.client.connection import StoreFactory
-from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.leader import Term, check_work
 from fairlock.client.lock import BaseHold
-from fairlock.client.reporting import LockEvents
-from fairlock.client.settings import ClientSettings
+from fairlock.client.settings import ClientServices, ClientSettings
 from fairlock.client.several_locks import LocksInOrder
 from fairlock.clock import Seconds
 from fairlock.errors import ClientUnusable, LockLost, LockStoreUnavailable, LockWaitTimeout
@@ -45,21 +43,17 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AsyncLockServices:
-    """What all locks of one client use.
+class AsyncLockServices(ClientServices):
+    """The same with what tasks do for locks.
 
     Attributes:
         handle_store_factory: has connections of its own, so that no heartbeat waits behind tasks
             that acquire, however many they are.
     """
 
-    settings: ClientSettings
-    store_factory: StoreFactory
     handle_store_factory: StoreFactory
     heartbeats: AsyncHeartbeats
     tasks: BackgroundTasks
-    events: LockEvents
-    entered: EnteredLocks
 
 
 class AsyncLock(BaseLock):
@@ -72,6 +66,8 @@ class AsyncLock(BaseLock):
     `AsyncLockClient` makes it, for the event loop in which it was acquired.
     """
 
+    _services: AsyncLockServices
+
     def __init__(
         self,
         services: AsyncLockServices,
@@ -80,17 +76,10 @@ class AsyncLock(BaseLock):
         granted: Grant,
     ) -> None:
         super().__init__(
-            services.settings,
-            services.store_factory,
-            request,
-            options,
-            granted,
-            events=services.events,
-            entered=services.entered,
+            *(services, request, options, granted),
             handle_store_factory=services.handle_store_factory,
             mutex=BridgedMutex(),
         )
-        self._services = services
         self._loop = asyncio.get_running_loop()
         self._unfinished_writes: set[asyncio.Task[Any]] = set()
         self._lost = AsyncLostEvent(self._handle.lease.is_lost)
@@ -207,15 +196,18 @@ What it raises is logged.
 """
 
 
-class AsyncHold(BaseHold):
-    """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases."""
+_Within = TypeVar("_Within")
 
-    def __init__(self, name: str, block: AbstractAsyncContextManager[AsyncLock]) -> None:
+
+class AsyncBlock(BaseHold, Generic[_Within]):
+    """One that `async with` enters."""
+
+    def __init__(self, name: object, block: AbstractAsyncContextManager[_Within]) -> None:
         super().__init__(name, statement="async with")
         self._block = block
 
-    async def __aenter__(self) -> AsyncLock:
-        """Acquires the lock, as `AsyncLockClient.acquire` does."""
+    async def __aenter__(self) -> _Within:
+        """Acquires, as `AsyncLockClient.acquire` does; several locks one after the other."""
         self._enter_once()
         return await self._block.__aenter__()
 
@@ -225,43 +217,29 @@ class AsyncHold(BaseHold):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Releases the lock; see `LockClient.hold`."""
+        """Releases; see `LockClient.hold`."""
         await self._block.__aexit__(kind, error, traceback)
 
 
-class AsyncHoldAll(BaseHold):
+class AsyncHold(AsyncBlock[AsyncLock]):
+    """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases."""
+
+
+class AsyncHoldAll(AsyncBlock[tuple[AsyncLock, ...]]):
     """`async with locks.hold_all(["a", "b"]) as (a, b):` holds all of them in its body."""
 
-    def __init__(
-        self, names: list[str], block: AbstractAsyncContextManager[tuple[AsyncLock, ...]]
-    ) -> None:
-        super().__init__(names, statement="async with")
-        self._block = block
 
-    async def __aenter__(self) -> tuple[AsyncLock, ...]:
-        """Acquires the locks, one after the other."""
-        self._enter_once()
-        return await self._block.__aenter__()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Releases the locks; see `LockClient.hold`."""
-        await self._block.__aexit__(kind, error, traceback)
-
-
-class AsyncSeveralLocks(ABC):
-    """The part of `AsyncLockClient` that holds several locks at once."""
+class AsyncBlocks(ABC):
+    """The part of `AsyncLockClient` that holds several locks at once, and elects a leader."""
 
     _settings: ClientSettings
     _services: AsyncLockServices
 
     @abstractmethod
-    def hold(self, *args: Any, **kwargs: Any) -> AsyncHold:  # noqa: ANN401 - as the client has it
-        """A block with one lock."""
+    def _block(
+        self, options: LockOptions[AsyncCallback], *, reentrant: bool
+    ) -> AbstractAsyncContextManager[AsyncLock]:
+        """The block of `hold`."""
 
     def hold_all(
         self,
@@ -281,16 +259,17 @@ class AsyncSeveralLocks(ABC):
 
         Arguments, guarantees and errors are those of `LockClient.hold_all`, with tasks for threads.
         """
-        wait: Any = {"lease": lease, "max_wait": max_wait, "limit": limit, "shared": shared}
-        wait["max_hold"] = max_hold
-        plan = LocksInOrder.of(names, self._settings, self._services.entered, **wait)
-        others = {"data": data, "owner_name": owner_name, "on_lost": on_lost}
-        options = {**wait, **others, "on_danger": on_danger}
+        options = LockOptions(
+            *("", lease, max_wait, limit, data, owner_name, on_lost, on_danger),
+            shared=shared,
+            max_hold=max_hold,
+        )
+        plan = LocksInOrder.of(names, options, self._services)
         return AsyncHoldAll(list(plan.names), self._block_of_all(plan, options))
 
     @asynccontextmanager
     async def _block_of_all(
-        self, plan: LocksInOrder, options: Mapping[str, Any]
+        self, plan: LocksInOrder, options: LockOptions[AsyncCallback]
     ) -> AsyncIterator[tuple[AsyncLock, ...]]:
         monotonic = self._settings.clock.monotonic
         since, held = monotonic(), dict[str, AsyncLock]()
@@ -298,7 +277,8 @@ class AsyncSeveralLocks(ABC):
             try:
                 for name in plan.in_order:
                     rest = plan.rest(since=since, now=monotonic())
-                    block = self.hold(name, **{**options, "max_wait": rest})
+                    one = replace(options, name=name, max_wait=rest)
+                    block = self._block(one, reentrant=False)
                     held[name] = await stack.enter_async_context(block)
             except LockWaitTimeout as error:
                 plan.explain(error, [*held], waited=monotonic() - since)
@@ -306,12 +286,6 @@ class AsyncSeveralLocks(ABC):
             for lock in held.values():
                 lock.check()
             yield tuple(held[name] for name in plan.names)
-
-
-class AsyncLeading(ABC):
-    """The part of `AsyncLockClient` that elects a leader."""
-
-    _settings: ClientSettings
 
     async def lead(
         self,
@@ -351,9 +325,3 @@ class AsyncLeading(ABC):
             except (LockLost, LockWaitTimeout, LockStoreUnavailable) as error:
                 if not term.goes_on_after(error):
                     raise
-
-    @abstractmethod
-    def _block(
-        self, options: LockOptions[AsyncCallback], *, reentrant: bool
-    ) -> AbstractAsyncContextManager[AsyncLock]:
-        """The block of `hold`."""

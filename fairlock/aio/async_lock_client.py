@@ -9,12 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
 from fairlock.aio.async_lock import (
+    AsyncBlocks,
     AsyncCallback,
     AsyncHold,
-    AsyncLeading,
     AsyncLock,
     AsyncLockServices,
-    AsyncSeveralLocks,
 )
 from fairlock.aio.bridge import AsyncConnection, BridgedClock, iterate, run, temporary_client
 from fairlock.aio.tasks import (
@@ -30,7 +29,7 @@ from fairlock.client.arguments import LockOptions
 from fairlock.client.connection import StoreFactory, told_by_stack
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.reporting import LockEvents, OnEvent, logger
-from fairlock.client.settings import AdoptedGrant, Adoption, ClientOptions, ClientSettings
+from fairlock.client.settings import ClientOptions, ClientSettings, adopt
 from fairlock.client.table_client import NotCopied, OpenedTable
 from fairlock.clock import Clock, Seconds
 from fairlock.errors import ClientUnusable, DescribedHolder, LockWaitTimeout
@@ -48,7 +47,7 @@ _CLOSED_ELSEWHERE: Final = (
 
 
 @arguments.with_explained_calls
-class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
+class AsyncLockClient(AsyncBlocks, NotCopied):
     """Locks in one table for one event loop, shared with workflows and all other clients.
 
     The same surface as `LockClient`, to be awaited. No threads: one task schedules the heartbeats
@@ -242,17 +241,10 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
 
         Arguments and errors are those of `LockClient.adopt`; callbacks may be coroutine functions.
         """
-        adoption = Adoption(
-            settings=self._settings,
-            name=name,
-            owner_id=owner_id,
-            lease=lease,
-            on_lost=on_lost,
-            on_danger=on_danger,
-        )
-        adopted: AdoptedGrant[AsyncCallback] = await run(adoption.run, self._opened())
+        wanted = LockOptions(*(name, lease, 0, 1, None, None, on_lost, on_danger))
+        adopted = await run(adopt, self._settings, self._opened(), owner_id, wanted)
         self._require_open()
-        return AsyncLock(self._services, adopted.request, adopted.options, adopted.granted)
+        return AsyncLock(self._services, *adopted)
 
     async def describe(self, name: str) -> LockDescription | None:
         """Tells who holds a lock and who waits for it. As `LockClient.describe`."""
@@ -360,13 +352,7 @@ class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
 
     async def _acquire(self, options: LockOptions[AsyncCallback]) -> AsyncLock:
         self._require_open()
-        acquisition = self._settings.acquisition(
-            options,
-            self._services.store_factory,
-            events=self._services.events,
-            entered=self._services.entered,
-            require_open=self._require_open,
-        )
+        acquisition = self._settings.acquisition(options, self._services, self._require_open)
         granted = await self._acquisitions.run(acquisition)
         if granted is None:
             raise acquisition.timed_out()

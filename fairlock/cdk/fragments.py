@@ -103,7 +103,9 @@ def _looks_evaluated(text: str) -> bool:
     return any(part in text for part in ("{%", "%}", "$.", "$states"))
 
 
-_LONGEST_READABLE: Final = 50  # Step Functions allows variable and state names of 80 characters
+_LONGEST_READABLE: Final = 45
+"""Step Functions allows variable and state names of 80 characters. The longest name of a state has
+35 besides: a digest, the number of a lock and a purpose, `-12345678 (20): Release after error`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

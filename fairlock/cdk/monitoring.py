@@ -226,6 +226,9 @@ class LockMonitoring(Construct):
             if watch:  # It runs once a period, and what does not run measures nothing.
                 errors = self._watch_function.metric_errors()
                 self._alarm("WatchErrors", errors, 1, "The function that reads locks fails.")
+                throttles = self._watch_function.metric_throttles()
+                description = "AWS throttles the function that reads locks."
+                self._alarm("WatchThrottles", throttles, alarms.throttles, description)
 
     @property
     def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
@@ -288,9 +291,11 @@ class LockMonitoring(Construct):
             table_actions=["GetItem", "Query", *(["Scan"] if is_scan else [])],
             workflow_actions=[],
             environment={WATCHED_VARIABLE: json.dumps(list(watch))},
+            timeout_seconds=_WATCH_SECONDS,
         )
-        every = events.Schedule.rate(Duration.minutes(5))
-        events.Rule(self, "Every5Minutes", schedule=every).add_target(
+        # What is late is not measured any more: by then the next measurement is due.
+        function.configure_async_invoke(retry_attempts=0, max_event_age=_WATCH_EVERY)
+        events.Rule(self, "Every5Minutes", schedule=events.Schedule.rate(_WATCH_EVERY)).add_target(
             targets.LambdaFunction(function, retry_attempts=0)
         )
         return function
@@ -353,20 +358,31 @@ class LockMonitoring(Construct):
 
 
 _ANY: Final = "*"
+_WATCH_EVERY: Final = Duration.minutes(5)
+_WATCH_SECONDS: Final = 240
+"""100,000 locks take about half of it, with 256 MB. The next run begins after five minutes."""
 _MOST_WATCHED: Final = 20
+_LONGEST_WATCHED: Final = 254
+"""With a star the 255 characters that CDK takes of the value of a dimension."""
+_LONGEST_LIST: Final = 3_000
+"""Of the 4 KB that Lambda takes of all variables of a function."""
 
 
 def _check_watched(watch: Sequence[str]) -> None:
     rule = (
         f"must be a list of at most {_MOST_WATCHED} different names of locks in ASCII, such as "
-        "'deploy/production', or beginnings with a star, 'deploy/*'"
+        "'deploy/production', or beginnings with a star, 'deploy/*', with at most "
+        f"{_LONGEST_WATCHED} characters each and {_LONGEST_LIST:,} together"
     )
     is_list = isinstance(watch, list | tuple) and len(watch) <= _MOST_WATCHED
     for name in watch if is_list else [watch]:
         plain = name.removesuffix(_ANY) if isinstance(name, str) else "ä"
         is_name = LOCK_NAME.allows(plain or "x") and plain.isascii() and _ANY not in plain
+        is_name = is_name and len(plain) <= _LONGEST_WATCHED
         if not is_list or not name or not is_name or watch.count(name) > 1:
             raise InvalidRequest(field="watch", rule=rule, value=name)
+    if is_list and len(json.dumps(list(watch))) > _LONGEST_LIST:
+        raise InvalidRequest(field="watch", rule=rule, value=f"{len(watch)} names")
 
 
 def _row_of(alarm: str) -> str:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from fairlock.client.arguments import EnteredOneWay, LockOptions, as_text
 from fairlock.client.connection import StoreFactory
-from fairlock.client.entered_locks import Entered, EnteredLock, EnteredLocks
+from fairlock.client.entered_locks import Entered, EnteredLock
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.local_lease import LocalLease
-from fairlock.client.reporting import LockEventKind, LockEvents, logger
-from fairlock.client.settings import ClientSettings
+from fairlock.client.reporting import LockEventKind, logger
+from fairlock.client.settings import ClientServices
 from fairlock.clock import Seconds, in_seconds
 from fairlock.errors import ClientUnusable, LockLost
 from fairlock.guarded.conditions import DEFAULT_ATTRIBUTE, FenceCondition, require_alone
@@ -58,53 +58,46 @@ class BaseLock(EnteredOneWay, ABC):
     """The part of a lock that answers without a request.
 
     Args:
-        settings: of the client.
-        store_factory: the lock table, for guarded writes.
+        services: of the client.
         request: what was asked for.
         options: same, as the user wrote it.
         granted: the grant, with its owner's own end.
-        events: report losses, dangers and the release.
-        entered: tells which locks the caller is inside of.
         handle_store_factory: the lock table, for heartbeats and the release; None for the same.
         mutex: see `LeaseHandle`.
     """
 
     def __init__(
         self,
-        settings: ClientSettings,
-        store_factory: StoreFactory,
+        services: ClientServices,
         request: AcquireRequest,
         options: LockOptions[Any],
         granted: Grant,
         *,
-        events: LockEvents,
-        entered: EnteredLocks,
         handle_store_factory: StoreFactory | None = None,
         mutex: AbstractContextManager[object] | None = None,
     ) -> None:
-        self._settings = settings
-        self._store_factory = store_factory
+        self._services = services
+        self._settings = services.settings
         self._request = request
         self._options = options
         self._data = options.data
         self._fencing_token = granted.fencing_token
-        self._events = events
-        self._entered = entered
         self._inside: Entered = []
         self._since = granted.since
         self._guarded_writes: GuardedWrites | None = None
         self._mutex = threading.Lock()
         self._listener = _Listener(self)
         lease = LocalLease(
-            settings.clock,
+            self._settings.clock,
             granted,
-            timing=settings.timing,
+            timing=self._settings.timing,
             max_hold=math.inf if options.max_hold is None else in_seconds(options.max_hold),
             on_lost=self._listener.on_lost,
             on_danger=self._listener.on_danger,
             on_released=self._listener.on_released,
         )
-        self._handle = LeaseHandle(handle_store_factory or store_factory, lease, mutex=mutex)
+        table = handle_store_factory or services.store_factory
+        self._handle = LeaseHandle(table, lease, mutex=mutex)
 
     def __repr__(self) -> str:
         """The lock without its owner_id, which proves ownership."""
@@ -228,7 +221,7 @@ class BaseLock(EnteredOneWay, ABC):
 
     def _enter(self) -> None:
         """A `with` block of the caller begins."""
-        self._inside = self._entered.mine()
+        self._inside = self._services.entered.mine()
         self._inside.append(EnteredLock(weakref.ref(self), self._options))
 
     def _leave(self) -> None:
@@ -266,13 +259,14 @@ class BaseLock(EnteredOneWay, ABC):
         if self._handle.lease.is_from_parent_process:
             self._handle.lease.require_held()
         if self._guarded_writes is None:
+            store_factory = self._services.store_factory
             made = GuardedWrites(
-                self._store_factory.connection.dynamodb(),
-                table_name=self._store_factory.table_name,
+                store_factory.connection.dynamodb(),
+                table_name=store_factory.table_name,
                 lock_name=self.name,
                 owner_id=self.owner_id,
                 fencing_token=self.fencing_token,
-                context=self._store_factory.context(),
+                context=store_factory.context(),
             )
             with self._mutex:  # Only around this: code on the bridge may have waited before.
                 self._guarded_writes = self._guarded_writes or made
@@ -317,7 +311,7 @@ class BaseLock(EnteredOneWay, ABC):
     def _tell(
         self, kind: LockEventKind, *, held_seconds: float | None = None, reason: str = ""
     ) -> None:
-        self._events.report(
+        self._services.events.report(
             kind,
             lock_name=self.name,
             owner_name=self.owner_name,

@@ -13,16 +13,14 @@ from __future__ import annotations
 import inspect
 import math
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from fairlock.client.arguments import LONGEST_WAIT_SECONDS, LockOptions, refuse
 from fairlock.client.base_lock import BaseLock
 from fairlock.client.local_lease import LostEvent
-from fairlock.client.lock import Callback, Lock
+from fairlock.client.lock import Callback, HoldsLocks, Lock
 from fairlock.client.reporting import logger
 from fairlock.client.settings import ClientSettings
 from fairlock.clock import Seconds
@@ -141,10 +139,8 @@ def check_work(settings: ClientSettings, work: object, *, is_async: bool) -> Non
         refuse("heartbeat_every", rule, math.inf)
 
 
-class Leading(ABC):
+class Leading(HoldsLocks):
     """The part of `LockClient` that elects a leader."""
-
-    _settings: ClientSettings
 
     def lead(
         self,
@@ -221,9 +217,3 @@ class Leading(ABC):
             except (LockLost, LockWaitTimeout, LockStoreUnavailable) as error:
                 if not term.goes_on_after(error):
                     raise
-
-    @abstractmethod
-    def _block(
-        self, options: LockOptions[Callback], *, reentrant: bool
-    ) -> AbstractContextManager[Lock]:
-        """The block of `hold`."""

@@ -4,41 +4,33 @@ from __future__ import annotations
 
 import threading
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from fairlock.client.arguments import EnteredOneWay, LockOptions, refuse
 from fairlock.client.base_lock import BaseLock
-from fairlock.client.connection import StoreFactory
-from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.heartbeats import Heartbeats
 from fairlock.client.lease_handle import Unreleased
 from fairlock.client.local_lease import LeaseState
-from fairlock.client.reporting import LockEvents
-from fairlock.client.settings import ClientSettings
+from fairlock.client.settings import ClientServices, ClientSettings
 from fairlock.client.threads import Callbacks
 from fairlock.clock import Seconds
-from fairlock.protocol.model import AcquireRequest
-from fairlock.protocol.outcomes import Grant
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LockServices:
-    """What all locks of one client use."""
+class LockServices(ClientServices):
+    """The same with what threads do for locks."""
 
-    settings: ClientSettings
-    store_factory: StoreFactory
     heartbeats: Heartbeats
     unreleased: Unreleased
     callbacks: Callbacks
-    events: LockEvents
-    entered: EnteredLocks
 
 
 class Lock(BaseLock):
@@ -61,23 +53,7 @@ class Lock(BaseLock):
     `LockStoreMisconfigured` or `LockItemMalformed`: a repeat does not help then.
     """
 
-    def __init__(
-        self,
-        services: LockServices,
-        request: AcquireRequest,
-        options: LockOptions[Callback],
-        granted: Grant,
-    ) -> None:
-        super().__init__(
-            services.settings,
-            services.store_factory,
-            request,
-            options,
-            granted,
-            events=services.events,
-            entered=services.entered,
-        )
-        self._services = services
+    _services: LockServices
 
     @property
     def lost(self) -> threading.Event:
@@ -248,15 +224,18 @@ class BaseHold(EnteredOneWay):
             raise AttributeError(message)
 
 
-class Hold(BaseHold):
-    """`with locks.hold("orders/7") as lock:` acquires, runs the body, releases."""
+_Within = TypeVar("_Within")
 
-    def __init__(self, name: str, block: AbstractContextManager[Lock]) -> None:
+
+class SyncHold(BaseHold, Generic[_Within]):
+    """One that `with` enters."""
+
+    def __init__(self, name: object, block: AbstractContextManager[_Within]) -> None:
         super().__init__(name, statement="with")
         self._block = block
 
-    def __enter__(self) -> Lock:
-        """Acquires the lock, as `LockClient.acquire` does."""
+    def __enter__(self) -> _Within:
+        """Acquires, as `LockClient.acquire` does; several locks one after the other."""
         self._enter_once()
         return self._block.__enter__()
 
@@ -266,5 +245,22 @@ class Hold(BaseHold):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Releases the lock; see `LockClient.hold`."""
+        """Releases; see `LockClient.hold`."""
         self._block.__exit__(kind, error, traceback)
+
+
+class Hold(SyncHold[Lock]):
+    """`with locks.hold("orders/7") as lock:` acquires, runs the body, releases."""
+
+
+class HoldsLocks(ABC):
+    """What `hold_all` and `lead` need of a `LockClient`."""
+
+    _settings: ClientSettings
+    _services: LockServices
+
+    @abstractmethod
+    def _block(
+        self, options: LockOptions[Callback], *, reentrant: bool
+    ) -> AbstractContextManager[Lock]:
+        """The block of `hold`."""

@@ -19,7 +19,7 @@ from fairlock.client.leader import Leading
 from fairlock.client.lease_handle import Unreleased
 from fairlock.client.lock import Callback, Hold, Lock, LockServices
 from fairlock.client.reporting import LockEvents
-from fairlock.client.settings import Adoption, ClientOptions, ClientSettings
+from fairlock.client.settings import ClientOptions, ClientSettings, adopt
 from fairlock.client.several_locks import SeveralLocks
 from fairlock.client.table_client import LockAdministration, NotCopied
 from fairlock.client.threads import Callbacks, reset_in_children
@@ -333,18 +333,10 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
                 for this client's heartbeats; nothing was written.
             LockStoreMisconfigured, LockItemMalformed, ClientUnusable: as of `acquire`.
         """
-        services = self._services
-        adoption = Adoption(
-            settings=self._settings,
-            name=name,
-            owner_id=owner_id,
-            lease=lease,
-            on_lost=on_lost,
-            on_danger=on_danger,
-        )
-        adopted = adoption.run(self._opened())
+        wanted = LockOptions(*(name, lease, 0, 1, None, None, on_lost, on_danger))
+        adopted = adopt(self._settings, self._opened(), owner_id, wanted)
         self._require_open()
-        lock = Lock(services, adopted.request, adopted.options, adopted.granted)
+        lock = Lock(self._services, *adopted)
         try:
             lock._begin_heartbeats()  # noqa: SLF001 - see `_acquire`
         except BaseException:
@@ -387,13 +379,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
     def _acquire(self, options: LockOptions[Callback]) -> Lock:
         self._require_open()
         services = self._services
-        acquisition = self._settings.acquisition(
-            options,
-            services.store_factory,
-            events=services.events,
-            entered=self._services.entered,
-            require_open=self._require_open,
-        )
+        acquisition = self._settings.acquisition(options, services, self._require_open)
         lock = None
         services.unreleased.add(acquisition)
         try:

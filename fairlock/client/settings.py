@@ -10,7 +10,7 @@ import math
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, Literal, Self, TypedDict, TypeVar
+from typing import Any, Final, Literal, Self, TypedDict, TypeVar
 
 from fairlock.aws.aws_clock import AwsClock
 from fairlock.client import arguments
@@ -25,7 +25,7 @@ from fairlock.errors import LockLost, explained
 from fairlock.protocol.description import read_data
 from fairlock.protocol.items import read_state
 from fairlock.protocol.lease_time import lease_for
-from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, Holder
+from fairlock.protocol.model import AcquireRequest, HeartbeatRequest
 from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.schema import lock_key
 from fairlock.store.keep_alive import renew_lease
@@ -156,13 +156,7 @@ class ClientSettings:
         )
 
     def acquisition(
-        self,
-        options: LockOptions[Any],
-        store_factory: StoreFactory,
-        *,
-        events: LockEvents,
-        entered: EnteredLocks,
-        require_open: Callable[[], None],
+        self, options: LockOptions[Any], services: ClientServices, require_open: Callable[[], None]
     ) -> Acquisition:
         """A new acquisition, with an owner_id of its own.
 
@@ -207,110 +201,102 @@ class ClientSettings:
         arguments.require_callable("on_lost", options.on_lost, "lock", "reason")
         arguments.require_callable("on_danger", options.on_danger, "lock", "reason")
         if request.waits:
-            entered.require_that_others_can_release(request)
+            services.entered.require_that_others_can_release(request)
         return Acquisition(
-            store_factory,
+            services.store_factory,
             request,
             max_wait=float(max_wait),
             longest_poll=self.longest_poll,
-            events=events,
+            events=services.events,
             require_open=require_open,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientServices:
+    """What all locks of one client use.
+
+    Attributes:
+        store_factory: the lock table.
+        events: report what becomes of acquisitions and locks.
+        entered: tells which locks the caller is inside of.
+    """
+
+    settings: ClientSettings
+    store_factory: StoreFactory
+    events: LockEvents
+    entered: EnteredLocks
 
 
 _Callback = TypeVar("_Callback")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adoption(Generic[_Callback]):
-    """The arguments of `LockClient.adopt`.
+def adopt(
+    settings: ClientSettings,
+    store_factory: StoreFactory,
+    owner_id: str,
+    options: LockOptions[_Callback],
+) -> tuple[AcquireRequest, LockOptions[_Callback], Grant]:
+    """Reads a lock, and renews its lease; returns what a lock object is made of.
+
+    The request and the options are those by which the lock might have been acquired.
+
+    Args:
+        settings: of the client.
+        store_factory: the lock table.
+        owner_id: that of the acquisition.
+        options: a name, perhaps a lease, and callbacks.
 
     Raises:
-        InvalidRequest: an argument breaks its rule.
+        LockLost: this owner_id does not hold the lock.
+        InvalidRequest: an argument breaks its rule, or the stored lease is too short for the
+            client's heartbeats; nothing was written.
+        LockStoreUnavailable: outcome unknown; nothing was taken from any owner.
     """
-
-    settings: ClientSettings
-    name: str
-    owner_id: str
-    lease: Seconds | None
-    on_lost: _Callback | None
-    on_danger: _Callback | None
-
-    def __post_init__(self) -> None:
-        """Checks all rules."""
-        name = rules.plain_text("name", rules.LOCK_NAME, self.name)
-        owner_id = rules.plain_text("owner_id", rules.OWNER_ID, self.owner_id)
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "owner_id", owner_id)
-        if self.lease is not None:
-            lease = in_seconds(self.lease)
-            rules.require("lease", rules.LEASE_SECONDS, lease)
-            self.settings.timing.require_room(lease)
-        arguments.require_callable("on_lost", self.on_lost, "lock", "reason")
-        arguments.require_callable("on_danger", self.on_danger, "lock", "reason")
-
-    def run(self, store_factory: StoreFactory) -> AdoptedGrant[_Callback]:
-        """Reads the lock, and renews its lease.
-
-        Raises:
-            LockLost: this owner_id does not hold the lock.
-            InvalidRequest: the stored lease is too short for the client's heartbeats; nothing was
-                written.
-            LockStoreUnavailable: outcome unknown; nothing was taken from any owner.
-        """
-        context = store_factory.context()
-        holder = read_state(context.table.read(lock_key(self.name))).holder(self.owner_id)
-        if holder is None:
-            raise self._not_held()
-        if self.lease is None:
-            self.settings.timing.require_room(holder.lease_ms / 1000)
-        data = read_data(holder.data)
-        lease_ms = None if self.lease is None else round(in_seconds(self.lease) * 1000)
-        heartbeat = HeartbeatRequest(lock_name=self.name, owner_id=self.owner_id, lease_ms=lease_ms)
-        answer = renew_lease(context, heartbeat)
-        if answer is None:
-            raise self._not_held()
-        return AdoptedGrant(
-            request=self._request(holder, answer),
-            options=LockOptions(
-                name=self.name,
-                lease=self.lease,
-                max_wait=0,
-                limit=holder.limit,
-                data=data if isinstance(data, Mapping) else None,  # Text: see `describe`.
-                owner_name=holder.owner_name,
-                on_lost=self.on_lost,
-                on_danger=self.on_danger,
-                shared=holder.shared,
-            ),
-            granted=answer,
-        )
-
-    def _request(self, holder: Holder, grant: Grant) -> AcquireRequest:
-        """The request by which the lock might have been acquired."""
-        return AcquireRequest(
-            lock_name=self.name,
-            owner_id=self.owner_id,
-            owner_name=holder.owner_name,
-            lease_ms=grant.lease_ms,
-            limit=holder.limit,
-            data=holder.data,
-            execution_arn=holder.execution_arn,
-            shared=holder.shared,
-        )
-
-    def _not_held(self) -> LockLost:
-        message = (
-            "it is not held by this owner_id: it was released, or its lease has expired; acquire "
-            "the lock"
-        )
-        return LockLost(f"lock {self.name!r}: {message}")
+    name = rules.plain_text("name", rules.LOCK_NAME, options.name)
+    owner_id = rules.plain_text("owner_id", rules.OWNER_ID, owner_id)
+    lease = in_seconds(options.lease)
+    if lease is not None:
+        rules.require("lease", rules.LEASE_SECONDS, lease)
+        settings.timing.require_room(lease)
+    arguments.require_callable("on_lost", options.on_lost, "lock", "reason")
+    arguments.require_callable("on_danger", options.on_danger, "lock", "reason")
+    context = store_factory.context()
+    holder = read_state(context.table.read(lock_key(name))).holder(owner_id)
+    if holder is None:
+        raise _not_held(name)
+    if lease is None:
+        settings.timing.require_room(holder.lease_ms / 1000)
+    lease_ms = None if lease is None else round(lease * 1000)
+    heartbeat = HeartbeatRequest(lock_name=name, owner_id=owner_id, lease_ms=lease_ms)
+    grant = renew_lease(context, heartbeat)
+    if grant is None:
+        raise _not_held(name)
+    data = read_data(holder.data)
+    known = replace(
+        options,
+        name=name,
+        limit=holder.limit,
+        data=data if isinstance(data, Mapping) else None,  # Text: see `describe`.
+        owner_name=holder.owner_name,
+        shared=holder.shared,
+    )
+    request = AcquireRequest(
+        lock_name=name,
+        owner_id=owner_id,
+        owner_name=holder.owner_name,
+        lease_ms=grant.lease_ms,
+        limit=holder.limit,
+        data=holder.data,
+        execution_arn=holder.execution_arn,
+        shared=holder.shared,
+    )
+    return request, known, grant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdoptedGrant(Generic[_Callback]):
-    """What a lock object is made of."""
-
-    request: AcquireRequest
-    options: LockOptions[_Callback]
-    granted: Grant
+def _not_held(name: str) -> LockLost:
+    message = (
+        "it is not held by this owner_id: it was released, or its lease has expired; acquire "
+        "the lock"
+    )
+    return LockLost(f"lock {name!r}: {message}")

@@ -13,17 +13,14 @@ meanwhile, so all are looked at once more before the body begins.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
-from types import TracebackType
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from fairlock.client.arguments import refuse, require_max_wait
-from fairlock.client.entered_locks import EnteredLocks
-from fairlock.client.lock import BaseHold, Callback, Hold, Lock, LockServices
-from fairlock.client.settings import ClientSettings
+from fairlock.client.arguments import LockOptions, refuse, require_max_wait
+from fairlock.client.lock import Callback, HoldsLocks, Lock, SyncHold
+from fairlock.client.settings import ClientServices
 from fairlock.clock import Seconds, in_seconds
 from fairlock.errors import LockWaitTimeout
 from fairlock.protocol.model import AcquireRequest
@@ -46,14 +43,8 @@ class LocksInOrder:
     def of(
         cls,
         names: Sequence[str],
-        settings: ClientSettings,
-        entered: EnteredLocks,
-        *,
-        lease: Seconds | None,
-        max_wait: Seconds | None,
-        limit: int,
-        shared: bool,
-        max_hold: Seconds | None,
+        options: LockOptions[Any],
+        services: ClientServices,
     ) -> Self:
         """Checks all names before the first lock is asked for.
 
@@ -65,11 +56,12 @@ class LocksInOrder:
         rules.require("names", rules.LOCK_NAMES, names)
         plain = tuple(rules.plain_text("names", rules.LOCK_NAME, name) for name in names)
         rules.require_different("names", plain)
+        settings, lease, shared = services.settings, options.lease, options.shared
         default = settings.longest_wait(lease)
-        longest = default if max_wait is None else in_seconds(max_wait)
+        longest = default if options.max_wait is None else in_seconds(options.max_wait)
         require_max_wait(longest)
-        if max_hold is not None:
-            hold, length = in_seconds(max_hold), settings.lease if lease is None else lease
+        if options.max_hold is not None:
+            hold, length = in_seconds(options.max_hold), settings.lease if lease is None else lease
             settings.timing.require_hold(hold, in_seconds(length))
             if hold <= longest:
                 rule = (
@@ -78,10 +70,10 @@ class LocksInOrder:
                 )
                 refuse("max_hold", rule, hold)
         if longest:
-            limit = rules.limit_of(limit, shared=shared)
+            limit = rules.limit_of(options.limit, shared=shared)
             for name in plain:
                 request = AcquireRequest(lock_name=name, owner_id="", limit=limit, shared=shared)
-                entered.require_that_others_can_release(request)
+                services.entered.require_that_others_can_release(request)
         return cls(names=plain, longest=longest)
 
     @property
@@ -102,37 +94,12 @@ class LocksInOrder:
         )
 
 
-class HoldAll(BaseHold):
+class HoldAll(SyncHold[tuple[Lock, ...]]):
     """`with locks.hold_all(["a", "b"]) as (a, b):` acquires all, runs the body, releases all."""
 
-    def __init__(self, names: list[str], block: AbstractContextManager[tuple[Lock, ...]]) -> None:
-        super().__init__(names, statement="with")
-        self._block = block
 
-    def __enter__(self) -> tuple[Lock, ...]:
-        """Acquires the locks, one after the other."""
-        self._enter_once()
-        return self._block.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Releases the locks; see `LockClient.hold`."""
-        self._block.__exit__(kind, error, traceback)
-
-
-class SeveralLocks(ABC):
+class SeveralLocks(HoldsLocks):
     """The part of `LockClient` that holds several locks at once."""
-
-    _settings: ClientSettings
-    _services: LockServices
-
-    @abstractmethod
-    def hold(self, *args: Any, **kwargs: Any) -> Hold:  # noqa: ANN401 - as the client has it
-        """A block with one lock."""
 
     def hold_all(
         self,
@@ -177,16 +144,17 @@ class SeveralLocks(ABC):
 
         All other errors as of `hold`.
         """
-        wait: Any = {"lease": lease, "max_wait": max_wait, "limit": limit, "shared": shared}
-        wait["max_hold"] = max_hold
-        plan = LocksInOrder.of(names, self._settings, self._services.entered, **wait)
-        others = {"data": data, "owner_name": owner_name, "on_lost": on_lost}
-        options = {**wait, **others, "on_danger": on_danger}
+        options = LockOptions(
+            *("", lease, max_wait, limit, data, owner_name, on_lost, on_danger),
+            shared=shared,
+            max_hold=max_hold,
+        )
+        plan = LocksInOrder.of(names, options, self._services)
         return HoldAll(list(plan.names), self._block_of_all(plan, options))
 
     @contextmanager
     def _block_of_all(
-        self, plan: LocksInOrder, options: Mapping[str, Any]
+        self, plan: LocksInOrder, options: LockOptions[Callback]
     ) -> Iterator[tuple[Lock, ...]]:
         monotonic = self._settings.clock.monotonic
         since, held = monotonic(), dict[str, Lock]()
@@ -194,8 +162,8 @@ class SeveralLocks(ABC):
             try:
                 for name in plan.in_order:
                     rest = plan.rest(since=since, now=monotonic())
-                    block = self.hold(name, **{**options, "max_wait": rest})
-                    held[name] = stack.enter_context(block)
+                    one = replace(options, name=name, max_wait=rest)
+                    held[name] = stack.enter_context(self._block(one, reentrant=False))
             except LockWaitTimeout as error:
                 plan.explain(error, [*held], waited=monotonic() - since)
                 raise

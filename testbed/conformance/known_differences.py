@@ -26,28 +26,28 @@ class Difference:
 
 _ATTEMPTS: Final = Difference(
     Verdict.HISTORY,
-    "the history does not tell an attempt of a step that is repeated",
-    "no: `hold` reads no history, and the attempts are counted",
+    "the history lacks the repeated attempts of a step",
+    "no: no history is read",
 )
 _DEATHS: Final = Difference(
     Verdict.HISTORY,
-    "the history does not tell an invocation that ended with its process",
-    "no: `hold` reads no history, and the invocation is repeated",
+    "the history lacks an invocation that ended with its process",
+    "no: no history is read",
 )
 _TIMEOUTS: Final = Difference(
     Verdict.HISTORY,
     "the error of a callback that timed out has no ErrorType",
-    "no: `hold` takes every CallbackError for the end of a fallback period",
+    "no: a CallbackError is enough",
 )
 _CONDITIONS: Final = Difference(
     Verdict.DIFFERENT,
-    "each poll of `wait_for_condition` begins with the first state, so the condition is never met",
+    "each poll begins with the first state",
     "no: `hold` waits for callbacks only",
 )
 _POLLS: Final = Difference(
     Verdict.HISTORY,
-    "the history does not tell a poll that is repeated",
-    "no: `hold` reads no history",
+    "the history lacks a repeated poll",
+    "no: no history is read",
 )
 
 OF_LOCAL_RUNNER: Final[Mapping[str, Difference]] = {

@@ -77,50 +77,50 @@ def _stopped_twice(start: Start) -> str:
     return run.stop()
 
 
-_FREED: Final = "the reaper is told, and frees its locks"
-_NOBODY: Final = "no one waits there: the lock goes to the next waiter"
-_DEAD: Final = "a dead waiter gets the lock, until the reaper is told or its lease is over"
+_FREED: Final = "the reaper frees its locks"
+_NOBODY: Final = "the lock goes to the next waiter"
+_DEAD: Final = "a dead waiter gets the lock, until the reaper or its lease ends that"
 
 QUESTIONS: Final = (
-    Question("an execution is stopped", _stopped, *2 * ("STOPPED, ExecutionStopped",), _FREED),
-    Question("an execution times out", _timed_out, *2 * ("TIMED_OUT, ExecutionTimedOut",), _FREED),
+    Question("a stop", _stopped, *2 * ("STOPPED, ExecutionStopped",), _FREED),
+    Question("a timeout", _timed_out, *2 * ("TIMED_OUT, ExecutionTimedOut",), _FREED),
     Question(
-        "a callback is completed twice",
+        "a callback completed twice",
         _completed_twice,
         "ResourceNotFoundException",
         "CallbackTimeoutException",
         _NOBODY,
     ),
     Question(
-        "a callback is completed after its timeout",
+        "a callback completed after its timeout",
         _completed_after_its_timeout,
         "ResourceNotFoundException",
         "CallbackTimeoutException",
         _NOBODY,
     ),
     Question(
-        "a callback is completed that was never made",
+        "a callback that was never made",
         _never_made,
         *2 * ("ResourceNotFoundException",),
         _NOBODY,
     ),
     Question(
-        "a callback is completed after its execution was stopped",
+        "a callback completed after a stop",
         _completed_after_a_stop,
         *2 * ("accepted",),
         _DEAD,
     ),
     Question(
-        "a callback is completed after its execution timed out",
+        "a callback completed after the execution timed out",
         _completed_after_the_end,
         *2 * ("accepted",),
         _DEAD,
     ),
     Question(
-        "an execution is stopped twice",
+        "a second stop",
         _stopped_twice,
         "accepted",
         "InvalidParameterValueException",
-        "stops no execution itself",
+        "nothing: it stops none",
     ),
 )

@@ -72,17 +72,18 @@ def _told(row: Row, engine: str) -> str:
 
 
 def page(rows: Sequence[Row], engines: Sequence[str]) -> str:
-    """The part of the document that comes from a run: counts by suite, and the differences."""
-    suites = dict.fromkeys(row.suite for row in rows)
-    counts = []
-    for suite in suites:
-        members = [row for row in rows if row.suite == suite]
-        tried = [_counted(members, engine) for engine in engines]
-        counts.append((suite, str(len(members)), *tried))
-    parts = [_markdown(("suite", "requirements", *engines), counts)]
+    """The part of the document that comes from a run: counts, what was not run, differences."""
+    tried = [row for row in rows if row.cells]
+    told = [f"* {engine}: {_counted(tried, engine)}" for engine in engines]
+    left_out = {row.suite: row.reason for row in rows if not row.cells}
+    told += [
+        f"* not run: the {sum(row.suite == suite for row in rows)} of {suite}, because {reason}"
+        for suite, reason in left_out.items()
+    ]
+    parts = ["\n".join(told)]
     differing = [(engine, row) for engine in engines for row in rows if _differs(row, engine)]
     if differing:
-        head = ("engine", "requirements", "what it does", "does Fairlock rely on it?")
+        head = ("engine", "requirements", "what it does", "relied on")
         parts.append(_markdown(head, _grouped(differing)))
     return "\n\n".join(parts) + "\n"
 
@@ -102,13 +103,14 @@ class Answer:
 def answers(rows: Iterable[tuple[str, Sequence[Answer], str]], engines: Sequence[str]) -> str:
     """What happens, what each engine answers, and what Fairlock makes of it."""
     head = ("what happens", *engines, "what Fairlock makes of it")
-    body = [(text, *map(str, found), consequence) for text, found, consequence in rows]
+    told: dict[tuple[str, ...], list[str]] = {}
+    for text, found, consequence in rows:
+        told.setdefault((*map(str, found), consequence), []).append(text)
+    body = [("; ".join(texts), *cells) for cells, texts in told.items()]
     return _markdown(head, body) + "\n"
 
 
 def _counted(rows: Sequence[Row], engine: str) -> str:
-    if not any(row.cells for row in rows):
-        return f"not run: {rows[0].reason}"
     counts = Counter(row.cells[engine].outcome.verdict for row in rows)
     return ", ".join(f"{counts[each]} {each.value}" for each in Verdict if counts[each])
 
@@ -126,9 +128,15 @@ def _grouped(differing: Iterable[tuple[str, Row]]) -> list[tuple[str, ...]]:
         relied_on = known.relied_on if known else "not known"
         names.setdefault((engine, reason, relied_on), []).append(row.name)
     return [
-        (engine, ", ".join(found), reason, relied_on)
+        (engine, _named(found), reason, relied_on)
         for (engine, reason, relied_on), found in names.items()
     ]
+
+
+def _named(requirements: Sequence[str]) -> str:
+    """Those that differ for an unknown reason are few; known_differences.py names the others."""
+    few = 3
+    return ", ".join(requirements) if len(requirements) <= few else str(len(requirements))
 
 
 def _markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:

@@ -147,6 +147,7 @@ class FunctionFactory:
         workflow_actions: Sequence[str],
         environment: Mapping[str, str] | None = None,
         handler: str | None = None,
+        timeout_seconds: int = FUNCTION_TIMEOUT_SECONDS,
     ) -> lambda_.Function:
         """Makes a function with this handler; by default with that of the same name as its id.
 
@@ -168,7 +169,7 @@ class FunctionFactory:
             runtime=RUNTIME,
             architecture=self.platform.architecture,
             memory_size=self.memory_size_mib,
-            timeout=Duration.seconds(FUNCTION_TIMEOUT_SECONDS),
+            timeout=Duration.seconds(timeout_seconds),
             tracing=self.platform.tracing,
             role=self._role(construct_id, log_group, table_actions),
             log_group=log_group,

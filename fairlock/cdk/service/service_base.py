@@ -7,6 +7,7 @@ lock names are unbounded.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal, Protocol, TypedDict, Unpack
 
 from aws_cdk import Acknowledgment, ArnFormat, Duration, RemovalPolicy, Stack, Token, Validations
@@ -32,6 +33,7 @@ from fairlock.protocol.schema import (
     SORT_KEY,
     TTL_ATTRIBUTE,
     partition_of,
+    partition_of_execution,
     partition_of_pace,
 )
 from fairlock.wire import rules
@@ -40,6 +42,7 @@ _STATISTICS: Final = {
     MetricName.WAIT_TIME: "p95",
     MetricName.HELD_TIME: "p95",
     MetricName.HAND_OFF_LATENCY: "p95",
+    MetricName.PACE_WAIT: "p95",
     MetricName.QUEUE_LENGTH: "Maximum",
     MetricName.CURRENT_WAIT: "Maximum",
 }
@@ -92,7 +95,7 @@ def grant_client_actions(
 ) -> iam.Grant:
     """Allows every request of the protocol, with guarded writes and the use of the table's key.
 
-    With a prefix only for the locks and paces whose names begin so.
+    With a prefix only for the locks and paces whose names begin so, and a read of single claims.
     """
     if table.encryption_key is not None:
         table.encryption_key.grant_encrypt_decrypt(grantee)
@@ -100,14 +103,28 @@ def grant_client_actions(
     if prefix is None:
         return table.grant(grantee, *actions)
     _check_prefix(prefix)
-    keys = [f"{partition_of(prefix)}*", f"{partition_of_pace(prefix)}*"]
+    names = _grant_partitions(
+        table, grantee, actions, [partition_of(prefix), partition_of_pace(prefix)]
+    )
+    # An acquire that finds the lease of a workflow over reads its claim. The claim's key ends with
+    # the owner id, so this lets no one see claims of other owners than those that they see anyway.
+    claims = partition_of_execution("")
+    return names.combine(_grant_partitions(table, grantee, ["dynamodb:GetItem"], [claims]))
+
+
+def _grant_partitions(
+    table: dynamodb.ITable,
+    grantee: iam.IGrantable,
+    actions: Sequence[str],
+    beginnings: Sequence[str],
+) -> iam.Grant:
     return iam.Grant.add_to_principal(
         grantee=grantee,
-        actions=actions,
+        actions=[*actions],
         resource_arns=[table.table_arn],
         conditions={
             # Of no keys, "for all values" is true: a request without a key is refused by Null.
-            "ForAllValues:StringLike": {_LEADING_KEYS: keys},
+            "ForAllValues:StringLike": {_LEADING_KEYS: [f"{each}*" for each in beginnings]},
             "Null": {_LEADING_KEYS: "false"},
         },
     )

@@ -42,9 +42,11 @@ def test_the_page_counts_and_groups_what_was_run() -> None:
         Row("1-1", "step", "a step", {"one": Cell(PASSED), "two": Cell(PASSED)}),
         Row("1-2", "step", "a retry", {"one": Cell(ATTEMPTS, KNOWN), "two": Cell(PASSED)}),
         Row("1-3", "step", "two retries", {"one": Cell(ATTEMPTS, KNOWN), "two": Cell(STATUS)}),
+        Row("2-1", "wait", "a pause", {"one": Cell(PASSED), "two": Cell(PASSED)}),
         Row("5-1", "invoke", "a call", {}, "not used"),
+        Row("8-1", "map", "two calls", {"one": Cell(PASSED), "two": Cell(PASSED)}),
     ]
-    assert table(rows[2:], ("one", "two")).splitlines()[2:] == [
+    assert table([rows[2], rows[4]], ("one", "two")).splitlines()[2:] == [
         (
             "| 1-3 | two retries | history differs "
             "| different, not explained: status FAILED, not SUCCEEDED |"
@@ -52,11 +54,11 @@ def test_the_page_counts_and_groups_what_was_run() -> None:
         "| 5-1 | a call | not run: not used | not run: not used |",
     ]
     assert [line for line in page(rows, ("one", "two")).splitlines() if "---" not in line] == [
-        "| suite | requirements | one | two |",
-        "| step | 3 | 1 as required, 2 history differs | 2 as required, 1 different |",
-        "| invoke | 1 | not run: not used | not run: not used |",
+        "* one: 3 as required, 2 history differs",
+        "* two: 4 as required, 1 different",
+        "* not run: the 1 of invoke, because not used",
         "",
-        "| engine | requirements | what it does | does Fairlock rely on it? |",
+        "| engine | requirements | what it does | relied on |",
         "| one | 1-2, 1-3 | tells no attempts | no: no one reads it |",
         "| two | 1-3 | different, not explained: status FAILED, not SUCCEEDED | not known |",
     ]
@@ -66,6 +68,15 @@ def test_answers_are_shown_and_another_one_than_before_beside_the_known_one() ->
     found = (Answer("accepted", "accepted"), Answer("accepted", "refused"))
     [line] = answers([("a stop", found, "none")], ("one", "two")).splitlines()[2:]
     assert line == "| a stop | accepted | accepted, not refused | none |"
+
+
+def test_questions_with_the_same_answers_are_one_line() -> None:
+    found = (Answer("accepted", "accepted"),)
+    rows = [("a stop", found, "none"), ("a second stop", found, "none"), ("an end", found, "all")]
+    assert answers(rows, ("one",)).splitlines()[2:] == [
+        "| a stop; a second stop | accepted | none |",
+        "| an end | accepted | all |",
+    ]
 
 
 def test_only_the_part_between_the_marks_is_written() -> None:

@@ -16,6 +16,7 @@ from tests.e2e.deployment import Deployment, Json, wait_until
 from tests.e2e.roles.calls import AnyCall, calls
 from tests.e2e.roles.identities import TRUST, Identities
 from tests.e2e.roles.stack import ROLES
+from tests.e2e.roles.test_keys import keyed_execution
 
 # The roles suffice for what the handlers do, on an embedded AWS that enforces them.
 
@@ -261,6 +262,27 @@ def use(locks: LockClient, other: LockClient, name: str) -> None:
 def test_a_team_uses_its_own_names(client_of: MakeClient) -> None:
     locks = client_of("TeamA")
     use(locks, client_of("TeamA"), f"team-a/{uuid.uuid4()}")
+
+
+def test_a_team_waits_behind_a_workflow_whose_lease_is_over(
+    client_of: MakeClient, enforcing: Deployment
+) -> None:
+    """An item of no team tells whether its work is over: the claim, which is read first."""
+    name, execution = f"team-a/{uuid.uuid4()}", keyed_execution(enforcing)
+    held = {"owner_id": str(uuid.uuid4()), "execution_arn": execution, "lease_seconds": 1}
+    assert enforcing.invoke("Acquire", lock_name=name, **held)["acquired"]
+    locks = client_of("TeamA")
+    first = lease_ends(enforcing, name)
+    wait_until(lambda: locks.try_acquire(name) or lease_ends(enforcing, name) > first)
+    assert locks.try_acquire(name) is None  # The client has asked, and extended the lease.
+    enforcing.stop(execution)
+    assert locks.acquire(name).fencing_token
+
+
+def lease_ends(deployment: Deployment, name: str) -> str:
+    """When the lease of the holder ends, as text."""
+    found = deployment.invoke("Inspect", lock_name=name)
+    return str(found["holders"][0]["expires_at"])
 
 
 @pytest.mark.parametrize("name", ["team-b/x", "team-a", "TEAM-A/x", "x/team-a/"])

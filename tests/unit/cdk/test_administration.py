@@ -278,7 +278,12 @@ def test_single_names_need_no_scan(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "watch", ["deploy/*", [""], ["a*b"], ["*a"], [7], ["ä"], ["a "], ["a", "a"], ["x"] * 21, None]
+    "watch",
+    [
+        *("deploy/*", [""], ["a*b"], ["*a"], [7], ["ä"], ["a "], ["a", "a"], ["x"] * 21, None),
+        ["x" * 255],
+        [f"{number:03}".ljust(200, "x") for number in range(15)],
+    ],
 )
 def test_what_is_no_list_of_names_is_refused(tmp_path: Path, watch: Any) -> None:  # noqa: ANN401 - on purpose
     stack = Stack(App(outdir=str(tmp_path)), "Single")
@@ -287,7 +292,18 @@ def test_what_is_no_list_of_names_is_refused(tmp_path: Path, watch: Any) -> None
         LockMonitoring(stack, "Monitoring", service=locks, watch=watch)
 
 
-def test_a_function_that_fails_fires_an_alarm_because_it_measures_nothing(
+def test_the_longest_list_of_names_fits_the_variables_and_dimensions_of_aws(tmp_path: Path) -> None:
+    stack = Stack(App(outdir=str(tmp_path)), "Single")
+    locks = LockService.from_stack(stack, "Locks")
+    watch = ["x" * 254 + "*", *(f"{number:03}".ljust(250, "x") for number in range(10))]
+    LockMonitoring(stack, "Monitoring", service=locks, alarms=LockAlarms(), watch=watch)
+    made = dict(Template.from_stack(stack).to_json())
+    [function] = resources(made, "AWS::Lambda::Function").values()
+    variables = function["Properties"]["Environment"]["Variables"]
+    assert len("".join(map(str, [*variables, *variables.values()]))) < 4_000
+
+
+def test_a_function_that_fails_or_is_throttled_fires_an_alarm_because_it_measures_nothing(
     watched_template: Json,
 ) -> None:
     alarms = [
@@ -295,10 +311,23 @@ def test_a_function_that_fails_fires_an_alarm_because_it_measures_nothing(
         for each in resources(watched_template, "AWS::CloudWatch::Alarm").values()
     ]
     [function] = resources(watched_template, "AWS::Lambda::Function")
-    [alarm] = [
-        each for each in alarms if each.get("Dimensions", [{}])[0].get("Value") == {"Ref": function}
+    found = [
+        (each["MetricName"], each["Threshold"])
+        for each in alarms
+        if each.get("Dimensions", [{}])[0].get("Value") == {"Ref": function}
     ]
-    assert (alarm["MetricName"], alarm["Threshold"]) == ("Errors", 1)
+    assert sorted(found) == [("Errors", 1), ("Throttles", 1)]
+
+
+def test_a_measurement_has_the_time_to_read_many_locks_and_is_not_made_late_or_again(
+    watched_template: Json,
+) -> None:
+    """Lambda repeats an asynchronous invocation that fails, whatever EventBridge was told."""
+    [function] = resources(watched_template, "AWS::Lambda::Function").values()
+    assert function["Properties"]["Timeout"] == 240
+    [config] = resources(watched_template, "AWS::Lambda::EventInvokeConfig").values()
+    assert config["Properties"]["MaximumRetryAttempts"] == 0
+    assert config["Properties"]["MaximumEventAgeInSeconds"] == 300
 
 
 def test_names_that_differ_in_a_slash_have_an_alarm_each(tmp_path: Path) -> None:

@@ -9,17 +9,22 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from aws_cdk import App, Duration, Environment, Stack
+from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 
 from fairlock.cdk import LockService
 from fairlock.errors import InvalidRequest
-from tests.unit.cdk.template import resources
+from tests.unit.cdk.template import (
+    ACCOUNT,
+    PARTITION,
+    REGION,
+    durable_function,
+    resolved,
+    resources,
+)
 from tests.unit.cdk.test_security import findings
-from tests.unit.cdk.test_watch import ACCOUNT, PARTITION, REGION, resolved
 
 Json = dict[str, Any]
 ACTIONS = ["lambda:GetDurableExecution", "lambda:SendDurableExecutionCallbackSuccess"]
@@ -35,17 +40,6 @@ def app(tmp_path: Path) -> App:
 @pytest.fixture
 def own(app: App) -> Stack:
     return Stack(app, "Own")
-
-
-def durable_function(stack: Stack, name: str = "Billing") -> lambda_.Function:
-    return lambda_.Function(
-        stack,
-        name,
-        code=lambda_.Code.from_inline("def handler(event, context): pass"),
-        handler="index.handler",
-        runtime=lambda_.Runtime.PYTHON_3_13,
-        durable_config=lambda_.DurableConfig(execution_timeout=Duration.days(7)),
-    )
 
 
 def statements_about_durable(template: Json) -> dict[str, Json]:

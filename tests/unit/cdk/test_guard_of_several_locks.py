@@ -45,6 +45,20 @@ def names_entered(scope: Scope) -> list[str]:
     return [lock["lock_name"] for lock in locks if "owner_id" in lock]
 
 
+@pytest.mark.parametrize("keep_alive", [None, Duration.seconds(20)])
+@pytest.mark.parametrize("length", [45, 46, 80])
+def test_names_of_states_and_variables_are_short_enough_for_any_construct_id(
+    length: int, keep_alive: Duration | None
+) -> None:
+    stack = Stack()
+    names = [f"lock {number}" for number in range(20)]
+    guard = GuardFactory(stack).guard("G" * length, lock_name=names, keep_alive=keep_alive)
+    scope = machine(guard)
+    named = [name for name, _ in scope.all_states()]
+    named += [name for _, state in scope.all_states() for name in state.get("Assign", {})]
+    assert max(map(len, named)) <= 80
+
+
 @pytest.mark.parametrize("waiting", WAYS)
 def test_it_takes_the_locks_by_the_bytes_of_their_names_and_releases_them_in_reverse(
     guards: GuardFactory, waiting: Waiting

@@ -28,6 +28,7 @@ STATISTICS = {
     "HandOffLatency": "p95",
     MetricName.HELD_TIME: "p95",
     MetricName.WAIT_TIME: "p95",
+    MetricName.PACE_WAIT: "p95",
     MetricName.QUEUE_LENGTH: "Maximum",
     MetricName.CURRENT_WAIT: "Maximum",
 }

@@ -179,6 +179,24 @@ def test_a_client_of_a_prefix_is_let_at_the_partitions_of_its_locks(user: Stack)
     assert "dynamodb:Scan" not in policies
 
 
+def test_a_client_of_a_prefix_may_read_single_claims_and_nothing_else_of_workflows(
+    user: Stack,
+) -> None:
+    """Without it an acquire fails that asks whether the workflow that holds still runs."""
+    LockService.from_stack(user, "Locks").grant_client(role(user), prefix="team-a/")
+    [policy] = resources(template(user), "AWS::IAM::Policy").values()
+    [statement] = [
+        each
+        for each in policy["Properties"]["PolicyDocument"]["Statement"]
+        if "EXECUTION#*" in json.dumps(each)
+    ]
+    assert statement["Action"] == "dynamodb:GetItem"
+    assert statement["Condition"] == {
+        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["EXECUTION#*"]},
+        "Null": {"dynamodb:LeadingKeys": "false"},
+    }
+
+
 @pytest.mark.parametrize("prefix", ["", "*", "team-?", "${aws:username}/", "a\n", 7])
 def test_a_prefix_that_is_a_pattern_is_refused(user: Stack, prefix: str) -> None:
     locks = LockService.from_stack(user, "Locks")

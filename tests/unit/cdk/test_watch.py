@@ -15,7 +15,7 @@ from ministack.core.iam_evaluator import EvalContext, evaluate_resource_policy
 from fairlock.cdk import LockGuard, LockService
 from fairlock.cdk.service.reaper_rules import _IN_A_RULE, _MOST_RULES
 from fairlock.errors import InvalidRequest
-from tests.unit.cdk.test_durable import durable_function
+from tests.unit.cdk.template import ACCOUNT, PARTITION, REGION, durable_function, resolved
 
 Json = dict[str, Any]
 
@@ -248,16 +248,8 @@ LONGEST_PATTERN: Final = 2_048
 """Characters: EventBridge user guide, "Amazon EventBridge quotas", event pattern size."""
 LONGEST_POLICY: Final = 8_192
 """Bytes: SQS developer guide, "Amazon SQS policy quotas"."""
-PARTITION, REGION, ACCOUNT = "aws-us-gov", "ap-southeast-2", "123456789012"
-"""As long as they get, though this partition has no such region."""
 MACHINE: Final = f"arn:{PARTITION}:states:{REGION}:{ACCOUNT}:stateMachine:"
 LONGEST_NAME: Final = 80
-FORMS: Final = {
-    "AWS::Partition": PARTITION,
-    "AWS::Region": REGION,
-    "AWS::AccountId": ACCOUNT,
-    "AWS::StackName": "x" * 128,
-}
 
 
 def machines(stack: Stack, count: int) -> list[sfn.IStateMachine]:
@@ -268,23 +260,6 @@ def machines(stack: Stack, count: int) -> list[sfn.IStateMachine]:
         )
         for number in range(count)
     ]
-
-
-def resolved(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """A part of a template as CloudFormation sends it, each name as long as it gets."""
-    if isinstance(value, list):
-        return [resolved(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    if list(value) == ["Ref"]:
-        return FORMS.get(value["Ref"], "r" * 64)
-    if list(value) == ["Fn::Join"]:
-        delimiter, parts = value["Fn::Join"]
-        return delimiter.join(resolved(parts))
-    if list(value) == ["Fn::GetAtt"]:
-        return f"arn:{PARTITION}:lambda:{REGION}:{ACCOUNT}:function:".ljust(123, "f")
-    imported = list(value) in (["Fn::ImportValue"], ["Fn::Select"])
-    return "i" * 128 if imported else {key: resolved(each) for key, each in value.items()}
 
 
 def texts(stack: Stack, kind: str, name: str) -> list[str]:
