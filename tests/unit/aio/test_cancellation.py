@@ -324,7 +324,7 @@ def dynamo() -> Dynamo:
 
 
 @pytest.fixture
-def table(dynamo: Dynamo) -> AsyncTable:
+def dynamo_table(dynamo: Dynamo) -> AsyncTable:
     return AsyncTable(dynamo, latency_seconds=0.3)
 
 
@@ -348,7 +348,7 @@ async def test_a_write_that_is_cancelled_and_made_again_is_done_once(
     after: float,
     pause: float,
     make_client: MakeClient,
-    table: AsyncTable,
+    dynamo_table: AsyncTable,
     dynamo: Dynamo,
     *,
     release: bool,
@@ -360,7 +360,7 @@ async def test_a_write_that_is_cancelled_and_made_again_is_done_once(
         )
         await asyncio.sleep(pause)
         await lock.transact_write([DEPOSIT], token="one", release=release)
-        assert (dynamo.balance, table.state("a").held) == (10, 0 if release else 1)
+        assert (dynamo.balance, dynamo_table.state("a").held) == (10, 0 if release else 1)
         assert not lock.lost.is_set()
 
 
@@ -378,17 +378,17 @@ async def test_one_that_is_made_again_without_a_token_is_done_twice(
 @EACH_WAY
 @in_virtual_time
 async def test_a_cancelled_write_that_did_not_happen_is_made_up_for(
-    make_client: MakeClient, table: AsyncTable, dynamo: Dynamo, *, release: bool
+    make_client: MakeClient, dynamo_table: AsyncTable, dynamo: Dynamo, *, release: bool
 ) -> None:
     async with a_lock(make_client) as lock:
-        table.outage = lost_reply()
+        dynamo_table.outage = lost_reply()
         await cancelled_write(
             lock.transact_write([DEPOSIT], token="one", release=release), after=0.2
         )
         await asyncio.sleep(1)
-        table.outage = None
+        dynamo_table.outage = None
         await lock.transact_write([DEPOSIT], token="one", release=release)
-        assert (dynamo.balance, table.state("a").held) == (10, 0 if release else 1)
+        assert (dynamo.balance, dynamo_table.state("a").held) == (10, 0 if release else 1)
 
 
 @in_virtual_time
@@ -415,7 +415,7 @@ async def test_the_same_write_of_two_tasks_at_a_time_is_one_write_if_it_has_a_to
 @pytest.mark.parametrize("after", WRITE_MOMENTS)
 @in_virtual_time
 async def test_a_cancelled_write_with_release_ends_the_heartbeats_and_is_no_loss(
-    after: float, make_client: MakeClient, table: AsyncTable
+    after: float, make_client: MakeClient, dynamo_table: AsyncTable
 ) -> None:
     told: list[AsyncLock] = []
     async with make_client() as locks:
@@ -425,10 +425,10 @@ async def test_a_cancelled_write_with_release_ends_the_heartbeats_and_is_no_loss
         write.cancel()
         await asyncio.gather(write, return_exceptions=True)
         await asyncio.sleep(1)
-        sent = len(table.log)
+        sent = len(dynamo_table.log)
         await asyncio.sleep(300)
-        if table.state("a").held == 0:
-            assert (len(table.log), told, lock.lost.is_set()) == (sent, [], False)
+        if dynamo_table.state("a").held == 0:
+            assert (len(dynamo_table.log), told, lock.lost.is_set()) == (sent, [], False)
             with pytest.raises(LockLost, match="released"):
                 lock.check()
         else:

@@ -40,7 +40,7 @@ def lock_table(aws: LocalAws) -> str:
     return TABLE
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def environment(aws: LocalAws, lock_table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lock_table
     for name, value in aws.environment.items():
@@ -84,6 +84,7 @@ async def count_with_threads_beside(aws: LocalAws, *, is_locked: bool) -> int:
     return counter.value
 
 
+@pytest.mark.usefixtures("environment")
 def test_increments_in_two_steps_survive_exactly_if_each_is_locked(aws: LocalAws) -> None:
     assert asyncio.run(count_with_threads_beside(aws, is_locked=True)) == 3 * INCREMENTS
     assert asyncio.run(count_with_threads_beside(aws, is_locked=False)) < 3 * INCREMENTS
@@ -94,6 +95,7 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+@pytest.mark.usefixtures("environment")
 def test_clients_that_are_closed_leave_nothing_open() -> None:
     async def work() -> None:
         async with AsyncLockClient(TABLE) as locks, locks.hold("a") as lock:
@@ -116,6 +118,7 @@ def test_clients_that_are_closed_leave_nothing_open() -> None:
     assert left_open[0] > files
 
 
+@pytest.mark.usefixtures("environment")
 def test_a_client_that_is_given_is_used_and_stays_open() -> None:
     async def work() -> None:
         async with get_session().create_client("dynamodb") as dynamodb:
@@ -126,6 +129,7 @@ def test_a_client_that_is_given_is_used_and_stays_open() -> None:
     asyncio.run(work())
 
 
+@pytest.mark.usefixtures("environment")
 def test_no_answer_is_an_unknown_outcome_and_no_table_a_defect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -143,6 +147,7 @@ def test_no_answer_is_an_unknown_outcome_and_no_table_a_defect(
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:machine:gone"
 
 
+@pytest.mark.usefixtures("environment")
 @pytest.mark.parametrize(("endpoint", "is_told"), [(None, True), ("http://127.0.0.1:9", False)])
 def test_a_workflow_that_waits_is_told_of_its_grant_through_aiobotocore(
     endpoint: str | None,
@@ -171,6 +176,7 @@ def test_a_workflow_that_waits_is_told_of_its_grant_through_aiobotocore(
     assert [event.owner_name for event in events if isinstance(event, HandedOver)] == ["workflow"]
 
 
+@pytest.mark.usefixtures("environment")
 @pytest.mark.parametrize(("endpoint", "is_free"), [(None, True), ("http://127.0.0.1:9", False)])
 def test_the_lock_of_a_workflow_is_taken_exactly_if_step_functions_says_that_it_is_over(
     endpoint: str | None,
@@ -200,6 +206,7 @@ def now() -> FakeClock:
     return FakeClock(time.time_ns() // 1_000_000)
 
 
+@pytest.mark.usefixtures("environment")
 def test_ctrl_c_in_a_program_releases_its_locks(aws: LocalAws) -> None:
     async def hold_and_wait() -> None:
         async with AsyncLockClient(TABLE) as locks, locks.hold("c"):
@@ -215,6 +222,7 @@ def test_ctrl_c_in_a_program_releases_its_locks(aws: LocalAws) -> None:
         assert lock is not None
 
 
+@pytest.mark.usefixtures("environment")
 def test_a_client_finds_its_table_by_the_environment_and_by_the_stack(
     aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:

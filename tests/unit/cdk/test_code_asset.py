@@ -25,6 +25,11 @@ HERE = f"python3.{sys.version_info.minor}"
 Json = dict[str, Any]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_code_asset() -> None:
+    """Each service assembles its own here."""
+
+
 class Pythons:
     """Replaces what is on a machine: the runtime's Python, or none."""
 

@@ -204,16 +204,18 @@ HERE = Environment(account="123456789012", region="us-east-1")
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
+def pace_stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
     app = App(outdir=str(tmp_path_factory.mktemp("cdk.out")), context={"pace": "true"})
-    stack = build(app)
-    stack.locks.grant_pace(iam.Role(stack, "Caller", assumed_by=iam.AccountRootPrincipal()))
-    return stack
+    pace_stack = build(app)
+    pace_stack.locks.grant_pace(
+        iam.Role(pace_stack, "Caller", assumed_by=iam.AccountRootPrincipal())
+    )
+    return pace_stack
 
 
 @pytest.fixture(scope="module")
-def template(stack: Stack) -> Json:
-    return dict(Template.from_stack(stack).to_json())
+def template(pace_stack: Stack) -> Json:
+    return dict(Template.from_stack(pace_stack).to_json())
 
 
 @pytest.fixture(scope="module")
@@ -241,9 +243,9 @@ def test_its_role_may_read_and_update_items_and_nothing_else(template: Json) -> 
     assert {"PaceFunctionName", "PaceFunctionArn"} <= set(template["Outputs"])
 
 
-def test_cdk_nag_finds_nothing(stack: Stack) -> None:
+def test_cdk_nag_finds_nothing(pace_stack: Stack) -> None:
     """CDK lets the role of this test invoke each version of the function."""
-    assert {path.split("/")[1] for _, path in findings(stack)} <= {"Caller"}
+    assert {path.split("/")[1] for _, path in findings(pace_stack)} <= {"Caller"}
 
 
 def states_of(user: Stack, construct_id: str, body: sfn.IChainable, **machine: Any) -> Json:  # noqa: ANN401 - a machine's

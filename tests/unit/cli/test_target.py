@@ -25,18 +25,20 @@ LEFT_OVER = {
 }
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def of_aws(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in LEFT_OVER:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
 
 
+@pytest.mark.usefixtures("of_aws")
 def test_aws_itself_is_told_by_its_region() -> None:
     """The control of the next one."""
     assert Target(table="locks").place() == "lock table 'locks' in eu-central-1"
 
 
+@pytest.mark.usefixtures("of_aws")
 @pytest.mark.parametrize("name", LEFT_OVER)
 def test_an_address_that_the_environment_names_is_told(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -46,6 +48,7 @@ def test_an_address_that_the_environment_names_is_told(
     assert Target(table="locks").place() == f"lock table 'locks' in eu-central-1 at {ADDRESS}"
 
 
+@pytest.mark.usefixtures("of_aws")
 def test_without_a_region_the_place_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
@@ -65,6 +68,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.usefixtures("of_aws")
 @pytest.mark.parametrize(
     "line", [*(f"{line} --table locks" for line in COMMANDS), "create-table locks"]
 )
@@ -85,6 +89,7 @@ def test_without_a_region_each_command_says_how_to_give_one(
     assert "boto3 does not read AWS_REGION, which is set" in told
 
 
+@pytest.mark.usefixtures("of_aws")
 @pytest.mark.parametrize(
     ("cause", "advice"),
     [
@@ -106,6 +111,7 @@ def test_the_advice_fits_what_has_happened(
     assert told.count("check the network") == advice.startswith("check the network")
 
 
+@pytest.mark.usefixtures("of_aws")
 def test_the_table_of_a_spoilt_item_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Ended) as ended, Target(table="locks").named_in_errors():
         raise LockItemMalformed("LOCK#spoilt")

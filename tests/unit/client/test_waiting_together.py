@@ -255,13 +255,13 @@ def waiter_of(owner_id: str) -> Waiter:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
+def still_clock() -> FakeClock:
     return FakeClock(now_ms=0)
 
 
 @pytest.fixture
-def waiters(clock: FakeClock) -> LocalWaiters:
-    return LocalWaiters(clock)
+def waiters(still_clock: FakeClock) -> LocalWaiters:
+    return LocalWaiters(still_clock)
 
 
 @pytest.fixture

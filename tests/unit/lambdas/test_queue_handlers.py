@@ -185,7 +185,7 @@ ASKED: dict[str, Any] = {"pace_name": "vendor", "rate": [10, 60]}
 Output = pytest.CaptureFixture[str]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def new_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """The function knows nothing of paces."""
     monkeypatch.setattr(pace, "_known", KnownPaces())
@@ -198,6 +198,7 @@ def reserve(name: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - of th
     return answer
 
 
+@pytest.mark.usefixtures("new_environment")
 @pytest.mark.usefixtures("lambda_environment")
 def test_a_slot_is_so_many_whole_seconds_away(capsys: Output) -> None:
     asked = {"pace_name": "vendor", "reservation_id": "------------anna"}
@@ -209,6 +210,7 @@ def test_a_slot_is_so_many_whole_seconds_away(capsys: Output) -> None:
     assert messages[-2:] == ["slot reserved"] * 2
 
 
+@pytest.mark.usefixtures("new_environment")
 @pytest.mark.usefixtures("lambda_environment")
 def test_a_slot_that_is_too_late_is_an_answer_and_no_error(
     capsys: Output, dynamodb: DynamoDBClient
@@ -222,6 +224,7 @@ def test_a_slot_that_is_too_late_is_an_answer_and_no_error(
     assert logged(lines(capsys))[-1]["message"] == "slot too late"
 
 
+@pytest.mark.usefixtures("new_environment")
 @pytest.mark.usefixtures("lambda_environment")
 def test_the_metrics_tell_how_long_callers_wait_for_their_slots_and_who_gets_none(
     capsys: Output,
@@ -233,6 +236,7 @@ def test_the_metrics_tell_how_long_callers_wait_for_their_slots_and_who_gets_non
     assert values(lines(capsys)) == {"SlotTooLate": [1.0]}
 
 
+@pytest.mark.usefixtures("new_environment")
 @pytest.mark.usefixtures("lambda_environment")
 def test_a_repeat_is_answered_like_the_call_whose_reply_was_lost(
     dynamodb: DynamoDBClient, monkeypatch: pytest.MonkeyPatch
@@ -253,6 +257,7 @@ def test_a_repeat_is_answered_like_the_call_whose_reply_was_lost(
     assert reserve("ben", **hourly)["reserved"] is False
 
 
+@pytest.mark.usefixtures("new_environment")
 @pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize(
     ("fields", "field"),
@@ -295,6 +300,7 @@ def test_wrong_use_is_told_by_its_field_and_nothing_is_written(
     assert dynamodb.scan(TableName=TABLE)["Items"] == []
 
 
+@pytest.mark.usefixtures("new_environment")
 @pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize("missing", ASKED)
 def test_a_field_that_is_missing_is_named(missing: str) -> None:
