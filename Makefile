@@ -94,7 +94,7 @@ durable: $(VENV)/ready node_modules/ready ## locks inside durable functions: 50 
 	FAIRLOCK_DURABLE_TIMES=20 $(BIN)/python -m pytest tests/e2e/durable --timeout 1800
 	FAIRLOCK_DURABLE_TIMES=500 $(BIN)/python -m pytest tests/unit/durable/test_kills.py --timeout 1800
 examples: $(VENV)/ready ## the examples of docs/testing.md, with the one that starts an emulator of AWS
-	FAIRLOCK_EMULATOR=1 $(BIN)/python -m pytest tests/packaging/test_testing.py
+	FAIRLOCK_EMULATOR=1 $(BIN)/python -m pytest tests/packaging/test_wheel.py
 # Another lock client, to compare with: beside our environment, not in it.
 $(BENCH)/ready: bench/requirements.txt | $(VENV)/ready
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes --target $(BENCH)/site -r bench/requirements.txt

@@ -15,7 +15,7 @@ from fairlock.cli.app import app
 from fairlock.cli.endings import ENDINGS, ending
 from fairlock.cli.target import rate_of
 from tests.unit.cli.fleet import Fleet
-from tests.unit.cli.pictures import PICTURE, WIDTHS, draw
+from tests.unit.cli.support import PICTURE, WIDTHS, draw
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / endings.PAGE).read_text()
@@ -103,7 +103,7 @@ def test_no_color_takes_the_bold_away_too(
 
 
 def test_the_picture_in_the_document_is_what_watch_shows_today() -> None:
-    """Run `python -m tests.unit.cli.pictures` after a change of the table."""
+    """Run `python -m tests.unit.cli.support` after a change of the table."""
     assert draw("watch", 80) == PICTURE.read_text()
 
 
