@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from bench.bed import TABLE
+from bench.bed import TABLE, bare_client_at
 from testbed.second_engine.dynamodb_local import dynamodb_local
 from tests.support import create_lock_table
 
@@ -23,6 +23,7 @@ def amazons_engine() -> Iterator[str | None]:
         except (OSError, RuntimeError):
             url = None
         else:
-            create_lock_table(client, TABLE)
             url = client.meta.endpoint_url
+            # DynamoDB Local keeps apart the tables of each access key.
+            create_lock_table(bare_client_at(url), TABLE)
         yield url

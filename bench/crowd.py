@@ -5,16 +5,11 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from bench.bed import spread
 from bench.workflows import QUEUE
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.direct.test_requests_counted import counting, set_variables
 from tests.e2e.queue.queued_lock import QueuedLock
 
 _MOST_STARTING = 4
@@ -82,18 +77,6 @@ def waits(deployment: Deployment, machine: str, *, seconds: int) -> dict[str, in
     }
 
 
-def requests_per_turn(deployment: Deployment, machine: str, *, number: int) -> dict[str, float]:
-    """Requests of the functions for each workflow that waits, by operation."""
-    with _counted(deployment) as seen:
-        line = QueuedLock(deployment)
-        seen.clear()
-        executions = _crowd(line, machine, number)
-        line.release()
-        for execution in executions:
-            deployment.ended(execution, seconds=_LONGEST_SECONDS, pause_seconds=0.5)
-        return {operation: round(seen[operation] / number, 2) for operation in sorted(seen)}
-
-
 def _crowd(line: QueuedLock, machine: str, number: int) -> list[str]:
     """Starts them a few at a time: what starts at once has to wait for cold starts."""
     waiting: list[str] = []
@@ -118,21 +101,3 @@ def _settled(line: QueuedLock, machine: str, starting: list[str], waiting: list[
             starting.remove(execution)
             waiting.append(execution)
     return len(starting)
-
-
-@contextmanager
-def _counted(deployment: Deployment) -> Iterator[Counter[str]]:
-    """Lets the functions talk to DynamoDB and Step Functions through a counting proxy."""
-    client = deployment.aws.client("lambda")
-    names = [deployment.outputs["Fairlock"][f"{it}FunctionName"] for it in ("Acquire", "Release")]
-    own: dict[str, Mapping[str, Any]] = {
-        name: client.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
-        for name in names
-    }
-    with counting(deployment.aws.endpoint_url) as (seen, url):
-        through_proxy = {"AWS_ENDPOINT_URL_DYNAMODB": url, "AWS_ENDPOINT_URL_SFN": url}
-        for name in names:
-            set_variables(client, name, {**own[name], **through_proxy})
-        yield seen
-        for name in names:
-            set_variables(client, name, dict(own[name]))

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.bed import Bed, Figures
-from bench.crowd import pass_through, requests_per_turn, waits
+from bench.crowd import pass_through, waits
 from bench.herds import herds
 from bench.workflows import POLL, QUEUE, deployed
 from tests.e2e.deployment import Deployment
 
 _SIZES: Final = (10, 50, 200)
 _WAITS_SECONDS: Final = (0, 10, 30)
-_COUNTED: Final = 8
 _WARM_UP: Final = 4
 _CROWDS: Final = {"21 wait for a lock": (21, 1), "6 wait for each of 3 locks": (6, 3)}
 """The embedded AWS runs about 60 workflows at once on a small machine."""
@@ -71,9 +70,6 @@ def _measured(deployment: Deployment, *, quick: bool) -> dict[str, Any]:
         for machine in both:
             row[machine] = pass_through(deployment, machine, number=number, locks=locks).figures()
     _measure_waits(deployment, results, _WAITS_SECONDS[:1] if quick else _WAITS_SECONDS)
-    for machine in both:
-        counted = requests_per_turn(deployment, machine, number=2 if quick else _COUNTED)
-        results[f"{machine} requests"] = counted
     return results
 
 

@@ -73,9 +73,7 @@ def units(permits: int) -> Figures:
         "release": release,
         "join": join,
         "hand_off": hand_off,
-        "uncontended_per_second": PARTITION_UNITS // (acquire + release),
         "hand_offs_per_second": PARTITION_UNITS // hand_off,
-        "queued_per_second": PARTITION_UNITS // (join + hand_off),
     }
 
 

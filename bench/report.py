@@ -31,9 +31,9 @@ def document(
         "# Performance",
         "",
         (
-            "One run of `make bench` wrote this page, with an emulator in place of AWS: rely on the "
-            "ratios, each the median of all rounds, not on the milliseconds. **Arithmetic** was "
-            "not measured."
+            "One run of `make bench` wrote this page, with an emulator in place of AWS: rely on "
+            "the ratios, each the median of all rounds, not on the milliseconds. **Arithmetic** "
+            "was not measured."
         ),
         "",
         f"Measured on {datetime.now(UTC):%Y-%m-%d} in {seconds:.0f} s: {_machine()}.",

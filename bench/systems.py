@@ -46,7 +46,9 @@ class Fairlock:
     @contextmanager
     def section(self, lock_name: str, *, wait: float) -> Iterator[None]:
         """Holds the lock; every call is recorded."""
-        owner, lock = self.recorder.acquire(self._client, lock_name, wait=wait, lease=LEASE_SECONDS)
+        owner, lock = self.recorder.acquire(
+            self._client, lock_name, max_wait=wait, lease=LEASE_SECONDS
+        )
         if lock is None:
             raise TimeoutError
         try:

@@ -351,7 +351,25 @@ class MachineChecks:
         ]
         uses = [(use, _undefined(use)) for use in machines.undefined]
         uses += [(use, _as_text(use)) for use in machines.as_text]
+        names = {(step.machine, step.target) for step in machines.transitions}
+        faults += [
+            f"{machine}: {_too_long(name)}"
+            for machine, name in sorted(names)
+            if len(name) > _LONGEST_STATE_NAME
+        ]
         return faults + [f"{use.machine}: {fault}" for use, fault in uses]
+
+
+_LONGEST_STATE_NAME: Final = 80
+"""That Step Functions takes. CDK puts a prefix before the names that a guard has made short."""
+
+
+def _too_long(name: str) -> InvalidRequest:
+    rule = (
+        f"must have at most {_LONGEST_STATE_NAME} characters: give the guard a shorter "
+        "construct_id, or prefix_states and to_single_state a shorter prefix"
+    )
+    return InvalidRequest(field="state", rule=rule, value=name)
 
 
 def not_in_a_machine(field: str) -> InvalidRequest:

@@ -48,7 +48,8 @@ class LockAlarms:
 
     Attributes:
         current_wait: a waiter asks again after it has waited so long: its lock may be stuck. Give
-            more than your work usually makes others wait.
+            more than your work usually makes others wait, and at least a fallback period less than
+            the `max_wait` of guards: they do not ask again before they give up.
         lost: owners that acted on a lock which they had lost.
         taken_over: holders that were evicted because their leases were over.
         queue_length: waiters of one lock.
@@ -60,7 +61,7 @@ class LockAlarms:
         throttles: of one function, or of the table's reads or writes.
     """
 
-    current_wait: Duration | None = field(default_factory=lambda: Duration.minutes(30))
+    current_wait: Duration | None = field(default_factory=lambda: Duration.minutes(20))
     lost: int | None = 1
     taken_over: int | None = None
     queue_length: int | None = None

@@ -206,6 +206,8 @@ RELEASE_SECONDS: Final = 5.0
 """How long a release of unknown outcome is sent again."""
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_OF_ALL_SECONDS: Final = 30.0
+_PAUSE_SHARE: Final = 0.01
 _Answer = TypeVar("_Answer")
 
 
@@ -278,13 +280,19 @@ class StoreFactory:
         return attempts > 1 or isinstance(answer, Released)
 
     def repeat(
-        self, call: Callable[[LockContext, int], _Answer], *, seconds: float
+        self,
+        call: Callable[[LockContext, int], _Answer],
+        *,
+        seconds: float,
+        is_vain: Callable[[], bool] = lambda: False,
     ) -> tuple[_Answer, int]:
         """Makes a call again after each unknown outcome, until there is an answer.
 
         Args:
             call: is given the context, and the number of the attempt, from 1.
-            seconds: how long to go on.
+            seconds: how long to go on. The longer, the longer the pauses in an outage: callers
+                that wait for hours must not keep a table busy that has too much to do.
+            is_vain: whether a further attempt can bring no answer; asked after each that failed.
 
         Returns:
             The answer, and how many attempts it took.
@@ -298,17 +306,23 @@ class StoreFactory:
             clock=self.clock,
             random=self.random,
             first_pause_seconds=_FIRST_PAUSE_SECONDS,
-            longest_pause_seconds=_LONGEST_PAUSE_SECONDS,
+            longest_pause_seconds=_longest_pause(seconds),
         )
         began = self.clock.monotonic()
         for attempt in itertools.count(1):
             try:
                 return call(context, attempt), attempt
             except LockStoreUnavailable:
-                if budget.is_spent(since=began):
+                if is_vain() or budget.is_spent(since=began):
                     raise
             budget.pause(attempt - 1)
         raise AssertionError  # pragma: no cover - count() has no end
+
+
+def _longest_pause(seconds: float) -> float:
+    """Between two attempts of a call that goes on for so long."""
+    share = min(seconds * _PAUSE_SHARE, _LONGEST_PAUSE_OF_ALL_SECONDS)
+    return max(share, _LONGEST_PAUSE_SECONDS)
 
 
 _NOT_SHARED: Final = (

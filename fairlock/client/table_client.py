@@ -288,7 +288,9 @@ class LockAdministration(ABC):
         store_factory, longest = self._opened(), request.max_wait_us / MICROSECONDS
         turn = Turn(request, store_factory.known_paces, since=store_factory.clock.monotonic())
         refused, _ = store_factory.repeat(
-            lambda context, _attempt: turn.take(context), seconds=longest + RELEASE_SECONDS
+            lambda context, _attempt: turn.take(context),
+            seconds=longest + RELEASE_SECONDS,
+            is_vain=lambda: turn.is_unknowable,
         )
         if refused is not None:
             seconds = refused.wait_us / MICROSECONDS

@@ -41,6 +41,7 @@ from fairlock.cdk.fragments import (
 from fairlock.cdk.service.service_base import ILockService
 from fairlock.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
 from fairlock.protocol.outcomes import RefusalReason
+from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
 
 _PAUSES_SECONDS: Final = range(1, 11)
 """A Retry of Step Functions pauses for a second at least. In a pause no push reaches a waiter."""
@@ -98,7 +99,7 @@ def period_after_restart(max_wait_seconds: int, *, fallback_seconds: int) -> Fal
         min(fallback_seconds, max_wait_seconds // _LATEST),
         max_wait_seconds // _MOST_AFTER_RESTART,
     )
-    return FallbackPeriods(1, seconds, min(_PAUSES_SECONDS))
+    return FallbackPeriods(1, min(seconds, LONGEST_FALLBACK_SECONDS), min(_PAUSES_SECONDS))
 
 
 _ANOTHER: Final = "$error('the answer names another lock or another owner')"

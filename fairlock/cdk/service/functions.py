@@ -31,6 +31,7 @@ from aws_cdk import (
 )
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_logs as logs
@@ -216,8 +217,7 @@ class FunctionFactory:
             )
         key = self.table.encryption_key
         if key is not None:
-            key.grant_encrypt_decrypt(role)
-            key.grant(role, "kms:DescribeKey")
+            grant_key(key, role)
         log_group.grant_write(role)
         return role
 
@@ -242,6 +242,12 @@ def _acknowledge_wildcard(function: lambda_.Function, finding: str, reason: str)
         )
 
 
+def grant_key(key: kms.IKey, grantee: iam.IGrantable) -> None:
+    """Allows what DynamoDB asks of every principal that uses a table with a customer's key."""
+    key.grant_encrypt_decrypt(grantee)
+    key.grant(grantee, "kms:DescribeKey")
+
+
 def grant_workflow_action(scope: Construct, grantee: iam.IGrantable, action: str) -> iam.Grant:
     """Allows an action of Step Functions on every workflow of the account and region."""
     workflows = Stack.of(scope).format_arn(
@@ -260,30 +266,19 @@ class AdministrationFunctions:
     """What a service with `administration=True` has besides.
 
     Attributes:
-        inspect: describes a lock, or lists those that are in use; None if it was not imported.
-        force_release: releases a holder by force, and logs who did it and why; None if it was
-            not imported.
-        set_limit: limits, pauses and resumes locks, and logs who did it and why; None if it was not
-            imported.
+        inspect: describes a lock, or lists those that are in use.
+        force_release: releases a holder by force, and logs who did it and why.
+        set_limit: limits, pauses and resumes locks, and logs who did it and why.
     """
-
-    inspect: lambda_.IFunction | None
-    force_release: lambda_.IFunction | None
-    set_limit: lambda_.IFunction | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnAdministrationFunctions(AdministrationFunctions):
-    """Those of a service that is made here."""
 
     inspect: lambda_.Function
     force_release: lambda_.Function
     set_limit: lambda_.Function
 
 
-def make_administration(functions: FunctionFactory) -> OwnAdministrationFunctions:
+def make_administration(functions: FunctionFactory) -> AdministrationFunctions:
     """Makes the three functions."""
-    return OwnAdministrationFunctions(
+    return AdministrationFunctions(
         inspect=functions.make(
             "Inspect",
             description="Fairlock: describes and lists locks",

@@ -20,8 +20,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from fairlock.cdk.service.functions import (
+    AdministrationFunctions,
     FunctionFactory,
-    OwnAdministrationFunctions,
     Platform,
     handler_code,
     make_administration,
@@ -287,7 +287,7 @@ class LockService(LockServiceBase):
             if reaper
             else None
         )
-        self.administration: OwnAdministrationFunctions | None = (
+        self.administration: AdministrationFunctions | None = (
             make_administration(functions) if administration else None
         )
         self.publish_function: lambda_.Function | None = (

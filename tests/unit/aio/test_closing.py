@@ -12,6 +12,7 @@ import pytest
 from fairlock import AsyncLockClient, ClientUnusable
 from fairlock.aio import AsyncLock
 from fairlock.aio.tasks import AsyncHeartbeats, BackgroundTasks
+from fairlock.testing import run_in_virtual_time
 from fairlock.testing.fake_async_client import LoopClock
 from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
@@ -333,3 +334,21 @@ async def test_a_waiter_that_is_cancelled_while_it_gives_up_leaves_the_queue(
         await asyncio.gather(waiter, return_exceptions=True)
         await asyncio.sleep(1)
         assert table.traces("a") == ["first"]
+
+
+def test_a_release_that_begins_at_the_end_of_the_program_is_sent(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    async def work(locks: AsyncLockClient, stop: asyncio.Event) -> None:
+        async with locks.hold("a"):
+            await stop.wait()
+
+    async def main() -> asyncio.Task[None]:
+        stop = asyncio.Event()
+        worker = asyncio.create_task(work(make_client(), stop))
+        await asyncio.sleep(1)
+        stop.set()  # The worker leaves its block as the loop cancels all tasks.
+        return worker
+
+    run_in_virtual_time(main())
+    assert table.traces("a") == []

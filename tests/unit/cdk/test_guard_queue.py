@@ -356,6 +356,7 @@ def test_half_an_hour_is_six_periods_of_less_than_five_minutes() -> None:
         (86_400, 300, 300),
         (86_400, 10, 86),  # else the events of its periods would fill the history
         (7 * 86_400, 43_200, 30_240),
+        (900 * 86_400, 43_200, 43_200),  # the service refuses a longer one
     ],
 )
 def test_a_period_after_a_restart_is_short_beside_the_wait_but_not_for_the_history(

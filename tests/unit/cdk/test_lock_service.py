@@ -104,7 +104,8 @@ def test_with_a_customer_key_each_role_and_client_may_use_that_key(template: Tem
         "Effect": "Allow",
         "Resource": {"Fn::GetAtt": [Match.string_like_regexp("^Key"), "Arn"]},
     }
-    document = {"PolicyDocument": {"Statement": Match.array_with([statement])}}
+    described = {**statement, "Action": "kms:DescribeKey"}
+    document = {"PolicyDocument": {"Statement": Match.array_with([statement, described])}}
     template.resource_properties_count_is("AWS::IAM::Policy", document, 5)
 
 

@@ -170,6 +170,8 @@ def doubtful(cases: Cases) -> None:
     case.machine(first.next(case.guard("Five", lock_name="five", limit=5)))
     case = cases.case("OtherMachine")
     case.machine(case.guard("Three", lock_name="mixed", limit=3))
+    case = cases.case("LongName")
+    case.machine(case.guard("OneChargePerCustomerOfThisShop").to_single_state())
     case = cases.case("Unknown")
     first = case.guard("One", lock_name="unknown", limit=4)
     expression = "{% $states.input.limit %}"
@@ -232,6 +234,7 @@ def faults(cases: Cases) -> dict[str, str]:
             "variable: must be read in the query language of the state 'Tell', which would hand on",
         ),
         ("PathAsText/Machine", "variable: must be read in the query language of the state 'Tell'"),
+        ("LongName/Machine", "state: must have at most 80 characters: give the guard a shorter"),
         (
             "PathInJsonata/Machine",
             "variable: must be read in the query language of the state 'Tell'",
@@ -261,6 +264,7 @@ def test_nothing_else_is_refused(faults: dict[str, str]) -> None:
         "WayPastTheLock",
         "JsonataInJsonPath",
         "PathAsText",
+        "LongName",
         "PathInJsonata",
     }
 

@@ -145,7 +145,7 @@ def test_a_topic_alone_asks_for_the_usual_alarms_and_is_told_of_each_end_as_well
 def test_each_alarm_has_the_threshold_that_was_asked_for(template: Json) -> None:
     found = alarms(template)
     assert set(found) == DEFAULT_ALARMS | {"TakenOver", "QueueLength", "HandOffLatency"}
-    assert found["CurrentWait"]["Threshold"] == 30 * 60_000
+    assert found["CurrentWait"]["Threshold"] == 20 * 60_000
     assert found["HandOffLatency"]["Threshold"] == 10_000
     assert (found["Lost"]["Threshold"], found["QueueLength"]["Threshold"]) == (2, 100)
 

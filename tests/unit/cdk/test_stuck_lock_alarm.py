@@ -15,7 +15,9 @@ from aws_cdk import App, Duration, Stack
 from aws_cdk.assertions import Template
 
 from fairlock.cdk import LockAlarms, LockMonitoring, LockService
+from fairlock.cdk.guard.service_calls import divide_wait
 from fairlock.clock import SystemClock
+from fairlock.wire.rules import DEFAULT_FALLBACK_SECONDS, DEFAULT_MAX_WAIT_SECONDS
 from lambdas import acquire, heartbeat, release, telemetry
 from tests.support.lambda_context import LambdaContextStub
 from tests.support.workflows import FakeWorkflows
@@ -294,3 +296,12 @@ def test_the_stuck_lock_of_one_service_fires_the_alarm_of_this_service_alone(
         )
     }
     assert fired == {holds}
+
+
+def test_by_default_a_guard_has_told_of_a_wait_that_is_too_long_before_it_gives_up() -> None:
+    """At the end of its last period it leaves, and tells nothing."""
+    periods = divide_wait(DEFAULT_MAX_WAIT_SECONDS, fallback_seconds=DEFAULT_FALLBACK_SECONDS)
+    last_told_seconds = periods.total_seconds - periods.seconds
+    threshold = LockAlarms().current_wait
+    assert threshold is not None
+    assert threshold.to_seconds() <= last_told_seconds

@@ -176,6 +176,27 @@ def test_a_pace_starts_its_command_although_streams_are_closed(fleet: Fleet, clo
     assert (fleet.home / "ran").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [(("--force", "--yes"), exit_codes.UNKNOWN_LOCK), (("--owner", "-"), exit_codes.USAGE)],
+)
+def test_a_release_says_what_is_wrong_although_its_input_is_closed(
+    fleet: Fleet, options: tuple[str, ...], status: int
+) -> None:
+    told, _, errors = outcome(redirected(fleet, "<&-", "release", "closed", *options))
+    assert (told, errors.count("\n")) == (status, 1)
+
+
+def test_a_name_that_the_output_cannot_write_is_shown_by_its_escapes(
+    fleet: Fleet, locks: LockClient
+) -> None:
+    line = (sys.executable, "-m", "fairlock", "ls", "--prefix", "caf\u00e9")
+    with locks.hold("caf\u00e9"):
+        process = fleet.popen([*line], PYTHONIOENCODING="ascii")
+        status, output, errors = outcome(process)
+    assert (status, output.partition("\t")[0], errors) == (0, "caf\\xe9", "")
+
+
 def test_a_command_whose_lock_is_lost_may_end_by_itself_although_no_line_can_be_written(
     fleet: Fleet,
 ) -> None:

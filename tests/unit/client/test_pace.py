@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -157,6 +157,39 @@ def test_lost_replies_are_no_refusal() -> None:
     locks.table.loses_replies = False
     with pytest.raises(SlotTooLate):  # The slot of the first call is wasted.
         locks.pace("report", rate=(1, 3600), max_wait=0)
+
+
+def test_a_refusal_that_no_repeat_makes_certain_is_an_unknown_outcome_at_once() -> None:
+    """Another client has reserved since the reply was lost. It would be the same for all hours."""
+    locks = FakeLockClient()
+    locks.pace("another", rate=(10, 60))
+    locks.table.loses_replies = True
+
+    def another_reserves() -> None:
+        locks.table.loses_replies = False
+        locks.another().pace("report", rate=(1, 3600), burst=2)  # So it need not wait.
+        locks.table.requests.clear()
+
+    locks.clock.at(0.5, another_reserves)
+    with pytest.raises(LockStoreUnavailable, match="the next one is too late"):
+        locks.pace("report", rate=(1, 3600), max_wait=1800)
+    assert (locks.clock.monotonic() < 5, locks.table.requests) == (True, ["update_item"])
+
+
+def test_in_a_long_outage_a_caller_with_hours_to_wait_asks_twice_a_minute() -> None:
+    locks, sent = FakeLockClient(), list[str]()
+    send = locks.table._send  # noqa: SLF001 - what does not reach the table is counted nowhere
+
+    def count(name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
+        sent.append(name)
+        return send(name, request)
+
+    locks.table._send = count  # type: ignore[method-assign]  # noqa: SLF001 - same
+    locks.table.is_down = True
+    locks.clock.at(3000, lambda: setattr(locks.table, "is_down", False))
+    locks.pace("report", rate=(1, 3600), max_wait=7200)
+    assert len(sent) < 3000 / 10
+    assert locks.clock.monotonic() < 3000 + 60
 
 
 def test_the_hourly_job_runs_although_the_first_replies_were_lost() -> None:

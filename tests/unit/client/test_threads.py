@@ -228,6 +228,7 @@ def test_a_forked_child_is_without_its_parents_locks_and_makes_its_own(
             "check": "LockLost",
             "heartbeat": "LockLost",
             "condition_check": "LockLost",
+            "block": "LockLost",
             "release": False,
             "own lock is renewed": None,
             "connections of its own": True,
