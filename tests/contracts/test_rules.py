@@ -1,6 +1,6 @@
-"""One rule for a field, whoever asks: functions, both clients and durable functions refuse alike.
+"""One rule for a field: functions, both clients and durable functions refuse in the same words.
 
-What breaks a rule is refused by the name of the field, in the same words, before anything is sent.
+What breaks a rule is refused by the name of the field, before anything is sent.
 `tests/unit/wire/test_rules.py` tells more of what the functions refuse, `tests/unit/cdk` of guards.
 """
 
