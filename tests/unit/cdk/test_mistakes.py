@@ -23,7 +23,7 @@ from fairlock.cdk.guard import guard_arguments
 from fairlock.cdk.guard.guard_rules import GuardInMachine
 from fairlock.errors import InvalidRequest
 from tests.unit.cdk.asl import EvaluationError, evaluate
-from tests.unit.cdk.machine_cases import Case, Cases
+from tests.unit.cdk.guard_forms import Case, Cases
 
 Mistake = Callable[[Case], object]
 
