@@ -54,9 +54,7 @@ doubles the time of a test, and what these execute is measured by others as well
 SEARCHES: Final = (
     "clocks/",
     "fuzz/",
-    "model/test_durable.py",
-    "model/test_memory_table.py",
-    "model/test_pace_requests.py",
+    "model/",
     "property/",
     "simulation/",
     "typing/",

@@ -40,7 +40,7 @@ _NO_REQUESTS: Final = frozenset(
     # The poll of a Python client: it decides nothing, and no operation of the model makes it.
     | {"lock_and_oldest_waiters"}
     # Parts of requests, and the rules that choose one.
-    | {"delete_waiter", "eviction", "next_step", "removal"}
+    | {"beside_newer", "delete_waiter", "eviction", "next_step", "removal"}
 )
 
 
