@@ -273,7 +273,7 @@ def test_a_team_waits_behind_a_workflow_whose_lease_is_over(
     assert enforcing.invoke("Acquire", lock_name=name, **held)["acquired"]
     locks = client_of("TeamA")
     first = lease_ends(enforcing, name)
-    wait_until(lambda: locks.try_acquire(name) or lease_ends(enforcing, name) > first)
+    wait_until(lambda: bool(locks.try_acquire(name)) or lease_ends(enforcing, name) > first)
     assert locks.try_acquire(name) is None  # The client has asked, and extended the lease.
     enforcing.stop(execution)
     assert locks.acquire(name).fencing_token
