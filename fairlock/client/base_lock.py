@@ -300,6 +300,13 @@ class BaseLock(EnteredOneWay, ABC):
             ClientUnusable: the lock cannot be released here.
             Exception: the release failed, and `best_effort_release` is off. Else that is logged.
         """
+        if self._handle.lease.is_lost() and not isinstance(lock_error, LockLost):
+            # The outage that prevents the release may have outlasted the lease.
+            try:
+                self.check()
+            except LockLost as lost:
+                lost.__cause__ = lock_error
+                lock_error = lost
         if error is not None:
             if not isinstance(error, LockLost):
                 error.add_note(f"At the end of the lock: {lock_error}")

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import boto3
@@ -53,7 +54,6 @@ from fairlock.wire import rules
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_stepfunctions import SFNClient
 
 
@@ -121,8 +121,8 @@ class Connection:
         most_connections = Config(max_pool_connections=most_at_once + _SPARE_CONNECTIONS)
         self._config = OWN_REQUESTS_CONFIG.merge(most_connections)
         self.workflows = WorkflowEngines(
-            StepFunctions(self._stepfunctions, account=self._account),
-            DurableFunctions(self._lambda, account=self._account),
+            StepFunctions(partial(self._if_possible, "stepfunctions"), account=self._account),
+            DurableFunctions(partial(self._if_possible, "lambda"), account=self._account),
         )
 
     def dynamodb(self) -> DynamoDBClient:
@@ -140,17 +140,10 @@ class Connection:
         _making = threading.Lock()
         self._made = {}
 
-    def _stepfunctions(self) -> SFNClient | None:
-        """The client for workflows; None if there cannot be one, for instance without a region."""
+    def _if_possible(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
+        """The client for executions; None if there cannot be one, for instance without a region."""
         try:
-            return cast("SFNClient", self._client("stepfunctions"))
-        except (BotoCoreError, ClientUnusable):
-            return None
-
-    def _lambda(self) -> LambdaClient | None:
-        """The client for durable functions; None if there cannot be one."""
-        try:
-            return cast("LambdaClient", self._client("lambda"))
+            return self._client(service)
         except (BotoCoreError, ClientUnusable):
             return None
 

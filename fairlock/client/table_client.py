@@ -327,7 +327,7 @@ class LockAdministration(ABC):
 
 @dataclass(frozen=True, slots=True)
 class OpenedTable(LockAdministration):
-    """The same for an `AsyncLockClient`, which is open and calls this on its bridge."""
+    """The same over a table that is open, for an `AsyncLockClient` to call on its bridge."""
 
     _settings: ClientSettings
     _store_factory: StoreFactory

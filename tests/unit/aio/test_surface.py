@@ -25,6 +25,7 @@ from fairlock.aio.bridge import BridgedMutex, run, wait_for
 from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
 from fairlock.testing.fake_async_client import LoopClock, _Awaitable
 from fairlock.testing.fake_table import FakeTable
+from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable, in_virtual_time, virtual_loop
 from tests.unit.client.support.doubles import READS
@@ -141,6 +142,19 @@ def test_without_the_extra_the_error_names_it_and_the_rest_works() -> None:
         "AsyncLockClient needs aiobotocore and greenlet, an optional part of Fairlock: "
         "install Fairlock from its repository with the extra 'async'\n"
     )
+
+
+@in_virtual_time
+async def test_a_body_that_succeeds_in_an_outage_that_outlasts_its_lease_is_told(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    async def work() -> None:
+        async with make_client().hold("a"):
+            table.outage = lost_reply()
+            await asyncio.sleep(31)
+
+    with pytest.raises(LockLost, match="its lease is over"):
+        await work()
 
 
 # The bridge: synchronous code that waits, in a coroutine.

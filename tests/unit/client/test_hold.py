@@ -110,6 +110,22 @@ def test_a_body_that_succeeds_without_its_lock_is_told(
         clock.advance(10)
 
 
+@pytest.mark.parametrize("best_effort", [True, False])
+def test_a_body_that_succeeds_in_an_outage_that_outlasts_its_lease_is_told(
+    make_client: MakeClient, table: Table, clock: EventfulClock, *, best_effort: bool
+) -> None:
+    locks = make_client(lease=10, best_effort_release=best_effort)
+
+    def work() -> None:
+        with locks.hold("a"):
+            clock.advance(10)
+            table.outage = lost_reply()
+
+    with pytest.raises(LockLost, match="its lease is over") as raised:
+        work()
+    assert isinstance(raised.value.__cause__, LockStoreUnavailable)
+
+
 def test_a_body_that_fails_without_its_lock_keeps_its_exception(
     make_client: MakeClient, clock: EventfulClock
 ) -> None:

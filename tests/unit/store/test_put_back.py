@@ -226,7 +226,7 @@ def test_a_redriven_holder_beside_a_newer_version_renews_before_the_reaper_frees
 
     def beat() -> None:
         bench.redrive()
-        heartbeat = workflow_heartbeat("anna", only_newest=version, **TWO)
+        heartbeat = workflow_heartbeat("anna", only_newest=version, limit=2)
         found.append(bench.store().keep_alive(heartbeat))
 
     bench.reap(client=FaultyTable(bench.client, meanwhile(RELEASE_OF_PASS, beat)))
