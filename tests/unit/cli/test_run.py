@@ -317,3 +317,24 @@ def test_whatever_a_release_raises_the_status_is_the_commands(
     told = capfd.readouterr()
     assert (ended.value.code, told.out) == (3, "ran\n")
     assert told.err == f"fairlock: lock '{name}' {TOLD}: {error}\n"
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_an_outage_that_outlasts_the_lease_is_a_loss(
+    status: int,
+    aws: LocalAws,
+    lock_table: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(lock: Lock) -> bool:
+        lock._handle.lease.lose("its lease is over")  # noqa: SLF001 - as time does
+        raise LockStoreUnavailable("timeout")
+
+    for name, value in {**aws.environment, "FAIRLOCK_TABLE_NAME": lock_table}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(Lock, "release", refuse)
+    words = ["fairlock", "run", f"lost-{status}", "--", "sh", "-c", f"exit {status}"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == (status or exit_codes.LOST)
