@@ -132,23 +132,23 @@ class _Paced(NamedTuple):
     url: str
 
 
-_process: list[_Paced] = []
+_paced: list[_Paced] = []
 
 
 def _begin_paced(barrier: Barrier, url: str) -> None:
-    _process.append(_Paced(barrier, url))
+    _paced.append(_Paced(barrier, url))
 
 
 def _client() -> LockClient:
     """Made when all processes are ready, so that none is ahead."""
-    [process] = _process
+    [process] = _paced
     client = new_client(dynamodb_at(process.url, tries=3), TABLE)
     process.barrier.wait(timeout=_SECONDS)
     return client
 
 
 def _reserve(each: int) -> list[Reservation]:
-    [process] = _process
+    [process] = _paced
     context = LockContext(table=LockTable(dynamodb_at(process.url, tries=3), TABLE))
     known, found = KnownPaces(), []
     process.barrier.wait(timeout=_SECONDS)

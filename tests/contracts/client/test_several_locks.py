@@ -190,7 +190,7 @@ async def test_an_unknown_outcome_of_one_is_no_grant_of_any(world: World) -> Non
         world.table.is_down = options.name == "ben"
         return real(options, **how)
 
-    world.locks._block = block  # type: ignore[method-assign]  # noqa: SLF001 - the outage begins here
+    world.locks._block = block  # noqa: SLF001 - the outage begins here
     with pytest.raises(LockStoreUnavailable):
         async with inside(world.locks.hold_all(PAIR, max_wait=5, on_lost=fail)):
             first = False
