@@ -5,7 +5,8 @@ The statuses are those of the command, and a few of `fairlock` that few programs
     0-255     of the command; 128 + n if signal n ended it, or ended the waiting for the lock
     1         `release --force`: declined at the prompt; `doctor`: a check failed
     64        wrong usage: nothing was done
-    66        `show`, `release`: the table knows no lock of this name, or no one holds it
+    66        `show`, `release`, `empty-queue`: the table knows no lock of this name;
+              `release`: no one holds it
     69        the lock table did not answer: the command was not started
     75        the lock is taken: the command was not started (`--taken-exit-code` sets another)
     73        `release --force`: another holds by now, nothing was released

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -16,6 +15,7 @@ from fairlock.client.base_lock import BaseLock
 from fairlock.client.heartbeats import Heartbeats
 from fairlock.client.lease_handle import Unreleased
 from fairlock.client.local_lease import LeaseState
+from fairlock.client.reporting import point_out
 from fairlock.client.settings import ClientServices, ClientSettings
 from fairlock.client.threads import Callbacks
 from fairlock.clock import Seconds
@@ -211,8 +211,7 @@ class BaseHold(EnteredOneWay):
     def __del__(self) -> None:
         """Points out a block that never began: the work after it had no lock."""
         if not getattr(self, "_was_entered", True):
-            message = f"lock {self._name!r} was never acquired: {self._advice()}"
-            warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
+            point_out(f"lock {self._name!r} was never acquired: {self._advice()}", self)
 
     if not TYPE_CHECKING:  # For type checkers it has no other attributes.
 

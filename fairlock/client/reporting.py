@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,6 +45,16 @@ logger: Final = FailsafeLogger(logging.getLogger("fairlock"))
 """The logger of every module of the clients."""
 
 
+def point_out(message: str, source: object) -> None:
+    """Tells of a lock, or of a block that never began, which its user has dropped.
+
+    Python hides a ResourceWarning unless it is asked for, and code that runs without its lock must
+    not be silent. So the log has the message as well, which Python prints by default.
+    """
+    logger.warning("%s", message)
+    warnings.warn(message, ResourceWarning, stacklevel=3, source=source)
+
+
 def log_event(event: Event) -> None:
     """Logs what a request did besides its answer. The hook of users is `LockEvents`."""
     match event:
@@ -70,8 +81,8 @@ def log_event(event: Event) -> None:
             )
         case MixedLimits(lock_name=lock_name, limit=limit, holders_limits=holders_limits):
             logger.warning(
-                "lock %r: acquired with limit %d, and its holders name %s; no more may hold than "
-                "the lowest",
+                "lock %r: asked for with limit %d, and its holders name %s; no more may hold than "
+                "the lowest: give all callers the same limit",
                 lock_name,
                 limit,
                 ", ".join(map(str, holders_limits)),

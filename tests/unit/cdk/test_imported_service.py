@@ -38,7 +38,7 @@ def allowed_by(stack: Stack) -> dict[str, str]:
 
 def test_a_client_may_use_the_table_of_another_stack_and_its_key(stack: Stack) -> None:
     key = kms.Key.from_key_arn(stack, "Key", KEY)
-    locks = LockService.from_stack(stack, "Locks", encryption_key=key)
+    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock", encryption_key=key)
     locks.grant_client(iam.Role(stack, "Role", assumed_by=iam.AccountRootPrincipal()))
     allowed = allowed_by(stack)
     assert "LockTableName" in allowed["dynamodb:UpdateItem"]
@@ -49,7 +49,7 @@ def test_a_client_may_use_the_table_of_another_stack_and_its_key(stack: Stack) -
 def test_administration_reads_the_table_and_writes_two_ways_and_wakes_workflows(
     stack: Stack,
 ) -> None:
-    locks = LockService.from_stack(stack, "Locks")
+    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
     locks.grant_administration(iam.Role(stack, "Role", assumed_by=iam.AccountRootPrincipal()))
     on_table = ("GetItem", "Query", "Scan", "UpdateItem", "DeleteItem")
     settings = ("DescribeTable", "DescribeTimeToLive")
