@@ -92,9 +92,9 @@ lifetimes: $(VENV)/ready node_modules/ready ## end workflows in every way, 20 ti
 	$(BIN)/python -m pytest tests/e2e/lifetimes
 durable: $(VENV)/ready node_modules/ready ## locks inside durable functions: 50 contenders, each end 20 times, 500 grants in the moment of giving up
 	FAIRLOCK_DURABLE_TIMES=20 $(BIN)/python -m pytest tests/e2e/durable --timeout 1800
-	FAIRLOCK_DURABLE_TIMES=500 $(BIN)/python -m pytest tests/unit/durable/test_giving_up.py --timeout 1800
+	FAIRLOCK_DURABLE_TIMES=500 $(BIN)/python -m pytest tests/unit/durable/test_kills.py --timeout 1800
 examples: $(VENV)/ready ## the examples of docs/testing.md, with the one that starts an emulator of AWS
-	FAIRLOCK_EMULATOR=1 $(BIN)/python -m pytest tests/packaging/test_testing.py
+	FAIRLOCK_EMULATOR=1 $(BIN)/python -m pytest tests/packaging/test_wheel.py
 # Another lock client, to compare with: beside our environment, not in it.
 $(BENCH)/ready: bench/requirements.txt | $(VENV)/ready
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes --target $(BENCH)/site -r bench/requirements.txt

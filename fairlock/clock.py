@@ -10,12 +10,9 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from queue import Empty, SimpleQueue
 from typing import Final, Protocol, overload
-
-_LATEST_MS: Final = 253_402_300_799_999
-"""The last moment that Python can tell; an item that was changed by hand may hold any number."""
 
 Seconds = float | timedelta
 """A length of time, as callers of the Python API may give it."""
@@ -127,20 +124,3 @@ class BootClock(SystemClock):
     def monotonic(self) -> float:
         """Seconds since the machine was started, suspension included."""
         return _seconds_since_boot()
-
-
-def utc(epoch_ms: int) -> datetime:
-    """Epoch milliseconds as a time in UTC, between 1970 and the end of the year 9999."""
-    shown_ms = min(max(epoch_ms, 0), _LATEST_MS)
-    moment = datetime.fromtimestamp(shown_ms // 1000, tz=UTC)
-    return moment.replace(microsecond=shown_ms % 1000 * 1000)
-
-
-def iso(moment: datetime) -> str:
-    """A time as ISO 8601 in UTC, to the millisecond."""
-    return iso_utc(round(moment.timestamp() * 1000))
-
-
-def iso_utc(epoch_ms: int) -> str:
-    """Epoch milliseconds as ISO 8601 in UTC, for instance `2030-01-31T09:15:00.250Z`."""
-    return f"{utc(epoch_ms).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"

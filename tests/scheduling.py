@@ -35,20 +35,15 @@ OTHERS: Final = WITHIN_A_SUITE.index(())
 
 WITHOUT_COVERAGE: Final = (
     "unit/aio/test_embedded.py",
-    "unit/aio/test_many_locks.py",
     "unit/cli/test_commands.py",
     "unit/client/test_contention.py",
-    "unit/client/test_fresh_processes.py",
     "unit/client/test_interrupts.py",
     "unit/client/test_leader.py",
-    "unit/client/test_many_locks.py",
     "unit/client/test_resources.py",
-    "unit/durable/test_giving_up.py",
     "unit/durable/test_kills.py",
     "unit/dynamodb/test_create_table.py",
     "unit/guarded/",
     "unit/lambdas/test_reap_handler.py",
-    "unit/lambdas/test_reap_messages.py",
     "unit/store/",
     "unit/wire/test_rules.py",
 )

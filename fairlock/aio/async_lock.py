@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsyncLockServices(ClientServices):
-    """The same with what tasks do for locks.
+    """What all locks of an `AsyncLockClient` use.
 
     Attributes:
         handle_store_factory: has connections of its own, so that no heartbeat waits behind tasks

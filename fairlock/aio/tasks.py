@@ -62,10 +62,22 @@ class BackgroundTasks:
             work: to be done.
             unfinished: gets the task of work that goes on after a cancellation, until its end.
         """
-        task = self.start(work)
+        has_begun = False
+
+        async def begin() -> _T:
+            nonlocal has_begun
+            has_begun = True
+            return await work
+
+        task = self.start(begin())
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
+            if not has_begun and task.cancelled():
+                # All tasks were cancelled, as the end of `asyncio.run` does, before this one's
+                # first step. That end waits for the caller only, so the caller waits for the work.
+                task = self.start(begin())
+                await asyncio.wait([task])
             task.add_done_callback(_log_failure)
             if unfinished is not None and not task.done():
                 unfinished.add(task)

@@ -67,11 +67,6 @@ def variables(text: str) -> set[str]:
     return set(_VARIABLE.findall(text))
 
 
-def variables_of(state: Json) -> set[str]:
-    """The variables of guards and updates that its own fields name."""
-    return variables(json.dumps(without_bodies(state)))
-
-
 def variables_as_text(state: Json, *, language: str) -> set[str]:
     """The variables that it names where Step Functions evaluates nothing, and hands on the text.
 
@@ -254,7 +249,7 @@ def _read_scope(
     _note_transitions(machines, scope, place.machine, inside=inside)
     for name, state in states.items():
         use = partial(VariableUse, machine=place.machine, state=name)
-        undefined = sorted(variables_of(state) - visible)
+        undefined = sorted(variables(json.dumps(without_bodies(state))) - visible)
         machines.undefined.extend(use(variable=variable) for variable in undefined)
         as_text = sorted(variables_as_text(state, language=language) & visible)
         machines.as_text.extend(use(variable=variable) for variable in as_text)

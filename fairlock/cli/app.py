@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -21,7 +23,6 @@ from fairlock.cli.exit_codes import Ended, end, log_lines, statuses
 from fairlock.cli.operating import commands
 from fairlock.cli.run import UNTOLD_WAIT_SECONDS, Job, run, told_of_a_wait
 from fairlock.cli.target import (
-    TIME,
     AsJson,
     EndpointUrl,
     LockName,
@@ -30,7 +31,7 @@ from fairlock.cli.target import (
     Target,
     about_a_table,
     rate_of,
-    seconds,
+    time_option,
     version_of,
 )
 from fairlock.client.create_table import create_table
@@ -80,6 +81,9 @@ app.add_typer(asl_commands)
 def run_app() -> None:
     """Runs the command line; wrong usage gets a status of its own, as a command may end with 2."""
     log_lines()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # One lock whose name the locale cannot write must not hide all others from `ls`.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with statuses():
             app()
@@ -131,19 +135,12 @@ def run_command(
     *,
     lease: Annotated[
         float,
-        typer.Option(
-            parser=seconds(),
-            metavar=TIME,
-            help="How long the lock stays taken if this machine vanishes.",
-        ),
+        time_option("How long the lock stays taken if this machine vanishes."),
     ] = DEFAULT_LEASE_SECONDS,
     max_wait: Annotated[
         float | None,
-        typer.Option(
-            parser=seconds(),
-            metavar=TIME,
-            help="Longest wait for the lock. Default: twice the lease, at least 120 s. "
-            "0 does not wait.",
+        time_option(
+            "Longest wait for the lock. Default: twice the lease, at least 120 s. 0 does not wait."
         ),
     ] = None,
     limit: Annotated[int, typer.Option(help="How many may hold the lock at a time.")] = 1,
@@ -155,10 +152,8 @@ def run_command(
     ] = None,
     max_hold: Annotated[
         float | None,
-        typer.Option(
-            parser=seconds(),
-            metavar=TIME,
-            help="Longest time to hold the lock. The command gets TERM before, by --grace and 1 s.",
+        time_option(
+            "Longest time to hold the lock. The command gets TERM before, by --grace and 1 s."
         ),
     ] = None,
     only_newest: Annotated[  # noqa: ANN401 - a number or True, of which typer makes a parser
@@ -171,9 +166,7 @@ def run_command(
     ] = None,
     grace: Annotated[
         float,
-        typer.Option(
-            parser=seconds(), metavar=TIME, help="Time from TERM to KILL if the command is ended."
-        ),
+        time_option("Time from TERM to KILL if the command is ended."),
     ] = 10,
     taken_exit_code: Annotated[
         int, typer.Option(min=0, max=255, help="Exit status if the lock is taken.")
@@ -237,9 +230,7 @@ def pace_command(
     ],
     max_wait: Annotated[
         float,
-        typer.Option(
-            parser=seconds(), metavar=TIME, help="Longest wait for the slot. 0 does not wait."
-        ),
+        time_option("Longest wait for the slot. 0 does not wait."),
     ] = 120,
     burst: Annotated[int, typer.Option(help="How many may begin at once after a pause.")] = 1,
     late_exit_code: Annotated[

@@ -15,13 +15,12 @@ import typer
 from fairlock.cli import exit_codes
 from fairlock.cli.endings import Command
 from fairlock.cli.target import (
-    TIME,
     EndpointUrl,
     Profile,
     Region,
     name_of_stack,
+    time_option,
     version_or_jsonata,
-    whole_seconds,
 )
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS
 
@@ -58,18 +57,13 @@ def asl_command(
     limit: Annotated[int, typer.Option(help="How many may hold the lock at a time.")] = 1,
     lease: Annotated[
         int,
-        typer.Option(
-            parser=whole_seconds(least=1),
-            metavar=TIME,
-            help="How long the lock outlives a dead execution.",
-        ),
+        time_option("How long the lock outlives a dead execution.", least=1, whole=True),
     ] = DEFAULT_LEASE_SECONDS,
     max_wait: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_seconds(),
-            metavar=TIME,
-            help=f"Longest wait, else {DEFAULT_MAX_WAIT_SECONDS} s, 60 s in Express; 0 skips.",
+        time_option(
+            f"Longest wait, else {DEFAULT_MAX_WAIT_SECONDS} s, 60 s in Express; 0 skips.",
+            whole=True,
         ),
     ] = None,
     waiting: Annotated[
@@ -78,11 +72,7 @@ def asl_command(
     ] = None,
     keep_alive: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_seconds(least=1),
-            metavar=TIME,
-            help="Time between heartbeats. Default: none are sent.",
-        ),
+        time_option("Time between heartbeats. Default: none are sent.", least=1, whole=True),
     ] = None,
     express: Annotated[bool, typer.Option("--express", help="For an Express workflow.")] = False,
     name: Annotated[str, typer.Option(help="Prefix of the guard's states.")] = "Guard",
@@ -102,11 +92,11 @@ def asl_command(
     ] = False,
     max_hold: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_seconds(least=1),
-            metavar=TIME,
-            help="Longest time to hold the lock: the task's TimeoutSeconds, with its retries, must "
+        time_option(
+            "Longest time to hold the lock: the task's TimeoutSeconds, with its retries, must "
             "not be longer.",
+            least=1,
+            whole=True,
         ),
     ] = None,
     only_newest: Annotated[  # noqa: ANN401 - a number, True or JSONata, of which typer makes a parser

@@ -166,7 +166,8 @@ ENDINGS: Final[Mapping[str, Ending]] = {
 def ending(command: str) -> str:
     """The text below the options in a command's help."""
     wanted = ENDINGS[command]
-    statuses = dict(sorted({**_EVERY, **wanted.statuses}.items(), key=_by_number))
+    numbered = {**_EVERY, **wanted.statuses}.items()
+    statuses = dict(sorted(numbered, key=lambda status: int(status[0].partition("-")[0])))
     width = max(map(len, statuses))
     parts = {
         "Examples": wanted.examples,
@@ -197,7 +198,3 @@ class Group(TyperGroup):
         """Writes the ending of the whole help."""
         self.epilog = ending(str(self.name))
         super().format_epilog(ctx, formatter)
-
-
-def _by_number(status: tuple[str, str]) -> int:
-    return int(status[0].partition("-")[0])

@@ -1,24 +1,8 @@
 """What `fairlock` tells the shell: exit statuses, and what is logged meanwhile as lines for people.
 
-The statuses are those of the command, and a few of `fairlock` that few programs use.
-
-    0-255     of the command; 128 + n if signal n ended it, or ended the waiting for the lock
-    1         `release --force`: declined at the prompt; `doctor`: a check failed
-    64        wrong usage: nothing was done
-    66        `show`, `release`, `empty-queue`: the table knows no lock of this name;
-              `release`: no one holds it
-    69        the lock table did not answer: the command was not started
-    75        the lock is taken: the command was not started (`--taken-exit-code` sets another)
-    73        `release --force`: another holds by now, nothing was released
-    76        the lock was lost: the command was ended, or was not alone; `release`: it was not held
-    78        AWS refuses: no table, no permission, no credentials; or an item that was changed
-              of the table: the command was not started
-    79        a newer version was granted the lock (`--only-newest`): the command was not started
-              (`--superseded-exit-code` sets another)
-    124       the command was ended, because its time was over (`--max-hold`)
-    126, 127  the command cannot be started, or was not found
-
-The numbers are those of sysexits.h (BSD), of `timeout`, and of the shells.
+The statuses are those of the command, 128 + n if signal n ended it or the waiting for the lock, and
+a few of `fairlock` that few programs use. `endings.py` says why a command ends with which. The
+numbers are those of sysexits.h (BSD), of `timeout`, and of the shells.
 """
 
 from __future__ import annotations

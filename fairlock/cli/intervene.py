@@ -13,10 +13,9 @@ import typer
 from fairlock.cli import exit_codes, lines
 from fairlock.cli.listing import unknown
 from fairlock.client.lock_client import LockClient
-from fairlock.clock import iso
 from fairlock.errors import DescribedHolder, FairlockError
 from fairlock.protocol.description import LockDescription
-from fairlock.text import printable
+from fairlock.text import iso, printable
 
 _NO_REASON: Final = "no reason given"
 _NOBODY_TO_ASK: Final = "there is no terminal to ask on: give --yes"
@@ -190,7 +189,7 @@ def _now(locks: LockClient, name: str) -> str:
 
 
 def ask_at_the_terminal() -> Callable[[str], bool] | None:
-    """Asks the person at the terminal; None if the input is no terminal."""
-    if not sys.stdin.isatty():
+    """Asks the person at the terminal; None if the input is no terminal, or closed."""
+    if sys.stdin is None or not sys.stdin.isatty():
         return None
     return lambda question: typer.confirm(question, default=False, err=True)

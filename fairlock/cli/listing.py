@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from itertools import islice
+from itertools import count, islice
 from typing import Final
 
 import typer
@@ -21,10 +20,10 @@ from rich.text import Text
 from fairlock.cli import exit_codes, lines
 from fairlock.cli.lines import lock_table
 from fairlock.client.lock_client import LockClient
-from fairlock.clock import Clock, iso_utc
+from fairlock.clock import Clock
 from fairlock.errors import DescribedCeiling, LockStoreUnavailable
 from fairlock.protocol.description import DescribedQueue, LockDescription
-from fairlock.text import printable
+from fairlock.text import iso_utc, printable, utc
 from fairlock.wire.answers import lock_json
 
 _BATCH: Final = 500
@@ -125,22 +124,23 @@ def watch(
         as_json: whether to print an object for each change, also on a terminal.
     """
     try:
+        moments = _moments(clock, every, times)
         if as_json:
-            _print_objects(read, console, clock, every=every, times=times)
+            _print_objects(read, console, moments)
         elif console.is_terminal:
-            _draw(read, console, clock, every=every, times=times)
+            _draw(read, console, moments, every=every)
         else:
-            _print_changes(read, console, clock, every=every, times=times)
+            _print_changes(read, console, moments)
     except KeyboardInterrupt:
         pass
     return 0
 
 
-def _draw(read: Read, console: Console, clock: Clock, *, every: float, times: int | None) -> None:
+def _draw(read: Read, console: Console, moments: Iterator[int], *, every: float) -> None:
     table: RenderableType = Text("")
     with Live(Text("reading the table…"), console=console, auto_refresh=False) as live:
-        for _ in _rounds(clock, every, times):
-            at = iso_utc(clock.wall_ms())
+        for now_ms in moments:
+            at = iso_utc(now_ms)
             try:
                 found = sorted(read(), key=lambda lock: (-lock.waiters.count, lock.name))
                 table = lock_table(found, console)
@@ -151,12 +151,10 @@ def _draw(read: Read, console: Console, clock: Clock, *, every: float, times: in
             live.update(Group(head, table), refresh=True)
 
 
-def _print_changes(
-    read: Read, console: Console, clock: Clock, *, every: float, times: int | None
-) -> None:
+def _print_changes(read: Read, console: Console, moments: Iterator[int]) -> None:
     changes = _Changes()
-    for _ in _rounds(clock, every, times):
-        at = iso_utc(clock.wall_ms())
+    for now_ms in moments:
+        at = iso_utc(now_ms)
         try:
             told = [
                 f"{printable(name)}\tfree" if lock is None else lines.one_line(lock)
@@ -169,25 +167,22 @@ def _print_changes(
         console.file.flush()
 
 
-def _print_objects(
-    read: Read, console: Console, clock: Clock, *, every: float, times: int | None
-) -> None:
+def _print_objects(read: Read, console: Console, moments: Iterator[int]) -> None:
     """As `ls --json` prints them; a lock that is free by now has no holders and no waiters."""
     changes = _Changes()
-    for _ in _rounds(clock, every, times):
+    for now_ms in moments:
         try:
             for name, lock in changes.since_last(read()):
-                seen = lock or _free(name, clock)
+                seen = lock or _free(name, now_ms)
                 console.file.write(f"{json.dumps(lock_json(seen))}\n")
         except LockStoreUnavailable as error:
             exit_codes.say(f"no answer: {error}")
         console.file.flush()
 
 
-def _free(name: str, clock: Clock) -> LockDescription:
-    seen_at = datetime.fromtimestamp(clock.wall_ms() / 1000, UTC)
+def _free(name: str, now_ms: int) -> LockDescription:
     none = DescribedQueue()
-    return LockDescription(name=name, seen_at=seen_at, limit=None, holders=(), waiters=none)
+    return LockDescription(name=name, seen_at=utc(now_ms), limit=None, holders=(), waiters=none)
 
 
 _Shown = tuple[tuple[int, ...], int, DescribedCeiling | None]
@@ -216,14 +211,12 @@ class _Changes:
         self._seen = now
 
 
-def _rounds(clock: Clock, every: float, times: int | None) -> Iterator[int]:
-    """Counts rounds, with the pause between two."""
-    number = 0
-    while times is None or number < times:
+def _moments(clock: Clock, every: float, times: int | None) -> Iterator[int]:
+    """When to read, in epoch milliseconds, with the pause between two."""
+    for number in count() if times is None else range(times):
         if number:
             clock.wait(every)
-        yield number
-        number += 1
+        yield clock.wall_ms()
 
 
 def show(locks: LockClient, place: str, lock_name: str, *, as_json: bool = False) -> int:

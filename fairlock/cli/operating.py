@@ -22,14 +22,13 @@ from fairlock.cli.intervene import (
 from fairlock.cli.lines import screen
 from fairlock.cli.listing import list_locks, reader, show, watch
 from fairlock.cli.target import (
-    TIME,
     AsJson,
     LockName,
     Prefix,
     Target,
     about_a_table,
     caller,
-    seconds,
+    time_option,
 )
 from fairlock.client.table_client import require_limit
 from fairlock.clock import SystemClock
@@ -90,7 +89,7 @@ def watch_command(
     prefix: Prefix = None,
     every: Annotated[
         float,
-        typer.Option(parser=seconds(least=0.5), metavar=TIME, help="Time between two readings."),
+        time_option("Time between two readings.", least=0.5),
     ] = 5,
     as_json: AsJson = False,
 ) -> int:
@@ -133,9 +132,10 @@ def release_command(
     if (owner is None) is not force:
         end(exit_codes.USAGE, "give either --owner, or --force")
     if owner is not None:
-        owner_id = sys.stdin.readline().strip() if owner == _FROM_INPUT else owner
+        if owner == _FROM_INPUT:
+            owner = "" if sys.stdin is None else sys.stdin.readline().strip()
         with target.locks() as locks:
-            return release_own(locks, name, owner_id, as_json=as_json)
+            return release_own(locks, name, owner, as_json=as_json)
     wanted = ForcedRelease(
         name=name,
         fencing_token=token,

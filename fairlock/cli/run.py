@@ -41,9 +41,9 @@ from fairlock.cli.target import Target
 from fairlock.client.arguments import default_owner_name
 from fairlock.client.lock import Lock
 from fairlock.client.lock_client import LockClient
-from fairlock.clock import iso
 from fairlock.errors import FairlockError, InvalidRequest, LockLost, LockWaitTimeout, Superseded
 from fairlock.names import FENCING_TOKEN_VARIABLE, HELD_LOCKS_VARIABLE, LOCK_NAME_VARIABLE
+from fairlock.text import iso
 
 _LAST_SECONDS: Final = 1.0
 """Between KILL and the end of max_hold, so that the next holder finds the command ended."""
@@ -206,11 +206,12 @@ def _run(
     # A signal may have come while the grant was under way. The command must not start then: its
     # shell believes it ended. Our caller releases.
     clock.raise_if_signalled()
+    held = _Held(name=job.name, table=job.target.identity(), process=os.getpid())
     environment = {
         **os.environ,
         LOCK_NAME_VARIABLE: lock.name,
         FENCING_TOKEN_VARIABLE: str(lock.fencing_token),
-        HELD_LOCKS_VARIABLE: json.dumps([*around, _held_by_this(job)]),
+        HELD_LOCKS_VARIABLE: json.dumps([*around, held]),
     }
     with Terminal() as terminal:
         try:
@@ -240,10 +241,6 @@ class _Held(TypedDict):
     name: str
     table: str
     process: int
-
-
-def _held_by_this(job: Job) -> _Held:
-    return _Held(name=job.name, table=job.target.identity(), process=os.getpid())
 
 
 def _held_around() -> list[_Held]:
@@ -332,4 +329,6 @@ def _release(lock: Lock, status: int) -> int:
         return status or exit_codes.LOST
     except (FairlockError, BotoCoreError, ClientError) as error:
         exit_codes.say(f"lock {lock.name!r} is not released, its lease ends it: {error}")
+        if lock.lost.is_set():  # The outage has outlasted the lease.
+            return status or exit_codes.LOST
     return status

@@ -255,8 +255,6 @@ def _options(kinds: Mapping[str, object]) -> list[inspect.Parameter]:
     ]
 
 
-TIME: Final = "TIME"
-"""How the help names a value that `seconds` parses."""
 _TIME: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _EXAMPLES: Final = "seconds such as 90, or a number with a unit such as 30s, 10m, 2h or 1d"
@@ -287,6 +285,12 @@ def whole_seconds(*, least: int = 0) -> Callable[[object], int]:
         return int(found)
 
     return parse
+
+
+def time_option(text: str, *, least: float = 0, whole: bool = False) -> Any:  # noqa: ANN401 - as typer has it
+    """An option whose value is a time; `whole` for one that AWS takes in whole seconds."""
+    parser = whole_seconds(least=int(least)) if whole else seconds(least=least)
+    return typer.Option(parser=parser, metavar="TIME", help=text)
 
 
 def rate_of(value: object) -> tuple[int, float]:

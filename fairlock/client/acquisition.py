@@ -24,7 +24,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from fairlock.backoff import longest_poll_seconds, retry_seconds
 from fairlock.client.connection import StoreFactory
@@ -412,16 +412,13 @@ class Acquisition:
             self._waiter.note_loss(granted)
         return renewed
 
-    def _report(
-        self, kind: LockEventKind, *, fencing_token: int | None = None, reason: str = ""
-    ) -> None:
+    def _report(self, kind: LockEventKind, **fields: Any) -> None:  # noqa: ANN401 - see `LockEvent`
         self._events.report(
             kind,
             lock_name=self.request.lock_name,
             owner_name=self.request.owner_name,
-            fencing_token=fencing_token,
             waited_seconds=self._clock.monotonic() - self._began,
-            reason=reason,
+            **fields,
         )
 
     def _note_unknown(self, error: LockStoreUnavailable) -> None:

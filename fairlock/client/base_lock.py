@@ -8,9 +8,9 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from fairlock.client.arguments import EnteredOneWay, LockOptions, as_text
+from fairlock.client.arguments import EnteredOneWay, LockOptions, as_text, refuse
 from fairlock.client.connection import StoreFactory
 from fairlock.client.entered_locks import Entered, EnteredLock
 from fairlock.client.lease_handle import LeaseHandle
@@ -28,6 +28,11 @@ from fairlock.wire import rules
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+
+_ENTERED_TWICE: Final = (
+    "must not begin inside a `with` of the same lock, whose inner end would release it; use "
+    "hold(…, reentrant=True)"
+)
 
 
 class _Listener:
@@ -82,6 +87,7 @@ class BaseLock(EnteredOneWay, ABC):
         self._data = options.data
         self._fencing_token = granted.fencing_token
         self._inside: Entered = []
+        self._is_entered = False
         self._since = granted.since
         self._guarded_writes: GuardedWrites | None = None
         self._mutex = threading.Lock()
@@ -219,12 +225,22 @@ class BaseLock(EnteredOneWay, ABC):
         return self._guarded().fence_condition(attribute)
 
     def _enter(self) -> None:
-        """A `with` block of the caller begins."""
+        """A `with` block of the caller begins.
+
+        Raises:
+            LockLost: the lock is not held, so the body would not be alone.
+            InvalidRequest: it is inside a block already, and the end of the inner one releases it.
+        """
+        self.check()
+        if self._is_entered:
+            refuse("with", _ENTERED_TWICE, self)
+        self._is_entered = True
         self._inside = self._services.entered.mine()
         self._inside.append(EnteredLock(weakref.ref(self), self._options))
 
     def _leave(self) -> None:
         """It ends, perhaps in another thread, as the block of a generator may."""
+        self._is_entered = False
         mine = [each for each in self._inside if each.lock() is self]
         for each in mine[-1:]:
             self._inside.remove(each)
@@ -283,6 +299,13 @@ class BaseLock(EnteredOneWay, ABC):
             ClientUnusable: the lock cannot be released here.
             Exception: the release failed, and `best_effort_release` is off. Else that is logged.
         """
+        if self._handle.lease.is_lost() and not isinstance(lock_error, LockLost):
+            # The outage that prevents the release may have outlasted the lease.
+            try:
+                self.check()
+            except LockLost as lost:
+                lost.__cause__ = lock_error
+                lock_error = lost
         if error is not None:
             if not isinstance(error, LockLost):
                 error.add_note(f"At the end of the lock: {lock_error}")
@@ -307,17 +330,10 @@ class BaseLock(EnteredOneWay, ABC):
     def _report_release(self) -> None:
         self._tell(LockEventKind.RELEASED, held_seconds=self._held_seconds())
 
-    def _tell(
-        self, kind: LockEventKind, *, held_seconds: float | None = None, reason: str = ""
-    ) -> None:
-        self._services.events.report(
-            kind,
-            lock_name=self.name,
-            owner_name=self.owner_name,
-            fencing_token=self.fencing_token,
-            held_seconds=held_seconds,
-            reason=reason,
-        )
+    def _tell(self, kind: LockEventKind, **fields: Any) -> None:  # noqa: ANN401 - see `LockEvent`
+        name, owner_name, token = self.name, self.owner_name, self.fencing_token
+        about = {"lock_name": name, "owner_name": owner_name, "fencing_token": token}
+        self._services.events.report(kind, **about, **fields)
 
     def _held_seconds(self) -> float:
         return max(0.0, self._settings.clock.monotonic() - self._since)

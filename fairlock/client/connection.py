@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import boto3
@@ -53,7 +54,6 @@ from fairlock.wire import rules
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_stepfunctions import SFNClient
 
 
@@ -121,8 +121,8 @@ class Connection:
         most_connections = Config(max_pool_connections=most_at_once + _SPARE_CONNECTIONS)
         self._config = OWN_REQUESTS_CONFIG.merge(most_connections)
         self.workflows = WorkflowEngines(
-            StepFunctions(self._stepfunctions, account=self._account),
-            DurableFunctions(self._lambda, account=self._account),
+            StepFunctions(partial(self._if_possible, "stepfunctions"), account=self._account),
+            DurableFunctions(partial(self._if_possible, "lambda"), account=self._account),
         )
 
     def dynamodb(self) -> DynamoDBClient:
@@ -140,17 +140,10 @@ class Connection:
         _making = threading.Lock()
         self._made = {}
 
-    def _stepfunctions(self) -> SFNClient | None:
-        """The client for workflows; None if there cannot be one, for instance without a region."""
+    def _if_possible(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
+        """The client for executions; None if there cannot be one, for instance without a region."""
         try:
-            return cast("SFNClient", self._client("stepfunctions"))
-        except (BotoCoreError, ClientUnusable):
-            return None
-
-    def _lambda(self) -> LambdaClient | None:
-        """The client for durable functions; None if there cannot be one."""
-        try:
-            return cast("LambdaClient", self._client("lambda"))
+            return self._client(service)
         except (BotoCoreError, ClientUnusable):
             return None
 
@@ -206,6 +199,8 @@ RELEASE_SECONDS: Final = 5.0
 """How long a release of unknown outcome is sent again."""
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_OF_ALL_SECONDS: Final = 30.0
+_PAUSE_SHARE: Final = 0.01
 _Answer = TypeVar("_Answer")
 
 
@@ -278,13 +273,19 @@ class StoreFactory:
         return attempts > 1 or isinstance(answer, Released)
 
     def repeat(
-        self, call: Callable[[LockContext, int], _Answer], *, seconds: float
+        self,
+        call: Callable[[LockContext, int], _Answer],
+        *,
+        seconds: float,
+        is_vain: Callable[[], bool] = lambda: False,
     ) -> tuple[_Answer, int]:
         """Makes a call again after each unknown outcome, until there is an answer.
 
         Args:
             call: is given the context, and the number of the attempt, from 1.
-            seconds: how long to go on.
+            seconds: how long to go on. The longer, the longer the pauses in an outage: callers
+                that wait for hours must not keep a table busy that has too much to do.
+            is_vain: whether a further attempt can bring no answer; asked after each that failed.
 
         Returns:
             The answer, and how many attempts it took.
@@ -298,17 +299,23 @@ class StoreFactory:
             clock=self.clock,
             random=self.random,
             first_pause_seconds=_FIRST_PAUSE_SECONDS,
-            longest_pause_seconds=_LONGEST_PAUSE_SECONDS,
+            longest_pause_seconds=_longest_pause(seconds),
         )
         began = self.clock.monotonic()
         for attempt in itertools.count(1):
             try:
                 return call(context, attempt), attempt
             except LockStoreUnavailable:
-                if budget.is_spent(since=began):
+                if is_vain() or budget.is_spent(since=began):
                     raise
             budget.pause(attempt - 1)
         raise AssertionError  # pragma: no cover - count() has no end
+
+
+def _longest_pause(seconds: float) -> float:
+    """Between two attempts of a call that goes on for so long."""
+    share = min(seconds * _PAUSE_SHARE, _LONGEST_PAUSE_OF_ALL_SECONDS)
+    return max(share, _LONGEST_PAUSE_SECONDS)
 
 
 _NOT_SHARED: Final = (

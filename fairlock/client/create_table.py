@@ -155,13 +155,10 @@ def _enable_recovery(client: DynamoDBClient, name: str, clock: Clock) -> None:
     budget = RetryBudget(
         seconds=_LONGEST_SECONDS, clock=clock, first_pause_seconds=2, longest_pause_seconds=15
     )
-    request = RepeatedRequest(budget, repeat_after=_has_no_backups_yet)
+    no_backups_yet = "ContinuousBackupsUnavailableException"
+    request = RepeatedRequest(budget, repeat_after=lambda e: error_code(e) == no_backups_yet)
     request.send(
         client.update_continuous_backups,
         TableName=name,
         PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
     )
-
-
-def _has_no_backups_yet(error: Exception) -> bool:
-    return error_code(error) == "ContinuousBackupsUnavailableException"

@@ -15,7 +15,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from fairlock.client.arguments import LONGEST_WAIT_SECONDS, LockOptions, refuse
 from fairlock.client.base_lock import BaseLock
@@ -26,22 +26,11 @@ from fairlock.client.settings import ClientSettings
 from fairlock.clock import Seconds
 from fairlock.errors import LockLost, LockStoreUnavailable, LockWaitTimeout
 
+if TYPE_CHECKING:
+    import asyncio
+
 _T = TypeVar("_T")
-
-
-class _Event(Protocol):
-    """An event of threads or of asyncio."""
-
-    def set(self) -> None:
-        """Sets it."""
-        ...
-
-    def is_set(self) -> bool:
-        """Whether it is set."""
-        ...
-
-
-_Stop = TypeVar("_Stop", bound=_Event)
+_Stop = TypeVar("_Stop", bound="threading.Event | asyncio.Event")
 
 _WORK_GOES_ON: Final = "lock %r is lost, and its work goes on: another process may lead by now"
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockServices(ClientServices):
-    """The same with what threads do for locks."""
+    """What all locks of a `LockClient` use."""
 
     heartbeats: Heartbeats
     unreleased: Unreleased
@@ -147,7 +147,12 @@ class Lock(BaseLock):
                 self._services.unreleased.discard_if_settled(self._handle)
 
     def __enter__(self) -> Self:
-        """The lock itself."""
+        """The lock itself.
+
+        Raises:
+            LockLost: it is lost, or was released.
+            InvalidRequest: the caller is in a block of this lock, whose inner end would release it.
+        """
         self._enter()
         return self
 

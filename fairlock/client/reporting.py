@@ -181,29 +181,10 @@ class LockEvents:
         self._thread: threading.Thread | None = None
         self._dropping = False
 
-    def report(
-        self,
-        kind: LockEventKind,
-        *,
-        lock_name: str,
-        owner_name: str,
-        fencing_token: int | None = None,
-        waited_seconds: float | None = None,
-        held_seconds: float | None = None,
-        reason: str = "",
-    ) -> None:
+    def report(self, kind: LockEventKind, **fields: Any) -> None:  # noqa: ANN401 - see `LockEvent`
         """Hands an event to the hook; arguments as of `LockEvent`."""
         if self._on_event is not None:
-            event = LockEvent(
-                kind=kind,
-                lock_name=lock_name,
-                owner_name=owner_name,
-                fencing_token=fencing_token,
-                waited_seconds=waited_seconds,
-                held_seconds=held_seconds,
-                reason=reason,
-            )
-            self._deliver(event)
+            self._deliver(LockEvent(kind=kind, **fields))
 
     @property
     def has_thread(self) -> bool:

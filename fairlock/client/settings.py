@@ -214,7 +214,7 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientServices:
-    """What all locks of one client use.
+    """What all locks of one client use, of either kind.
 
     Attributes:
         store_factory: the lock table.

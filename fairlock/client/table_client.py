@@ -288,7 +288,9 @@ class LockAdministration(ABC):
         store_factory, longest = self._opened(), request.max_wait_us / MICROSECONDS
         turn = Turn(request, store_factory.known_paces, since=store_factory.clock.monotonic())
         refused, _ = store_factory.repeat(
-            lambda context, _attempt: turn.take(context), seconds=longest + RELEASE_SECONDS
+            lambda context, _attempt: turn.take(context),
+            seconds=longest + RELEASE_SECONDS,
+            is_vain=lambda: turn.is_unknowable,
         )
         if refused is not None:
             seconds = refused.wait_us / MICROSECONDS
@@ -325,7 +327,7 @@ class LockAdministration(ABC):
 
 @dataclass(frozen=True, slots=True)
 class OpenedTable(LockAdministration):
-    """The same for an `AsyncLockClient`, which is open and calls this on its bridge."""
+    """The same over a table that is open, for an `AsyncLockClient` to call on its bridge."""
 
     _settings: ClientSettings
     _store_factory: StoreFactory

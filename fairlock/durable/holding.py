@@ -79,30 +79,26 @@ def options_of(
     if only_newest is not False:
         rules.require("only_newest", rules.ONLY_NEWEST, only_newest)
         request["only_newest"] = only_newest
-    wait_seconds = None if max_wait is None else _wait_seconds(max_wait)
+    wait_seconds, hold_seconds = None, None
+    if max_wait is not None:
+        wait_seconds = _bounded_seconds("max_wait", max_wait, otherwise="skip=True does not wait")
+    if max_hold is not None:
+        hold_seconds = _bounded_seconds("max_hold", max_hold, otherwise="leave it out for no bound")
     return Options(
         name=name,
         request=request,
         max_wait=wait_seconds,
         fallback=_fallback_seconds(fallback, wait_seconds or 0),
         service=service or LockFunctions.from_environment(),
-        max_hold=None if max_hold is None else _hold_seconds(max_hold),
+        max_hold=hold_seconds,
     )
 
 
-def _wait_seconds(max_wait: Span) -> int:
-    seconds = _seconds("max_wait", max_wait)
+def _bounded_seconds(field: str, span: Span, *, otherwise: str) -> int:
+    seconds = _seconds(field, span)
     if not 1 <= seconds <= _LONGEST_EXECUTION_SECONDS:
-        rule = "must be from 1 s to 366 days, the longest execution; skip=True does not wait"
-        raise InvalidRequest(field="max_wait", rule=rule, value=seconds)
-    return seconds
-
-
-def _hold_seconds(max_hold: Span) -> int:
-    seconds = _seconds("max_hold", max_hold)
-    if not 1 <= seconds <= _LONGEST_EXECUTION_SECONDS:
-        rule = "must be from 1 s to 366 days, the longest execution; leave it out for no bound"
-        raise InvalidRequest(field="max_hold", rule=rule, value=seconds)
+        rule = f"must be from 1 s to 366 days, the longest execution; {otherwise}"
+        raise InvalidRequest(field=field, rule=rule, value=seconds)
     return seconds
 
 

@@ -142,25 +142,6 @@ def require_alone(*, shared: bool) -> None:
         raise InvalidRequest(field="shared", rule=rule, value=shared)
 
 
-def grant_check(
-    *, table_name: str, lock_name: str, owner_id: str, fencing_token: int
-) -> TransactWriteItemTypeDef:
-    """An item of a transaction: the owner holds the lock by the grant with this token."""
-    return {
-        "ConditionCheck": {
-            "TableName": table_name,
-            "Key": schema.lock_key(lock_name),
-            "ConditionExpression": all_of(I_HOLD, _SAME_TOKEN, HOLDS_ALONE),
-            "ExpressionAttributeNames": {
-                "#mine": schema.holder_attribute(owner_id),
-                "#guard_token": schema.token_attribute(owner_id),
-                **holds_alone_names(owner_id),
-            },
-            "ExpressionAttributeValues": {":guard_token": number(fencing_token)},
-        }
-    }
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantKey:
     """What names one grant: an owner that acquires again gets another fencing token.
@@ -180,6 +161,23 @@ class GrantKey:
         owner_id = rules.plain_text("owner_id", rules.OWNER_ID, self.owner_id)
         object.__setattr__(self, "owner_id", owner_id)
         rules.require("fencing_token", rules.FENCING_TOKEN, self.fencing_token)
+
+
+def grant_check(table_name: str, grant: GrantKey) -> TransactWriteItemTypeDef:
+    """An item of a transaction: the owner holds the lock by this very grant."""
+    return {
+        "ConditionCheck": {
+            "TableName": table_name,
+            "Key": schema.lock_key(grant.lock_name),
+            "ConditionExpression": all_of(I_HOLD, _SAME_TOKEN, HOLDS_ALONE),
+            "ExpressionAttributeNames": {
+                "#mine": schema.holder_attribute(grant.owner_id),
+                "#guard_token": schema.token_attribute(grant.owner_id),
+                **holds_alone_names(grant.owner_id),
+            },
+            "ExpressionAttributeValues": {":guard_token": number(grant.fencing_token)},
+        }
+    }
 
 
 def condition_check(
@@ -205,9 +203,4 @@ def condition_check(
     """
     rules.require("table_name", rules.TABLE_NAME, table_name)
     grant = GrantKey(lock_name=lock_name, owner_id=owner_id, fencing_token=fencing_token)
-    return grant_check(
-        table_name=table_name,
-        lock_name=grant.lock_name,
-        owner_id=grant.owner_id,
-        fencing_token=grant.fencing_token,
-    )
+    return grant_check(table_name, grant)

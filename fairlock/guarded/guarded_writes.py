@@ -116,13 +116,7 @@ class GuardedWrites:
 
     def condition_check(self) -> TransactWriteItemTypeDef:
         """An item for the caller's own transaction, see `fairlock.guarded.condition_check`."""
-        grant = self._grant
-        return grant_check(
-            table_name=self._table_name,
-            lock_name=grant.lock_name,
-            owner_id=grant.owner_id,
-            fencing_token=grant.fencing_token,
-        )
+        return grant_check(self._table_name, self._grant)
 
     def fence_condition(self, attribute: str = DEFAULT_ATTRIBUTE) -> FenceCondition:
         """A fence for single writes, see `fairlock.guarded.conditions.fence_condition`."""

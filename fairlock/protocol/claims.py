@@ -40,7 +40,7 @@ from fairlock.protocol.expressions import (
     names_in,
     number,
 )
-from fairlock.protocol.grants import reacquire_permit, renew_as_seen
+from fairlock.protocol.grants import beside_newer, reacquire_permit, renew_as_seen
 from fairlock.protocol.items import reads_an_item
 from fairlock.protocol.model import (
     AcquireRequest,
@@ -294,6 +294,7 @@ def renew_under_fence(
         raise ValueError("the owner does not hold")
     # A ceiling retains the item for as long as it stands.
     retain_long = state.ceiling is None
+    request = beside_newer(request, state)
     renewal = renew_as_seen(request, holder, now_ms=now_ms, retain_long=retain_long)
     return Transaction(state=renewal, other=_without_fence(claim, task_token, now_ms=now_ms))
 

@@ -18,6 +18,7 @@ departure (`admission.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from fairlock.protocol import schema
@@ -170,6 +171,17 @@ def renew(request: HeartbeatRequest, *, now_ms: int) -> Update:
         conditions=("#mine.#h_expires_at_ms <= :expires_at_ms", *usual),
         now_ms=now_ms,
     )
+
+
+def beside_newer(request: HeartbeatRequest, seen: LockState) -> HeartbeatRequest:
+    """The same heartbeat, of an owner that holds beside a newer version if there is one.
+
+    With its own version it would be refused. Without any, the mark of the newer grant might be put
+    back to what it was before both, and a version below this owner's be granted.
+    """
+    if not seen.supersedes(request.only_newest):
+        return request
+    return replace(request, only_newest=seen.newest)
 
 
 def renew_as_seen(

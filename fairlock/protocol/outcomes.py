@@ -264,9 +264,13 @@ def judge(state: LockState, request: AcquireRequest, *, date_ms: int) -> Verdict
         return AlreadyHolder(mine, is_fresh=is_fresh)
     if state.has_left(request.owner_id):
         return Situation.ALREADY_RELEASED
-    # While it is unknown whether the newest lives, the caller waits with the others, or asks again.
-    if state.supersedes(request.only_newest) and not state.is_telling(date_ms=date_ms):
-        return Situation.SUPERSEDED
+    if state.supersedes(request.only_newest):
+        if not state.is_telling(date_ms=date_ms):
+            return Situation.SUPERSEDED
+        # While it is unknown whether the newest lives, the caller waits with the others, or asks
+        # again. One that does not wait is refused: a free permit would not be granted to it.
+        if not request.waits:
+            return Situation.BUSY
     found = _room_for(state, request, date_ms=date_ms)
     if found is Situation.BUSY and not request.waits:
         return found

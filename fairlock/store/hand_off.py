@@ -133,7 +133,7 @@ def _hand_over(progress: _Progress, state: LockState, departing: Departing | Non
             _require_known(lock_name, departing, moved)
             queue.forget()
             state, attempt = moved.state, attempt + 1
-            departing = _if_it_stands(departing, state)
+            departing = _if_it_stands(departing, state, has_left=progress.has_left)
             continue
         # Noted before anything else can fail: from here on an error must not make the caller
         # believe that it still holds.
@@ -165,8 +165,16 @@ def _hand_over(progress: _Progress, state: LockState, departing: Departing | Non
     return progress.has_left or departing.left_before(state)
 
 
-def _if_it_stands(departing: Departing | None, state: LockState) -> Departing | None:
-    """The departing holder, with what is to be put back only if no other owner has set it since."""
+def _if_it_stands(
+    departing: Departing | None, state: LockState, *, has_left: bool
+) -> Departing | None:
+    """The departing holder, with what is to be put back only if no other owner has set it since.
+
+    None if it was a waiter whose message reached no one, behind what `has_left` by this call, and
+    it has renewed or is gone: the others that wait have their turn.
+    """
+    if has_left and departing is not None and not departing.is_still_in(state):
+        return None
     if not isinstance(departing, DepartingHolder):
         return departing
     if state.newest_token == departing.holder.fencing_token:

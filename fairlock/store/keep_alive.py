@@ -35,7 +35,6 @@ from enum import Enum, auto
 from typing import Final
 
 from fairlock.aws.lock_table import Cancelled, Written
-from fairlock.clock import iso_utc
 from fairlock.errors import FairlockError, LockStoreUnavailable
 from fairlock.protocol.admission import needs_longer_retention
 from fairlock.protocol.claims import (
@@ -49,7 +48,13 @@ from fairlock.protocol.claims import (
     renew_under_fence,
     work_is_over,
 )
-from fairlock.protocol.grants import ASK_MS, extend_lease, renew, renew_as_seen
+from fairlock.protocol.grants import (
+    ASK_MS,
+    beside_newer,
+    extend_lease,
+    renew,
+    renew_as_seen,
+)
 from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.model import (
     BY_TIME,
@@ -72,7 +77,7 @@ from fairlock.store.context import (
 )
 from fairlock.store.hand_off import hand_over
 from fairlock.store.seen_queue import SeenQueue
-from fairlock.text import label_of, printable
+from fairlock.text import iso_utc, label_of, printable
 
 
 class KeepAliveOutcome(Enum):
@@ -109,9 +114,7 @@ def renew_lease(context: LockContext, request: HeartbeatRequest) -> Grant | None
         if found is None:
             return None
         pause_or_give_up(context, request.lock_name, began=began, attempt=number)
-        if state.supersedes(request.only_newest):
-            # It holds beside a newer one, whose mark must not be put back to what was before both.
-            request = replace(request, only_newest=state.newest)
+        request = beside_newer(request, state)
         now_ms, number = context.aws_clock.now_ms(), number + 1
         retain_long = needs_longer_retention(state, now_ms=now_ms)
         update = renew_as_seen(request, found, now_ms=now_ms, retain_long=retain_long)

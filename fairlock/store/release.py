@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fairlock.aws.lock_table import ConditionFailed, Written
-from fairlock.errors import LockStoreUnavailable
+from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
 from fairlock.protocol.claims import (
     claim_of,
     forget_claim,
@@ -140,7 +140,8 @@ def _close_claim(
             marked = context.table.update(update)
             if isinstance(marked, Written) and gave_back_before(marked.item) and not is_released:
                 return _released(request)
-    except LockStoreUnavailable:
+    except (LockStoreUnavailable, LockStoreMisconfigured):
+        # A client of a prefix may not write claims (`LockService.grant_client`).
         context.observe(ClaimNotRemoved(lock_name=request.lock_name, execution_arn=execution_arn))
     return answer
 

@@ -45,14 +45,15 @@ def is_superseded(seen: SeenLock, version: int) -> bool:
 def as_left_by(departing: Departing | None, state: LockState) -> LockState:
     """The lock by which its queue is to be judged, while this holder leaves it.
 
-    What its grant has set is put back if no one learned of that. Who releases has learned of it.
+    What its grant has set is put back if no one learned of that. Who releases has learned of it,
+    and what an operator releases by force was a grant: it is not known to be in vain.
     """
     if not isinstance(departing, DepartingHolder):
         return state
     if departing.unlearned is not None:
         return departing.unlearned.undone(state)
     holder = state.holder(departing.holder.owner_id)
-    if holder is None or not departing.voluntary:
+    if holder is None or not departing.is_marked:
         return state
     return state.with_holder(replace(holder, pushed=False))
 

@@ -69,6 +69,9 @@ class Turn:
         known: what this process knows of paces.
         since: reading of the monotonic clock from which `max_wait` counts; None for each call's
             own beginning.
+
+    Attributes:
+        is_unknowable: whether a lost reply was the answer, which no repeat can tell any more.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Turn:
         self._first_asked_us = math.inf
         self._in_doubt = False
         self._slot: Slot | None = None
+        self.is_unknowable = False
 
     def take(self, context: LockContext) -> TooLate | None:
         """Reserves a slot and waits until it begins; None once it has.
@@ -164,9 +168,11 @@ class Turn:
         """
         is_certain = state.slot_us < self._first_asked_us + self._request.interval_us
         if self._in_doubt and not is_certain:
+            # Their reservations stay, and the next slot is too late for ever: it only moves on.
+            self.is_unknowable = True
             raise LockStoreUnavailable(
                 f"pace {self._request.name!r}: a reply was lost, and others have reserved since; "
-                "whether a slot was reserved is unknown, repeat the call"
+                "whether a slot was reserved is unknown, and the next one is too late"
             )
         return TooLate(wait_us=self._request.wait_us(state.next_us, now))
 

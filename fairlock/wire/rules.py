@@ -57,11 +57,6 @@ def place_in(arn: str) -> tuple[str, str, str]:
     return partition, region, account
 
 
-def is_callback_id(text: str) -> bool:
-    """Whether Lambda takes this text for the id of a callback."""
-    return _CALLBACK_ID.fullmatch(text) is not None
-
-
 def callback_token(callback_id: str) -> str:
     """The text that stands for a callback where a workflow has its task token."""
     return f"{_PREFIX}{callback_id}"
@@ -307,7 +302,7 @@ REASON: Final = Rule(
 )
 CALLBACK_ID: Final = Rule(
     "must be the id of a callback of a durable execution, 1 to 1,024 characters of Base64",
-    lambda value: isinstance(value, str) and is_callback_id(value),
+    lambda value: isinstance(value, str) and _CALLBACK_ID.fullmatch(value) is not None,
 )
 ONLY_NEWEST: Final = Rule(
     f"must be true, or the version of this caller, a whole number from 0 to {HIGHEST_VERSION:,}; "

@@ -184,7 +184,7 @@ def denied_locks(target: Target, **options: Any) -> LockClient:  # noqa: ANN401 
     return LockClient(target.table, client=denied, stepfunctions=denied, **options)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """No command is started, no request leaves the process, no real configuration is read."""
     for name in [name for name in os.environ if name.startswith(("AWS_", "FAIRLOCK_"))]:
@@ -224,6 +224,7 @@ LINES = st.tuples(
       + (["--", "true"] if line[3] else []))  # fmt: skip
 
 
+@pytest.mark.usefixtures("nothing_runs")
 @pytest.mark.parametrize("surroundings", SURROUNDINGS)
 @settings(
     max_examples=40,
@@ -241,6 +242,7 @@ def test_a_command_ends_with_a_status_and_a_message(
         assert said.strip()
 
 
+@pytest.mark.usefixtures("nothing_runs")
 @pytest.mark.parametrize("surroundings", SURROUNDINGS)
 @pytest.mark.parametrize(
     "line", ["ls", "show orders", "release orders --force -y --reason r --token 7", "doctor",

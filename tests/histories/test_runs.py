@@ -173,7 +173,7 @@ def test_a_clock_that_is_a_minute_ahead_breaks_takeovers_by_the_stored_end(ahead
 
 # Real processes take turns at one pace.
 #
-# `PACE_RESERVATIONS=1000 PACE_PROCESSES=20 pytest tests/histories/test_pace.py` prints the figures.
+# `PACE_RESERVATIONS=1000 PACE_PROCESSES=20 pytest tests/histories/test_runs.py` prints the figures.
 
 RESERVATIONS = int(os.environ.get("PACE_RESERVATIONS", "1000"))
 FLEET = int(os.environ.get("PACE_PROCESSES", "20"))

@@ -37,24 +37,13 @@ from tests.simulation.campaign import (
     table_of,
 )
 from tests.simulation.concurrency import CONCURRENCY
-from tests.simulation.day import DAY
+from tests.simulation.day import DAY, MIXED, MONTH
 from tests.simulation.deployment import DEPLOYMENT
-from tests.simulation.hot_lock import HOT_LOCK
-from tests.simulation.killed_handlers import KILLED_HANDLERS
-from tests.simulation.lost_events import LOST_EVENTS
-from tests.simulation.lost_pushes import LOST_PUSHES
-from tests.simulation.maps import MAPS
-from tests.simulation.mass_stop import MASS_STOP
-from tests.simulation.mixed import MIXED
-from tests.simulation.month import MONTH
-from tests.simulation.operators import OPERATORS
-from tests.simulation.outages import OUTAGE, THROTTLED
-from tests.simulation.permits import PERMITS
-from tests.simulation.redrives import REDRIVES
+from tests.simulation.hot_lock import HOT_LOCK, MASS_STOP, PERMITS
+from tests.simulation.lost_messages import KILLED_HANDLERS, LOST_EVENTS, LOST_PUSHES, REDRIVES
+from tests.simulation.outages import CLOCKS, OUTAGE, SUSPENSIONS, THROTTLED, UNRELIABLE_NETWORK
 from tests.simulation.scenario import Result, Scenario, run, weakened
-from tests.simulation.unreliable_network import UNRELIABLE_NETWORK
-from tests.simulation.ways import WAYS
-from tests.simulation.wrong_clocks import CLOCKS, SUSPENSIONS
+from tests.simulation.ways import MAPS, OPERATORS, WAYS
 
 _CHOICES: Final = ("SCENARIO", "SEED", "SEEDS", "SCALE")
 SCENARIOS = {

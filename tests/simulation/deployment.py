@@ -18,7 +18,7 @@ from tests.simulation.events import EventFaults
 from tests.simulation.faults import Faults, Network
 from tests.simulation.functions import LambdaFaults, lambda_runtime
 from tests.simulation.guard import Account, AccountFaults
-from tests.simulation.lost_events import BOUND_SECONDS
+from tests.simulation.lost_messages import BOUND_SECONDS
 from tests.simulation.machines import Json, machine
 from tests.simulation.scenario import Control, Scenario, patched
 from tests.simulation.versions import EARLIER, earlier

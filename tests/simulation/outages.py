@@ -1,14 +1,27 @@
-"""Scenarios of DynamoDB itself: 6, in which it is down for five minutes; 7, one slow partition."""
+"""Scenarios of what is around the service: DynamoDB (6, 7), the network (9), clocks (12, 13)."""
 
 from __future__ import annotations
 
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
+from fairlock.aws.aws_clock import AwsClock
 from fairlock.aws.retry import RetryBudget
-from fairlock.client import acquisition
-from tests.simulation.faults import Database, Faults
+from fairlock.client import acquisition, local_waiters
+from fairlock.guarded import conditions, guarded_writes
+from fairlock.protocol import grants, outcomes
+from fairlock.store import keep_alive
+from fairlock.store.context import LockContext
+from tests.model.mutant import without
+from tests.simulation.clients import ClientActor
+from tests.simulation.clocks import ClockErrors, NodeClock
+from tests.simulation.engine import Process
+from tests.simulation.faults import Database, Faults, Machines, Network
 from tests.simulation.fleet import Fleet, one_or_three
 from tests.simulation.scenario import Control, Scenario, patched
+from tests.simulation.world import World
+
+# Scenarios of DynamoDB itself: 6, in which it is down for five minutes; 7, one slow partition.
 
 
 def _ever_longer(attempt: int, **_fields: object) -> float:
@@ -54,6 +67,189 @@ THROTTLED: Final = Scenario(
             name="a request that was throttled is repeated after a minute",
             breaks="no lock taken by no one",
             sabotage=lambda: patched((RetryBudget, "pause", _a_minute)),
+        ),
+    ),
+)
+
+
+# Scenario 9: replies that are lost or late, requests that never arrive, and copies that land late.
+#
+# Its holders hold for about a lease, and renew meanwhile. Some are killed, so that takeovers happen
+# beside writes that come late.
+
+_CLIENTS: Final = 1_500
+_CLIENTS_OF_A_NAME: Final = 5
+_LEASE_SECONDS: Final = 10
+_TURNS: Final = 8
+_KILLED: Final = 0.05
+_MAX_WAIT_SECONDS: Final = 240
+
+
+_NOT_LATER: Final = "#mine.#h_expires_at_ms <= :expires_at_ms"
+
+
+def _is_over_early(expires_at_ms: int, *, date_ms: int) -> bool:
+    return date_ms >= expires_at_ms - 8_000
+
+
+def _play(world: World) -> None:
+    count = max(_CLIENTS_OF_A_NAME, world.scaled(_CLIENTS))
+    for number in range(count):
+        actor = ClientActor.of(world, f"client {number}", lease=_LEASE_SECONDS)
+        name = f"orders/{number // _CLIENTS_OF_A_NAME}"
+        world.begin(world.random.random() * 5, actor.process, partial(_turns, actor, name))
+        if world.random.random() < _KILLED:
+            world.engine.after(world.random.uniform(10, 120), _kill, world, actor.process)
+    world.run(at_most=_TURNS * (_MAX_WAIT_SECONDS + 60))
+
+
+def _turns(actor: ClientActor, name: str) -> None:
+    random = actor.world.random
+    for _ in range(_TURNS):
+        actor.clock.wait(random.expovariate(1 / 5))
+        work = random.expovariate(1 / 6)
+        actor.take(name, work, max_wait=_MAX_WAIT_SECONDS)
+
+
+def _kill(world: World, process: Process) -> None:
+    if process.tasks:
+        world.engine.trace(process.name, "killed")
+        process.kill()
+
+
+UNRELIABLE_NETWORK: Final = Scenario(
+    number=9,
+    title="5 % of replies lost, 1 % late by up to 10 s, 1 % of requests land once more",
+    load=f"{_CLIENTS} clients take turns at {_CLIENTS // _CLIENTS_OF_A_NAME} locks; 5 % are killed",
+    promise=(
+        "as long as `check` does not raise, no other owner has been granted this permit (fairlock/"
+        "client/lock.py); a holder that crashed is replaced its lease + 5 s after its last renewal"
+    ),
+    faults=Faults(
+        network=Network(lost_requests=0.01, lost_replies=0.05, late_replies=0.01, copies=0.01)
+    ),
+    play=_play,
+    controls=(
+        Control(
+            name="the lease of another counts as over too early",
+            breaks="no more holders than the limit",
+            sabotage=lambda: patched(
+                (outcomes, "is_over", _is_over_early), (local_waiters, "is_over", _is_over_early)
+            ),
+        ),
+        Control(
+            name="a late heartbeat may move the end back",
+            breaks="no more holders than the limit",
+            sabotage=lambda: patched(
+                (
+                    keep_alive,
+                    "renew",
+                    without(_NOT_LATER, grants.renew, instead="attribute_exists(#mine)"),
+                )
+            ),
+            faults=Faults(network=Network(copies=0.3)),
+            seed=3,
+        ),
+    ),
+)
+
+
+# Scenarios of time: 12, clients are suspended; 13, clocks are wrong, and copies land late.
+
+_WRONG_CLOCKS_LEASE_SECONDS: Final = 10.0
+_CHECK: Final = conditions.grant_check
+
+
+def _of_a_process_that_runs(clock: NodeClock) -> float:
+    """As CLOCK_MONOTONIC: it does not count the time for which the machine was suspended."""
+    return (clock.elapsed() - clock.process.suspended_seconds) * clock.drift
+
+
+def _true_time(clock: NodeClock, monotonic: float) -> float:
+    return monotonic / clock.drift + clock.process.suspended_seconds + clock.origin
+
+
+def _check_of_anything(**fields: Any) -> Any:  # noqa: ANN401 - as the real one
+    check = _CHECK(**fields)["ConditionCheck"]
+    return {"ConditionCheck": {**check, "ConditionExpression": "attribute_exists(pk)"}}
+
+
+def _by_my_clock(found: LockContext, _answer: object) -> int:
+    return _wall_ms(found.aws_clock)
+
+
+def _wall_ms(clock: AwsClock) -> int:
+    return clock._clock.wall_ms()  # noqa: SLF001 - a weaker product
+
+
+SUSPENSIONS: Final = Scenario(
+    number=12,
+    title="clients are suspended for up to three leases",
+    load="1,500 clients take turns at 300 locks for about a lease; each is suspended every 2 min",
+    promise=(
+        "a process that was frozen notices its loss the first time it uses the lock; its guarded "
+        "writes are refused (docs/client.md, docs/guarded-writes.md)"
+    ),
+    faults=Faults(
+        machines=Machines(
+            suspended=30, suspended_seconds=3 * _WRONG_CLOCKS_LEASE_SECONDS, killed=1
+        ),
+        network=Network(late_requests=0.01, copies=0.05, late_seconds=30),
+    ),
+    play=Fleet(clients=1_500, of_a_lock=5, turns=10, lease=10, work=8, options=one_or_three).play,
+    controls=(
+        Control(
+            name="the clock of a lease stands still while the machine is suspended",
+            breaks="no more holders than the limit",
+            sabotage=lambda: patched(
+                (NodeClock, "monotonic", _of_a_process_that_runs),
+                (NodeClock, "true_time", _true_time),
+            ),
+        ),
+        Control(
+            name="a guarded write does not ask for the grant",
+            breaks="guarded writes",
+            sabotage=lambda: patched((guarded_writes, "grant_check", _check_of_anything)),
+            seed=3,
+            faults=Faults(
+                machines=Machines(suspended=30, suspended_seconds=30),
+                network=Network(late_requests=0.15, late_seconds=30),
+            ),
+        ),
+    ),
+)
+CLOCKS: Final = Scenario(
+    number=13,
+    title="clocks are wrong by minutes, drift, are set; front ends differ; writes land twice",
+    load="1,500 clients take turns at 300 locks for about a lease; some die",
+    promise=(
+        "clocks may be wrong by 5 minutes (docs/costs.md); a copy that lands after everything "
+        "else is refused (docs/protocol.md)"
+    ),
+    faults=Faults(
+        clocks=ClockErrors(wall_seconds=280, drift=0.019, set_every=120),
+        network=Network(front_ends=0.5, copies=0.5, late_seconds=60),
+        machines=Machines(killed=3),
+    ),
+    play=Fleet(clients=1_500, of_a_lock=5, turns=8, lease=10, work=8, options=one_or_three).play,
+    controls=(
+        Control(
+            # That a holder relies on its whole lease, whatever end is stored, has its control in
+            # tests/clocks: callers here meet a holder, and so learn AWS's time before they write.
+            name="the lease of another is judged by this machine's clock",
+            breaks="no more holders than the limit",
+            sabotage=lambda: patched((LockContext, "date_ms", _by_my_clock)),
+        ),
+        Control(
+            name="a place in the queue is the time of this machine",
+            breaks="places by AWS's time",
+            sabotage=lambda: patched((AwsClock, "now_ms", _wall_ms)),
+        ),
+        Control(
+            name="a lease that was over by one Date only is asked for again after 30 s",
+            breaks="no lock taken by no one",
+            sabotage=lambda: patched((local_waiters, "_DATES_AGREE_SECONDS", 30.0)),
+            faults=Faults(machines=Machines(killed=20), network=Network(front_ends=0.5)),
         ),
     ),
 )

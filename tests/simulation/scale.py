@@ -19,7 +19,7 @@ from typing import Any, Final
 from tests.simulation.__main__ import FIGURES
 from tests.simulation.clients import ClientActor
 from tests.simulation.faults import Database, Faults
-from tests.simulation.mass_stop import MASS_STOP
+from tests.simulation.hot_lock import MASS_STOP
 from tests.simulation.scenario import Result, Scenario, run
 from tests.simulation.world import World
 

@@ -1,19 +1,32 @@
-"""Scenario 19: all ways to take turns: readers and writers, newest only, limits, leaders, paces."""
+"""Scenarios of all ways to use locks: 17 to 19."""
 
 from __future__ import annotations
 
 import threading
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
-from fairlock import Lock, SlotTooLate
+from fairlock import HolderChanged, Lock, LockStoreUnavailable, SlotTooLate
+from fairlock.protocol.outcomes import Reaped
+from fairlock.store import reap
 from tests.model.contention.mutants import MUTANTS
 from tests.simulation.clients import ClientActor
 from tests.simulation.faults import Faults, Machines, Network
-from tests.simulation.fleet import Fleet
+from tests.simulation.fleet import Fleet, one_or_three
+from tests.simulation.functions import Json, lambda_runtime
+from tests.simulation.guard import Account, AccountFaults
+from tests.simulation.machines import machine
 from tests.simulation.recovery import Stage
-from tests.simulation.scenario import Control, Scenario
+from tests.simulation.scenario import Control, Scenario, patched
+from tests.simulation.workload import (
+    figures_of,
+    require_all_free,
+    wait_until_idle,
+)
 from tests.simulation.world import World
+
+# Scenario 19: all ways to take turns: readers and writers, newest only, limits, leaders, paces.
 
 _KINDS: Final = 4
 _READERS: Final = 0.7
@@ -111,5 +124,211 @@ WAYS: Final = Scenario(
         ),
         _of_the_model("a reader overtakes a writer that waits", "first come, first served"),
         _of_the_model("a grant goes below a version that was granted", "newest only"),
+    ),
+)
+
+
+# Scenario 17: Maps with 40 guarded iterations; one that fails stops the others.
+#
+# Step Functions stops the other iterations without any Catch of theirs. The failure is caught
+# around the Map, so the execution goes on: what its iterations have left behind is freed when it
+# ends. The execution ends with an error, so that there is an event.
+
+_EXECUTIONS: Final = 1_000
+_ITERATIONS: Final = 40
+_NAMES: Final = 4_000
+_SECONDS: Final = 1_200.0
+_GOES_ON_SECONDS: Final = 20
+_EVENT_SECONDS: Final = 25.0
+"""For the event, the reaper's pass over 40 claims, and iterations that have ended just before."""
+
+
+def map_of_guards() -> Json:
+    """A machine whose Map has a guard in each iteration."""
+    return {
+        "StartAt": "Each",
+        "States": {
+            "Each": {
+                "Type": "Map",
+                "Items": "{% $states.input.items %}",
+                "ItemProcessor": machine("queue"),
+                "Catch": [{"ErrorEquals": ["States.ALL"], "Next": "Goes on"}],
+                "Next": "Done",
+            },
+            "Goes on": {"Type": "Wait", "Seconds": _GOES_ON_SECONDS, "Next": "Fails"},
+            "Fails": {"Type": "Fail", "Error": "AnIterationFailed"},
+            "Done": {"Type": "Succeed"},
+        },
+    }
+
+
+def _play(world: World) -> None:
+    account, random, definition = Account(world, AccountFaults()), world.random, map_of_guards()
+    names = world.scaled(_NAMES)
+    count = world.scaled(_EXECUTIONS)
+    world.actors += count
+
+    def start(number: int) -> None:
+        items = [
+            {
+                "lock": f"row/{random.randrange(names)}",
+                "work": random.expovariate(1 / 3.0),
+                "fails": random.random() < 0.02,
+            }
+            for _ in range(_ITERATIONS)
+        ]
+        account.start(f"map-{number}", {"items": items}, form="map", definition=definition)
+        world.actors -= 1
+
+    for number in range(count):
+        world.engine.after(random.random() * _SECONDS, start, number)
+    wait_until_idle(account, from_seconds=_SECONDS)
+    world.run(at_most=_SECONDS + 7_200)
+    require_all_free(account)
+    world.figures.update(figures_of(account))
+
+
+def _no_reaper() -> AbstractContextManager[object]:
+    def wrong(*_args: Any) -> Reaped:  # noqa: ANN401 - as the real one
+        return Reaped()
+
+    return patched((reap, "_reap", wrong))
+
+
+MAPS: Final = Scenario(
+    number=17,
+    title="Maps with 40 guarded iterations whose siblings fail",
+    load="1,000 executions with 40 guards each on 4,000 names; 2 % of the iterations fail",
+    promise=(
+        "a guard in a stopped branch holds its lock until the execution ends; then the reaper "
+        "removes its waiters and frees its locks (docs/guard.md, Stopped branches)"
+    ),
+    faults=Faults(),
+    play=_play,
+    idle_bound=_GOES_ON_SECONDS + _EVENT_SECONDS,
+    conditions=lambda _scale: lambda_runtime(),
+    controls=(
+        Control(
+            name="the reaper frees nothing",
+            breaks="all is free at the end",
+            sabotage=_no_reaper,
+        ),
+    ),
+)
+
+
+# Scenario 18: operators release by force, pause, resume and change limits at random.
+#
+# That a release by force asks whether anyone waits has no control here: clients that wait poll,
+# and a caller that finds a free permit of a contended lock grants it to the oldest waiter. Only
+# the push to a workflow would be missing, which a mutant of the model finds.
+
+_OPERATORS: Final = 50
+_ACTIONS: Final = 30
+_BETWEEN_SECONDS: Final = 8.0
+_REASON: Final = "a simulated incident"
+
+
+def send_operators(world: World, fleet: Fleet) -> None:
+    """Operators, each of whom looks after some of the locks alone."""
+    locks = fleet.locks(world)
+    count = min(len(locks), world.scaled(_OPERATORS))
+    for number in range(count):
+        actor = ClientActor.of(world, f"operator {number}")
+        mine = locks[number::count]
+        run = partial(operate, actor, mine, _ACTIONS, _BETWEEN_SECONDS)
+        world.begin(5, actor.process, run)
+
+
+def operate(actor: ClientActor, locks: list[str], actions: int, every: float) -> None:
+    """Releases by force, or limits and resumes, so many times; every so many seconds."""
+    random = actor.world.random
+    for _ in range(actions):
+        actor.clock.wait(random.expovariate(1 / every))
+        name = random.choice(locks)
+        if random.random() < 0.5:
+            _release_by_force(actor, name)
+        else:
+            _limit(actor, name, random.choice((0, 0, 1, 2)))
+            actor.clock.wait(random.expovariate(1 / _BETWEEN_SECONDS))
+            _lift(actor, name)
+    actor.locks.close()
+
+
+def _release_by_force(actor: ClientActor, name: str) -> None:
+    judge, engine = actor.world.judge, actor.world.engine
+    try:
+        found = actor.locks.describe(name)
+        if found is None or not found.holders:
+            return
+        holder = actor.world.random.choice(found.holders)
+        judge.forced(name, holder.fencing_token)
+        engine.trace(actor.process.name, f"{name}: force token {holder.fencing_token}")
+        actor.world.faults_seen["releases by force"] += 1
+        actor.locks.force_release(name, holder=holder, reason=_REASON)
+    except (HolderChanged, LockStoreUnavailable) as error:
+        engine.trace(actor.process.name, f"{name}: {type(error).__name__}")
+        return
+    judge.forced(name, holder.fencing_token)  # It may have landed only now.
+
+
+def _limit(actor: ClientActor, name: str, most: int) -> None:
+    judge, engine = actor.world.judge, actor.world.engine
+    try:
+        if most:
+            actor.locks.set_limit(name, most, reason=_REASON)
+        else:
+            actor.locks.pause(name, reason=_REASON)
+    except LockStoreUnavailable:
+        return
+    judge.ceilings[name] = most
+    actor.world.faults_seen["pauses and limits"] += 1
+    engine.trace(actor.process.name, f"{name}: at most {most}")
+
+
+def _lift(actor: ClientActor, name: str) -> None:
+    """Resumes, and tries until that has an answer: no one else looks after this lock."""
+    actor.world.judge.ceilings.pop(name, None)
+    while True:
+        try:
+            actor.locks.resume(name)
+        except LockStoreUnavailable:
+            continue
+        actor.world.engine.trace(actor.process.name, f"{name}: resumed")
+        return
+
+
+def _operators_in_the_model(name: str, breaks: str) -> Control:
+    return Control(name=name, breaks=breaks, sabotage=MUTANTS[name].applied)
+
+
+OPERATORS: Final = Scenario(
+    number=18,
+    title="operators release by force, pause and change limits at random",
+    load="1,000 clients take turns at 200 locks; 50 operators act every 8 s",
+    promise=(
+        "when `pause` or `set_limit` returns, no grant goes above it; a holder that was released "
+        "by force learns it at its next heartbeat (docs/turns.md, docs/runbook.md)"
+    ),
+    faults=Faults(
+        network=Network(lost_requests=0.005, lost_replies=0.01, copies=0.01),
+        machines=Machines(killed=2),
+    ),
+    play=Fleet(
+        clients=1_000,
+        of_a_lock=5,
+        turns=15,
+        lease=10,
+        think=3,
+        options=one_or_three,
+        others=send_operators,
+    ).play,
+    controls=(
+        _operators_in_the_model(
+            "a ceiling is set, and the fencing token stays", "no grant above a ceiling"
+        ),
+        _operators_in_the_model(
+            "the first write does not ask for a ceiling", "no grant above a ceiling"
+        ),
     ),
 )

@@ -79,7 +79,7 @@ def python_world(block: Block) -> str:
 
 
 PYTHON_WORLDS: Final = {
-    "files of docs/testing.md": "tests/packaging/test_testing.py",
+    "files of docs/testing.md": "tests/packaging/test_wheel.py",
     "embedded": "tests/conventions/test_python_blocks.py",
     "durable": "tests/conventions/test_python_blocks.py",
     "client": "tests/conventions/test_python_blocks.py",

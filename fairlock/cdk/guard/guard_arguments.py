@@ -27,19 +27,7 @@ from fairlock.cdk.service.service_base import ILockService, LockServiceBase
 from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
-from fairlock.wire.rules import (
-    LEASE_SECONDS,
-    LIMIT,
-    LOCK_NAME,
-    LOCK_NAMES,
-    ONLY_NEWEST,
-    SHORTEST_FALLBACK_SECONDS,
-    Rule,
-    in_lock_order,
-    limit_of,
-    require,
-    require_different,
-)
+from fairlock.wire import rules
 
 EXPRESS_SECONDS: Final = 5 * 60
 HEARTBEATS_A_LEASE: Final = 3
@@ -48,13 +36,13 @@ _FUNCTIONS: Final = ("acquire_function", "heartbeat_function", "release_function
 _T = TypeVar("_T")
 
 
-def checked(field: str, rule: Rule, value: _T) -> _T:
+def checked(field: str, rule: rules.Rule, value: _T) -> _T:
     """The value, if it follows the service's rule for it.
 
     Raises:
         InvalidRequest: names the field and the rule.
     """
-    require(field, rule, value, show_text=True)
+    rules.require(field, rule, value, show_text=True)
     return value
 
 
@@ -139,7 +127,7 @@ def checked_limit(limit: int | str, *, shared: bool) -> int | str:
             "must be a number or JSONata, '{% $states.input.permits %}': a token has no value yet"
         )
         raise InvalidRequest(field="limit", rule=rule, value="a token")
-    return limit_of(int(checked("limit", LIMIT, limit)), shared=shared)
+    return rules.limit_of(int(checked("limit", rules.LIMIT, limit)), shared=shared)
 
 
 def _that_exists(field: str, expression: str) -> str:
@@ -160,7 +148,7 @@ def checked_only_newest(only_newest: bool | int | str) -> int | str | None:  # n
     if isinstance(only_newest, float) and Token.is_unresolved(only_newest):
         rule = "must be True, a number or JSONata, '{% $states.input.build %}': a token is none"
         raise InvalidRequest(field="only_newest", rule=rule, value="a token")
-    if not ONLY_NEWEST.allows(only_newest):
+    if not rules.ONLY_NEWEST.allows(only_newest):
         rule = (
             "must be True, the version of this caller (a whole number of at least 0), or JSONata "
             "that gives it: '{% $states.input.build %}'"
@@ -171,7 +159,7 @@ def checked_only_newest(only_newest: bool | int | str) -> int | str | None:  # n
 
 def checked_lease_seconds(lease: Duration) -> int:
     """Whole seconds, from one second to twelve hours."""
-    return checked("lease", LEASE_SECONDS, whole_seconds("lease", lease))
+    return checked("lease", rules.LEASE_SECONDS, whole_seconds("lease", lease))
 
 
 def checked_max_wait_seconds(
@@ -200,8 +188,9 @@ def checked_max_wait_seconds(
 def checked_fallback_seconds(fallback: Duration) -> int:
     """Whole seconds after which a waiter that sleeps in the queue asks again."""
     seconds = whole_seconds("fallback", fallback)
-    if not SHORTEST_FALLBACK_SECONDS <= seconds <= LONGEST_FALLBACK_SECONDS:
-        rule = f"must be from {SHORTEST_FALLBACK_SECONDS} s to {LONGEST_FALLBACK_SECONDS} s (12 h)"
+    least = rules.SHORTEST_FALLBACK_SECONDS
+    if not least <= seconds <= LONGEST_FALLBACK_SECONDS:
+        rule = f"must be from {least} s to {LONGEST_FALLBACK_SECONDS} s (12 h)"
         raise InvalidRequest(field="fallback", rule=rule, value=f"{seconds} s")
     return seconds
 
@@ -252,14 +241,14 @@ def workflow_lock_name(scope: Construct, lock_name: str, *, field: str = "lock_n
     if is_jsonata(lock_name):
         return _with_checked_parts(checked_jsonata(field, lock_name), field)
     if not isinstance(lock_name, str):
-        return checked(field, LOCK_NAME, lock_name)
+        return checked(field, rules.LOCK_NAME, lock_name)
     if lock_name.startswith("$") and not Token.is_unresolved(lock_name):
         rule = "must not start with $: write JsonPath.string_at('$.…') or '{% $states.input.… %}'"
         raise InvalidRequest(field=field, rule=rule, value=lock_name)
     _refuse_parts_without_evaluation(lock_name, field)
     if Token.is_unresolved(lock_name):
         return _from_token(scope, lock_name, field)
-    return checked(field, LOCK_NAME, lock_name)
+    return checked(field, rules.LOCK_NAME, lock_name)
 
 
 _BYTES: Final = r"$replace($encodeUrlComponent($run.match), '%', '\u007f')"
@@ -291,14 +280,14 @@ def names_in_order(
     """
     if not isinstance(lock_name, list | tuple):
         return None, [workflow_lock_name(scope, cast("str", lock_name))]
-    checked("lock_name", LOCK_NAMES, lock_name)
+    checked("lock_name", rules.LOCK_NAMES, lock_name)
     values = [workflow_lock_name(scope, name) for name in lock_name]
-    require_different("lock_name", values)
+    rules.require_different("lock_name", values)
     if any(Token.is_unresolved(value) for value in values):
         rule = "must have literals, JSONata or JsonPath tokens: the order of others is not known"
         raise InvalidRequest(field="lock_name", rule=rule, value="a token")
     if not any(is_jsonata(value) for value in values):
-        return None, in_lock_order(values)
+        return None, rules.in_lock_order(values)
     parts = [each[2:-2].strip() if is_jsonata(each) else json.dumps(each) for each in values]
     names = ", ".join(f"({part})" for part in parts)
     order = jsonata(_IN_ORDER.format(key=_KEY, names=names, number=len(values)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from typing import Any, Final, TypeGuard
 
 from aws_cdk import Annotations, Duration
@@ -85,15 +85,13 @@ def checked_end(max_hold: Duration | None, task: sfn.IChainable, *, wait: int) -
     if max_hold is None:
         return None
     seconds = whole_seconds("max_hold", max_hold)
-    single = task if _is_state(task) and _leads_nowhere(task.to_state_json()) else None
+    rendered = task.to_state_json() if _is_state(task) else {}
+    is_single = rendered.get("Type") == "Task" and not {"Next", "Catch"} & rendered.keys()
+    single = task if is_single and _is_state(task) else None
     end = EndOfHold(max_hold_seconds=seconds, wait_seconds=wait, task=single)
     for fault in end.faults():
         raise fault
     return end
-
-
-def _leads_nowhere(state: Mapping[str, Any]) -> bool:
-    return state.get("Type") == "Task" and not {"Next", "Catch"} & state.keys()
 
 
 def faults_of_end(
@@ -225,14 +223,10 @@ class GuardInMachine:
         A state that the work leads to as well is refused only if no Choice stands before it: a
         Choice may be there to ask whether the lock was granted.
         """
-        for field, state in self.gives_up.items():
-            yield from self._tokens_needed_after(machines, field, state.state_id)
-
-    def _tokens_needed_after(
-        self, machines: Machines, field: str, gives_up: str
-    ) -> Iterator[InvalidRequest]:
         enter = self.enter.state_id
-        for machine in {place.machine for place in machines.placements.get(self.variable, ())}:
+        here = {place.machine for place in machines.placements.get(self.variable, ())}
+        for (field, state), machine in product(self.gives_up.items(), here):
+            gives_up = state.state_id
             steps = [step for step in machines.transitions if step.machine == machine]
             certain = [step for step in steps if not step.by_choice]
             # An execution that enters the guard again may be granted the lock, and get a token.

@@ -69,13 +69,6 @@ def names_in(machine: Json) -> set[str]:
     return {name for scope in _scopes(machine) for name in scope["States"]}
 
 
-def require_other_names(own: set[str], others: set[str]) -> None:
-    """Checks that no state of the work has the name of one of the guard's."""
-    if own & others:
-        rule = "must have other names for its states than the guard; or give the guard another name"
-        raise InvalidRequest(field="task", rule=rule, value=", ".join(sorted(own & others)))
-
-
 def require_evaluated(made: Json, variable: str) -> None:
     """Checks that the guarded machine reads variables where they exist and are evaluated.
 
@@ -187,17 +180,14 @@ def guarded_machine(
     *,
     functions: Mapping[str, str],
     lock_name: str | Sequence[str],
-    limit: int = 1,
     lease_seconds: int = DEFAULT_LEASE_SECONDS,
     max_wait_seconds: int | None = None,
-    waiting: Waiting | None = None,
     keep_alive_seconds: int | None = None,
     express: bool = False,
     name: str = "Guard",
     partition: str = "aws",
-    shared: bool = False,
     max_hold_seconds: int | None = None,
-    only_newest: bool | int | str = False,
+    **guard_options: Any,  # noqa: ANN401 - each of another type
 ) -> Json:
     """A state machine that runs the work while it holds the lock.
 
@@ -205,18 +195,15 @@ def guarded_machine(
         work: a state that leads nowhere, or a machine, `{"StartAt": …, "States": …}`, as JSON.
         functions: the ARN for each of `FUNCTIONS`, or a text that stands for it.
         lock_name: a literal, JSONata (`{% … %}`), or a JSONPath (`$.…`); a list for several locks.
-        limit: see `LockGuard`, also for the others.
         lease_seconds: the lease.
         max_wait_seconds: the longest wait; zero skips a busy lock.
-        waiting: the way to wait.
         keep_alive_seconds: how often a heartbeat beside the work renews the lease.
         express: whether it will be an Express workflow.
         name: prefixes the names of the guard's states; a state of the work is called "Work" if it
             has no name.
         partition: of AWS.
-        shared: see `LockGuard`.
-        max_hold_seconds: same: the longest time to hold the lock, for a single task state.
-        only_newest: same. A superseded machine fails with `Superseded`.
+        max_hold_seconds: the longest time to hold the lock, for a single task state.
+        guard_options: further arguments of `LockGuard`: limit, waiting, shared, only_newest.
 
     Raises:
         InvalidRequest: an argument breaks its rule.
@@ -247,19 +234,18 @@ def guarded_machine(
         service=service,
         task=_placeholder_task(stack, service) if bare else sfn.Pass(stack, PLACEHOLDER),
         lock_name=_given(lock_name),
-        limit=limit,
         lease=Duration.seconds(lease_seconds),
         max_wait=max_wait,
-        waiting=waiting,
         keep_alive=None if keep_alive_seconds is None else Duration.seconds(keep_alive_seconds),
         express=express,
-        shared=shared,
-        only_newest=only_newest,
+        **guard_options,
     )
     graph = stack.resolve(sfn.StateGraph(guard.start_state, name).to_graph_json())
     named = {_NO_ARN + output: arn for output, arn in functions.items()}
     made: Json = _literal(graph, named, partition)
-    require_other_names(names_in(made), others)
+    if both := sorted(names_in(made) & others):
+        rule = "must have other names for its states than the guard; or give the guard another name"
+        raise InvalidRequest(field="task", rule=rule, value=", ".join(both))
     put_in(made, machine, bare=bare)
     variable = WorkflowVariable.of(stack, name)
     token = f"token: {variable.field('fencing_token')}"

@@ -266,30 +266,19 @@ class AdministrationFunctions:
     """What a service with `administration=True` has besides.
 
     Attributes:
-        inspect: describes a lock, or lists those that are in use; None if it was not imported.
-        force_release: releases a holder by force, and logs who did it and why; None if it was
-            not imported.
-        set_limit: limits, pauses and resumes locks, and logs who did it and why; None if it was not
-            imported.
+        inspect: describes a lock, or lists those that are in use.
+        force_release: releases a holder by force, and logs who did it and why.
+        set_limit: limits, pauses and resumes locks, and logs who did it and why.
     """
-
-    inspect: lambda_.IFunction | None
-    force_release: lambda_.IFunction | None
-    set_limit: lambda_.IFunction | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnAdministrationFunctions(AdministrationFunctions):
-    """Those of a service that is made here."""
 
     inspect: lambda_.Function
     force_release: lambda_.Function
     set_limit: lambda_.Function
 
 
-def make_administration(functions: FunctionFactory) -> OwnAdministrationFunctions:
+def make_administration(functions: FunctionFactory) -> AdministrationFunctions:
     """Makes the three functions."""
-    return OwnAdministrationFunctions(
+    return AdministrationFunctions(
         inspect=functions.make(
             "Inspect",
             description="Fairlock: describes and lists locks",

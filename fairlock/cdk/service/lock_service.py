@@ -20,8 +20,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from fairlock.cdk.service.functions import (
+    AdministrationFunctions,
     FunctionFactory,
-    OwnAdministrationFunctions,
     Platform,
     handler_code,
     make_administration,
@@ -77,13 +77,14 @@ def check_functions(
 
 
 def check_table(
+    table: object = None,
     *,
     table_name: object,
     removal_policy: object,
     deletion_protection: object,
     encryption_key: object,
 ) -> None:
-    """Checks the settings of a new table."""
+    """Checks the settings of a new table, and that a table that exists already gets none."""
     if table_name is not None and not _is_table_name(table_name):
         rule = "must be 3 to 255 letters, digits, hyphens, underscores and dots"
         _refuse("table_name", rule, table_name)
@@ -94,24 +95,13 @@ def check_table(
         _refuse("deletion_protection", "must be True or False", deletion_protection)
     if encryption_key is not None and not hasattr(encryption_key, "key_arn"):
         _refuse("encryption_key", "must be an aws_kms.IKey", encryption_key)
-
-
-def check_existing_table(
-    table: dynamodb.ITable,
-    *,
-    table_name: str | None,
-    deletion_protection: bool,
-    encryption_key: kms.IKey | None,
-) -> None:
-    """Checks that nothing is set of a table that exists already."""
+    if table is None:
+        return
     if not hasattr(table, "table_arn"):
         _refuse("table", "must be an aws_dynamodb.ITable", table)
-    for name, given in (
-        ("table_name", table_name is not None),
-        ("deletion_protection", deletion_protection),
-        ("encryption_key", encryption_key is not None),
-    ):
-        if given:
+    of_a_new_table = {"table_name": table_name, "deletion_protection": deletion_protection}
+    for name, value in {**of_a_new_table, "encryption_key": encryption_key}.items():
+        if value not in (None, False):
             rule = "must be left out with table=…, which has its own"
             _refuse(name, rule, True)  # noqa: FBT003 - that it is given
 
@@ -228,18 +218,12 @@ class LockService(LockServiceBase):
             recursive_loop=recursive_loop,
         )
         check_table(
+            table,
             table_name=table_name,
             removal_policy=removal_policy,
             deletion_protection=deletion_protection,
             encryption_key=encryption_key,
         )
-        if table is not None:
-            check_existing_table(
-                table,
-                table_name=table_name,
-                deletion_protection=deletion_protection,
-                encryption_key=encryption_key,
-            )
         check_concurrency(reaper_concurrency)
         super().__init__(scope, construct_id)
         self._table = table or lock_table(
@@ -287,7 +271,7 @@ class LockService(LockServiceBase):
             if reaper
             else None
         )
-        self.administration: OwnAdministrationFunctions | None = (
+        self.administration: AdministrationFunctions | None = (
             make_administration(functions) if administration else None
         )
         self.publish_function: lambda_.Function | None = (

@@ -7,7 +7,7 @@ lock names are unbounded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, Protocol, TypedDict, Unpack
 
 from aws_cdk import Acknowledgment, ArnFormat, Duration, RemovalPolicy, Stack, Token, Validations
@@ -94,47 +94,16 @@ def lock_table(
     )
 
 
-def grant_client_actions(
-    table: dynamodb.ITable, grantee: iam.IGrantable, *, prefix: str | None = None
-) -> iam.Grant:
-    """Allows every request of the protocol, with guarded writes and the use of the table's key.
-
-    With a prefix only for the locks and paces whose names begin so, and a read of single claims.
-    """
-    if table.encryption_key is not None:
-        grant_key(table.encryption_key, grantee)
-    actions = [f"dynamodb:{action}" for action in sorted(_READS + _WRITES)]
-    if prefix is None:
-        return table.grant(grantee, *actions)
-    _check_prefix(prefix)
-    names = _grant_partitions(
-        table, grantee, actions, [partition_of(prefix), partition_of_pace(prefix)]
-    )
-    # An acquire that finds the lease of a workflow over reads its claim. The claim's key ends with
-    # the owner id, so this lets no one see claims of other owners than those that they see anyway.
-    claims = partition_of_execution("")
-    return names.combine(_grant_partitions(table, grantee, ["dynamodb:GetItem"], [claims]))
-
-
-def _grant_partitions(
-    table: dynamodb.ITable,
-    grantee: iam.IGrantable,
-    actions: Sequence[str],
-    beginnings: Sequence[str],
-) -> iam.Grant:
-    return iam.Grant.add_to_principal(
-        grantee=grantee,
-        actions=[*actions],
-        resource_arns=[table.table_arn],
-        conditions={
-            # Of no keys, "for all values" is true: a request without a key is refused by Null.
-            "ForAllValues:StringLike": {_LEADING_KEYS: [f"{each}*" for each in beginnings]},
-            "Null": {_LEADING_KEYS: "false"},
-        },
-    )
-
-
 _LEADING_KEYS: Final = "dynamodb:LeadingKeys"
+
+
+def _of_partitions(beginnings: Sequence[str]) -> dict[str, dict[str, object]]:
+    """Conditions of IAM: only items whose partition keys begin with one of these."""
+    return {
+        # Of no keys, "for all values" is true: a request without a key is refused by Null.
+        "ForAllValues:StringLike": {_LEADING_KEYS: [f"{each}*" for each in beginnings]},
+        "Null": {_LEADING_KEYS: "false"},
+    }
 
 
 def _check_prefix(prefix: str) -> None:
@@ -143,13 +112,6 @@ def _check_prefix(prefix: str) -> None:
     is_plain = rules.PREFIX.allows(prefix) and not Token.is_unresolved(prefix)
     if not is_plain or not prefix or set(prefix) & set("*?$"):
         raise InvalidRequest(field="prefix", rule=rule, value=prefix)
-
-
-def grant_administration_actions(table: dynamodb.ITable, grantee: iam.IGrantable) -> iam.Grant:
-    """Allows to list, pause and free all locks, and what `fairlock doctor` reads."""
-    if table.encryption_key is not None:
-        grant_key(table.encryption_key, grantee)
-    return table.grant(grantee, *(f"dynamodb:{action}" for action in sorted(_ADMINISTRATION)))
 
 
 class MetricOptions(TypedDict, total=False):
@@ -167,30 +129,6 @@ class MetricOptions(TypedDict, total=False):
     statistic: str
     unit: cloudwatch.Unit
     visible: bool
-
-
-class LockMetrics:
-    """The metrics of a lock service."""
-
-    @property
-    def service_name(self) -> str:
-        """The value of the dimension `service`."""
-        raise NotImplementedError
-
-    def metric(self, name: MetricName | str, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Any metric of `fairlock.names.MetricName`, by default over 5 minutes.
-
-        Raises:
-            InvalidRequest: the service has no metric of this name.
-        """
-        try:
-            known = MetricName(name)
-        except ValueError:
-            rule = f"must be one of {', '.join(MetricName)}"
-            raise InvalidRequest(field="name", rule=rule, value=name) from None
-        options.setdefault("statistic", _STATISTICS.get(known, "Sum"))
-        options.setdefault("dimensions_map", {"service": self.service_name})
-        return cloudwatch.Metric(namespace=NAMESPACE, metric_name=known.value, **options)
 
 
 DURABLE_ACTIONS: Final = (
@@ -259,7 +197,7 @@ class ILockService(Protocol):
         """Frees a lock."""
 
 
-class LockServiceBase(LockMetrics, Construct):
+class LockServiceBase(Construct):
     """Grants and metrics, the same for a service made here and for one of another stack."""
 
     acquire_function: lambda_.IFunction
@@ -267,6 +205,11 @@ class LockServiceBase(LockMetrics, Construct):
     release_function: lambda_.IFunction
     administration: AdministrationFunctions | None = None
     publish_function: lambda_.IFunction | None = None
+
+    @property
+    def service_name(self) -> str:
+        """The value of the dimension `service`."""
+        raise NotImplementedError
 
     @property
     def table(self) -> dynamodb.ITable:
@@ -301,6 +244,21 @@ class LockServiceBase(LockMetrics, Construct):
     def log_group_names(self) -> list[str]:
         """The log groups of all functions."""
         raise NotImplementedError
+
+    def metric(self, name: MetricName | str, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Any metric of `fairlock.names.MetricName`, by default over 5 minutes.
+
+        Raises:
+            InvalidRequest: the service has no metric of this name.
+        """
+        try:
+            known = MetricName(name)
+        except ValueError:
+            rule = f"must be one of {', '.join(MetricName)}"
+            raise InvalidRequest(field="name", rule=rule, value=name) from None
+        options.setdefault("statistic", _STATISTICS.get(known, "Sum"))
+        options.setdefault("dimensions_map", {"service": self.service_name})
+        return cloudwatch.Metric(namespace=NAMESPACE, metric_name=known.value, **options)
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """See `LockService.metric_dead_letters`."""
@@ -338,13 +296,21 @@ class LockServiceBase(LockMetrics, Construct):
         Args:
             grantee: the principal.
             prefix: only locks and paces whose names begin so, such as "team-a/". DynamoDB refuses
-                all other items of the table (`dynamodb:LeadingKeys`).
+                all other items of the table (`dynamodb:LeadingKeys`) but reads of single claims.
 
         Raises:
             InvalidRequest: the prefix begins no lock name, or is a pattern.
         """
-        table = grant_client_actions(self.table, grantee, prefix=prefix)
-        return self._with_workflows(table, grantee)
+        if prefix is None:
+            return self._grant_on_table(grantee, _READS + _WRITES)
+        _check_prefix(prefix)
+        partitions = [partition_of(prefix), partition_of_pace(prefix)]
+        names = self._grant_on_table(grantee, _READS + _WRITES, _of_partitions(partitions))
+        # An acquire that finds the lease of a workflow over reads its claim. The claim's key ends
+        # with the owner id, so this lets no one see claims of other owners than those that they
+        # see anyway.
+        claims = _of_partitions([partition_of_execution("")])
+        return names.combine(self._grant_on_table(grantee, ["GetItem"], claims))
 
     def grant_administration(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a person see, pause and release all locks by force, in Python or by `fairlock`.
@@ -352,7 +318,7 @@ class LockServiceBase(LockMetrics, Construct):
         Such a principal reads the whole table, owner ids included, and can change every item: give
         this to those who operate the service. A policy of your own may allow the reads only.
         """
-        return self._with_workflows(grant_administration_actions(self.table, grantee), grantee)
+        return self._grant_on_table(grantee, _ADMINISTRATION)
 
     def grant_inspect(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a principal describe and list all locks, by a function; no owner id is shown.
@@ -395,11 +361,32 @@ class LockServiceBase(LockMetrics, Construct):
             raise InvalidRequest(field="administration", rule=rule, value=False)
         return found
 
-    def _with_workflows(self, table: iam.Grant, grantee: iam.IGrantable) -> iam.Grant:
-        """A client that hands over wakes the next workflow, and asks whether it still runs."""
+    def _grant_on_table(
+        self,
+        grantee: iam.IGrantable,
+        actions: Sequence[str],
+        conditions: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> iam.Grant:
+        """Allows requests to the table, with its key, and what hand-offs ask of workflows.
+
+        A client that hands over wakes the next workflow, and asks whether it still runs.
+        """
+        if self.table.encryption_key is not None:
+            grant_key(self.table.encryption_key, grantee)
+        actions = [f"dynamodb:{action}" for action in sorted(actions)]
+        granted = (
+            self.table.grant(grantee, *actions)
+            if conditions is None
+            else iam.Grant.add_to_principal(
+                grantee=grantee,
+                actions=actions,
+                resource_arns=[self.table.table_arn],
+                conditions=conditions,
+            )
+        )
         wake = grant_workflow_action(self, grantee, "SendTaskSuccess")
         ask = grant_workflow_action(self, grantee, "DescribeExecution")
-        return table.combine(wake).combine(ask).combine(grant_on_all(self, grantee))
+        return granted.combine(wake).combine(ask).combine(grant_on_all(self, grantee))
 
     def grant_durable(
         self,

@@ -214,13 +214,6 @@ async def test_an_adopted_lock_is_shared_as_it_was_acquired(world: World) -> Non
 
 
 @of_both_clients
-async def test_shared_is_true_or_false(world: World) -> None:
-    with pytest.raises(InvalidRequest, match=r"^shared: must be True or False"):
-        await done(world.locks.acquire("a", shared="yes"))
-    assert world.table.requests == []
-
-
-@of_both_clients
 async def test_a_locked_function_may_share(world: World) -> None:
     read = world.locked("a", shared=True, if_taken="skip", returns="read")
     async with inside(world.another().hold("a", shared=True)):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import pytest
 
 from fairlock import InvalidRequest, LockLost, LockStoreUnavailable, LockWaitTimeout
@@ -122,32 +119,3 @@ async def test_a_second_wait_inside_the_block_is_refused_at_once(world: World) -
         with pytest.raises(InvalidRequest, match="would wait for itself"):
             await done(locks.acquire("a"))
         assert world.table.requests == []
-
-
-BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "an empty name": ({"name": ""}, "name"),
-    "a name with a newline": ({"name": "a\nb"}, "name"),
-    "a lease below 1 s": ({"lease": 0.5}, "lease"),
-    "a lease above 12 h": ({"lease": 43_201}, "lease"),
-    "a lease of NaN": ({"lease": math.nan}, "lease"),
-    "a wait below 0": ({"max_wait": -1}, "max_wait"),
-    "a wait of more than a week": ({"max_wait": 604_801}, "max_wait"),
-    "a wait of True": ({"max_wait": True}, "max_wait"),
-    "no permits": ({"limit": 0}, "limit"),
-    "too many permits": ({"limit": 101}, "limit"),
-    "data that is no object": ({"data": [1]}, "data"),
-    "data that is too large": ({"data": {"a": "x" * 2048}}, "data"),
-    "an owner name with a tab": ({"owner_name": "a\tb"}, "owner_name"),
-    "a callback that cannot be called": ({"on_lost": "beep"}, "on_lost"),
-    "another one": ({"on_danger": True}, "on_danger"),
-    "a hold that is too short": ({"max_hold": 1}, "max_hold"),
-}
-
-
-@pytest.mark.parametrize("what", BAD)
-@of_both_clients
-async def test_bad_input_is_refused_by_name_and_nothing_is_sent(world: World, what: str) -> None:
-    arguments, field = BAD[what]
-    with pytest.raises(InvalidRequest) as refused:
-        await done(world.client().acquire(**{"name": "a", **arguments}))
-    assert (refused.value.field, world.table.requests) == (field, [])

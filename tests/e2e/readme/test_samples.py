@@ -28,7 +28,7 @@ SERVICE: Final = 'LockClient.from_stack("Fairlock")'
 Charge = Callable[..., None]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def credentials(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sample's client finds the embedded AWS as it finds AWS: by its environment."""
     for name, value in deployment.aws.environment.items():
@@ -46,6 +46,7 @@ def run_client(lock_name: str, charge: Charge, *, table_name: str | None = None)
     run_sample(code, charge=charge)["locks"].close()
 
 
+@pytest.mark.usefixtures("credentials")
 def test_the_client_of_the_readme_waits_for_its_guard_and_its_guard_for_the_client(
     deployment: Deployment, tmp_path: Path
 ) -> None:
@@ -89,6 +90,7 @@ def test_the_client_of_the_readme_waits_for_its_guard_and_its_guard_for_the_clie
     assert tokens[1] == tokens[0] + 1
 
 
+@pytest.mark.usefixtures("credentials")
 def test_a_client_of_another_table_is_not_excluded_by_the_guard(
     deployment: Deployment, tmp_path: Path
 ) -> None:

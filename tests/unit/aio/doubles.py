@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec
 
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
 from fairlock.testing.fake_table import MemoryTable
+from fairlock.testing.manual_clock import VirtualTimeLoop, run_in_virtual_time
 from tests.support.faults import lost_reply
 from tests.unit.client.support.doubles import READS, WRITES
 
@@ -96,3 +98,24 @@ class AsyncTable:
 
     def names(self) -> list[str]:
         return [request.name for request in self.log]
+
+
+# Tests in virtual time: what waits, waits no longer than it must.
+
+_P = ParamSpec("_P")
+
+
+def virtual_loop() -> VirtualTimeLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    return loop
+
+
+def in_virtual_time(scene: Callable[_P, Coroutine[Any, Any, None]]) -> Callable[_P, None]:
+    """Makes a test of a coroutine function."""
+
+    @functools.wraps(scene)
+    def test(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        run_in_virtual_time(scene(*args, **kwargs))
+
+    return test

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import random
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
 
-from fairlock import AsyncLock, InvalidRequest
+from fairlock import AsyncLock, InvalidRequest, LockLost, LockStoreUnavailable
+from fairlock.client import local_lease
+from fairlock.client.heartbeats import HeartbeatSchedule
 from fairlock.testing import FakeAsyncLockClient, FakeTable, run_in_virtual_time
 
 LEASE = 60
@@ -105,3 +110,121 @@ def test_the_outage_that_ends_a_term_does_not_end_the_leading_of_a_task() -> Non
     table = FakeTable()
     run_in_virtual_time(run())
     assert len(terms) == 2
+
+
+# `max_hold` beside outages and many other locks; tests/contracts/client says what it promises.
+
+HOLD = 600
+
+
+async def held_after_the_end() -> list[str]:
+    """Of five locks with one place for heartbeats, so that four releases wait for the first."""
+    async with FakeAsyncLockClient(max_workers=1) as locks:
+        for number in range(5):
+            await locks.acquire(f"lock {number}", max_hold=HOLD)
+        await asyncio.sleep(HOLD + 0.5)
+        return [lock.name async for lock in locks.list() if lock.holders]
+
+
+def test_it_is_released_even_if_all_places_for_heartbeats_are_taken() -> None:
+    assert run_in_virtual_time(held_after_the_end()) == []
+
+
+def test_a_schedule_that_ends_with_its_last_lock_would_forget_releases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(HeartbeatSchedule, "is_empty", lambda self: not self.handles())
+    assert len(run_in_virtual_time(held_after_the_end())) > 0
+
+
+class Overrunning:
+    """Callers whose work takes as long as it likes, over a table that fails now and then."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)  # noqa: S311 - moments
+        self.table = FakeTable()
+        self.inside = self.most_inside = 0
+        self.longest = 0.0
+        self.worked = 0
+        self.overran = 0
+
+    async def run(self) -> None:
+        first = FakeAsyncLockClient(table=self.table, lease=30)
+        clients = [first, *(first.another(f"host-{number}", lease=30) for number in range(3))]
+        tasks = [asyncio.create_task(self.work_on(locks)) for locks in clients]
+        for _ in range(12):
+            await asyncio.sleep(self.random.uniform(10, 300))
+            self.table.is_down = True
+            await asyncio.sleep(self.random.uniform(0, 40))
+            self.table.is_down = False
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for locks in clients:
+            await locks.close(release=True)
+
+    async def work_on(self, locks: FakeAsyncLockClient) -> None:
+        while True:
+            try:
+                async with locks.hold("a", max_wait=3600, max_hold=90) as lock:
+                    await self.work(lock)
+            except LockLost as lost:
+                self.overran += "max_hold" in str(lost)
+            except LockStoreUnavailable:
+                await asyncio.sleep(1)
+
+    async def work(self, lock: AsyncLock) -> None:
+        now = asyncio.get_running_loop().time
+        began, ends_at = now(), now() + self.random.uniform(1, 200)
+        self.inside += 1
+        self.most_inside = max(self.inside, self.most_inside)
+        try:
+            while now() < ends_at:
+                lock.check()
+                self.longest = max(self.longest, now() - began)
+                await asyncio.sleep(0.5)
+            self.worked += 1
+        finally:
+            self.inside -= 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_two_hold_a_lock_and_none_for_longer_than_it_may_whatever_fails(seed: int) -> None:
+    callers = Overrunning(seed)
+    run_in_virtual_time(callers.run())
+    assert callers.most_inside == 1
+    assert callers.longest <= 90
+    assert callers.worked > 1
+    assert callers.overran > 1
+
+
+def test_a_lease_that_does_not_end_with_max_hold_would_be_held_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The control."""
+    monkeypatch.setattr(
+        "fairlock.client.base_lock.LocalLease", partial(no_bound, local_lease.LocalLease)
+    )
+    callers = Overrunning(1)
+    run_in_virtual_time(callers.run())
+    assert callers.longest > 120
+
+
+def no_bound(make: Any, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - a lease
+    return make(*args, **{**options, "max_hold": math.inf})
+
+
+def test_a_release_before_the_loss_is_known_would_let_two_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The control of exclusion: the holder believes in its lock for five seconds too long."""
+    told = local_lease.LocalLease.require_held
+
+    def believe(self: local_lease.LocalLease) -> None:
+        if not (self.is_lost() and self._clock.monotonic() < self.hold_until + 5):
+            told(self)
+
+    monkeypatch.setattr(local_lease.LocalLease, "require_held", believe)
+    callers = Overrunning(1)
+    run_in_virtual_time(callers.run())
+    assert callers.most_inside > 1

@@ -7,6 +7,8 @@ import inspect
 import math
 import subprocess
 import sys
+import threading
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -16,11 +18,16 @@ from fairlock import (
     AsyncLockClient,
     Lock,
     LockClient,
+    LockEvent,
     LockLost,
 )
+from fairlock.aio.bridge import BridgedMutex, run, wait_for
+from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
+from fairlock.testing.fake_async_client import LoopClock, _Awaitable
+from fairlock.testing.fake_table import FakeTable
+from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.aio.doubles import AsyncTable
-from tests.unit.aio.virtual_time import in_virtual_time
+from tests.unit.aio.doubles import AsyncTable, in_virtual_time, virtual_loop
 from tests.unit.client.support.doubles import READS
 
 WITHOUT_EXTRA = """
@@ -135,3 +142,176 @@ def test_without_the_extra_the_error_names_it_and_the_rest_works() -> None:
         "AsyncLockClient needs aiobotocore and greenlet, an optional part of Fairlock: "
         "install Fairlock from its repository with the extra 'async'\n"
     )
+
+
+@in_virtual_time
+async def test_a_body_that_succeeds_in_an_outage_that_outlasts_its_lease_is_told(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    async def work() -> None:
+        async with make_client().hold("a"):
+            table.outage = lost_reply()
+            await asyncio.sleep(31)
+
+    with pytest.raises(LockLost, match="its lease is over"):
+        await work()
+
+
+# The bridge: synchronous code that waits, in a coroutine.
+
+_who: ContextVar[str] = ContextVar("who")
+
+
+def nap(seconds: float, answer: str) -> str:
+    wait_for(asyncio.sleep(seconds))
+    return answer
+
+
+def nest(depth: int) -> int:
+    return depth if depth == 0 else 1 + nest(depth - 1) * wait_for(asyncio.sleep(0, 1))
+
+
+@in_virtual_time
+async def test_code_that_waits_returns_its_result_and_holds_no_one_up() -> None:
+    answers = await asyncio.gather(*(run(nap, 3, answer=str(n)) for n in range(100)))
+    assert answers == [str(n) for n in range(100)]
+    assert virtual_loop().time() == pytest.approx(3)
+
+
+@in_virtual_time
+async def test_code_that_does_not_wait_is_simply_called() -> None:
+    assert await run(len, "four") == 4
+    assert await run(nest, 50) == 50
+
+
+@in_virtual_time
+async def test_what_the_code_raises_leaves_and_what_it_waits_for_raises_into_it() -> None:
+    def fail() -> None:
+        wait_for(asyncio.sleep(0))
+        raise KeyError("mine")
+
+    async def refuse() -> None:
+        raise ValueError("theirs")
+
+    def recover() -> str:
+        try:
+            wait_for(refuse())
+        except ValueError as error:
+            return nap(1, f"{error}, and went on")
+        return "nothing"
+
+    with pytest.raises(KeyError, match="mine"):
+        await run(fail)
+    assert await run(recover) == "theirs, and went on"
+
+
+@in_virtual_time
+async def test_a_cancellation_is_raised_where_the_code_waits_and_it_may_clean_up() -> None:
+    log = []
+
+    def work() -> None:
+        try:
+            nap(60, "never")
+        except asyncio.CancelledError:
+            log.append(nap(1, "cleaned up"))
+            raise
+
+    task = asyncio.create_task(run(work))
+    await asyncio.sleep(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert log == ["cleaned up"]
+    assert virtual_loop().time() == pytest.approx(2)
+
+
+@in_virtual_time
+async def test_the_code_sees_the_context_variables_of_its_task() -> None:
+    async def tell(name: str) -> str:
+        _who.set(name)
+        return await run(lambda: nap(1, "") + _who.get())
+
+    assert [*await asyncio.gather(tell("anna"), tell("berta"))] == ["anna", "berta"]
+
+
+@in_virtual_time
+async def test_a_lock_on_the_bridge_lets_one_in_at_a_time() -> None:
+    lock, inside = BridgedMutex(), []
+
+    def work() -> None:
+        with lock:
+            inside.append("in")
+            nap(1, "")
+            inside.append("out")
+
+    await asyncio.gather(run(work), run(work), run(work))
+    assert inside == ["in", "out"] * 3
+
+
+def test_waiting_off_the_bridge_is_a_defect_that_says_so() -> None:
+    with pytest.raises(RuntimeError, match="only code that the bridge"):
+        wait_for(asyncio.Event())  # type: ignore[arg-type]  # never looked at
+
+
+# The hook for metrics of the asyncio client: a thread calls it, and no task waits for it.
+
+
+def test_a_cancelled_acquisition_is_no_event() -> None:
+    told: list[LockEvent] = []
+
+    async def scene() -> None:
+        locks = FakeAsyncLockClient(on_event=told.append)
+        async with locks, locks.another().hold("a"):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(5):
+                    await locks.acquire("a")
+
+    run_in_virtual_time(scene())
+    assert told == []
+
+
+def test_the_end_of_the_client_waits_for_the_hook_and_lets_the_loop_run() -> None:
+    told: list[str] = []
+    first, goes_on = threading.Event(), threading.Event()
+
+    def hook(event: LockEvent) -> None:
+        first.set()
+        goes_on.wait(30)
+        told.append(event.kind.value)
+
+    async def let_go_on() -> None:
+        await asyncio.to_thread(first.wait, 30)
+        goes_on.set()
+
+    async def scene() -> None:
+        client = _Awaitable(FakeTable())
+        async with AsyncLockClient("locks", client=client, on_event=hook) as locks:
+            releasing = asyncio.create_task(let_go_on())
+            async with locks.hold("a"):
+                pass
+        await releasing
+
+    asyncio.run(scene())
+    assert told == ["Granted", "Released"]
+
+
+# A holder crashed, and the next client has just begun, with all defaults.
+
+
+async def crash(table: AsyncTable) -> None:
+    """Acquires, and is never heard of again."""
+    clock = LoopClock()
+    crashed = AsyncLockClient("locks", client=table, clock=clock, heartbeat_every=math.inf)
+    await crashed.acquire("nightly", owner_name="crashed")
+    await asyncio.sleep(3600)
+    await crashed.close()
+
+
+@in_virtual_time
+async def test_a_client_that_has_just_begun_replaces_a_crashed_holder() -> None:
+    table = AsyncTable()
+    await crash(table)
+    began = virtual_loop().time()
+    async with AsyncLockClient("locks", client=table, clock=LoopClock()) as locks:
+        await locks.acquire("nightly")
+        assert virtual_loop().time() - began < 62

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +11,23 @@ from aws_cdk import App, Stack
 from aws_cdk.assertions import Template
 
 from app import build
-from tests.unit.cdk.guard_factory import GuardFactory
-from tests.unit.cdk.guard_forms import build_forms
+from fairlock.cdk.service.asset import assemble
+from tests.unit.cdk.guard_forms import GuardFactory, build_forms
 
 Json = dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def assembled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return assemble(tmp_path_factory.mktemp("asset"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_code_asset(assembled: Path) -> Iterator[None]:
+    """The code of the handlers is read and copied once, for the services of all stacks."""
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr("fairlock.cdk.service.functions.assemble", lambda _parent: assembled)
+        yield
 
 
 @pytest.fixture(scope="session")

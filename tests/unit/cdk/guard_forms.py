@@ -154,3 +154,90 @@ def _express(form: Form) -> None:
 
 
 EXPRESS = sfn.StateMachineType.EXPRESS
+
+
+# Guards that are examined one by one.
+
+
+class GuardFactory:
+    """Makes guards in scopes of their own, as many as a test likes."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._made = 0
+        self.locks = FunctionsByArn(
+            stack,
+            "Locks",
+            acquire_function_arn=f"{FUNCTION}:acquire",
+            heartbeat_function_arn=f"{FUNCTION}:heartbeat",
+            release_function_arn=f"{FUNCTION}:release",
+        )
+
+    def guard(self, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
+        self._made += 1
+        scope = Construct(self._stack, f"Guard{self._made}")
+        task = sfn.Pass(scope, "Work")
+        arguments = {"lock_name": "x", "waiting": Waiting.poll(), **props}
+        return LockGuard(scope, name, service=self.locks, task=task, **arguments)
+
+    def lock_name(self, lock_name: str) -> str:
+        """What the guard's first state makes of a lock name."""
+        [lock] = self.guard(lock_name=lock_name).start_state.to_state_json()["Assign"].values()
+        return str(Stack.of(self._stack).resolve(lock["lock_name"]))
+
+
+# Guards in state machines of their own, all in one stack, to be synthesized at once.
+
+
+class Cases(Stack):
+    """One construct a case, which is a method that makes a guard, and mostly a machine."""
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        self.locks = self.service("Locks", FUNCTION)
+        self.other_locks = self.service("OtherLocks", f"{FUNCTION}:of-another-service")
+
+    def service(self, name: str, prefix: str) -> FunctionsByArn:
+        return FunctionsByArn(
+            self,
+            name,
+            acquire_function_arn=f"{prefix}:acquire",
+            heartbeat_function_arn=f"{prefix}:heartbeat",
+            release_function_arn=f"{prefix}:release",
+        )
+
+    def case(self, name: str) -> Case:
+        return Case(self, name)
+
+
+class Case(Construct):
+    """A scope of its own."""
+
+    def __init__(self, scope: Cases, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        self.stack = scope
+
+    def guard(self, name: str = "Guard", task: Any = None, **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
+        arguments = {"lock_name": f"{self.node.id}/{name}", "service": self.stack.locks, **props}
+        return LockGuard(self, name, task=task or self.step(f"{name}Work"), **arguments)
+
+    def step(self, name: str, **props: Any) -> sfn.Pass:  # noqa: ANN401 - a state's
+        return sfn.Pass.jsonata(self, name, **props)
+
+    def call(self, name: str, **props: Any) -> tasks.LambdaInvoke:  # noqa: ANN401 - a task's
+        function = lambda_.Function.from_function_arn(self, f"{name}Function", f"{FUNCTION}:work")
+        return tasks.LambdaInvoke.jsonata(self, name, lambda_function=function, **props)
+
+    def machine(self, body: sfn.IChainable, **props: Any) -> None:  # noqa: ANN401 - a machine's
+        definition = sfn.DefinitionBody.from_chainable(body)
+        sfn.StateMachine(self, "Machine", definition_body=definition, **props)
+
+    def map(
+        self, name: str, body: sfn.IChainable, kind: sfn.StateMachineType | None = None
+    ) -> sfn.IChainable:
+        """A Map; a Distributed Map with children of this kind, if one is given."""
+        items = sfn.ProvideItems.jsonata("{% $states.input %}")
+        if kind is None:
+            return sfn.Map.jsonata(self, name, items=items).item_processor(body)
+        children = sfn.DistributedMap.jsonata(self, name, items=items, map_execution_type=kind)
+        return children.item_processor(body)

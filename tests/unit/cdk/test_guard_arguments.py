@@ -13,7 +13,7 @@ from constructs import Construct
 from fairlock.cdk import LockGuard, Waiting
 from fairlock.errors import InvalidRequest
 from tests.unit.cdk.asl import evaluate
-from tests.unit.cdk.guard_factory import GuardFactory
+from tests.unit.cdk.guard_forms import GuardFactory
 
 Json = dict[str, Any]
 

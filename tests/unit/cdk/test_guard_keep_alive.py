@@ -20,8 +20,7 @@ from tests.unit.cdk.asl import (
     successors,
     ways_out_unreleased,
 )
-from tests.unit.cdk.guard_factory import GuardFactory
-from tests.unit.cdk.guard_forms import FUNCTION, RELEASE
+from tests.unit.cdk.guard_forms import FUNCTION, RELEASE, GuardFactory
 
 Json = dict[str, Any]
 

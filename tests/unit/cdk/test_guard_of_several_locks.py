@@ -21,8 +21,7 @@ from fairlock.cdk.guard.standalone import FUNCTIONS, guarded_machine
 from fairlock.errors import InvalidRequest
 from fairlock.wire.rules import LOCK_NAME, in_lock_order
 from tests.unit.cdk.asl import EvaluationError, Scope, evaluate, happy_path, ways_out_unreleased
-from tests.unit.cdk.guard_factory import GuardFactory
-from tests.unit.cdk.guard_forms import RELEASE
+from tests.unit.cdk.guard_forms import RELEASE, GuardFactory
 from tests.unit.cdk.test_standalone import asl
 
 WAYS = (Waiting.poll(), Waiting.queue())

@@ -7,9 +7,20 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_stepfunctions as sfn
 
-from tests.unit.cdk.asl import Scope, evaluate, happy_path, machine_of, ways_out_unreleased
-from tests.unit.cdk.guard_forms import RELEASE
+from fairlock.cdk import LockGuard, Waiting
+from fairlock.cdk.machines import targets, variables_as_text
+from tests.unit.cdk.asl import (
+    Scope,
+    evaluate,
+    happy_path,
+    machine_of,
+    successors,
+    ways_out_unreleased,
+)
+from tests.unit.cdk.guard_forms import RELEASE, GuardFactory
 
 Json = dict[str, Any]
 
@@ -263,3 +274,133 @@ def test_a_machine_may_invoke_acquire_and_release_and_nothing_else_of_the_servic
         'work"',
         'work:*"',
     ]
+
+
+# The definition of a guard that skips a busy lock: `max_wait` is zero.
+
+RELEASE_FUNCTION = "function:release"
+WAYS: dict[str, Json] = {
+    "queue": {"waiting": Waiting.queue()},
+    "polling": {"waiting": Waiting.poll()},
+    "Express": {"waiting": None, "express": True},
+}
+every_way = pytest.mark.parametrize("way", WAYS)
+
+
+def definition_of(guard: LockGuard) -> Scope:
+    graph = sfn.StateGraph(guard.start_state, "a guard by itself").to_graph_json()
+    return Scope(graph["States"], graph["StartAt"])
+
+
+@pytest.fixture(scope="module")
+def skipping(guards: GuardFactory) -> dict[str, Scope]:
+    skip = Duration.seconds(0)
+    return {way: definition_of(guards.guard(max_wait=skip, **props)) for way, props in WAYS.items()}
+
+
+@every_way
+def test_it_asks_once_whatever_the_way_to_wait(skipping: dict[str, Scope], way: str) -> None:
+    machine = skipping[way]
+    acquire = machine.states["Guard: Acquire"]
+    assert acquire["Resource"].endswith(":states:::lambda:invoke")
+    assert "task_token" not in acquire["Arguments"]["Payload"]
+    before = [
+        name for name, state in machine.states.items() if "Guard: Acquire" in successors(state)
+    ]
+    assert before == ["Guard: Enter"]
+    assert "Wait" not in {state["Type"] for state in machine.states.values()}
+
+
+@every_way
+def test_a_grant_leads_to_the_work_and_any_refusal_to_giving_up(
+    skipping: dict[str, Scope], way: str
+) -> None:
+    choice = skipping[way].states["Guard: Acquired?"]
+    [rule] = choice["Choices"]
+    [variable] = skipping[way].assigned()
+
+    def is_granted(answer: Json) -> object:
+        return evaluate(rule["Condition"], variables={variable: answer})
+
+    assert is_granted({"acquired": True}) is True
+    assert is_granted({"acquired": False, "reason": "HELD"}) is False
+    assert (rule["Next"], choice["Default"]) == ("Guard: Work", "Guard: Give up")
+
+
+@every_way
+def test_every_path_of_a_skip_from_acquire_ends_in_a_release(
+    skipping: dict[str, Scope], way: str
+) -> None:
+    """Also after a refusal: a call that was repeated may have left one under way."""
+    machine = skipping[way]
+    assert (
+        ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE_FUNCTION) == set()
+    )
+    machine.states["Guard: Acquired?"]["Default"] = "Guard: Timed out"
+    escaped = ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE_FUNCTION)
+    assert escaped == {"Guard: Timed out"}
+    machine.states["Guard: Acquired?"]["Default"] = "Guard: Give up"
+
+
+def test_uncontended_it_costs_as_much_as_a_polling_guard(skipping: dict[str, Scope]) -> None:
+    path = ["Guard: Enter", "Guard: Acquire", "Guard: Acquired?", "Work", "Guard: Release"]
+    path.insert(-2, "Guard: Work")  # the branch of a work that is no bare task
+    assert happy_path(skipping["queue"]) == path
+
+
+def test_a_busy_lock_leads_to_where_a_wait_that_is_over_leads(
+    stack: Stack, guards: GuardFactory
+) -> None:
+    elsewhere = sfn.Pass(stack, "Skipped")
+    guard = guards.guard(max_wait=Duration.seconds(0), on_timeout=elsewhere)
+    machine = definition_of(guard)
+    assert machine.states["Guard: Give up"]["Next"] == "Skipped"
+    assert "Guard: Timed out" not in machine.states
+
+
+# What is read in the JSON of a state.
+
+LOCK = "lock_Guard_01234567"
+TOKEN = f"${LOCK}.fencing_token"
+
+
+@pytest.mark.parametrize(
+    ("language", "fields", "is_text"),
+    [
+        ("JSONata", {"Output": f"{{% {TOKEN} %}}"}, False),
+        ("JSONata", {"Output": [{"deep": f"{{% [1, {TOKEN}] %}}"}]}, False),
+        ("JSONata", {"Output": TOKEN}, True),
+        ("JSONata", {"Arguments": {"Payload.$": TOKEN}}, True),
+        ("JSONata", {"Output": f"token {{% {TOKEN} %}}"}, True),
+        ("JSONata", {"Comment": f"its fencing token is {TOKEN}"}, False),
+        ("JSONata", {"QueryLanguage": "JSONPath", "Parameters": {"token.$": TOKEN}}, False),
+        ("JSONPath", {"QueryLanguage": "JSONata", "Output": f"{{% {TOKEN} %}}"}, False),
+        ("JSONPath", {"Parameters": {"token.$": TOKEN}}, False),
+        ("JSONPath", {"Parameters": {"text.$": f"States.Format('{{}}', {TOKEN})"}}, False),
+        ("JSONPath", {"InputPath": TOKEN}, False),
+        ("JSONPath", {"Choices": [{"Variable": TOKEN, "IsPresent": True, "Next": "On"}]}, False),
+        ("JSONPath", {"Parameters": {"token": TOKEN}}, True),
+        ("JSONPath", {"Parameters": {"tokens": [TOKEN]}}, True),
+        ("JSONPath", {"Parameters": {"token": f"{{% {TOKEN} %}}"}}, True),
+        ("JSONPath", {"Parameters": {"token.$": f"{{% {TOKEN} %}}"}}, True),
+    ],
+)
+def test_a_variable_is_handed_on_as_text_where_nothing_evaluates_it(
+    language: str, fields: dict[str, Any], *, is_text: bool
+) -> None:
+    assert variables_as_text(fields, language=language) == ({LOCK} if is_text else set())
+
+
+def test_what_a_branch_names_is_not_the_parallel_s_own() -> None:
+    branch = {"StartAt": "Tell", "States": {"Tell": {"Type": "Pass", "Result": TOKEN}}}
+    assert variables_as_text({"Branches": [branch]}, language="JSONPath") == set()
+
+
+def test_a_state_may_lead_on_in_four_ways() -> None:
+    state = {
+        "Next": "Next",
+        "Default": "Default",
+        "Catch": [{"ErrorEquals": ["States.ALL"], "Next": "Catch"}],
+        "Choices": [{"Variable": "$.x", "IsPresent": True, "Next": "Choice"}],
+    }
+    assert set(targets(state)) == {"Next", "Default", "Catch", "Choice"}

@@ -14,7 +14,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from fairlock.cdk import LockGuard, OptimisticUpdate, Waiting
-from tests.unit.cdk.machine_cases import Case, Cases
+from tests.unit.cdk.guard_forms import Case, Cases
 
 EXPRESS = sfn.StateMachineType.EXPRESS
 POLL, QUEUE = Waiting.poll(), Waiting.queue()

@@ -12,8 +12,8 @@ from fairlock import InvalidRequest
 from fairlock.cdk import Waiting
 from fairlock.cdk.guard import guard_rules, standalone
 from fairlock.cdk.guard.guard_rules import faults_of_end
-from tests.unit.cdk.machine_cases import Case, Cases
-from tests.unit.cdk.test_guard_skip import definition_of
+from tests.unit.cdk.guard_forms import Case, Cases
+from tests.unit.cdk.test_guard_shape import definition_of
 
 TEN_MINUTES = Duration.minutes(10)
 NO_END = "max_hold: needs a single task state with a time-out"

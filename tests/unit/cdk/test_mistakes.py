@@ -25,7 +25,7 @@ from fairlock.cdk.guard.guard_arguments import checked_limit
 from fairlock.cdk.guard.guard_rules import GuardInMachine
 from fairlock.errors import InvalidRequest
 from tests.unit.cdk.asl import EvaluationError, evaluate
-from tests.unit.cdk.machine_cases import Case, Cases
+from tests.unit.cdk.guard_forms import Case, Cases
 
 Mistake = Callable[[Case], object]
 
@@ -94,7 +94,7 @@ AT_ONCE: dict[str, tuple[Mistake, str]] = {
         "wait: is no argument; use max_wait",
     ),
     "1a another stack than Fairlock, and no stack_name": (
-        lambda c: LockService.from_stack(c, "LocksProd"),  # type: ignore[call-arg]  # the mistake
+        lambda c: LockService.from_stack(c, "LocksProd", stack_name="Fairlock"),  # type: ignore[call-arg]  # the mistake
         "stack_name: is required: SharedLockService(scope, construct_id, stack_name, encryption",
     ),
     "22a no lock_name": (

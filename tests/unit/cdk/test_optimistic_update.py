@@ -17,7 +17,7 @@ from fairlock.cdk import OptimisticUpdate
 from fairlock.errors import InvalidRequest
 from fairlock.optimistic import DEFAULT_RETRIES
 from tests.unit.cdk.asl import Json, Scope, evaluate, happy_path, machine_of
-from tests.unit.cdk.java_items import as_java
+from tests.unit.cdk.template import as_java
 
 TABLE = "accounts"
 NUMBERS = itertools.count()

@@ -17,8 +17,7 @@ from constructs import IConstruct
 
 from fairlock.cdk import LockMonitoring, LockService
 from tests.unit.cdk.asl import flattened
-from tests.unit.cdk.lint import SECONDS, lint
-from tests.unit.cdk.template import resources
+from tests.unit.cdk.template import SECONDS, lint, resources
 
 Json = dict[str, Any]
 

@@ -1,8 +1,12 @@
-"""The alarm of `LockMonitoring` fires while a lock is stuck, by what the functions print."""
+"""What CloudWatch would make of an alarm, from its template and from lines that functions print.
+
+It knows what these alarms use: one metric with a plain statistic, periods without a value that
+count as good, and as many bad ones as `DatapointsToAlarm` says."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +21,43 @@ from fairlock.wire.rules import DEFAULT_FALLBACK_SECONDS, DEFAULT_MAX_WAIT_SECON
 from lambdas import acquire, heartbeat, release, telemetry
 from tests.support.lambda_context import LambdaContextStub
 from tests.support.workflows import FakeWorkflows
-from tests.unit.cdk.alarm_state import data_of, fires
 
 Json = dict[str, Any]
+Datum = tuple[float, float]
+
+_STATISTICS: Final[dict[str, Callable[[list[float]], float]]] = {"Maximum": max, "Sum": sum}
+
+
+def data_of(alarm: Json, lines: Iterable[str]) -> list[Datum]:
+    """The values of the alarm's metric among EMF lines, each with its time in seconds."""
+    wanted = {each["Name"]: each["Value"] for each in alarm["Dimensions"]}
+    data: list[Datum] = []
+    for line in map(json.loads, lines):
+        for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
+            same = directive["Namespace"] == alarm["Namespace"]
+            named = any(each["Name"] == alarm["MetricName"] for each in directive["Metrics"])
+            dimensions = [{name: line[name] for name in names} for names in directive["Dimensions"]]
+            if same and named and wanted in dimensions:
+                at = line["_aws"]["Timestamp"] / 1000
+                data += [(at, value) for value in line[alarm["MetricName"]]]
+    return data
+
+
+def fires(alarm: Json, data: Iterable[Datum], *, at: float) -> bool:
+    """Whether the alarm fires at a time, in seconds."""
+    assert alarm["TreatMissingData"] == "notBreaching"
+    assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
+    statistic, period = _STATISTICS[alarm["Statistic"]], alarm["Period"]
+    data = list(data)
+    last = int(at // period)
+    breaching = 0
+    for number in range(last - alarm["EvaluationPeriods"] + 1, last + 1):
+        values = [value for when, value in data if int(when // period) == number and when <= at]
+        breaching += bool(values) and statistic(values) >= alarm["Threshold"]
+    return breaching >= int(alarm["DatapointsToAlarm"])
+
+
+# The alarm of `LockMonitoring` fires while a lock is stuck, by what the functions print.
 
 CONTEXT = LambdaContextStub()
 FALLBACK_SECONDS: Final = 300
@@ -37,8 +75,6 @@ QUEUED = {
     "fallback_seconds": FALLBACK_SECONDS,
     "lease_seconds": 3600,
 }
-
-pytestmark = pytest.mark.usefixtures("lambda_environment", "engine")
 
 
 class Now:
@@ -147,6 +183,7 @@ def run(alarm: Json, now: Now, capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
+@pytest.mark.usefixtures("lambda_environment", "engine")
 @pytest.mark.parametrize("polls", [False, True])
 def test_the_alarm_fires_while_a_lock_is_stuck_and_is_over_soon_after(
     run: Run, now: Now, *, polls: bool
@@ -162,6 +199,7 @@ def test_the_alarm_fires_while_a_lock_is_stuck_and_is_over_soon_after(
     assert not run.fires()
 
 
+@pytest.mark.usefixtures("lambda_environment", "engine")
 def test_the_alarm_does_not_fire_when_turns_are_short_however_many_wait(run: Run, now: Now) -> None:
     holder = HOLDER
     for number in range(12):
@@ -174,6 +212,7 @@ def test_the_alarm_does_not_fire_when_turns_are_short_however_many_wait(run: Run
         holder = waiter
 
 
+@pytest.mark.usefixtures("lambda_environment", "engine")
 def test_the_wait_until_the_grant_says_nothing_while_a_lock_is_stuck(
     alarm: Json, now: Now, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,6 +224,7 @@ def test_the_wait_until_the_grant_says_nothing_while_a_lock_is_stuck(
     assert run.fires()
 
 
+@pytest.mark.usefixtures("lambda_environment", "engine")
 @pytest.mark.parametrize("waiting_since_ms", [1, 4_000_000_000_000])
 def test_a_caller_that_polls_raises_no_alarm_by_an_absurd_begin_of_its_wait(
     run: Run, waiting_since_ms: int
@@ -193,6 +233,7 @@ def test_a_caller_that_polls_raises_no_alarm_by_an_absurd_begin_of_its_wait(
     assert not any(run.ask(polling, minutes=3, period_seconds=60))
 
 
+@pytest.mark.usefixtures("lambda_environment", "engine")
 def test_a_waiter_raises_no_alarm_by_what_it_says_of_its_wait(run: Run, now: Now) -> None:
     """The service knows since when it is in the queue."""
     an_hour_ago = now.wall_ms() - 3_600_000
@@ -201,6 +242,7 @@ def test_a_waiter_raises_no_alarm_by_what_it_says_of_its_wait(run: Run, now: Now
     )
 
 
+@pytest.mark.usefixtures("lambda_environment", "engine")
 def test_the_log_line_of_a_wait_names_the_lock_and_tells_how_long(
     run: Run, now: Now, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +259,7 @@ def test_the_log_line_of_a_wait_names_the_lock_and_tells_how_long(
     ]
 
 
+@pytest.mark.usefixtures("lambda_environment", "engine")
 @pytest.mark.parametrize("holds", ["Dev", "Prod"])
 def test_the_stuck_lock_of_one_service_fires_the_alarm_of_this_service_alone(
     now: Now,

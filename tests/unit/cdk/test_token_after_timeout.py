@@ -15,7 +15,7 @@ from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk import LockGuard, Waiting
 from fairlock.cdk.guard.guard_rules import GuardInMachine
-from tests.unit.cdk.machine_cases import Case, Cases
+from tests.unit.cdk.guard_forms import Case, Cases
 
 JSONATA, JSONPATH = "Jsonata", "JsonPath"
 LANGUAGES = (JSONATA, JSONPATH)

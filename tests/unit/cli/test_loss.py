@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
 
 import pytest
+from botocore.exceptions import NoCredentialsError
 
+from fairlock.aws.retry import misconfigured
+from fairlock.cli.child_process import Interrupted, InterruptibleClock, SignalPipe
+from fairlock.cli.exit_codes import LogLines, NotTooOften
+from fairlock.errors import FairlockError
 from fairlock.protocol.schema import lock_key
 from tests.unit.cli.fleet import TABLE, Fleet, outcome, runs, until
 
@@ -150,3 +158,123 @@ def test_a_max_hold_that_is_too_short_for_the_lease_is_refused(fleet: Fleet) -> 
     assert status == 64
     assert "max_hold: must be a number of seconds, at least 40 with a lease of 60 s" in errors
     assert not (fleet.home / "ran").exists()
+
+
+# The clock of `fairlock run`: a wait in the main thread is ended by a signal, or by its alarm.
+
+LONG = 30.0
+"""Seconds, of which no test waits more than a moment."""
+
+
+@pytest.fixture
+def signals() -> Iterator[SignalPipe]:
+    with SignalPipe() as pipe:
+        yield pipe
+
+
+@pytest.fixture
+def clock(signals: SignalPipe) -> InterruptibleClock:
+    return InterruptibleClock(signals)
+
+
+@pytest.mark.parametrize("way", ["wait", "alarm"])
+def test_the_first_signal_ends_a_wait_in_the_main_thread(
+    clock: InterruptibleClock, way: str
+) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    began = time.monotonic()
+    with pytest.raises(Interrupted) as ended:
+        (clock if way == "wait" else clock.alarm()).wait(LONG)
+    assert ended.value.signal == signal.SIGTERM
+    assert time.monotonic() < began + LONG / 2
+
+
+def test_a_signal_does_not_end_the_alarm_of_the_cleanup(clock: InterruptibleClock) -> None:
+    """The control: what has been interrupted once leaves the queue undisturbed."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    with pytest.raises(Interrupted):
+        clock.alarm().wait(LONG)
+    os.kill(os.getpid(), signal.SIGTERM)
+    clock.alarm().wait(0.01)
+
+
+def test_an_alarm_that_rings_ends_the_wait_that_is_under_way_or_the_next(
+    clock: InterruptibleClock,
+) -> None:
+    began, alarm = time.monotonic(), clock.alarm()
+    alarm.ring()
+    alarm.wait(LONG)
+    ringing = threading.Timer(0.05, alarm.ring)
+    ringing.start()
+    alarm.wait(LONG)
+    ringing.join(LONG)
+    assert time.monotonic() < began + LONG / 2
+    alarm.wait(0.01)
+    assert time.monotonic() > began + 0.05
+
+
+def test_another_thread_waits_for_its_alarm_and_no_signal(clock: InterruptibleClock) -> None:
+    alarm, done = clock.alarm(), threading.Event()
+
+    def wait() -> None:
+        alarm.wait(LONG)
+        done.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    alarm.ring()
+    assert done.wait(LONG / 2)
+    thread.join(LONG)
+
+
+# What the client logs is told in lines that a person on call can read.
+
+TOLD = "lock 'nightly': heartbeat failed"
+
+
+def record(
+    error: Exception | None = None, *, at: float = 0, message: str = TOLD
+) -> logging.LogRecord:
+    """As `logger.exception` makes it."""
+    found = None if error is None else (type(error), error, None)
+    made = logging.LogRecord("fairlock", logging.ERROR, "a.py", 1, message, None, found)
+    made.created = at
+    return made
+
+
+def told(error: Exception) -> list[str]:
+    return LogLines().format(record(error)).splitlines()
+
+
+def test_an_error_with_advice_is_told_without_its_traceback() -> None:
+    error = misconfigured(NoCredentialsError(), table_name="locks", region="eu-west-1")
+    assert told(error) == [f"fairlock: {TOLD}", f"fairlock: {error}"]
+    assert "check the AWS credentials" in str(error)
+
+
+def test_a_defect_is_told_by_its_class() -> None:
+    """The control: only errors of ours say what to do."""
+    first, *rest = told(ZeroDivisionError("a defect"))
+    assert first == f"fairlock: {TOLD}"
+    assert rest == ["ZeroDivisionError: a defect"]
+
+
+def test_what_others_have_stored_cannot_command_the_terminal() -> None:
+    assert "\x1b" not in "".join(told(FairlockError("evil\x1b[2J")))
+
+
+def test_the_same_message_is_told_once_a_minute() -> None:
+    let_through = NotTooOften().filter
+    times = [0.0, 0.5, 59.9, 60.0, 119.9, 7200.0]
+    assert [let_through(record(at=at)) for at in times] == [True, False, False, True, False, True]
+
+
+def test_another_message_or_another_error_is_told_at_once() -> None:
+    let_through = NotTooOften().filter
+    throttled, refused = FairlockError("throttled"), FairlockError("refused")
+    assert [let_through(record(each)) for each in (throttled, refused, throttled)] == [
+        True,
+        True,
+        False,
+    ]
+    assert let_through(record(message="lock 'nightly' is lost: its lease is over"))

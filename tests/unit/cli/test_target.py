@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
+from fairlock import LockClient
 from fairlock.aws.retry import raise_if_unknown
-from fairlock.cli import main
+from fairlock.cli import exit_codes, main
 from fairlock.cli.exit_codes import CONFIGURATION, UNAVAILABLE, Ended
 from fairlock.cli.target import Target
 from fairlock.errors import LockItemMalformed
 from tests.support.faults import client_error
+from tests.unit.cli.fleet import Fleet, Process, outcome, state_of, until, until_renewed
+from tests.unit.cli.test_loss import POLITE, lose
 
 ADDRESS = "http://127.0.0.1:4711"
 LEFT_OVER = {
@@ -21,18 +25,20 @@ LEFT_OVER = {
 }
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def of_aws(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in LEFT_OVER:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
 
 
+@pytest.mark.usefixtures("of_aws")
 def test_aws_itself_is_told_by_its_region() -> None:
     """The control of the next one."""
     assert Target(table="locks").place() == "lock table 'locks' in eu-central-1"
 
 
+@pytest.mark.usefixtures("of_aws")
 @pytest.mark.parametrize("name", LEFT_OVER)
 def test_an_address_that_the_environment_names_is_told(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -42,6 +48,7 @@ def test_an_address_that_the_environment_names_is_told(
     assert Target(table="locks").place() == f"lock table 'locks' in eu-central-1 at {ADDRESS}"
 
 
+@pytest.mark.usefixtures("of_aws")
 def test_without_a_region_the_place_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
@@ -61,6 +68,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.usefixtures("of_aws")
 @pytest.mark.parametrize(
     "line", [*(f"{line} --table locks" for line in COMMANDS), "create-table locks"]
 )
@@ -81,6 +89,7 @@ def test_without_a_region_each_command_says_how_to_give_one(
     assert "boto3 does not read AWS_REGION, which is set" in told
 
 
+@pytest.mark.usefixtures("of_aws")
 @pytest.mark.parametrize(
     ("cause", "advice"),
     [
@@ -102,9 +111,145 @@ def test_the_advice_fits_what_has_happened(
     assert told.count("check the network") == advice.startswith("check the network")
 
 
+@pytest.mark.usefixtures("of_aws")
 def test_the_table_of_a_spoilt_item_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Ended) as ended, Target(table="locks").named_in_errors():
         raise LockItemMalformed("LOCK#spoilt")
     assert ended.value.code == CONFIGURATION
     told = capsys.readouterr().err
     assert told.startswith("fairlock: lock table 'locks' in eu-central-1: an item under 'LOCK#sp")
+
+
+# Commands whose streams are closed or full, that another one has stopped, or end with Ctrl-C.
+
+FULL = "2>/dev/full"
+
+STOPS_ITSELF = "echo $$ > pid; kill -STOP $$; touch went-on; exit 3"
+TELLS = """
+import os, sys
+def is_open(number):
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+left = [str(number) for number in range(3) if is_open(number)]
+open("told", "w").write("".join(left))
+sys.exit(5)
+"""
+
+
+def redirected(fleet: Fleet, redirection: str, *words: str) -> Process:
+    """`fairlock` with streams as a shell redirects them."""
+    command = [sys.executable, "-m", "fairlock", *words]
+    return fleet.popen(["sh", "-c", f'exec "$@" {redirection}', "sh", *command])
+
+
+CLOSED = pytest.mark.parametrize(
+    ("closed", "left"),
+    [
+        ("", "012"),
+        ("<&-", "12"),
+        (">&-", "02"),
+        ("2>&-", "01"),
+        ("<&- >&-", "2"),
+        ("<&- >&- 2>&-", ""),
+    ],
+)
+
+
+@CLOSED
+def test_streams_that_are_closed_stay_closed_for_the_command(
+    fleet: Fleet, closed: str, left: str
+) -> None:
+    """What we open for ourselves takes their numbers, and is not handed down."""
+    process = redirected(fleet, closed, "run", "closed", "--", sys.executable, "-c", TELLS)
+    assert outcome(process) == (5, "", "")
+    assert fleet.file("told").read_text() == left
+    assert fleet.state("closed").held == 0
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_pace_starts_its_command_although_streams_are_closed(fleet: Fleet, closed: str) -> None:
+    line = ("pace", f"closed {closed}", "--rate", "10/1m", "--", "sh", "-c", "touch ran; exit 5")
+    assert outcome(redirected(fleet, closed, *line)) == (5, "", "")
+    assert (fleet.home / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [(("--force", "--yes"), exit_codes.UNKNOWN_LOCK), (("--owner", "-"), exit_codes.USAGE)],
+)
+def test_a_release_says_what_is_wrong_although_its_input_is_closed(
+    fleet: Fleet, options: tuple[str, ...], status: int
+) -> None:
+    told, _, errors = outcome(redirected(fleet, "<&-", "release", "closed", *options))
+    assert (told, errors.count("\n")) == (status, 1)
+
+
+def test_a_name_that_the_output_cannot_write_is_shown_by_its_escapes(
+    fleet: Fleet, locks: LockClient
+) -> None:
+    line = (sys.executable, "-m", "fairlock", "ls", "--prefix", "caf\u00e9")
+    with locks.hold("caf\u00e9"):
+        process = fleet.popen([*line], PYTHONIOENCODING="ascii")
+        status, output, errors = outcome(process)
+    assert (status, output.partition("\t")[0], errors) == (0, "caf\\xe9", "")
+
+
+def test_a_command_whose_lock_is_lost_may_end_by_itself_although_no_line_can_be_written(
+    fleet: Fleet,
+) -> None:
+    process = redirected(fleet, FULL, "run", "full", "--lease", "2", "--", "sh", "-c", POLITE)
+    fleet.file("ready")
+    lose(fleet, "full")
+    assert outcome(process)[0] == exit_codes.LOST
+    assert (fleet.home / "stopped").exists()
+
+
+def test_a_command_keeps_its_status_although_no_line_can_be_written_of_its_lock(
+    fleet: Fleet,
+) -> None:
+    """The release finds that the lock is lost."""
+    waits = "touch ready; until [ -e gone ]; do sleep 0.02; done; exit 3"
+    process = redirected(fleet, FULL, "run", "full", "--", "sh", "-c", waits)
+    fleet.file("ready")
+    lose(fleet, "full")
+    (fleet.home / "gone").touch()
+    assert outcome(process)[0] == 3
+
+
+def test_a_lock_that_is_taken_has_its_status_although_no_line_can_be_written(
+    fleet: Fleet, locks: LockClient
+) -> None:
+    """The control writes to the same device, and is told so."""
+    line = ("run", "full", "--max-wait", "0", "--", "true")
+    with locks.hold("full"):
+        assert outcome(redirected(fleet, FULL, *line))[0] == exit_codes.TAKEN
+    control = fleet.popen(["sh", "-c", f"echo told {FULL} >&2"])
+    assert outcome(control)[0] != 0
+
+
+def test_a_stopped_command_can_be_ended(fleet: Fleet) -> None:
+    """It notices no signal before it goes on; before, no one makes it go on: the control."""
+    process = fleet.start("run", "stopped", "--lease", "2", "--", "sh", "-c", STOPS_ITSELF)
+    fleet.file("pid")
+    until(lambda: state_of(fleet.home / "pid") == "T")
+    until_renewed(fleet, "stopped")
+    assert state_of(fleet.home / "pid") == "T"
+    process.send_signal(signal.SIGTERM)
+    assert outcome(process)[0] == 128 + signal.SIGTERM
+    assert not (fleet.home / "went-on").exists()
+
+
+def test_a_watch_in_a_pipe_tells_each_change_at_once_and_ends_with_ctrl_c(
+    fleet: Fleet, locks: LockClient
+) -> None:
+    lock = locks.acquire("watched")
+    process = fleet.start("watch", "watched", "--every", "0.5")
+    assert process.stdout is not None
+    assert "held by 1 of 1" in process.stdout.readline()
+    lock.release()
+    assert "free" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert outcome(process) == (0, "", "")

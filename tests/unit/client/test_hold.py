@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairlock import ClientUnusable, Lock, LockLost, LockStoreUnavailable
+from fairlock import ClientUnusable, InvalidRequest, Lock, LockLost, LockStoreUnavailable
 from tests.support.faults import lost_reply
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table
@@ -53,6 +53,24 @@ def test_a_lock_in_a_with_statement_is_released_too(make_client: MakeClient, tab
     assert table.state("a").held == 0
 
 
+@pytest.mark.parametrize("is_released", [False, True])
+def test_a_lock_is_entered_once_and_while_it_is_held(
+    is_released: bool,  # noqa: FBT001 - parametrized
+    make_client: MakeClient,
+) -> None:
+    lock, bodies = make_client().acquire("a"), []
+    if is_released:
+        lock.release()
+    with suppress(LockLost), lock:
+        bodies.append("alone")
+        with pytest.raises(InvalidRequest, match="whose inner end would release it"), lock:
+            bodies.append("not alone")
+        lock.check()
+    with pytest.raises(LockLost, match="acquire it again"), lock:
+        bodies.append("not alone")
+    assert bodies == ([] if is_released else ["alone"])
+
+
 def test_a_release_that_fails_is_a_note_on_the_bodys_exception(
     make_client: MakeClient, table: Table
 ) -> None:
@@ -90,6 +108,22 @@ def test_a_body_that_succeeds_without_its_lock_is_told(
 ) -> None:
     with pytest.raises(LockLost, match="its lease is over"), make_client(lease=10).hold("a"):
         clock.advance(10)
+
+
+@pytest.mark.parametrize("best_effort", [True, False])
+def test_a_body_that_succeeds_in_an_outage_that_outlasts_its_lease_is_told(
+    make_client: MakeClient, table: Table, clock: EventfulClock, *, best_effort: bool
+) -> None:
+    locks = make_client(lease=10, best_effort_release=best_effort)
+
+    def work() -> None:
+        with locks.hold("a"):
+            clock.advance(10)
+            table.outage = lost_reply()
+
+    with pytest.raises(LockLost, match="its lease is over") as raised:
+        work()
+    assert isinstance(raised.value.__cause__, LockStoreUnavailable)
 
 
 def test_a_body_that_fails_without_its_lock_keeps_its_exception(

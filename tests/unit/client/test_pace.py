@@ -1,16 +1,25 @@
-"""`pace` of both clients: waits for its slot, says why it refuses, and writes nothing then."""
+"""A pace of calls, and `only_newest` on many machines."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from fairlock import ClientUnusable, InvalidRequest, LockStoreUnavailable, SlotTooLate
+from fairlock import (
+    ClientUnusable,
+    InvalidRequest,
+    LockClient,
+    LockStoreUnavailable,
+    SlotTooLate,
+    Superseded,
+    locked,
+)
 from fairlock.testing import (
     FakeAsyncLockClient,
     FakeLockClient,
@@ -18,6 +27,10 @@ from fairlock.testing import (
     ManualClock,
     run_in_virtual_time,
 )
+from tests.unit.client.conftest import MakeClient
+from tests.unit.client.support.doubles import EventfulClock, SkewedClock, Table
+
+# `pace` of both clients: waits for its slot, says why it refuses, and writes nothing then.
 
 Outcome = tuple[float, list[str]]
 """The seconds that a call took, and its requests."""
@@ -146,6 +159,39 @@ def test_lost_replies_are_no_refusal() -> None:
         locks.pace("report", rate=(1, 3600), max_wait=0)
 
 
+def test_a_refusal_that_no_repeat_makes_certain_is_an_unknown_outcome_at_once() -> None:
+    """Another client has reserved since the reply was lost. It would be the same for all hours."""
+    locks = FakeLockClient()
+    locks.pace("another", rate=(10, 60))
+    locks.table.loses_replies = True
+
+    def another_reserves() -> None:
+        locks.table.loses_replies = False
+        locks.another().pace("report", rate=(1, 3600), burst=2)  # So it need not wait.
+        locks.table.requests.clear()
+
+    locks.clock.at(0.5, another_reserves)
+    with pytest.raises(LockStoreUnavailable, match="the next one is too late"):
+        locks.pace("report", rate=(1, 3600), max_wait=1800)
+    assert (locks.clock.monotonic() < 5, locks.table.requests) == (True, ["update_item"])
+
+
+def test_in_a_long_outage_a_caller_with_hours_to_wait_asks_twice_a_minute() -> None:
+    locks, sent = FakeLockClient(), list[str]()
+    send = locks.table._send  # noqa: SLF001 - what does not reach the table is counted nowhere
+
+    def count(name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
+        sent.append(name)
+        return send(name, request)
+
+    locks.table._send = count  # type: ignore[method-assign]  # noqa: SLF001 - same
+    locks.table.is_down = True
+    locks.clock.at(3000, lambda: setattr(locks.table, "is_down", False))
+    locks.pace("report", rate=(1, 3600), max_wait=7200)
+    assert len(sent) < 3000 / 10
+    assert locks.clock.monotonic() < 3000 + 60
+
+
 def test_the_hourly_job_runs_although_the_first_replies_were_lost() -> None:
     locks = FakeLockClient()
     locks.table.loses_replies = True
@@ -204,3 +250,124 @@ def test_a_lock_pays_nothing_for_paces() -> None:
         pass
     assert locks.table.requests == ["update_item"] * 2
     assert not any("slot" in str(request) for request in requests)
+
+
+# `only_newest` of the clients: the newest waiter gets the lock, and the others are told.
+
+
+class Fleet:
+    """Deployments on machines of their own, in real threads over one table in memory."""
+
+    def __init__(self, *, has_one_client: bool = False) -> None:
+        self.table: Any = FakeTable()
+        self.shared = self.client()
+        self._has_one_client = has_one_client
+        self.ran: list[int] = []
+        self.superseded: list[Superseded] = []
+        self._threads: list[threading.Thread] = []
+
+    def client(self, **settings: Any) -> LockClient:  # noqa: ANN401 - as of LockClient
+        return LockClient("locks", client=self.table, longest_poll=0.05, **settings)
+
+    def deploy(self, version: int) -> None:
+        """Begins a deployment, and returns once it waits."""
+        before = self.waiting()
+        thread = threading.Thread(target=self._deploy, args=(version,))
+        thread.start()
+        self._threads.append(thread)
+        paused = threading.Event()
+        for _ in range(1_000):
+            if self.waiting() > before:
+                return
+            paused.wait(0.01)
+        pytest.fail("it does not wait")
+
+    def _deploy(self, version: int) -> None:
+        locks = self.shared if self._has_one_client else self.client()
+        try:
+            with locks.hold("deploy", only_newest=version, max_wait=60):
+                self.ran.append(version)
+        except Superseded as error:
+            self.superseded.append(error)
+        finally:
+            if locks is not self.shared:
+                locks.close()
+
+    def waiting(self) -> int:
+        return sum("WAITER" in key[1] for key in self.table._memory.items)  # noqa: SLF001 - the test's own
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join(30)
+            assert not thread.is_alive()
+        self.shared.close()
+
+
+def test_of_many_waiting_deployments_only_the_newest_runs() -> None:
+    fleet = Fleet()
+    holder = fleet.shared.acquire("deploy", only_newest=1)
+    for version in (4, 2, 9, 3):
+        fleet.deploy(version)
+    holder.release()
+    fleet.join()
+    assert fleet.ran == [9]
+    assert sorted(error.version for error in fleet.superseded) == [2, 3, 4]
+    assert {(error.lock_name, error.newest) for error in fleet.superseded} == {("deploy", 9)}
+    assert str(fleet.superseded[0]).endswith("is superseded, 9 was granted the lock")
+    assert fleet.waiting() == 0
+
+
+def test_waiters_of_one_client_learn_it_from_each_other() -> None:
+    """One of them reads; the others need not ask, nor does their own client's hold keep them."""
+    fleet = Fleet(has_one_client=True)
+    holder = fleet.shared.acquire("deploy", only_newest=1)
+    for version in (4, 2, 3, 9):
+        fleet.deploy(version)
+    holder.release()
+    fleet.join()
+    assert fleet.ran == [9]
+    assert sorted(error.version for error in fleet.superseded) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("skew_seconds", [-600, -0.3, 0.3, 600])
+def test_by_time_counts_the_time_of_aws_and_not_that_of_the_machine(
+    make_client: MakeClient, table: Table, clock: EventfulClock, skew_seconds: float
+) -> None:
+    wrong = SkewedClock(clock, skew_seconds)
+    make_client(clock=wrong).acquire("a", only_newest=True).release()
+    newest = table.state("a").newest
+    assert newest is not None
+    assert abs(newest - clock.now_ms) <= 1_000
+    assert table.log[0] == "get_item"  # AWS's time
+    clock.advance(2)
+    assert make_client().acquire("a", only_newest=True)
+
+
+def test_by_its_own_clock_a_machine_would_refuse_all_newer_ones(
+    make_client: MakeClient, clock: EventfulClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlock.aws.aws_clock.AwsClock.edges_ms", lambda _: (0, 0))
+    make_client(clock=SkewedClock(clock, 600)).acquire("a", only_newest=True).release()
+    clock.advance(2)
+    with pytest.raises(Superseded):
+        make_client().acquire("a", only_newest=True)
+
+
+def test_a_locked_function_gives_way_to_a_newer_call(make_client: MakeClient) -> None:
+    ran: list[int] = []
+    client = make_client()
+
+    @locked("a", only_newest=7, client=client)
+    def seven() -> None:
+        ran.append(7)
+
+    @locked("a", only_newest=6, client=client)
+    def six() -> None:
+        ran.append(6)
+
+    seven()
+    with pytest.raises(Superseded):
+        six()
+    assert ran == [7]
+    with pytest.raises(InvalidRequest, match="only_newest: must be left out with if_taken"):
+        locked("a", only_newest=7, if_taken="skip")  # type: ignore[call-overload]  # the point

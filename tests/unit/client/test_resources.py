@@ -125,7 +125,9 @@ def test_thirty_clients_leave_nothing_behind(
     with ThreadPoolExecutor(4) as pool:
         for _ in pool.map(lambda number: use_a_client(session, lock_table, number), range(CLIENTS)):
             pass
-    assert (ours(), descriptors()) == ([], files)
+    assert ours() == []
+    # Fewer, if sockets of an earlier test have been closed meanwhile.
+    assert descriptors() <= files
 
 
 def test_a_client_that_is_not_closed_leaves_threads_and_connections(

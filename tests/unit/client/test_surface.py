@@ -7,12 +7,16 @@ import os
 import pickle
 from collections.abc import Callable
 from datetime import timedelta
+from enum import Enum
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fairlock
-from fairlock import InvalidRequest, LockClient, LockWaitTimeout
+from fairlock import InvalidRequest, LockClient, LockWaitTimeout, composite_name
+from fairlock.testing import FakeAsyncLockClient, FakeLockClient, run_in_virtual_time
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table
 
@@ -124,3 +128,97 @@ def test_a_timedelta_is_checked_as_its_seconds_are(
     with pytest.raises(InvalidRequest) as refused:
         make_client().acquire("a", **{field: length})  # type: ignore[arg-type]  # one of two
     assert (refused.value.field, table.log) == (field, [])
+
+
+# Names made of parts: no two lists of parts share one.
+
+PARTS = st.lists(st.text("a/%2F", min_size=1, max_size=4), min_size=1, max_size=3)
+
+
+def test_parts_are_joined_by_slashes() -> None:
+    assert composite_name("customer", "7") == "customer/7"
+    assert composite_name("a/b", "c%") == "a%2Fb/c%25"
+
+
+@given(PARTS, PARTS)
+def test_other_parts_make_another_name(some: list[str], others: list[str]) -> None:
+    assert (composite_name(*some) == composite_name(*others)) == (some == others)
+
+
+def test_joined_without_care_other_parts_make_the_same_name() -> None:
+    some, others = ("a/b", "c"), ("a", "b/c")
+    assert "/".join(some) == "/".join(others)
+    assert composite_name(*some) != composite_name(*others)
+
+
+@pytest.mark.parametrize("parts", [(), (7,), (None, "a"), ("a", "b "), ("x" * 513,)])
+def test_what_makes_no_name_is_refused(parts: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidRequest):
+        composite_name(*parts)
+
+
+# A member of `class Name(str, Enum)` is text that an f-string shows as something else.
+
+
+class Name(str, Enum):  # noqa: UP042 - StrEnum has no such text; programs have both
+    ORDERS = "orders"
+    OWNER = "anna"
+
+
+class Seconds(int, Enum):
+    TWO = 2
+
+
+@pytest.fixture
+def locks() -> FakeLockClient:
+    return FakeLockClient()
+
+
+def is_excluded(locks: FakeLockClient) -> bool:
+    """Whether a program that names the lock by its text waits for one that has an enumeration."""
+    locks.acquire(Name.ORDERS)
+    return locks.another().try_acquire("orders") is None
+
+
+def test_a_member_of_an_enumeration_names_the_lock_of_its_text(locks: FakeLockClient) -> None:
+    assert is_excluded(locks)
+    assert [lock.name for lock in locks.list()] == ["orders"]
+
+
+def test_without_that_both_would_hold_it(
+    locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_it_is = "fairlock.wire.rules.plain_text"
+    monkeypatch.setattr(as_it_is, lambda _field, _rule, value: value)
+    assert not is_excluded(locks)
+
+
+def test_it_is_found_described_adopted_and_released_by_force_by_its_text(
+    locks: FakeLockClient,
+) -> None:
+    lock = locks.acquire("orders", owner_name=Name.OWNER)
+    assert [found.name for found in locks.list(prefix=Name.ORDERS)] == ["orders"]
+    described = locks.describe(Name.ORDERS)
+    assert described is not None
+    assert repr(described.holders[0].owner_name) == "'anna'"
+    assert locks.adopt(Name.ORDERS, lock.owner_id).fencing_token == lock.fencing_token
+    locks.force_release(Name.ORDERS, holder=described.holders[0], reason=Name.OWNER)
+    after = locks.describe("orders")
+    assert after is not None
+    assert after.holders == ()
+
+
+def test_an_asyncio_client_finds_it_by_its_text() -> None:
+    async def holders() -> int:
+        async with FakeAsyncLockClient() as locks:
+            await locks.acquire("orders")
+            described = await locks.describe(Name.ORDERS)
+            return 0 if described is None else len(described.holders)
+
+    assert run_in_virtual_time(holders()) == 1
+
+
+def test_a_wait_that_is_a_member_of_an_enumeration_ends_as_any_other(locks: FakeLockClient) -> None:
+    locks.acquire("orders")
+    with pytest.raises(LockWaitTimeout, match="not handed over within 2 s"):
+        locks.another().acquire("orders", max_wait=Seconds.TWO)

@@ -1,9 +1,19 @@
 """Taking over from a holder that vanished, and never from one that lives, whatever the clocks say.
 
-One process runs behind the clock that AWS has; another one's wall clock is two hours off.
-"""
+One process runs behind the clock that AWS has; another one's wall clock is two hours off."""
 
 from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +21,16 @@ from fairlock import Lock, LockClient, LockLost, LockWaitTimeout
 from fairlock.client import local_waiters
 from fairlock.client.reporting import log_event
 from fairlock.protocol import outcomes
+from fairlock.protocol.model import ForceReleaseRequest
+from fairlock.protocol.outcomes import Grant
 from fairlock.store.context import Evicted
+from testbed.localaws import LocalAws
 from tests.support import acquire, heartbeat, store_over
+from tests.support.operations import Operations
 from tests.unit.client.conftest import MakeClient
+from tests.unit.client.programs.stopped_while_holding import LEASE_SECONDS, LOCKS, WRITES
 from tests.unit.client.support.doubles import EventfulClock, SkewedClock, Table
+from tests.unit.client.support.wire import dynamodb_of
 
 TWO_HOURS = 7200.0
 
@@ -142,3 +158,153 @@ def test_the_log_tells_how_many_were_evicted(caplog: pytest.LogCaptureFixture) -
         "lock 'a': evicted a holder whose lease was over",
         "lock 'a': evicted 2 holders whose lease was over",
     ]
+
+
+# A process that is stopped past its leases and goes on: its first use of each lock says lost.
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+LIMIT_SECONDS = 60
+"""For the program; it is killed if it takes longer."""
+
+
+def freeze_and_thaw(aws: LocalAws, table_name: str, mode: str) -> dict[str, int]:
+    """How many uses of each kind went through; all locks have other holders by then."""
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "tests.unit.client.programs.stopped_while_holding",
+            table_name,
+            mode,
+        ],
+        cwd=CHECKOUT,
+        env={"PATH": os.environ["PATH"], **aws.environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    limit = threading.Timer(LIMIT_SECONDS, process.kill)
+    limit.start()
+    try:
+        assert process.stdout.readline() == "holding\n"
+        process.send_signal(signal.SIGSTOP)
+        stopped = time.monotonic()
+        with LockClient(table_name, client=dynamodb_of(aws), lease=60) as others:
+            names = [f"{mode}-{number}" for number in range(LOCKS)]
+            assert [others.try_acquire(name) for name in names] == [None] * LOCKS
+            time.sleep(LEASE_SECONDS + 5)
+            assert all(others.try_acquire(name) is not None for name in names)
+            assert time.monotonic() - stopped > LEASE_SECONDS
+            process.stdin.write("go on\n")
+            process.stdin.flush()
+            process.send_signal(signal.SIGCONT)
+            answer: dict[str, int] = json.loads(process.stdout.read())
+        return answer
+    finally:
+        limit.cancel()
+        process.kill()
+        process.communicate(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def went_on(aws: LocalAws, lock_table: str) -> dict[str, dict[str, int]]:
+    """With and without the protection, side by side, to save time."""
+    modes = ("protected", "unprotected")
+    with ThreadPoolExecutor(len(modes)) as pool:
+        runs = pool.map(lambda mode: freeze_and_thaw(aws, lock_table, mode), modes)
+        return dict(zip(modes, runs, strict=True))
+
+
+def test_the_first_use_after_the_thaw_says_lost_and_every_guarded_write_is_refused(
+    went_on: dict[str, dict[str, int]],
+) -> None:
+    assert went_on["protected"] == {
+        "check": 0,
+        "remaining": 0,
+        "lost": 0,
+        "heartbeat": 0,
+        "transact_write": 0,
+        "condition_check": 0,
+        "no guard": 3 * WRITES,
+    }
+
+
+def test_a_lease_measured_by_a_clock_that_was_stopped_too_would_go_on(
+    went_on: dict[str, dict[str, int]],
+) -> None:
+    uses = went_on["unprotected"]
+    assert uses["check"] > 0
+    assert uses["lost"] > 0
+    # What DynamoDB decides needs no clock.
+    assert (uses["heartbeat"], uses["transact_write"], uses["condition_check"]) == (0, 0, 0)
+
+
+# A heartbeat renews by the owner_id, and is answered with the grant: another one is a loss.
+
+
+@pytest.fixture
+def store(table: Table, clock: EventfulClock) -> Operations:
+    return store_over(table, clock)
+
+
+def granted(store: Operations) -> Grant:
+    """What a workflow acquired; a redriven one takes its lock again under the same owner_id."""
+    answer = store.acquire(acquire("a workflow", lock_name="a"))
+    assert isinstance(answer, Grant)
+    return answer
+
+
+def free(store: Operations, grant: Grant) -> None:
+    request = ForceReleaseRequest(
+        lock_name="a", fencing_token=grant.fencing_token, requested_by="ben", reason="a test"
+    )
+    assert store.force_release(request) is not None
+
+
+def test_a_lock_is_lost_if_its_owner_id_was_granted_it_again(
+    make_client: MakeClient, table: Table, store: Operations
+) -> None:
+    first = granted(store)
+    lock = make_client().adopt("a", first.owner_id)
+    free(store, first)
+    second = granted(store)
+    with pytest.raises(LockLost, match="another fencing token"):
+        lock.heartbeat()
+    assert lock.fencing_token == first.fencing_token < second.fencing_token
+    assert not lock.release()
+    assert table.state("a").holder(first.owner_id) is not None
+
+
+def test_who_adopts_the_new_grant_holds_it(make_client: MakeClient, store: Operations) -> None:
+    """The control: the owner_id is the same."""
+    free(store, granted(store))
+    second = granted(store)
+    lock = make_client().adopt("a", second.owner_id)
+    lock.heartbeat()
+    assert lock.fencing_token == second.fencing_token
+    assert lock.release()
+
+
+@pytest.mark.parametrize("shown", ["NONE", "ALL_NEW", "UPDATED_OLD"])
+def test_the_first_heartbeat_notices_a_server_that_does_not_show_the_token_before(
+    make_client: MakeClient, table: Table, store: Operations, shown: str
+) -> None:
+    """Some that are not DynamoDB do not, and a wrong token was told. UPDATED_OLD is the control."""
+
+    def show(_name: str, request: dict[str, Any]) -> None:
+        if request.get("ReturnValues") == "UPDATED_OLD":
+            request["ReturnValues"] = shown
+
+    free(store, granted(store))
+    table.before = show
+    lock = make_client().acquire("a")
+    [holder] = table.state("a").holders
+    if lock.fencing_token == holder.fencing_token:
+        assert shown == "UPDATED_OLD"
+        lock.heartbeat()
+    else:
+        assert shown != "UPDATED_OLD"
+        with pytest.raises(LockLost, match="another fencing token"):
+            lock.heartbeat()

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fairlock import LockClient
+from fairlock import Lock, LockClient, LockStoreUnavailable
+from fairlock.client import heartbeats, lease_handle
 from fairlock.client.threads import Callbacks, WorkerPool
+from fairlock.errors import FairlockError
+from fairlock.testing import FakeLockClient
+from testbed.localaws import LocalAws
 from tests.unit.client.support.doubles import Table
 
 HANGING = 20
@@ -167,3 +176,249 @@ def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noticed() 
     locks.close()
     waiter.join(30)
     assert not waiter.is_alive()
+
+
+# A fork: the child has none of its parent's locks, and makes its own with a client that works.
+
+
+def run(
+    aws: LocalAws, table_name: str, mode: str, *, program: str = "fork_while_holding"
+) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.unit.client.programs.{program}", table_name, mode],
+        cwd=CHECKOUT,
+        env={"PATH": os.environ["PATH"], **aws.environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def played(aws: LocalAws, table_name: str, mode: str) -> dict[str, Any]:
+    """The control again, if its child was forked while a mutex was held, and hung for ever."""
+    for _ in range(1 if mode == "protected" else 3):
+        answer = run(aws, table_name, mode)
+        if answer["child"]:
+            break
+    return answer
+
+
+@pytest.fixture(scope="module")
+def answers(aws: LocalAws, lock_table: str) -> dict[str, dict[str, Any]]:
+    """With and without the protection, side by side, to save time."""
+    modes = ("protected", "unprotected")
+    with ThreadPoolExecutor(len(modes)) as pool:
+        runs = pool.map(lambda mode: played(aws, lock_table, mode), modes)
+        return dict(zip(modes, runs, strict=True))
+
+
+def test_a_forked_child_is_without_its_parents_locks_and_makes_its_own(
+    answers: dict[str, dict[str, Any]],
+) -> None:
+    assert answers["protected"] == {
+        "child": {
+            "threads": 1,
+            "lost": True,
+            "lost is waited for": True,
+            "remaining": 0.0,
+            "check": "LockLost",
+            "heartbeat": "LockLost",
+            "condition_check": "LockLost",
+            "block": "LockLost",
+            "release": False,
+            "own lock is renewed": None,
+            "connections of its own": True,
+        },
+        "child's status": 0,
+        "parent": None,
+        "release": True,
+    }
+
+
+def test_a_child_that_took_itself_for_the_holder_would_release_its_parents_lock(
+    answers: dict[str, dict[str, Any]],
+) -> None:
+    answer = answers["unprotected"]
+    assert answer["child"]["release"] is True
+    assert answer["parent"] == "LockLost"
+
+
+def test_a_client_that_was_given_is_left_alone_in_a_child_and_a_caller_of_it_is_told(
+    aws: LocalAws, lock_table: str
+) -> None:
+    answer = run(aws, lock_table, "protected", program="fork_in_connection_pool")
+    assert answer["idle"] == "came to its end"
+    assert answer["locking"].startswith("this LockClient was given an AWS client before")
+
+
+def test_a_child_that_closed_it_might_never_come_to_its_end(aws: LocalAws, lock_table: str) -> None:
+    assert run(aws, lock_table, "unprotected", program="fork_in_connection_pool") == {"idle": None}
+
+
+def late_release_of_a_copy(*, marked: bool) -> tuple[bool, list[str]]:
+    """Releases a copy whose lease is over, while a thread of the parent held its mutexes.
+
+    Returns whether that came to an end, and the reasons that `on_lost` was called with.
+    """
+    told: list[str] = []
+    locks = FakeLockClient()
+    lock = locks.acquire("a", lease=30, on_lost=lambda _lock, reason: told.append(reason))
+    lease, remembered = lock._handle.lease, lock._services.unreleased  # noqa: SLF001 - as a fork leaves them
+    lease._process = -1 if marked else lease._process  # noqa: SLF001 - same
+    locks.clock.stall(40)
+    releasing = threading.Thread(target=lock.release, daemon=True)
+    with lease._mutex, remembered._mutex:  # noqa: SLF001 - same
+        releasing.start()
+        releasing.join(10 if marked else 0.3)
+        has_ended = not releasing.is_alive()
+    releasing.join(10)
+    return has_ended, told
+
+
+def test_a_child_that_releases_its_copy_late_waits_for_no_mutex_and_reports_no_loss() -> None:
+    assert late_release_of_a_copy(marked=True) == (True, [])
+
+
+def test_a_copy_that_is_not_known_as_one_would_wait_and_report() -> None:
+    assert late_release_of_a_copy(marked=False) == (False, ["its lease is over"])
+
+
+# A signal handler that releases or closes in the middle of a request: it does not wait for itself.
+#
+# Here the handler is called from within the request, in the same thread, as Python runs handlers.
+
+LEASE_SECONDS = 3600.0
+PUT: Any = {"Put": {"TableName": "notes", "Item": {"pk": {"S": "n"}, "sk": {"S": "n"}}}}
+REQUESTS: dict[str, Callable[[Lock], object]] = {
+    "heartbeat": lambda lock: lock.heartbeat(),
+    "release": lambda lock: lock.release(),
+    "write and release": lambda lock: lock.transact_write([PUT], release=True),
+}
+IN_EACH_REQUEST = pytest.mark.parametrize("request_of", REQUESTS.values(), ids=REQUESTS)
+
+
+class Program:
+    """Two locks, and a signal that comes in the middle of the next request of the first one."""
+
+    def __init__(self) -> None:
+        self.table = Table()
+        self.locks = LockClient(
+            "locks",
+            client=self.table,  # type: ignore[arg-type]  # replaces one
+            lease=LEASE_SECONDS,
+            heartbeat_every=math.inf,
+        )
+        self.lock = self.locks.acquire("a")
+        self.other = self.locks.acquire("b")
+        self.outcome: list[object] = []
+
+    def interrupted(
+        self,
+        request: Callable[[Lock], object],
+        handler: Callable[[], object],
+        *,
+        seconds: float = 30,
+    ) -> bool:
+        """Returns whether the handler, and what it came in the middle of, come to their ends."""
+
+        def handle(_name: str, _arguments: object) -> None:
+            self.table.before = None
+            try:
+                self.outcome.append(handler())
+            except FairlockError as error:
+                self.outcome.append(error)
+
+        def work() -> None:
+            with suppress(FairlockError):
+                request(self.lock)
+
+        self.table.before = handle
+        self.main = threading.Thread(target=work, daemon=True)
+        self.main.start()
+        self.main.join(seconds)
+        return not self.main.is_alive()
+
+
+@pytest.fixture
+def program() -> Iterator[Program]:
+    program = Program()
+    yield program
+    program.locks.close()
+
+
+@IN_EACH_REQUEST
+def test_a_handler_may_close_and_give_back_all_other_locks(
+    program: Program,
+    request_of: Callable[[Lock], object],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert program.interrupted(request_of, lambda: program.locks.close(release=True))
+    assert program.table.state("b").held == 0
+    assert "not released: a signal handler asks for it in the middle of a request" in caplog.text
+    assert not program.lock.lost.is_set()
+
+
+@IN_EACH_REQUEST
+def test_a_handler_that_releases_the_very_lock_is_told_that_its_lease_ends_it(
+    program: Program, request_of: Callable[[Lock], object]
+) -> None:
+    assert program.interrupted(request_of, program.lock.release)
+    [told] = program.outcome
+    assert isinstance(told, LockStoreUnavailable)
+    assert program.lock.release() is True  # In its own time.
+    assert program.table.state("a").held == 0
+
+
+def test_a_handler_that_closes_in_the_middle_of_the_planning_does_not_wait_for_the_planner(
+    program: Program,
+) -> None:
+    def in_the_middle(_lock: Lock) -> None:
+        with program.locks._services.heartbeats._mutex:  # noqa: SLF001 - as `add` and `remove` do
+            program.locks.close()
+
+    assert program.interrupted(in_the_middle, lambda: None)
+
+
+def test_a_handler_that_closes_does_not_wait_for_a_heartbeat_that_waits_for_the_same_lock(
+    program: Program,
+) -> None:
+    begun = threading.Event()
+
+    def close_beside_a_heartbeat() -> None:
+        pool = program.locks._services.heartbeats._pool  # noqa: SLF001 - its moment is no one's to choose
+        assert pool is not None
+
+        def heartbeat() -> None:
+            begun.set()
+            with suppress(FairlockError):
+                program.lock._handle.heartbeat()  # noqa: SLF001 - same
+
+        pool.submit(heartbeat)
+        assert begun.wait(10)
+        program.locks.close(release=True)
+
+    assert program.interrupted(lambda lock: lock.heartbeat(), close_beside_a_heartbeat)
+
+
+@IN_EACH_REQUEST
+@pytest.mark.parametrize("closes", [True, False])
+def test_one_that_did_not_know_where_it_is_would_wait_for_ever(
+    program: Program,
+    request_of: Callable[[Lock], object],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    closes: bool,
+) -> None:
+    mutex = threading.Semaphore()
+    program.lock._handle._mutex = mutex  # noqa: SLF001 - the control
+    for module in (lease_handle, heartbeats):
+        monkeypatch.setattr(module, "is_held_by_this_thread", lambda _lock: False)
+    release, close = program.lock.release, lambda: program.locks.close(release=True)
+    assert not program.interrupted(request_of, close if closes else release, seconds=0.5)
+    mutex.release()  # It would never come.
+    program.main.join(10)
+    assert not program.main.is_alive()

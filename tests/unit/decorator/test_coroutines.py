@@ -20,8 +20,7 @@ from fairlock import (
 from fairlock.decorator import default_clients
 from fairlock.decorator.locked_call import Call
 from fairlock.testing.fake_async_client import LoopClock
-from tests.unit.aio.doubles import AsyncTable
-from tests.unit.aio.virtual_time import in_virtual_time
+from tests.unit.aio.doubles import AsyncTable, in_virtual_time
 
 
 def client_over(table: AsyncTable, **settings: Any) -> AsyncLockClient:  # noqa: ANN401 - as of the client

@@ -6,7 +6,7 @@ import pytest
 
 from fairlock.aws.executions import StepFunctions
 from tests.support.workflows import FakeWorkflows
-from tests.unit.lambdas.reaping import QUEUE_URL, Outside
+from tests.unit.lambdas.test_reap_handler import QUEUE_URL, Outside
 
 
 @pytest.fixture

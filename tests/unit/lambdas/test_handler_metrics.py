@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from fairlock.errors import InvalidRequest
+from fairlock import LockClient
+from fairlock.errors import InvalidRequest, LockItemMalformed, LockStoreUnavailable
 from fairlock.protocol.model import Liveness
 from fairlock.protocol.schema import HOLDER_EXPIRES_AT_MS, holder_attribute, lock_key
-from lambdas import acquire, heartbeat, release
+from lambdas import acquire, heartbeat, release, watch
 from tests.support import TABLE
 from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
 from tests.support.lambda_context import LambdaContextStub
@@ -19,10 +23,9 @@ from tests.unit.lambdas.output import lines, logged, metrics, values
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+
 CONTEXT = LambdaContextStub()
 RIVAL = {**NAMED, "owner_id": "rival-0123456789"}
-
-pytestmark = pytest.mark.usefixtures("lambda_environment")
 
 
 def let_the_lease_end(dynamodb: DynamoDBClient, owner_id: str = VALID_OWNER) -> None:
@@ -38,6 +41,7 @@ def let_the_lease_end(dynamodb: DynamoDBClient, owner_id: str = VALID_OWNER) -> 
     )
 
 
+@pytest.mark.usefixtures("lambda_environment")
 def test_a_grant_is_one_count_under_the_only_dimension_in_the_namespace(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -59,12 +63,14 @@ def test_a_grant_is_one_count_under_the_only_dimension_in_the_namespace(
     }
 
 
+@pytest.mark.usefixtures("lambda_environment")
 def test_a_repeated_acquire_counts_nothing_more(capsys: pytest.CaptureFixture[str]) -> None:
     acquire.handler(dict(NAMED), CONTEXT)
     acquire.handler(dict(NAMED), CONTEXT)
     assert [line["Granted"] for line in metrics(lines(capsys))] == [[1.0]]
 
 
+@pytest.mark.usefixtures("lambda_environment")
 def test_a_busy_lock_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     acquire.handler(dict(NAMED), CONTEXT)
     capsys.readouterr()
@@ -72,6 +78,7 @@ def test_a_busy_lock_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     assert values(lines(capsys)) == {"Busy": [1.0]}
 
 
+@pytest.mark.usefixtures("lambda_environment")
 def test_a_delayed_duplicate_is_not_counted_as_busy(capsys: pytest.CaptureFixture[str]) -> None:
     acquire.handler(dict(NAMED), CONTEXT)
     release.handler(dict(NAMED), CONTEXT)
@@ -80,6 +87,7 @@ def test_a_delayed_duplicate_is_not_counted_as_busy(capsys: pytest.CaptureFixtur
     assert values(lines(capsys)) == {}
 
 
+@pytest.mark.usefixtures("lambda_environment")
 def test_a_call_that_is_told_to_ask_again_is_logged_and_not_counted_as_busy(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -91,6 +99,7 @@ def test_a_call_that_is_told_to_ask_again_is_logged_and_not_counted_as_busy(
     assert acquire.handler({**NAMED, "entered_at_ms": answer["entered_at_ms"]}, CONTEXT)["acquired"]
 
 
+@pytest.mark.usefixtures("lambda_environment")
 def test_a_takeover_is_counted_beside_the_grant(
     dynamodb: DynamoDBClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,6 +110,7 @@ def test_a_takeover_is_counted_beside_the_grant(
     assert values(lines(capsys)) == {"Granted": [1.0], "TakenOver": [1.0]}
 
 
+@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize(
     ("liveness", "expected"),
     [
@@ -124,6 +134,7 @@ def test_what_was_learned_of_the_holders_workflow_is_counted(
     assert values(lines(capsys)) == expected
 
 
+@pytest.mark.usefixtures("lambda_environment")
 def test_a_release_is_counted_with_the_time_held_and_its_repetition_is_not(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -142,6 +153,7 @@ def test_a_release_is_counted_with_the_time_held_and_its_repetition_is_not(
     assert values(lines(capsys)) == {}
 
 
+@pytest.mark.usefixtures("lambda_environment")
 def test_a_lost_lock_is_counted_by_heartbeat_and_release(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -151,6 +163,7 @@ def test_a_lost_lock_is_counted_by_heartbeat_and_release(
     assert values(lines(capsys)) == {"Lost": [1.0]}
 
 
+@pytest.mark.usefixtures("lambda_environment")
 def test_a_renewal_and_an_invalid_request_count_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -162,6 +175,7 @@ def test_a_renewal_and_an_invalid_request_count_nothing(
     assert values(lines(capsys)) == {}
 
 
+@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize("fields", [{}, {"keep_alive": True}], ids=["guard", "keep_alive"])
 def test_a_workflows_repeated_release_is_no_loss_though_others_came_and_went(
     capsys: pytest.CaptureFixture[str], fields: dict[str, Any]
@@ -176,6 +190,7 @@ def test_a_workflows_repeated_release_is_no_loss_though_others_came_and_went(
     assert values(lines(capsys)) == {}
 
 
+@pytest.mark.usefixtures("lambda_environment")
 def test_a_direct_callers_repeat_is_counted_as_a_loss_then_as_documented(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -185,3 +200,109 @@ def test_a_direct_callers_repeat_is_counted_as_a_loss_then_as_documented(
     capsys.readouterr()
     assert release.handler(dict(NAMED), CONTEXT)["reason"] == "NOT_HELD"
     assert values(lines(capsys)) == {"Lost": [1.0]}
+
+
+# The function that measures how long owners wait for the locks that an operator watches.
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def locks(dynamodb: DynamoDBClient) -> Iterator[LockClient]:
+    with LockClient(TABLE, client=dynamodb, owner_name="anna", heartbeat_every=math.inf) as locks:
+        yield locks
+
+
+def queue_behind(locks: LockClient, name: str) -> None:
+    """Leaves a waiter in the queue, as a client that asks now and then."""
+    from lambdas import acquire  # noqa: PLC0415 - beside its use
+
+    locks.acquire(name)
+    waiter = {"lock_name": name, "owner_id": f"ben-of-{name}-0123456789", "queue": True}
+    assert acquire.handler(waiter, CONTEXT)["reason"] == "QUEUED"
+
+
+def measured(output: Output) -> dict[str, tuple[Any, ...]]:
+    """The metrics by the watched name."""
+    return {
+        each["locks"]: (each["CurrentWait"], each["_aws"]["CloudWatchMetrics"][0]["Dimensions"])
+        for each in lines(output)
+        if "locks" in each
+    }
+
+
+@pytest.mark.usefixtures("lambda_environment")
+def test_the_longest_wait_of_each_name_is_measured(
+    locks: LockClient, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    queue_behind(locks, "deploy/production")
+    queue_behind(locks, "other")
+    locks.acquire("deploy/free")
+    watched = ["deploy/*", "other", "unused", "nothing/*"]
+    monkeypatch.setenv("FAIRLOCK_WATCHED", json.dumps(watched))
+    capsys.readouterr()
+    longest = watch.handler({}, cast("Any", CONTEXT))
+    assert [*longest] == watched
+    assert longest["unused"] == longest["nothing/*"] == 0
+    found = measured(capsys)
+    assert {name: value for name, (value, _) in found.items()} == {
+        name: [float(waited)] for name, waited in longest.items()
+    }
+    assert all(sorted(one) == ["locks", "service"] for _, [one] in found.values())
+
+
+@pytest.mark.usefixtures("lambda_environment")
+def test_each_lock_that_is_waited_for_is_named_in_the_log_with_its_holder(
+    locks: LockClient, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    queue_behind(locks, "deploy/production")
+    monkeypatch.setenv("FAIRLOCK_WATCHED", '["deploy/*"]')
+    capsys.readouterr()
+    watch.handler({}, cast("Any", CONTEXT))
+    [line] = [each for each in lines(capsys) if each.get("message") == "queued"]
+    assert (line["lock_name"], line["waiters"], line["held_by"]) == (
+        "deploy/production",
+        1,
+        ["anna"],
+    )
+    assert line["waited_ms"] >= 0
+    assert "0123456789" not in json.dumps(line)
+
+
+@pytest.mark.usefixtures("lambda_environment")
+@pytest.mark.parametrize("spoilt", ["deploy/spoilt", "deploy/sp*"])
+def test_a_malformed_lock_fails_after_all_others_were_measured(
+    locks: LockClient,
+    dynamodb: DynamoDBClient,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Output,
+    spoilt: str,
+) -> None:
+    queue_behind(locks, "deploy/production")
+    item = {"pk": "LOCK#deploy/spoilt", "sk": "STATE", "fencing_token": "no number"}
+    dynamodb.put_item(TableName=TABLE, Item={name: {"S": text} for name, text in item.items()})
+    monkeypatch.setenv("FAIRLOCK_WATCHED", json.dumps([spoilt, "deploy/*", "unused"]))
+    capsys.readouterr()
+    with pytest.raises(LockItemMalformed, match="deploy/spoilt"):
+        watch.handler({}, cast("Any", CONTEXT))
+    printed = lines(capsys)
+    assert [each["locks"] for each in printed if "locks" in each] == ["deploy/*", "unused"]
+    told = [each for each in printed if each.get("message") == "an item is malformed"]
+    assert [(each["level"], "deploy/spoilt" in each["reason"]) for each in told] == [
+        ("ERROR", True),
+        ("ERROR", True),
+    ]
+
+
+@pytest.mark.usefixtures("lambda_environment")
+def test_a_table_that_does_not_answer_is_no_wait_of_zero(
+    monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise LockStoreUnavailable("no answer")
+
+    monkeypatch.setenv("FAIRLOCK_WATCHED", '["a"]')
+    monkeypatch.setattr(watch, "describe", fail)
+    with pytest.raises(LockStoreUnavailable):
+        watch.handler({}, cast("Any", CONTEXT))
+    assert measured(capsys) == {}

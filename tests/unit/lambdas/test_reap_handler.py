@@ -1,36 +1,101 @@
-"""The reaper's entry point: what it frees, what it sends, and what it fails."""
+"""What the reaper is sent, and what it does to the world outside."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from typing import Any
 
 import boto3
 import pytest
 
 from fairlock.aws.executions import Execution
-from fairlock.protocol.model import Liveness
-from lambdas import acquire, reap
-from lambdas.reap_messages import MOST_ROUNDS, parse_reap_message
-from tests.support.bad_inputs import VALID_EXECUTION, VALID_OWNER
+from fairlock.errors import InvalidRequest
+from fairlock.protocol.model import ExecutionEnded, Liveness
+from lambdas import acquire, reap, release
+from lambdas.reap_messages import MOST_ROUNDS, ReapMessage, parse_reap_message
+from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
+from tests.support.lambda_context import LambdaContextStub
 from tests.unit.lambdas.output import lines, logged, values
-from tests.unit.lambdas.reaping import (
-    CONTEXT,
-    OTHER_EXECUTION,
-    QUEUE_URL,
-    RIVAL,
-    WORKFLOW,
-    Outside,
-    batch,
-    failed,
-    is_free,
-    second_pass,
-    status_change,
-)
 
-pytestmark = pytest.mark.usefixtures("lambda_environment", "outside")
+CONTEXT = LambdaContextStub()
+OTHER_EXECUTION = VALID_EXECUTION.replace("run-1", "run-2")
+WORKFLOW = {**NAMED, "execution_arn": VALID_EXECUTION}
+RIVAL = {**NAMED, "owner_id": "rival-0123456789"}
+QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/123456789012/reap"
 
 
+@dataclass
+class Outside:
+    """Step Functions and the reap queue, as the handler sees them."""
+
+    executions: dict[str, Execution] = field(default_factory=dict)
+    sent: list[tuple[str, dict[str, Any], int]] = field(default_factory=list)
+    hidden: list[tuple[str, str, int]] = field(default_factory=list)
+
+    def describe(self, execution_arn: str) -> Execution:
+        return self.executions.get(execution_arn, Execution(Liveness.OVER))
+
+    def send(self, queue_url: str, body: str, delay_seconds: int) -> None:
+        self.sent.append((queue_url, json.loads(body), delay_seconds))
+
+    def hide(self, queue_url: str, receipt_handle: str, seconds: int) -> None:
+        self.hidden.append((queue_url, receipt_handle, seconds))
+
+
+def status_change(execution_arn: str = VALID_EXECUTION, **detail: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of the event
+    """As EventBridge sends it, with the fields that no one here reads left out."""
+    return {
+        "source": "aws.states",
+        "detail-type": "Step Functions Execution Status Change",
+        "detail": {"executionArn": execution_arn, "status": "ABORTED", "redriveCount": 0, **detail},
+    }
+
+
+def second_pass(
+    execution_arn: str = VALID_EXECUTION, redrives: int = 0, rounds: int = 0
+) -> dict[str, Any]:
+    order = {"execution_arn": execution_arn, "redrives": redrives, "second_pass": True}
+    return {**order, "rounds": rounds}
+
+
+def batch(*messages: object, tries: int = 1) -> dict[str, Any]:
+    """An SQS event; what is no text is sent as JSON."""
+    return {
+        "Records": [
+            {
+                "messageId": f"message-{number}",
+                "receiptHandle": "r",
+                "body": message if isinstance(message, str) else json.dumps(message),
+                "attributes": {"ApproximateReceiveCount": str(tries)},
+                "messageAttributes": {},
+                "eventSource": "aws:sqs",
+                "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:reap",
+                "awsRegion": "us-east-1",
+            }
+            for number, message in enumerate(messages)
+        ]
+    }
+
+
+def failed(*messages: object, tries: int = 1) -> list[int]:
+    """Handles a batch; tells which of its messages will come again."""
+    answer = reap.handler(batch(*messages, tries=tries), CONTEXT)
+    assert list(answer) == ["batchItemFailures"]
+    failures = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+    return [int(identifier.removeprefix("message-")) for identifier in failures]
+
+
+def is_free() -> bool:
+    granted: bool = acquire.handler(dict(RIVAL), CONTEXT)["acquired"]
+    release.handler(dict(RIVAL), CONTEXT)
+    return granted
+
+
+# The reaper's entry point: what it frees, what it sends, and what it fails.
+
+
+@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_an_event_frees_the_lock_and_sends_the_second_pass_for_later(outside: Outside) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     assert failed(status_change()) == []
@@ -38,6 +103,7 @@ def test_an_event_frees_the_lock_and_sends_the_second_pass_for_later(outside: Ou
     assert is_free()
 
 
+@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_the_second_pass_sends_nothing_more(outside: Outside) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     assert failed(second_pass()) == []
@@ -45,12 +111,14 @@ def test_the_second_pass_sends_nothing_more(outside: Outside) -> None:
     assert is_free()
 
 
+@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_an_execution_without_locks_gets_its_second_pass_too(outside: Outside) -> None:
     """An acquire of it may be on its way."""
     assert failed(status_change(redriveCount=2)) == []
     assert outside.sent == [(QUEUE_URL, second_pass(redrives=2), 35)]
 
 
+@pytest.mark.usefixtures("lambda_environment", "outside")
 @pytest.mark.parametrize("second", [False, True])
 def test_a_pass_that_runs_out_of_time_is_sent_again_at_once(
     outside: Outside, monkeypatch: pytest.MonkeyPatch, *, second: bool
@@ -65,6 +133,7 @@ def test_a_pass_that_runs_out_of_time_is_sent_again_at_once(
     assert parse_reap_message(json.dumps(same)).ended.second_pass is second
 
 
+@pytest.mark.usefixtures("lambda_environment", "outside")
 @pytest.mark.parametrize(("rounds", "sent"), [(MOST_ROUNDS - 1, [MOST_ROUNDS]), (MOST_ROUNDS, [])])
 def test_a_pass_that_never_ends_sends_itself_a_thousand_times_and_then_fails(
     outside: Outside, monkeypatch: pytest.MonkeyPatch, rounds: int, sent: list[int]
@@ -76,12 +145,14 @@ def test_a_pass_that_never_ends_sends_itself_a_thousand_times_and_then_fails(
     assert [message["rounds"] for _, message, _ in outside.sent] == sent
 
 
+@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_the_rounds_of_the_first_pass_do_not_count_for_the_second(outside: Outside) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     assert failed({**second_pass(rounds=MOST_ROUNDS), "second_pass": False}) == []
     assert outside.sent == [(QUEUE_URL, second_pass(), 35)]
 
 
+@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_an_execution_of_which_no_one_knows_fails_only_its_own_message(outside: Outside) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     other = {"lock_name": "other", "owner_id": "other-0123456789", "execution_arn": OTHER_EXECUTION}
@@ -93,6 +164,7 @@ def test_an_execution_of_which_no_one_knows_fails_only_its_own_message(outside: 
     assert not acquire.handler({**RIVAL, "lock_name": "other"}, CONTEXT)["acquired"]
 
 
+@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_a_batch_that_fails_as_a_whole_is_answered_and_not_raised(outside: Outside) -> None:
     outside.executions[VALID_EXECUTION] = Execution(Liveness.UNKNOWN)
     acquire.handler(dict(WORKFLOW), CONTEXT)
@@ -100,6 +172,7 @@ def test_a_batch_that_fails_as_a_whole_is_answered_and_not_raised(outside: Outsi
     assert outside.sent == []
 
 
+@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_a_second_pass_that_cannot_be_sent_fails_the_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -112,6 +185,7 @@ def test_a_second_pass_that_cannot_be_sent_fails_the_message(
     assert is_free()
 
 
+@pytest.mark.usefixtures("lambda_environment", "outside")
 @pytest.mark.parametrize(
     "message",
     [
@@ -134,6 +208,7 @@ def test_a_forged_message_about_a_running_execution_frees_nothing_and_comes_agai
     assert not is_free()
 
 
+@pytest.mark.usefixtures("lambda_environment", "outside")
 @pytest.mark.parametrize(("tries", "seconds"), [(1, 2), (2, 4), (6, 64), (7, 120), (10, 120)])
 def test_what_was_asked_too_early_is_asked_again_after_pauses_that_double(
     outside: Outside, tries: int, seconds: int
@@ -144,6 +219,7 @@ def test_what_was_asked_too_early_is_asked_again_after_pauses_that_double(
     assert outside.hidden == [(QUEUE_URL, "r", seconds)]
 
 
+@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_what_step_functions_does_not_answer_waits_for_the_whole_visibility_timeout(
     outside: Outside,
 ) -> None:
@@ -153,6 +229,7 @@ def test_what_step_functions_does_not_answer_waits_for_the_whole_visibility_time
     assert outside.hidden == []
 
 
+@pytest.mark.usefixtures("lambda_environment", "outside")
 @pytest.mark.parametrize("message", [status_change(), second_pass()], ids=["first", "second"])
 def test_a_redriven_execution_is_untouched(outside: Outside, message: dict[str, Any]) -> None:
     outside.executions[VALID_EXECUTION] = Execution(Liveness.RUNNING, redrives=1)
@@ -161,6 +238,7 @@ def test_a_redriven_execution_is_untouched(outside: Outside, message: dict[str, 
     assert not is_free()
 
 
+@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_what_is_freed_is_counted_and_logged_by_execution(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -183,6 +261,7 @@ def test_what_is_freed_is_counted_and_logged_by_execution(
     assert values(lines(capsys)) == {}
 
 
+@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_no_line_and_no_message_holds_an_owner_id(
     outside: Outside, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,6 +272,7 @@ def test_no_line_and_no_message_holds_an_owner_id(
     assert VALID_OWNER not in out + err + json.dumps(outside.sent)
 
 
+@pytest.mark.usefixtures("lambda_environment", "outside")
 @pytest.mark.usefixtures("over_botocore")
 def test_a_message_that_was_asked_too_early_really_comes_again_soon(
     monkeypatch: pytest.MonkeyPatch, outside: Outside
@@ -217,6 +297,7 @@ def test_a_message_that_was_asked_too_early_really_comes_again_soon(
     hide_message(queue_url, "no such receipt", 5)  # Only delays the message.
 
 
+@pytest.mark.usefixtures("lambda_environment", "outside")
 @pytest.mark.usefixtures("over_botocore")
 def test_the_second_pass_really_goes_to_the_queue(
     monkeypatch: pytest.MonkeyPatch,
@@ -232,3 +313,103 @@ def test_the_second_pass_really_goes_to_the_queue(
     (message,) = sqs.receive_message(QueueUrl=queue_url)["Messages"]
     assert failed(message["Body"]) == []
     assert "Messages" not in sqs.receive_message(QueueUrl=queue_url)
+
+
+# Which messages the reaper understands, and what it takes them for.
+
+
+@pytest.mark.usefixtures("lambda_environment", "outside")
+def test_what_the_handler_sends_it_understands(outside: Outside) -> None:
+    failed(status_change(redriveCount=3))
+    ((_, sent, _),) = outside.sent
+    assert parse_reap_message(json.dumps(sent)) == ReapMessage(
+        ExecutionEnded(execution_arn=VALID_EXECUTION, redrives=3, second_pass=True)
+    )
+
+
+@pytest.mark.usefixtures("lambda_environment", "outside")
+@pytest.mark.parametrize(
+    ("detail", "redrives"),
+    [({}, 0), ({"redriveCount": 4}, 4), ({"redriveCount": "12"}, 12), ({"redriveCount": "03"}, 3)],
+)
+def test_an_event_tells_how_often_the_execution_was_redriven(
+    detail: dict[str, object], redrives: int
+) -> None:
+    event = status_change()
+    event["detail"] |= {"redriveCount": 0, **detail}
+    assert parse_reap_message(json.dumps(event)).ended == ExecutionEnded(
+        execution_arn=VALID_EXECUTION, redrives=redrives
+    )
+
+
+UNREADABLE: list[object] = [
+    None,
+    "",
+    "null",
+    "<redrives>",
+    "often",
+    "-1",
+    "1.5",
+    "٣",
+    True,
+    {},
+    "9" * 5000,
+]
+
+
+@pytest.mark.usefixtures("lambda_environment", "outside")
+@pytest.mark.parametrize("value", UNREADABLE, ids=lambda value: repr(value)[:12])
+def test_an_event_whose_redrive_count_cannot_be_read_is_of_the_first_run_and_reaped(
+    value: object,
+) -> None:
+    """No document says that the event has it."""
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    event = status_change(redriveCount=value)
+    assert parse_reap_message(json.dumps(event)).ended.redrives == 0
+    assert failed(event) == []
+    assert is_free()
+
+
+@pytest.mark.usefixtures("lambda_environment", "outside")
+def test_an_event_without_a_redrive_count_is_of_the_first_run() -> None:
+    event = status_change()
+    del event["detail"]["redriveCount"]
+    assert parse_reap_message(json.dumps(event)).ended.redrives == 0
+
+
+MALFORMED: dict[str, object] = {
+    "no JSON": "{",
+    "empty": "",
+    "null": "null",
+    "a number": "5",
+    "a text": '"second_pass"',
+    "a list": "[]",
+    "no detail": {"source": "aws.states"},
+    "a detail that is a text": {"detail": "x"},
+    "no execution": {"detail": {"status": "ABORTED"}},
+    "an execution that EventBridge left out": status_change(""),
+    "an execution that EventBridge did not put in": status_change("<arn>"),
+    "an unknown field": {**second_pass(), "force": True},
+    "claims to free": {**second_pass(), "claims": [{"lock_name": "x", "owner_id": VALID_OWNER}]},
+    "deeply nested": "[" * 100_000,
+    "a second pass at nothing": {"second_pass": True},
+    "a number for an execution": {**second_pass(), "execution_arn": 5},
+    "a text for a count": {**second_pass(), "redrives": "0"},
+    "a count below zero": {**second_pass(), "redrives": -1},
+    "a flag for a count": {**second_pass(), "redrives": True},
+    "an endless count": {**second_pass(), "redrives": 10**9},
+    "rounds below zero": second_pass(rounds=-1),
+    "a text for rounds": {**second_pass(), "rounds": "1"},
+    "a text for a flag": {**second_pass(), "second_pass": "no"},
+}
+
+
+@pytest.mark.usefixtures("lambda_environment", "outside")
+@pytest.mark.parametrize("message", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_message_fails_alone(outside: Outside, message: object) -> None:
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    assert failed(message, status_change()) == [0]
+    assert len(outside.sent) == 1
+    assert is_free()
+    with pytest.raises(InvalidRequest, match="must be an Execution Status Change event"):
+        parse_reap_message(message if isinstance(message, str) else json.dumps(message))

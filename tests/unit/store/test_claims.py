@@ -18,7 +18,7 @@ from fairlock.protocol.outcomes import (
 )
 from fairlock.store.context import ClaimNotRemoved
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
-from tests.support.faults import client_error, lost_reply
+from tests.support.faults import client_error, lost_reply, refusal
 from tests.support.faulty_table import FaultyTable, fault, repeat
 from tests.support.store_bench import RUN, Bench, claim_key
 
@@ -169,6 +169,16 @@ def test_a_claim_is_found_by_the_holder_if_the_release_does_not_name_the_executi
     bench.store().acquire(acquire("anna", execution_arn=RUN))
     assert isinstance(bench.store().release(release("anna")), Released)
     assert bench.claims() == []
+
+
+def test_a_client_that_may_not_write_claims_releases_the_lock_of_a_workflow_all_the_same(
+    bench: Bench,
+) -> None:
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    denied = FaultyTable(bench.client, fault(refusal("AccessDeniedException"), 2))
+    assert isinstance(bench.store(denied).release(release("anna")), Released)
+    assert bench.events == [ClaimNotRemoved(lock_name=LOCK, execution_arn=RUN)]
+    assert bench.holders() == []
 
 
 def test_a_failing_removal_of_the_claim_does_not_fail_the_release(bench: Bench) -> None:

@@ -9,15 +9,17 @@ import pytest
 
 from fairlock.aws.executions import Delivery, Execution
 from fairlock.protocol.items import new_waiter
-from fairlock.protocol.model import Liveness, Waiter
+from fairlock.protocol.model import Holder, Liveness, Waiter
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason, Released
-from fairlock.store import seen_queue
+from fairlock.store import keep_alive, seen_queue
+from fairlock.store.context import LockContext
+from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faults import client_error
-from tests.support.faulty_table import FaultyTable, fault
-from tests.support.store_bench import OTHER_RUN, RUN, Bench
+from tests.support.faulty_table import FaultyTable, fault, meanwhile
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 from tests.support.workflows import FakeWorkflows
 
 MANY = 10_000
@@ -231,3 +233,179 @@ def test_dead_waiters_fill_no_queue_and_count_in_no_position(bench: Bench) -> No
     assert isinstance(answer, Queued)
     assert answer.position == 1
     assert owner("ben") == answer.owner_id
+
+
+# A contender that meets a lease that is over reads the claim, extends the lease, and asks last.
+#
+# DescribeExecution answers 10 to 15 times a second in an account, however many contenders there
+# are.
+
+CONTENDERS = 5
+LEASE_MS = 60_000
+LEASE_OVER_SECONDS = 70
+EXTENSION_OVER_SECONDS = 13
+UNANSWERED_OVER_SECONDS = 33
+
+
+@pytest.fixture
+def workflow_bench(clock: FakeClock) -> Bench:
+    """Anna's workflow holds the lock, and her lease is over."""
+    workflow_bench = Bench(MemoryTable(), clock)
+    workflow_bench.store().acquire(acquire("anna", execution_arn=RUN, lease_ms=LEASE_MS))
+    clock.advance(LEASE_OVER_SECONDS)
+    return workflow_bench
+
+
+def ask_first(_context: LockContext, _name: str, holder: Holder, *, lease_ms: int) -> Holder:
+    """For the controls: as if the lease was extended only after the answer."""
+    assert lease_ms
+    return holder
+
+
+def contenders_that_ask(bench: Bench) -> int:
+    """While Step Functions is asked by one contender, the next one comes."""
+
+    def come(_execution_arn: str) -> Execution:
+        if len(bench.workflows.described) < CONTENDERS:
+            another = acquire(f"contender {len(bench.workflows.described)}")
+            assert isinstance(bench.store().acquire(another), Refusal)
+        return Execution(Liveness.RUNNING)
+
+    bench.workflows.runs = come
+    assert isinstance(bench.store().acquire(acquire("ben")), Refusal)
+    return len(bench.workflows.described)
+
+
+def test_of_contenders_that_come_together_one_asks(workflow_bench: Bench) -> None:
+    assert contenders_that_ask(workflow_bench) == 1
+
+
+def test_each_asks_if_the_lease_is_extended_only_after_the_answer(
+    workflow_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keep_alive, "_extend", ask_first)
+    assert contenders_that_ask(workflow_bench) == CONTENDERS
+
+
+def times_asked_without_an_answer(bench: Bench) -> int:
+    bench.workflows.runs = Liveness.UNKNOWN
+    for number in range(CONTENDERS):
+        assert isinstance(bench.store().acquire(acquire(f"contender {number}")), Refusal)
+    return len(bench.workflows.described)
+
+
+def test_while_step_functions_does_not_say_it_is_asked_once_in_half_a_minute(
+    workflow_bench: Bench,
+) -> None:
+    assert times_asked_without_an_answer(workflow_bench) == 1
+    workflow_bench.clock.advance(EXTENSION_OVER_SECONDS)
+    assert times_asked_without_an_answer(workflow_bench) == 1
+    workflow_bench.clock.advance(UNANSWERED_OVER_SECONDS - EXTENSION_OVER_SECONDS)
+    assert times_asked_without_an_answer(workflow_bench) == 2
+
+
+def test_each_contender_would_ask_if_none_extended_the_lease_before(
+    workflow_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keep_alive, "_extend", ask_first)
+    assert times_asked_without_an_answer(workflow_bench) == CONTENDERS
+
+
+def is_taken_without_asking(bench: Bench) -> bool:
+    """The reaper has fenced the claim, and died before it freed the lock."""
+    bench.end()
+    with pytest.raises(_DiesError):
+        bench.reap(client=FaultyTable(bench.client, meanwhile(3, _die)))
+    assert bench.holders() == ["anna"]
+    bench.workflows.described.clear()
+    assert isinstance(bench.store().acquire(acquire("ben")), Grant)
+    return bench.workflows.described == []
+
+
+class _DiesError(BaseException):
+    """No error that a program may catch."""
+
+
+def _die() -> None:
+    raise _DiesError
+
+
+def test_a_fenced_claim_says_that_the_holder_is_over(workflow_bench: Bench) -> None:
+    assert is_taken_without_asking(workflow_bench)
+
+
+def test_without_a_look_at_the_claim_step_functions_is_asked(
+    workflow_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keep_alive, "work_is_over", lambda _item: False)
+    assert not is_taken_without_asking(workflow_bench)
+
+
+def test_a_redriven_holder_that_takes_the_fence_away_in_that_moment_keeps_its_lock(
+    workflow_bench: Bench,
+) -> None:
+    """The claim is read as fenced; then a heartbeat renews, and only then the contender writes."""
+    workflow_bench.end()
+    with pytest.raises(_DiesError):
+        workflow_bench.reap(client=FaultyTable(workflow_bench.client, meanwhile(3, _die)))
+    workflow_bench.redrive()
+
+    def renew() -> None:
+        outcome = workflow_bench.store().keep_alive(workflow_heartbeat("anna", redrives=1))
+        assert outcome is KeepAliveOutcome.RENEWED
+
+    contender = workflow_bench.store(FaultyTable(workflow_bench.client, meanwhile(3, renew)))
+    assert isinstance(contender.acquire(acquire("ben")), Refusal)
+    assert workflow_bench.holders() == ["anna"]
+
+
+def test_a_contender_that_dies_while_it_asks_delays_the_next_by_ten_seconds(
+    workflow_bench: Bench,
+) -> None:
+    def dies(_execution_arn: str) -> Execution:
+        raise _DiesError
+
+    workflow_bench.workflows.runs = dies
+    with pytest.raises(_DiesError):
+        workflow_bench.store().acquire(acquire("ben"))
+    workflow_bench.workflows.runs = Liveness.OVER
+    assert isinstance(workflow_bench.store().acquire(acquire("carl")), Refusal)
+    workflow_bench.clock.advance(EXTENSION_OVER_SECONDS)
+    assert isinstance(workflow_bench.store().acquire(acquire("carl")), Grant)
+
+
+def test_a_workflow_that_runs_gets_a_whole_lease(workflow_bench: Bench) -> None:
+    assert isinstance(workflow_bench.store().acquire(acquire("ben")), Refusal)
+    workflow_bench.clock.advance(LEASE_MS / 1000 - 1)
+    assert isinstance(workflow_bench.store().acquire(acquire("ben")), Refusal)
+    assert workflow_bench.workflows.described == [RUN]
+
+
+@pytest.mark.parametrize(
+    ("prepare", "requests"),
+    [
+        # The first write, the claim, the extension, the takeover.
+        (lambda bench: bench.end(), 4),
+        # Two extensions: while Step Functions is asked, and for a lease.
+        (lambda bench: bench.redrive(redrives=0), 4),
+    ],
+    ids=["over", "runs"],
+)
+def test_a_contender_sends_so_many_requests(
+    workflow_bench: Bench, prepare: Callable[[Bench], None], requests: int
+) -> None:
+    prepare(workflow_bench)
+    client, store = workflow_bench.counting()
+    store.acquire(acquire("ben"))
+    assert len(client.calls) == requests
+
+
+def test_a_lease_that_is_not_over_costs_the_contender_one_request(
+    workflow_bench: Bench,
+) -> None:
+    workflow_bench.store().acquire(acquire("ben"))
+    client, store = workflow_bench.counting()
+    assert isinstance(store.acquire(acquire("carl")), Refusal)
+    workflow_bench.store().release(release("anna", execution_arn=RUN))
+    assert isinstance(store.acquire(acquire("carl")), Grant)
+    assert len(client.calls) == 2

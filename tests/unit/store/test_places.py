@@ -1,8 +1,7 @@
 """The place in the queue is given by the service: no ticket and no time of entry buys a better one.
 
 The attacks of a caller that may invoke acquire, each with what it got before: the head of the
-queue.
-"""
+queue."""
 
 from __future__ import annotations
 
@@ -10,14 +9,18 @@ from typing import Any
 
 import pytest
 
+from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.outcomes import Grant, Queued
+from fairlock.protocol.model import Liveness
+from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
 from fairlock.protocol.waiters import join_queue
+from fairlock.store.release import EndedClaim
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import parse_acquire
 from tests.support import LOCK, FakeClock, acquire, owner, release
-from tests.support.faulty_table import FaultyTable, lose
-from tests.support.store_bench import RUN, Bench
+from tests.support.faulty_table import FaultyTable, lose, meanwhile
+from tests.support.store_bench import OTHER_RUN, RUN, Bench
+from tests.support.workflows import FakeWorkflows
 
 WAITER = "WAITER#"
 ATTACKS: dict[str, dict[str, Any]] = {
@@ -165,3 +168,180 @@ def test_an_uncontended_acquire_asks_for_no_place(clock: FakeClock) -> None:
     client, store = bench.counting()
     assert isinstance(store.acquire(acquire("anna", waits=True, ticket=0)), Grant)
     assert client.calls == ["update_item"]
+
+
+# Who gave up is not granted a lock later, and who cannot hear of a grant does not keep it.
+
+LEASE_AND_TOLERANCE_SECONDS = 63
+MOST_WRITES = 4
+
+
+@pytest.fixture
+def leaving_bench(clock: FakeClock) -> Bench:
+    """Another caller holds the lock, and anna, a workflow, waits for it."""
+    leaving_bench = Bench(MemoryTable(), clock)
+    leaving_bench.store().acquire(acquire("holder"))
+    leaving_bench.wait("anna")
+    return leaving_bench
+
+
+def place_of(bench: Bench) -> dict[str, Any]:
+    return {"ticket": bench.clock.now_ms, "execution_arn": RUN}
+
+
+def late_acquire(bench: Bench) -> Any:  # noqa: ANN401 - any of the answers
+    """Anna has given up; others have used the lock; then a call of hers lands, of long ago."""
+    place = place_of(bench)
+    bench.store().release(release("anna", **place))
+    bench.store().release(release("holder"))
+    bench.pass_through()
+    return bench.store().acquire(acquire("anna", waits=True, task_token="late", **place))
+
+
+def test_an_acquire_that_lands_after_its_workflow_gave_up_is_refused(
+    leaving_bench: Bench,
+) -> None:
+    answer = late_acquire(leaving_bench)
+    assert isinstance(answer, Refusal)
+    assert (answer.reason, leaving_bench.holders()) == (
+        RefusalReason.ALREADY_RELEASED,
+        [],
+    )
+
+
+def test_without_the_mark_in_its_claim_it_would_be_granted(
+    leaving_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = EndedClaim(task_token=None, entered_at_ms=leaving_bench.clock.now_ms)
+    monkeypatch.setattr("fairlock.store.release.end_claim", lambda *_: place)
+    assert isinstance(late_acquire(leaving_bench), Grant)
+
+
+@pytest.mark.parametrize("killed_at", range(1, MOST_WRITES + 1))
+def test_giving_up_marks_and_leaves_in_one_write_wherever_it_is_killed(
+    leaving_bench: Bench, killed_at: int
+) -> None:
+    """Else the lock would be handed to a caller that is marked, and never asks again."""
+    dying = FaultyTable(leaving_bench.client, lose(killed_at))
+    with pytest.raises(LockStoreUnavailable):
+        leaving_bench.store(dying).release(release("anna", **place_of(leaving_bench)))
+    is_marked = leaving_bench.store().read_state(LOCK).last_released == owner("anna")
+    assert is_marked is (leaving_bench.waiters() == [])
+
+
+def gone(bench: Bench) -> FakeWorkflows:
+    """Its executions run on, but their tasks are over."""
+    return FakeWorkflows(wakes=Delivery.GONE, runs=bench.describe)
+
+
+def asks_to_leave(bench: Bench) -> bool:
+    """Whether a direct caller is granted the lock when the lease is over."""
+    bench.clock.advance(LEASE_AND_TOLERANCE_SECONDS)
+    return isinstance(bench.store().acquire(acquire("ben")), Grant)
+
+
+def test_a_lock_handed_to_a_branch_that_was_stopped_is_free_after_its_lease(
+    leaving_bench: Bench,
+) -> None:
+    """Its execution goes on, so neither the reaper nor the question to Step Functions helps."""
+    leaving_bench.store(workflows=gone(leaving_bench)).release(release("holder"))
+    assert leaving_bench.holders() == ["anna"]
+    assert leaving_bench.describe(RUN).liveness is Liveness.RUNNING
+    assert asks_to_leave(leaving_bench)
+    assert leaving_bench.holders() == ["ben"]
+
+
+def test_if_that_were_not_noted_it_would_be_taken_as_long_as_its_execution_runs(
+    leaving_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlock.store.hand_off.mark_undelivered", _raise_unavailable)
+    leaving_bench.store(workflows=gone(leaving_bench)).release(release("holder"))
+    assert not asks_to_leave(leaving_bench)
+    assert not asks_to_leave(leaving_bench)
+
+
+def _raise_unavailable(_grant: Grant, **_at: int) -> Any:  # noqa: ANN401 - as the real one
+    raise LockStoreUnavailable
+
+
+def test_a_waiter_between_two_questions_keeps_what_it_was_handed(
+    leaving_bench: Bench,
+) -> None:
+    place = place_of(leaving_bench)
+    leaving_bench.store(workflows=gone(leaving_bench)).release(release("holder"))
+    answer = leaving_bench.store().acquire(acquire("anna", waits=True, task_token="next", **place))
+    assert isinstance(answer, Grant)
+    assert not asks_to_leave(leaving_bench)
+
+
+def test_even_if_it_asks_in_the_moment_in_which_that_is_noted(
+    leaving_bench: Bench,
+) -> None:
+    place = place_of(leaving_bench)
+    answers: list[object] = []
+
+    def ask() -> None:
+        answers.append(
+            leaving_bench.store().acquire(acquire("anna", waits=True, task_token="next", **place))
+        )
+
+    client = FaultyTable(
+        leaving_bench.client, meanwhile(4, ask)
+    )  # After release_permit, query and serve_waiter.
+    leaving_bench.store(client, workflows=gone(leaving_bench)).release(release("holder"))
+    assert client.calls == ["update_item", "query", "transact_write_items", "update_item"]
+    assert [type(answer) for answer in answers] == [Grant]
+    assert not asks_to_leave(leaving_bench)
+
+
+# What a guard that skips a busy lock asks the store for: one try, and then to give up.
+
+TRY = acquire("ben", execution_arn=RUN)
+GIVE_UP = release("ben", execution_arn=RUN, waits=True)
+
+
+@pytest.fixture
+def empty_bench(clock: FakeClock) -> Bench:
+    return Bench(MemoryTable(), clock)
+
+
+def test_it_takes_seven_requests_and_leaves_no_waiter(empty_bench: Bench) -> None:
+    empty_bench.store().acquire(acquire("ada", execution_arn=OTHER_RUN))
+    client, store = empty_bench.counting()
+    refused = store.acquire(TRY)
+    assert isinstance(refused, Refusal)
+    assert (refused.reason, len(client.calls)) == (RefusalReason.HELD, 2)  # its claim, and one try
+    store.release(GIVE_UP)
+    assert (len(client.calls), empty_bench.waiters(), empty_bench.holders()) == (
+        7,
+        [],
+        ["ada"],
+    )
+
+
+def test_a_lock_that_others_wait_for_is_busy_though_it_has_room(empty_bench: Bench) -> None:
+    empty_bench.store().acquire(acquire("ada", limit=2))
+    empty_bench.wait("carl", execution_arn=OTHER_RUN)  # a limit of one
+    refused = empty_bench.store().acquire(acquire("ben", execution_arn=RUN, limit=2))
+    assert isinstance(refused, Refusal)
+    assert empty_bench.waiters() == ["carl"]
+
+
+@pytest.mark.parametrize("given_up", [True, False], ids=["given up", "the control"])
+def test_a_call_that_lands_after_its_repetition_was_refused_takes_nothing(
+    empty_bench: Bench, *, given_up: bool
+) -> None:
+    """The first call is delayed between its claim and its try."""
+    empty_bench.store().acquire(acquire("ada", execution_arn=OTHER_RUN))
+
+    def others_act() -> None:
+        assert isinstance(empty_bench.store().acquire(TRY), Refusal)
+        empty_bench.store().release(release("ada", execution_arn=OTHER_RUN))
+        if given_up:
+            empty_bench.store().release(GIVE_UP)
+
+    delayed = empty_bench.store(FaultyTable(empty_bench.client, meanwhile(2, others_act))).acquire(
+        TRY
+    )
+    assert isinstance(delayed, Refusal if given_up else Grant)
+    assert empty_bench.holders() == ([] if given_up else ["ben"])

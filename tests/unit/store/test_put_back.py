@@ -10,16 +10,19 @@ import pytest
 from fairlock.aws.executions import Delivery
 from fairlock.protocol import grants, leaving
 from fairlock.protocol.ceiling import SetCeilingRequest
-from fairlock.protocol.model import BY_TIME, LockState
+from fairlock.protocol.model import BY_TIME, ForceReleaseRequest, LockState
 from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason
 from fairlock.store import hand_off
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, FakeClock, acquire, release
+from tests.support import LOCK, START_MS, FakeClock, acquire, release
+from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
 TWO = {"limit": 2}
 POLLS = {"waits": True, "poll_interval_ms": 5_000}
+RELEASE_OF_PASS = 3
+"""The requests of a pass before it: the claims, and a fence."""
 Scene = Callable[[Bench], None]
 
 
@@ -106,7 +109,7 @@ def test_if_the_last_mark_were_no_ones_an_older_version_would_run(
     unconditioned = "attribute_exists(#newest_token) AND :seen_grant = :seen_grant"
     for module in (grants, leaving):
         monkeypatch.setattr(module, "MY_MARK", unconditioned)
-    monkeypatch.setattr(hand_off, "_if_it_stands", lambda departing, _state: departing)
+    monkeypatch.setattr(hand_off, "_if_it_stands", lambda departing, _state, **_: departing)
     scene(bench)
     assert newest(bench) == 3
 
@@ -172,6 +175,64 @@ def test_if_no_push_counted_as_unanswered_it_would_be_refused(
     for name in ("h2", "plain"):
         bench.store().release(release(name, execution_arn=RUN))
     assert "v4" not in bench.holders()
+
+
+def test_while_the_newest_is_told_a_caller_that_does_not_wait_is_refused_at_once(
+    bench: Bench,
+) -> None:
+    """A permit is free, but would not be granted to it, however often it asks."""
+    for name in ("h1", "h2"):
+        bench.store().acquire(acquire(name, **TWO))
+    bench.wait("v5", only_newest=5, **TWO)
+    client, store = bench.counting()
+    found: list[object] = []
+
+    def act() -> None:
+        bench.store().release(release("h2"))
+        found.append(store.acquire(acquire("v4", only_newest=4, **TWO)))
+
+    while_it_is_told(bench, "v5", act)
+    bench.store().release(release("h1"))
+    assert isinstance(found[0], Refusal)
+    assert (found[0].reason, client.calls) == (RefusalReason.HELD, ["update_item"])
+
+
+def test_the_lower_versions_are_told_if_the_newest_is_released_by_force_just_after_its_grant(
+    bench: Bench,
+) -> None:
+    """Else they would sleep beside a free lock until they ask by themselves."""
+    bench.wait("v1", only_newest=1)
+    bench.wait("v3", only_newest=3)
+    bench.store().release(release("v1", execution_arn=RUN))
+    bench.wait("v2", only_newest=2)
+    grant = bench.store().read_state(LOCK).holders[0]
+    force = ForceReleaseRequest(
+        lock_name=LOCK, fencing_token=grant.fencing_token, requested_by="olga", reason="a test"
+    )
+    bench.store().force_release(force)
+    assert (bench.holders(), bench.waiters()) == ([], [])
+    assert bench.pushed == ["v3", "v2"]
+
+
+@pytest.mark.parametrize("version", [4, BY_TIME])
+def test_a_redriven_holder_beside_a_newer_version_renews_before_the_reaper_frees_it(
+    bench: Bench, version: int
+) -> None:
+    bench.store().acquire(acquire("anna", only_newest=version, execution_arn=RUN, **TWO))
+    newer = START_MS + 1 if version == BY_TIME else 5
+    bench.wait("ben", only_newest=newer, execution_arn=OTHER_RUN, **TWO)
+    bench.end()
+    found: list[KeepAliveOutcome] = []
+
+    def beat() -> None:
+        bench.redrive()
+        heartbeat = workflow_heartbeat("anna", only_newest=version, limit=2)
+        found.append(bench.store().keep_alive(heartbeat))
+
+    bench.reap(client=FaultyTable(bench.client, meanwhile(RELEASE_OF_PASS, beat)))
+    assert found == [KeepAliveOutcome.RENEWED]
+    assert bench.holders() == ["anna", "ben"]
+    assert newest(bench) == newer
 
 
 @pytest.mark.parametrize("place", [True, False])

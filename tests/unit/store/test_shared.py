@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fairlock.aws.executions import Delivery
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.model import AcquireRequest, LockState
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, Verdict, judge
@@ -16,7 +17,7 @@ from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.rules import DEFAULT_READERS
 from tests.support import LOCK, FakeClock, acquire, release
 from tests.support.capacity import MeteredTable, guard_request, item_bytes
-from tests.support.store_bench import Bench, workflow_heartbeat
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
 READER: dict[str, Any] = {"shared": True, "limit": DEFAULT_READERS}
 
@@ -269,3 +270,21 @@ def test_twenty_readers_cost_three_units_a_write_and_a_hundred_fourteen(clock: F
         item = table.inner.items["LOCK#customer/1234", "STATE"]
         assert item_bytes(item) < 14 * 1024
     assert units == {20: 3 + 1, 100: 14 + 1}, "and its claim"
+
+
+def test_readers_behind_one_that_seemed_dead_and_renews_get_the_lock_too(bench: Bench) -> None:
+    """The message reaches no one, its execution is over, and a late call of it finds the grant."""
+    take(bench, "writer")
+    for name, run in (("late", OTHER_RUN), ("anna", RUN), ("ben", RUN)):
+        bench.wait(name, execution_arn=run, **READER)
+    bench.end(OTHER_RUN)
+
+    def wake(task_token: str, _answer: object) -> Delivery:
+        if task_token != "late":
+            return Delivery.DELIVERED
+        assert isinstance(bench.wait("late", execution_arn=OTHER_RUN, **READER), Grant)
+        return Delivery.GONE
+
+    bench.workflows.wakes = wake
+    bench.store().release(release("writer"))
+    assert (bench.holders(), bench.waiters()) == (["late", "anna", "ben"], [])

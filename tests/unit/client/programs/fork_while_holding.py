@@ -36,14 +36,14 @@ def in_the_child(locks: LockClient, inherited: Lock, parents_client: object) -> 
         "check": outcome_of(inherited.check),
         "heartbeat": outcome_of(inherited.heartbeat),
         "condition_check": outcome_of(inherited.condition_check),
+        "block": outcome_of(lambda: bool(inherited.__enter__())),
         "release": outcome_of(inherited.release),
     }
     client = locks._connection.dynamodb()  # noqa: SLF001 - whose sockets would else be shared
     with locks.hold(f"child-of-{inherited.name}", max_wait=0) as own:
         own.lost.wait(3)  # Longer than its lease: it has to be renewed.
         seen["own lock is renewed"] = outcome_of(own.check)
-    with inherited:
-        pass
+    inherited.__exit__(None, None, None)  # As of a fork in the middle of its block.
     seen["connections of its own"] = client is not parents_client
     return seen
 
