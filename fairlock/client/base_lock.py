@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import warnings
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from fairlock.client.connection import StoreFactory
 from fairlock.client.entered_locks import Entered, EnteredLock
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.local_lease import LocalLease
-from fairlock.client.reporting import LockEventKind, logger, point_out
+from fairlock.client.reporting import LockEventKind, logger
 from fairlock.client.settings import ClientServices
 from fairlock.clock import Seconds, in_seconds
 from fairlock.errors import ClientUnusable, LockLost
@@ -126,7 +127,7 @@ class BaseLock(EnteredOneWay, ABC):
                 f"lock {self.name!r} was dropped, and its client goes on renewing it: write `with "
                 "locks.hold(…) as lock:`, or keep the lock until you have released it"
             )
-            point_out(message, self)
+            warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
 
     def __getstate__(self) -> NoReturn:
         """Refuses to be copied or pickled: a copy would not know of a release or a loss."""

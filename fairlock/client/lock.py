@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -15,7 +16,6 @@ from fairlock.client.base_lock import BaseLock
 from fairlock.client.heartbeats import Heartbeats
 from fairlock.client.lease_handle import Unreleased
 from fairlock.client.local_lease import LeaseState
-from fairlock.client.reporting import point_out
 from fairlock.client.settings import ClientServices, ClientSettings
 from fairlock.client.threads import Callbacks
 from fairlock.clock import Seconds
@@ -214,9 +214,14 @@ class BaseHold(EnteredOneWay):
         return f"write `{self._statement} locks.{method}({self._name!r}) as lock:`"
 
     def __del__(self) -> None:
-        """Points out a block that never began: the work after it had no lock."""
+        """Points out a block that never began: the work after it had no lock.
+
+        By a RuntimeWarning, as Python does for a coroutine without `await`, because it hides a
+        ResourceWarning. Not by the log, whose mutex the garbage collector may find taken.
+        """
         if not getattr(self, "_was_entered", True):
-            point_out(f"lock {self._name!r} was never acquired: {self._advice()}", self)
+            message = f"lock {self._name!r} was never acquired: {self._advice()}"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     if not TYPE_CHECKING:  # For type checkers it has no other attributes.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -43,16 +42,6 @@ class FailsafeLogger(logging.LoggerAdapter[logging.Logger]):
 
 logger: Final = FailsafeLogger(logging.getLogger("fairlock"))
 """The logger of every module of the clients."""
-
-
-def point_out(message: str, source: object) -> None:
-    """Tells of a lock, or of a block that never began, which its user has dropped.
-
-    Python hides a ResourceWarning unless it is asked for, and code that runs without its lock must
-    not be silent. So the log has the message as well, which Python prints by default.
-    """
-    logger.warning("%s", message)
-    warnings.warn(message, ResourceWarning, stacklevel=3, source=source)
 
 
 def log_event(event: Event) -> None:

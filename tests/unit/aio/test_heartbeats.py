@@ -229,11 +229,9 @@ async def test_with_an_ordinary_logger_that_would_end_the_planning(
     monkeypatch.setattr(FailsafeLogger, "log", logging.LoggerAdapter.log)
     fail_once(monkeypatch)
     locks = make_client()
-    lock = await locks.acquire("a")
+    await locks.acquire("a")
     planner = locks._services.heartbeats._scheduler  # noqa: SLF001 - nothing outside tells that
     assert planner is not None
     await asyncio.sleep(300)
     assert isinstance(planner.exception(), BrokenPipeError)
     assert table.names() == ["update_item"]
-    monkeypatch.undo()
-    await lock.release()

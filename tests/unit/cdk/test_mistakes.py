@@ -94,7 +94,7 @@ AT_ONCE: dict[str, tuple[Mistake, str]] = {
         "wait: is no argument; use max_wait",
     ),
     "1a another stack than Fairlock, and no stack_name": (
-        lambda c: LockService.from_stack(c, "LocksProd", stack_name="Fairlock"),  # type: ignore[call-arg]  # the mistake
+        lambda c: LockService.from_stack(c, "LocksProd"),  # type: ignore[call-arg]  # the mistake
         "stack_name: is required: SharedLockService(scope, construct_id, stack_name, encryption",
     ),
     "22a no lock_name": (
@@ -195,8 +195,9 @@ def test_13_a_name_that_was_formatted_from_none_is_warned_of(missing: str | None
     """By the rule of the clients. It is no error: an environment may be called `null`."""
     app = App()
     cases = Cases(app, "Cases")
-    cases.case("Formatted").guard(lock_name=f"deploy/{missing}")
-    cases.case("Right").guard(lock_name="deploy/nonesuch")
+    formatted, right = cases.case("Formatted"), cases.case("Right")
+    formatted.machine(formatted.guard(lock_name=f"deploy/{missing}"))
+    right.machine(right.guard(lock_name="deploy/nonesuch"))
     said = Match.string_like_regexp("looks like a missing value, .*; pass the value, or acknow")
     annotations = Annotations.from_stack(cases)
     assert len(annotations.find_warning("/Cases/Formatted/Guard", said)) == 1
