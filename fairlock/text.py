@@ -127,6 +127,18 @@ _WITHOUT_MEANING: Final = frozenset({"Cn", "Co"})
 """Unassigned and private characters: readers see the same box for all of them."""
 
 
+_MISSING_PART: Final = re.compile(r"(?:^|[/:#.])(None|null|undefined)(?=$|[/:#.])")
+
+
+def missing_part(name: str) -> str | None:
+    """The part of a lock's name that was most likely formatted from a value that was missing.
+
+    It is no error, because such an id may exist: there are people whose name is Null.
+    """
+    found = _MISSING_PART.search(name)
+    return found and found[1]
+
+
 def utf8_bytes(text: str) -> int | None:
     """The length in UTF-8; None if the text has no UTF-8 form (a lone surrogate)."""
     try:
@@ -143,6 +155,9 @@ def is_text(value: object, *, most_bytes: int, least_bytes: int = 0) -> bool:
     return size is not None and least_bytes <= size <= most_bytes
 
 
+_NUMBER_AS_NAME: Final = ": make it text, by str(…) in Python and $string(…) in JSONata"
+
+
 def fault_of_name(value: object, *, most_bytes: int) -> str | None:
     """What makes a value no lock name, and what to do about it; None for a lock name.
 
@@ -150,7 +165,9 @@ def fault_of_name(value: object, *, most_bytes: int) -> str | None:
     """
     size = utf8_bytes(value) if isinstance(value, str) else None
     if not isinstance(value, str) or not size:
-        return f"must be a string of 1 to {most_bytes} bytes of UTF-8"
+        said = f"must be a string of 1 to {most_bytes} bytes of UTF-8"
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return said + _NUMBER_AS_NAME * is_number
     if size > most_bytes:
         most = f"must have at most {most_bytes} bytes of UTF-8, and has {size}"
         return f"{most}: shorten it, or use a hash of the long part"

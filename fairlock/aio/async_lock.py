@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from fairlock.aio.bridge import BridgedMutex, run
+from fairlock.aio.bridge import BridgedMutex, run, with_awaited_calls
 from fairlock.aio.tasks import (
     AsyncHeartbeats,
     AsyncLostEvent,
@@ -56,6 +56,7 @@ class AsyncLockServices(ClientServices):
     tasks: BackgroundTasks
 
 
+@with_awaited_calls
 class AsyncLock(BaseLock):
     """One lock that this process holds, until it is released or lost.
 

@@ -15,7 +15,14 @@ from fairlock.aio.async_lock import (
     AsyncLock,
     AsyncLockServices,
 )
-from fairlock.aio.bridge import AsyncConnection, BridgedClock, iterate, run, temporary_client
+from fairlock.aio.bridge import (
+    AsyncConnection,
+    BridgedClock,
+    iterate,
+    run,
+    temporary_client,
+    with_awaited_calls,
+)
 from fairlock.aio.tasks import (
     AsyncEnteredLocks,
     AsyncHeartbeats,
@@ -46,6 +53,7 @@ _CLOSED_ELSEWHERE: Final = (
 )
 
 
+@with_awaited_calls
 @arguments.with_explained_calls
 class AsyncLockClient(AsyncBlocks, NotCopied):
     """Locks in one table for one event loop, shared with workflows and all other clients.

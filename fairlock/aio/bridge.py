@@ -13,12 +13,14 @@ it first needs them.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import copy_context
-from functools import cache
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from functools import cache, wraps
+from types import CoroutineType
+from typing import Any, Final, NoReturn, ParamSpec, TypeVar, cast
 
 from aiobotocore.client import AioBaseClient
 from aiobotocore.config import AioConfig
@@ -78,6 +80,83 @@ def wait_for(awaitable: Awaitable[_T]) -> _T:
         raise RuntimeError(message)
     result: Any = running.parent.switch(awaitable)
     return cast("_T", result)
+
+
+class _Unawaited(Coroutine[Any, Any, Any]):
+    """The coroutine of a call, which tells a caller who forgot `await` what to write.
+
+    Python takes every coroutine for true, so that `if locks.try_acquire(…):` would run its body
+    without the lock. To all that runs coroutines it is the one inside.
+    """
+
+    def __init__(self, coroutine: CoroutineType[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:  # noqa: ANN401 - as a coroutine
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:  # noqa: ANN401 - same
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    def __bool__(self) -> NoReturn:  # noqa: PLE0304 - it never answers
+        self._refuse()
+
+    def __enter__(self) -> NoReturn:
+        self._refuse()
+
+    def __aenter__(self) -> NoReturn:
+        self._refuse()
+
+    def __exit__(self, *_error: object) -> None:
+        """Python asks for it before it enters."""
+
+    async def __aexit__(self, *_error: object) -> None:
+        """The same."""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as a coroutine
+        try:
+            return getattr(self._coroutine, name)
+        except AttributeError as error:
+            message = f"{error}: {self._called} has not run; write `await` before it"
+            raise AttributeError(message) from None
+
+    @property
+    def _called(self) -> str:
+        return f"{self._coroutine.__name__}(…)"
+
+    def _refuse(self) -> NoReturn:
+        self._coroutine.close()  # Python need not warn of it as well.
+        rule = f"must stand before {self._called}, which has not run yet: write `await` before it"
+        raise InvalidRequest(field="await", rule=rule, missing=True)
+
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def with_awaited_calls(kind: _Class) -> _Class:
+    """Has each public coroutine function of a class tell who calls it without `await`."""
+    for name in dir(kind):
+        method = inspect.getattr_static(kind, name)
+        function = getattr(method, "__func__", method)
+        if inspect.iscoroutinefunction(function) and not name.startswith("_"):
+            awaited = _awaited(function)
+            setattr(kind, name, awaited if method is function else type(method)(awaited))
+    return kind
+
+
+def _awaited(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **named: Any) -> _Unawaited:  # noqa: ANN401 - as the function
+        return _Unawaited(function(*args, **named))
+
+    mark = getattr(inspect, "markcoroutinefunction", None)  # Since Python 3.12, for mocks.
+    return call if mark is None else cast("Callable[..., Any]", mark(call))
 
 
 class BridgedClient:

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 from fairlock.aio.bridge import run
 from fairlock.client import local_lease
 from fairlock.client.acquisition import Acquisition
+from fairlock.client.arguments import AskedEvent
 from fairlock.client.entered_locks import Entered, EnteredLocks
 from fairlock.client.heartbeats import (
     LONGEST_NAP_SECONDS,
@@ -287,7 +288,7 @@ class AsyncHeartbeats:
         self._tasks.start(run(scheduled.handle.try_heartbeat)).add_done_callback(end)
 
 
-class AsyncLostEvent(asyncio.Event):
+class AsyncLostEvent(AskedEvent, asyncio.Event):
     """Set when a lock is lost; checks the lease as `LostEvent` does, also after a blocked loop."""
 
     def __init__(self, is_lost: Callable[[], bool]) -> None:

@@ -67,7 +67,10 @@ _NO_PERMISSION: Final = (
 )
 _CREDENTIALS: Final = "check the AWS credentials, whether they are over, and the machine's clock"
 _ADVICE: Final = {
-    "ResourceNotFoundException": "there is no such table; check its name, account and region",
+    "ResourceNotFoundException": (
+        "there is no such table; check its name, account and region; the client for the table of a "
+        "stack is made by from_stack"
+    ),
     "AccessDeniedException": _NO_PERMISSION,
     "KMSAccessDeniedException": _NO_PERMISSION,
     "ValidationException": (

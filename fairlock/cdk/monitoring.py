@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from aws_cdk import Duration, Names, RemovalPolicy
+from aws_cdk import Annotations, Duration, Names, RemovalPolicy
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_events as events
@@ -26,7 +26,7 @@ from fairlock.cdk.dashboard import MonitoredService, graphs_of
 from fairlock.cdk.fragments import check_place, whole_seconds
 from fairlock.cdk.service.functions import FunctionFactory, Platform, handler_code
 from fairlock.cdk.service.service_base import LockServiceBase
-from fairlock.errors import InvalidRequest
+from fairlock.errors import InvalidRequest, explained
 from fairlock.names import WATCHED_VARIABLE, LogMessage, MetricName
 from fairlock.text import documented
 from fairlock.wire.rules import LOCK_NAME
@@ -149,6 +149,11 @@ def save_queries(scope: Construct, log_group_names: Sequence[str]) -> None:
         )
 
 
+_UNHEARD: Final = "fairlock:alarmsWithoutTopic"
+_NO_TOPIC: Final = (
+    "alarms send no message without a topic: give alarm_topic, or acknowledge this warning if you "
+    "add actions to the alarms yourself"
+)
 _PERIODS_OF_A_WAIT: Final = 3
 """A waiter asks every 5 minutes by default, and a little later each time: single periods may have
 no value. One that is too high in any of three periods is enough, and so the alarm stays."""
@@ -165,6 +170,7 @@ class LockMonitoring(Construct):
         alarms: by name, such as "CurrentWait"; empty if none were asked for.
     """
 
+    @explained
     def __init__(
         self,
         scope: Construct,
@@ -216,6 +222,8 @@ class LockMonitoring(Construct):
             self._watch_function = self._measure(service, watch)
         if alarms is None and alarm_topic is not None:
             alarms = LockAlarms()
+        elif alarms is not None and alarm_topic is None:
+            Annotations.of(self).add_warning_v2(_UNHEARD, _NO_TOPIC)
         self._topic = alarm_topic
         self._table_name = service.table_name
         self._alarms: dict[str, cloudwatch.Alarm] = {}

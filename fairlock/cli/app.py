@@ -41,6 +41,30 @@ from fairlock.wire.rules import DEFAULT_LEASE_SECONDS
 _WRONG_USAGE: Final = 2
 """The exit status of the parser of options."""
 
+_COMMAND_LAST: Final = (
+    "must follow --, with nothing but NAME and options before it: fairlock {} NAME -- COMMAND"
+)
+
+
+class BeforeCommand(Command):
+    """A command that starts another one, whose words are never its own options or name.
+
+    Without the rule `fairlock run NAME ./x.sh --limit 5` would take the limit for itself, and
+    `fairlock run -- ./x.sh a` would run `a` under a lock that is called `./x.sh`.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's, not public
+        """Refuses words that do not tell where the command begins."""
+        own = args[: args.index("--")] if "--" in args else args
+        asks = {"--help", "-h", "--lock"} & {each.partition("=")[0] for each in own}
+        if args and not asks and not ctx.resilient_parsing:
+            given = self.make_parser(ctx).parse_args(args=list(own))[0] if "--" in args else {}
+            if not isinstance(given.get("name"), str) or given.get("command"):
+                rule = _COMMAND_LAST.format(self.name)
+                raise InvalidRequest(field="command", rule=rule, value=" ".join(args))
+        return super().parse_args(ctx, args)
+
+
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 
 app = typer.Typer(
@@ -99,14 +123,14 @@ def fairlock(
         raise Ended(0)
 
 
-@app.command("run", cls=Command)
+@app.command("run", cls=BeforeCommand)
 @about_a_table(so="; the command was not started")
 def run_command(
     target: Target,
     name: LockName,
     command: Annotated[
         list[str],
-        typer.Argument(metavar="COMMAND", help="What to run, with its arguments, after --."),
+        typer.Argument(metavar="-- COMMAND...", help="What to run, with its arguments."),
     ],
     *,
     lease: Annotated[
@@ -187,7 +211,7 @@ def run_command(
     return run(job)
 
 
-@app.command("pace", cls=Command)
+@app.command("pace", cls=BeforeCommand)
 @about_a_table(so="; the command was not started")
 def pace_command(
     target: Target,

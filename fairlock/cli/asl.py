@@ -33,7 +33,7 @@ class WayToWait(StrEnum):
     """How a guard waits."""
 
     QUEUE = "queue"
-    POLLING = "polling"
+    POLL = "poll"
 
 
 @commands.command("asl", cls=Command)
@@ -68,7 +68,7 @@ def asl_command(
     ] = None,
     waiting: Annotated[
         WayToWait | None,
-        typer.Option(help="How to wait. Default: in the queue, or polling in Express."),
+        typer.Option(help="How to wait. Default: queue, in Express poll."),
     ] = None,
     keep_alive: Annotated[
         int | None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 import os
-import re
 import socket
 import sys
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from fairlock.client.reporting import logger
 from fairlock.clock import Seconds
 from fairlock.errors import InvalidRequest, explained
 from fairlock.protocol.lease_time import lease_for
-from fairlock.text import printable
+from fairlock.text import missing_part, printable
 from fairlock.wire import rules
 from fairlock.wire.requests import version_of
 from fairlock.wire.rules import LOCK_NAME, require
@@ -131,6 +130,17 @@ class EnteredOneWay:
             """The same."""
 
 
+class AskedEvent:
+    """An event that refuses to be a condition itself: Python takes every event for true."""
+
+    if not TYPE_CHECKING:  # Type checkers know events without it.
+
+        def __bool__(self) -> NoReturn:  # noqa: PLE0304 - it never answers
+            """Raises: `if lock.lost:` would be true while the lock is held."""
+            rule = "is an event, and no condition: ask is_set(), as in `if lock.lost.is_set():`"
+            refuse("event", rule, self)
+
+
 _Class = TypeVar("_Class", bound=type)
 
 
@@ -236,20 +246,14 @@ def _owner_name(host: str, process_id: int, program: str | None, script: str) ->
     return printable(f"{host}:{process_id}:{program}")[:_LONGEST_DEFAULT_NAME]
 
 
-_MISSING_PART: Final = re.compile(r"(?:^|[/:#.])(None|null|undefined)(?=$|[/:#.])")
-
-
 @lru_cache(_REMEMBERED_NAMES)
 def warn_of_missing_part(name: str) -> None:
-    """Logs once that a name was most likely formatted from a value that was missing.
-
-    It is no error, because such an id may exist: there are people whose name is Null.
-    """
-    if found := _MISSING_PART.search(name):
+    """Logs once that a name was most likely formatted from a value that was missing."""
+    if part := missing_part(name):
         logger.warning(
             "lock %r: its part %r looks like a missing value, and all callers without the value "
-            'share this lock; composite_name("customer", customer_id) refuses None',
-            *(name, found[1]),
+            'share this lock; pass the value: composite_name("customer", customer_id) refuses None',
+            *(name, part),
         )
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
-from fairlock.client.arguments import Timing
+from fairlock.client.arguments import AskedEvent, Timing
 from fairlock.client.reporting import logger
 from fairlock.clock import Alarm, Clock
 from fairlock.errors import LockLost
@@ -41,7 +41,7 @@ class LeaseState(Enum):
     RELEASED = auto()
 
 
-class LostEvent(threading.Event):
+class LostEvent(AskedEvent, threading.Event):
     """Set when a lock is lost; each question checks the lease.
 
     In a process that was frozen a user's code may ask before the heartbeat thread has run again.

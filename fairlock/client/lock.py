@@ -214,10 +214,14 @@ class BaseHold(EnteredOneWay):
         return f"write `{self._statement} locks.{method}({self._name!r}) as lock:`"
 
     def __del__(self) -> None:
-        """Points out a block that never began: the work after it had no lock."""
+        """Points out a block that never began: the work after it had no lock.
+
+        By a RuntimeWarning, as Python does for a coroutine without `await`, because it hides a
+        ResourceWarning. Not by the log, whose mutex the garbage collector may find taken.
+        """
         if not getattr(self, "_was_entered", True):
             message = f"lock {self._name!r} was never acquired: {self._advice()}"
-            warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     if not TYPE_CHECKING:  # For type checkers it has no other attributes.
 

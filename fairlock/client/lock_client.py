@@ -171,7 +171,8 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
             name: 1 to 512 bytes of UTF-8 in NFC (see `unicodedata.normalize`), without control or
                 invisible characters, blanks other than spaces, and blanks at its ends.
             lease: seconds, 1 to 43,200 (12 h).
-            max_wait: longest seconds to wait; 0 does not wait, at most 7 days. A holder that
+            max_wait: longest seconds to wait; 0 does not wait, at most 7 days; None waits as long
+                as `longest_wait` says. A holder that
                 crashed is replaced its lease + 5 s after its last renewal.
             limit: number of permits of this lock, 1 to 100; of readers if it is shared, where 1
                 means 20.
@@ -221,8 +222,10 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
     ) -> Lock | None:
         """Acquires the lock if that is possible at once; returns None if others hold it.
 
-        It never queues. A holder that crashed is replaced its lease + 5 s after its last renewal,
-        at the first try. Arguments and errors are those of `acquire`, except `LockWaitTimeout`.
+        Write `if lock := locks.try_acquire(name):`, and `with lock:` below it: `with` takes no
+        None. It never queues. A holder that crashed is replaced its lease + 5 s after its last
+        renewal, at the first try. Arguments and errors are those of `acquire`, except
+        `LockWaitTimeout`.
 
         Raises:
             LockStoreUnavailable: outcome unknown; never reported as a grant, nor as None.

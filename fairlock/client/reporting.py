@@ -70,8 +70,8 @@ def log_event(event: Event) -> None:
             )
         case MixedLimits(lock_name=lock_name, limit=limit, holders_limits=holders_limits):
             logger.warning(
-                "lock %r: acquired with limit %d, and its holders name %s; no more may hold than "
-                "the lowest",
+                "lock %r: asked for with limit %d, and its holders name %s; no more may hold than "
+                "the lowest: give all callers the same limit",
                 lock_name,
                 limit,
                 ", ".join(map(str, holders_limits)),

@@ -127,7 +127,7 @@ class ClientSettings:
         if type(self.max_workers) is not int or not 1 <= self.max_workers <= _MOST_WORKERS:
             rule = f"must be a whole number from 1 to {_MOST_WORKERS}"
             refuse("max_workers", rule, self.max_workers)
-        rules.require("table_name", rules.TABLE_NAME, self.table_name)
+        rules.require("table_name", rules.TABLE_NAME, self.table_name, show_text=True)
         if isinstance(self.clock, str):
             refuse("clock", 'must be "system", or left out', self.clock)
         arguments.require_bool("best_effort_release", self.best_effort_release)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from string import Formatter
@@ -270,7 +270,7 @@ def refuse_coroutine(result: object) -> None:
 
     The body of the coroutine has not run yet, and would run after the release of the lock.
     """
-    if inspect.iscoroutine(result):
+    if isinstance(result, Coroutine):
         result.close()
         rule = "must be a coroutine function (async def) if it returns a coroutine"
         raise InvalidRequest(field="function", rule=rule, value=result)

@@ -26,7 +26,7 @@ import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from botocore.validate import ParamValidator
@@ -279,10 +279,19 @@ class GuardedTable(LockTable):
             rule = f"must be a valid transaction of values such as {{'S': 'text'}}: {said}"
             return InvalidRequest(field="items", rule=rule, value=self._items)
         message = (
-            f"the transaction of the items and of lock table {self._name!r} was refused; it needs "
-            f"each table, and permission for each write and a ConditionCheck of the lock ({error})"
+            f"the transaction of the items (tables {', '.join(self._tables())}) and of lock table "
+            f"{self._name!r} in {self._region() or 'no known region'} was refused; check that each "
+            "table is there, in this account and region, and that the caller has permission for "
+            f"each write and a ConditionCheck of the lock ({error})"
         )
-        return LockStoreMisconfigured(message, table_name=self._name, code=code)
+        return LockStoreMisconfigured(
+            message, table_name=self._name, region=self._region(), code=code
+        )
+
+    def _tables(self) -> list[str]:
+        """The tables of the application's items."""
+        writes = [write for item in self._items for write in item.values()]
+        return sorted({repr(cast("Any", write)["TableName"]) for write in writes})
 
     def _alone(self, update: Update) -> TransactWriteItemTypeDef:
         """The holder's departure, on condition that it does not share the lock."""

@@ -223,7 +223,8 @@ LOCK_NAMES: Final = Rule(
     lambda value: isinstance(value, list | tuple) and 1 <= len(value) <= MOST_LOCKS_AT_ONCE,
 )
 TABLE_NAME: Final = Rule(
-    "must be the name or ARN of a DynamoDB table",
+    "must be the name or ARN of a DynamoDB table, of letters, digits and _ . : / - only; for the "
+    "table of a stack make the client by from_stack",
     lambda value: isinstance(value, str) and _TABLE_NAME.fullmatch(value) is not None,
 )
 STACK_NAME: Final = Rule(
@@ -243,7 +244,7 @@ OWNER_NAME: Final = Rule(
 )
 LEASE_SECONDS: Final = Rule(
     f"must be a number of seconds from {SHORTEST_LEASE_SECONDS} to {LONGEST_LEASE_SECONDS} (12 h); "
-    "heartbeats renew it during longer work",
+    "for longer work, let heartbeats renew it",
     lambda value: _is_number(value, SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS),
 )
 LIMIT: Final = Rule(

@@ -54,7 +54,7 @@ def made_today() -> Json:
     made = {
         "queue": machine(max_wait_seconds=1800),
         "long queue": machine(max_wait_seconds=86_400),
-        "poll": machine(max_wait_seconds=1800, waiting=WAYS_TO_WAIT["polling"]),
+        "poll": machine(max_wait_seconds=1800, waiting=WAYS_TO_WAIT["poll"]),
         "skip": machine(max_wait_seconds=0),
         "permits": machine(max_wait_seconds=1800, limit=100),
         "kept alive": machine(max_wait_seconds=1800, keep_alive_seconds=KEEP_ALIVE_SECONDS),

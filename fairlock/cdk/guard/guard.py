@@ -314,6 +314,7 @@ class LockGuard(sfn.StateMachineFragment):
                 only_newest=options.acquire.only_newest is not None,
                 end=end if number == 0 else None,
             )
+            placed.warn_of_missing_part()
             MachineChecks.add(self, placed)
         self._start = granted if order is None else locks[0].order(order).next(granted)
 

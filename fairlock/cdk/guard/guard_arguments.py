@@ -121,13 +121,20 @@ def checked_jsonata(field: str, expression: str) -> str:
 def checked_limit(limit: int | str, *, shared: bool) -> int | str:
     """How many may be inside, or JSONata that gives the number when the workflow runs."""
     if is_jsonata(limit):
-        return checked_jsonata("limit", str(limit))
+        return _that_exists("limit", checked_jsonata("limit", str(limit)))
     if isinstance(limit, float) and math.isfinite(limit) and Token.is_unresolved(limit):
         rule = (
             "must be a number or JSONata, '{% $states.input.permits %}': a token has no value yet"
         )
         raise InvalidRequest(field="limit", rule=rule, value="a token")
     return rules.limit_of(int(checked("limit", rules.LIMIT, limit)), shared=shared)
+
+
+def _that_exists(field: str, expression: str) -> str:
+    """The same JSONata, but it fails by the argument's name if it gives nothing."""
+    said = f"{field}: {{}} must give a value: it is missing".format(expression[2:-2].strip())
+    value = f"$value := ({expression[2:-2]})"
+    return jsonata(f"({value}; $exists($value) ? $value : $error({json.dumps(said)}))")
 
 
 def checked_only_newest(only_newest: bool | int | str) -> int | str | None:  # noqa: FBT001 - its type tells
@@ -170,7 +177,8 @@ def checked_max_wait_seconds(
     elif seconds > longest.to_seconds():
         rule = (
             f"must be at most {longest.to_human_string()}: "
-            "a longer wait may fill the history of the execution, which ends at 25,000 events"
+            "a longer wait may fill the history of the execution, which ends at 25,000 events; "
+            "a longer fallback, as in Waiting.queue(fallback=Duration.hours(1)), allows more"
         )
     else:
         return seconds

@@ -15,6 +15,7 @@ from constructs import IConstruct
 from fairlock.cdk.fragments import is_jsonata, whole_seconds
 from fairlock.cdk.machines import Machines, PartOfMachine, not_in_a_machine, reachable
 from fairlock.errors import InvalidRequest
+from fairlock.text import missing_part
 
 _MIXED: Final = "fairlock:mixedGuards"
 _NO_TASK_TOKENS: Final = (
@@ -42,6 +43,7 @@ _TOO_EARLY: Final = (
     "must be read by states inside the guard, and this one runs before it: make it a part of the "
     "guarded task, or move it behind the guard"
 )
+_MISSING_PART: Final = "fairlock:missingPart"
 _AFTER_RELEASE: Final = "fairlock:tokenAfterRelease"
 _NO_TOKEN: Final = (
     "must not lead to a state that needs this guard's fencing token: on this way there was no "
@@ -190,7 +192,8 @@ class GuardInMachine:
             if self._is_inside(outer, machines):
                 rule = (
                     f"must not be that of the guard around this one, {outer.path}, "
-                    "which holds the lock for as long as this one waits"
+                    "which holds the lock for as long as this one waits: leave this guard out, or "
+                    "name another lock"
                 )
                 yield InvalidRequest(field="lock_name", rule=rule, value=self.lock_name)
         earlier = parts[: parts.index(self)]
@@ -255,6 +258,16 @@ class GuardInMachine:
                         " has released the lock by then: write inside the guard"
                     )
                     Annotations.of(self.construct).add_warning_v2(_AFTER_RELEASE, text)
+
+    def warn_of_missing_part(self) -> None:
+        """Warns of a name that was formatted from a value that is missing at synth."""
+        if self.lock_name and (part := missing_part(self.lock_name)):
+            text = (
+                f"lock_name {self.lock_name!r}: its part {part!r} looks like a missing value, and "
+                "all callers without the value share this lock; pass the value, or acknowledge "
+                "this warning if the name is right"
+            )
+            Annotations.of(self.construct).add_warning_v2(_MISSING_PART, text)
 
     def _rivals(self, other: GuardInMachine) -> bool:
         """Whether both are known to want one lock."""

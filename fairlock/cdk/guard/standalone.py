@@ -144,7 +144,7 @@ def _scopes(made: Any) -> Iterator[Json]:  # noqa: ANN401 - what a user has writ
 FUNCTIONS: Final = ("AcquireFunctionArn", "HeartbeatFunctionArn", "ReleaseFunctionArn")
 """The outputs of the service's stack that a guard needs."""
 
-WAYS_TO_WAIT: Final = {"queue": Waiting.queue(), "polling": Waiting.poll()}
+WAYS_TO_WAIT: Final = {"queue": Waiting.queue(), "poll": Waiting.poll()}
 
 _PATHS: Final = ("$.", "$$.")
 _NO_ARN: Final = "arn:aws:lambda:us-east-1:000000000000:function:"

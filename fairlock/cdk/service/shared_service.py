@@ -26,7 +26,7 @@ from constructs import Construct
 
 from fairlock.cdk.service.reaper import ExecutionReaper, check_machine
 from fairlock.cdk.service.service_base import LockServiceBase, MetricOptions
-from fairlock.errors import InvalidRequest
+from fairlock.errors import InvalidRequest, explained
 from fairlock.names import TABLE_NAME_PARAMETER, stack_parameter
 from fairlock.wire import rules
 
@@ -170,12 +170,13 @@ class SharedLockService(LockServiceBase):
           stacks that use it must be deployed again.
     """
 
+    @explained
     def __init__(
         self,
         scope: Construct,
         construct_id: str,
         *,
-        stack_name: str = "Fairlock",
+        stack_name: str,
         encryption_key: kms.IKey | None = None,
     ) -> None:
         """Refers to a deployed service.

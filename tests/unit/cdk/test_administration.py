@@ -199,7 +199,7 @@ def watched_template(tmp_path_factory: pytest.TempPathFactory) -> Json:
     LockMonitoring(
         stack,
         "Monitoring",
-        service=LockService.from_stack(stack, "Locks"),
+        service=LockService.from_stack(stack, "Locks", stack_name="Fairlock"),
         alarm_topic=sns.Topic(stack, "Topic", enforce_ssl=True),
         alarms=LockAlarms(current_wait=Duration.minutes(10)),
         watch=WATCHED,
@@ -261,7 +261,9 @@ def test_each_watched_name_has_an_alarm_that_says_which_locks_to_look_at(
 
 def test_without_names_nothing_is_scheduled_and_nothing_costs(tmp_path: Path) -> None:
     stack = Stack(App(outdir=str(tmp_path)), "Single")
-    LockMonitoring(stack, "Monitoring", service=LockService.from_stack(stack, "Locks"))
+    LockMonitoring(
+        stack, "Monitoring", service=LockService.from_stack(stack, "Locks", stack_name="Fairlock")
+    )
     watched_template = dict(Template.from_stack(stack).to_json())
     assert not resources(watched_template, "AWS::Lambda::Function")
     assert not resources(watched_template, "AWS::Events::Rule")
@@ -270,7 +272,10 @@ def test_without_names_nothing_is_scheduled_and_nothing_costs(tmp_path: Path) ->
 def test_single_names_need_no_scan(tmp_path: Path) -> None:
     stack = Stack(App(outdir=str(tmp_path)), "Single")
     LockMonitoring(
-        stack, "Monitoring", service=LockService.from_stack(stack, "Locks"), watch=["a", "b/c"]
+        stack,
+        "Monitoring",
+        service=LockService.from_stack(stack, "Locks", stack_name="Fairlock"),
+        watch=["a", "b/c"],
     )
     policies = resources(dict(Template.from_stack(stack).to_json()), "AWS::IAM::Policy")
     assert "dynamodb:Query" in json.dumps(policies)
@@ -287,14 +292,14 @@ def test_single_names_need_no_scan(tmp_path: Path) -> None:
 )
 def test_what_is_no_list_of_names_is_refused(tmp_path: Path, watch: Any) -> None:  # noqa: ANN401 - on purpose
     stack = Stack(App(outdir=str(tmp_path)), "Single")
-    locks = LockService.from_stack(stack, "Locks")
+    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
     with pytest.raises(InvalidRequest, match=r"^watch: must be a list of at most 20 different"):
         LockMonitoring(stack, "Monitoring", service=locks, watch=watch)
 
 
 def test_the_longest_list_of_names_fits_the_variables_and_dimensions_of_aws(tmp_path: Path) -> None:
     stack = Stack(App(outdir=str(tmp_path)), "Single")
-    locks = LockService.from_stack(stack, "Locks")
+    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
     watch = ["x" * 254 + "*", *(f"{number:03}".ljust(250, "x") for number in range(10))]
     LockMonitoring(stack, "Monitoring", service=locks, alarms=LockAlarms(), watch=watch)
     made = dict(Template.from_stack(stack).to_json())
@@ -335,7 +340,7 @@ def test_names_that_differ_in_a_slash_have_an_alarm_each(tmp_path: Path) -> None
     monitoring = LockMonitoring(
         stack,
         "Monitoring",
-        service=LockService.from_stack(stack, "Locks"),
+        service=LockService.from_stack(stack, "Locks", stack_name="Fairlock"),
         alarms=LockAlarms(),
         watch=["a/b", "a-b"],
     )

@@ -73,7 +73,7 @@ def names_for(stack: Stack, code: str) -> dict[str, Any]:
     }
     made |= {name: getattr(fairlock.cdk, name) for name in fairlock.cdk.__all__}
     if "locks" in code and "locks =" not in code:
-        made["locks"] = LockService.from_stack(stack, "TheReadersLocks")
+        made["locks"] = LockService.from_stack(stack, "TheReadersLocks", stack_name="Fairlock")
     return made
 
 
@@ -138,7 +138,7 @@ def test_an_example_with_a_wrong_name_or_argument_is_found(
 def test_the_policy_of_the_runbook_is_what_grant_administration_allows(tmp_path: Path) -> None:
     stack = Stack(App(outdir=str(tmp_path)), "Example")
     role = iam.Role(stack, "OnCall", assumed_by=iam.AccountRootPrincipal())
-    LockService.from_stack(stack, "Locks").grant_administration(role)
+    LockService.from_stack(stack, "Locks", stack_name="Fairlock").grant_administration(role)
     policies = Template.from_stack(stack).find_resources("AWS::IAM::Policy").values()
     granted = [policy["Properties"]["PolicyDocument"] for policy in policies]
     [told] = [block.code for block in blocks("json") if block.document == "docs/runbook.md"]

@@ -300,6 +300,6 @@ def test_without_a_key_the_service_may_decrypt_nothing(app: App) -> None:
 def test_a_service_of_another_stack_cannot_be_given_a_key(app: App) -> None:
     stack = Stack(app, "Own")
     key = kms.Key.from_key_arn(stack, "Key", KEY)
-    locks = LockService.from_stack(stack, "Locks")
+    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
     with pytest.raises(InvalidRequest, match=r"^key: must be left out .* the key's policy allow"):
         locks.grant_durable(durable_function(stack), key=key)

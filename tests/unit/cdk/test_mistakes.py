@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Duration
+from aws_cdk import App, Duration, Stack
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Annotations, Match
 
-from fairlock.cdk import LockGuard, LockService
+from fairlock.cdk import LockAlarms, LockGuard, LockMonitoring, LockService
 from fairlock.cdk.guard import guard_arguments
+from fairlock.cdk.guard.guard_arguments import checked_limit
 from fairlock.cdk.guard.guard_rules import GuardInMachine
 from fairlock.errors import InvalidRequest
 from tests.unit.cdk.asl import EvaluationError, evaluate
@@ -61,7 +63,7 @@ AT_ONCE: dict[str, tuple[Mistake, str]] = {
     ),
     "8 lease 13 h": (
         lambda c: c.guard(lease=Duration.hours(13)),
-        "lease: must be a number of seconds from 1 to 43200 (12 h); heartbeats renew it during",
+        "lease: must be a number of seconds from 1 to 43200 (12 h); for longer work, let heart",
     ),
     "9 limit 0": (
         lambda c: c.guard(limit=0),
@@ -69,7 +71,7 @@ AT_ONCE: dict[str, tuple[Mistake, str]] = {
     ),
     "10 max_wait 30 days": (
         lambda c: c.guard(max_wait=Duration.days(30)),
-        "max_wait: must be at most 6 days 22 hours: a longer wait may fill the history",
+        "25,000 events; a longer fallback, as in Waiting.queue(fallback=Duration.hours(1)), allows",
     ),
     "11 keep_alive longer than the lease": (
         lambda c: c.guard(keep_alive=Duration.seconds(120)),
@@ -90,6 +92,10 @@ AT_ONCE: dict[str, tuple[Mistake, str]] = {
     "22 wait=": (
         lambda c: c.guard(wait=Duration.seconds(5)),
         "wait: is no argument; use max_wait",
+    ),
+    "1a another stack than Fairlock, and no stack_name": (
+        lambda c: LockService.from_stack(c, "LocksProd"),  # type: ignore[call-arg]  # the mistake
+        "stack_name: is required: SharedLockService(scope, construct_id, stack_name, encryption",
     ),
     "22a no lock_name": (
         lambda c: LockGuard(c, "G", service=c.stack.locks, task=c.call("Work")),  # type: ignore[call-arg]  # the mistake
@@ -141,7 +147,7 @@ AT_SYNTH: dict[str, tuple[Mistake, str]] = {
     ),
     "14 nested guards of one lock": (
         nested,
-        "lock_name: must not be that of the guard around this one, Cases/Case/Outer, which holds",
+        "holds the lock for as long as this one waits: leave this guard out, or name another lock",
     ),
     "15 a guard in no machine": (
         lambda c: c.guard(),
@@ -182,6 +188,40 @@ def test_21_the_token_behind_the_guard_is_warned_of() -> None:
     annotations = Annotations.from_stack(cases)
     assert len(annotations.find_warning("/Cases/Behind/Guard", warned)) == 1
     assert not annotations.find_warning("/Cases/Inside/Guard", warned)
+
+
+@pytest.mark.parametrize("missing", [None, "null", "undefined"])
+def test_13_a_name_that_was_formatted_from_none_is_warned_of(missing: str | None) -> None:
+    """By the rule of the clients. It is no error: an environment may be called `null`."""
+    app = App()
+    cases = Cases(app, "Cases")
+    formatted, right = cases.case("Formatted"), cases.case("Right")
+    formatted.machine(formatted.guard(lock_name=f"deploy/{missing}"))
+    right.machine(right.guard(lock_name="deploy/nonesuch"))
+    said = Match.string_like_regexp("looks like a missing value, .*; pass the value, or acknow")
+    annotations = Annotations.from_stack(cases)
+    assert len(annotations.find_warning("/Cases/Formatted/Guard", said)) == 1
+    assert not annotations.find_warning("/Cases/Right/Guard", said)
+
+
+def test_7_alarms_that_no_topic_hears_of_are_warned_of() -> None:
+    stack = Stack(App(), "Stack")
+    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
+    topic = sns.Topic(stack, "Topic")
+    LockMonitoring(stack, "Unheard", service=locks, alarms=LockAlarms())
+    LockMonitoring(stack, "Heard", service=locks, alarms=LockAlarms(), alarm_topic=topic)
+    LockMonitoring(stack, "None", service=locks)
+    said = Match.string_like_regexp("without a topic: give alarm_topic, or acknowledge this warn")
+    [warned] = Annotations.from_stack(stack).find_warning("*", said)
+    assert warned.id == "/Stack/Unheard"
+
+
+def test_a_limit_that_is_missing_when_the_workflow_runs_is_named() -> None:
+    limit = checked_limit("{% $states.input.limit %}", shared=False)
+    text = r"^limit: \$states.input.limit must give a value: it is missing"
+    with pytest.raises(EvaluationError, match=text):
+        evaluate(str(limit), states={"input": {}})
+    assert evaluate(str(limit), states={"input": {"limit": 3}}) == 3
 
 
 def test_without_the_rule_a_token_before_the_guard_is_synthesized(

@@ -55,7 +55,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> App:
 def watching(app: App) -> Stack:
     """Watches a shared service, with a topic and every alarm."""
     stack = Stack(app, "Watching")
-    locks = LockService.from_stack(stack, "Locks")
+    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
     topic = sns.Topic(stack, "Topic", enforce_ssl=True)
     LockMonitoring(stack, "Monitoring", service=locks, alarm_topic=topic, alarms=EVERY_ALARM)
     return stack
@@ -124,7 +124,9 @@ def test_no_metric_of_the_service_has_another_dimension_than_the_service(templat
 
 
 def test_without_a_topic_and_thresholds_there_is_no_alarm(stack: Stack) -> None:
-    monitoring = LockMonitoring(stack, "Monitoring", service=LockService.from_stack(stack, "Locks"))
+    monitoring = LockMonitoring(
+        stack, "Monitoring", service=LockService.from_stack(stack, "Locks", stack_name="Fairlock")
+    )
     template = template_of(stack)
     assert (alarms(template), dict(monitoring.alarms)) == ({}, {})
     assert graphed(template)
@@ -134,7 +136,7 @@ def test_a_topic_alone_asks_for_the_usual_alarms_and_is_told_of_each_end_as_well
     stack: Stack,
 ) -> None:
     topic = sns.Topic(stack, "Topic")
-    locks = LockService.from_stack(stack, "Locks")
+    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
     monitoring = LockMonitoring(stack, "Monitoring", service=locks, alarm_topic=topic)
     found = alarms(template_of(stack))
     assert set(found) == set(monitoring.alarms) == DEFAULT_ALARMS
@@ -171,7 +173,7 @@ def test_none_makes_no_alarm(stack: Stack) -> None:
         function_errors=None,
         throttles=None,
     )
-    locks = LockService.from_stack(stack, "Locks")
+    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
     LockMonitoring(stack, "Monitoring", service=locks, alarms=only_lost)
     assert set(alarms(template_of(stack))) == {"Lost"}
 
@@ -262,7 +264,9 @@ def test_a_threshold_that_means_nothing_is_refused_by_its_name(
 def test_an_argument_of_another_type_is_refused_before_anything_is_declared(
     stack: Stack, argument: str, value: object
 ) -> None:
-    arguments: dict[str, Any] = {"service": LockService.from_stack(stack, "Locks")}
+    arguments: dict[str, Any] = {
+        "service": LockService.from_stack(stack, "Locks", stack_name="Fairlock")
+    }
     with pytest.raises(InvalidRequest, match=f"^{argument}: must be"):
         LockMonitoring(stack, "Monitoring", **{**arguments, argument: value})
     assert stack.node.try_find_child("Monitoring") is None

@@ -114,7 +114,7 @@ def test_a_customers_key_adds_no_finding(tmp_path: Path) -> None:
 def test_monitoring_of_a_shared_service_adds_no_finding(tmp_path: Path) -> None:
     stack = Stack(App(outdir=str(tmp_path)), "Watching")
     topic = sns.Topic(stack, "Topic", enforce_ssl=True)
-    locks = LockService.from_stack(stack, "Locks")
+    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
     LockMonitoring(stack, "Monitoring", service=locks, alarm_topic=topic)
     assert findings(stack) == []
     assert lint(dict(Template.from_stack(stack).to_json())) == []

@@ -126,7 +126,7 @@ def test_the_stack_fairlock_shares_its_table_its_functions_and_its_dead_letters(
 
 
 def test_what_a_user_reads_is_what_the_stack_shares(user: Stack, lock_stack: Stack) -> None:
-    locks = LockService.from_stack(user, "Locks")
+    locks = LockService.from_stack(user, "Locks", stack_name="Fairlock")
     locks.metric_dead_letters()
     locks.metric_dead_letters(statistic="Sum")
     locks.metric_oldest_event()
@@ -146,7 +146,7 @@ def body(work: sfn.IChainable) -> sfn.DefinitionBody:
 def test_a_user_imports_no_export_so_that_neither_stack_keeps_the_other_from_being_deployed(
     user: Stack, lock_template: Json
 ) -> None:
-    locks = LockService.from_stack(user, "Locks")
+    locks = LockService.from_stack(user, "Locks", stack_name="Fairlock")
     sfn.StateMachine(user, "Machine", definition_body=body(guard(user, "Guard", locks)))
     assert "Fn::ImportValue" not in json.dumps(template(user))
     assert not any("Export" in output for output in lock_template["Outputs"].values())
@@ -163,15 +163,17 @@ def test_a_cross_stack_reference_imports_an_export(app: Stage) -> None:
 def test_a_user_reads_only_what_it_uses(app: Stage, user: Stack) -> None:
     """CDK and cfn-lint warn of a parameter that a template does not use (W2001)."""
     unused = Stack(app, "Unused", env=HERE)
-    LockService.from_stack(unused, "Locks")
-    locks = LockService.from_stack(user, "Locks")
+    LockService.from_stack(unused, "Locks", stack_name="Fairlock")
+    locks = LockService.from_stack(user, "Locks", stack_name="Fairlock")
     sfn.StateMachine(user, "Machine", definition_body=body(guard(user, "Guard", locks)))
     assert (read_by(unused), read_by(user)) == ([], BY_A_GUARD)
 
 
 def test_a_client_of_a_prefix_is_let_at_the_partitions_of_its_locks(user: Stack) -> None:
     """DynamoDB enforces it: tests/e2e/roles/test_roles.py."""
-    LockService.from_stack(user, "Locks").grant_client(role(user), prefix="team-a/")
+    LockService.from_stack(user, "Locks", stack_name="Fairlock").grant_client(
+        role(user), prefix="team-a/"
+    )
     policies = json.dumps(resources(template(user), "AWS::IAM::Policy"))
     keys = '["LOCK#team-a/*", "PACE#team-a/*"]'
     assert f'"ForAllValues:StringLike": {{"dynamodb:LeadingKeys": {keys}}}' in policies
@@ -183,7 +185,9 @@ def test_a_client_of_a_prefix_may_read_single_claims_and_nothing_else_of_workflo
     user: Stack,
 ) -> None:
     """Without it an acquire fails that asks whether the workflow that holds still runs."""
-    LockService.from_stack(user, "Locks").grant_client(role(user), prefix="team-a/")
+    LockService.from_stack(user, "Locks", stack_name="Fairlock").grant_client(
+        role(user), prefix="team-a/"
+    )
     [policy] = resources(template(user), "AWS::IAM::Policy").values()
     [statement] = [
         each
@@ -199,7 +203,7 @@ def test_a_client_of_a_prefix_may_read_single_claims_and_nothing_else_of_workflo
 
 @pytest.mark.parametrize("prefix", ["", "*", "team-?", "${aws:username}/", "a\n", 7])
 def test_a_prefix_that_is_a_pattern_is_refused(user: Stack, prefix: str) -> None:
-    locks = LockService.from_stack(user, "Locks")
+    locks = LockService.from_stack(user, "Locks", stack_name="Fairlock")
     with pytest.raises(InvalidRequest, match=r"^prefix: must be the beginning of lock names"):
         locks.grant_client(role(user), prefix=prefix)
 
@@ -245,7 +249,7 @@ def test_a_narrowed_service_does_not_tell_that_it_watches_every_machine(
 
 def test_watch_of_a_shared_service_needs_one_that_watches_every_machine(user: Stack) -> None:
     machine = sfn.StateMachine(user, "Machine", definition_body=body(sfn.Pass(user, "Work")))
-    LockService.from_stack(user, "Locks").watch(machine)
+    LockService.from_stack(user, "Locks", stack_name="Fairlock").watch(machine)
     assert "WatchesEveryMachine" in read_by(user)
     assert resources(template(user), "AWS::Events::Rule") == {}
 
@@ -253,7 +257,7 @@ def test_watch_of_a_shared_service_needs_one_that_watches_every_machine(user: St
 def test_a_machine_of_another_region_is_refused(user: Stack) -> None:
     machine = sfn.StateMachine.from_state_machine_arn(user, "Machine", ELSEWHERE)
     with pytest.raises(InvalidRequest, match=r"^machine: must be in the service's region"):
-        LockService.from_stack(user, "Locks").watch(machine)
+        LockService.from_stack(user, "Locks", stack_name="Fairlock").watch(machine)
 
 
 def test_grant_durable_needs_a_service_that_serves_every_durable_function(
@@ -261,7 +265,7 @@ def test_grant_durable_needs_a_service_that_serves_every_durable_function(
 ) -> None:
     durable = Stack(app, "Fairlock")
     LockService(durable, "Locks", durable=True).share()
-    LockService.from_stack(user, "Locks").grant_durable(function(user))
+    LockService.from_stack(user, "Locks", stack_name="Fairlock").grant_durable(function(user))
     assert "ServesEveryDurableFunction" in read_by(user)
     assert "ServesEveryDurableFunction" in names_shared_by(durable)
 
@@ -271,7 +275,7 @@ def test_the_functions_of_administrators_are_shared_if_the_service_has_them(
 ) -> None:
     own = Stack(app, "Fairlock")
     LockService(own, "Locks", administration=True).share()
-    locks = LockService.from_stack(user, "Locks")
+    locks = LockService.from_stack(user, "Locks", stack_name="Fairlock")
     locks.grant_inspect(role(user))
     locks.grant_force_release(role(user, "Few"))
     locks.grant_set_limit(role(user, "Some"))
@@ -283,8 +287,10 @@ def test_the_functions_of_administrators_are_shared_if_the_service_has_them(
 def test_two_references_to_one_service_are_the_same_service_for_nested_guards(
     app: Stage, user: Stack
 ) -> None:
-    inner = guard(user, "Inner", LockService.from_stack(user, "One"))
-    outer = guard(user, "Outer", LockService.from_stack(user, "Two"), task=inner)
+    inner = guard(user, "Inner", LockService.from_stack(user, "One", stack_name="Fairlock"))
+    outer = guard(
+        user, "Outer", LockService.from_stack(user, "Two", stack_name="Fairlock"), task=inner
+    )
     sfn.StateMachine(user, "Machine", definition_body=body(outer))
     with pytest.raises(RuntimeError, match="lock_name: must not be that of the guard around"):
         app.synth()
@@ -293,7 +299,7 @@ def test_two_references_to_one_service_are_the_same_service_for_nested_guards(
 def test_nested_guards_of_two_shared_services_may_use_one_lock_name(
     app: Stage, user: Stack
 ) -> None:
-    inner = guard(user, "Inner", LockService.from_stack(user, "One"))
+    inner = guard(user, "Inner", LockService.from_stack(user, "One", stack_name="Fairlock"))
     other = LockService.from_stack(user, "Two", stack_name="Other")
     outer = guard(user, "Outer", other, task=inner)
     sfn.StateMachine(user, "Machine", definition_body=body(outer))
@@ -364,7 +370,7 @@ def allowed_by(stack: Stack) -> dict[str, str]:
 
 def test_a_client_may_use_the_table_of_another_stack_and_its_key(stack: Stack) -> None:
     key = kms.Key.from_key_arn(stack, "Key", KEY)
-    locks = LockService.from_stack(stack, "Locks", encryption_key=key)
+    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock", encryption_key=key)
     locks.grant_client(iam.Role(stack, "Role", assumed_by=iam.AccountRootPrincipal()))
     allowed = allowed_by(stack)
     assert "LockTableName" in allowed["dynamodb:UpdateItem"]
@@ -375,7 +381,7 @@ def test_a_client_may_use_the_table_of_another_stack_and_its_key(stack: Stack) -
 def test_administration_reads_the_table_and_writes_two_ways_and_wakes_workflows(
     stack: Stack,
 ) -> None:
-    locks = LockService.from_stack(stack, "Locks")
+    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
     locks.grant_administration(iam.Role(stack, "Role", assumed_by=iam.AccountRootPrincipal()))
     on_table = ("GetItem", "Query", "Scan", "UpdateItem", "DeleteItem")
     settings = ("DescribeTable", "DescribeTimeToLive")

@@ -47,7 +47,13 @@ def answered(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("run x", "Missing argument"),
+        ("run", "Missing argument"),
+        ("run x", "command: must follow --, with nothing but NAME and options before it"),
+        ("run x ./x.sh --limit 5", "fairlock run NAME -- COMMAND (got 'x ./x.sh --limit 5')"),
+        ("run x ./x.sh --all", "command: must follow --, with nothing but NAME and options"),
+        ("run x ./x.sh -- --all", "command: must follow --, with nothing but NAME and options"),
+        ("run -- ./x.sh a", "command: must follow --, with nothing but NAME and options before it"),
+        ("pace x ./x.sh --rate 1/1h", "before it: fairlock pace NAME -- COMMAND (got 'x ./x.sh"),
         ("run x --nonsense -- true", "No such option"),
         ("run x --lease 0 -- true", "lease: must be a number of seconds from 1 to 43200"),
         ("run x --limit 0 -- true", "limit: must be a whole number from 1 to 100"),

@@ -22,7 +22,7 @@ from tests.unit.client.support.doubles import Table
 from tests.unit.client.support.interrupts import TimeLimitError, interrupt
 
 LEASE_SECONDS = 3600.0
-pytestmark = pytest.mark.filterwarnings("ignore:lock .* was never acquired:ResourceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:lock .* was never acquired:RuntimeWarning")
 """Of a block that an interrupt has kept from beginning."""
 MOST_MOMENTS = 200
 MOST_MOMENTS_OF_A_USE = 500

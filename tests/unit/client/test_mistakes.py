@@ -10,6 +10,8 @@ import asyncio
 import gc
 import logging
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -121,6 +123,31 @@ def async_with(thing: Any) -> None:  # noqa: ANN401 - whatever is no async conte
     asyncio.run(enter())
 
 
+def unawaited(call: Callable[[Any], object]) -> None:
+    async def work() -> None:
+        call(FakeAsyncLockClient())
+
+    asyncio.run(work())
+
+
+def unawaited_release() -> None:
+    async def work() -> None:
+        lock = await FakeAsyncLockClient().acquire("a")
+        if lock.release():
+            pass
+
+    asyncio.run(work())
+
+
+def lost_as_a_condition() -> None:
+    async def work() -> None:
+        lock = await FakeAsyncLockClient().acquire("a")
+        if lock.lost:
+            pass
+
+    asyncio.run(work())
+
+
 def in_region(region: str) -> LockClient:
     session = boto3.Session(region_name=region)
     return LockClient(TABLE, clock="system", session=session)
@@ -132,18 +159,22 @@ MISTAKES: list[Row] = [
     # The mistake, how it is made, the error, and its text: field, rule and next step.
     ("1 wrong table name", lambda d: d.real("nope").acquire("a"), WRONG_SETUP,
      "lock table 'nope' in us-east-1: there is no such table; check its name, account and region"),
+    ("1a a stack's name", lambda d: d.real("Fairlock").acquire("a"), WRONG_SETUP,
+     "account and region; the client for the table of a stack is made by from_stack"),
+    ("1b a placeholder", lambda _: LockClient("Fairlock-LocksTable…"), INVALID,
+     "table of a stack make the client by from_stack (got 'Fairlock-LocksTable…')"),
     ("2 table name None", lambda _: LockClient(None), INVALID,
      "table_name: give the name of the lock table, set FAIRLOCK_TABLE_NAME to it, or make the"),
     ("3 no argument", lambda _: LockClient(), INVALID,
      "table_name: give the name of the lock table, set FAIRLOCK_TABLE_NAME to it, or make the"),
     ("4 a boto3 Table", lambda d: d.real(boto3.resource("dynamodb").Table(TABLE)), INVALID,
-     "table_name: must be the name or ARN of a DynamoDB table (got a value of type dynamodb.T"),
+     "table of a stack make the client by from_stack (got dynamodb.Table(name="),
     ("6 a boto3 resource", lambda d: d.real(client=boto3.resource("dynamodb")), INVALID,
      'client: must be a client, as boto3.client("dynamodb") makes it, and no resource'),
     ("7 name None", lambda d: d.fake().acquire(None), INVALID,
      "name: must be a string of 1 to 512 bytes of UTF-8 (got None)"),
     ("8 name int", lambda d: d.fake().acquire(7), INVALID,
-     "name: must be a string of 1 to 512 bytes of UTF-8 (got 7)"),
+     "of UTF-8: make it text, by str(…) in Python and $string(…) in JSONata (got 7)"),
     ("9 name empty", lambda d: d.fake().acquire(""), INVALID,
      "name: must be a string of 1 to 512 bytes of UTF-8 (got text of 0 characters)"),
     ("10 name too long", lambda d: d.fake().acquire("x" * 600), INVALID,
@@ -167,9 +198,9 @@ MISTAKES: list[Row] = [
     ("16 limit 500", lambda d: d.fake().acquire("a", limit=500), INVALID,
      "limit: must be a whole number from 1 to 100 (got 500)"),
     ("17 lease 13 h", lambda d: d.fake().acquire("a", lease=46800), INVALID,
-     "lease: must be a number of seconds from 1 to 43200 (12 h); heartbeats renew it during"),
+     "lease: must be a number of seconds from 1 to 43200 (12 h); for longer work, let heart"),
     ("19 lease '30'", lambda d: d.fake().acquire("a", lease="30"), INVALID,
-     "renew it during longer work; pass a number, not text (got text of 2 characters)"),
+     "let heartbeats renew it; pass a number, not text (got text of 2 characters)"),
     ("20 lease 0.5", lambda d: d.fake().acquire("a", lease=0.5), INVALID,
      "lease: must be a number of seconds from 1 to 43200"),
     ("22 wait -1", lambda d: d.fake().acquire("a", max_wait=-1), INVALID,
@@ -200,6 +231,16 @@ MISTAKES: list[Row] = [
     ("39 async hold by with", plain_with, INVALID, "with: must be `async with` for AsyncHold"),
     ("40 hold by async with", lambda d: async_with(d.fake().hold("a")), INVALID,
      "with: must be `with` for Hold; for asyncio see AsyncLockClient"),
+    ("41 no await", lambda _: unawaited(lambda locks: bool(locks.try_acquire("a"))), INVALID,
+     "await: must stand before try_acquire(…), which has not run yet: write `await` before it"),
+    ("41a no await behind with", lambda _: async_with(FakeAsyncLockClient().acquire("a")), INVALID,
+     "await: must stand before acquire(…), which has not run yet: write `await` before it"),
+    ("41b no await before release", lambda _: unawaited_release(), INVALID,
+     "await: must stand before release(…), which has not run yet: write `await` before it"),
+    ("41c lost as a condition", lambda d: bool(d.fake().acquire("a").lost), INVALID,
+     "event: is an event, and no condition: ask is_set(), as in `if lock.lost.is_set():`"),
+    ("41d the same for asyncio", lambda _: lost_as_a_condition(), INVALID,
+     "event: is an event, and no condition: ask is_set(), as in `if lock.lost.is_set():`"),
     ("42 client by async with", lambda d: async_with(d.fake()), INVALID,
      "with: must be `with` for FakeLockClient; for asyncio see AsyncLockClient"),
     ("43 @locked field is no parameter", lambda d: formatted(d, "a/{missing}", 7), INVALID,
@@ -225,7 +266,7 @@ MISTAKES: list[Row] = [
     ("51 values of Python", lambda d: d.real().acquire("a").transact_write([RAW]), INVALID,
      "items: must be a valid transaction of values such as {'S': 'text'}: Parameter"),
     ("52 a write to no table", lambda d: d.real().acquire("a").transact_write([WRITE]), WRONG_SETUP,
-     "was refused; it needs each table, and permission for each write and a ConditionCheck"),
+     "(tables 'orders') and of lock table 'locks' in us-east-1 was refused; check that each table"),
     ("53 a table of another schema", lambda d: d.real(d.other("b")).acquire("a"), WRONG_SETUP,
      "is it a lock table, with the string keys pk and sk?"),
     ("54 create_table over another", lambda d: create_table(d.dynamodb, d.other("c")), INVALID,
@@ -257,7 +298,7 @@ MISTAKES: list[Row] = [
 @pytest.mark.parametrize(
     ("_mistake", "make", "error", "text"), MISTAKES, ids=[case[0] for case in MISTAKES]
 )
-@pytest.mark.filterwarnings("ignore:lock .* was (dropped|never acquired):ResourceWarning")
+@pytest.mark.filterwarnings("ignore:lock .* was never acquired:RuntimeWarning")
 def test_a_mistake_names_the_field_the_rule_and_the_next_step(
     desk: Desk,
     _mistake: str,
@@ -292,12 +333,52 @@ def test_what_only_looks_like_a_mistake_works(desk: Desk, call: str) -> None:
 
 def test_26_a_hold_that_is_never_entered_is_pointed_out(desk: Desk) -> None:
     expected = "never acquired: write `with locks.hold"
-    with pytest.warns(ResourceWarning, match=expected):
+    with pytest.warns(RuntimeWarning, match=expected):
         desk.fake().hold("a")
 
 
+@pytest.mark.parametrize(("kind", "is_printed"), [("RuntimeWarning", True), ("Warning", False)])
+def test_26a_python_prints_that_without_being_asked(kind: str, *, is_printed: bool) -> None:
+    """The control is a ResourceWarning, which Python hides: the code went on unlocked, silently."""
+    program = (
+        "from fairlock.client import lock; from fairlock.testing import FakeLockClient as F\n"
+        f"if {not is_printed}: lock.RuntimeWarning = ResourceWarning\n"
+        "F().hold('a')"
+    )
+    run = [sys.executable, "-c", program]
+    ran = subprocess.run(run, capture_output=True, text=True, check=True, timeout=60)
+    text = f"{kind}: lock 'a' was never acquired: write `with locks.hold('a') as lock:`"
+    assert (text in ran.stderr) is is_printed
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+def test_41_a_call_without_await_has_no_attributes_of_a_lock(desk: Desk) -> None:
+    del desk  # It collects what was dropped.
+    with pytest.raises(AttributeError, match=r"acquire.* has not run; write `await` before it"):
+        unawaited(lambda locks: locks.acquire("a").release())
+
+
+def test_41_without_the_rule_a_forgotten_await_is_true() -> None:
+    coroutine = FakeAsyncLockClient.try_acquire.__wrapped__(FakeAsyncLockClient(), "a")  # type: ignore[attr-defined]  # of functools.wraps
+    assert coroutine
+    coroutine.close()
+
+
+def test_a_call_may_be_awaited_by_a_task_and_in_a_group() -> None:
+    async def work() -> list[str]:
+        locks = FakeAsyncLockClient()
+        first = await asyncio.create_task(locks.acquire("a"))
+        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+            second = group.create_task(locks.acquire("b"))
+        third = await asyncio.wait_for(locks.acquire("c"), 5)
+        [fourth] = await asyncio.gather(locks.acquire("d"))
+        return [lock.name for lock in (first, second.result(), third, fourth)]
+
+    assert asyncio.run(work()) == ["a", "b", "c", "d"]
+
+
 @pytest.mark.parametrize("attribute", ["fencing_token", "release"])
-@pytest.mark.filterwarnings("ignore:lock .* was never acquired:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:lock .* was never acquired:RuntimeWarning")
 def test_27_28_a_hold_is_no_lock_and_says_what_to_write(desk: Desk, attribute: str) -> None:
     expected = (
         rf"it is no lock yet; write `with locks.hold\('a'\) as lock:` and use `lock.{attribute}"
