@@ -132,8 +132,9 @@ def checked_limit(limit: int | str, *, shared: bool) -> int | str:
 
 def _that_exists(field: str, expression: str) -> str:
     """The same JSONata, but it fails by the argument's name if it gives nothing."""
-    said = f"{field}: {{}} must give a value: it is missing".format(expression[2:-2].strip())
-    value = f"$value := ({expression[2:-2]})"
+    inner = expression[2:-2].strip()
+    said = f"{field}: {inner} must give a value: it is missing"
+    value = f"$value := ({inner})"
     return jsonata(f"({value}; $exists($value) ? $value : $error({json.dumps(said)}))")
 
 

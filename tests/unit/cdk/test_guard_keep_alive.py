@@ -9,6 +9,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk import Waiting
+from fairlock.cdk.guard.guard_arguments import checked_limit
 from tests.unit.cdk.asl import (
     EvaluationError,
     Handling,
@@ -230,7 +231,7 @@ def test_the_limit_is_evaluated_once_for_acquire_and_heartbeat(guards: GuardFact
     limit = "{% $states.input.permits %}"
     guard = guards.guard(limit=limit, keep_alive=Duration.seconds(5))
     [lock] = guard.start_state.to_state_json()["Assign"].values()
-    assert lock["limit"] == limit
+    assert lock["limit"] == checked_limit(limit, shared=False)
     kept = guard.fencing_token.replace("fencing_token", "limit")
     payloads = [
         state["Arguments"]["Payload"]
