@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any
 from unittest import mock
@@ -47,7 +47,7 @@ def aio(use: Callable[[Any], Any]) -> Use:
     async def do() -> None:
         async with FakeAsyncLockClient() as locks:
             made = use(locks)
-            if isinstance(made, AbstractAsyncContextManager):
+            if not isinstance(made, Coroutine) and isinstance(made, AbstractAsyncContextManager):
                 async with made:
                     pass
             elif inspect.isawaitable(made):

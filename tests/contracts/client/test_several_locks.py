@@ -279,7 +279,7 @@ async def test_what_the_body_raises_leaves_it_and_all_are_released(world: World)
 
 @of_both_clients
 async def test_a_block_that_never_began_is_pointed_out(world: World) -> None:
-    with pytest.warns(ResourceWarning, match=r"with locks.hold_all\(\['ben', 'anna'\]\) as"):
+    with pytest.warns(RuntimeWarning, match=r"with locks.hold_all\(\['ben', 'anna'\]\) as"):
         world.locks.hold_all(PAIR)
 
 
