@@ -169,8 +169,8 @@ def _true_time(clock: NodeClock, monotonic: float) -> float:
     return monotonic / clock.drift + clock.process.suspended_seconds + clock.origin
 
 
-def _check_of_anything(**fields: Any) -> Any:  # noqa: ANN401 - as the real one
-    check = _CHECK(**fields)["ConditionCheck"]
+def _check_of_anything(*fields: Any) -> Any:  # noqa: ANN401 - as the real one
+    check = _CHECK(*fields)["ConditionCheck"]
     return {"ConditionCheck": {**check, "ConditionExpression": "attribute_exists(pk)"}}
 
 
