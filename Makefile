@@ -84,7 +84,7 @@ histories: $(VENV)/ready ## 20,000 calls of clients over a network that fails, a
 	$(BIN)/python -m tests.histories --calls 2500
 	$(BIN)/python -m tests.histories --census 20000
 	$(BIN)/python -m tests.histories --census 10000 --with-turns
-simulate: $(VENV)/ready ## the real code over models of AWS in virtual time, judged all the time: about ten minutes (SEED= SCENARIO= SCALE= repeat one run, SHRINK=1 shrinks it, CONTROL=1 switches a protection off)
+simulate: $(VENV)/ready ## the real code over models of AWS in virtual time, judged all the time: about ten minutes (SEED= SEEDS= SCENARIO= SCALE= choose and repeat runs, SHRINK=1 shrinks it, CONTROL=1 switches a protection off)
 	$(BIN)/python -m tests.simulation
 scale: $(VENV)/ready ## write docs/scale.md and its plots from the figures of the last `make simulate`, two minutes
 	$(BIN)/python -m tests.simulation.scale
