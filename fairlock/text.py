@@ -1,14 +1,10 @@
-"""Text that others wrote: what a terminal and a log may show of it, and what is a lock's name.
-
-Also how times are written.
-"""
+"""Text that others wrote: what a terminal and a log may show of it, and what is a lock's name."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Final
 
 
@@ -190,24 +186,3 @@ def fault_of_name(value: object, *, most_bytes: int) -> str | None:
 
 def _code(letter: str) -> str:
     return f"U+{ord(letter):04X}"
-
-
-_LATEST_MS: Final = 253_402_300_799_999
-"""The last moment that Python can tell; an item that was changed by hand may hold any number."""
-
-
-def utc(epoch_ms: int) -> datetime:
-    """Epoch milliseconds as a time in UTC, between 1970 and the end of the year 9999."""
-    shown_ms = min(max(epoch_ms, 0), _LATEST_MS)
-    moment = datetime.fromtimestamp(shown_ms // 1000, tz=UTC)
-    return moment.replace(microsecond=shown_ms % 1000 * 1000)
-
-
-def iso(moment: datetime) -> str:
-    """A time as ISO 8601 in UTC, to the millisecond."""
-    return iso_utc(round(moment.timestamp() * 1000))
-
-
-def iso_utc(epoch_ms: int) -> str:
-    """Epoch milliseconds as ISO 8601 in UTC, for instance `2030-01-31T09:15:00.250Z`."""
-    return f"{utc(epoch_ms).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"

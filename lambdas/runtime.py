@@ -19,7 +19,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session, get_session
 
 from fairlock import errors
-from fairlock.aws.aws_clock import AwsClock
 from fairlock.aws.executions import (
     DurableFunctions,
     StepFunctions,
@@ -28,7 +27,7 @@ from fairlock.aws.executions import (
 )
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import OWN_REQUESTS_CONFIG, RetryBudget
-from fairlock.clock import BootClock
+from fairlock.clock import AwsClock, BootClock
 from fairlock.names import MEETS_DURABLE_VARIABLE, TABLE_NAME_VARIABLE
 from fairlock.store.context import LockContext
 from fairlock.wire.answers import invalid_request_text

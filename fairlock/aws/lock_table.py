@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from fairlock.aws.aws_clock import NO_DATE, AwsClock
 from fairlock.aws.retry import (
     CONDITION_FAILED,
     RepeatedRequest,
@@ -25,6 +24,7 @@ from fairlock.aws.retry import (
     misconfigured,
     raise_if_unknown,
 )
+from fairlock.clock import NO_DATE, AwsClock
 from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
 from fairlock.protocol.expressions import (
     Answer,

@@ -22,10 +22,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fairlock.aws.aws_clock import NO_DATE, AwsClock
 from fairlock.aws.retry import error_code, may_pass, misconfigured
 from fairlock.cli.target import Target, principal
-from fairlock.clock import Clock
+from fairlock.clock import NO_DATE, AwsClock, Clock
 from fairlock.protocol.description import lock_name_of
 from fairlock.protocol.expressions import number, token_seed
 from fairlock.protocol.schema import (

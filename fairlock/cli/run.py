@@ -41,9 +41,9 @@ from fairlock.cli.target import Target
 from fairlock.client.arguments import default_owner_name
 from fairlock.client.lock import Lock
 from fairlock.client.lock_client import LockClient
+from fairlock.clock import iso
 from fairlock.errors import FairlockError, InvalidRequest, LockLost, LockWaitTimeout, Superseded
 from fairlock.names import FENCING_TOKEN_VARIABLE, HELD_LOCKS_VARIABLE, LOCK_NAME_VARIABLE
-from fairlock.text import iso
 
 _LAST_SECONDS: Final = 1.0
 """Between KILL and the end of max_hold, so that the next holder finds the command ended."""

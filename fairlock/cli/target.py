@@ -23,7 +23,6 @@ import typer
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from fairlock.aws.aws_clock import is_aws
 from fairlock.aws.retry import (
     CLIENT_CONFIG,
     QUICKLY,
@@ -33,6 +32,7 @@ from fairlock.aws.retry import (
 from fairlock.cli import exit_codes
 from fairlock.client.connection import told_by_stack
 from fairlock.client.lock_client import LockClient
+from fairlock.clock import is_aws
 from fairlock.errors import (
     FairlockError,
     LockItemMalformed,

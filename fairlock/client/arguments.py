@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeGuard, TypeVar
 
 from fairlock.client.reporting import logger
-from fairlock.clock import Seconds
+from fairlock.clock import Seconds, lease_for
 from fairlock.errors import InvalidRequest, explained
-from fairlock.protocol.lease_time import lease_for
 from fairlock.text import missing_part, printable
 from fairlock.wire import rules
 from fairlock.wire.requests import version_of

@@ -62,9 +62,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from fairlock.clock import DATE_RESOLUTION_MS
 from fairlock.protocol import schema
 from fairlock.protocol.expressions import Condition, Removal, Values, number
-from fairlock.protocol.lease_time import DATE_RESOLUTION_MS
 from fairlock.protocol.model import AcquireRequest, Holder, LockState, Waiter
 
 PERMIT_FREE: Final = (

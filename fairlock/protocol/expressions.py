@@ -132,7 +132,7 @@ class Answer:
 
     Attributes:
         sent: reading of our monotonic clock before the request was sent first.
-        date_ms: AWS's time when it answered, see `aws/aws_clock.py`; None if it did not tell.
+        date_ms: AWS's time when it answered, see `clock.py`; None if it did not tell.
     """
 
     sent: float = field(default=-math.inf, compare=False)

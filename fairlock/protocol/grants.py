@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from fairlock.clock import stored_end_ms
 from fairlock.protocol import schema
 from fairlock.protocol.admission import (
     MY_MARK,
@@ -56,7 +57,6 @@ from fairlock.protocol.expressions import (
     token_seed,
 )
 from fairlock.protocol.items import SAME_EXECUTIONS, SET_EXECUTIONS, new_holder, shared_executions
-from fairlock.protocol.lease_time import stored_end_ms
 from fairlock.protocol.model import (
     DEFAULT_LEASE_MS,
     AcquireRequest,

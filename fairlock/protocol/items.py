@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
+from fairlock.clock import stored_end_ms
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol import schema
 from fairlock.protocol.expressions import Item, Update, Values, number
-from fairlock.protocol.lease_time import stored_end_ms
 from fairlock.protocol.model import (
     AcquireRequest,
     Ceiling,

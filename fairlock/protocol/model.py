@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from fairlock.clock import is_over, stored_end_ms
 from fairlock.protocol import schema
 from fairlock.protocol.expressions import Item
-from fairlock.protocol.lease_time import is_over, stored_end_ms
 
 DEFAULT_LEASE_MS: Final = 60_000
 TELLING_MS: Final = 3_000

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 
+from fairlock.clock import is_enough, is_over, own_ms
 from fairlock.protocol.admission import is_outdated
-from fairlock.protocol.lease_time import is_enough, is_over, own_ms
 from fairlock.protocol.model import AcquireRequest, Ceiling, Holder, LockState, SeenLock, Waiter
 
 
@@ -248,7 +248,7 @@ Verdict = AlreadyHolder | LeasesOver | Situation
 def judge(state: LockState, request: AcquireRequest, *, date_ms: int) -> Verdict:
     """Why an attempt to take a permit failed on this state.
 
-    A holder relies on its lease for less long than everybody else waits, see `lease_time.py`. The
+    A holder relies on its lease for less long than everybody else waits, see `clock.py`. The
     stored lease of the holder counts, never the contender's.
 
     Args:

@@ -13,7 +13,7 @@ lease: a caller that dies wastes its slot. A burst lets callers begin that many 
 one, after a pause; with 1, the default, none.
 
 **AWS's time is not known exactly**, only that it is between an early and a late edge
-(`aws/aws_clock.py`). So the idle form is conditioned by the early edge, which is certainly past,
+(`clock.py`). So the idle form is conditioned by the early edge, which is certainly past,
 and writes by the late one, so that the next caller comes a whole interval after this one. A wait
 goes by the early edge, and so never ends before its slot.
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlock.aws.lock_table import ConditionFailed, Written
+from fairlock.clock import stored_end_ms
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.admission import SLACK_MS, is_outdated, made_at_ms
 from fairlock.protocol.claims import claim_of, read_claim, work_is_over, write_claim
@@ -29,7 +30,6 @@ from fairlock.protocol.grants import (
     take_over_permit,
 )
 from fairlock.protocol.items import read_granted_token, read_state
-from fairlock.protocol.lease_time import stored_end_ms
 from fairlock.protocol.leaving import DepartingHolder, evict
 from fairlock.protocol.model import (
     BY_TIME,

@@ -23,16 +23,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from fairlock.aws.aws_clock import AwsClock
 from fairlock.aws.executions import NoWorkflows, WorkflowEngine
 from fairlock.aws.lock_table import ConditionFailed, LockTable, Written
 from fairlock.aws.retry import RetryBudget
 from fairlock.backoff import Random
+from fairlock.clock import AwsClock, is_enough, own_ms, was_written_by_a_wrong_clock
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.expressions import Answer
 from fairlock.protocol.grants import correct_grant
 from fairlock.protocol.items import read_holder, read_state
-from fairlock.protocol.lease_time import is_enough, own_ms, was_written_by_a_wrong_clock
 from fairlock.protocol.model import Holder, LockState, SeenLock
 from fairlock.protocol.outcomes import Grant
 

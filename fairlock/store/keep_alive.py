@@ -35,6 +35,7 @@ from enum import Enum, auto
 from typing import Final
 
 from fairlock.aws.lock_table import Cancelled, Written
+from fairlock.clock import iso_utc
 from fairlock.errors import FairlockError, LockStoreUnavailable
 from fairlock.protocol.admission import needs_longer_retention
 from fairlock.protocol.claims import (
@@ -77,7 +78,7 @@ from fairlock.store.context import (
 )
 from fairlock.store.hand_off import hand_over
 from fairlock.store.seen_queue import SeenQueue
-from fairlock.text import iso_utc, label_of, printable
+from fairlock.text import label_of, printable
 
 
 class KeepAliveOutcome(Enum):

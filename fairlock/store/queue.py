@@ -23,10 +23,10 @@ from typing import Final
 
 from fairlock.aws.lock_table import Cancelled, Written
 from fairlock.backoff import advise_retry_seconds
+from fairlock.clock import over_at_ms
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.admission import SLACK_MS, made_at_ms
 from fairlock.protocol.items import is_waiter, read_place, read_state, read_waiter
-from fairlock.protocol.lease_time import over_at_ms
 from fairlock.protocol.model import AcquireRequest, LockState, Place, SeenLock, Waiter, is_dead
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS, WAITER_GRACE_MS, waiter_sort_key

@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from fairlock.clock import iso, iso_utc
 from fairlock.errors import DescribedCeiling, DescribedHolder, InvalidRequest, LockItemMalformed
 from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.description import (
@@ -31,7 +32,6 @@ from fairlock.protocol.waiters import (
     MOST_PLACES_OF_AN_EXECUTION,
     MOST_WAITERS,
 )
-from fairlock.text import iso, iso_utc
 
 
 def lock_json(lock: LockDescription) -> dict[str, Any]:

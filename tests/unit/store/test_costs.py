@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.aws_clock import AwsClock
+from fairlock.clock import AwsClock
 from fairlock.protocol.model import LockState, ReleaseRequest, SeenLock
 from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Released
 from fairlock.store import seen_queue
