@@ -11,8 +11,7 @@ from fairlock.protocol.model import KeepAliveRequest
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason, Released
 from fairlock.store.context import LockContext
 from fairlock.store.keep_alive import KeepAliveOutcome, keep_alive, why_lost
-from lambdas.runtime import workflows
-from lambdas.telemetry import count, logger, request_fields
+from lambdas.runtime import count, logger, request_fields, workflows
 
 
 def answer_task(task_token: str, answer: Grant | Queued | Refusal) -> None:

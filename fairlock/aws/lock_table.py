@@ -26,7 +26,7 @@ from fairlock.aws.retry import (
 )
 from fairlock.clock import NO_DATE, AwsClock
 from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
-from fairlock.protocol.expressions import (
+from fairlock.protocol.table_requests import (
     Answer,
     Check,
     Delete,

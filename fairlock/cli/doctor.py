@@ -26,13 +26,14 @@ from fairlock.aws.retry import error_code, may_pass, misconfigured
 from fairlock.cli.target import Target, principal
 from fairlock.clock import NO_DATE, AwsClock, Clock
 from fairlock.protocol.description import lock_name_of
-from fairlock.protocol.expressions import number, token_seed
 from fairlock.protocol.schema import (
     FENCING_TOKEN,
     PARTITION_KEY,
     SORT_KEY,
     STATE,
     TTL_ATTRIBUTE,
+    number,
+    token_seed,
 )
 from fairlock.text import printable
 

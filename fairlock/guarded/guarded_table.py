@@ -52,8 +52,8 @@ from fairlock.errors import (
     TransactionRefused,
 )
 from fairlock.guarded.conditions import HOLDS_ALONE, GrantKey, holds_alone_names, require_alone
-from fairlock.protocol.expressions import Item, Transaction, Update
 from fairlock.protocol.items import read_state
+from fairlock.protocol.table_requests import Item, Transaction, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -64,8 +64,8 @@ from typing import Final
 
 from fairlock.clock import DATE_RESOLUTION_MS
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import Condition, Removal, Values, number
 from fairlock.protocol.model import AcquireRequest, Holder, LockState, Waiter
+from fairlock.protocol.schema import Condition, Removal, Values, number
 
 PERMIT_FREE: Final = (
     "(attribute_not_exists(#held) OR #held < :one OR (#held < :limit AND #limit = :limit))"

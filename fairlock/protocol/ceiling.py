@@ -32,20 +32,20 @@ from dataclasses import dataclass, replace
 
 from fairlock.protocol import schema
 from fairlock.protocol.admission import NOBODY_CAME_IN, nobody_left, retain_item
-from fairlock.protocol.expressions import (
+from fairlock.protocol.items import new_ceiling
+from fairlock.protocol.model import Ceiling, LockState
+from fairlock.protocol.schema import (
     NEXT_TOKEN,
     NOT_CONTENDED,
     WAIT_SEQ_UNMOVED,
     Removal,
-    Update,
     Values,
     all_of,
     conditional_update,
     number,
     token_seed,
 )
-from fairlock.protocol.items import new_ceiling
-from fairlock.protocol.model import Ceiling, LockState
+from fairlock.protocol.table_requests import Update
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

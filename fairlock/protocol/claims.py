@@ -26,20 +26,6 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import (
-    Check,
-    Delete,
-    Item,
-    Put,
-    Query,
-    Transaction,
-    Update,
-    Values,
-    all_of,
-    conditional_update,
-    names_in,
-    number,
-)
 from fairlock.protocol.grants import beside_newer, reacquire_permit, renew_as_seen
 from fairlock.protocol.items import reads_an_item
 from fairlock.protocol.model import (
@@ -48,6 +34,8 @@ from fairlock.protocol.model import (
     LockState,
     ReleaseRequest,
 )
+from fairlock.protocol.schema import Values, all_of, conditional_update, names_in, number
+from fairlock.protocol.table_requests import Check, Delete, Item, Put, Query, Transaction, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef

@@ -40,22 +40,6 @@ from fairlock.protocol.admission import (
     retain_item,
     retained_long_enough,
 )
-from fairlock.protocol.expressions import (
-    I_DO_NOT_HOLD,
-    MY_GRANT,
-    NEXT_TOKEN,
-    NO_REMOVAL,
-    NOT_CONTENDED,
-    NOT_RELEASED_BY_ME,
-    Condition,
-    Removal,
-    Update,
-    Values,
-    all_of,
-    conditional_update,
-    number,
-    token_seed,
-)
 from fairlock.protocol.items import SAME_EXECUTIONS, SET_EXECUTIONS, new_holder, shared_executions
 from fairlock.protocol.model import (
     DEFAULT_LEASE_MS,
@@ -65,6 +49,22 @@ from fairlock.protocol.model import (
     LockState,
 )
 from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.schema import (
+    I_DO_NOT_HOLD,
+    MY_GRANT,
+    NEXT_TOKEN,
+    NO_REMOVAL,
+    NOT_CONTENDED,
+    NOT_RELEASED_BY_ME,
+    Condition,
+    Removal,
+    Values,
+    all_of,
+    conditional_update,
+    number,
+    token_seed,
+)
+from fairlock.protocol.table_requests import Update
 
 _AS_SEEN: Final = (MY_GRANT, "#mine.#h_revision = :seen_revision")
 ASK_MS: Final = 10_000

@@ -43,22 +43,6 @@ from fairlock.protocol.admission import (
     retain_item,
 )
 from fairlock.protocol.ceiling import CeilingChange, raise_ceiling
-from fairlock.protocol.expressions import (
-    I_DO_NOT_HOLD,
-    I_HOLD,
-    MY_GRANT,
-    NOT_CONTENDED,
-    WAIT_SEQ_UNMOVED,
-    Check,
-    Condition,
-    Removal,
-    Transaction,
-    Update,
-    Values,
-    all_of,
-    conditional_update,
-    number,
-)
 from fairlock.protocol.items import (
     SET_EXECUTIONS,
     new_forced_release,
@@ -67,6 +51,20 @@ from fairlock.protocol.items import (
 )
 from fairlock.protocol.model import ForcedRelease, Holder, LockState, ReleaseRequest, Waiter
 from fairlock.protocol.outcomes import Grant, HandOff
+from fairlock.protocol.schema import (
+    I_DO_NOT_HOLD,
+    I_HOLD,
+    MY_GRANT,
+    NOT_CONTENDED,
+    WAIT_SEQ_UNMOVED,
+    Condition,
+    Removal,
+    Values,
+    all_of,
+    conditional_update,
+    number,
+)
+from fairlock.protocol.table_requests import Check, Transaction, Update
 from fairlock.protocol.waiters import delete_waiter
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from fairlock.clock import is_over, stored_end_ms
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import Item
+from fairlock.protocol.table_requests import Item
 
 DEFAULT_LEASE_MS: Final = 60_000
 TELLING_MS: Final = 3_000

@@ -39,14 +39,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import (
-    Item,
-    Update,
-    Values,
-    all_of,
-    conditional_update,
-    number,
-)
+from fairlock.protocol.schema import Values, all_of, conditional_update, number
+from fairlock.protocol.table_requests import Item, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef

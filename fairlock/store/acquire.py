@@ -23,7 +23,6 @@ from fairlock.clock import stored_end_ms
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.admission import SLACK_MS, is_outdated, made_at_ms
 from fairlock.protocol.claims import claim_of, read_claim, work_is_over, write_claim
-from fairlock.protocol.expressions import Update
 from fairlock.protocol.grants import (
     acquire_permit,
     acquire_permit_as_seen,
@@ -49,6 +48,7 @@ from fairlock.protocol.outcomes import (
     judge,
 )
 from fairlock.protocol.schema import FENCING_TOKEN, lock_key
+from fairlock.protocol.table_requests import Update
 from fairlock.store.context import (
     Evicted,
     LockContext,

@@ -29,11 +29,11 @@ from fairlock.aws.retry import RetryBudget
 from fairlock.backoff import Random
 from fairlock.clock import AwsClock, is_enough, own_ms, was_written_by_a_wrong_clock
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.expressions import Answer
 from fairlock.protocol.grants import correct_grant
 from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.model import Holder, LockState, SeenLock
 from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.table_requests import Answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

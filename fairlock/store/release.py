@@ -25,12 +25,12 @@ from fairlock.protocol.claims import (
     place_in,
     task_token_in,
 )
-from fairlock.protocol.expressions import Check, Transaction
 from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.leaving import DepartingHolder, release_permit
 from fairlock.protocol.model import Holder, LockState, ReleaseRequest, SeenLock
 from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.protocol.schema import lock_key
+from fairlock.protocol.table_requests import Check, Transaction
 from fairlock.protocol.waiters import give_up, leave_queue, mark_given_up
 from fairlock.store.context import ClaimNotRemoved, LockContext, leave, outcome_unknown
 from fairlock.store.hand_off import REPLY_LOST, hand_over

@@ -19,11 +19,11 @@ from typing import Final
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.admission import has_version, newest_first
-from fairlock.protocol.expressions import Item
 from fairlock.protocol.items import read_waiter
 from fairlock.protocol.leaving import Departing, DepartingHolder
 from fairlock.protocol.model import LockState, SeenLock, Waiter, is_dead
 from fairlock.protocol.outcomes import Refusal
+from fairlock.protocol.table_requests import Item
 from fairlock.protocol.waiters import MOST_DELETES, oldest_waiters
 from fairlock.store.context import LockContext, WaitersSuperseded
 from fairlock.store.queue import remove_places

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from fairlock.protocol.expressions import Item
 from fairlock.protocol.items import read_state
 from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY, STATE
+from fairlock.protocol.table_requests import Item
 from fairlock.testing.fake_table import MemoryTable
 from tests.histories.faulty_endpoint import Backend, Reply
 
