@@ -298,19 +298,21 @@ def _clock(aws_clock: AwsClock, *, wall_ms: int) -> Finding:
     """By how much the clock of this machine differs from AWS's; no lease depends on that."""
     earliest_ms, latest_ms = aws_clock.earliest_ms(), aws_clock.latest_ms()
     if earliest_ms is None or latest_ms is None:
-        text = "DynamoDB's answers have no Date: leases go by this machine's clock, which must be "
-        return Finding("clock", Verdict.WARNING, f"{text}within 1 s of those of all other clients")
+        text = (
+            "DynamoDB's answers have no Date, so this machine's clock times the leases: it must be "
+        )
+        return Finding("clock", Verdict.WARNING, f"{text}within 1 s of the other clients' clocks")
     behind_s, ahead_s = (earliest_ms - wall_ms) / 1000, (wall_ms - latest_ms) / 1000
     wrong_s = max(behind_s, ahead_s)
     if wrong_s <= 0:
         return Finding(
-            "clock", Verdict.OK, "leases end by the AWS clock, and this machine's clock agrees"
+            "clock", Verdict.OK, "leases are timed by the AWS clock; this machine's clock agrees"
         )
     way = "behind" if behind_s > 0 else "ahead of"
-    text = f"at least {wrong_s:.1f} s {way} AWS's, by which leases go all the same"
+    text = f"at least {wrong_s:.1f} s {way} the AWS clock, which times the leases"
     if wrong_s < _MOST_SECONDS_WRONG:
         return Finding("clock", Verdict.OK, text)
-    refused = "AWS refuses requests from 5 minutes on: let a time service set this machine's clock"
+    refused = "AWS refuses requests from 5 minutes on: let a time service set the clock"
     return Finding("clock", Verdict.WARNING, f"{text}; {refused}")
 
 
@@ -320,7 +322,7 @@ def _key(fields: Mapping[str, Any]) -> Finding:
     right = {"HASH": PARTITION_KEY, "RANGE": SORT_KEY}
     if key != right or {kinds.get(PARTITION_KEY), kinds.get(SORT_KEY)} != {"S"}:
         text = f"must be ({PARTITION_KEY}, {SORT_KEY}), both strings: this is no lock table"
-        return Finding("key", Verdict.FAILURE, text)
+        return Finding("table key", Verdict.FAILURE, text)
     if fields.get("Replicas"):
         text = "a global table: two regions may grant the same lock; use one region's table"
         if fields.get("MultiRegionConsistency") == "STRONG":
@@ -328,8 +330,8 @@ def _key(fields: Mapping[str, Any]) -> Finding:
                 "a global table with strong consistency: DynamoDB refuses transactions there, "
                 "which workflows need, and TTL; use one region's table"
             )
-        return Finding("key", Verdict.FAILURE, text)
-    return Finding("key", Verdict.OK, f"({PARTITION_KEY}, {SORT_KEY})")
+        return Finding("table key", Verdict.FAILURE, text)
+    return Finding("table key", Verdict.OK, f"({PARTITION_KEY}, {SORT_KEY})")
 
 
 def _restored(dynamodb: Any, table: Mapping[str, Any]) -> Finding:  # noqa: ANN401 - a client of boto3's

@@ -16,9 +16,8 @@ from fairlock.protocol.table_requests import Update
 from fairlock.protocol.waiters import lock_and_oldest_waiters
 from fairlock.testing.fake_table import MemoryTable
 from tests.model.contention import transitions as contention
-from tests.model.contention.clients import Client
+from tests.model.contention.clients import NONE, Client, Faults
 from tests.model.contention.configurations import PAUL, workflows
-from tests.model.contention.faults import NONE, Faults
 from tests.model.executions import transitions as executions
 from tests.model.executions.scenes import SCENES
 from tests.model.numbered_tables import LOCK, NumberedTables

@@ -30,7 +30,7 @@ from tests.simulation.machines import recorded
 from tests.simulation.versions import TODAY, Version
 
 if TYPE_CHECKING:
-    from tests.simulation.clocks import NodeClock
+    from tests.simulation.faults import NodeClock
     from tests.simulation.world import World
 
 Json = dict[str, Any]

@@ -20,8 +20,7 @@ from tests.model.executions.actors import (
     ReapPass,
     Workflow,
 )
-from tests.model.executions.calls import Calls
-from tests.model.executions.scene import Scene
+from tests.model.executions.scene import Calls, Scene
 from tests.model.executions.state import Local, Move, Operation, State, Status
 from tests.model.replay import TICKS, Call, next_epoch, time_ms
 from tests.model.request_names import DESCRIBE, END_HEARTBEAT, PUSH, Names
