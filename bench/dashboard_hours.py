@@ -22,11 +22,10 @@ from random import Random
 from typing import Any, Final
 from unittest import mock
 
-from fairlock.aws.executions import Delivery, Execution
+from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.clock import SystemClock
 from fairlock.names import REAP_QUEUE_VARIABLE, TABLE_NAME_VARIABLE, MetricName
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import Grant
 from lambdas import acquire, force_release, heartbeat, reap, release, runtime
 from tests.support.capacity import MeteredTable
 from tests.support.lambda_context import LambdaContextStub

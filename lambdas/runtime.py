@@ -47,8 +47,8 @@ from fairlock.names import (
     LogMessage,
     MetricName,
 )
-from fairlock.protocol.model import AcquireRequest, ReleaseRequest
-from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.model import AcquireRequest, Grant, ReleaseRequest
+from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.store import context
 from fairlock.wire.answers import invalid_request_text
 from fairlock.wire.rules import is_durable, place_in

@@ -16,15 +16,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from typing import TYPE_CHECKING, Final, Protocol, TypedDict, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from fairlock.aws.retry import RepeatedRequest, RetryBudget, error_code, may_pass
 from fairlock.errors import LockLost
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant, NotHeld, Refusal, Released
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import NotHeld, Refusal, Released
 from fairlock.wire.answers import acquire_answer, release_answer
 from fairlock.wire.rules import callback_id_in, is_durable, place_in
 
@@ -42,6 +42,14 @@ class Delivery(Enum):
     GONE = auto()
     """The task of this token timed out (and asks again with a new one), or is over."""
     UNKNOWN = auto()
+
+
+class Liveness(StrEnum):
+    """What is known about an execution."""
+
+    RUNNING = "RUNNING"
+    OVER = "OVER"
+    UNKNOWN = "UNKNOWN"
 
 
 @dataclass(frozen=True, slots=True)

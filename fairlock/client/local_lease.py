@@ -24,7 +24,7 @@ from fairlock.client.arguments import AskedEvent, Timing
 from fairlock.client.reporting import logger
 from fairlock.clock import Alarm, Clock, lease_for
 from fairlock.errors import LockLost
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import Grant
 from fairlock.wire.rules import SHORTEST_LEASE_SECONDS
 
 LONGEST_NAP_SECONDS: Final = 1.0

@@ -23,8 +23,7 @@ from fairlock.clock import AwsClock, Clock, Seconds, in_seconds, lease_for
 from fairlock.errors import LockLost, explained
 from fairlock.protocol.description import read_data
 from fairlock.protocol.items import read_state
-from fairlock.protocol.model import AcquireRequest, HeartbeatRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant, HeartbeatRequest
 from fairlock.protocol.schema import lock_key
 from fairlock.store.keep_alive import renew_lease
 from fairlock.wire import rules

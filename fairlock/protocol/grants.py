@@ -44,11 +44,11 @@ from fairlock.protocol.items import SAME_EXECUTIONS, SET_EXECUTIONS, new_holder,
 from fairlock.protocol.model import (
     DEFAULT_LEASE_MS,
     AcquireRequest,
+    Grant,
     HeartbeatRequest,
     Holder,
     LockState,
 )
-from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.schema import (
     I_DO_NOT_HOLD,
     MY_GRANT,

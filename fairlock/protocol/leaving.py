@@ -49,8 +49,8 @@ from fairlock.protocol.items import (
     new_holder,
     shared_executions,
 )
-from fairlock.protocol.model import ForcedRelease, Holder, LockState, ReleaseRequest, Waiter
-from fairlock.protocol.outcomes import Grant, HandOff
+from fairlock.protocol.model import ForcedRelease, Grant, Holder, LockState, ReleaseRequest, Waiter
+from fairlock.protocol.outcomes import HandOff
 from fairlock.protocol.schema import (
     I_DO_NOT_HOLD,
     I_HOLD,

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 
 from fairlock.clock import is_enough, is_over, own_ms
 from fairlock.protocol.admission import is_outdated
-from fairlock.protocol.model import AcquireRequest, Ceiling, Holder, LockState, SeenLock, Waiter
+from fairlock.protocol.model import (
+    AcquireRequest,
+    Ceiling,
+    Grant,
+    Holder,
+    LockState,
+    SeenLock,
+    Waiter,
+)
 
 
 class RefusalReason(StrEnum):
@@ -25,47 +32,6 @@ class RefusalReason(StrEnum):
     or that time is in the future. A caller that still wants the lock makes another call."""
     SUPERSEDED = "SUPERSEDED"
     """A higher version than the caller's was granted: the caller is never granted this one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
-    """Yes: the caller holds the lock; the answer to a heartbeat too.
-
-    Attributes:
-        repeated: the permit had been granted before, to a call whose reply may have been lost.
-        taken_over: how many holders lost their place for this grant, because their lease was over.
-        since: reading of our monotonic clock before the request that showed the grant was sent.
-        own_ms: for how long after `since` its owner may rely on it; None if it is another owner's.
-    """
-
-    lock_name: str
-    owner_id: str = field(repr=False)
-    fencing_token: int
-    lease_ms: int
-    acquired_at_ms: int
-    expires_at_ms: int
-    repeated: bool = False
-    taken_over: int = 0
-    since: float = field(default=-math.inf, compare=False)
-    own_ms: int | None = field(default=None, compare=False)
-
-    @property
-    def ends_at(self) -> float:
-        """Reading of our monotonic clock from which its owner may not rely on it."""
-        return self.since + (self.own_ms or 0) / 1000
-
-    @classmethod
-    def of(cls, lock_name: str, holder: Holder, *, repeated: bool = False) -> Grant:
-        """The grant of this holder."""
-        return cls(
-            lock_name=lock_name,
-            owner_id=holder.owner_id,
-            fencing_token=holder.fencing_token,
-            lease_ms=holder.lease_ms,
-            acquired_at_ms=holder.acquired_at_ms,
-            expires_at_ms=holder.expires_at_ms,
-            repeated=repeated,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,13 +33,13 @@ from fairlock.protocol.leaving import DepartingHolder, evict
 from fairlock.protocol.model import (
     BY_TIME,
     AcquireRequest,
+    Grant,
     Holder,
     LockState,
     SeenLock,
 )
 from fairlock.protocol.outcomes import (
     AlreadyHolder,
-    Grant,
     LeasesOver,
     Queued,
     Refusal,

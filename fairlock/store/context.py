@@ -31,8 +31,7 @@ from fairlock.clock import AwsClock, is_enough, own_ms, was_written_by_a_wrong_c
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.grants import correct_grant
 from fairlock.protocol.items import read_holder, read_state
-from fairlock.protocol.model import Holder, LockState, SeenLock
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import Grant, Holder, LockState, SeenLock
 from fairlock.protocol.table_requests import Answer
 
 

@@ -13,15 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fairlock.aws.executions import Delivery
+from fairlock.aws.executions import Delivery, Liveness
 from fairlock.aws.lock_table import Written
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.admission import Unlearned
 from fairlock.protocol.grants import mark_undelivered
 from fairlock.protocol.items import read_state
 from fairlock.protocol.leaving import Departing, DepartingHolder, Step, next_step
-from fairlock.protocol.model import Liveness, LockState, SeenLock
-from fairlock.protocol.outcomes import Grant, HandOff
+from fairlock.protocol.model import Grant, LockState, SeenLock
+from fairlock.protocol.outcomes import HandOff
 from fairlock.protocol.schema import lock_key
 from fairlock.protocol.table_requests import Update
 from fairlock.store.context import (

@@ -34,6 +34,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
+from fairlock.aws.executions import Liveness
 from fairlock.aws.lock_table import Cancelled, Written
 from fairlock.clock import iso_utc
 from fairlock.errors import FairlockError, LockStoreUnavailable
@@ -60,13 +61,12 @@ from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.model import (
     BY_TIME,
     AcquireRequest,
+    Grant,
     HeartbeatRequest,
     Holder,
     KeepAliveRequest,
-    Liveness,
     LockState,
 )
-from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.schema import lock_key
 from fairlock.store.context import (
     Extended,

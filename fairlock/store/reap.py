@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fairlock.aws.executions import Execution
+from fairlock.aws.executions import Execution, Liveness
 from fairlock.aws.lock_table import Written
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.claims import (
@@ -44,7 +44,7 @@ from fairlock.protocol.claims import (
     read_claim,
     still_reaped,
 )
-from fairlock.protocol.model import ExecutionEnded, Liveness, ReleaseRequest
+from fairlock.protocol.model import ReleaseRequest
 from fairlock.protocol.outcomes import Reaped, Released
 from fairlock.protocol.waiters import leave_queue
 from fairlock.store.context import LockContext
@@ -56,6 +56,22 @@ _EARLIEST_MS: Final = 2_000
 
 _OLD_MS: Final = 24 * 3_600_000
 """Of an event: the queue brings none so late, but an archive may."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionEnded:
+    """A workflow execution was stopped, timed out, or failed.
+
+    Attributes:
+        redrives: how often it had been redriven by then.
+        ended_at_ms: when that run ended, as the event says; None if it does not say both.
+        second_pass: whether no acquire of it can be under way any more.
+    """
+
+    execution_arn: str
+    redrives: int = 0
+    ended_at_ms: int | None = None
+    second_pass: bool = False
 
 
 class AskedTooEarly(LockStoreUnavailable):

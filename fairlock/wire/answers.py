@@ -24,8 +24,8 @@ from fairlock.protocol.description import (
     describe_ceiling,
     describe_holder,
 )
-from fairlock.protocol.model import ForceReleaseRequest, Holder
-from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.model import ForceReleaseRequest, Grant, Holder
+from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.protocol.pace import MICROSECONDS, AwsTime, PaceRequest, Slot, TooLate
 from fairlock.protocol.waiters import (
     MOST_PAGES_READ,

@@ -13,13 +13,14 @@ from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.model import (
     AcquireRequest,
     ForceReleaseRequest,
+    Grant,
     HeartbeatRequest,
     Holder,
     LockState,
     ReleaseRequest,
     SeenLock,
 )
-from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.protocol.schema import number
 from fairlock.testing.interpreter import Item
 from tests.model.numbered_tables import LOCK

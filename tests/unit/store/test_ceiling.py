@@ -13,8 +13,8 @@ import pytest
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol import admission, ceiling, grants
 from fairlock.protocol.ceiling import SetCeilingRequest
-from fairlock.protocol.model import LockState
-from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason, Released
+from fairlock.protocol.model import Grant, LockState
+from fairlock.protocol.outcomes import Refusal, RefusalReason, Released
 from fairlock.protocol.schema import FOREVER_SECONDS, NEXT_TOKEN, Condition, lock_key, number
 from fairlock.protocol.table_requests import Update
 from fairlock.store import administration
