@@ -30,12 +30,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session, get_session
 
 from fairlock import errors
-from fairlock.aws.executions import (
-    DurableFunctions,
-    StepFunctions,
-    WorkflowEngines,
-    no_account,
-)
+from fairlock.aws.executions import DurableFunctions, StepFunctions, WorkflowEngines, no_account
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import OWN_REQUESTS_CONFIG, RetryBudget
 from fairlock.clock import AwsClock, BootClock

@@ -109,10 +109,7 @@ def is_allowed(target: Target, dynamodb: Any, probe: Probe, table_arn: str | Non
 def _send(target: Target, dynamodb: Any, action: str, table_arn: str | None) -> None:  # noqa: ANN401 - same
     # A key that no lock has, and new each time: beside whatever runs, a write finds no item, its
     # condition fails, and nothing is written.
-    key: dict[str, Any] = {
-        PARTITION_KEY: {"S": f"PROBE#{uuid.uuid4()}"},
-        SORT_KEY: {"S": "PROBE"},
-    }
+    key: dict[str, Any] = {PARTITION_KEY: {"S": f"PROBE#{uuid.uuid4()}"}, SORT_KEY: {"S": "PROBE"}}
     table: dict[str, Any] = {"TableName": target.table}
     if action == "DescribeExecution":
         if table_arn is None:

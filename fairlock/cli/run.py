@@ -75,11 +75,7 @@ def waits_for(locks: LockClient, lock_name: str, *, seconds: float) -> str:
 
 @contextmanager
 def told_of_a_wait(
-    after_seconds: float,
-    end: str,
-    waits: Callable[[], str],
-    *,
-    monotonic: Callable[[], float],
+    after_seconds: float, end: str, waits: Callable[[], str], *, monotonic: Callable[[], float]
 ) -> Iterator[None]:
     """Tells of the block if it takes longer than that: once meanwhile, and once when it succeeds.
 

@@ -146,10 +146,7 @@ def eviction(holders: Sequence[Holder], *, left_at_ms: int) -> Removal:
     names |= {f"#over_token{i}": schema.token_attribute(h.owner_id) for i, h in numbered}
     return Removal(
         also_set=f", {LEFT_NOW}" if holders else "",
-        conditions=(
-            *(f"#over{i}.#h_revision = :seen{i}" for i, _ in numbered),
-            LEFT_LAST,
-        ),
+        conditions=(*(f"#over{i}.#h_revision = :seen{i}" for i, _ in numbered), LEFT_LAST),
         names=names,
         values={
             **{f":seen{i}": number(h.revision) for i, h in numbered},

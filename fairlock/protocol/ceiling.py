@@ -180,10 +180,7 @@ def raise_ceiling(change: CeilingChange, seen: LockState, *, now_ms: int) -> Upd
     values: Values = {":seed": number(token_seed(now_ms))}
     if seen.contended:
         as_seen = [WAIT_SEQ_UNMOVED, NOBODY_CAME_IN]
-        values |= {
-            ":wait_seq": number(seen.wait_seq),
-            ":seen_token": number(seen.fencing_token),
-        }
+        values |= {":wait_seq": number(seen.wait_seq), ":seen_token": number(seen.fencing_token)}
     part = change.part(seen if seen.contended else None)
     return conditional_update(
         schema.lock_key(change.lock_name),

@@ -250,10 +250,7 @@ def extend_lease(lock_name: str, holder: Holder, *, lease_ms: int, now_ms: int) 
         change=f"SET #mine.#h_expires_at_ms = :expires_at_ms, {RETAIN_ITEM}, "
         "#mine.#h_revision = #mine.#h_revision + :one",
         condition=all_of(*_AS_SEEN),
-        values={
-            ":expires_at_ms": number(stored_end_ms(now_ms, lease_ms)),
-            **_seen(holder),
-        },
+        values={":expires_at_ms": number(stored_end_ms(now_ms, lease_ms)), **_seen(holder)},
         now_ms=now_ms,
     )
 
@@ -383,7 +380,4 @@ def _renewal(
 
 
 def _seen(holder: Holder) -> Values:
-    return {
-        ":seen_grant": number(holder.fencing_token),
-        ":seen_revision": number(holder.revision),
-    }
+    return {":seen_grant": number(holder.fencing_token), ":seen_revision": number(holder.revision)}

@@ -194,12 +194,7 @@ def release_by_force(lock_name: str, departing: DepartingHolder, *, left_at_ms: 
 
 
 def evict(
-    lock_name: str,
-    evictable: Sequence[Holder],
-    *,
-    left_at_ms: int,
-    now_ms: int,
-    seen: LockState,
+    lock_name: str, evictable: Sequence[Holder], *, left_at_ms: int, now_ms: int, seen: LockState
 ) -> Update:
     """Evict holders whose lease is over, for no one: more permits were out than a lower limit.
 
@@ -211,10 +206,7 @@ def evict(
         schema.lock_key(lock_name),
         change=f"SET {RETAIN_ITEM}{leaving.also_set} ADD #held :difference",
         condition=all_of(NOT_CONTENDED, NOBODY_CAME_IN),
-        values={
-            ":difference": number(-len(evictable)),
-            ":seen_token": number(seen.fencing_token),
-        },
+        values={":difference": number(-len(evictable)), ":seen_token": number(seen.fencing_token)},
         removal=leaving,
         now_ms=now_ms,
     )
@@ -411,12 +403,7 @@ def _serve(
     # And a waiter that was passed over may have asked again since: then it comes first.
     unless_joined = len(queue) == 1 and (limit > 1 or passed_over)
     transaction, holder = serve_waiter(
-        state,
-        waiter,
-        departing,
-        unless_joined=unless_joined,
-        left_at_ms=left_at_ms,
-        now_ms=now_ms,
+        state, waiter, departing, unless_joined=unless_joined, left_at_ms=left_at_ms, now_ms=now_ms
     )
     after = replace(
         remaining,
@@ -441,6 +428,8 @@ def _without(state: LockState, departing: Departing | None) -> LockState:
     owner_id = departing.holder.owner_id
     holders = tuple(holder for holder in state.holders if holder.owner_id != owner_id)
     released = owner_id if departing.voluntary else state.last_released
+    # As the same write puts it back: else the next waiter would be judged by a version that no one
+    # has learned of, and be left out.
     newest = departing.unlearned.before if departing.unlearned else state.newest
     return replace(
         state, held=state.held - 1, holders=holders, last_released=released, newest=newest

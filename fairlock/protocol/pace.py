@@ -190,10 +190,7 @@ def reserve_next(request: PaceRequest, now: AwsTime, *, over: PaceState | None =
         # Operands are the item before the write: both read the slot that becomes this caller's.
         change="SET #next_slot_us = #next_slot_us + :interval, #slot_us = #next_slot_us, "
         "#reservation_id = :id, #expiry_time = :expiry",
-        condition=all_of(
-            "#next_slot_us <= :latest",
-            _NOT_MINE if over is None else _MINE_IS_LAST,
-        ),
+        condition=all_of("#next_slot_us <= :latest", _NOT_MINE if over is None else _MINE_IS_LAST),
         values={
             **_values(request, over),
             ":latest": number(latest_us),

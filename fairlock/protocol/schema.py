@@ -220,10 +220,7 @@ def claim_key(
     Lock names and owner ids may contain `#`. The length tells where the owner id begins.
     """
     sort_key = f"LOCK#{lock_name}#{owner_id}#{len(owner_id)}"
-    return {
-        PARTITION_KEY: {"S": partition_of_execution(execution_arn)},
-        SORT_KEY: {"S": sort_key},
-    }
+    return {PARTITION_KEY: {"S": partition_of_execution(execution_arn)}, SORT_KEY: {"S": sort_key}}
 
 
 def partition_of_execution(execution_arn: str) -> str:

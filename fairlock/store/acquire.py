@@ -23,21 +23,10 @@ from fairlock.clock import stored_end_ms
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.admission import SLACK_MS, is_outdated, made_at_ms
 from fairlock.protocol.claims import claim_of, read_claim, work_is_over, write_claim
-from fairlock.protocol.grants import (
-    acquire_permit,
-    acquire_permit_as_seen,
-    take_over_permit,
-)
+from fairlock.protocol.grants import acquire_permit, acquire_permit_as_seen, take_over_permit
 from fairlock.protocol.items import read_granted_token, read_state
 from fairlock.protocol.leaving import DepartingHolder, evict
-from fairlock.protocol.model import (
-    BY_TIME,
-    AcquireRequest,
-    Grant,
-    Holder,
-    LockState,
-    SeenLock,
-)
+from fairlock.protocol.model import BY_TIME, AcquireRequest, Grant, Holder, LockState, SeenLock
 from fairlock.protocol.outcomes import (
     AlreadyHolder,
     LeasesOver,
@@ -129,11 +118,14 @@ def acquire(
         # By a fast clock: until AWS's time has caught up, nothing would tell a late copy.
         return Refusal.of_late_call(request, now_ms=now_ms)
     request = replace(request, made_at=context.aws_clock.monotonic())
+    # The claim before the lock: if this process dies in between, the reaper finds what it may have
+    # got. A lock without a claim would be freed by its lease alone.
     if request.execution_arn is not None:
         registered = register_claim(context, request, request.execution_arn)
         if registered is None:
             return _refuse(context, request, LockState(), RefusalReason.ALREADY_RELEASED)
         request = registered
+    # After the claim, whose place in the queue is the version of a workflow that names none.
     if request.only_newest is not None:
         request = with_version(context, request)
     return _acquire(context, request, seen)
@@ -172,6 +164,7 @@ def _acquire(
                 if wanted is None:
                     return _refuse(context, request, LockState(), RefusalReason.ALREADY_RELEASED)
                 request = wanted
+            # Once a call: each further refusal shows mostly the same holders.
             if number == 0:
                 _report_mixed_limits(context, request, state)
             step = _react(context, request, state, attempt, outcome)
@@ -243,6 +236,8 @@ def _granted(
         shared=request.shared,
     )
     is_first = FENCING_TOKEN not in written.item
+    # The end was written by our estimate of AWS's time. The answer's Date tells whether it was
+    # right.
     grant = with_right_end(context, request.lock_name, holder, written, first_of_all=is_first)
     return None if grant is None else replace(grant, taken_over=attempt.taken_over)
 
@@ -288,6 +283,8 @@ def _react(
             return (
                 late if found is Situation.OUTDATED else _attempt_as_seen(context, request, state)
             )
+        # Permits that are free after that are none for the waiters in front: the caller waits
+        # behind them.
         case Situation.FREE_FOR_WAITERS if not failed.waiters_served:
             return _serve_waiters(context, request, state)
         case LeasesOver(candidates, needed):
@@ -307,6 +304,8 @@ def _take_over(
     name = request.lock_name
     expired = check_expired_holders(context, name, state, candidates, needed=needed)
     evictable, state = expired.evictable, expired.state
+    # None may go: they have renewed, run on, or another contender asks about them. So it is a lock
+    # like any other that is taken, and the caller waits as behind a living holder.
     if not evictable:
         return _wait_or_refuse(context, request, state, liveness_unknown=expired.unknown)
     if state.contended:
@@ -380,10 +379,7 @@ def _renew_own(context: LockContext, request: AcquireRequest) -> _Attempt | Gran
 
 
 def _refuse(
-    context: LockContext,
-    request: AcquireRequest,
-    state: LockState,
-    reason: RefusalReason,
+    context: LockContext, request: AcquireRequest, state: LockState, reason: RefusalReason
 ) -> Refusal:
     return Refusal(
         lock_name=request.lock_name,

@@ -47,12 +47,7 @@ from fairlock.protocol.description import (
 )
 from fairlock.protocol.items import read_place, read_state, read_waiter
 from fairlock.protocol.leaving import DepartingHolder, release_by_force
-from fairlock.protocol.model import (
-    ForcedRelease,
-    ForceReleaseRequest,
-    Holder,
-    LockState,
-)
+from fairlock.protocol.model import ForcedRelease, ForceReleaseRequest, Holder, LockState
 from fairlock.protocol.outcomes import Released
 from fairlock.protocol.schema import lock_key
 from fairlock.protocol.table_requests import Item

@@ -268,6 +268,8 @@ def with_right_end(
         update = correct_grant(
             lock_name, holder, raises_token=first_of_all, now_ms=context.aws_clock.now_ms()
         )
+        # On condition of the very write before it. If that was changed since, another process of
+        # the same owner has renewed, or it was evicted: the caller asks again, and learns which.
         answer = context.table.update(update)
         if not isinstance(answer, Written):
             return None
@@ -316,6 +318,8 @@ def leave(
         outcome = send(context.leaving_ms(state))
         if not isinstance(outcome, ConditionFailed):
             return outcome, LockState()
+        # The refusal shows the lock: another owner came or left, and the same write may succeed
+        # now.
         state = read_state(outcome.item)
         if not may_leave(state):
             return outcome, state

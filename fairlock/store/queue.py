@@ -272,6 +272,8 @@ def _join_again(entry: _Entry) -> Joined | Refusal | None:
         # workflow.
         if entry.is_superseded or request.claimed_at_ms is None:
             return _keep_place(entry, mine[0].entered_at_ms)
+    # By a count that is as old as the query: a few more than allowed may join at once, which costs
+    # reads and no lock.
     refusal = _not_to_join(entry, waiting, is_whole=is_whole)
     if refusal is not None:
         return refusal
@@ -361,10 +363,7 @@ def _position(entry: _Entry, entered_at_ms: int) -> int | None:
     if request.task_token is not None or request.poll_interval_ms is not None:
         return None
     ahead = count_ahead(
-        entry.context,
-        request.lock_name,
-        request.owner_id,
-        entered_at_ms=entered_at_ms,
+        entry.context, request.lock_name, request.owner_id, entered_at_ms=entered_at_ms
     )
     return ahead + 1
 

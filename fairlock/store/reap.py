@@ -125,17 +125,23 @@ def reap(context: LockContext, ended: ExecutionEnded) -> Reaped:
     stage = (_SECOND_PASS if ended.second_pass else _FIRST_PASS).done
     items = context.table.query_all(claims_of(arn, before=stage))
     # Most executions that end never had a lock: Step Functions is asked about the others only.
+    # No claim now is none later: a late acquire writes its claim first, and the second pass sees
+    # it.
     if not items:
         return Reaped()
     claims = [read_claim(arn, item) for item in items]
     sure: list[Claim] = []
     unsure: list[Claim] = []
     for claim in claims:
+        # Each claim by its own run: a redriven execution has claims of several.
         if _is_over(context, claim, ended):
             sure.append(claim)
         elif not _is_later(claim, ended):
             unsure.append(claim)
+    # The sure ones first, and without a question: of 10,000 stopped executions none may wait for
+    # the 15 answers a second that Step Functions gives.
     freed = _reap(context, sure, _SECOND_PASS if ended.second_pass else _FIRST_PASS)
+    # Out of time: the same message comes again, and finds by the stages what is done.
     if not unsure or not freed.complete:
         return freed
     reap_pass = _choose_pass(context, ended)
@@ -156,6 +162,8 @@ def _is_over(context: LockContext, claim: Claim, ended: ExecutionEnded) -> bool:
     if ended.ended_at_ms is None:
         return False
     passed_ms = context.aws_clock.now_ms() - ended.ended_at_ms
+    # An old event may come out of an archive, after the name of its execution was used again. And a
+    # second pass that comes too soon would leave behind what an acquire under way still gets.
     if passed_ms > _OLD_MS or (ended.second_pass and passed_ms < SECOND_PASS_MS - _EARLIEST_MS):
         return False
     return is_of_a_run_that_ended(claim, redrives=ended.redrives, ended_at_ms=ended.ended_at_ms)
@@ -188,12 +196,16 @@ def _choose_pass(context: LockContext, ended: ExecutionEnded) -> _ReapPass:
         raise LockStoreUnavailable(message)
     reap_pass = _SECOND_PASS if ended.second_pass else _FIRST_PASS
     runs = execution.liveness is Liveness.RUNNING
+    # Someone has redriven it: the claims of the new run are not ours to fence, and only those that
+    # were fenced before are certainly of the old run.
     if execution.redrives > ended.redrives:
         return _ReapPass(
             fenced=ReapStage.FIRST_PASS_FENCED,
             done=min(reap_pass.done, ReapStage.SECOND_PASS_FENCED),
             only_fenced=runs,
         )
+    # The event says that it is over and Step Functions that it runs, in the same run: one of them
+    # is behind. To free now could let two work; to ask again costs a little time.
     if runs:
         raise AskedTooEarly(f"execution {arn} runs, says Step Functions; repeat the call later")
     if ended.second_pass and _ended_just_now(context, execution):
@@ -280,8 +292,5 @@ def _free(context: LockContext, claim: Claim, *, marks: bool) -> bool:
 
 def _release_request(claim: Claim, *, marks: bool) -> ReleaseRequest:
     return ReleaseRequest(
-        lock_name=claim.lock_name,
-        owner_id=claim.owner_id,
-        waits=marks,
-        ticket=claim.entered_at_ms,
+        lock_name=claim.lock_name, owner_id=claim.owner_id, waits=marks, ticket=claim.entered_at_ms
     )

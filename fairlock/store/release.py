@@ -38,10 +38,7 @@ from fairlock.store.queue import read_places
 
 
 def release(
-    context: LockContext,
-    request: ReleaseRequest,
-    *,
-    seen: SeenLock | None = None,
+    context: LockContext, request: ReleaseRequest, *, seen: SeenLock | None = None
 ) -> Released | NotHeld:
     """Gives the permit back if the caller has it, to the oldest waiter if there is one.
 
@@ -94,6 +91,8 @@ def give_back(
         check: what the release depends on besides, in the same transaction.
     """
     holder = None if seen is None else _only_holder(seen.state, request)
+    # By what was seen before: the write is refused if it is outdated, and then the usual way
+    # follows.
     if seen is not None and holder is not None:
         departing = DepartingHolder(holder, voluntary=True)
         if hand_over(context, request.lock_name, seen.state, departing=departing, known=seen):
@@ -210,6 +209,7 @@ def _release_permit(
     outcome, state = leave(context, request.lock_name, send, may_leave=holds_alone)
     if not isinstance(outcome, ConditionFailed):
         return outcome, state
+    # Refused because it does not hold, or because others wait: the state tells which.
     me = _granted(state, request)
     if me is None:
         _require_known(request, state, outcome)
@@ -294,6 +294,8 @@ def _left(
         places += _other_places(context, request)
     left = [context.table.delete(leave_queue(request, entered_at_ms=place)) for place in places]
     was_waiting = any(left)
+    # No waiter was there: a hand-off may have taken it in between, and that grant is ours to give
+    # back.
     if not was_waiting:
         answer, _ = _release_permit(context, request, check)
         if answer is not None:

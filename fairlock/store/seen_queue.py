@@ -137,11 +137,13 @@ class SeenQueue:
     """Sort keys and ends of waiters of workflows that are over, as they were seen."""
     _superseded: SupersededWaiters | None = None
 
-    def know(self, known: SeenLock) -> None:
+    def know(self, known: SeenLock | None) -> None:
         """Takes waiters that were seen before for read, if all of them still asked by then.
 
         Not with versions: the highest one may be none of those that are known.
         """
+        if known is None:
+            return
         state, now_ms = known.state, self.context.aws_clock.now_ms()
         date_ms = now_ms if known.date_ms is None else known.date_ms
         served = _served(state)

@@ -27,11 +27,7 @@ from fairlock.protocol.description import (
 from fairlock.protocol.model import ForceReleaseRequest, Grant, Holder
 from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.protocol.pace import MICROSECONDS, AwsTime, PaceRequest, Slot, TooLate
-from fairlock.protocol.waiters import (
-    MOST_PAGES_READ,
-    MOST_PLACES_OF_AN_EXECUTION,
-    MOST_WAITERS,
-)
+from fairlock.protocol.waiters import MOST_PAGES_READ, MOST_PLACES_OF_AN_EXECUTION, MOST_WAITERS
 
 
 def lock_json(lock: LockDescription) -> dict[str, Any]:
