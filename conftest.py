@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -75,6 +76,11 @@ def pytest_configure() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     arrange(items, Path(__file__).parent)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: a `gc.collect()` that looks through all of it takes 0.25 s."""
+    gc.freeze()
 
 
 def has_passed_before(item: pytest.Item) -> bool:
