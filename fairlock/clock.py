@@ -190,10 +190,7 @@ def stored_end_ms(now_ms: int, lease_ms: int) -> int:
 def own_ms(lease_ms: int, expires_at_ms: int, *, date_ms: int) -> int:
     """How long a holder may rely on its lease, from the moment before it sent its request.
 
-    Args:
-        lease_ms: the lease.
-        expires_at_ms: the end that is stored.
-        date_ms: the Date of the answer that shows it, made after that moment.
+    By the stored end, and by the Date of the answer that shows it, made after that moment.
     """
     left_ms = min(lease_ms, expires_at_ms - date_ms - _MARGIN_MS)
     return max(0, longest_own_ms(left_ms))
@@ -227,12 +224,7 @@ def over_at_ms(expires_at_ms: int) -> int:
 
 
 def is_over(expires_at_ms: int, *, date_ms: int) -> bool:
-    """Whether a lease of another owner is over.
-
-    Args:
-        expires_at_ms: the end that is stored.
-        date_ms: the Date of the very answer that shows it.
-    """
+    """Whether a lease of another owner is over, by the Date of the answer that shows its end."""
     return date_ms >= over_at_ms(expires_at_ms)
 
 
@@ -311,15 +303,9 @@ class AwsClock:
     ) -> int | None:
         """AWS's time when it made an answer that has just arrived; the estimate learns from it.
 
-        At any other address than AWS's the system's clock counts, if there is no Date.
-
-        Args:
-            response: the answer, or the refusal, as boto3 gives it.
-            sent: reading of the monotonic clock before its request was sent first.
-            endpoint_url: where the request went.
-
-        Returns:
-            None if an answer of AWS has no Date.
+        At any other address than AWS's the system's clock counts, if there is no Date; at AWS's
+        None comes back. `sent` is a reading of the monotonic clock before the request was sent
+        first.
         """
         found = date_in(response) if self._uses_dates else None
         if found is not None:

@@ -263,12 +263,9 @@ questions of a waiter, a cold start included. Its own lease may be 12 h."""
 def mark_undelivered(grant: Grant, *, now_ms: int, unlearned: Unlearned | None = None) -> Update:
     """Mark a grant that no caller was there to learn of, and let it end soon.
 
-    Refused if its owner has renewed since. An owner that asks later than that has its place back.
-
-    And refused if the owner has another grant by now, whose first revision is the same.
-
-    The owner may still ask again; or its branch of a running workflow was stopped, and never will.
-    What its grant has set as the newest is put back. Refused if another owner has set it since.
+    The owner may still ask again, and has its place back; or its branch of a running workflow was
+    stopped, and never will. What its grant has set as the newest is put back. Refused if another
+    owner has set it since, or if this one has renewed, or has another grant of the same revision.
     """
     put_back = "" if unlearned is None else ", #newest = :before"
     return conditional_update(
@@ -299,16 +296,9 @@ def _grant(
 ) -> Update:
     """Makes the owner a holder, in the place of others that leave by the same write if there are.
 
-    Args:
-        request: of the owner.
-        conditions: the whole rule of this grant. Added are only what the write itself relies on:
-            the spelling of ARNs in the item, and that the item lasts.
-        leaving: the holders that lose their place, on conditions of their own.
-        permits: how many more are out afterwards.
-        seen: the lock as it was seen, if it was.
-        now_ms: when the lease begins.
-        retain_long: whether to retain the item for 400 days, for any owner. One with a ceiling
-            is retained until that is lifted.
+    The conditions are the whole rule of this grant. Added are only what the write itself relies on:
+    the spelling of ARNs in the item, and that the item lasts. `permits` more are out afterwards. An
+    item with a ceiling is retained until that is lifted, any other for 400 days if `retain_long`.
     """
     spared = seen is not None and seen.ceiling is not None
     long = (retain_long or request.execution_arn is not None) and not spared

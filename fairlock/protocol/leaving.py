@@ -321,12 +321,7 @@ def close_queue(lock_name: str, *, wait_seq: int) -> Update:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One write, and what it leads to if it happens.
-
-    Attributes:
-        after: the lock as it will then be, as far as is known.
-        hand_off: the grant that it makes.
-    """
+    """One write, the lock as it will be then, as far as is known, and the grant that it makes."""
 
     write: Update | Transaction
     after: LockState
@@ -346,15 +341,8 @@ def next_step(
 ) -> Step | None:
     """The next write on a lock seen in this state, its queue read after it; None if all is done.
 
-    Args:
-        lock_name: the lock.
-        state: as it was seen.
-        queue: the oldest waiters that still ask, in order.
-        departing: the holder that leaves, or the ceiling; None if there are only free permits.
-        unread: whether there is more of the queue than was read.
-        passed_over: whether waiters were left out of `queue` because they did not ask in time.
-        left_at_ms: the present at the latest, for what leaves.
-        now_ms: by the clock of the caller.
+    The queue is the oldest waiters that still ask. More of it may be `unread`, and waiters that did
+    not ask in time `passed_over`. What leaves does so at the latest present, `left_at_ms`.
     """
     remaining = _without(state, departing)
     if queue and remaining.has_room(queue[0].request.limit):

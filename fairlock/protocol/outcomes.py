@@ -43,7 +43,6 @@ class Refusal:
         liveness_unknown: how many holders count as alive only because Step Functions did not say.
         called_at_ms: AWS's time, for the next call of a caller that is to ask again.
         newest: the highest version that was granted, if the caller asks for the newest only.
-        ceiling: the ceiling of the lock; None if none stands.
     """
 
     lock_name: str
@@ -89,7 +88,6 @@ class Queued:
         position: 1 is next; waiters that entered before and still ask count. None if it was not
             needed, and so not counted.
         retry_after_seconds: when a waiter without a task token must ask again to keep its place.
-        ceiling: the ceiling of the lock; None if none stands.
         seen: the lock with the caller in its queue; None if the caller was handed it meanwhile.
     """
 
@@ -105,11 +103,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOff:
-    """A permit went from a departing holder, or from the free ones, to the oldest waiter.
-
-    Attributes:
-        waited_ms: from the waiter's entry to the grant.
-    """
+    """A permit went to the oldest waiter, which has waited for so long since its entry."""
 
     grant: Grant
     waiter: Waiter
@@ -149,13 +143,7 @@ class NotHeld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaped:
-    """What was freed.
-
-    Attributes:
-        holders: permits given back on behalf of the execution.
-        waiters: its places in queues that were given up.
-        complete: whether that was all; else there was not enough time, and more is left.
-    """
+    """How many permits and places in queues were freed, and whether that was all there was."""
 
     holders: int = 0
     waiters: int = 0
@@ -214,13 +202,8 @@ Verdict = AlreadyHolder | LeasesOver | Situation
 def judge(state: LockState, request: AcquireRequest, *, date_ms: int) -> Verdict:
     """Why an attempt to take a permit failed on this state.
 
-    A holder relies on its lease for less long than everybody else waits, see `clock.py`. The
-    stored lease of the holder counts, never the contender's.
-
-    Args:
-        state: as the refusal of the attempt shows it.
-        request: of the attempt.
-        date_ms: the Date of that refusal.
+    By the Date of the refusal that shows the state. A holder relies on its lease for less long than
+    everybody else waits, see `clock.py`. Its stored lease counts, never the contender's.
     """
     mine = state.holder(request.owner_id)
     if mine is not None:

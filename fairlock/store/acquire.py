@@ -63,8 +63,6 @@ class _Attempt:
     """The next write to try; if it succeeds the caller is a holder.
 
     Attributes:
-        now_ms: when the lease begins.
-        taken_over: how many holders lose their place by it.
         waiters_served: whether all permits that waiters may have were handed over just before.
         follows_eviction: whether this call has just evicted a holder: no one else is in its way.
     """
@@ -101,14 +99,10 @@ def acquire(
     place in it (three to learn the position, too). One more, before, if the request names a
     workflow execution: its claim.
 
-    Args:
-        context: the table and its services.
-        request: what is asked for.
-        seen: the lock as it was just now, if that is known, for the first call of an owner. If
-            others waited for it, and the caller would have to, the caller joins at once, with one
-            request less, and without counting them if all of them are named: two less. If a permit
-            has become free since, joining is refused, and the caller takes it: one or two requests
-            more.
+    On the first call of an owner `seen` may be the lock as it was just now. If others waited for
+    it, and the caller would have to, the caller joins at once, with one request less, and without
+    counting them if all of them are named: two less. If a permit has become free since, joining is
+    refused, and the caller takes it: one or two requests more.
 
     Raises:
         LockStoreUnavailable: outcome unknown.
@@ -185,11 +179,9 @@ def _acquire(
 def register_claim(
     context: LockContext, request: AcquireRequest, execution_arn: str
 ) -> AcquireRequest | None:
-    """Writes the claim of an acquisition before it asks for its lock.
+    """Writes the claim of an acquisition before it asks for its lock; returns it with its place.
 
-    Returns:
-        The request, with its place in the queue; None if its work has ended, or its execution was
-        found to be over.
+    None if its work has ended, or its execution was found to be over.
     """
     claim = claim_of(request, execution_arn)
     # Before the claim is written: if this call stalls afterwards, while a later call of the same

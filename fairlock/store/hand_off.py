@@ -50,14 +50,9 @@ def hand_over(
 
     A hand-off costs a query and a transaction, however many wait, and a message to the waiter.
 
-    Args:
-        context: the table and its services.
-        lock_name: the lock.
-        state: the lock as it was seen, with the departing holder in it.
-        departing: the holder that leaves, or the ceiling; None if there are only free permits.
-        requester: owner_id of a waiter that is asking at this moment, who needs no message.
-        known: a state with the oldest waiters, if they are known: the first hand-off needs no query
-            then.
+    The state is that with the departing holder in it; if there are only free permits, no one
+    departs. The requester is asking at this moment, and needs no message. With the oldest waiters
+    `known`, the first hand-off needs no query.
 
     Returns:
         Whether the holder was taken out: not if it had left, or renewed its lease, before; nor the
@@ -190,12 +185,9 @@ def _report_eviction(context: LockContext, lock_name: str, departing: Departing 
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """A write did not happen, because others changed the lock.
+    """A write did not happen, because others changed the lock, or its departure's check is false.
 
-    Attributes:
-        state: the lock as it is now.
-        repeated: whether the write was sent before, and may have happened then.
-        is_over: whether the departure depends on what no longer holds.
+    If it was `repeated`, an earlier sending may have happened.
     """
 
     state: LockState

@@ -256,12 +256,9 @@ _UNANSWERED_MS: Final = 30_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiredHolders:
-    """What became of the holders whose lease is over.
+    """What became of the holders whose lease is over, and the lock with the leases as extended.
 
-    Attributes:
-        state: the lock as it was seen, with the leases that were extended since.
-        evictable: the holders that may lose their place.
-        unknown: how many count as alive only because Step Functions did not say.
+    Those that are `unknown` count as alive only because Step Functions did not say.
     """
 
     state: LockState

@@ -121,12 +121,7 @@ _POLL_GRACE_MS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The caller waits.
-
-    Attributes:
-        state: the lock as it was seen last: after the caller joined, if it joined just now. None if
-            the caller was handed the lock meanwhile.
-    """
+    """The caller waits: the lock as it was seen last; None if it was handed over meanwhile."""
 
     queued: Queued
     state: LockState | None
@@ -184,14 +179,10 @@ class _Entry:
         state: LockState | None = None,
         date_ms: int | None = None,
     ) -> Joined:
-        """The answer.
+        """The answer: how many wait up to that place, if it was counted.
 
-        Args:
-            entered_at_ms: the place.
-            position: how many wait up to that place, if it was counted.
-            state: the lock as it was after the caller joined; None if the caller is in it since
-                before.
-            date_ms: the Date of the answer that showed that state.
+        The state is that after the caller joined, with the Date of the answer that showed it; None
+        if it has joined before.
         """
         seconds = self.advised_seconds
         if position is not None:

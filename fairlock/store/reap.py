@@ -60,12 +60,9 @@ _OLD_MS: Final = 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionEnded:
-    """A workflow execution was stopped, timed out, or failed.
+    """A workflow execution was stopped, timed out, or failed, after so many redrives.
 
-    Attributes:
-        redrives: how often it had been redriven by then.
-        ended_at_ms: when that run ended, as the event says; None if it does not say both.
-        second_pass: whether no acquire of it can be under way any more.
+    The event says when, or nothing of both. At the second pass no acquire of it is under way.
     """
 
     execution_arn: str
@@ -83,12 +80,9 @@ class AskedTooEarly(LockStoreUnavailable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReapPass:
-    """Which claims a pass is for, and the stages that it brings them to.
+    """The stages to which a pass brings claims: waiter deleted, then lock released as well.
 
-    Attributes:
-        fenced: the stage of a claim that is fenced and whose waiter is deleted.
-        done: the stage of a claim whose lock is released, too.
-        only_fenced: whether the pass leaves claims alone that no earlier pass has fenced.
+    With `only_fenced` it leaves claims alone that no earlier pass has fenced.
     """
 
     fenced: ReapStage

@@ -47,14 +47,11 @@ def release(
     an hour, even if others have used the lock since. One more, after, if it belonged to a workflow
     execution: its claim; and one more, before, if that sends heartbeats.
 
-    Args:
-        context: the table and its services.
-        request: what to release.
-        seen: the lock as it was at some moment since its grant to this owner, if that is known. If
-            others waited, the first of the three requests is left out, and the second too if it
-            names the oldest of them. A write succeeds only on what was seen, so an outdated state
-            costs requests. Outdated waiters may cost one that has come since, with an older place,
-            its precedence: name waiters that were seen just now.
+    The lock may be given as it was `seen` at some moment since its grant to this owner. If others
+    waited, the first of the three requests is left out, and the second too if it names the oldest
+    of them. A write succeeds only on what was seen, so an outdated state costs requests. Outdated
+    waiters may cost one that has come since, with an older place, its precedence: name waiters that
+    were seen just now.
 
     Raises:
         LockStoreUnavailable: outcome unknown.
@@ -83,12 +80,8 @@ def give_back(
 ) -> Released | NotHeld:
     """A release that leaves the claim to its caller.
 
-    Args:
-        context: the table and its services.
-        request: what to release.
-        is_queued: whether a waiter of the caller may be there; the reaper has removed it.
-        seen: as of `release`.
-        check: what the release depends on besides, in the same transaction.
+    No waiter of the caller is there if it is not `is_queued`: the reaper has removed it. The
+    `check` is what the release depends on besides, in the same transaction.
     """
     holder = None if seen is None else _only_holder(seen.state, request)
     # By what was seen before: the write is refused if it is outdated, and then the usual way
@@ -147,13 +140,7 @@ def _close_claim(
 
 @dataclass(frozen=True, slots=True)
 class EndedClaim:
-    """A claim whose work has ended.
-
-    Attributes:
-        task_token: of the heartbeat state, to complete once the lock is free; None if there is
-            none.
-        entered_at_ms: the place in the queue; None if this acquisition does not wait.
-    """
+    """A claim whose work has ended: its heartbeat's task token and its place, if it has them."""
 
     task_token: str | None
     entered_at_ms: int | None
