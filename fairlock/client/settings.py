@@ -211,13 +211,7 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientServices:
-    """What all locks of one client use, of either kind.
-
-    Attributes:
-        store_factory: the lock table.
-        events: report what becomes of acquisitions and locks.
-        entered: tells which locks the caller is inside of.
-    """
+    """What all locks of one client use, of either kind."""
 
     settings: ClientSettings
     store_factory: StoreFactory
@@ -236,19 +230,8 @@ def adopt(
 ) -> tuple[AcquireRequest, LockOptions[_Callback], Grant]:
     """Reads a lock, and renews its lease; returns what a lock object is made of.
 
-    The request and the options are those by which the lock might have been acquired.
-
-    Args:
-        settings: of the client.
-        store_factory: the lock table.
-        owner_id: that of the acquisition.
-        options: a name, perhaps a lease, and callbacks.
-
-    Raises:
-        LockLost: this owner_id does not hold the lock.
-        InvalidRequest: an argument breaks its rule, or the stored lease is too short for the
-            client's heartbeats; nothing was written.
-        LockStoreUnavailable: outcome unknown; nothing was taken from any owner.
+    The request and the options are those by which the lock might have been acquired. Errors as of
+    `LockClient.adopt`.
     """
     name = rules.plain_text("name", rules.LOCK_NAME, options.name)
     owner_id = rules.plain_text("owner_id", rules.OWNER_ID, owner_id)

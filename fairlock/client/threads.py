@@ -62,12 +62,7 @@ _Work = Callable[[], None]
 
 
 class WorkerPool:
-    """Does work in at most so many threads; a thread is started when all others are busy.
-
-    Args:
-        size: most threads.
-        name: prefix of the threads' names.
-    """
+    """Does work in at most so many threads; a thread is started when all others are busy."""
 
     def __init__(self, size: int, *, name: str) -> None:
         self._size = size

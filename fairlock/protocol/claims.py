@@ -70,11 +70,7 @@ class Claim:
 
     Attributes:
         entered_at_ms: its place in the queue; None if it never asked to wait.
-        stage: how far the reaper is with it.
-        revision: how often it was written.
-        ended: whether its work is marked as ended.
-        redrives: how often its execution had been redriven when it was written; None if the writer
-            did not know.
+        redrives: how often its execution had been redriven when it was written, if that was known.
         written_at_ms: when it was written last, but for the reaper; None if it is not known.
     """
 
@@ -259,13 +255,6 @@ def renew_under_fence(
     """Renew the lease of a redriven execution that still holds, and take the fence away.
 
     The fence came late, or the reaper is at work: its release depends on the fence.
-
-    Args:
-        claim: as it was seen.
-        request: the renewal.
-        state: the lock as it was seen, with this holder.
-        task_token: of the heartbeat state.
-        now_ms: the present.
     """
     holder = state.holder(request.owner_id)
     if holder is None:
