@@ -138,13 +138,7 @@ _VERBATIM: Final = "\b\n"
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What the help of one command ends with.
-
-    Attributes:
-        examples: whole command lines.
-        statuses: what each exit status means, beside those of every command.
-        heading: of the page, as an anchor.
-    """
+    """What the help of one command ends with; the heading is the anchor of its part of the page."""
 
     examples: tuple[str, ...]
     statuses: Mapping[str, str]

@@ -32,12 +32,7 @@ _SHOWN: Final = 5
 class ForcedRelease:
     """The arguments of `fairlock release --force`.
 
-    Attributes:
-        fencing_token: of the holder that is meant; None if there is only one.
-        yes: whether to skip the question.
-        ask: asks a question that is answered by yes or no; None without a terminal.
-        requested_by: tells who releases; called when it is decided.
-        as_json: whether to print an object instead of a line.
+    Without a terminal no one can be asked. Who releases is found out when it is decided.
     """
 
     name: str
@@ -50,11 +45,7 @@ class ForcedRelease:
 
 
 def release_own(locks: LockClient, name: str, owner_id: str, *, as_json: bool = False) -> int:
-    """Releases the lock for the owner that the owner_id proves; returns the exit status.
-
-    Raises:
-        InvalidRequest: the name or the owner_id breaks its rule.
-    """
+    """Releases the lock for the owner that the owner_id proves; returns the exit status."""
     released = locks.release(name, owner_id)
     if as_json:
         typer.echo(json.dumps({"lock_name": name, "released": released}))
@@ -166,11 +157,7 @@ def change_ceiling(
     requested_by: str,
     as_json: bool = False,
 ) -> int:
-    """Limits, pauses (0) or resumes (None) a lock; returns the exit status.
-
-    Raises:
-        InvalidRequest: an argument breaks its rule.
-    """
+    """Limits, pauses (0) or resumes (None) a lock; returns the exit status."""
     if limit is None:
         locks.resume(name, reason=reason, requested_by=requested_by)
     elif limit:
