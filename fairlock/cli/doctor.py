@@ -22,18 +22,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fairlock.aws.aws_clock import NO_DATE, AwsClock
 from fairlock.aws.retry import error_code, may_pass, misconfigured
 from fairlock.cli.target import Target, principal
-from fairlock.clock import Clock
+from fairlock.clock import NO_DATE, AwsClock, Clock
 from fairlock.protocol.description import lock_name_of
-from fairlock.protocol.expressions import number, token_seed
 from fairlock.protocol.schema import (
     FENCING_TOKEN,
     PARTITION_KEY,
     SORT_KEY,
     STATE,
     TTL_ATTRIBUTE,
+    number,
+    token_seed,
 )
 from fairlock.text import printable
 
@@ -109,10 +109,7 @@ def is_allowed(target: Target, dynamodb: Any, probe: Probe, table_arn: str | Non
 def _send(target: Target, dynamodb: Any, action: str, table_arn: str | None) -> None:  # noqa: ANN401 - same
     # A key that no lock has, and new each time: beside whatever runs, a write finds no item, its
     # condition fails, and nothing is written.
-    key: dict[str, Any] = {
-        PARTITION_KEY: {"S": f"PROBE#{uuid.uuid4()}"},
-        SORT_KEY: {"S": "PROBE"},
-    }
+    key: dict[str, Any] = {PARTITION_KEY: {"S": f"PROBE#{uuid.uuid4()}"}, SORT_KEY: {"S": "PROBE"}}
     table: dict[str, Any] = {"TableName": target.table}
     if action == "DescribeExecution":
         if table_arn is None:

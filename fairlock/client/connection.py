@@ -23,7 +23,6 @@ from botocore.client import BaseClient
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from fairlock.aws.aws_clock import AwsClock
 from fairlock.aws.executions import DurableFunctions, StepFunctions, WorkflowEngines
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import (
@@ -37,7 +36,7 @@ from fairlock.aws.retry import (
 from fairlock.backoff import Random
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.reporting import log_event
-from fairlock.clock import Clock
+from fairlock.clock import AwsClock, Clock
 from fairlock.errors import (
     ClientUnusable,
     InvalidRequest,

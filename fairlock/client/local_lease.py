@@ -6,7 +6,7 @@
                     └─────▶ LOST    the release found that this owner held nothing any more
 
 The lease is counted from the moment before its last successful renewal was sent, and for as long as
-the Date of the answer allows (`protocol/lease_time.py`). With a `max_hold` it ends with that at the
+the Date of the answer allows (`clock.py`). With a `max_hold` it ends with that at the
 latest. Renewals are cut short, so that a process that freezes near the end holds the lock no
 longer than one that does not.
 """
@@ -22,10 +22,9 @@ from typing import Final
 
 from fairlock.client.arguments import AskedEvent, Timing
 from fairlock.client.reporting import logger
-from fairlock.clock import Alarm, Clock
+from fairlock.clock import Alarm, Clock, lease_for
 from fairlock.errors import LockLost
-from fairlock.protocol.lease_time import lease_for
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import Grant
 from fairlock.wire.rules import SHORTEST_LEASE_SECONDS
 
 LONGEST_NAP_SECONDS: Final = 1.0

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self, TypedDict, TypeVar
 
-from fairlock.aws.aws_clock import AwsClock
 from fairlock.client import arguments
 from fairlock.client.acquisition import Acquisition
 from fairlock.client.arguments import LockOptions, Timing, refuse, require_seconds
@@ -20,13 +19,11 @@ from fairlock.client.connection import Connection, StoreFactory, table_or_defaul
 from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.reporting import LockEvents, OnEvent
-from fairlock.clock import Clock, Seconds, in_seconds
+from fairlock.clock import AwsClock, Clock, Seconds, in_seconds, lease_for
 from fairlock.errors import LockLost, explained
 from fairlock.protocol.description import read_data
 from fairlock.protocol.items import read_state
-from fairlock.protocol.lease_time import lease_for
-from fairlock.protocol.model import AcquireRequest, HeartbeatRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant, HeartbeatRequest
 from fairlock.protocol.schema import lock_key
 from fairlock.store.keep_alive import renew_lease
 from fairlock.wire import rules

@@ -316,6 +316,8 @@ class _Hold:
 
     def __enter__(self) -> DurableLock | None:
         acquisition = Acquisition(self.context, self.options)
+        # Recorded first, so that a refusal below is the same on each replay: the contexts around
+        # are in the execution's history from then on.
         acquisition.enter()
         require_not_inside(self.context, self.options.name)
         if "only_newest" in self.options.request:

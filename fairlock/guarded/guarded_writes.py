@@ -26,12 +26,7 @@ from fairlock.guarded.conditions import (
     fence_condition,
     grant_check,
 )
-from fairlock.guarded.guarded_table import (
-    GuardedCall,
-    GuardedTable,
-    lock_lost,
-    other_contents,
-)
+from fairlock.guarded.guarded_table import GuardedCall, GuardedTable, lock_lost, other_contents
 from fairlock.protocol.items import read_holder
 from fairlock.protocol.leaving import DepartingHolder, release_permit
 from fairlock.protocol.model import ReleaseRequest

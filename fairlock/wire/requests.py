@@ -20,6 +20,7 @@ from fairlock.protocol.model import (
 )
 from fairlock.protocol.pace import MICROSECONDS, PaceRequest, interval_us
 from fairlock.protocol.schema import WAITER_GRACE_MS
+from fairlock.text import compact_json
 from fairlock.wire import rules
 from fairlock.wire.rules import callback_token, is_durable, require_room_for_all
 
@@ -283,4 +284,4 @@ def _milliseconds(seconds: float | None) -> int | None:
 
 
 def _json_or_none(fields: Mapping[str, Any]) -> str | None:
-    return rules.compact_json(fields["data"]) if "data" in fields else None
+    return compact_json(fields["data"]) if "data" in fields else None

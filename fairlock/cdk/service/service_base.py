@@ -19,11 +19,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from fairlock.cdk.fragments import first_difference
-from fairlock.cdk.service.functions import (
-    AdministrationFunctions,
-    grant_key,
-    grant_workflow_action,
-)
+from fairlock.cdk.service.functions import AdministrationFunctions, grant_key, grant_workflow_action
 from fairlock.errors import InvalidRequest
 from fairlock.names import (
     ACQUIRE_FUNCTION_VARIABLE,
