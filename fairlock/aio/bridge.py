@@ -95,6 +95,11 @@ class _Unawaited(Coroutine[Any, Any, Any]):
     def __init__(self, coroutine: CoroutineType[Any, Any, Any]) -> None:
         self._coroutine = coroutine
 
+    @property  # type: ignore[misc]  # it cannot be set
+    def __class__(self) -> type:
+        """What `inspect.iscoroutine` looks at: a caller that awaits exactly coroutines awaits."""
+        return CoroutineType
+
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._coroutine.__await__()
 
@@ -158,8 +163,12 @@ def _awaited(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **named: Any) -> _Unawaited:  # noqa: ANN401 - as the function
         return _Unawaited(function(*args, **named))
 
-    mark = getattr(inspect, "markcoroutinefunction", None)  # Since Python 3.12, for mocks.
-    return call if mark is None else cast("Callable[..., Any]", mark(call))
+    # Frameworks and mocks ask this before they call: they would run it in a thread, and await none.
+    mark = getattr(inspect, "markcoroutinefunction", None)
+    if mark is None:  # Python 3.11 has no public way. This is what `asyncio` and mocks ask for.
+        call.__dict__["_is_coroutine"] = vars(asyncio.coroutines)["_is_coroutine"]
+        return call
+    return cast("Callable[..., Any]", mark(call))
 
 
 class BridgedClient:
