@@ -49,7 +49,7 @@ class LockOptions(Generic[_Callback]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """When a held lock is renewed, and how long before its lease's end it is in danger, in seconds."""
+    """When a held lock is renewed, and how long before its end it is in danger, in seconds."""
 
     heartbeat_every: float | None
     safe_period: float | None
