@@ -65,11 +65,7 @@ class LockAlarms:
     throttles: int | None = 1
 
     def __post_init__(self) -> None:
-        """Checks each threshold.
-
-        Raises:
-            InvalidRequest: one is no positive Duration of whole seconds, or no positive number.
-        """
+        """Checks each threshold."""
         for name in _DURATIONS:
             duration = getattr(self, name)
             if duration is not None and whole_seconds(name, duration) < 1:

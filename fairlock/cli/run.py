@@ -135,12 +135,7 @@ class Job:
 
 
 def run(job: Job) -> int:
-    """Runs the command under the lock; returns the exit status.
-
-    Raises:
-        InvalidRequest: a `run` around this one holds the lock, and would be waited for, or the
-            command would be ended as soon as it begins; nothing was asked.
-    """
+    """Runs the command under the lock; returns the exit status."""
     _require_time_for_the_command(job)
     around = _held_around()
     _require_not_waiting_for_itself(job, around)

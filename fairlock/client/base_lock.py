@@ -256,11 +256,7 @@ class BaseLock(EnteredOneWay, ABC):
         write(call, self._guarded().send)
 
     def _guarded(self) -> GuardedWrites:
-        """One object for as long as the lock is held: it remembers calls of unknown outcome.
-
-        Raises:
-            InvalidRequest: the lock is shared, so this owner is not alone.
-        """
+        """One object for as long as the lock is held: it remembers calls of unknown outcome."""
         require_alone(shared=self.shared)
         if self._handle.lease.is_from_parent_process:
             self._handle.lease.require_held()

@@ -306,11 +306,7 @@ _ADVICE: Final = {
 
 
 def table_or_default(table_name: str | None) -> str:
-    """The lock table that was named, or else that of the environment.
-
-    Raises:
-        InvalidRequest: neither names one.
-    """
+    """The lock table that was named, or else that of the environment."""
     table = os.environ.get(TABLE_NAME_VARIABLE) if table_name is None else table_name
     if table_name is None and not table:
         rule = (

@@ -157,9 +157,6 @@ class LockEvents:
     and that is logged, if the hook is too slow or no thread can be started.
 
     May be used by several threads and by signal handlers.
-
-    Args:
-        on_event: the hook; None for no hook, which costs nothing.
     """
 
     def __init__(self, on_event: OnEvent | None) -> None:

@@ -37,11 +37,7 @@ _T = TypeVar("_T")
 
 
 def checked(field: str, rule: rules.Rule, value: _T) -> _T:
-    """The value, if it follows the service's rule for it.
-
-    Raises:
-        InvalidRequest: names the field and the rule.
-    """
+    """The value, if it follows the service's rule for it."""
     rules.require(field, rule, value, show_text=True)
     return value
 

@@ -92,11 +92,7 @@ def _by_place(source: str, watched: Sequence[IResource]) -> dict[_Place, set[str
 
 
 class RulesBesideWatched:
-    """The rules that tell a reaper of single machines and durable functions.
-
-    Attributes:
-        arns: of these rules, and of those that the reaper makes in its own stack.
-    """
+    """The rules that tell a reaper of single machines and durable functions."""
 
     def __init__(self, reaper: Construct) -> None:
         """Has no rules yet."""
