@@ -130,8 +130,7 @@ class SeveralLocks(HoldsLocks):
         """
         options = LockOptions(
             *("", lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
+            *(shared, max_hold),
         )
         plan = LocksInOrder.of(names, options, self._services)
         return HoldAll(list(plan.names), self._block_of_all(plan, options))
