@@ -287,7 +287,6 @@ class LockMonitoring(Construct):
             "Watch",
             description="Fairlock: measures how long owners wait for locks",
             table_actions=["GetItem", "Query", *(["Scan"] if is_scan else [])],
-            workflow_actions=[],
             environment={WATCHED_VARIABLE: json.dumps(list(watch))},
             timeout_seconds=_WATCH_SECONDS,
         )

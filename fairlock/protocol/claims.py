@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 
 from fairlock.protocol import schema
 from fairlock.protocol.grants import beside_newer, reacquire_permit, renew_as_seen
-from fairlock.protocol.items import reads_an_item
+from fairlock.protocol.items import number_in, reads_an_item
 from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, LockState, ReleaseRequest
 from fairlock.protocol.schema import Values, all_of, conditional_update, names_in, number
 from fairlock.protocol.table_requests import Check, Delete, Item, Put, Query, Transaction, Update
@@ -357,11 +357,6 @@ def work_is_over(item: Item) -> bool:
 def place_in(item: Item) -> int | None:
     """The place in the queue that the claim gives; None if its work never asked to wait."""
     return number_in(item, schema.ENTERED_AT_MS)
-
-
-def number_in(item: Item, name: str) -> int | None:
-    """A number of the claim, if it is there."""
-    return int(item[name]["N"]) if name in item else None
 
 
 def task_token_in(item: Item) -> str | None:
