@@ -146,13 +146,7 @@ def parse_release(event: object) -> ReleaseRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListRequest:
-    """List locks.
-
-    Attributes:
-        prefix: the beginning of their names.
-        after: the lock to go on after; None for the beginning.
-        free: whether those are wanted, too, that no owner holds or waits for.
-    """
+    """List locks."""
 
     prefix: str = ""
     after: str | None = None
@@ -247,12 +241,7 @@ def _require_execution(fields: Mapping[str, Any], other: str) -> None:
 
 
 def _checked(schema: _Schema, event: object) -> Mapping[str, Any]:
-    """The event's fields, if none breaks its rule.
-
-    Raises:
-        InvalidRequest: names one field at fault: a field that breaks its rule, else an unknown
-            field (often a misspelled one), else a missing one.
-    """
+    """The event's fields, if none breaks its rule."""
     if not isinstance(event, dict):
         raise _fault("request", "must be a JSON object", event)
     known = schema.rules

@@ -158,9 +158,6 @@ def plain_text(field: str, rule: Rule, value: str) -> str:
 
     The members of `class Name(str, Enum)` are strings, whose text is `orders`; formatted they are
     `Name.ORDERS`, which would be another lock.
-
-    Raises:
-        InvalidRequest: the value breaks the rule.
     """
     require(field, rule, value)
     return str.__str__(value)
@@ -432,9 +429,6 @@ def require_room_for_all(*, limit: int, owner_name: str, execution_arn: str | No
     """Refuses a holder of whom `limit` would make too large an item.
 
     Whatever its data: a heartbeat may change that.
-
-    Raises:
-        InvalidRequest: names the highest limit that is possible with these texts.
     """
     texts = {owner_name, execution_arn or ""}  # A guard's owner_name is its ARN, stored once.
     text_bytes = sum(len(text.encode()) for text in texts)
