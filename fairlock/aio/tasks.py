@@ -180,9 +180,22 @@ def _cancel_once(task: asyncio.Task[Any]) -> None:
 
 
 async def _undo(task: asyncio.Task[Grant | None], acquisition: Acquisition) -> None:
-    [done], _ = await asyncio.wait([task])
-    if not done.cancelled() and done.exception() is None and done.result() is not None:
-        await run(acquisition.leave)
+    """Leaves neither a grant nor a place behind, although a program cancels all tasks, and this.
+
+    What prevents that is logged. Raised, it would take the place of the cancellation.
+    """
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+    while not acquisition.is_settled():
+        try:
+            await run(acquisition.leave)
+        except asyncio.CancelledError:
+            continue
+        except Exception:
+            acquisition.settle()
+            name = acquisition.request.lock_name
+            logger.exception("lock %r: granted to a cancelled task; the lease ends it", name)
 
 
 _WERE_CANCELLED: Final = (

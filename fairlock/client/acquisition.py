@@ -207,6 +207,7 @@ class Acquisition:
     def settle(self) -> None:
         """Notes that nothing is left to be done: a lock object has the grant, or all was tried."""
         self._is_settled = True
+        self._queue.remove(self._waiter)  # A task may be cancelled before it runs this.
 
     def is_settled(self) -> bool:
         """Whether it holds nothing and waits for nothing any more."""
