@@ -10,22 +10,13 @@ from typing import Any
 
 import pytest
 from aws_durable_execution_sdk_python import ChildContextError, DurableContext
-from aws_durable_execution_sdk_python.config import (
-    Duration,
-    MapConfig,
-    NestingType,
-    ParallelConfig,
-)
+from aws_durable_execution_sdk_python.config import Duration, MapConfig, NestingType, ParallelConfig
 from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestResult
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from fairlock.durable import LockFunctions, hold, holding, lock_functions
 from fairlock.durable.lock_functions import error_named, text_of
-from fairlock.errors import (
-    InvalidRequest,
-    LockStoreMisconfigured,
-    LockStoreUnavailable,
-)
+from fairlock.errors import InvalidRequest, LockStoreMisconfigured, LockStoreUnavailable
 from lambdas.runtime import InvalidRequest as InvalidRequestOfAFunction
 from tests.support.faults import client_error
 from tests.unit.durable.runner import LOCK, error_of, result_of

@@ -134,8 +134,7 @@ def test_a_table_whose_ttl_is_on_another_attribute_is_refused_and_left_as_it_is(
 ) -> None:
     create_lock_table(dynamodb, "theirs")
     dynamodb.update_time_to_live(
-        TableName="theirs",
-        TimeToLiveSpecification={"Enabled": True, "AttributeName": attribute},
+        TableName="theirs", TimeToLiveSpecification={"Enabled": True, "AttributeName": attribute}
     )
     expected = pytest.raises(InvalidRequest, match="this one has it on 'other'")
     with expected if refused else nullcontext():
@@ -216,9 +215,7 @@ def test_recovery_is_not_asked_for_for_ever(dynamodb: DynamoDBClient) -> None:
     assert described(dynamodb, "new-locks") == LOCK_TABLE
 
 
-def test_a_table_without_tags_is_asked_for_without_a_list_of_them(
-    dynamodb: DynamoDBClient,
-) -> None:
+def test_a_table_without_tags_is_asked_for_without_a_list_of_them(dynamodb: DynamoDBClient) -> None:
     asked: list[Any] = []
     dynamodb.meta.events.register(
         "provide-client-params.dynamodb.CreateTable", lambda params, **_: asked.append(params)

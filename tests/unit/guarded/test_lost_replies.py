@@ -405,9 +405,7 @@ def test_a_lock_that_is_gone_is_a_certain_answer_for_no_copy_lands_after_it(
     assert bench.balance("x") is None
 
 
-def test_a_release_that_landed_late_is_a_success_and_no_lost_lock(
-    bench: Bench,
-) -> None:
+def test_a_release_that_landed_late_is_a_success_and_no_lost_lock(bench: Bench) -> None:
     """The lock has another holder when the call is repeated."""
     network = SlowNetwork(bench.inner)
     writes = bench.through(network).writes(bench.granted("anna"))

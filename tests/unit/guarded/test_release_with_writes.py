@@ -209,8 +209,7 @@ def test_a_waiter_whose_workflow_is_over_is_passed_over_right_after_the_commit(
     grant = bench.granted("anna")
     bench.waits("ben", execution_arn=EXECUTION)
     context = replace(
-        bench.context,
-        workflows=FakeWorkflows(wakes=Delivery.GONE, runs=Liveness.OVER),
+        bench.context, workflows=FakeWorkflows(wakes=Delivery.GONE, runs=Liveness.OVER)
     )
     bench.context = context
     bench.writes(grant).transact_write([deposit("x")], release=True)

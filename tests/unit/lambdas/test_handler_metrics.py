@@ -164,9 +164,7 @@ def test_a_lost_lock_is_counted_by_heartbeat_and_release(
 
 
 @pytest.mark.usefixtures("lambda_environment")
-def test_a_renewal_and_an_invalid_request_count_nothing(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_renewal_and_an_invalid_request_count_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     acquire.handler(dict(NAMED), CONTEXT)
     capsys.readouterr()
     heartbeat.handler(dict(NAMED), CONTEXT)

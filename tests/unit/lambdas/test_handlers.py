@@ -104,8 +104,7 @@ def test_who_does_not_hold_the_lock_is_told_so() -> None:
 
 @pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize(
-    ("name", "table"),
-    [("acquire", ACQUIRES), ("heartbeat", HEARTBEATS), ("release", RELEASES)],
+    ("name", "table"), [("acquire", ACQUIRES), ("heartbeat", HEARTBEATS), ("release", RELEASES)]
 )
 def test_an_invalid_request_writes_nothing(
     dynamodb: DynamoDBClient, name: str, table: list[Any]

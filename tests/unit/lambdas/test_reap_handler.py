@@ -299,9 +299,7 @@ def test_a_message_that_was_asked_too_early_really_comes_again_soon(
 
 @pytest.mark.usefixtures("lambda_environment", "outside")
 @pytest.mark.usefixtures("over_botocore")
-def test_the_second_pass_really_goes_to_the_queue(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_second_pass_really_goes_to_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     from lambdas.runtime import send_message  # noqa: PLC0415 - after the environment was made
 
     sqs = boto3.client("sqs")

@@ -41,10 +41,7 @@ def test_what_the_repeat_returns_is_what_was_written(table: Table) -> None:
 def test_a_write_that_never_arrived_is_sent_again(table: Table) -> None:
     faulty: Any = FaultyTable(table, fault(lost_reply(), [1, 2]))
     optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
-    assert (faulty.writes, stored(table)) == (
-        3,
-        {"account": "anna", "balance": 10, "version": 1},
-    )
+    assert (faulty.writes, stored(table)) == (3, {"account": "anna", "balance": 10, "version": 1})
 
 
 @pytest.mark.parametrize(("arrived", "computed"), [("before", 2), ("after", 1)])

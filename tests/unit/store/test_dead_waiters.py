@@ -94,13 +94,7 @@ def test_a_few_dead_waiters_are_removed_before_the_lock_is_opened(bench: Bench) 
     bench.clock.advance(10)
     client, store = bench.counting()
     store.release(release("anna"))
-    assert client.calls == [
-        "update_item",
-        "query",
-        "query",
-        "transact_write_items",
-        "update_item",
-    ]
+    assert client.calls == ["update_item", "query", "query", "transact_write_items", "update_item"]
     assert left(bench) == 0
 
 
@@ -400,9 +394,7 @@ def test_a_contender_sends_so_many_requests(
     assert len(client.calls) == requests
 
 
-def test_a_lease_that_is_not_over_costs_the_contender_one_request(
-    workflow_bench: Bench,
-) -> None:
+def test_a_lease_that_is_not_over_costs_the_contender_one_request(workflow_bench: Bench) -> None:
     workflow_bench.store().acquire(acquire("ben"))
     client, store = workflow_bench.counting()
     assert isinstance(store.acquire(acquire("carl")), Refusal)

@@ -381,9 +381,7 @@ def test_a_late_fence_is_taken_away_by_the_next_heartbeat(bench: Bench) -> None:
     assert bench.holders() == ["anna"]
 
 
-def test_a_late_removal_of_a_claim_leaves_the_heartbeats_of_a_reused_owner_id(
-    bench: Bench,
-) -> None:
+def test_a_late_removal_of_a_claim_leaves_the_heartbeats_of_a_reused_owner_id(bench: Bench) -> None:
     wire = scenes.removal_of_a_claim(bench)
     scenes.passes(bench, "zoe")
     bench.store().acquire(acquire("anna", execution_arn=RUN))

@@ -51,9 +51,7 @@ def test_without_the_limit_in_force_it_does(bench: Bench, monkeypatch: pytest.Mo
     assert is_granted(bench, "attacker", limit=2)
 
 
-def test_a_caller_with_a_lower_limit_gets_in_while_fewer_hold_and_then_no_one(
-    bench: Bench,
-) -> None:
+def test_a_caller_with_a_lower_limit_gets_in_while_fewer_hold_and_then_no_one(bench: Bench) -> None:
     grant(bench, "anna", limit=5)
     grant(bench, "ben", limit=2)
     assert in_force(bench) == 2

@@ -333,9 +333,7 @@ def after_others(bench: Bench, **fields: Any) -> Released | NotHeld:  # noqa: AN
 
 @both_guards
 def test_a_workflows_release_is_answered_as_before_no_matter_who_came_and_went_since(
-    bench: Bench,
-    *,
-    keep_alive: bool,
+    bench: Bench, *, keep_alive: bool
 ) -> None:
     assert isinstance(after_others(bench, keep_alive=keep_alive), Released)
 

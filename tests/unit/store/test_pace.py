@@ -151,11 +151,7 @@ def test_a_rate_is_never_exceeded_by_rounding() -> None:
 
 @pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
 def test_a_repeat_whose_reply_was_lost_finds_its_slot_instead_of_refusing_itself(
-    dynamodb: DynamoDBClient,
-    one: Process,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    protected: bool,
+    dynamodb: DynamoDBClient, one: Process, monkeypatch: pytest.MonkeyPatch, *, protected: bool
 ) -> None:
     if not protected:
         nobody = PaceState(next_us=state_after_one(one.clock), slot_us=0, reservation_id="")
@@ -260,10 +256,7 @@ def test_a_copy_that_lands_after_others_takes_a_slot_for_no_one_and_breaks_no_pa
 
 @pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
 def test_a_caller_whose_slot_is_over_before_its_answer_comes_reserves_again(
-    one: Process,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    protected: bool,
+    one: Process, monkeypatch: pytest.MonkeyPatch, *, protected: bool
 ) -> None:
     if not protected:
         monkeypatch.setattr(Slot, "is_over", lambda _slot, _now: False)

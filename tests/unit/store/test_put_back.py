@@ -114,9 +114,7 @@ def test_if_the_last_mark_were_no_ones_an_older_version_would_run(
     assert newest(bench) == 3
 
 
-def test_older_waiters_stay_if_the_queue_is_read_again_after_a_push_to_no_one(
-    bench: Bench,
-) -> None:
+def test_older_waiters_stay_if_the_queue_is_read_again_after_a_push_to_no_one(bench: Bench) -> None:
     """The newest leaves a permit free, so its hand-off looks for the next waiter."""
     for version in (1, 2):
         bench.wait(f"v{version}", only_newest=version)

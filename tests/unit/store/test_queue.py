@@ -251,9 +251,7 @@ def test_giving_up_what_was_never_asked_for_changes_no_holder(queue: Queue) -> N
     assert queue.state()["held"] == {"N": "1"}
 
 
-def test_an_expired_holder_of_a_contended_lock_gives_way_to_the_oldest_waiter(
-    queue: Queue,
-) -> None:
+def test_an_expired_holder_of_a_contended_lock_gives_way_to_the_oldest_waiter(queue: Queue) -> None:
     queue.wait("anna", lease_ms=1_000)
     queue.wait("ben")
     queue.clock.advance(10)

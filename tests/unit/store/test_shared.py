@@ -101,9 +101,7 @@ def test_when_the_writer_leaves_all_readers_up_to_the_next_writer_come_in(bench:
     assert all(holder.shared for holder in bench.store().read_state(LOCK).holders)
 
 
-def test_twenty_readers_behind_a_writer_are_a_transaction_each_in_its_release(
-    bench: Bench,
-) -> None:
+def test_twenty_readers_behind_a_writer_are_a_transaction_each_in_its_release(bench: Bench) -> None:
     take(bench, "writer")
     for number in range(20):
         bench.wait(f"reader {number}", **READER)

@@ -90,9 +90,7 @@ def test_without_heartbeats_time_alone_loses_the_lock(locks: FakeLockClient) -> 
         assert lock.lost.is_set() is is_lost
 
 
-def test_an_outage_is_an_unknown_outcome_then_danger_and_then_a_loss(
-    locks: FakeLockClient,
-) -> None:
+def test_an_outage_is_an_unknown_outcome_then_danger_and_then_a_loss(locks: FakeLockClient) -> None:
     told: list[str] = []
     lock = locks.acquire(
         "a",

@@ -111,8 +111,7 @@ def test_a_heartbeat_whose_lock_is_lost_fails_by_the_name_that_workflows_match_o
 
 
 @pytest.mark.parametrize(
-    ("code", "pushed"),
-    [("TaskTimedOut", Delivery.GONE), ("ThrottlingException", Delivery.UNKNOWN)],
+    ("code", "pushed"), [("TaskTimedOut", Delivery.GONE), ("ThrottlingException", Delivery.UNKNOWN)]
 )
 @pytest.mark.parametrize(
     ("end", "call"),
