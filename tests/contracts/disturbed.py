@@ -109,6 +109,11 @@ def held_by_a_workflow(world: World) -> None:
     world.mine = world.grant("anna", execution_arn=RUN)
 
 
+def kept_alive(world: World) -> None:
+    held_by_a_workflow(world)
+    world.store().keep_alive(workflow_heartbeat("anna"))
+
+
 def waited_for(world: World) -> None:
     held(world)
     world.wait("ben", execution_arn=OTHER_RUN)
@@ -256,7 +261,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "release of kept-alive work": Operation(
         lambda w: w.ours.release(release("anna", keep_alive=True, **WORKFLOW)),
         [U, U, U],
-        held_by_a_workflow,
+        kept_alive,
     ),
     "release that hands over": Operation(
         lambda w: w.ours.release(release("anna")), [U, Q, T], waited_for
@@ -316,11 +321,14 @@ ENDS: Final = {"outage of replies", "killed after", "cancelled"}
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a call ended, what others see after it, whom it told, and what it sent."""
+    """How a call ended, what others see after it, what it sent, and whom it told.
+
+    `told` also says whether others still wait, which a hand-off made twice may say too long.
+    """
 
     answer: object
     sight: dict[str, object]
-    told: set[str]
+    told: tuple[set[str], bool]
     calls: list[str]
 
 
@@ -344,7 +352,8 @@ def outcome_of(operation: Operation, *plan: Fault) -> Outcome:
     for answer in answers:
         if isinstance(answer, Grant):
             assert answer.fencing_token == world.token(), "it is told another one than is stored"
-    told = {*world.pushed, *(token for token, _ in world.workflows.ended)}
+    tokens = {*world.pushed, *(token for token, _ in world.workflows.ended)}
+    told = tokens, world.store().read_state(LOCK).contended
     [ended] = {answer_of(answer) for answer in answers}
     return Outcome(ended, world.sight(), told, calls)
 

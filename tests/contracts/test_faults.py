@@ -190,7 +190,7 @@ def test_a_table_that_was_made_half_is_made_whole_by_the_repeat(
     fresh_dynamodb: DynamoDBClient, when: Literal["before", "after"]
 ) -> None:
     settings = {"deletion_protection": True, "point_in_time_recovery": True}
-    for number in range(1, 9):
+    for number in range(1, 8):
         name = f"locks-{number}"
         dying: Any = FaultyTable(fresh_dynamodb, fault(Killed(), number, when=when, of=SETS_UP))
         with suppress(Killed):
@@ -203,4 +203,4 @@ def test_a_table_that_was_made_half_is_made_whole_by_the_repeat(
             True,
         )
         assert (ttl["TimeToLiveStatus"], ttl["AttributeName"]) == ("ENABLED", "expiry_time")
-    assert dying.calls == []
+    assert len(dying.calls) == 6, "the last one ran undisturbed"

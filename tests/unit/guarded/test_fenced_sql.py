@@ -79,14 +79,6 @@ def test_a_transaction_under_an_older_token_writes_nothing(database: sqlite3.Con
     assert contents(database) == ["under 7"]
 
 
-def test_a_transaction_that_fails_moves_no_fence(database: sqlite3.Connection) -> None:
-    with pytest.raises(sqlite3.OperationalError), fence.fenced(database, "lock", token=7) as inside:
-        inside.execute("INSERT INTO nowhere VALUES (1)")
-    with fence.fenced(database, "lock", token=6) as inside:
-        inside.execute("INSERT INTO report VALUES ('sales', 'under 6', 6)")
-    assert contents(database) == ["under 6"]
-
-
 def test_without_the_fence_the_older_token_overwrites(database: sqlite3.Connection) -> None:
     fence.write_report(database, "sales", "under 7", token=7)
     values = {"name": "sales", "content": "under 6", "token": 6}

@@ -39,13 +39,6 @@ def test_the_writes_of_a_holder_are_committed_together_and_the_lock_stays(bench:
     assert bench.holders() == ["anna"]
 
 
-def test_it_is_one_request(bench: Bench) -> None:
-    grant = bench.granted("anna")
-    counting = FaultyTable(bench.inner)
-    bench.through(counting).writes(grant).transact_write([deposit("x")])
-    assert counting.calls == ["transact_write_items"]
-
-
 def test_a_context_is_made_from_the_client_if_none_is_given(bench: Bench) -> None:
     grant = bench.granted("anna")
     writes = GuardedWrites(
@@ -212,15 +205,6 @@ def test_a_transaction_that_another_one_is_in_the_way_of_is_sent_again(bench: Be
     faulty = FaultyTable(bench.inner, fault(conflict, [1, 2]))
     bench.through(faulty).writes(grant).transact_write([deposit("x")])
     assert bench.balance("x") == 1
-
-
-@pytest.mark.parametrize("release", [False, True])
-def test_a_throttle_without_end_is_no_lost_lock(bench: Bench, *, release: bool) -> None:
-    grant = bench.granted("anna")
-    faulty = FaultyTable(bench.inner, fault(client_error("ThrottlingException")))
-    with pytest.raises(LockStoreUnavailable):
-        bench.through(faulty).writes(grant).transact_write([deposit("x")], release=release)
-    assert (bench.balance("x"), bench.holders()) == (None, ["anna"])
 
 
 def test_what_dynamodb_finds_invalid_is_an_invalid_request(bench: Bench) -> None:

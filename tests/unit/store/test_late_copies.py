@@ -14,8 +14,7 @@ from fairlock.protocol.model import AcquireRequest
 from fairlock.protocol.outcomes import Grant, Refusal
 from fairlock.store import acquire as store_acquire
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.testing.fake_table import MemoryTable
-from tests.support import FakeClock, acquire, owner, release
+from tests.support import acquire, owner, release
 from tests.support import late_copies as scenes
 from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.late_copies import Scene, Sight
@@ -323,11 +322,6 @@ CASES: Final = {
 }
 HARMLESS: Final = {"confirm_join", "fence_claim", "leave_queue"}
 """Their copies may be written; tests of their own say why that does not matter."""
-
-
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryTable(), clock)
 
 
 @pytest.mark.parametrize("name", CASES)

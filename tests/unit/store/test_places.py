@@ -111,19 +111,6 @@ def test_a_caller_whose_ticket_was_lost_with_a_reply_is_found_in_its_place(
     assert in_order(bench) == ["ben", "carl", "dora"]
 
 
-@pytest.mark.parametrize("number", range(1, 4))
-def test_whichever_reply_of_its_join_is_lost_a_direct_caller_waits_once(
-    bench: Bench, number: int
-) -> None:
-    carl = acquire("carl", waits=True)
-    dying = FaultyTable(bench.client, lose(number))
-    with pytest.raises(LockStoreUnavailable):
-        bench.store(dying).acquire(carl)
-    asks(bench, "dora")
-    bench.store().acquire(carl)
-    assert sorted(in_order(bench)) == ["ben", "carl", "dora"]
-
-
 def test_a_workflow_gets_its_place_with_its_first_call_that_waits(bench: Bench) -> None:
     """Else a claim could be made in time, without waiting, for a place to be used later."""
     asks(bench, "mallory", execution_arn=RUN, queue=False)

@@ -13,18 +13,12 @@ from fairlock.protocol.model import AcquireRequest, LockState
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, Verdict, judge
 from fairlock.store.context import MixedLimits
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.rules import DEFAULT_READERS
 from tests.support import LOCK, FakeClock, acquire, release
 from tests.support.capacity import MeteredTable, guard_request, item_bytes
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
 READER: dict[str, Any] = {"shared": True, "limit": DEFAULT_READERS}
-
-
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryTable(), clock)
 
 
 def take(bench: Bench, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
