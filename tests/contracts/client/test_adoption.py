@@ -103,9 +103,9 @@ async def test_what_is_not_held_is_refused_and_nothing_is_written(
     if before == "released":
         store.release(release)
 
-    def release_now(name: str) -> None:
+    def release_now(name: str, _request: object) -> None:
         if name == "update_item":
-            world.table.before = lambda _name: None
+            world.table.before = lambda *_: None
             store.release(release)
 
     if before == "between":
