@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlock import InvalidRequest, LockLost, LockStoreUnavailable, LockWaitTimeout
+from fairlock import LockLost, LockStoreUnavailable, LockWaitTimeout
 from fairlock.testing.manual_clock import START_MS
 from tests.contracts.client.drivers import World, done, inside, of_both_clients
 from tests.support.faults import unknown_outcomes
@@ -94,28 +94,3 @@ async def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
     world.table.defect = None
     state = world.table.state("a")
     assert (state.holders, state.contended) == ((), False)
-
-
-@of_both_clients
-async def test_what_the_body_raises_leaves_it_with_a_note_if_the_release_failed(
-    world: World,
-) -> None:
-    async def work() -> None:
-        async with inside(world.client().hold("a")):
-            world.table.is_down = True
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError) as raised:
-        await work()
-    world.table.is_down = False
-    assert raised.value.__notes__[0].startswith("At the end of the lock: the lock table did not")
-
-
-@of_both_clients
-async def test_a_second_wait_inside_the_block_is_refused_at_once(world: World) -> None:
-    locks = world.client()
-    async with inside(locks.hold("a")):
-        world.table.requests.clear()
-        with pytest.raises(InvalidRequest, match="would wait for itself"):
-            await done(locks.acquire("a"))
-        assert world.table.requests == []

@@ -49,6 +49,13 @@ def test_the_owner_name_is_made_of_host_process_and_program(
     assert locks.acquire("b").owner_name == f"worker-3:{os.getpid()}:billing"
 
 
+def test_the_default_wait_is_that_of_the_client_if_it_has_one(make_client: MakeClient) -> None:
+    assert make_client(max_wait=7).longest_wait(600) == 7
+    assert make_client().longest_wait() == 120
+    assert make_client(lease=90).longest_wait() == 180
+    assert make_client(lease=90).longest_wait(300) == 600
+
+
 BAD_SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "a lease": ({"lease": 0}, "lease"),
     "a wait": ({"max_wait": -1}, "max_wait"),
