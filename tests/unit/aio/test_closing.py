@@ -20,22 +20,6 @@ from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time,
 # The end of a client: nothing goes on, and no one waits for ever.
 
 
-@in_virtual_time
-async def test_closing_ends_waits_and_they_leave_the_queue(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    async with make_client("first") as others, others.hold("a"):
-        locks = make_client("second")
-        waiter = asyncio.create_task(locks.acquire("a", max_wait=600))
-        await asyncio.sleep(20)
-        began = virtual_loop().time()
-        await locks.close()
-        with pytest.raises(ClientUnusable, match="this AsyncLockClient is closed"):
-            await waiter
-        assert virtual_loop().time() - began < 1
-        assert table.traces("a") == ["first"]
-
-
 async def requests_after_closing_beside_a_heartbeat(
     make_client: MakeClient, table: AsyncTable
 ) -> int:

@@ -1,4 +1,4 @@
-"""Many clients at the same moment: increments, hundreds of locks, a ceiling that changes."""
+"""Many clients at the same moment: a queue, hundreds of locks, a ceiling that changes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import asyncio
 import statistics
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -20,7 +19,7 @@ import pytest
 
 from fairlock import Lock, LockClient
 from fairlock.protocol.items import read_state
-from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY, lock_key
+from fairlock.protocol.schema import lock_key
 from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
 from fairlock.testing.fake_table import MemoryTable
 from testbed.localaws import LocalAws
@@ -30,52 +29,6 @@ from tests.unit.client.support.doubles import Table, Together, Wire, dynamodb_of
 # Many clients, one lock, a server whose writes are atomic.
 
 CLIENTS = 6
-ROUNDS = 5
-
-
-class Counter:
-    """A number in the table that is read and written back in two requests."""
-
-    def __init__(self, aws: LocalAws, table_name: str) -> None:
-        self._client = aws.client("dynamodb")
-        self._table_name = table_name
-        self._key = {
-            PARTITION_KEY: {"S": f"counter-{uuid.uuid4()}"},
-            SORT_KEY: {"S": "COUNTER"},
-        }
-
-    def value(self) -> int:
-        found = self._client.get_item(
-            TableName=self._table_name, Key=self._key, ConsistentRead=True
-        )
-        return int(found["Item"]["value"]["N"]) if "Item" in found else 0
-
-    def increment(self) -> None:
-        value = {"N": str(self.value() + 1)}
-        self._client.put_item(TableName=self._table_name, Item={**self._key, "value": value})
-
-
-@pytest.mark.parametrize("locked", [True, False])
-def test_increments_in_two_steps_survive_exactly_if_each_is_locked(
-    aws: LocalAws, lock_table: str, *, locked: bool
-) -> None:
-    counter = Counter(aws, lock_table)
-    tokens: list[int] = []
-
-    def work() -> None:
-        with LockClient(lock_table, client=dynamodb_of(aws), lease=10) as locks:
-            for _ in range(ROUNDS):
-                block = locks.hold(f"counting-{locked}", max_wait=60) if locked else nullcontext()
-                with block as lock:
-                    counter.increment()
-                    if lock is not None:
-                        tokens.append(lock.fencing_token)
-
-    Together().run(*[work] * CLIENTS)
-    everything = CLIENTS * ROUNDS
-    assert (counter.value() == everything) is locked
-    assert tokens == sorted(set(tokens))
-    assert len(tokens) == (everything if locked else 0)
 
 
 def test_clients_get_the_lock_in_the_order_in_which_they_asked(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import fairlock
 from fairlock import InvalidRequest, LockClient, LockWaitTimeout, composite_name
-from fairlock.testing import FakeAsyncLockClient, FakeLockClient, run_in_virtual_time
+from fairlock.testing import FakeLockClient
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table
 
@@ -213,16 +213,6 @@ def test_it_is_found_described_adopted_and_released_by_force_by_its_text(
     after = locks.describe("orders")
     assert after is not None
     assert after.holders == ()
-
-
-def test_an_asyncio_client_finds_it_by_its_text() -> None:
-    async def holders() -> int:
-        async with FakeAsyncLockClient() as locks:
-            await locks.acquire("orders")
-            described = await locks.describe(Name.ORDERS)
-            return 0 if described is None else len(described.holders)
-
-    assert run_in_virtual_time(holders()) == 1
 
 
 def test_a_wait_that_is_a_member_of_an_enumeration_ends_as_any_other(locks: FakeLockClient) -> None:
