@@ -19,9 +19,9 @@ import typer.core
 import typer.main
 
 from fairlock import Lock, LockClient, LockWaitTimeout
-from fairlock.cli import endings, exit_codes, lines, main
+from fairlock.cli import exit_codes, lines, main
 from fairlock.cli.app import app
-from fairlock.cli.endings import ENDINGS, ending
+from fairlock.cli.exit_codes import ENDINGS, ending
 from testbed.localaws import LocalAws
 from tests.unit.cli.fleet import TABLE, until
 
@@ -305,7 +305,7 @@ def test_the_installed_command_is_this_one() -> None:
 # The help of each command: examples that parse, every exit status, and a page that is there.
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "docs" / endings.PAGE).read_text()
+PAGE = (ROOT / "docs" / exit_codes.PAGE).read_text()
 URL = "https://code.example/fairlock"
 
 
