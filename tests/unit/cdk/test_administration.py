@@ -102,6 +102,16 @@ def test_a_table_without_a_stream_is_refused(tmp_path: Path) -> None:
 WATCHED = ["deploy/*", "nightly report"]
 
 
+def monitored(outdir: Path, **props: Any) -> LockMonitoring:  # noqa: ANN401 - of the construct
+    stack = Stack(App(outdir=str(outdir)), "Single")
+    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
+    return LockMonitoring(stack, "Monitoring", service=locks, **props)
+
+
+def template_of(monitoring: LockMonitoring) -> Json:
+    return dict(Template.from_stack(Stack.of(monitoring)).to_json())
+
+
 @pytest.fixture(scope="module")
 def watched_template(tmp_path_factory: pytest.TempPathFactory) -> Json:
     stack = Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Watching")
@@ -169,24 +179,14 @@ def test_each_watched_name_has_an_alarm_that_says_which_locks_to_look_at(
 
 
 def test_without_names_nothing_is_scheduled_and_nothing_costs(tmp_path: Path) -> None:
-    stack = Stack(App(outdir=str(tmp_path)), "Single")
-    LockMonitoring(
-        stack, "Monitoring", service=LockService.from_stack(stack, "Locks", stack_name="Fairlock")
-    )
-    watched_template = dict(Template.from_stack(stack).to_json())
-    assert not resources(watched_template, "AWS::Lambda::Function")
-    assert not resources(watched_template, "AWS::Events::Rule")
+    made = template_of(monitored(tmp_path))
+    assert not resources(made, "AWS::Lambda::Function")
+    assert not resources(made, "AWS::Events::Rule")
 
 
 def test_single_names_need_no_scan(tmp_path: Path) -> None:
-    stack = Stack(App(outdir=str(tmp_path)), "Single")
-    LockMonitoring(
-        stack,
-        "Monitoring",
-        service=LockService.from_stack(stack, "Locks", stack_name="Fairlock"),
-        watch=["a", "b/c"],
-    )
-    policies = resources(dict(Template.from_stack(stack).to_json()), "AWS::IAM::Policy")
+    made = template_of(monitored(tmp_path, watch=["a", "b/c"]))
+    policies = resources(made, "AWS::IAM::Policy")
     assert "dynamodb:Query" in json.dumps(policies)
     assert "dynamodb:Scan" not in json.dumps(policies)
 
@@ -200,18 +200,13 @@ def test_single_names_need_no_scan(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_list_of_names_is_refused(tmp_path: Path, watch: Any) -> None:  # noqa: ANN401 - on purpose
-    stack = Stack(App(outdir=str(tmp_path)), "Single")
-    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
     with pytest.raises(InvalidRequest, match=r"^watch: must be a list of at most 20 different"):
-        LockMonitoring(stack, "Monitoring", service=locks, watch=watch)
+        monitored(tmp_path, watch=watch)
 
 
 def test_the_longest_list_of_names_fits_the_variables_and_dimensions_of_aws(tmp_path: Path) -> None:
-    stack = Stack(App(outdir=str(tmp_path)), "Single")
-    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
     watch = ["x" * 254 + "*", *(f"{number:03}".ljust(250, "x") for number in range(10))]
-    LockMonitoring(stack, "Monitoring", service=locks, alarms=LockAlarms(), watch=watch)
-    made = dict(Template.from_stack(stack).to_json())
+    made = template_of(monitored(tmp_path, alarms=LockAlarms(), watch=watch))
     [function] = resources(made, "AWS::Lambda::Function").values()
     variables = function["Properties"]["Environment"]["Variables"]
     assert len("".join(map(str, [*variables, *variables.values()]))) < 4_000
@@ -245,12 +240,5 @@ def test_a_measurement_has_the_time_to_read_many_locks_and_is_not_made_late_or_a
 
 
 def test_names_that_differ_in_a_slash_have_an_alarm_each(tmp_path: Path) -> None:
-    stack = Stack(App(outdir=str(tmp_path)), "Single")
-    monitoring = LockMonitoring(
-        stack,
-        "Monitoring",
-        service=LockService.from_stack(stack, "Locks", stack_name="Fairlock"),
-        alarms=LockAlarms(),
-        watch=["a/b", "a-b"],
-    )
+    monitoring = monitored(tmp_path, alarms=LockAlarms(), watch=["a/b", "a-b"])
     assert {"Waiting for a/b", "Waiting for a-b"} <= set(monitoring.alarms)
