@@ -107,8 +107,10 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Now:
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Json, str]]:
     """Two of one account."""
-    app = App(outdir=str(tmp_path_factory.mktemp("cdk.out")))
-    return {name: watched_service(app, name) for name in ("Dev", "Prod")}
+    return {
+        name: watched_service(App(outdir=str(tmp_path_factory.mktemp(name))), name)
+        for name in ("Dev", "Prod")
+    }
 
 
 @pytest.fixture(scope="module")
