@@ -225,10 +225,10 @@ def test_what_a_run_that_is_over_has_left_in_the_environment_refuses_nothing(
 ) -> None:
     """A process that outlives the command inherits the variable, and may lock later."""
     shows = f'printf %s "${HELD_LOCKS_VARIABLE}"'
-    left = fleet.run("run", "left", "--", "sh", "-c", shows)[1]
-    assert [held["name"] for held in json.loads(left)] == ["left"]
+    left = fleet.run("run", "outlived", "--", "sh", "-c", shows)[1]
+    assert [held["name"] for held in json.loads(left)] == ["outlived"]
     later = {HELD_LOCKS_VARIABLE: left if told == "ended" else "{not JSON"}
-    assert fleet.run("run", "left", "--", "echo", "ran", **later)[1] == "ran\n"
+    assert fleet.run("run", "outlived", "--", "echo", "ran", **later)[1] == "ran\n"
 
 
 def test_readers_run_side_by_side_and_a_writer_is_told_that_the_lock_is_taken(fleet: Fleet) -> None:
