@@ -310,7 +310,7 @@ if __name__ == "__main__":
         main()
     share_descriptions()
     # With credentials, which it would else look for in the network.
-    session = boto3.Session("nobody's key", "nobody's secret", region_name="us-east-1")
+    session = boto3.Session("test", "test", region_name="us-east-1")
     session.client("dynamodb").close()
     serve(own)
     main()
