@@ -31,6 +31,7 @@ from botocore.exceptions import (
 from fairlock.backoff import Random, doubled
 from fairlock.clock import Clock, SystemClock
 from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
+from fairlock.wire import rules
 
 NOT_WRITTEN: Final = frozenset(
     {
@@ -83,6 +84,14 @@ _ADVICE: Final = {
     "NoCredentialsError": _CREDENTIALS,
     "PartialCredentialsError": _CREDENTIALS,
     "ProfileNotFound": "the AWS configuration has no such profile; check --profile or AWS_PROFILE",
+    "InvalidRegionError": (
+        "give the name of a region, such as eu-central-1; check --region, AWS_DEFAULT_REGION, or "
+        "the session"
+    ),
+    "ValueError": (
+        "the address of the service must be a URL, such as http://127.0.0.1:8000; check "
+        "--endpoint-url or AWS_ENDPOINT_URL"
+    ),
     "NoRegionError": (
         "set AWS_DEFAULT_REGION, or give --region on the command line, in Python a session or a "
         "client with a region"
@@ -200,6 +209,13 @@ class RetryBudget:
     random: Random = random.random
     first_pause_seconds: float = 0.02
     longest_pause_seconds: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Checks all rules: with NaN, no budget would ever be spent."""
+        for name in ("seconds", "deadline", "first_pause_seconds", "longest_pause_seconds"):
+            rules.require(name, rules.NOT_NEGATIVE, getattr(self, name))
+        rules.require("clock", rules.CLOCK, self.clock)
+        rules.require("random", rules.RANDOM, self.random)
 
     def is_spent(self, *, since: float) -> bool:
         """Whether to give up on what began at `since`, a reading of the monotonic clock."""

@@ -70,7 +70,7 @@ _INHERITED: Final = (
 
 _BOTO3: Final = {
     "session": "must be a boto3 session, as boto3.Session() makes it",
-    "client": 'must be a client, as boto3.client("dynamodb") makes it, and no resource',
+    "client": rules.DYNAMODB_CLIENT.sentence,
     "stepfunctions": 'must be a client, as boto3.client("stepfunctions") makes it',
 }
 

@@ -22,10 +22,11 @@ from typing import Final
 
 from fairlock.client.arguments import AskedEvent, Timing
 from fairlock.client.reporting import logger
-from fairlock.clock import Alarm, Clock
+from fairlock.clock import Alarm, Clock, Seconds, in_seconds
 from fairlock.errors import LockLost
 from fairlock.protocol.lease_time import lease_for
 from fairlock.protocol.outcomes import Grant
+from fairlock.wire import rules
 from fairlock.wire.rules import SHORTEST_LEASE_SECONDS
 
 LONGEST_NAP_SECONDS: Final = 1.0
@@ -67,10 +68,16 @@ class LostEvent(AskedEvent, threading.Event):
         for alarm in list(self._alarms):
             alarm.ring()
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Waits until the lock is lost, at most so many seconds; returns whether it is."""
-        now = self._clock.monotonic
-        ends_at = math.inf if timeout is None else now() + timeout
+    def wait(self, timeout: Seconds | None = None) -> bool:
+        """Waits until the lock is lost, at most so many seconds; returns whether it is.
+
+        Raises:
+            InvalidRequest: the timeout is no number. With NaN, the wait would never end.
+        """
+        now, seconds = self._clock.monotonic, in_seconds(timeout)
+        if seconds is not None:
+            rules.require("timeout", rules.TIMEOUT, seconds)
+        ends_at = math.inf if seconds is None else now() + seconds
         alarm = self._clock.alarm()
         self._alarms.append(alarm)
         try:

@@ -22,6 +22,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 from fairlock.errors import InvalidRequest
@@ -122,6 +123,8 @@ class Rule:
         """What `InvalidRequest` shows of the rule for a value that breaks it."""
         said = self.sentence if self.fault is None else self.fault(value)
         is_number = isinstance(value, str) and _NUMBER.fullmatch(value) is not None
+        if isinstance(value, Decimal) and self.allows(1):
+            return f"{said}; pass int(…) or float(…) of a Decimal"
         return f"{said}; pass a number, not text" if is_number and self.allows(1) else said
 
 
@@ -155,9 +158,16 @@ def plain_text(field: str, rule: Rule, value: str) -> str:
     return str.__str__(value)
 
 
+_NOT_JSON: Final = (
+    ": pass str(…) of a date or a set, int(…) or float(…) of a Decimal, and shorten what is nested"
+)
+
+
 def _fault_of_data(value: object) -> str:
     text = compact_json(value) if isinstance(value, dict) else None
     size = 0 if text is None else len(text.encode())
+    if isinstance(value, dict) and text is None:
+        return f"{DATA.sentence}{_NOT_JSON}"
     if size <= LARGEST_DATA_BYTES:
         return DATA.sentence
     return f"{DATA.sentence}, and has {size} bytes: store the rest elsewhere, and put its key here"
@@ -327,6 +337,27 @@ RESERVATION_ID: Final = Rule(
     "must be a string of 16 to 128 printable ASCII characters, unique to this reservation",
     lambda value: isinstance(value, str) and _OWNER_ID.fullmatch(value) is not None,
 )
+ATTRIBUTE: Final = Rule(
+    "must be the name of an attribute, a string of at most 255 bytes of UTF-8",
+    lambda value: is_text(value, least_bytes=1, most_bytes=255),
+)
+DYNAMODB_CLIENT: Final = Rule(
+    'must be a client, as boto3.client("dynamodb") makes it, and no resource',
+    lambda value: hasattr(value, "transact_write_items"),
+)
+_OF_A_CLOCK: Final = ("wall_ms", "monotonic", "wait", "alarm")
+CLOCK: Final = Rule(
+    'must be "system" for a client, or left out; a test passes a clock such as ManualClock()',
+    lambda value: not isinstance(value, type) and all(hasattr(value, name) for name in _OF_A_CLOCK),
+)
+RANDOM: Final = Rule("must be a function that returns a number from 0 to 1", callable)
+TIMEOUT: Final = Rule(
+    "must be a number of seconds, or None for no end of the wait",
+    lambda value: _is_number(value, -math.inf, math.inf),
+)
+NOT_NEGATIVE: Final = Rule(
+    "must be a number of seconds of at least 0", lambda value: _is_number(value, 0, math.inf)
+)
 FLAG: Final = Rule("must be true or false", lambda value: isinstance(value, bool))
 EPOCH_MS: Final = Rule(
     "must be a whole number of milliseconds since the epoch",
@@ -364,7 +395,12 @@ def in_lock_order(names: Iterable[str]) -> list[str]:
 
 
 def limit_of(limit: int, *, shared: bool) -> int:
-    """How many may hold beside an owner with this `limit`; for a reader, 1 means the default."""
+    """How many may hold beside an owner with this `limit`; for a reader, 1 means the default.
+
+    Raises:
+        InvalidRequest: it is no number of permits.
+    """
+    require("limit", LIMIT, limit)
     return DEFAULT_READERS if shared and limit == 1 else int(limit)
 
 

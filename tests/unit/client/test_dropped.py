@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -46,7 +47,7 @@ def test_a_block_taken_for_the_lock_says_what_to_write() -> None:
     with FakeLockClient() as locks:
         block: Any = locks.hold("a")
         for name in ("fencing_token", "check", "transact_write"):
-            with pytest.raises(AttributeError, match=rf"no lock yet; write .* use `lock\.{name}`"):
+            with pytest.raises(InvalidRequest, match=rf"no lock yet; write .* use `lock\.{name}`"):
                 getattr(block, name)
         with block as lock:
             lock.check()
@@ -72,6 +73,23 @@ def test_a_lock_that_is_dropped_and_renewed_is_pointed_out_once_and_lives_on() -
         locks.clock.advance(1)
     assert told == [("a", "its lease is over")]
     assert warned(told.clear) == []
+
+
+def test_the_next_heartbeat_logs_it_once(caplog: pytest.LogCaptureFixture) -> None:
+    """In production logs are read, and a ResourceWarning is hidden."""
+    with FakeLockClient() as locks, caplog.at_level("WARNING", "fairlock"):
+        with pytest.warns(ResourceWarning, match=DROPPED):
+            locks.acquire("a")
+        assert caplog.messages == []  # The garbage collector may come while a handler is locked.
+        locks.clock.advance(300)
+    [logged] = caplog.messages
+    assert re.match(DROPPED, logged)
+
+
+def test_a_lock_that_is_kept_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with FakeLockClient() as locks, locks.hold("a"):
+        locks.clock.advance(300)
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize(
