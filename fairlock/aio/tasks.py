@@ -33,7 +33,7 @@ from fairlock.client.reporting import logger
 from fairlock.client.threads import CLOSE_SECONDS, STILL_BUSY
 from fairlock.clock import Clock
 from fairlock.errors import ClientUnusable
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import Grant
 
 _T = TypeVar("_T")
 

@@ -168,15 +168,7 @@ def misconfigured_call(
     table_name: str = "",
     advice: str | None = None,
 ) -> LockStoreMisconfigured:
-    """The same for a request about something else than a table.
-
-    Args:
-        error: what boto3 raised.
-        place: what the request was about, and where that is.
-        region: of the request; None if no region is known.
-        table_name: the lock table, if it is known.
-        advice: what to do; None for what helps with every service of AWS.
-    """
+    """The same for a request about something else than a table, with advice of its own or none."""
     code = error_code(error) or type(error).__name__
     advice = advice or _ADVICE.get(code, "no repeat helps")
     if isinstance(error, NoRegionError) and os.environ.get("AWS_REGION"):
@@ -189,16 +181,28 @@ _Answer = TypeVar("_Answer")
 _Fields = ParamSpec("_Fields")
 
 
+DYNAMODB_CLIENT: Final = rules.Rule(
+    'must be a client, as boto3.client("dynamodb") makes it, and no resource',
+    lambda value: hasattr(value, "transact_write_items"),
+)
+_OF_A_CLOCK: Final = ("wall_ms", "monotonic", "wait", "alarm")
+CLOCK: Final = rules.Rule(
+    'must be "system" for a client, or left out; a test passes a clock such as ManualClock()',
+    lambda value: not isinstance(value, type) and all(hasattr(value, name) for name in _OF_A_CLOCK),
+)
+_RANDOM: Final = rules.Rule("must be a function that returns a number from 0 to 1", callable)
+_NOT_NEGATIVE: Final = rules.Rule(
+    "must be a number of seconds of at least 0", lambda value: rules.is_number(value, 0, math.inf)
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryBudget:
     """How long to repeat one request, and the pauses in between.
 
     Attributes:
-        seconds: the longest time to go on with one request.
         deadline: reading of the monotonic clock at which everything must be done, for instance the
             end of a Lambda invocation.
-        clock: measures and waits.
-        random: source of jitter.
         first_pause_seconds: the longest pause before the first repeat; doubles with each repeat.
         longest_pause_seconds: the longest pause before any repeat.
     """
@@ -213,9 +217,9 @@ class RetryBudget:
     def __post_init__(self) -> None:
         """Checks all rules: with NaN, no budget would ever be spent."""
         for name in ("seconds", "deadline", "first_pause_seconds", "longest_pause_seconds"):
-            rules.require(name, rules.NOT_NEGATIVE, getattr(self, name))
-        rules.require("clock", rules.CLOCK, self.clock)
-        rules.require("random", rules.RANDOM, self.random)
+            rules.require(name, _NOT_NEGATIVE, getattr(self, name))
+        rules.require("clock", CLOCK, self.clock)
+        rules.require("random", _RANDOM, self.random)
 
     def is_spent(self, *, since: float) -> bool:
         """Whether to give up on what began at `since`, a reading of the monotonic clock."""

@@ -33,14 +33,7 @@ from fairlock.text import documented
 from fairlock.wire.rules import LOCK_NAME
 
 _DURATIONS = ("current_wait", "hand_off_latency", "reaper_delay")
-_COUNTS = (
-    "lost",
-    "taken_over",
-    "queue_length",
-    "dead_letters",
-    "function_errors",
-    "throttles",
-)
+_COUNTS = ("lost", "taken_over", "queue_length", "dead_letters", "function_errors", "throttles")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

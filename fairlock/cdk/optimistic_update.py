@@ -371,10 +371,9 @@ class OptimisticUpdate(sfn.StateMachineFragment):
 
     Errors: `VersionConflict` after the last try, nothing was written; the task's own errors, by
     their names; those of DynamoDB (`DynamoDb.…`), as for any task: after one of the write, read the
-    item before you repeat the change. The input and the item, in
-    DynamoDB's form, are together at most 256 KiB, like all payloads of Step Functions. Items may be
-    nested as deeply as DynamoDB allows, 32 levels. Works in Standard and Express workflows, with
-    JSONPath and JSONata.
+    item before you repeat the change. The input and the item, in DynamoDB's form, are together at
+    most 256 KiB, like all payloads of Step Functions. Items may be nested as deeply as DynamoDB
+    allows, 32 levels. Works in Standard and Express workflows, with JSONPath and JSONata.
 
     Uncontended it costs one read, one write (at the price of a transaction) and three state
     transitions besides the task. The machine may get, put and delete items of this table; if it is

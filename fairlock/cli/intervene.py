@@ -13,9 +13,10 @@ import typer
 from fairlock.cli import exit_codes, lines
 from fairlock.cli.listing import unknown
 from fairlock.client.lock_client import LockClient
+from fairlock.clock import iso
 from fairlock.errors import DescribedHolder, FairlockError
 from fairlock.protocol.description import LockDescription
-from fairlock.text import iso, printable
+from fairlock.text import printable
 
 _NO_REASON: Final = "no reason given"
 _NOBODY_TO_ASK: Final = "there is no terminal to ask on: give --yes"

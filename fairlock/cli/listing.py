@@ -20,10 +20,10 @@ from rich.text import Text
 from fairlock.cli import exit_codes, lines
 from fairlock.cli.lines import lock_table
 from fairlock.client.lock_client import LockClient
-from fairlock.clock import Clock
+from fairlock.clock import Clock, iso_utc, utc
 from fairlock.errors import DescribedCeiling, LockStoreUnavailable
 from fairlock.protocol.description import DescribedQueue, LockDescription
-from fairlock.text import iso_utc, printable, utc
+from fairlock.text import printable
 from fairlock.wire.answers import lock_json
 
 _BATCH: Final = 500

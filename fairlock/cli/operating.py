@@ -21,15 +21,7 @@ from fairlock.cli.intervene import (
 )
 from fairlock.cli.lines import screen
 from fairlock.cli.listing import list_locks, reader, show, watch
-from fairlock.cli.target import (
-    AsJson,
-    LockName,
-    Prefix,
-    Target,
-    about_a_table,
-    caller,
-    time_option,
-)
+from fairlock.cli.target import AsJson, LockName, Prefix, Target, about_a_table, caller, time_option
 from fairlock.client.table_client import require_limit
 from fairlock.clock import SystemClock
 
@@ -67,12 +59,7 @@ def list_command(
 
 @commands.command("show", cls=Command)
 @about_a_table()
-def show_command(
-    target: Target,
-    name: LockName,
-    *,
-    as_json: AsJson = False,
-) -> int:
+def show_command(target: Target, name: LockName, *, as_json: AsJson = False) -> int:
     """Shows who holds a lock, and who waits for it."""
     with target.locks() as locks:
         return show(locks, target.place(), name, as_json=as_json)
@@ -87,10 +74,7 @@ def watch_command(
     ] = None,
     *,
     prefix: Prefix = None,
-    every: Annotated[
-        float,
-        time_option("Time between two readings.", least=0.5),
-    ] = 5,
+    every: Annotated[float, time_option("Time between two readings.", least=0.5)] = 5,
     as_json: AsJson = False,
 ) -> int:
     """Shows locks, and updates the list until Ctrl-C.
@@ -176,11 +160,7 @@ def limit_command(
 @commands.command("pause", cls=Command)
 @about_a_table()
 def pause_command(
-    target: Target,
-    name: LockName,
-    *,
-    reason: _Reason,
-    as_json: AsJson = False,
+    target: Target, name: LockName, *, reason: _Reason, as_json: AsJson = False
 ) -> int:
     """Keeps all callers from a lock.
 
@@ -195,11 +175,7 @@ def pause_command(
 @commands.command("resume", cls=Command)
 @about_a_table()
 def resume_command(
-    target: Target,
-    name: LockName,
-    *,
-    reason: _Reason = "resumed",
-    as_json: AsJson = False,
+    target: Target, name: LockName, *, reason: _Reason = "resumed", as_json: AsJson = False
 ) -> int:
     """Ends a pause or a limit.
 
@@ -231,11 +207,7 @@ def empty_queue_command(
 
 @commands.command("doctor", cls=Command)
 @about_a_table()
-def doctor_command(
-    target: Target,
-    *,
-    as_json: AsJson = False,
-) -> int:
+def doctor_command(target: Target, *, as_json: AsJson = False) -> int:
     """Checks the table, the clock and your permissions.
 
     It writes nothing: a permission to write is tried on an item that does not exist.

@@ -41,9 +41,9 @@ from fairlock.cli.target import Target
 from fairlock.client.arguments import default_owner_name
 from fairlock.client.lock import Lock
 from fairlock.client.lock_client import LockClient
+from fairlock.clock import iso
 from fairlock.errors import FairlockError, InvalidRequest, LockLost, LockWaitTimeout, Superseded
 from fairlock.names import FENCING_TOKEN_VARIABLE, HELD_LOCKS_VARIABLE, LOCK_NAME_VARIABLE
-from fairlock.text import iso
 
 _LAST_SECONDS: Final = 1.0
 """Between KILL and the end of max_hold, so that the next holder finds the command ended."""
@@ -75,11 +75,7 @@ def waits_for(locks: LockClient, lock_name: str, *, seconds: float) -> str:
 
 @contextmanager
 def told_of_a_wait(
-    after_seconds: float,
-    end: str,
-    waits: Callable[[], str],
-    *,
-    monotonic: Callable[[], float],
+    after_seconds: float, end: str, waits: Callable[[], str], *, monotonic: Callable[[], float]
 ) -> Iterator[None]:
     """Tells of the block if it takes longer than that: once meanwhile, and once when it succeeds.
 

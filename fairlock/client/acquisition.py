@@ -32,14 +32,8 @@ from fairlock.client.local_waiters import FreePermit, QueuePosition
 from fairlock.client.reporting import LockEventKind, LockEvents, logger
 from fairlock.errors import DescribedHolder, LockStoreUnavailable, LockWaitTimeout, Superseded
 from fairlock.protocol.description import describe_ceiling, describe_holder
-from fairlock.protocol.model import (
-    AcquireRequest,
-    Ceiling,
-    Holder,
-    ReleaseRequest,
-    SeenLock,
-)
-from fairlock.protocol.outcomes import Grant, Queued, RefusalReason
+from fairlock.protocol.model import AcquireRequest, Ceiling, Grant, Holder, ReleaseRequest, SeenLock
+from fairlock.protocol.outcomes import Queued, RefusalReason
 from fairlock.protocol.schema import waiter_key
 from fairlock.protocol.waiters import leave_queue
 from fairlock.store.acquire import acquire, with_version

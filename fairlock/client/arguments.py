@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeGuard, TypeVar
 
 from fairlock.client.reporting import logger
-from fairlock.clock import Seconds
+from fairlock.clock import Seconds, lease_for
 from fairlock.errors import InvalidRequest, explained
-from fairlock.protocol.lease_time import lease_for
-from fairlock.text import missing_part, printable
+from fairlock.text import compact_json, missing_part, printable
 from fairlock.wire import rules
 from fairlock.wire.requests import version_of
 from fairlock.wire.rules import LOCK_NAME, require
@@ -248,7 +247,7 @@ def as_text(data: Mapping[str, Any] | None) -> str | None:
         return None
     plain = dict(data) if isinstance(data, Mapping) else data
     rules.require("data", rules.DATA, plain)
-    return rules.compact_json(plain)
+    return compact_json(plain)
 
 
 def default_owner_name(program: str | None = None) -> str:

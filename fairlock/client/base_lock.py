@@ -23,8 +23,7 @@ from fairlock.errors import ClientUnusable, LockLost
 from fairlock.guarded.conditions import DEFAULT_ATTRIBUTE, FenceCondition, require_alone
 from fairlock.guarded.guarded_table import GuardedCall
 from fairlock.guarded.guarded_writes import GuardedWrites
-from fairlock.protocol.model import AcquireRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant
 from fairlock.wire import rules
 
 if TYPE_CHECKING:

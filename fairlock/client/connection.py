@@ -23,10 +23,10 @@ from botocore.client import BaseClient
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from fairlock.aws.aws_clock import AwsClock
 from fairlock.aws.executions import DurableFunctions, StepFunctions, WorkflowEngines
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import (
+    DYNAMODB_CLIENT,
     OWN_REQUESTS_CONFIG,
     RetryBudget,
     error_code,
@@ -37,7 +37,7 @@ from fairlock.aws.retry import (
 from fairlock.backoff import Random
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.reporting import log_event
-from fairlock.clock import Clock
+from fairlock.clock import AwsClock, Clock
 from fairlock.errors import (
     ClientUnusable,
     InvalidRequest,
@@ -70,7 +70,7 @@ _INHERITED: Final = (
 
 _BOTO3: Final = {
     "session": "must be a boto3 session, as boto3.Session() makes it",
-    "client": rules.DYNAMODB_CLIENT.sentence,
+    "client": DYNAMODB_CLIENT.sentence,
     "stepfunctions": 'must be a client, as boto3.client("stepfunctions") makes it',
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from fairlock.aws.retry import RepeatedRequest, RetryBudget, error_code
+from fairlock.aws.retry import CLOCK, DYNAMODB_CLIENT, RepeatedRequest, RetryBudget, error_code
 from fairlock.client.arguments import require_bool
 from fairlock.client.connection import Connection
 from fairlock.clock import Clock, SystemClock
@@ -58,13 +58,13 @@ def create_table(
             ContinuousBackupsUnavailableException the table can be used, but recovery was still
             refused after five minutes: call again.
     """
-    rules.require("client", rules.DYNAMODB_CLIENT, client)
+    rules.require("client", DYNAMODB_CLIENT, client)
     Connection.check("client", client, has="exceptions", service="dynamodb")
     rules.require("name", rules.TABLE_NAME, name, show_text=True)
     require_bool("point_in_time_recovery", point_in_time_recovery)
     require_bool("deletion_protection", deletion_protection)
     clock = SystemClock() if clock is None else clock
-    rules.require("clock", rules.CLOCK, clock)
+    rules.require("clock", CLOCK, clock)
     given = _tags(tags)
     # In use: the table is there, or another process makes it at this moment.
     with suppress(client.exceptions.ResourceInUseException):

@@ -11,9 +11,9 @@ from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
 from fairlock.client.local_lease import LeaseState, LocalLease
 from fairlock.client.reporting import logger
 from fairlock.client.threads import is_held_by_this_thread
+from fairlock.clock import longest_own_ms
 from fairlock.errors import LockLost, LockStoreUnavailable
 from fairlock.guarded.guarded_table import GuardedCall
-from fairlock.protocol.lease_time import longest_own_ms
 from fairlock.protocol.model import HeartbeatRequest, ReleaseRequest
 from fairlock.store.keep_alive import renew_lease
 

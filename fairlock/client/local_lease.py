@@ -6,7 +6,7 @@
                     └─────▶ LOST    the release found that this owner held nothing any more
 
 The lease is counted from the moment before its last successful renewal was sent, and for as long as
-the Date of the answer allows (`protocol/lease_time.py`). With a `max_hold` it ends with that at the
+the Date of the answer allows (`clock.py`). With a `max_hold` it ends with that at the
 latest. Renewals are cut short, so that a process that freezes near the end holds the lock no
 longer than one that does not.
 """
@@ -22,13 +22,16 @@ from typing import Final
 
 from fairlock.client.arguments import AskedEvent, Timing
 from fairlock.client.reporting import logger
-from fairlock.clock import Alarm, Clock, Seconds, in_seconds
+from fairlock.clock import Alarm, Clock, Seconds, in_seconds, lease_for
 from fairlock.errors import LockLost
-from fairlock.protocol.lease_time import lease_for
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import Grant
 from fairlock.wire import rules
 from fairlock.wire.rules import SHORTEST_LEASE_SECONDS
 
+_TIMEOUT: Final = rules.Rule(
+    "must be a number of seconds, or None for no end of the wait",
+    lambda value: rules.is_number(value, -math.inf, math.inf),
+)
 LONGEST_NAP_SECONDS: Final = 1.0
 """Between two checks of the lease by `LostEvent`: heartbeats end when their client is closed."""
 
@@ -76,7 +79,7 @@ class LostEvent(AskedEvent, threading.Event):
         """
         now, seconds = self._clock.monotonic, in_seconds(timeout)
         if seconds is not None:
-            rules.require("timeout", rules.TIMEOUT, seconds)
+            rules.require("timeout", _TIMEOUT, seconds)
         ends_at = math.inf if seconds is None else now() + seconds
         alarm = self._clock.alarm()
         self._alarms.append(alarm)

@@ -21,18 +21,10 @@ from dataclasses import replace
 from typing import Final
 from weakref import WeakValueDictionary
 
-from fairlock.aws.aws_clock import AwsClock
 from fairlock.backoff import Random, poll_seconds
 from fairlock.client.local_lease import LeaseState, LocalLease
-from fairlock.clock import Clock
-from fairlock.protocol.lease_time import (
-    DATE_RESOLUTION_MS,
-    FRONT_END_MS,
-    is_over,
-    over_at_ms,
-)
-from fairlock.protocol.model import AcquireRequest, LockState, SeenLock
-from fairlock.protocol.outcomes import Grant
+from fairlock.clock import DATE_RESOLUTION_MS, FRONT_END_MS, AwsClock, Clock, is_over, over_at_ms
+from fairlock.protocol.model import AcquireRequest, Grant, LockState, SeenLock
 from fairlock.protocol.waiters import MOST_WAITERS
 from fairlock.store.context import shown
 from fairlock.store.seen_queue import is_superseded

@@ -301,6 +301,8 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         try:
             with lock:
                 yield lock
+        # Also after `with lock` has ended: an interrupt may come between its exit and here, or in
+        # the middle of its entry, before it had anything to leave.
         except BaseException:
             _release_if_held(lock)
             raise
@@ -367,6 +369,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         arguments.require_bool("release", release)
         self._closed = True
         services = self._services
+        # After `_closed`: a lock that is granted from here on is released by its own `acquire`.
         handles = list({*services.heartbeats.handles(), *services.unreleased.unsettled()})
         is_interrupted = any(handle.is_interrupted for handle in handles)
         if release and handles:
@@ -389,6 +392,8 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         services = self._services
         acquisition = self._settings.acquisition(options, services, self._require_open)
         lock = None
+        # Before the first request: if an interrupt cuts off the cleanup below, the end of the
+        # client finds it here, and leaves the queue.
         services.unreleased.add(acquisition)
         try:
             granted = acquisition.run()
@@ -408,6 +413,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
             raise
         if lock is None:
             raise acquisition.timed_out()
+        # `close` in another thread has taken its list of locks before this one was in it.
         if self._closed:  # In this moment: nothing would renew it.
             lock.release()
             self._require_open()

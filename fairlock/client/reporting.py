@@ -222,6 +222,8 @@ class LockEvents:
             self._call(event)
         self._thread = None
         self._may_start.release()
+        if not self._waiting.empty():  # Reported at the same time, or the client is closed twice.
+            self._start_once()
         event.set()
 
     def _call(self, event: LockEvent) -> None:

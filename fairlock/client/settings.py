@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self, TypedDict, TypeVar
 
-from fairlock.aws.aws_clock import AwsClock
+from fairlock.aws.retry import CLOCK
 from fairlock.client import arguments
 from fairlock.client.acquisition import Acquisition
 from fairlock.client.arguments import LockOptions, Timing, refuse, require_seconds
@@ -20,17 +20,15 @@ from fairlock.client.connection import Connection, StoreFactory, table_or_defaul
 from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.reporting import LockEvents, OnEvent
-from fairlock.clock import Clock, Seconds, in_seconds
+from fairlock.clock import AwsClock, Clock, Seconds, in_seconds, lease_for
 from fairlock.errors import LockLost, explained
 from fairlock.protocol.description import read_data
 from fairlock.protocol.items import read_state
-from fairlock.protocol.lease_time import lease_for
-from fairlock.protocol.model import AcquireRequest, HeartbeatRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant, HeartbeatRequest
 from fairlock.protocol.schema import lock_key
 from fairlock.store.keep_alive import renew_lease
 from fairlock.wire import rules
-from fairlock.wire.rules import require_room_for_all
+from fairlock.wire.requests import require_room_for_all
 
 _LEAST_DEFAULT_WAIT_SECONDS: Final = 120.0
 _DEFAULT_WAIT_IN_LEASES: Final = 2
@@ -128,7 +126,7 @@ class ClientSettings:
             rule = f"must be a whole number from 1 to {_MOST_WORKERS}"
             refuse("max_workers", rule, self.max_workers)
         rules.require("table_name", rules.TABLE_NAME, self.table_name, show_text=True)
-        rules.require("clock", rules.CLOCK, self.clock)
+        rules.require("clock", CLOCK, self.clock)
         arguments.require_bool("best_effort_release", self.best_effort_release)
         arguments.require_callable("on_event", self.on_event, "event")
 

@@ -40,12 +40,7 @@ class LocksInOrder:
     longest: float
 
     @classmethod
-    def of(
-        cls,
-        names: Sequence[str],
-        options: LockOptions[Any],
-        services: ClientServices,
-    ) -> Self:
+    def of(cls, names: Sequence[str], options: LockOptions[Any], services: ClientServices) -> Self:
         """Checks all names before the first lock is asked for.
 
         Raises:

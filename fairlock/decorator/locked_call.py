@@ -14,8 +14,8 @@ from decimal import Decimal
 from string import Formatter
 from typing import Any, Final, Literal
 
+from fairlock.clock import lease_for
 from fairlock.errors import InvalidRequest
-from fairlock.protocol.lease_time import lease_for
 from fairlock.text import shorten
 from fairlock.wire.rules import LONGEST_LEASE_SECONDS, SHORTEST_LEASE_SECONDS
 

@@ -49,9 +49,7 @@ from fairlock.errors import (
 )
 
 _PAUSES: Final = RetryStrategyConfig(
-    max_attempts=8,
-    initial_delay=Duration.from_seconds(1),
-    max_delay=Duration.from_seconds(30),
+    max_attempts=8, initial_delay=Duration.from_seconds(1), max_delay=Duration.from_seconds(30)
 )
 REPEATED: Final = StepConfig(retry_strategy=create_retry_strategy(_PAUSES))
 """For a call whose repeats need not be counted: its start is recorded in the background."""
@@ -315,6 +313,8 @@ class Acquisition:
                 self._lock.check(self.context)
         except LockLost as lost:
             late = lost
+        # Released all the same: its time is over, not its grant, and the next in the queue waits
+        # for it.
         departure = self._leave("release", entered=False)
         if late is not None:
             raise late

@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from botocore.validate import ParamValidator
 
-from fairlock.aws.aws_clock import AwsClock
 from fairlock.aws.lock_table import Cancelled, ConditionFailed, LockTable, Written
 from fairlock.aws.retry import (
     CONDITION_FAILED,
@@ -42,7 +41,7 @@ from fairlock.aws.retry import (
     is_false_condition,
     raise_if_unknown,
 )
-from fairlock.clock import Clock
+from fairlock.clock import AwsClock, Clock
 from fairlock.errors import (
     CancellationReason,
     FairlockError,
@@ -53,8 +52,8 @@ from fairlock.errors import (
     TransactionRefused,
 )
 from fairlock.guarded.conditions import HOLDS_ALONE, GrantKey, holds_alone_names, require_alone
-from fairlock.protocol.expressions import Item, Transaction, Update
 from fairlock.protocol.items import read_state
+from fairlock.protocol.table_requests import Item, Transaction, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from fairlock.aws.lock_table import LockTable, Written
+from fairlock.aws.retry import DYNAMODB_CLIENT
 from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable, explained
 from fairlock.guarded.conditions import (
     DEFAULT_ATTRIBUTE,
@@ -26,12 +27,7 @@ from fairlock.guarded.conditions import (
     fence_condition,
     grant_check,
 )
-from fairlock.guarded.guarded_table import (
-    GuardedCall,
-    GuardedTable,
-    lock_lost,
-    other_contents,
-)
+from fairlock.guarded.guarded_table import GuardedCall, GuardedTable, lock_lost, other_contents
 from fairlock.protocol.items import read_holder
 from fairlock.protocol.leaving import DepartingHolder, release_permit
 from fairlock.protocol.model import ReleaseRequest
@@ -111,7 +107,7 @@ class GuardedWrites:
         context: LockContext | None = None,
     ) -> None:
         rules.require("table_name", rules.TABLE_NAME, table_name)
-        rules.require("client", rules.DYNAMODB_CLIENT, client)
+        rules.require("client", DYNAMODB_CLIENT, client)
         if context is not None and not isinstance(context, LockContext):
             rule = "must be a LockContext of the lock table, or left out"
             raise InvalidRequest(field="context", rule=rule, value=context, show_text=False)

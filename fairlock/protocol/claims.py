@@ -26,28 +26,11 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import (
-    Check,
-    Delete,
-    Item,
-    Put,
-    Query,
-    Transaction,
-    Update,
-    Values,
-    all_of,
-    conditional_update,
-    names_in,
-    number,
-)
 from fairlock.protocol.grants import beside_newer, reacquire_permit, renew_as_seen
 from fairlock.protocol.items import reads_an_item
-from fairlock.protocol.model import (
-    AcquireRequest,
-    HeartbeatRequest,
-    LockState,
-    ReleaseRequest,
-)
+from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, LockState, ReleaseRequest
+from fairlock.protocol.schema import Values, all_of, conditional_update, names_in, number
+from fairlock.protocol.table_requests import Check, Delete, Item, Put, Query, Transaction, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -271,12 +254,7 @@ def reacquire_after_redrive(
 
 
 def renew_under_fence(
-    claim: Claim,
-    request: HeartbeatRequest,
-    state: LockState,
-    task_token: str,
-    *,
-    now_ms: int,
+    claim: Claim, request: HeartbeatRequest, state: LockState, task_token: str, *, now_ms: int
 ) -> Transaction:
     """Renew the lease of a redriven execution that still holds, and take the fence away.
 

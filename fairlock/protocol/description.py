@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from fairlock.clock import utc
 from fairlock.errors import DescribedCeiling, DescribedHolder
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import Item, Query, Scan, names_in
 from fairlock.protocol.model import Ceiling, ForcedRelease, Holder, LockState, Waiter, is_dead
-from fairlock.text import DEEPEST, is_nested_at_most, utc
+from fairlock.protocol.schema import names_in
+from fairlock.protocol.table_requests import Item, Query, Scan
+from fairlock.text import DEEPEST, is_nested_at_most
 
 WAITERS_SHOWN: Final = 20
 """A description tells so many waiters one by one, the oldest; the others are counted."""

@@ -19,10 +19,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
+from fairlock.clock import stored_end_ms
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import Item, Update, Values, number
-from fairlock.protocol.lease_time import stored_end_ms
 from fairlock.protocol.model import (
     AcquireRequest,
     Ceiling,
@@ -32,7 +31,8 @@ from fairlock.protocol.model import (
     Place,
     Waiter,
 )
-from fairlock.protocol.schema import PARTITION_KEY, lengthen, shorten
+from fairlock.protocol.schema import PARTITION_KEY, Values, lengthen, number, shorten
+from fairlock.protocol.table_requests import Item, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef

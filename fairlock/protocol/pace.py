@@ -13,7 +13,7 @@ lease: a caller that dies wastes its slot. A burst lets callers begin that many 
 one, after a pause; with 1, the default, none.
 
 **AWS's time is not known exactly**, only that it is between an early and a late edge
-(`aws/aws_clock.py`). So the idle form is conditioned by the early edge, which is certainly past,
+(`clock.py`). So the idle form is conditioned by the early edge, which is certainly past,
 and writes by the late one, so that the next caller comes a whole interval after this one. A wait
 goes by the early edge, and so never ends before its slot.
 
@@ -39,14 +39,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import (
-    Item,
-    Update,
-    Values,
-    all_of,
-    conditional_update,
-    number,
-)
+from fairlock.protocol.schema import Values, all_of, conditional_update, number
+from fairlock.protocol.table_requests import Item, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -196,10 +190,7 @@ def reserve_next(request: PaceRequest, now: AwsTime, *, over: PaceState | None =
         # Operands are the item before the write: both read the slot that becomes this caller's.
         change="SET #next_slot_us = #next_slot_us + :interval, #slot_us = #next_slot_us, "
         "#reservation_id = :id, #expiry_time = :expiry",
-        condition=all_of(
-            "#next_slot_us <= :latest",
-            _NOT_MINE if over is None else _MINE_IS_LAST,
-        ),
+        condition=all_of("#next_slot_us <= :latest", _NOT_MINE if over is None else _MINE_IS_LAST),
         values={
             **_values(request, over),
             ":latest": number(latest_us),

@@ -33,24 +33,18 @@ from fairlock.protocol.admission import (
     may_not_enter,
     not_outdated,
 )
-from fairlock.protocol.expressions import (
+from fairlock.protocol.items import new_waiter
+from fairlock.protocol.model import AcquireRequest, LockState, Place, ReleaseRequest, Waiter
+from fairlock.protocol.schema import (
     I_DO_NOT_HOLD,
     NOT_RELEASED_BY_ME,
-    Delete,
-    Deletes,
-    Item,
-    Put,
-    Query,
-    Transaction,
-    Update,
     Values,
     all_of,
     conditional_update,
     names_in,
     number,
 )
-from fairlock.protocol.items import new_waiter
-from fairlock.protocol.model import AcquireRequest, LockState, Place, ReleaseRequest, Waiter
+from fairlock.protocol.table_requests import Delete, Deletes, Item, Put, Query, Transaction, Update
 
 MOST_WAITERS_SEEN: Final = 10
 MOST_WAITERS_POLLED: Final = 2

@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from fairlock.clock import iso, iso_utc
 from fairlock.errors import DescribedCeiling, DescribedHolder, InvalidRequest, LockItemMalformed
 from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.description import (
@@ -23,15 +24,10 @@ from fairlock.protocol.description import (
     describe_ceiling,
     describe_holder,
 )
-from fairlock.protocol.model import ForceReleaseRequest, Holder
-from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.model import ForceReleaseRequest, Grant, Holder
+from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.protocol.pace import MICROSECONDS, AwsTime, PaceRequest, Slot, TooLate
-from fairlock.protocol.waiters import (
-    MOST_PAGES_READ,
-    MOST_PLACES_OF_AN_EXECUTION,
-    MOST_WAITERS,
-)
-from fairlock.text import iso, iso_utc
+from fairlock.protocol.waiters import MOST_PAGES_READ, MOST_PLACES_OF_AN_EXECUTION, MOST_WAITERS
 
 
 def lock_json(lock: LockDescription) -> dict[str, Any]:

@@ -68,11 +68,7 @@ _FOR_HANDLERS: Final = (
     *("__init__.py", "errors.py", "clock.py", "backoff.py", "names.py", "text.py"),
     *("protocol/", "wire/", "aws/", "store/"),
 )
-_NOT_FOR_HANDLERS: Final = frozenset(
-    {
-        "protocol/versions.py",
-    }
-)
+_NOT_FOR_HANDLERS: Final = frozenset({"protocol/versions.py"})
 """Modules of those packages that only clients and constructs import."""
 
 _LICENSES: Final = ("LICENSE", "LICENCE", "COPYING", "NOTICE")

@@ -283,11 +283,7 @@ class LockService(LockServiceBase):
             make_publisher(functions) if lifecycle_events else None
         )
         self._pace_function = make_pace(functions) if pace else None
-        self._meet_durable = [
-            self.acquire_function,
-            self.heartbeat_function,
-            self.release_function,
-        ]
+        self._meet_durable = [self.acquire_function, self.heartbeat_function, self.release_function]
         self._meet_durable += [] if self.reaper is None else [self.reaper.function]
         self._meet_durable += (
             []

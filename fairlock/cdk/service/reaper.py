@@ -314,9 +314,7 @@ class ExecutionReaper(Construct):
             description="Fairlock: frees the locks of workflows that ended without doing so",
             table_actions=["Query", "UpdateItem", "DeleteItem", "GetItem", "ConditionCheckItem"],
             workflow_actions=["DescribeExecution", "SendTaskSuccess"],
-            environment={
-                REAP_QUEUE_VARIABLE: self.queue.queue_url,
-            },
+            environment={REAP_QUEUE_VARIABLE: self.queue.queue_url},
         )
         # Lambda stops a function that sends itself messages after about 16 rounds. One stopped
         # execution may have more claims than that many rounds free. The function has a bound of

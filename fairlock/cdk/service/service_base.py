@@ -25,11 +25,7 @@ from fairlock.cdk.fragments import (
     first_difference,
     grant_call,
 )
-from fairlock.cdk.service.functions import (
-    AdministrationFunctions,
-    grant_key,
-    grant_workflow_action,
-)
+from fairlock.cdk.service.functions import AdministrationFunctions, grant_key, grant_workflow_action
 from fairlock.errors import InvalidRequest
 from fairlock.names import (
     ACQUIRE_FUNCTION_VARIABLE,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from fairlock.protocol.lease_time import stored_end_ms
+from fairlock.clock import stored_end_ms
 from tests.e2e.attacks.children import FAILING, REDRIVEN, Children
 from tests.e2e.attacks.redrives import GUARDED, UNGUARDED, Redriven
 from tests.e2e.attacks.siblings import ERROR, LONG_SECONDS, Siblings

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fairlock.protocol.lease_time import over_at_ms, stored_end_ms
+from fairlock.clock import over_at_ms, stored_end_ms
 from tests.e2e.deployment import wait_until
 from tests.e2e.direct.functions import Functions, unique
 from tests.support.bad_inputs import ACQUIRES, HEARTBEATS, NAMED, NO_OBJECTS, RELEASES, BadInput

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from fairlock.protocol.lease_time import over_at_ms, stored_end_ms
+from fairlock.clock import over_at_ms, stored_end_ms
 from fairlock.protocol.schema import TTL_ATTRIBUTE, WAITER_PREFIX, partition_of
 from tests.e2e.deployment import wait_until
 from tests.e2e.known_failures.lock import LEASE_SECONDS, Lock

@@ -9,8 +9,7 @@ import pytest
 from fairlock.aws.lock_table import LockTable
 from fairlock.protocol import admission
 from fairlock.protocol.items import read_state
-from fairlock.protocol.model import AcquireRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant
 from fairlock.store.context import LockContext
 from tests.e2e.deployment import wait_until
 from tests.e2e.known_failures.lock import MOST_TRIES, Lock, most_inside

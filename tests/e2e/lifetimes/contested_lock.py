@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from fairlock.protocol.lease_time import DATE_RESOLUTION_MS, FRONT_END_MS
+from fairlock.clock import DATE_RESOLUTION_MS, FRONT_END_MS
 from fairlock.protocol.model import Holder
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 

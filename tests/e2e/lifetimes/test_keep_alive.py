@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from fairlock.aws.lock_table import LockTable
-from fairlock.protocol.lease_time import over_at_ms, stored_end_ms
+from fairlock.clock import over_at_ms, stored_end_ms
 from fairlock.protocol.model import AcquireRequest, KeepAliveRequest
 from fairlock.store.context import LockContext
 from fairlock.store.keep_alive import KeepAliveOutcome

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from fairlock.protocol.lease_time import stored_end_ms
+from fairlock.clock import stored_end_ms
 from tests.e2e.deployment import Deployment, Ended, wait_until
 from tests.e2e.lifetimes.conftest import Tell
 from tests.e2e.lifetimes.contested_lock import (

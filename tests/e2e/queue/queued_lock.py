@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from fairlock.aws.executions import NoWorkflows, StepFunctions, WorkflowEngine
 from fairlock.aws.lock_table import LockTable
-from fairlock.protocol.lease_time import DATE_RESOLUTION_MS, FRONT_END_MS
+from fairlock.clock import DATE_RESOLUTION_MS, FRONT_END_MS
 from fairlock.protocol.model import ReleaseRequest
 from fairlock.store.context import LockContext
 from tests.e2e.deployment import Deployment, Ended, wait_until

@@ -13,8 +13,7 @@ from fairlock.aws.retry import RetryBudget
 from fairlock.errors import LockLost
 from fairlock.guarded.guarded_writes import GuardedWrites
 from fairlock.protocol.items import read_state
-from fairlock.protocol.model import AcquireRequest, LockState
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant, LockState
 from fairlock.protocol.schema import WAITER_PREFIX, lock_key, partition_of
 from fairlock.store.context import LockContext
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, moved_clock, release

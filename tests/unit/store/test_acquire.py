@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from fairlock.aws.executions import Liveness
 from fairlock.errors import LockItemMalformed
-from fairlock.protocol.model import ForceReleaseRequest, Liveness
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.model import ForceReleaseRequest, Grant
+from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason, Released
 from fairlock.protocol.schema import lock_key
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import (

@@ -10,8 +10,8 @@ import pytest
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.leaving import DepartingHolder
-from fairlock.protocol.model import ForceReleaseRequest, Holder
-from fairlock.protocol.outcomes import Grant, NotHeld, Released
+from fairlock.protocol.model import ForceReleaseRequest, Grant, Holder
+from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.store import reap
 from fairlock.store import release as store_release
 from fairlock.store.keep_alive import KeepAliveOutcome

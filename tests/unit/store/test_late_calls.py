@@ -13,7 +13,8 @@ from fairlock.aws.executions import Delivery
 from fairlock.aws.lock_table import Written
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.admission import LEFT_LAST
-from fairlock.protocol.outcomes import Grant, Queued, Released
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Queued, Released
 from fairlock.store import hand_off, keep_alive, queue
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable

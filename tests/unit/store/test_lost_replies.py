@@ -9,7 +9,8 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.protocol.waiters import mark_given_up
 from fairlock.store.context import Evicted, HandedOver
 from fairlock.testing.fake_table import MemoryTable

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Execution
+from fairlock.aws.executions import Execution, Liveness
 from fairlock.protocol.claims import Claim
-from fairlock.protocol.model import ExecutionEnded, Liveness, ReleaseRequest
-from fairlock.protocol.outcomes import Grant, Queued, Refusal
-from fairlock.store.reap import _release_request
+from fairlock.protocol.model import Grant, ReleaseRequest
+from fairlock.protocol.outcomes import Queued, Refusal
+from fairlock.store.reap import ExecutionEnded, _release_request
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire
 from tests.support.capacity import MeteredTable

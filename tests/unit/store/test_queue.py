@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairlock.aws.executions import Delivery, Execution
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
+from fairlock.aws.executions import Delivery, Execution, Liveness
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.store.context import Event, HandedOver
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, owner, release, store_over
 from tests.support.faulty_table import FaultyTable

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Execution
+from fairlock.aws.executions import Execution, Liveness
 from fairlock.protocol.claims import Claim, is_of_a_run_that_ended
-from fairlock.protocol.model import ExecutionEnded, Liveness
-from fairlock.protocol.outcomes import Grant, Reaped
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Reaped
 from fairlock.store import reap
-from fairlock.store.reap import AskedTooEarly
+from fairlock.store.reap import AskedTooEarly, ExecutionEnded
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire
 from tests.support.store_bench import RUN, Bench, workflow_heartbeat

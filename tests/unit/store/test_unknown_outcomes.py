@@ -10,13 +10,13 @@ import pytest
 from botocore.stub import Stubber
 from mypy_boto3_stepfunctions import SFNClient
 
-from fairlock.aws.executions import Delivery, Execution, StepFunctions
+from fairlock.aws.executions import Delivery, Execution, Liveness, StepFunctions
 from fairlock.aws.lock_table import ConditionFailed, LockTable, Written
 from fairlock.aws.retry import RetryBudget
 from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
 from fairlock.protocol import schema
-from fairlock.protocol.model import Liveness, ReleaseRequest
-from fairlock.protocol.outcomes import AlreadyHolder, Grant, Refusal, RefusalReason, Released, judge
+from fairlock.protocol.model import Grant, ReleaseRequest
+from fairlock.protocol.outcomes import AlreadyHolder, Refusal, RefusalReason, Released, judge
 from fairlock.store.context import LockContext
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import (
