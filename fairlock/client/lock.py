@@ -239,7 +239,10 @@ class BaseHold(EnteredOneWay):
         def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - it never returns
             """Tells who takes this for the lock itself what to write."""
             if not name.startswith("_") and hasattr(Lock, name):
-                rule = f"must enter it: it is no lock yet; {self._advice()} and use `lock.{name}`"
+                rule = (
+                    f"must enter this block first: it is no lock yet; {self._advice()} and use "
+                    f"`lock.{name}`"
+                )
                 raise NotThere(field="with", rule=rule, value=self, show_text=False)
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(message)

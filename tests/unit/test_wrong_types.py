@@ -49,7 +49,8 @@ WRONG: dict[str, Any] = {
 }
 OWNER_ID = "o" * 16
 GRANT = {"lock_name": "a", "owner_id": OWNER_ID, "fencing_token": 5}
-WRITE = {"Put": {"TableName": "orders", "Item": {"id": {"S": "7"}}}}
+WRITE: Any = {"Put": {"TableName": "orders", "Item": {"id": {"S": "7"}}}}
+CHANGE: Any = dict
 TABLE: Any = mock.Mock(spec=["get_item", "put_item", "delete_item", "table_name"])
 SERVICE = mock.Mock(spec=["acquire", "release"])
 Call = Callable[..., object]
@@ -97,7 +98,10 @@ FUNCTIONS: dict[str, tuple[Call, dict[str, Any]]] = {
     "LockClient.from_stack": (LockClient.from_stack, {"stack_name": "Fairlock"}),
     "create_table": (create_table, {"client": mock.Mock(), "name": "locks"}),
     "locked": (call_locked, {"name": "a", "client": FakeLockClient()}),
-    "optimistic.update": (optimistic.update, {"table": TABLE, "key": {"id": "7"}, "change": dict}),
+    "optimistic.update": (
+        optimistic.update,
+        {"table": TABLE, "key": {"id": "7"}, "change": CHANGE},
+    ),
     "optimistic.read": (optimistic.read, {"table": TABLE, "key": {"id": "7"}}),
     "optimistic.put": (
         optimistic.put,
@@ -196,9 +200,9 @@ def test_a_lock_refuses_a_wrong_type_by_the_name_of_the_argument(method: str) ->
 def test_a_wait_for_a_loss_refuses_a_wrong_timeout() -> None:
     """A negative one is over at once, as for every event of Python."""
     with FakeLockClient() as locks, locks.hold("a") as lock:
-        odd = not_refused(lock.lost.wait, {}, ["timeout"])
-        assert odd == ["timeout = a negative number: accepted"]
-        assert not lock.lost.wait(timedelta(seconds=3))
+        wait: Any = lock.lost.wait
+        assert not_refused(wait, {}, ["timeout"]) == ["timeout = a negative number: accepted"]
+        assert not wait(timedelta(seconds=3))
 
 
 async def never(_lock: object, _stop: object) -> None:
@@ -263,8 +267,8 @@ UNKNOWN: dict[str, tuple[Call, str]] = {
         lambda **o: FakeLockClient().acquire("a").transact_write([WRITE], **o),
         "use one of token, release",
     ),
-    "create_table": (partial(create_table, FakeTable(), "a"), "use one of point_in_time_recovery"),  # type: ignore[arg-type]  # a double
-    "optimistic.update": (partial(optimistic.update, TABLE, {}, dict), "use one of version_attr"),
+    "create_table": (partial(create_table, FakeTable(), "a"), "use one of point_in_time_recovery"),
+    "optimistic.update": (partial(optimistic.update, TABLE, {}, CHANGE), "use one of version_attr"),
     "fence_condition": (partial(fence_condition, 5), "use one of attribute"),
 }
 

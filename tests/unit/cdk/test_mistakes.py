@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,11 @@ def guarded_twice(case: Case) -> None:
     task = case.call("Work")
     case.guard("G", task)
     case.guard("H", task)
+
+
+def with_setting(setting: str, value: Any, case: Case) -> object:  # noqa: ANN401 - mistakes are no types
+    settings: dict[str, Any] = {setting: value}
+    return LockService(case, "Own", **settings)
 
 
 AT_ONCE: dict[str, tuple[Mistake, str]] = {
@@ -125,7 +131,7 @@ AT_ONCE: dict[str, tuple[Mistake, str]] = {
     ),
     **{
         f"18f {flag} as text": (
-            lambda c, flag=flag: LockService(c, "Own", **{flag: "false"}),
+            partial(with_setting, flag, "false"),
             f"{flag}: must be True or False (got 'false')",
         )
         for flag in ("reaper", "durable", "administration", "lifecycle_events", "pace")

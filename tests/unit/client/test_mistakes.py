@@ -457,15 +457,20 @@ def test_27_28_a_hold_is_no_lock_and_says_what_to_write(
     del desk  # It collects what was dropped.
     word = "with" if kind is FakeLockClient else "async with"
     expected = (
-        rf"^with: must enter it: it is no lock yet; write `{word} locks.hold\('a'\) as lock:` "
-        rf"and use `lock.{attribute}`"
+        r"^with: must enter this block first: it is no lock yet; write "
+        rf"`{word} locks.hold\('a'\) as lock:` and use `lock.{attribute}`"
     )
     with pytest.raises(InvalidRequest, match=expected):
         getattr(kind().hold("a"), attribute)
 
 
+@pytest.mark.parametrize("kind", [FakeLockClient, FakeAsyncLockClient])
+def test_a_framework_that_awaits_what_it_can_leaves_a_client_as_it_is(kind: type[Any]) -> None:
+    assert not inspect.isawaitable(kind())
+
+
 @pytest.mark.filterwarnings("ignore:lock .* was never acquired:RuntimeWarning")
-def test_to_whoever_asks_for_what_may_be_missing_a_hold_has_no_such_attribute(desk: Desk) -> None:
+def test_hasattr_copies_and_debuggers_see_no_such_attribute_of_a_hold(desk: Desk) -> None:
     """An error that is none of AttributeError would break `hasattr`, copies and debuggers."""
     hold = desk.fake().hold("a")
     assert [hasattr(hold, name) for name in ("release", "no_such", "__len__")] == [False] * 3
