@@ -262,14 +262,7 @@ NO_DATE: Final = (
 
 
 class _Estimate(NamedTuple):
-    """What the last answers have told: by how much AWS's time is ahead of the monotonic clock.
-
-    Attributes:
-        least_ms: at least so much.
-        most_ms: at most so much.
-        at: reading of the monotonic clock for which this was true.
-        wall_ms: by how much the wall clock was ahead of the monotonic clock.
-    """
+    """What the last answers have told: by how much AWS's time is ahead of the monotonic clock."""
 
     least_ms: float
     most_ms: float

@@ -262,8 +262,7 @@ class AsyncBlocks(ABC):
         """
         options = LockOptions(
             *("", lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
+            *(shared, max_hold),
         )
         plan = LocksInOrder.of(names, options, self._services)
         return AsyncHoldAll(list(plan.names), self._block_of_all(plan, options))

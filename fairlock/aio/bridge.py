@@ -300,11 +300,7 @@ class AsyncConnection(Connection):
 async def temporary_client(
     service: str, session: AioSession | None
 ) -> AsyncIterator[Callable[[], BridgedClient]]:
-    """Makes a client on the bridge, at most for the length of the block.
-
-    Raises:
-        InvalidRequest: the session is none of aiobotocore's.
-    """
+    """Makes a client on the bridge, at most for the length of the block."""
     _check_session(session)
     async with AsyncExitStack() as opened:
         context = (session or _default_session()).create_client

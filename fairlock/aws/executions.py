@@ -173,13 +173,7 @@ _TASK_GONE: Final = ("TaskDoesNotExist", "TaskTimedOut", "InvalidToken")
 
 @dataclass(frozen=True, slots=True)
 class StepFunctions:
-    """A `WorkflowEngine`.
-
-    Attributes:
-        make_client: the client, made when it is first needed; None if this process can have none.
-        retry_budget: how long to repeat a message that Step Functions is too busy for.
-        account: which account that client asks.
-    """
+    """A `WorkflowEngine`."""
 
     make_client: Callable[[], SFNClient | None]
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
@@ -256,11 +250,6 @@ class DurableFunctions:
 
     An AWS SDK that is older than durable functions (botocore before 1.42) knows none of the calls:
     then every answer is unknown.
-
-    Attributes:
-        make_client: the client, made when it is first needed; None if this process can have none.
-        retry_budget: how long to repeat a message that Lambda is too busy for.
-        account: which account that client asks.
     """
 
     make_client: Callable[[], LambdaClient | None]

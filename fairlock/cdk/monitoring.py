@@ -66,11 +66,7 @@ class LockAlarms:
     throttles: int | None = 1
 
     def __post_init__(self) -> None:
-        """Checks each threshold.
-
-        Raises:
-            InvalidRequest: one is no positive Duration of whole seconds, or no positive number.
-        """
+        """Checks each threshold."""
         for name in _DURATIONS:
             duration = getattr(self, name)
             if duration is not None and whole_seconds(name, duration) < 1:
@@ -294,7 +290,6 @@ class LockMonitoring(Construct):
             "Watch",
             description="Fairlock: measures how long owners wait for locks",
             table_actions=["GetItem", "Query", *(["Scan"] if is_scan else [])],
-            workflow_actions=[],
             environment={WATCHED_VARIABLE: json.dumps(list(watch))},
             timeout_seconds=_WATCH_SECONDS,
         )

@@ -56,11 +56,7 @@ def check_update(
     version_attribute: str,
     retries: int,
 ) -> None:
-    """Checks the table, the key, the attribute of the version and the number of retries.
-
-    Raises:
-        InvalidRequest: names the field and the rule.
-    """
+    """Checks the table, the key, the attribute of the version and the number of retries."""
     if not hasattr(table, "table_name"):
         rule = "must be a table of aws_dynamodb, such as Table.from_table_name(…)"
         raise InvalidRequest(field="table", rule=rule, value=table)
@@ -117,13 +113,7 @@ _ITEM_READ: Final = "$states.result.Item"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionedExpressions:
-    """The expressions of one update.
-
-    Attributes:
-        variable: the expression of the variable that `read` assigns for `write`.
-        key_name: one attribute of the primary key.
-        version: the attribute of the version.
-    """
+    """The expressions of one update."""
 
     variable: str
     key_name: str

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from fairlock.cli import exit_codes
-from fairlock.cli.endings import Command
+from fairlock.cli.exit_codes import Command
 from fairlock.cli.target import (
     EndpointUrl,
     Profile,

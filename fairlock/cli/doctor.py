@@ -52,13 +52,7 @@ _IF_THERE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A permission.
-
-    Attributes:
-        action: its name.
-        is_needed: whether locks cannot be held without it.
-        without: what does not work without it.
-    """
+    """A permission, whether locks can be held without it, and what does not work then."""
 
     action: str
     is_needed: bool
@@ -84,12 +78,6 @@ PROBES: Final = (
 
 def is_allowed(target: Target, dynamodb: Any, probe: Probe, table_arn: str | None) -> bool:  # noqa: ANN401 - a client of boto3's
     """Whether AWS allows the probe's action; nothing is written.
-
-    Args:
-        target: the table.
-        dynamodb: a client of boto3's for it.
-        probe: what to probe.
-        table_arn: tells the account in which workflows are; None if that is not known.
 
     Raises:
         botocore.exceptions.ClientError: AWS refused for another reason.
@@ -147,11 +135,7 @@ _MOST_TABLES: Final = 2_500
 
 
 def other_tables(dynamodb: Any, table: Mapping[str, Any]) -> list[str]:  # noqa: ANN401 - a client of boto3's
-    """The names of other lock tables that are called like this one.
-
-    Raises:
-        botocore.exceptions.ClientError: no permission to list tables.
-    """
+    """The names of other lock tables that have the same base name."""
     own = table["TableName"]
     start, dash, ending = own.rpartition("-")
     if not dash or not ending.isalnum():
@@ -223,11 +207,7 @@ def doctor(target: Target, console: Console, clock: Clock, *, as_json: bool = Fa
 
 
 def examine(target: Target, clock: Clock) -> Iterator[Finding]:
-    """All checks, in their order.
-
-    Raises:
-        LockStoreMisconfigured: no client can be made, for want of a region for instance.
-    """
+    """All checks, in their order."""
     dynamodb = target.client("dynamodb")
     yield _who(principal(target))
     sent, described = clock.monotonic(), None

@@ -114,14 +114,6 @@ def watch(
     On a terminal the table is drawn again each time. Elsewhere a line is printed for each lock when
     it is first seen, changes hands, is limited or paused, or another number waits, and when it is
     free again. If the table does not answer, a line says so, and it is read again.
-
-    Args:
-        read: reads the locks.
-        console: where to.
-        clock: waits in between.
-        every: seconds between two readings.
-        times: how often to read; None for ever.
-        as_json: whether to print an object for each change, also on a terminal.
     """
     try:
         moments = _moments(clock, every, times)

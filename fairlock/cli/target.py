@@ -116,11 +116,7 @@ class Target:
 
     @contextmanager
     def named_in_errors(self, *, so: str = "") -> Iterator[None]:
-        """Within, a table that does not answer, or has a spoilt item, is named, with what to do.
-
-        Args:
-            so: what follows from the failure, for the message.
-        """
+        """Within, a table that does not answer, or has a spoilt item, is named, with what to do."""
         try:
             yield
         except LockStoreUnavailable as error:
@@ -211,11 +207,7 @@ _WHERE: Final = {"profile": Profile, "region": Region, "endpoint_url": EndpointU
 
 
 def about_a_table(so: str = "") -> Callable[[Callable[..., int]], Callable[..., None]]:
-    """Gives a command the options that name its table; its result is the exit status.
-
-    Args:
-        so: what follows if the table does not answer, for the message.
-    """
+    """Gives a command the options that name its table; its result is the exit status."""
 
     def decorate(command: Callable[..., int]) -> Callable[..., None]:
         @wraps(command)

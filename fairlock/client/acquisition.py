@@ -62,17 +62,7 @@ throttle, and the first client for Step Functions takes a busy machine more than
 class Acquisition:
     """One acquisition, from the first try to a grant or to nothing.
 
-    Args:
-        store_factory: the lock table.
-        request: what is asked for; its owner_id stays the same, however often it is sent.
-        max_wait: longest seconds.
-        longest_poll: most seconds between two polls.
-        events: report how the acquisition ended.
-        require_open: raises once the client is closed.
-
-    Attributes:
-        request: as it is sent.
-        holders: who had the lock at the last poll.
+    The owner_id of its request stays the same, however often that is sent.
     """
 
     def __init__(
@@ -217,6 +207,7 @@ class Acquisition:
     def settle(self) -> None:
         """Notes that nothing is left to be done: a lock object has the grant, or all was tried."""
         self._is_settled = True
+        self._queue.remove(self._waiter)  # A task may be cancelled before it runs this.
 
     def is_settled(self) -> bool:
         """Whether it holds nothing and waits for nothing any more."""

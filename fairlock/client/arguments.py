@@ -55,12 +55,7 @@ class LockOptions(Generic[_Callback]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """When a held lock is renewed, and when it is in danger.
-
-    Attributes:
-        heartbeat_every: seconds between renewals; None for a third of the lease.
-        safe_period: seconds before the lease's end; None for a third of the lease.
-    """
+    """When a held lock is renewed, and how long before its end it is in danger, in seconds."""
 
     heartbeat_every: float | None
     safe_period: float | None
@@ -230,11 +225,7 @@ def require_bool(field: str, value: object) -> None:
 
 
 def checked_version(only_newest: object) -> int | None:
-    """The version that `only_newest` names; None if the caller takes its turn.
-
-    Raises:
-        InvalidRequest: it is neither True or False nor a version.
-    """
+    """The version that `only_newest` names; None if the caller takes its turn."""
     if only_newest is False:
         return None
     rules.require("only_newest", rules.ONLY_NEWEST, only_newest)

@@ -65,8 +65,6 @@ class HeartbeatSchedule:
     """The heartbeats of all locks of a client.
 
     Attributes:
-        most_at_once: how many heartbeats may be under way at a time.
-        random: source of jitter.
         late_seconds: how late recent heartbeats came to their end, on average.
     """
 

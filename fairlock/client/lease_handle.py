@@ -25,11 +25,7 @@ _GRANTED_ANEW: Final = "its owner_id has a grant with another fencing token"
 class LeaseHandle:
     """Renews and releases one grant, and keeps the account of its lease.
 
-    Args:
-        store_factory: the lock table.
-        lease: what is known of the lease.
-        mutex: entered around each request, so that no heartbeat is under way during a release; None
-            takes one for threads.
+    The mutex is entered around each request, so that no heartbeat is under way during a release.
 
     Attributes:
         dropped: what the next heartbeat logs of a lock that was dropped without a release. The
@@ -262,15 +258,11 @@ class LeaseHandle:
 
 
 class Releasable(Protocol):
-    """A lock whose release has begun, or an acquisition: what the end of a client may have to end.
-
-    Attributes:
-        is_interrupted: whether the caller is a signal handler in the middle of a request of it.
-    """
+    """A lock whose release has begun, or an acquisition: the end of a client may have to end it."""
 
     @property
     def is_interrupted(self) -> bool:
-        """See above."""
+        """Whether the caller is a signal handler in the middle of a request of it."""
         ...
 
     def is_settled(self) -> bool:

@@ -201,9 +201,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         """
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
-            only_newest=only_newest,
+            *(shared, max_hold, only_newest),
         )
         return self._acquire(options)
 
@@ -232,8 +230,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         """
         options = LockOptions(
             *(name, lease, 0, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
+            *(shared, max_hold),
         )
         try:
             return self._acquire(options)
@@ -281,9 +278,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         """
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
-            only_newest=only_newest,
+            *(shared, max_hold, only_newest),
         )
         arguments.require_bool("reentrant", reentrant)
         return Hold(name, self._block(options, reentrant=reentrant))

@@ -135,26 +135,21 @@ _mutex = threading.Lock()
 
 
 def require_not_inside(context: DurableContext, name: str) -> None:
-    """Refuses a name that an enclosing `hold` of the same execution has.
-
-    Raises:
-        InvalidRequest: the lock is held by the part of the execution around this one.
-    """
+    """Refuses a name that an enclosing `hold` of the same execution has."""
     with _mutex:
         held = set(_held.get(context.state, ()))
-    holders = [holder() for holder, held_name in held if held_name == name]
     around = set(_places_around(context))
-    if any(holder and not around.isdisjoint(_places_of(holder)) for holder in holders):
-        rule = "must not be held already by this part of the execution: it would wait for itself"
-        raise InvalidRequest(field="name", rule=rule, value=name)
+    for holder, held_name in held:
+        places = () if (found := holder()) is None else _places_of(found)
+        if held_name == name and not around.isdisjoint(places):
+            rule = (
+                "must not be held already by this part of the execution: it would wait for itself"
+            )
+            raise InvalidRequest(field="name", rule=rule, value=name)
 
 
 def require_no_map(context: DurableContext, only_newest: object) -> None:
-    """Refuses to ask for the newest only in an iteration of a map.
-
-    Raises:
-        InvalidRequest: the context is one of an iteration, or below one.
-    """
+    """Refuses to ask for the newest only in an iteration of a map."""
     around = (context.state.operations.get(place) for place in _places_around(context) if place)
     # By ==: version 3 of the SDK records a string.
     if any(one is not None and one.sub_type == OperationSubType.MAP for one in around):

@@ -253,16 +253,10 @@ def list_answer(
     free: bool,
     has_time: Callable[[], bool],
 ) -> dict[str, Any]:
-    """Makes the answer of a list.
+    """Makes the answer of a list: its locks, also `free` ones if they are wanted.
 
-    Args:
-        found: the locks of the table, as they are read.
-        free: whether locks are wanted that no owner holds or waits for.
-        has_time: whether there is time for another lock.
-
-    Returns:
-        `locks`; `after`, the name to go on after, null if these were all; and `malformed`, the keys
-        of locks whose items another program has changed.
+    `after` is the name to go on after, null if these were all; `malformed` are the keys of locks
+    whose items another program has changed.
     """
     locks: list[dict[str, Any]] = []
     malformed: list[str] = []

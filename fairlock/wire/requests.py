@@ -146,13 +146,7 @@ def parse_release(event: object) -> ReleaseRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListRequest:
-    """List locks.
-
-    Attributes:
-        prefix: the beginning of their names.
-        after: the lock to go on after; None for the beginning.
-        free: whether those are wanted, too, that no owner holds or waits for.
-    """
+    """List locks."""
 
     prefix: str = ""
     after: str | None = None
@@ -205,9 +199,6 @@ def require_room_for_all(*, limit: int, owner_name: str, execution_arn: str | No
     """Refuses a holder of whom `limit` would make too large an item.
 
     Whatever its data: a heartbeat may change that.
-
-    Raises:
-        InvalidRequest: names the highest limit that is possible with these texts.
     """
     texts = {owner_name, execution_arn or ""}  # A guard's owner_name is its ARN, stored once.
     text_bytes = sum(len(text.encode()) for text in texts)
@@ -272,12 +263,7 @@ def _require_execution(fields: Mapping[str, Any], other: str) -> None:
 
 
 def _checked(schema: _Schema, event: object) -> Mapping[str, Any]:
-    """The event's fields, if none breaks its rule.
-
-    Raises:
-        InvalidRequest: names one field at fault: a field that breaks its rule, else an unknown
-            field (often a misspelled one), else a missing one.
-    """
+    """The event's fields, if none breaks its rule."""
     if not isinstance(event, dict):
         raise _fault("request", "must be a JSON object", event)
     known = schema.rules

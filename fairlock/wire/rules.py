@@ -161,9 +161,6 @@ def plain_text(field: str, rule: Rule, value: str) -> str:
 
     The members of `class Name(str, Enum)` are strings, whose text is `orders`; formatted they are
     `Name.ORDERS`, which would be another lock.
-
-    Raises:
-        InvalidRequest: the value breaks the rule.
     """
     require(field, rule, value)
     return str.__str__(value)
@@ -432,10 +429,6 @@ def in_lock_order(names: Iterable[str]) -> list[str]:
 
 
 def limit_of(limit: int, *, shared: bool) -> int:
-    """How many may hold beside an owner with this `limit`; for a reader, 1 means the default.
-
-    Raises:
-        InvalidRequest: it is no number of permits.
-    """
+    """How many may hold beside an owner with this `limit`; for a reader, 1 means the default."""
     require("limit", LIMIT, limit)
     return DEFAULT_READERS if shared and limit == 1 else int(limit)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fairlock import LockClient
 from fairlock.cli import app, exit_codes
-from fairlock.cli.endings import ENDINGS
+from fairlock.cli.exit_codes import ENDINGS
 from fairlock.cli.target import Target
 from fairlock.client import arguments
 from fairlock.client.base_lock import BaseLock

@@ -201,10 +201,6 @@ def add_byte_code(asset: Path, runtime: str) -> None:
     Neither is an error. All modules are compiled before the first byte is written, and each file
     appears as a whole, so two processes may do this at the same time, and a process that dies
     leaves nothing that is wrong; the next call adds what is missing.
-
-    Args:
-        asset: what will be /var/task.
-        runtime: as Lambda names it, `python3.13` for instance.
     """
     tag = runtime.replace("python", "cpython-").replace(".", "")
     modules = [path.relative_to(asset).as_posix() for path in sorted(asset.rglob("*.py"))]

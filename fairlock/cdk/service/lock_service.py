@@ -21,6 +21,8 @@ from constructs import Construct
 
 from fairlock.cdk.fragments import check_flag, check_key
 from fairlock.cdk.service.functions import (
+    HANDS_OVER,
+    WAKES,
     AdministrationFunctions,
     FunctionFactory,
     Platform,
@@ -255,21 +257,21 @@ class LockService(LockServiceBase):
         self.acquire_function = functions.make(
             "Acquire",
             description="Fairlock: acquires locks",
-            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem"],
-            workflow_actions=["DescribeExecution", "SendTaskSuccess"],
+            table_actions=("PutItem", *HANDS_OVER),
+            workflow_actions=WAKES,
         )
         self.release_function = functions.make(
             "Release",
             description="Fairlock: releases locks",
-            table_actions=["UpdateItem", "DeleteItem", "Query", "GetItem"],
-            workflow_actions=["DescribeExecution", "SendTaskSuccess"],
+            table_actions=HANDS_OVER,
+            workflow_actions=WAKES,
         )
         self.heartbeat_function = functions.make(
             "Heartbeat",
             description="Fairlock: renews leases",
             # It may have to clear a queue in which no one waits before it takes a lock again.
-            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem"],
-            workflow_actions=["DescribeExecution", "SendTaskSuccess", "SendTaskFailure"],
+            table_actions=("PutItem", *HANDS_OVER),
+            workflow_actions=(*WAKES, "SendTaskFailure"),
         )
         self.reaper = (
             ExecutionReaper(self, "Reaper", functions=functions, concurrency=reaper_concurrency)
