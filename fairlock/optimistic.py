@@ -26,6 +26,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from fairlock.aws.retry import (
@@ -33,6 +34,7 @@ from fairlock.aws.retry import (
     RetryBudget,
     error_code,
     may_pass,
+    require_budget,
     was_not_written,
     was_repeated,
 )
@@ -260,12 +262,11 @@ def _require_storable(field: str, item: Item) -> None:
 def _check(
     table: object, key: Mapping[str, Any], version_attribute: str, retry_budget: object
 ) -> None:
-    if not hasattr(table, "get_item") or not hasattr(table, "table_name"):
+    if not hasattr(table, "get_item") or isinstance(table, BaseClient):
         rule = 'must be a table, as boto3.resource("dynamodb").Table(name) makes it'
         raise InvalidRequest(field="table", rule=rule, value=table)
-    if retry_budget is not None and not isinstance(retry_budget, RetryBudget):
-        rule = "must be a RetryBudget(…) of fairlock.optimistic, or None"
-        raise InvalidRequest(field="retry_budget", rule=rule, value=retry_budget)
+    if retry_budget is not None:
+        require_budget(retry_budget)
     if not isinstance(key, Mapping) or not key:
         rule = "must be the item's whole primary key, a mapping from names to values"
         raise InvalidRequest(field="key", rule=rule, value=key)

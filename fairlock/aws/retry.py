@@ -30,7 +30,7 @@ from botocore.exceptions import (
 
 from fairlock.backoff import Random, doubled
 from fairlock.clock import Clock, SystemClock
-from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
+from fairlock.errors import InvalidRequest, LockStoreMisconfigured, LockStoreUnavailable
 from fairlock.wire import rules
 
 NOT_WRITTEN: Final = frozenset(
@@ -214,13 +214,6 @@ class RetryBudget:
     first_pause_seconds: float = 0.02
     longest_pause_seconds: float = 0.5
 
-    def __post_init__(self) -> None:
-        """Checks all rules: with NaN, no budget would ever be spent."""
-        for name in ("seconds", "deadline", "first_pause_seconds", "longest_pause_seconds"):
-            rules.require(name, _NOT_NEGATIVE, getattr(self, name))
-        rules.require("clock", CLOCK, self.clock)
-        rules.require("random", _RANDOM, self.random)
-
     def is_spent(self, *, since: float) -> bool:
         """Whether to give up on what began at `since`, a reading of the monotonic clock."""
         return self.clock.monotonic() >= min(since + self.seconds, self.deadline)
@@ -233,6 +226,20 @@ class RetryBudget:
         """Waits before the try after this one (counted from 0)."""
         longest = doubled(self.first_pause_seconds, attempt, longest=self.longest_pause_seconds)
         self.clock.wait(self.random() * longest)
+
+
+def require_budget(budget: object) -> None:
+    """Raises `InvalidRequest` unless a caller's budget can be spent: with NaN, it never would be.
+
+    Not when a budget is made: each request of our own has one.
+    """
+    if not isinstance(budget, RetryBudget):
+        rule = "must be a RetryBudget(…) of fairlock.optimistic, or None"
+        raise InvalidRequest(field="retry_budget", rule=rule, value=budget)
+    for name in ("seconds", "deadline", "first_pause_seconds", "longest_pause_seconds"):
+        rules.require(name, _NOT_NEGATIVE, getattr(budget, name))
+    rules.require("clock", CLOCK, budget.clock)
+    rules.require("random", _RANDOM, budget.random)
 
 
 class RepeatedRequest:

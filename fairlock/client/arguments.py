@@ -19,7 +19,7 @@ from fairlock.errors import InvalidRequest, explained
 from fairlock.text import compact_json, missing_part, printable
 from fairlock.wire import rules
 from fairlock.wire.requests import version_of
-from fairlock.wire.rules import LOCK_NAME, require
+from fairlock.wire.rules import LOCK_NAME, Rule, require
 
 LONGEST_WAIT_SECONDS: Final = 7 * 24 * 3600
 _LARGEST: Final = sys.float_info.max
@@ -170,11 +170,14 @@ def refuse(field: str, rule: str, value: object) -> NoReturn:
     raise InvalidRequest(field=field, rule=rule, value=value, show_text=False) from None
 
 
-def require_seconds(field: str, value: object, *, least: float, most: float) -> None:
+def require_seconds(
+    field: str, value: object, *, least: float, most: float, advice: str = ""
+) -> None:
     """Raises `InvalidRequest` unless the value is a number within bounds."""
-    if not _is_number(value) or not least <= value <= most:
-        rule = f"must be a number of seconds from {least:g} to {most:g}"
-        refuse(field, rule, value)
+    sentence = f"must be a number of seconds from {least:g} to {most:g}{advice}"
+    require(
+        field, Rule(sentence, lambda given: _is_number(given) and least <= given <= most), value
+    )
 
 
 def _is_number(value: object) -> TypeGuard[float]:
@@ -192,7 +195,8 @@ def require_finite(field: str, value: object) -> None:
 
 def require_max_wait(value: object) -> None:
     """Raises `InvalidRequest` unless the value is a number of seconds that the queue allows."""
-    require_seconds("max_wait", value, least=0, most=LONGEST_WAIT_SECONDS)
+    advice = " (7 days); 0 does not wait"
+    require_seconds("max_wait", value, least=0, most=LONGEST_WAIT_SECONDS, advice=advice)
 
 
 def require_callable(field: str, value: object, *takes: str, of_asyncio: bool = False) -> None:

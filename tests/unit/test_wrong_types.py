@@ -61,6 +61,12 @@ UNUSED = {
 """A fake reads nothing, and needs no session. A real one asks for the table first."""
 
 
+@wraps(RetryBudget)
+def call_with_budget(**options: Any) -> None:  # noqa: ANN401 - mistakes are no types
+    """A budget is checked where it is given: each request of our own makes one."""
+    optimistic.read(TABLE, {"id": "7"}, retry_budget=RetryBudget(**options))
+
+
 @wraps(locked)
 def call_locked(name: Any, **options: Any) -> None:  # noqa: ANN401 - mistakes are no types
     """Decorates a function, and calls it."""
@@ -108,7 +114,7 @@ FUNCTIONS: dict[str, tuple[Call, dict[str, Any]]] = {
         {"table": TABLE, "key": {"id": "7"}, "item": {}, "seen": None},
     ),
     "optimistic.delete": (optimistic.delete, {"table": TABLE, "key": {"id": "7"}, "seen": {}}),
-    "RetryBudget": (RetryBudget, {}),
+    "RetryBudget": (call_with_budget, {}),
     "condition_check": (condition_check, {"table_name": "locks", **GRANT}),
     "fence_condition": (fence_condition, {"fencing_token": 5}),
     "FenceCondition": (FenceCondition, {"fencing_token": 5}),
