@@ -94,9 +94,7 @@ def table(dynamodb: DynamoDBClient, aws: LocalAws) -> Table:
     assert dynamodb
     table: Table = (
         boto3.Session(
-            aws_access_key_id=aws.access_key,
-            aws_secret_access_key="test",
-            region_name="us-east-1",
+            aws_access_key_id=aws.access_key, aws_secret_access_key="test", region_name="us-east-1"
         )
         .resource("dynamodb", endpoint_url=aws.client("dynamodb").meta.endpoint_url)
         .Table(LEDGER)

@@ -144,8 +144,7 @@ def with_owner_ids(module: ModuleType) -> list[type]:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [kind for module in (model, claims, guarded_table) for kind in with_owner_ids(module)],
+    "kind", [kind for module in (model, claims, guarded_table) for kind in with_owner_ids(module)]
 )
 def test_the_owner_id_is_not_shown_by_repr(kind: type) -> None:
     assert [field.repr for field in fields(kind) if field.name == "owner_id"] == [False]

@@ -249,15 +249,6 @@ def test_a_holder_that_knows_that_others_wait_asks_for_them_at_once(
     assert table.calls == ASKING_FIRST
 
 
-def test_without_knowing_anything_it_takes_three(
-    store: Operations, table: FaultyTable, clock: FakeClock
-) -> None:
-    in_queue(store, clock, "anna", "ben")
-    table.calls.clear()
-    store.release(release("anna"))
-    assert table.calls == ["update_item", *ASKING_FIRST]
-
-
 def test_a_waiter_that_has_given_up_since_is_passed_over(
     store: Operations, table: FaultyTable, clock: FakeClock
 ) -> None:

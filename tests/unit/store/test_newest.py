@@ -64,9 +64,7 @@ def granted(bench: Bench) -> list[str]:
     return [token for token, answer in bench.workflows.woken if isinstance(answer, Grant)]
 
 
-def test_a_release_hands_over_to_the_highest_version_and_drops_the_lower_ones(
-    bench: Bench,
-) -> None:
+def test_a_release_hands_over_to_the_highest_version_and_drops_the_lower_ones(bench: Bench) -> None:
     deploy(bench, 1)
     for version in (2, 5, 3, 4):
         assert isinstance(deploy(bench, version), Queued)
@@ -343,9 +341,7 @@ def test_a_hand_off_goes_below_no_version_that_was_found_meanwhile(bench: Bench)
     assert told(bench) == ["v2"]
 
 
-def test_a_redriven_workflow_does_not_take_the_lock_again_after_a_newer_one(
-    bench: Bench,
-) -> None:
+def test_a_redriven_workflow_does_not_take_the_lock_again_after_a_newer_one(bench: Bench) -> None:
     deploy(bench, 1)
     bench.end()
     bench.reap()

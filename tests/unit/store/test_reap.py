@@ -21,7 +21,6 @@ from tests.support.store_bench import OTHER_RUN, RUN, Bench
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-
 DAYS_15 = 15 * 24 * 3600
 
 

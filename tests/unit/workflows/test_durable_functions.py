@@ -42,10 +42,7 @@ GRANT = Grant(
 @pytest.fixture(scope="module")
 def lambda_client() -> Iterator[LambdaClient]:
     client = boto3.client(
-        "lambda",
-        region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
+        "lambda", region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
     )
     yield client
     client.close()
