@@ -22,8 +22,7 @@ from tests.smoke.account import (
     delete_tables,
     in_aws,
 )
-from tests.smoke.conftest import decided_by
-from tests.smoke.facts import most_inside
+from tests.smoke.conftest import decided_by, most_inside
 
 
 class Stub:

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.durable.executions import DurableLock
 from tests.smoke.account import EVENTS, WORKFLOWS, Account
-from tests.smoke.facts import LONG_SECONDS, await_holder, dead_letters, in_parallel
+from tests.smoke.conftest import LONG_SECONDS, await_holder, dead_letters, in_parallel
 from tests.smoke.separate_stacks import LIFECYCLE_PREFIX
 from tests.smoke.stack import DURABLE_SECONDS
 

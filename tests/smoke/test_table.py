@@ -20,7 +20,7 @@ from fairlock.protocol.schema import lock_key
 from tests.e2e.deployment import Deployment, Json, wait_until
 from tests.e2e.scenario_runs import SECOND_PASS_SECONDS
 from tests.smoke.account import KEYS, Account
-from tests.smoke.facts import await_waiters, dead_letters, ended, held, outputs
+from tests.smoke.conftest import await_waiters, dead_letters, ended, held, outputs
 
 # Case 18: each answer of DynamoDB tells AWS's time, by which all leases go.
 

@@ -12,8 +12,8 @@ from constructs import Construct
 
 from fairlock.cdk import LockGuard, LockService, Waiting
 from fairlock.errors import InvalidRequest
-from tests.unit.cdk.asl import evaluate
 from tests.unit.cdk.guard_forms import GuardFactory
+from tests.unit.cdk.template import evaluate
 
 Json = dict[str, Any]
 

@@ -14,8 +14,8 @@ from fairlock.cdk import Waiting
 from fairlock.cdk.guard import guard_arguments
 from fairlock.cdk.guard.guard_arguments import checked_limit
 from fairlock.cdk.guard.standalone import FUNCTIONS, guarded_machine
-from tests.unit.cdk.asl import EvaluationError, Scope, evaluate, machine_of
 from tests.unit.cdk.guard_forms import GuardFactory
+from tests.unit.cdk.template import EvaluationError, Scope, evaluate, machine_of
 from tests.unit.cdk.test_guard_keep_alive import rendered
 
 Json = dict[str, Any]

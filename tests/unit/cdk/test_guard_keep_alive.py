@@ -9,7 +9,8 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk.guard.guard_arguments import checked_limit
-from tests.unit.cdk.asl import (
+from tests.unit.cdk.guard_forms import FUNCTION, RELEASE, GuardFactory
+from tests.unit.cdk.template import (
     EvaluationError,
     Handling,
     Scope,
@@ -19,7 +20,6 @@ from tests.unit.cdk.asl import (
     successors,
     ways_out_unreleased,
 )
-from tests.unit.cdk.guard_forms import FUNCTION, RELEASE, GuardFactory
 
 Json = dict[str, Any]
 

@@ -20,8 +20,14 @@ from fairlock.cdk.guard import guard_arguments
 from fairlock.cdk.guard.standalone import FUNCTIONS, guarded_machine
 from fairlock.errors import InvalidRequest
 from fairlock.wire.rules import LOCK_NAME, in_lock_order
-from tests.unit.cdk.asl import EvaluationError, Scope, evaluate, happy_path, ways_out_unreleased
 from tests.unit.cdk.guard_forms import RELEASE, GuardFactory
+from tests.unit.cdk.template import (
+    EvaluationError,
+    Scope,
+    evaluate,
+    happy_path,
+    ways_out_unreleased,
+)
 from tests.unit.cdk.test_standalone import asl
 
 WAYS = (Waiting.poll(), Waiting.queue())

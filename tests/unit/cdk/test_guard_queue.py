@@ -10,7 +10,8 @@ from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk import LockGuard, Waiting
 from fairlock.cdk.guard.service_calls import FallbackPeriods, divide_wait, period_after_restart
-from tests.unit.cdk.asl import (
+from tests.unit.cdk.guard_forms import GuardFactory
+from tests.unit.cdk.template import (
     EvaluationError,
     Handling,
     Scope,
@@ -18,7 +19,6 @@ from tests.unit.cdk.asl import (
     handling,
     machine_of,
 )
-from tests.unit.cdk.guard_forms import GuardFactory
 
 Json = dict[str, Any]
 

@@ -12,7 +12,8 @@ from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk import LockGuard, Waiting
 from fairlock.cdk.machines import targets, variables_as_text
-from tests.unit.cdk.asl import (
+from tests.unit.cdk.guard_forms import RELEASE, GuardFactory
+from tests.unit.cdk.template import (
     Scope,
     evaluate,
     happy_path,
@@ -20,7 +21,6 @@ from tests.unit.cdk.asl import (
     successors,
     ways_out_unreleased,
 )
-from tests.unit.cdk.guard_forms import RELEASE, GuardFactory
 
 Json = dict[str, Any]
 
