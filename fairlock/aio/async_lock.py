@@ -23,7 +23,7 @@ from fairlock.aio.tasks import (
     cancelled_when_lost,
     is_another_running,
 )
-from fairlock.client.arguments import LONGEST_WAIT_SECONDS, LockOptions
+from fairlock.client.arguments import LONGEST_WAIT_SECONDS, LockOptions, with_explained_calls
 from fairlock.client.base_lock import BaseLock
 from fairlock.client.connection import StoreFactory
 from fairlock.client.leader import Term, check_work
@@ -56,6 +56,7 @@ class AsyncLockServices(ClientServices):
 
 
 @with_awaited_calls
+@with_explained_calls
 class AsyncLock(BaseLock):
     """One lock that this process holds, until it is released or lost.
 

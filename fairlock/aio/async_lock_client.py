@@ -114,6 +114,7 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
             tasks=BackgroundTasks(),
             events=self._new_events(on_event),
             entered=AsyncEnteredLocks(),
+            of_asyncio=True,
         )
         self._acquisitions = CancellableAcquisitions(self._services.tasks)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -245,7 +246,8 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         Arguments and errors are those of `LockClient.adopt`; callbacks may be coroutine functions.
         """
         wanted = LockOptions(*(name, lease, 0, 1, None, None, on_lost, on_danger))
-        adopted = await run(adopt, self._settings, self._opened(), owner_id, wanted)
+        self._require_open()
+        adopted = await run(adopt, self._services, owner_id, wanted)
         self._require_open()
         return AsyncLock(self._services, *adopted)
 
@@ -326,6 +328,7 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
             ClientUnusable: in another event loop than that of the locks, if `release` is asked for
                 or that loop still runs; nothing is closed.
         """
+        arguments.require_bool("release", release)
         loop = self._loop
         if loop is not None and is_another_running(loop) and (release or loop.is_running()):
             raise ClientUnusable(_CLOSED_ELSEWHERE)

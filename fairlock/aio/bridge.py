@@ -29,6 +29,7 @@ from botocore.client import BaseClient
 from greenlet import getcurrent, greenlet
 
 from fairlock.aws.retry import CLIENT_CONFIG
+from fairlock.client.arguments import NotThere
 from fairlock.client.connection import Connection, is_of_another_service
 from fairlock.clock import Alarm, BootClock
 from fairlock.errors import InvalidRequest
@@ -130,18 +131,19 @@ class _Unawaited(Coroutine[Any, Any, Any]):
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as a coroutine
         try:
             return getattr(self._coroutine, name)
-        except AttributeError as error:
-            message = f"{error}: {self._called} has not run; write `await` before it"
-            raise AttributeError(message) from None
+        except AttributeError:
+            if name.startswith("_"):
+                raise
+            raise NotThere(field="await", rule=self._rule, missing=True) from None
 
     @property
-    def _called(self) -> str:
-        return f"{self._coroutine.__name__}(…)"
+    def _rule(self) -> str:
+        called = f"{self._coroutine.__name__}(…)"
+        return f"must stand before {called}, which has not run yet: write `await` before it"
 
     def _refuse(self) -> NoReturn:
         self._coroutine.close()  # Python need not warn of it as well.
-        rule = f"must stand before {self._called}, which has not run yet: write `await` before it"
-        raise InvalidRequest(field="await", rule=rule, missing=True)
+        raise InvalidRequest(field="await", rule=self._rule, missing=True)
 
 
 _Class = TypeVar("_Class", bound=type)

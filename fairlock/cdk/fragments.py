@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from aws_cdk import Duration, Stack, Token
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.interfaces import ResourceEnvironment
 from constructs import Construct, IConstruct
@@ -29,6 +31,35 @@ def check_place(scope: object, construct_id: object) -> None:
     if not isinstance(construct_id, str) or not construct_id:
         rule = "must be a text that is not empty"
         raise InvalidRequest(field="construct_id", rule=rule, value=construct_id)
+
+
+def check_flag(field: str, value: object) -> None:
+    """Checks that an argument is True or False."""
+    if not isinstance(value, bool):
+        raise InvalidRequest(field=field, rule="must be True or False", value=value)
+
+
+def check_key(field: str, key: object) -> None:
+    """Checks that an argument is a key of KMS, or None."""
+    if key is not None and not hasattr(key, "key_arn"):
+        raise InvalidRequest(field=field, rule="must be an aws_kms.IKey", value=key)
+
+
+def check_grantee(grantee: object) -> None:
+    """Checks that a policy can name the principal."""
+    if not hasattr(grantee, "grant_principal"):
+        rule = "must be a principal, such as a function, a state machine or a role of aws_iam"
+        raise InvalidRequest(field="grantee", rule=rule, value=grantee)
+
+
+def grant_call(function: lambda_.IFunction, grantee: iam.IGrantable) -> iam.Grant:
+    """Lets a principal call a function.
+
+    Raises:
+        InvalidRequest: the principal is none.
+    """
+    check_grantee(grantee)
+    return function.grant_invoke(grantee)
 
 
 def whole_seconds(field: str, duration: object) -> int:

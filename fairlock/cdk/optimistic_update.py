@@ -42,7 +42,7 @@ from fairlock.cdk.fragments import (
     repeat,
 )
 from fairlock.cdk.machines import MachineChecks, Machines, PartOfMachine, not_in_a_machine
-from fairlock.errors import InvalidRequest, VersionConflict
+from fairlock.errors import InvalidRequest, VersionConflict, explained
 from fairlock.protocol import versions
 from fairlock.protocol.versions import DEFAULT_VERSION_ATTRIBUTE, write_id_attribute
 
@@ -370,6 +370,7 @@ class OptimisticUpdate(sfn.StateMachineFragment):
     encrypted with a key of your own, grant that to the machine.
     """
 
+    @explained
     def __init__(
         self,
         scope: Construct,

@@ -275,13 +275,16 @@ def create_table_command(
         typer.echo(json.dumps({"table": name, "region": target.region_name()}))
 
 
+_JSON_OBJECT: Final = 'must be a JSON object, such as {"job": "7"}'
+
+
 def _object(text: str | None) -> Mapping[str, Any] | None:
     if text is None:
         return None
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        end(exit_codes.USAGE, f"--data: must be a JSON object: {error}")
+        end(exit_codes.USAGE, f"--data: {_JSON_OBJECT}: {error}")
     if not isinstance(value, dict):
-        end(exit_codes.USAGE, "--data: must be a JSON object")
+        end(exit_codes.USAGE, f"--data: {_JSON_OBJECT}")
     return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import getpass
 import inspect
+import math
 import os
 import re
 import socket
@@ -150,7 +151,8 @@ def target_of(
         if table is not None:
             exit_codes.end(exit_codes.USAGE, "give either --table, or --stack")
         return Target(table=name_of_stack(stack, TABLE_NAME_PARAMETER, **place), **place)
-    name = table or os.environ.get(TABLE_NAME_VARIABLE)
+    # An empty --table is a variable of a script that was not set: no other table replaces it.
+    name = os.environ.get(TABLE_NAME_VARIABLE) if table is None else table
     if not name:
         where = f"its value is the output {TABLE_NAME_PARAMETER} of the stack with the lock service"
         message = f"no lock table is named: give --table ({where}) or --stack, or set"
@@ -250,7 +252,7 @@ def seconds(*, least: float = 0) -> Callable[[object], float]:
     def parse(value: object) -> float:
         given = _TIME.fullmatch(str(value))
         found = None if given is None else float(given[1]) * _SECONDS[given[2]]
-        if found is None or found < least:
+        if found is None or not least <= found < math.inf:
             bound = f" of at least {least:g} s" if least else ""
             raise typer.BadParameter(f"{str(value)!r} must be a time{bound}: {_EXAMPLES}")
         return found

@@ -117,6 +117,7 @@ class BaseLock(EnteredOneWay, ABC):
                 f"lock {self.name!r} was dropped, and its client goes on renewing it: write `with "
                 "locks.hold(…) as lock:`, or keep the lock until you have released it"
             )
+            handle.dropped = message  # In production logs are read, and this warning is hidden.
             warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
 
     def __getstate__(self) -> NoReturn:

@@ -26,6 +26,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from fairlock.aws.executions import DurableFunctions, StepFunctions, WorkflowEngines
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import (
+    DYNAMODB_CLIENT,
     OWN_REQUESTS_CONFIG,
     RetryBudget,
     error_code,
@@ -69,7 +70,7 @@ _INHERITED: Final = (
 
 _BOTO3: Final = {
     "session": "must be a boto3 session, as boto3.Session() makes it",
-    "client": 'must be a client, as boto3.client("dynamodb") makes it, and no resource',
+    "client": DYNAMODB_CLIENT.sentence,
     "stepfunctions": 'must be a client, as boto3.client("stepfunctions") makes it',
 }
 

@@ -26,6 +26,10 @@ class LeaseHandle:
     """Renews and releases one grant, and keeps the account of its lease.
 
     The mutex is entered around each request, so that no heartbeat is under way during a release.
+
+    Attributes:
+        dropped: what the next heartbeat logs of a lock that was dropped without a release. The
+            garbage collector, which finds out, must not: it may come while a log's mutex is taken.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class LeaseHandle:
         self._store_factory = store_factory
         self._mutex = mutex or threading.RLock()
         self._may_be_released = False
+        self.dropped = ""
 
     @property
     def is_interrupted(self) -> bool:
@@ -88,6 +93,9 @@ class LeaseHandle:
         A lock whose max_hold is over is given back instead: no one renews it, so it is free for
         a caller that waits, without the rest of its lease.
         """
+        if self.dropped:
+            logger.warning(self.dropped)
+            self.dropped = ""
         if self.lease.is_outlived:
             self._give_back()
             return False

@@ -22,11 +22,16 @@ from typing import Final
 
 from fairlock.client.arguments import AskedEvent, Timing
 from fairlock.client.reporting import logger
-from fairlock.clock import Alarm, Clock, lease_for
+from fairlock.clock import Alarm, Clock, Seconds, in_seconds, lease_for
 from fairlock.errors import LockLost
 from fairlock.protocol.model import Grant
+from fairlock.wire import rules
 from fairlock.wire.rules import SHORTEST_LEASE_SECONDS
 
+_TIMEOUT: Final = rules.Rule(
+    "must be a number of seconds, or None for no end of the wait",
+    lambda value: rules.is_number(value, -math.inf, math.inf),
+)
 LONGEST_NAP_SECONDS: Final = 1.0
 """Between two checks of the lease by `LostEvent`: heartbeats end when their client is closed."""
 
@@ -62,10 +67,16 @@ class LostEvent(AskedEvent, threading.Event):
         for alarm in list(self._alarms):
             alarm.ring()
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Waits until the lock is lost, at most so many seconds; returns whether it is."""
-        now = self._clock.monotonic
-        ends_at = math.inf if timeout is None else now() + timeout
+    def wait(self, timeout: Seconds | None = None) -> bool:
+        """Waits until the lock is lost, at most so many seconds; returns whether it is.
+
+        Raises:
+            InvalidRequest: the timeout is no number. With NaN, the wait would never end.
+        """
+        now, seconds = self._clock.monotonic, in_seconds(timeout)
+        if seconds is not None:
+            rules.require("timeout", _TIMEOUT, seconds)
+        ends_at = math.inf if seconds is None else now() + seconds
         alarm = self._clock.alarm()
         self._alarms.append(alarm)
         try:

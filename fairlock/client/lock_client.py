@@ -220,10 +220,10 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
     ) -> Lock | None:
         """Acquires the lock if that is possible at once; returns None if others hold it.
 
-        Write `if lock := locks.try_acquire(name):`, and `with lock:` below it: `with` takes no
-        None. It never queues. A holder that crashed is replaced its lease + 5 s after its last
-        renewal, at the first try. Arguments and errors are those of `acquire`, except
-        `LockWaitTimeout`.
+        Test for None before `with`, which takes no None: `if lock := locks.try_acquire(name):`,
+        and `with lock:` below it. It never queues. A holder that crashed is replaced its lease + 5
+        s after its last renewal, at the first try. Arguments and errors are those of `acquire`,
+        except `LockWaitTimeout`.
 
         Raises:
             LockStoreUnavailable: outcome unknown; never reported as a grant, nor as None.
@@ -334,7 +334,8 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
             LockStoreMisconfigured, LockItemMalformed, ClientUnusable: as of `acquire`.
         """
         wanted = LockOptions(*(name, lease, 0, 1, None, None, on_lost, on_danger))
-        adopted = adopt(self._settings, self._opened(), owner_id, wanted)
+        self._require_open()
+        adopted = adopt(self._services, owner_id, wanted)
         self._require_open()
         lock = Lock(self._services, *adopted)
         try:
@@ -356,7 +357,11 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         Args:
             release: whether to release all locks that are held; failures are logged. Otherwise they
                 are held until their leases end.
+
+        Raises:
+            InvalidRequest: `release` is neither True nor False; nothing is closed.
         """
+        arguments.require_bool("release", release)
         self._closed = True
         services = self._services
         # After `_closed`: a lock that is granted from here on is released by its own `acquire`.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self, TypedDict, TypeVar
 
+from fairlock.aws.retry import CLOCK
 from fairlock.client import arguments
 from fairlock.client.acquisition import Acquisition
 from fairlock.client.arguments import LockOptions, Timing, refuse, require_seconds
@@ -27,7 +28,7 @@ from fairlock.protocol.model import AcquireRequest, Grant, HeartbeatRequest
 from fairlock.protocol.schema import lock_key
 from fairlock.store.keep_alive import renew_lease
 from fairlock.wire import rules
-from fairlock.wire.rules import require_room_for_all
+from fairlock.wire.requests import require_room_for_all
 
 _LEAST_DEFAULT_WAIT_SECONDS: Final = 120.0
 _DEFAULT_WAIT_IN_LEASES: Final = 2
@@ -121,8 +122,7 @@ class ClientSettings:
             rule = f"must be a whole number from 1 to {_MOST_WORKERS}"
             refuse("max_workers", rule, self.max_workers)
         rules.require("table_name", rules.TABLE_NAME, self.table_name, show_text=True)
-        if isinstance(self.clock, str):
-            refuse("clock", 'must be "system", or left out', self.clock)
+        rules.require("clock", CLOCK, self.clock)
         arguments.require_bool("best_effort_release", self.best_effort_release)
         arguments.require_callable("on_event", self.on_event, "event")
 
@@ -157,7 +157,6 @@ class ClientSettings:
         lock_name = rules.plain_text("name", rules.LOCK_NAME, options.name)
         arguments.warn_of_missing_part(lock_name)
         rules.require("lease", rules.LEASE_SECONDS, lease)
-        rules.require("limit", rules.LIMIT, options.limit)
         arguments.require_bool("shared", options.shared)
         rules.require_one_way(shared=options.shared, only_newest=options.only_newest)
         owner_name = rules.plain_text("owner_name", rules.OWNER_NAME, owner_name)
@@ -183,8 +182,7 @@ class ClientSettings:
                 # A second more, so that the loss is told as the end of max_hold.
                 lease_ms = min(request.lease_ms, round(lease_for(max_hold + 1) * 1000))
                 request = replace(request, lease_ms=lease_ms)
-        arguments.require_callable("on_lost", options.on_lost, "lock", "reason")
-        arguments.require_callable("on_danger", options.on_danger, "lock", "reason")
+        options.require_callbacks(of_asyncio=services.of_asyncio)
         if request.waits:
             services.entered.require_that_others_can_release(request)
         return Acquisition(
@@ -205,14 +203,14 @@ class ClientServices:
     store_factory: StoreFactory
     events: LockEvents
     entered: EnteredLocks
+    of_asyncio: bool = False
 
 
 _Callback = TypeVar("_Callback")
 
 
 def adopt(
-    settings: ClientSettings,
-    store_factory: StoreFactory,
+    services: ClientServices,
     owner_id: str,
     options: LockOptions[_Callback],
 ) -> tuple[AcquireRequest, LockOptions[_Callback], Grant]:
@@ -221,14 +219,14 @@ def adopt(
     The request and the options are those by which the lock might have been acquired. Errors as of
     `LockClient.adopt`.
     """
+    settings, store_factory = services.settings, services.store_factory
     name = rules.plain_text("name", rules.LOCK_NAME, options.name)
     owner_id = rules.plain_text("owner_id", rules.OWNER_ID, owner_id)
     lease = in_seconds(options.lease)
     if lease is not None:
         rules.require("lease", rules.LEASE_SECONDS, lease)
         settings.timing.require_room(lease)
-    arguments.require_callable("on_lost", options.on_lost, "lock", "reason")
-    arguments.require_callable("on_danger", options.on_danger, "lock", "reason")
+    options.require_callbacks(of_asyncio=services.of_asyncio)
     context = store_factory.context()
     holder = read_state(context.table.read(lock_key(name))).holder(owner_id)
     if holder is None:

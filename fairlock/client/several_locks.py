@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from fairlock.client.arguments import LockOptions, refuse, require_max_wait
+from fairlock.client.arguments import LockOptions, refuse, require_bool, require_max_wait
 from fairlock.client.lock import Callback, HoldsLocks, Lock, SyncHold
 from fairlock.client.settings import ClientServices
 from fairlock.clock import Seconds, in_seconds
@@ -53,8 +53,9 @@ class LocksInOrder:
                     "the next is waited for; give a shorter max_wait as well"
                 )
                 refuse("max_hold", rule, hold)
+        require_bool("shared", shared)
+        limit = rules.limit_of(options.limit, shared=shared)
         if longest:
-            limit = rules.limit_of(options.limit, shared=shared)
             for name in plain:
                 request = AcquireRequest(lock_name=name, owner_id="", limit=limit, shared=shared)
                 services.entered.require_that_others_can_release(request)

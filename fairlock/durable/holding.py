@@ -84,12 +84,15 @@ def options_of(
         wait_seconds = _bounded_seconds("max_wait", max_wait, otherwise="skip=True does not wait")
     if max_hold is not None:
         hold_seconds = _bounded_seconds("max_hold", max_hold, otherwise="leave it out for no bound")
+    if service is not None and not (hasattr(service, "acquire") and hasattr(service, "release")):
+        rule = "must be LockFunctions(…), or left out for the service of grant_durable"
+        raise InvalidRequest(field="service", rule=rule, value=service)
     return Options(
         name=name,
         request=request,
         max_wait=wait_seconds,
         fallback=_fallback_seconds(fallback, wait_seconds or 0),
-        service=service or LockFunctions.from_environment(),
+        service=LockFunctions.from_environment() if service is None else service,
         max_hold=hold_seconds,
     )
 
@@ -301,6 +304,10 @@ def hold(
         InvalidRequest: an argument breaks its rule, or the execution holds this lock around this
             block already. Nothing was written.
     """
+    if not hasattr(context, "step"):
+        rule = "must be the DurableContext that the SDK passes to the handler and to its branches"
+        raise InvalidRequest(field="context", rule=rule, value=context)
+    rules.require("skip", rules.FLAG, skip)
     options = options_of(
         name=name,
         limit=limit,

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from fairlock.aws.lock_table import LockTable, Written
-from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable
+from fairlock.aws.retry import DYNAMODB_CLIENT
+from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable, explained
 from fairlock.guarded.conditions import (
     DEFAULT_ATTRIBUTE,
     MOST_ITEMS,
@@ -33,6 +34,7 @@ from fairlock.protocol.model import ReleaseRequest
 from fairlock.protocol.schema import PARTITION_KEY, partition_of
 from fairlock.store.context import LockContext, leave
 from fairlock.store.hand_off import hand_over
+from fairlock.wire import rules
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -82,8 +84,12 @@ class GuardedWrites:
         owner_id: the acquisition that was granted.
         fencing_token: the token of that grant.
         context: how the lock is handed over on release (who is notified), clock and retry_budget.
+
+    Raises:
+        InvalidRequest: an argument breaks its rule.
     """
 
+    @explained
     def __init__(
         self,
         client: DynamoDBClient,
@@ -94,6 +100,11 @@ class GuardedWrites:
         fencing_token: int,
         context: LockContext | None = None,
     ) -> None:
+        rules.require("table_name", rules.TABLE_NAME, table_name)
+        rules.require("client", DYNAMODB_CLIENT, client)
+        if context is not None and not isinstance(context, LockContext):
+            rule = "must be a LockContext of the lock table, or left out"
+            raise InvalidRequest(field="context", rule=rule, value=context, show_text=False)
         self._client = client
         self._table_name = table_name
         self._grant = GrantKey(lock_name=lock_name, owner_id=owner_id, fencing_token=fencing_token)
@@ -111,6 +122,7 @@ class GuardedWrites:
         """A fence for single writes, see `fairlock.guarded.conditions.fence_condition`."""
         return fence_condition(self._grant.fencing_token, attribute=attribute)
 
+    @explained
     def transact_write(
         self,
         items: Sequence[TransactWriteItemTypeDef],
@@ -268,6 +280,7 @@ class GuardedWrites:
         self, items: Sequence[TransactWriteItemTypeDef], *, release: bool
     ) -> list[TransactWriteItemTypeDef]:
         """A copy of the items, if they break no rule."""
+        rules.require("release", rules.FLAG, release)
         most = MOST_ITEMS - (_OWN_WRITES_OF_A_HAND_OFF if release else _OWN_WRITES)
         if not isinstance(items, _LISTS):
             rule = "must be a list of writes, as for boto3's transact_write_items"

@@ -22,6 +22,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 from fairlock.errors import InvalidRequest
@@ -133,6 +134,8 @@ class Rule:
         """What `InvalidRequest` shows of the rule for a value that breaks it."""
         said = self.sentence if self.fault is None else self.fault(value)
         is_number = isinstance(value, str) and _NUMBER.fullmatch(value) is not None
+        if isinstance(value, Decimal) and self.allows(1):
+            return f"{said}; pass int(…) or float(…) of a Decimal"
         return f"{said}; pass a number, not text" if is_number and self.allows(1) else said
 
 
@@ -163,21 +166,28 @@ def plain_text(field: str, rule: Rule, value: str) -> str:
     return str.__str__(value)
 
 
+_NOT_JSON: Final = (
+    ": pass str(…) of a date or a set, int(…) or float(…) of a Decimal, and shorten what is nested"
+)
+
+
 def _fault_of_data(value: object) -> str:
     text = compact_json(value) if isinstance(value, dict) else None
     size = 0 if text is None else len(text.encode())
+    if isinstance(value, dict) and text is None:
+        return f"{DATA.sentence}{_NOT_JSON}"
     if size <= LARGEST_DATA_BYTES:
         return DATA.sentence
     return f"{DATA.sentence}, and has {size} bytes: store the rest elsewhere, and put its key here"
 
 
-def _is_number(value: object, low: float, high: float) -> bool:
+def is_number(value: object, low: float, high: float) -> bool:
     """Whether the value is a number in these bounds. True is no number; NaN is in no bounds."""
     return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
 def _is_whole(value: object, low: int, high: int) -> bool:
-    return _is_number(value, low, high) and not math.modf(value)[0]  # type: ignore[arg-type]  # a number by now
+    return is_number(value, low, high) and not math.modf(value)[0]  # type: ignore[arg-type]  # a number by now
 
 
 def _whole(low: int, high: int) -> Callable[[Any], bool]:
@@ -185,7 +195,7 @@ def _whole(low: int, high: int) -> Callable[[Any], bool]:
 
 
 def _seconds(low: float, high: float) -> Callable[[Any], bool]:
-    return lambda value: _is_number(value, low, high)
+    return lambda value: is_number(value, low, high)
 
 
 def _matching(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
@@ -197,7 +207,7 @@ def _is_rate(value: object) -> bool:
     if not isinstance(value, list | tuple) or len(value) != len(("count", "period")):
         return False
     count, period = value
-    if not _is_number(period, 1, LONGEST_PERIOD_SECONDS):
+    if not is_number(period, 1, LONGEST_PERIOD_SECONDS):
         return False
     return _is_whole(count, 1, int(period * MOST_A_SECOND))
 
@@ -379,6 +389,10 @@ RESERVATION_ID: Final = Rule(
     "must be a string of 16 to 128 printable ASCII characters, unique to this reservation",
     _matching(_OWNER_ID),
 )
+ATTRIBUTE: Final = Rule(
+    "must be the name of an attribute, a string of at most 255 bytes of UTF-8",
+    lambda value: is_text(value, least_bytes=1, most_bytes=255),
+)
 FLAG: Final = Rule("must be true or false", lambda value: isinstance(value, bool))
 EPOCH_MS: Final = Rule(
     "must be a whole number of milliseconds since the epoch", _whole(0, LATEST_EPOCH_MS)
@@ -416,26 +430,5 @@ def in_lock_order(names: Iterable[str]) -> list[str]:
 
 def limit_of(limit: int, *, shared: bool) -> int:
     """How many may hold beside an owner with this `limit`; for a reader, 1 means the default."""
+    require("limit", LIMIT, limit)
     return DEFAULT_READERS if shared and limit == 1 else int(limit)
-
-
-MOST_HOLDERS_BYTES: Final = 300 * 1024
-"""Of all holders of one lock; three quarters of DynamoDB's limit."""
-HOLDER_BYTES: Final = 350
-"""Of a holder without data, owner_name and execution_arn: its owner_id twice, and numbers."""
-
-
-def require_room_for_all(*, limit: int, owner_name: str, execution_arn: str | None) -> None:
-    """Refuses a holder of whom `limit` would make too large an item.
-
-    Whatever its data: a heartbeat may change that.
-    """
-    texts = {owner_name, execution_arn or ""}  # A guard's owner_name is its ARN, stored once.
-    text_bytes = sum(len(text.encode()) for text in texts)
-    highest = MOST_HOLDERS_BYTES // (HOLDER_BYTES + LARGEST_DATA_BYTES + text_bytes)
-    if limit > highest:
-        rule = (
-            f"must be at most {highest} with an owner_name and an execution_arn of {text_bytes} "
-            "bytes together: all holders of a lock are in one item"
-        )
-        raise InvalidRequest(field="limit", rule=rule, value=limit)

@@ -18,8 +18,7 @@ from fairlock.errors import (
 )
 from fairlock.guarded.guarded_writes import GuardedWrites
 from fairlock.protocol.ceiling import SetCeilingRequest
-from fairlock.protocol.model import ForceReleaseRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import ForceReleaseRequest, Grant
 from fairlock.protocol.pace import PaceRequest
 from fairlock.store.turns import KnownPaces, Turn
 from fairlock.testing.fake_table import MemoryTable

@@ -263,6 +263,7 @@ def test_an_example_of_the_embedded_aws_calls_it_as_it_is(block: Block) -> None:
 # Before and after of docs/migration.md do the same, whether the lock is free, taken or not
 # known.
 
+
 @pytest.fixture
 def old_library(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("python_dynamodb_lock.python_dynamodb_lock")

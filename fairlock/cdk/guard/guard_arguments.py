@@ -99,12 +99,6 @@ def note_guarded(task: sfn.IChainable) -> None:
     _guarded_in_app_of(task).add(task.start_state.node.path)
 
 
-def check_flag(field: str, value: object) -> None:
-    """Checks that an argument is True or False."""
-    if not isinstance(value, bool):
-        raise InvalidRequest(field=field, rule="must be True or False", value=value)
-
-
 def checked_jsonata(field: str, expression: str) -> str:
     """One JSONata expression that is not empty."""
     inner = expression[2:-2]
@@ -118,12 +112,17 @@ def checked_limit(limit: int | str, *, shared: bool) -> int | str:
     """How many may be inside, or JSONata that gives the number when the workflow runs."""
     if is_jsonata(limit):
         return _that_exists("limit", checked_jsonata("limit", str(limit)))
-    if isinstance(limit, float) and math.isfinite(limit) and Token.is_unresolved(limit):
+    if _is_number_token(limit):
         rule = (
             "must be a number or JSONata, '{% $states.input.permits %}': a token has no value yet"
         )
         raise InvalidRequest(field="limit", rule=rule, value="a token")
     return rules.limit_of(int(checked("limit", rules.LIMIT, limit)), shared=shared)
+
+
+def _is_number_token(value: object) -> bool:
+    """Whether it is a token of CDK for a number; NaN and infinity would end CDK's process."""
+    return isinstance(value, float) and math.isfinite(value) and Token.is_unresolved(value)
 
 
 def _that_exists(field: str, expression: str) -> str:
@@ -142,7 +141,7 @@ def checked_only_newest(only_newest: bool | int | str) -> int | str | None:  # n
         return jsonata("$millis()")  # When the guard is entered, by the clock of Step Functions.
     if is_jsonata(only_newest):
         return checked_jsonata("only_newest", str(only_newest))
-    if isinstance(only_newest, float) and Token.is_unresolved(only_newest):
+    if _is_number_token(only_newest):
         rule = "must be True, a number or JSONata, '{% $states.input.build %}': a token is none"
         raise InvalidRequest(field="only_newest", rule=rule, value="a token")
     if not rules.ONLY_NEWEST.allows(only_newest):

@@ -18,7 +18,7 @@ from fairlock.cdk.guard.service_calls import (
     period_after_restart,
     restarted,
 )
-from fairlock.errors import InvalidRequest
+from fairlock.errors import InvalidRequest, explained
 from fairlock.protocol.outcomes import RefusalReason
 from fairlock.wire.rules import DEFAULT_FALLBACK_SECONDS
 
@@ -55,6 +55,7 @@ class Waiting(ABC):
         return _Poll()
 
     @staticmethod
+    @explained
     def queue(*, fallback: Duration | None = None) -> Waiting:
         """Sleeps on a task token in a fair queue, until a release hands the lock over.
 

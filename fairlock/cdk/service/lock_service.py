@@ -19,6 +19,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from fairlock.cdk.fragments import check_flag, check_key
 from fairlock.cdk.service.functions import (
     HANDS_OVER,
     WAKES,
@@ -39,7 +40,7 @@ from fairlock.cdk.service.shared_service import (
     SharedNames,
     add_outputs,
 )
-from fairlock.errors import InvalidRequest
+from fairlock.errors import InvalidRequest, explained
 
 LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LEAST_MEMORY_MIB: Final = 128
@@ -93,10 +94,8 @@ def check_table(
     if removal_policy not in _REMOVAL_POLICIES:
         rule = "must be RETAIN, RETAIN_ON_UPDATE_OR_DELETE or DESTROY of aws_cdk.RemovalPolicy"
         _refuse("removal_policy", rule, removal_policy)
-    if not isinstance(deletion_protection, bool):
-        _refuse("deletion_protection", "must be True or False", deletion_protection)
-    if encryption_key is not None and not hasattr(encryption_key, "key_arn"):
-        _refuse("encryption_key", "must be an aws_kms.IKey", encryption_key)
+    check_flag("deletion_protection", deletion_protection)
+    check_key("encryption_key", encryption_key)
     if table is None:
         return
     if not hasattr(table, "table_arn"):
@@ -142,6 +141,7 @@ class LockService(LockServiceBase):
     from_stack = staticmethod(SharedLockService)
     """Refers to the service that a stack shares, by the stack's name, with the same arguments."""
 
+    @explained
     def __init__(
         self,
         scope: Construct,
@@ -227,6 +227,11 @@ class LockService(LockServiceBase):
             encryption_key=encryption_key,
         )
         check_concurrency(reaper_concurrency)
+        check_flag("reaper", reaper)
+        check_flag("durable", durable)
+        check_flag("administration", administration)
+        check_flag("lifecycle_events", lifecycle_events)
+        check_flag("pace", pace)
         super().__init__(scope, construct_id)
         self._table = table or lock_table(
             self,

@@ -24,6 +24,7 @@ from aws_cdk import aws_ssm as ssm
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from fairlock.cdk.fragments import check_key, grant_call
 from fairlock.cdk.service.reaper import ExecutionReaper, check_machine
 from fairlock.cdk.service.service_base import LockServiceBase, MetricOptions
 from fairlock.errors import InvalidRequest, explained
@@ -48,7 +49,7 @@ def function_arn(operation: str) -> str:
 
 def parameter_name(stack_name: str, name: str) -> str:
     """Where in the Parameter Store a stack's service tells a name."""
-    if Token.is_unresolved(stack_name):
+    if isinstance(stack_name, str) and Token.is_unresolved(stack_name):
         rule = "must be known at synth: a token has no value yet"
         raise InvalidRequest(field="stack_name", rule=rule, value=stack_name)
     rules.require("stack_name", rules.STACK_NAME, stack_name, show_text=True)
@@ -178,6 +179,7 @@ class SharedLockService(LockServiceBase):
         """
         self.stack_name = stack_name
         parameter_name(stack_name, TABLE_NAME)
+        check_key("encryption_key", encryption_key)
         super().__init__(scope, construct_id)
         self._functions: dict[str, lambda_.IFunction] = {}
         self._queues: dict[str, sqs.IQueue] = {}
@@ -260,6 +262,7 @@ class SharedLockService(LockServiceBase):
         Raises:
             InvalidRequest: a key is given, or see `LockServiceBase.grant_durable`.
         """
+        check_key("key", key)
         if key is not None:
             rule = (
                 "must be left out for a service of another stack, whose roles are not known here: "
@@ -272,15 +275,15 @@ class SharedLockService(LockServiceBase):
 
     def grant_inspect(self, grantee: iam.IGrantable) -> iam.Grant:
         """See `LockService.grant_inspect`. Deploying fails without this function."""
-        return self._function("Inspect").grant_invoke(grantee)
+        return grant_call(self._function("Inspect"), grantee)
 
     def grant_force_release(self, grantee: iam.IGrantable) -> iam.Grant:
         """See `LockService.grant_force_release`. Deploying fails without this function."""
-        return self._function("ForceRelease").grant_invoke(grantee)
+        return grant_call(self._function("ForceRelease"), grantee)
 
     def grant_set_limit(self, grantee: iam.IGrantable) -> iam.Grant:
         """See `LockService.grant_set_limit`. Deploying fails without this function."""
-        return self._function("SetLimit").grant_invoke(grantee)
+        return grant_call(self._function("SetLimit"), grantee)
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """See `LockService.metric_dead_letters`. Deploying fails without a reaper."""

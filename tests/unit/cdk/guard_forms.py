@@ -11,7 +11,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from fairlock.cdk import LockGuard, Waiting
+from fairlock.cdk import LockGuard, LockService, Waiting
 from fairlock.cdk.guard.standalone import FunctionsByArn
 
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function"
@@ -225,6 +225,10 @@ class Case(Construct):
     def guard(self, name: str = "Guard", task: Any = None, **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
         arguments = {"lock_name": f"{self.node.id}/{name}", "service": self.stack.locks, **props}
         return LockGuard(self, name, task=task or self.step(f"{name}Work"), **arguments)
+
+    def shared(self) -> Any:  # noqa: ANN401 - mistakes are no types
+        """A service of another stack."""
+        return LockService.from_stack(self, "Shared", stack_name="Fairlock")
 
     def step(self, name: str, **props: Any) -> sfn.Pass:  # noqa: ANN401 - a state's
         return sfn.Pass.jsonata(self, name, **props)

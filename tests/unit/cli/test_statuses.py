@@ -61,6 +61,8 @@ def answered(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
         ("run x --nonsense -- true", "No such option"),
         ("run x --max-wait -1 -- true", "'-1' must be a time: seconds such as 90"),
         ("run x --max-wait soon -- true", "'soon' must be a time"),
+        (f"run x --grace 1{'0' * 400} -- true", "must be a time: seconds such as 90, or a number"),
+        ("run x --table= -- true", "no lock table is named: give --table"),
         ("run x --grace nan -- true", "'nan' must be a time"),
         ("run x --lease 5w -- true", "'5w' must be a time"),
         ("watch --every 0.1s", "'0.1s' must be a time of at least 0.5 s"),
@@ -166,6 +168,21 @@ def test_without_a_table_it_says_where_the_name_stands(
     told = capsys.readouterr().err
     assert "give --table (its value is the output LockTableName of the stack" in told
     assert told.endswith(" or --stack, or set FAIRLOCK_TABLE_NAME\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--region=somewhere_", "give the name of a region, such as eu-central-1; check --region"),
+        ("--endpoint-url=somewhere", "must be a URL, such as http://127.0.0.1:8000; check --end"),
+        ("--profile=nosuch", "has no such profile; check --profile or AWS_PROFILE"),
+    ],
+)
+def test_a_place_that_there_cannot_be_is_78_and_names_the_option(
+    option: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(monkeypatch, "show", "x", option) == 78
+    assert told in capsys.readouterr().err
 
 
 def test_no_table_is_78(

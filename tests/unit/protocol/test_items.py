@@ -27,8 +27,7 @@ from fairlock.protocol.schema import (
     token_attribute,
 )
 from fairlock.testing.fake_table import MemoryTable
-from fairlock.wire.requests import parse_acquire
-from fairlock.wire.rules import MOST_HOLDERS_BYTES
+from fairlock.wire.requests import MOST_HOLDERS_BYTES, parse_acquire
 from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, owner, release, store_over
 from tests.support.capacity import item_bytes
 from tests.support.store_bench import Bench
