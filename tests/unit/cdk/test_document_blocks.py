@@ -74,6 +74,8 @@ def names_for(stack: Stack, code: str) -> dict[str, Any]:
     made |= {name: getattr(fairlock.cdk, name) for name in fairlock.cdk.__all__}
     if "locks" in code and "locks =" not in code:
         made["locks"] = LockService.from_stack(stack, "TheReadersLocks", stack_name="Fairlock")
+    if "=service" in code and "service =" not in code:
+        made["service"] = LockService.from_stack(stack, "TheReaders", stack_name="Fairlock")
     return made
 
 

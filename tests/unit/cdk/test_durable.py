@@ -246,7 +246,7 @@ def test_control_inline_policies_alone_do_not_fit(
 ) -> None:
     monkeypatch.setattr("fairlock.cdk.service.served_functions._MOST_INLINE", 100_000)
     stack = Stack(app, "Own")
-    serving(stack, 50)
+    serving(stack, 70)
     assert sizes(stack)[0] > MOST_INLINE
 
 
