@@ -33,7 +33,7 @@ from fairlock.client.reporting import logger
 from fairlock.client.threads import CLOSE_SECONDS, STILL_BUSY
 from fairlock.clock import Clock
 from fairlock.errors import ClientUnusable
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import Grant
 
 _T = TypeVar("_T")
 
@@ -58,9 +58,7 @@ class BackgroundTasks:
     ) -> _T:
         """Does the work; a cancellation ends the waiting for it, not the work itself.
 
-        Args:
-            work: to be done.
-            unfinished: gets the task of work that goes on after a cancellation, until its end.
+        Until its end, `unfinished` has the task of work that goes on after a cancellation.
         """
         has_begun = False
 
@@ -210,10 +208,6 @@ class AsyncHeartbeats:
     """Renews locks until they are removed, lost, or this is closed.
 
     The scheduling task is there as long as there are locks, even if the program cancels all tasks.
-
-    Args:
-        clock: tells when a heartbeat is due.
-        most_at_once: how many may be under way at a time.
     """
 
     def __init__(self, clock: Clock, *, most_at_once: int) -> None:

@@ -22,18 +22,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fairlock.aws.aws_clock import NO_DATE, AwsClock
 from fairlock.aws.retry import error_code, may_pass, misconfigured
 from fairlock.cli.target import Target, principal
-from fairlock.clock import Clock
+from fairlock.clock import NO_DATE, AwsClock, Clock
 from fairlock.protocol.description import lock_name_of
-from fairlock.protocol.expressions import number, token_seed
 from fairlock.protocol.schema import (
     FENCING_TOKEN,
     PARTITION_KEY,
     SORT_KEY,
     STATE,
     TTL_ATTRIBUTE,
+    number,
+    token_seed,
 )
 from fairlock.text import printable
 
@@ -52,13 +52,7 @@ _IF_THERE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A permission.
-
-    Attributes:
-        action: its name.
-        is_needed: whether locks cannot be held without it.
-        without: what does not work without it.
-    """
+    """A permission, whether locks can be held without it, and what does not work then."""
 
     action: str
     is_needed: bool
@@ -85,12 +79,6 @@ PROBES: Final = (
 def is_allowed(target: Target, dynamodb: Any, probe: Probe, table_arn: str | None) -> bool:  # noqa: ANN401 - a client of boto3's
     """Whether AWS allows the probe's action; nothing is written.
 
-    Args:
-        target: the table.
-        dynamodb: a client of boto3's for it.
-        probe: what to probe.
-        table_arn: tells the account in which workflows are; None if that is not known.
-
     Raises:
         botocore.exceptions.ClientError: AWS refused for another reason.
         LookupError: the account is not known.
@@ -109,10 +97,7 @@ def is_allowed(target: Target, dynamodb: Any, probe: Probe, table_arn: str | Non
 def _send(target: Target, dynamodb: Any, action: str, table_arn: str | None) -> None:  # noqa: ANN401 - same
     # A key that no lock has, and new each time: beside whatever runs, a write finds no item, its
     # condition fails, and nothing is written.
-    key: dict[str, Any] = {
-        PARTITION_KEY: {"S": f"PROBE#{uuid.uuid4()}"},
-        SORT_KEY: {"S": "PROBE"},
-    }
+    key: dict[str, Any] = {PARTITION_KEY: {"S": f"PROBE#{uuid.uuid4()}"}, SORT_KEY: {"S": "PROBE"}}
     table: dict[str, Any] = {"TableName": target.table}
     if action == "DescribeExecution":
         if table_arn is None:
@@ -150,11 +135,7 @@ _MOST_TABLES: Final = 2_500
 
 
 def other_tables(dynamodb: Any, table: Mapping[str, Any]) -> list[str]:  # noqa: ANN401 - a client of boto3's
-    """The names of other lock tables that are called like this one.
-
-    Raises:
-        botocore.exceptions.ClientError: no permission to list tables.
-    """
+    """The names of other lock tables that have the same base name."""
     own = table["TableName"]
     start, dash, ending = own.rpartition("-")
     if not dash or not ending.isalnum():
@@ -226,11 +207,7 @@ def doctor(target: Target, console: Console, clock: Clock, *, as_json: bool = Fa
 
 
 def examine(target: Target, clock: Clock) -> Iterator[Finding]:
-    """All checks, in their order.
-
-    Raises:
-        LockStoreMisconfigured: no client can be made, for want of a region for instance.
-    """
+    """All checks, in their order."""
     dynamodb = target.client("dynamodb")
     yield _who(principal(target))
     sent, described = clock.monotonic(), None
@@ -298,19 +275,21 @@ def _clock(aws_clock: AwsClock, *, wall_ms: int) -> Finding:
     """By how much the clock of this machine differs from AWS's; no lease depends on that."""
     earliest_ms, latest_ms = aws_clock.earliest_ms(), aws_clock.latest_ms()
     if earliest_ms is None or latest_ms is None:
-        text = "DynamoDB's answers have no Date: leases go by this machine's clock, which must be "
-        return Finding("clock", Verdict.WARNING, f"{text}within 1 s of those of all other clients")
+        text = (
+            "DynamoDB's answers have no Date, so this machine's clock times the leases: it must be "
+        )
+        return Finding("clock", Verdict.WARNING, f"{text}within 1 s of the other clients' clocks")
     behind_s, ahead_s = (earliest_ms - wall_ms) / 1000, (wall_ms - latest_ms) / 1000
     wrong_s = max(behind_s, ahead_s)
     if wrong_s <= 0:
         return Finding(
-            "clock", Verdict.OK, "leases end by the AWS clock, and this machine's clock agrees"
+            "clock", Verdict.OK, "leases are timed by the AWS clock; this machine's clock agrees"
         )
     way = "behind" if behind_s > 0 else "ahead of"
-    text = f"at least {wrong_s:.1f} s {way} AWS's, by which leases go all the same"
+    text = f"at least {wrong_s:.1f} s {way} the AWS clock, which times the leases"
     if wrong_s < _MOST_SECONDS_WRONG:
         return Finding("clock", Verdict.OK, text)
-    refused = "AWS refuses requests from 5 minutes on: let a time service set this machine's clock"
+    refused = "AWS refuses requests from 5 minutes on: let a time service set the clock"
     return Finding("clock", Verdict.WARNING, f"{text}; {refused}")
 
 
@@ -320,7 +299,7 @@ def _key(fields: Mapping[str, Any]) -> Finding:
     right = {"HASH": PARTITION_KEY, "RANGE": SORT_KEY}
     if key != right or {kinds.get(PARTITION_KEY), kinds.get(SORT_KEY)} != {"S"}:
         text = f"must be ({PARTITION_KEY}, {SORT_KEY}), both strings: this is no lock table"
-        return Finding("key", Verdict.FAILURE, text)
+        return Finding("table key", Verdict.FAILURE, text)
     if fields.get("Replicas"):
         text = "a global table: two regions may grant the same lock; use one region's table"
         if fields.get("MultiRegionConsistency") == "STRONG":
@@ -328,8 +307,8 @@ def _key(fields: Mapping[str, Any]) -> Finding:
                 "a global table with strong consistency: DynamoDB refuses transactions there, "
                 "which workflows need, and TTL; use one region's table"
             )
-        return Finding("key", Verdict.FAILURE, text)
-    return Finding("key", Verdict.OK, f"({PARTITION_KEY}, {SORT_KEY})")
+        return Finding("table key", Verdict.FAILURE, text)
+    return Finding("table key", Verdict.OK, f"({PARTITION_KEY}, {SORT_KEY})")
 
 
 def _restored(dynamodb: Any, table: Mapping[str, Any]) -> Finding:  # noqa: ANN401 - a client of boto3's

@@ -133,11 +133,7 @@ _mutex = threading.Lock()
 
 
 def require_not_inside(context: DurableContext, name: str) -> None:
-    """Refuses a name that an enclosing `hold` of the same execution has.
-
-    Raises:
-        InvalidRequest: the lock is held by the part of the execution around this one.
-    """
+    """Refuses a name that an enclosing `hold` of the same execution has."""
     with _mutex:
         held = set(_held.get(context.state, ()))
     around = set(_places_around(context))
@@ -151,11 +147,7 @@ def require_not_inside(context: DurableContext, name: str) -> None:
 
 
 def require_no_map(context: DurableContext, only_newest: object) -> None:
-    """Refuses to ask for the newest only in an iteration of a map.
-
-    Raises:
-        InvalidRequest: the context is one of an iteration, or below one.
-    """
+    """Refuses to ask for the newest only in an iteration of a map."""
     around = (context.state.operations.get(place) for place in _places_around(context) if place)
     # By ==: version 3 of the SDK records a string.
     if any(one is not None and one.sub_type == OperationSubType.MAP for one in around):
@@ -345,6 +337,8 @@ class _Hold:
         self._was_entered = True
         self._acquisition = None  # Of an earlier block, which has released.
         acquisition = Acquisition(self.context, self.options)
+        # Recorded first, so that a refusal below is the same on each replay: the contexts around
+        # are in the execution's history from then on.
         acquisition.enter()
         require_not_inside(self.context, self.options.name)
         if "only_newest" in self.options.request:

@@ -18,7 +18,7 @@ from constructs import Construct
 
 from fairlock.cdk import LockGuard, LockService, Waiting
 from infra.durable_package import package
-from tests.e2e.durable.stack import WORKER
+from tests.e2e.durable.executions import WORKER
 from tests.e2e.guard.stack import INPUT, JSONATA, Spoilt
 from tests.e2e.workflow_parts import LOCK, stay
 from tests.smoke import bodies

@@ -211,7 +211,7 @@ def test_the_queries_read_the_logs_of_the_shared_functions(watching: Stack, temp
 
 def test_a_query_names_only_fields_that_the_functions_log() -> None:
     root = DOCUMENT.parent.parent
-    paths = ("lambdas/telemetry.py", "fairlock/store/context.py")
+    paths = ("lambdas/runtime.py", "fairlock/store/context.py")
     logged = "".join((root / path).read_text() for path in paths)
     for query in QUERIES.values():
         for name in re.findall(r"\b(\w+_(?:name|arn|token|ms|by))\b", query):

@@ -23,7 +23,7 @@ from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.local_lease import LocalLease
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.protocol.items import read_state
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import Grant
 from fairlock.protocol.schema import lock_key
 from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
 from fairlock.testing.fake_table import MemoryTable

@@ -21,8 +21,7 @@ from fairlock import Lock, LockClient, LockLost, LockWaitTimeout
 from fairlock.client import local_waiters
 from fairlock.client.reporting import log_event
 from fairlock.protocol import outcomes
-from fairlock.protocol.model import ForceReleaseRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import ForceReleaseRequest, Grant
 from fairlock.store.context import Evicted
 from testbed.localaws import LocalAws
 from tests.support import acquire, heartbeat, store_over

@@ -12,8 +12,7 @@ import pytest
 
 from fairlock import ClientUnusable, LockClient, LockWaitTimeout
 from fairlock.client.local_waiters import LocalQueue, LocalWaiter, LocalWaiters
-from fairlock.protocol.model import AcquireRequest, Holder, LockState, SeenLock, Waiter
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant, Holder, LockState, SeenLock, Waiter
 from tests.support import START_MS, FakeAlarm, FakeClock
 from tests.support.faults import lost_reply
 from tests.unit.client.conftest import MakeClient

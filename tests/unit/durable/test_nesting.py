@@ -10,12 +10,7 @@ from typing import Any
 
 import pytest
 from aws_durable_execution_sdk_python import ChildContextError, DurableContext
-from aws_durable_execution_sdk_python.config import (
-    Duration,
-    MapConfig,
-    NestingType,
-    ParallelConfig,
-)
+from aws_durable_execution_sdk_python.config import Duration, MapConfig, NestingType, ParallelConfig
 from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestResult
 from botocore.exceptions import ClientError, ReadTimeoutError
 
