@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 from fairlock.client.arguments import EnteredOneWay, LockOptions, refuse
 from fairlock.client.base_lock import BaseLock
 from fairlock.client.heartbeats import Heartbeats
-from fairlock.client.lease_handle import Unreleased
 from fairlock.client.local_lease import LeaseState
 from fairlock.client.settings import ClientServices, ClientSettings
 from fairlock.client.threads import Callbacks
@@ -29,7 +28,6 @@ class LockServices(ClientServices):
     """What all locks of a `LockClient` use."""
 
     heartbeats: Heartbeats
-    unreleased: Unreleased
     callbacks: Callbacks
 
 

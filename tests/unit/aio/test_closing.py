@@ -36,6 +36,22 @@ async def test_closing_a_client_gives_back_its_locks_only_if_told(
 
 
 @in_virtual_time
+async def test_a_release_that_has_failed_is_tried_again_at_the_end_and_no_other(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    async with make_client() as locks:
+        async with locks.hold("b"):
+            pass
+        async with locks.hold("a"):
+            table.outage = lost_reply()
+        table.outage = None
+        assert table.traces("a") == ["anna"]
+        begun = len(table.log)
+    assert table.traces("a") == []
+    assert len(table.log) == begun + 1
+
+
+@in_virtual_time
 async def test_a_release_at_close_that_fails_is_logged(
     make_client: MakeClient, table: AsyncTable, caplog: pytest.LogCaptureFixture
 ) -> None:
