@@ -110,13 +110,17 @@ class AsyncLock(BaseLock):
         """Releases the lock, or hands it to the oldest waiter. One request if no owner waits.
 
         No heartbeat is under way any more when this returns, and none will be sent. May be
-        repeated. If the task that releases is cancelled meanwhile, the release continues. Result
-        and errors are those of `fairlock.Lock.release`.
+        repeated. If the task that releases is cancelled meanwhile, the release continues. If it
+        fails, the end of `async with AsyncLockClient(…)` tries once more. Result and errors are
+        those of `fairlock.Lock.release`.
         """
         self._require_own_loop()
         if not self._handle.lease.is_from_parent_process:
-            self._services.heartbeats.remove(self._handle)
-        return await self._services.tasks.shielded(run(self._handle.release))
+            self._end_heartbeats()
+        try:
+            return await self._services.tasks.shielded(run(self._handle.release))
+        finally:
+            self._services.unreleased.discard_if_settled(self._handle)
 
     async def transact_write(
         self,
@@ -144,7 +148,8 @@ class AsyncLock(BaseLock):
             super()._write(call)
         finally:
             if call.release and not self._handle.lease.is_held():
-                self._services.heartbeats.remove(self._handle)
+                self._end_heartbeats()
+                self._services.unreleased.discard_if_settled(self._handle)
 
     async def __aenter__(self) -> Self:
         """The lock itself."""
@@ -171,6 +176,10 @@ class AsyncLock(BaseLock):
 
     def _begin_heartbeats(self) -> None:
         self._services.heartbeats.add(self._handle)
+
+    def _end_heartbeats(self) -> None:
+        self._services.unreleased.add(self._handle)
+        self._services.heartbeats.remove(self._handle)
 
     def _require_own_loop(self) -> None:
         if not self._handle.lease.is_from_parent_process and is_another_running(self._loop):

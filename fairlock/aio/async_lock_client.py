@@ -34,7 +34,7 @@ from fairlock.client import arguments
 from fairlock.client.acquisition import Acquisition
 from fairlock.client.arguments import LockOptions
 from fairlock.client.connection import StoreFactory, told_by_stack
-from fairlock.client.lease_handle import LeaseHandle
+from fairlock.client.lease_handle import Releasable, Unreleased
 from fairlock.client.reporting import LockEvents, OnEvent, logger
 from fairlock.client.settings import ClientOptions, ClientSettings, adopt
 from fairlock.client.table_client import NotCopied, OpenedTable
@@ -114,6 +114,7 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
             tasks=BackgroundTasks(),
             events=self._new_events(on_event),
             entered=AsyncEnteredLocks(),
+            unreleased=Unreleased(),
             of_asyncio=True,
         )
         self._acquisitions = CancellableAcquisitions(self._services.tasks)
@@ -334,7 +335,9 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
             raise ClientUnusable(_CLOSED_ELSEWHERE)
         self._closed = True
         self._acquisitions.close()
-        handles = self._services.heartbeats.handles() if release else []
+        services = self._services
+        held = [*services.heartbeats.handles(), *services.unreleased.unsettled()]
+        handles = list(dict.fromkeys(held)) if release else []
         await self._services.tasks.shielded(self._end_heartbeats(handles))
         await self._services.tasks.finish()
         if self._services.events.has_thread:
@@ -381,12 +384,12 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         if self._closed:
             await self._disconnect()
 
-    async def _end_heartbeats(self, to_release: Sequence[LeaseHandle]) -> None:
+    async def _end_heartbeats(self, to_release: Sequence[Releasable]) -> None:
         await self._services.heartbeats.close()
         semaphore = asyncio.Semaphore(self._settings.max_workers)
         await asyncio.gather(*(self._release(handle, semaphore) for handle in to_release))
 
-    async def _release(self, handle: LeaseHandle, semaphore: asyncio.Semaphore) -> None:
+    async def _release(self, handle: Releasable, semaphore: asyncio.Semaphore) -> None:
         async with semaphore:
             await run(handle.release_at_close)
 

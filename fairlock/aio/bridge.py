@@ -219,11 +219,15 @@ class BridgedAlarm:
         self._rung.set()
 
     async def _wait(self, seconds: float) -> None:
-        with suppress(TimeoutError):
+        # Not by `asyncio.timeout`, which cancels the task: a cancellation by the caller in that
+        # moment would find the task cancelled already, and the wait would go on after it.
+        timer = asyncio.get_running_loop().call_later(seconds, self._rung.set)
+        try:
             # A ring that came before the wait ends it at once: the news is older than the pause,
             # and no less true.
-            async with asyncio.timeout(seconds):
-                await self._rung.wait()
+            await self._rung.wait()
+        finally:
+            timer.cancel()
         self._rung.clear()
 
 

@@ -20,7 +20,6 @@ from fairlock.client.arguments import (
 )
 from fairlock.client.base_lock import BaseLock
 from fairlock.client.heartbeats import Heartbeats
-from fairlock.client.lease_handle import Unreleased
 from fairlock.client.local_lease import LeaseState
 from fairlock.client.settings import ClientServices, ClientSettings
 from fairlock.client.threads import Callbacks
@@ -35,7 +34,6 @@ class LockServices(ClientServices):
     """What all locks of a `LockClient` use."""
 
     heartbeats: Heartbeats
-    unreleased: Unreleased
     callbacks: Callbacks
 
 

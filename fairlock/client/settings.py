@@ -18,6 +18,7 @@ from fairlock.client.acquisition import Acquisition
 from fairlock.client.arguments import LockOptions, Timing, refuse, require_seconds
 from fairlock.client.connection import Connection, StoreFactory, table_or_default
 from fairlock.client.entered_locks import EnteredLocks
+from fairlock.client.lease_handle import Unreleased
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.reporting import LockEvents, OnEvent
 from fairlock.clock import AwsClock, Clock, Seconds, in_seconds, lease_for
@@ -203,6 +204,7 @@ class ClientServices:
     store_factory: StoreFactory
     events: LockEvents
     entered: EnteredLocks
+    unreleased: Unreleased
     of_asyncio: bool = False
 
 

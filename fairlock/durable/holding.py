@@ -13,6 +13,7 @@ the `with` block: its own context, and the contexts below that.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -330,8 +331,17 @@ class _Hold:
     context: DurableContext
     options: Options
     _acquisition: Acquisition | None = field(default=None, init=False)
+    _was_entered: bool = field(default=False, init=False)
+
+    def __del__(self) -> None:
+        """Points out a block that never began: the work after it had no lock."""
+        if not self._was_entered:
+            name = self.options.name
+            message = f"lock {name!r} was never acquired: write `with hold(context, {name!r}):`"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def __enter__(self) -> DurableLock | None:
+        self._was_entered = True
         self._acquisition = None  # Of an earlier block, which has released.
         acquisition = Acquisition(self.context, self.options)
         # Recorded first, so that a refusal below is the same on each replay: the contexts around

@@ -256,6 +256,28 @@ async def test_a_timeout_around_acquire_is_a_cancellation(
         assert table.traces("a") == ["first"]
 
 
+@pytest.mark.parametrize("seconds", [3.0, 7.0])
+@in_virtual_time
+async def test_a_cancellation_counts_although_it_comes_with_the_next_poll(
+    seconds: float, make_client: MakeClient, table: AsyncTable
+) -> None:
+    """A loop that was busy finds the end of a pause and the caller's time-out due at once."""
+    async with make_client("first") as anna, make_client("second") as ben, anna.hold("a"):
+        loop = virtual_loop()
+
+        async def acquire() -> None:
+            async with asyncio.timeout(seconds):
+                await ben.acquire("a", max_wait=1000)
+
+        task = asyncio.create_task(acquire())
+        await asyncio.sleep(seconds - 0.001)
+        loop.block(6)  # Longer than the longest pause.
+        with pytest.raises(TimeoutError):
+            await task
+        assert loop.time() < seconds + 8
+        assert table.traces("a") == ["first"]
+
+
 async def work_under_a_lock(locks: AsyncLockClient) -> None:
     async with locks.hold("a"):
         await asyncio.sleep(60)

@@ -14,10 +14,27 @@ from fairlock.aio import AsyncLock
 from fairlock.aio.tasks import AsyncHeartbeats, BackgroundTasks
 from fairlock.testing import run_in_virtual_time
 from fairlock.testing.fake_async_client import LoopClock
+from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
 
 # The end of a client: nothing goes on, and no one waits for ever.
+
+
+@in_virtual_time
+async def test_a_release_that_has_failed_is_tried_again_at_the_end_and_no_other(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    async with make_client() as locks:
+        async with locks.hold("b"):
+            pass
+        async with locks.hold("a"):
+            table.outage = lost_reply()
+        table.outage = None
+        assert table.traces("a") == ["anna"]
+        begun = len(table.log)
+    assert table.traces("a") == []
+    assert len(table.log) == begun + 1
 
 
 async def requests_after_closing_beside_a_heartbeat(

@@ -289,3 +289,12 @@ def test_fallback_periods_that_are_too_many_are_refused() -> None:
 def test_it_asks_to_share_only_if_it_is_told_to() -> None:
     assert "shared" not in options_of(**GOOD).request
     assert options_of(**{**GOOD, "shared": True}).request["shared"]
+
+
+def test_a_hold_without_with_is_warned_of() -> None:
+    def body(_event: object, context: DurableContext) -> str:
+        with pytest.warns(RuntimeWarning, match=r"never acquired: write `with hold\(context, 'cu"):
+            hold(context, LOCK, service=Service())
+        return "not alone"
+
+    assert result_of(body).result == '"not alone"'
