@@ -243,7 +243,7 @@ def test_a_name_that_does_not_exist_is_found() -> None:
 def test_a_test_file_that_does_not_exist_is_found() -> None:
     planted = (
         "## One\n\nA file without a folder is in `tests/unit/client/`.\n\n"
-        "`test_hold.py`, `test_gone.py`, `unit/aio/test_surface.py`, `unit/aio/test_gone.py`\n"
+        "`test_waiting.py`, `test_gone.py`, `unit/aio/test_surface.py`, `unit/aio/test_gone.py`\n"
     )
     path = ROOT / "docs" / "known-failures.md"
     assert list(missing_paths(path, planted)) == ["test_gone.py", "unit/aio/test_gone.py"]
