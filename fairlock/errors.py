@@ -135,13 +135,15 @@ def _require_call(
 ) -> None:
     """Raises `InvalidRequest` unless the function takes these arguments."""
     from difflib import get_close_matches  # noqa: PLC0415 - for an error only
+    from inspect import Parameter  # noqa: PLC0415 - same
     from inspect import signature as signature_of  # noqa: PLC0415 - same
 
     signature = signature_of(function)
     parameters = signature.parameters
-    options = [name for name, each in parameters.items() if each.default is not each.empty]
+    taken = [name for name in parameters if name not in _FIRST]
+    options = [name for name in taken if parameters[name].default is not Parameter.empty] or taken
     called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
-    whole = f"{called}({', '.join(name for name in parameters if name not in _FIRST)})"
+    whole = f"{called}({', '.join(taken)})"
     for name, value in named.items():
         if name not in parameters:
             near = _ELSEWHERE.get(name, "")

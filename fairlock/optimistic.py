@@ -22,9 +22,11 @@ import itertools
 import secrets
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from boto3.dynamodb.types import TypeDeserializer
+from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from fairlock.aws.retry import (
@@ -32,12 +34,14 @@ from fairlock.aws.retry import (
     RetryBudget,
     error_code,
     may_pass,
+    require_budget,
     was_not_written,
     was_repeated,
 )
-from fairlock.errors import InvalidRequest, OutcomeUnknown, VersionConflict
+from fairlock.errors import InvalidRequest, OutcomeUnknown, VersionConflict, explained
 from fairlock.protocol import versions
 from fairlock.protocol.versions import DEFAULT_VERSION_ATTRIBUTE
+from fairlock.wire import rules
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
@@ -50,18 +54,12 @@ _WRITE_ID_BYTES: Final = 8
 _VERSIONS_BELOW: Final = 10**18
 """Beyond 28 digits a Decimal has no remainder, only an error; no item is written so often."""
 _DESERIALIZER: Final = TypeDeserializer()
+_SERIALIZER: Final = TypeSerializer()
 _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
 
 
 class VersionedItem:
-    """One item of a table: a read, and writes on condition that the item is as it was seen.
-
-    Args:
-        table: a boto3 Table resource.
-        key: the item's whole primary key.
-        version_attribute: where the item keeps its version.
-        retry_budget: how long to go on when DynamoDB does not answer.
-    """
+    """One item of a table: a read, and writes on condition that the item is as it was seen."""
 
     def __init__(
         self,
@@ -70,7 +68,7 @@ class VersionedItem:
         version_attribute: str,
         retry_budget: RetryBudget | None,
     ) -> None:
-        _check(key, version_attribute)
+        _check(table, key, version_attribute, retry_budget)
         self._table = table
         self._key = dict(key)
         self._version = version_attribute
@@ -84,7 +82,11 @@ class VersionedItem:
             botocore.exceptions.ClientError, BotoCoreError: a defect, or the retry_budget is over.
         """
         request = RepeatedRequest(self.retry_budget, repeat_after=may_pass)
-        answer = request.send(self._table.get_item, Key=self._key, ConsistentRead=True)
+        try:
+            answer = request.send(self._table.get_item, Key=self._key, ConsistentRead=True)
+        except TypeError:
+            _require_storable("key", self._key)
+            raise
         return answer.get("Item")
 
     def is_same(self, seen: Item | None, new: Mapping[str, Any] | None) -> bool:
@@ -103,7 +105,11 @@ class VersionedItem:
         version, write_id = self._version_of(seen), self._new_write_id(seen)
         item = {**self._content(new), self._version: version + 1, self._write_id: write_id}
         condition = self._unchanged(seen, version)
-        self._send(lambda: self._table.put_item(Item=item, **condition), write_id, seen)
+        try:
+            self._send(lambda: self._table.put_item(Item=item, **condition), write_id, seen)
+        except TypeError:
+            _require_storable("item", item)  # boto3 has converted the values before it sent any.
+            raise
         return item
 
     def delete(self, seen: Mapping[str, Any] | None) -> None:
@@ -176,11 +182,7 @@ class VersionedItem:
         return versions.write_id(secrets.token_hex(_WRITE_ID_BYTES), seen=seen_id)
 
     def _content(self, item: Mapping[str, Any]) -> Item:
-        """The item without its version, under this key.
-
-        Raises:
-            InvalidRequest: the item has another key, or is no item.
-        """
+        """The item without its version, under this key, which must be its own."""
         _require_item("item", item)
         for name, value in self._key.items():
             if item.get(name, value) != value:
@@ -248,13 +250,27 @@ def _require_item(field: str, item: object) -> None:
         raise InvalidRequest(field=field, rule=rule, value=item)
 
 
-def _check(key: Mapping[str, Any], version_attribute: str) -> None:
+def _require_storable(field: str, item: Item) -> None:
+    """Raises `InvalidRequest` if boto3 cannot convert a value, a float for instance."""
+    try:
+        _SERIALIZER.serialize(item)
+    except TypeError as error:
+        rule = f"must have values that boto3 takes for DynamoDB: {error}"
+        raise InvalidRequest(field=field, rule=rule, value=item) from error
+
+
+def _check(
+    table: object, key: Mapping[str, Any], version_attribute: str, retry_budget: object
+) -> None:
+    if not hasattr(table, "get_item") or isinstance(table, BaseClient):
+        rule = 'must be a table, as boto3.resource("dynamodb").Table(name) makes it'
+        raise InvalidRequest(field="table", rule=rule, value=table)
+    if retry_budget is not None:
+        require_budget(retry_budget)
     if not isinstance(key, Mapping) or not key:
         rule = "must be the item's whole primary key, a mapping from names to values"
         raise InvalidRequest(field="key", rule=rule, value=key)
-    if not isinstance(version_attribute, str) or not version_attribute:
-        rule = "must be the name of an attribute"
-        raise InvalidRequest(field="version_attribute", rule=rule, value=version_attribute)
+    rules.require("version_attribute", rules.ATTRIBUTE, version_attribute, show_text=True)
     if {version_attribute, versions.write_id_attribute(version_attribute)} & set(key):
         rule = "must not be a part of the key"
         raise InvalidRequest(field="version_attribute", rule=rule, value=version_attribute)
@@ -268,6 +284,7 @@ Change = Callable[[Item | None], Mapping[str, Any] | None]
 DEFAULT_RETRIES: Final = 10
 
 
+@explained
 def update(
     table: Table,
     key: Mapping[str, Any],
@@ -320,8 +337,8 @@ def update(
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
         rule = "must be a whole number, 0 for a single try"
         raise InvalidRequest(field="retries", rule=rule, value=retries)
-    if not callable(change):
-        rule = "must be a function of the item"
+    if not callable(change) or iscoroutinefunction(change):
+        rule = "must be a plain function of the item"
         raise InvalidRequest(field="change", rule=rule, value=change, show_text=False)
     for attempt in itertools.count():
         seen = item.read()
@@ -348,6 +365,7 @@ def update(
     raise AssertionError  # pragma: no cover - count() has no end
 
 
+@explained
 def read(
     table: Table, key: Mapping[str, Any], *, retry_budget: RetryBudget | None = None
 ) -> Item | None:
@@ -365,6 +383,7 @@ def read(
     return VersionedItem(table, key, DEFAULT_VERSION_ATTRIBUTE, retry_budget).read()
 
 
+@explained
 def put(
     table: Table,
     key: Mapping[str, Any],
@@ -394,6 +413,7 @@ def put(
     return VersionedItem(table, key, version_attribute, retry_budget).replace(seen, item)
 
 
+@explained
 def delete(
     table: Table,
     key: Mapping[str, Any],

@@ -114,6 +114,7 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
             tasks=BackgroundTasks(),
             events=self._new_events(on_event),
             entered=AsyncEnteredLocks(),
+            of_asyncio=True,
         )
         self._acquisitions = CancellableAcquisitions(self._services.tasks)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -154,9 +155,7 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         """
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
-            only_newest=only_newest,
+            *(shared, max_hold, only_newest),
         )
         return await self._acquire(options)
 
@@ -180,8 +179,7 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         """
         options = LockOptions(
             *(name, lease, 0, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
+            *(shared, max_hold),
         )
         try:
             return await self._acquire(options)
@@ -215,9 +213,7 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         """
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
-            only_newest=only_newest,
+            *(shared, max_hold, only_newest),
         )
         arguments.require_bool("reentrant", reentrant)
         return AsyncHold(name, self._block(options, reentrant=reentrant))
@@ -250,7 +246,8 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         Arguments and errors are those of `LockClient.adopt`; callbacks may be coroutine functions.
         """
         wanted = LockOptions(*(name, lease, 0, 1, None, None, on_lost, on_danger))
-        adopted = await run(adopt, self._settings, self._opened(), owner_id, wanted)
+        self._require_open()
+        adopted = await run(adopt, self._services, owner_id, wanted)
         self._require_open()
         return AsyncLock(self._services, *adopted)
 
@@ -331,6 +328,7 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
             ClientUnusable: in another event loop than that of the locks, if `release` is asked for
                 or that loop still runs; nothing is closed.
         """
+        arguments.require_bool("release", release)
         loop = self._loop
         if loop is not None and is_another_running(loop) and (release or loop.is_running()):
             raise ClientUnusable(_CLOSED_ELSEWHERE)

@@ -29,6 +29,7 @@ from botocore.client import BaseClient
 from greenlet import getcurrent, greenlet
 
 from fairlock.aws.retry import CLIENT_CONFIG
+from fairlock.client.arguments import NotThere
 from fairlock.client.connection import Connection, is_of_another_service
 from fairlock.clock import Alarm, BootClock
 from fairlock.errors import InvalidRequest
@@ -52,6 +53,8 @@ async def run(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
     switched = running.switch(*args, **kwargs)
     while not running.dead:
         # The function is not at its end: the value is what it waits for.
+        # While this coroutine awaits, the greenlet stands where it called `wait_for`. Cancellation
+        # is an error like any other there: the protocol's own cleanup runs, and may wait again.
         try:
             result = await switched
         except BaseException:  # noqa: BLE001 - the function decides what to do, not we
@@ -78,6 +81,7 @@ def wait_for(awaitable: Awaitable[_T]) -> _T:
     if not isinstance(running, _BridgedGreenlet) or running.parent is None:
         message = "only code that the bridge of fairlock.aio runs can wait for a coroutine"
         raise RuntimeError(message)
+    # Back to `run`, out of the middle of synchronous code. It returns once `run` has the result.
     result: Any = running.parent.switch(awaitable)
     return cast("_T", result)
 
@@ -91,6 +95,11 @@ class _Unawaited(Coroutine[Any, Any, Any]):
 
     def __init__(self, coroutine: CoroutineType[Any, Any, Any]) -> None:
         self._coroutine = coroutine
+
+    @property  # type: ignore[misc]  # it cannot be set
+    def __class__(self) -> type:
+        """What `inspect.iscoroutine` looks at: a caller that awaits exactly coroutines awaits."""
+        return CoroutineType
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._coroutine.__await__()
@@ -122,18 +131,19 @@ class _Unawaited(Coroutine[Any, Any, Any]):
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as a coroutine
         try:
             return getattr(self._coroutine, name)
-        except AttributeError as error:
-            message = f"{error}: {self._called} has not run; write `await` before it"
-            raise AttributeError(message) from None
+        except AttributeError:
+            if name.startswith("_"):
+                raise
+            raise NotThere(field="await", rule=self._rule, missing=True) from None
 
     @property
-    def _called(self) -> str:
-        return f"{self._coroutine.__name__}(…)"
+    def _rule(self) -> str:
+        called = f"{self._coroutine.__name__}(…)"
+        return f"must stand before {called}, which has not run yet: write `await` before it"
 
     def _refuse(self) -> NoReturn:
         self._coroutine.close()  # Python need not warn of it as well.
-        rule = f"must stand before {self._called}, which has not run yet: write `await` before it"
-        raise InvalidRequest(field="await", rule=rule, missing=True)
+        raise InvalidRequest(field="await", rule=self._rule, missing=True)
 
 
 _Class = TypeVar("_Class", bound=type)
@@ -155,8 +165,12 @@ def _awaited(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **named: Any) -> _Unawaited:  # noqa: ANN401 - as the function
         return _Unawaited(function(*args, **named))
 
-    mark = getattr(inspect, "markcoroutinefunction", None)  # Since Python 3.12, for mocks.
-    return call if mark is None else cast("Callable[..., Any]", mark(call))
+    # Frameworks and mocks ask this before they call: they would run it in a thread, and await none.
+    mark = getattr(inspect, "markcoroutinefunction", None)
+    if mark is None:  # Python 3.11 has no public way. This is what `asyncio` and mocks ask for.
+        call.__dict__["_is_coroutine"] = vars(asyncio.coroutines)["_is_coroutine"]
+        return call
+    return cast("Callable[..., Any]", mark(call))
 
 
 class BridgedClient:
@@ -206,6 +220,8 @@ class BridgedAlarm:
 
     async def _wait(self, seconds: float) -> None:
         with suppress(TimeoutError):
+            # A ring that came before the wait ends it at once: the news is older than the pause,
+            # and no less true.
             async with asyncio.timeout(seconds):
                 await self._rung.wait()
         self._rung.clear()
@@ -231,6 +247,8 @@ async def _finish(operation: Awaitable[_T]) -> _T:
     try:
         return await asyncio.shield(request)
     except asyncio.CancelledError:
+        # The answer is awaited, then dropped: DynamoDB may have written, and what the cleanup sends
+        # must come after it.
         with suppress(Exception):
             await request
         raise
@@ -282,11 +300,7 @@ class AsyncConnection(Connection):
 async def temporary_client(
     service: str, session: AioSession | None
 ) -> AsyncIterator[Callable[[], BridgedClient]]:
-    """Makes a client on the bridge, at most for the length of the block.
-
-    Raises:
-        InvalidRequest: the session is none of aiobotocore's.
-    """
+    """Makes a client on the bridge, at most for the length of the block."""
     _check_session(session)
     async with AsyncExitStack() as opened:
         context = (session or _default_session()).create_client

@@ -30,7 +30,8 @@ from botocore.exceptions import (
 
 from fairlock.backoff import Random, doubled
 from fairlock.clock import Clock, SystemClock
-from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
+from fairlock.errors import InvalidRequest, LockStoreMisconfigured, LockStoreUnavailable
+from fairlock.wire import rules
 
 NOT_WRITTEN: Final = frozenset(
     {
@@ -83,6 +84,14 @@ _ADVICE: Final = {
     "NoCredentialsError": _CREDENTIALS,
     "PartialCredentialsError": _CREDENTIALS,
     "ProfileNotFound": "the AWS configuration has no such profile; check --profile or AWS_PROFILE",
+    "InvalidRegionError": (
+        "give the name of a region, such as eu-central-1; check --region, AWS_DEFAULT_REGION, or "
+        "the session"
+    ),
+    "ValueError": (
+        "the address of the service must be a URL, such as http://127.0.0.1:8000; check "
+        "--endpoint-url or AWS_ENDPOINT_URL"
+    ),
     "NoRegionError": (
         "set AWS_DEFAULT_REGION, or give --region on the command line, in Python a session or a "
         "client with a region"
@@ -159,15 +168,7 @@ def misconfigured_call(
     table_name: str = "",
     advice: str | None = None,
 ) -> LockStoreMisconfigured:
-    """The same for a request about something else than a table.
-
-    Args:
-        error: what boto3 raised.
-        place: what the request was about, and where that is.
-        region: of the request; None if no region is known.
-        table_name: the lock table, if it is known.
-        advice: what to do; None for what helps with every service of AWS.
-    """
+    """The same for a request about something else than a table, with advice of its own or none."""
     code = error_code(error) or type(error).__name__
     advice = advice or _ADVICE.get(code, "no repeat helps")
     if isinstance(error, NoRegionError) and os.environ.get("AWS_REGION"):
@@ -180,16 +181,28 @@ _Answer = TypeVar("_Answer")
 _Fields = ParamSpec("_Fields")
 
 
+DYNAMODB_CLIENT: Final = rules.Rule(
+    'must be a client, as boto3.client("dynamodb") makes it, and no resource',
+    lambda value: hasattr(value, "transact_write_items"),
+)
+_OF_A_CLOCK: Final = ("wall_ms", "monotonic", "wait", "alarm")
+CLOCK: Final = rules.Rule(
+    'must be "system" for a client, or left out; a test passes a clock such as ManualClock()',
+    lambda value: not isinstance(value, type) and all(hasattr(value, name) for name in _OF_A_CLOCK),
+)
+_RANDOM: Final = rules.Rule("must be a function that returns a number from 0 to 1", callable)
+_NOT_NEGATIVE: Final = rules.Rule(
+    "must be a number of seconds of at least 0", lambda value: rules.is_number(value, 0, math.inf)
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryBudget:
     """How long to repeat one request, and the pauses in between.
 
     Attributes:
-        seconds: the longest time to go on with one request.
         deadline: reading of the monotonic clock at which everything must be done, for instance the
             end of a Lambda invocation.
-        clock: measures and waits.
-        random: source of jitter.
         first_pause_seconds: the longest pause before the first repeat; doubles with each repeat.
         longest_pause_seconds: the longest pause before any repeat.
     """
@@ -213,6 +226,20 @@ class RetryBudget:
         """Waits before the try after this one (counted from 0)."""
         longest = doubled(self.first_pause_seconds, attempt, longest=self.longest_pause_seconds)
         self.clock.wait(self.random() * longest)
+
+
+def require_budget(budget: object) -> None:
+    """Raises `InvalidRequest` unless a caller's budget can be spent: with NaN, it never would be.
+
+    Not when a budget is made: each request of our own has one.
+    """
+    if not isinstance(budget, RetryBudget):
+        rule = "must be a RetryBudget(…) of fairlock.optimistic, or None"
+        raise InvalidRequest(field="retry_budget", rule=rule, value=budget)
+    for name in ("seconds", "deadline", "first_pause_seconds", "longest_pause_seconds"):
+        rules.require(name, _NOT_NEGATIVE, getattr(budget, name))
+    rules.require("clock", CLOCK, budget.clock)
+    rules.require("random", _RANDOM, budget.random)
 
 
 class RepeatedRequest:

@@ -7,12 +7,13 @@ CloudWatch Logs Insights: the logs name the locks, which metrics do not.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from aws_cdk import Annotations, Duration, Names, RemovalPolicy
+from aws_cdk import Annotations, Duration, Names, RemovalPolicy, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_events as events
@@ -32,14 +33,7 @@ from fairlock.text import documented
 from fairlock.wire.rules import LOCK_NAME
 
 _DURATIONS = ("current_wait", "hand_off_latency", "reaper_delay")
-_COUNTS = (
-    "lost",
-    "taken_over",
-    "queue_length",
-    "dead_letters",
-    "function_errors",
-    "throttles",
-)
+_COUNTS = ("lost", "taken_over", "queue_length", "dead_letters", "function_errors", "throttles")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +66,7 @@ class LockAlarms:
     throttles: int | None = 1
 
     def __post_init__(self) -> None:
-        """Checks each threshold.
-
-        Raises:
-            InvalidRequest: one is no positive Duration of whole seconds, or no positive number.
-        """
+        """Checks each threshold."""
         for name in _DURATIONS:
             duration = getattr(self, name)
             if duration is not None and whole_seconds(name, duration) < 1:
@@ -149,6 +139,7 @@ def save_queries(scope: Construct, log_group_names: Sequence[str]) -> None:
         )
 
 
+_DASHBOARD_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 _UNHEARD: Final = "fairlock:alarmsWithoutTopic"
 _NO_TOPIC: Final = (
     "alarms send no message without a topic: give alarm_topic, or acknowledge this warning if you "
@@ -211,6 +202,7 @@ class LockMonitoring(Construct):
         if alarm_topic is not None and not hasattr(alarm_topic, "topic_arn"):
             rule = "must be an aws_sns.ITopic, such as Topic.from_topic_arn(…)"
             raise InvalidRequest(field="alarm_topic", rule=rule, value=alarm_topic)
+        _check_dashboard_name(dashboard_name)
         _check_watched(watch)
         super().__init__(scope, construct_id)
         monitored = MonitoredService(service)
@@ -298,7 +290,6 @@ class LockMonitoring(Construct):
             "Watch",
             description="Fairlock: measures how long owners wait for locks",
             table_actions=["GetItem", "Query", *(["Scan"] if is_scan else [])],
-            workflow_actions=[],
             environment={WATCHED_VARIABLE: json.dumps(list(watch))},
             timeout_seconds=_WATCH_SECONDS,
         )
@@ -375,6 +366,15 @@ _LONGEST_WATCHED: Final = 254
 """With a star the 255 characters that CDK takes of the value of a dimension."""
 _LONGEST_LIST: Final = 3_000
 """Of the 4 KB that Lambda takes of all variables of a function."""
+
+
+def _check_dashboard_name(name: object) -> None:
+    """Refuses what CloudWatch takes for no name."""
+    if name is None or (isinstance(name, str) and Token.is_unresolved(name)):
+        return
+    if not isinstance(name, str) or _DASHBOARD_NAME.fullmatch(name) is None:
+        rule = "must be 1 to 255 letters, digits, hyphens and underscores, or None"
+        raise InvalidRequest(field="dashboard_name", rule=rule, value=name)
 
 
 def _check_watched(watch: Sequence[str]) -> None:

@@ -28,7 +28,7 @@ from fairlock.cdk.fragments import (
 from fairlock.cdk.guard.guard_arguments import checked, workflow_lock_name
 from fairlock.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS
 from fairlock.cdk.service.service_base import LockServiceBase
-from fairlock.errors import InvalidRequest, SlotTooLate
+from fairlock.errors import InvalidRequest, SlotTooLate, explained
 from fairlock.wire.rules import BURST, DEFAULT_MAX_WAIT_SECONDS, PACE_RATE, PACE_WAIT_SECONDS
 
 _DEFAULT_MAX_WAIT: Final = Duration.seconds(DEFAULT_MAX_WAIT_SECONDS)
@@ -61,6 +61,7 @@ class Pace(sfn.StateMachineFragment):
     `max_wait` well under five minutes, after which Step Functions ends it.
     """
 
+    @explained
     def __init__(
         self,
         scope: Construct,
@@ -159,10 +160,7 @@ class Pace(sfn.StateMachineFragment):
             f"' s, and max_wait is {max_wait_seconds} s; nothing was reserved'"
         )
         return sfn.Fail.jsonata(
-            self,
-            variable.state_name("Too late"),
-            error=SlotTooLate.__name__,
-            cause=jsonata(cause),
+            self, variable.state_name("Too late"), error=SlotTooLate.__name__, cause=jsonata(cause)
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import getpass
 import inspect
+import math
 import os
 import re
 import socket
@@ -23,16 +24,11 @@ import typer
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from fairlock.aws.aws_clock import is_aws
-from fairlock.aws.retry import (
-    CLIENT_CONFIG,
-    QUICKLY,
-    misconfigured,
-    was_not_written,
-)
+from fairlock.aws.retry import CLIENT_CONFIG, QUICKLY, misconfigured, was_not_written
 from fairlock.cli import exit_codes
 from fairlock.client.connection import told_by_stack
 from fairlock.client.lock_client import LockClient
+from fairlock.clock import is_aws
 from fairlock.errors import (
     FairlockError,
     LockItemMalformed,
@@ -120,11 +116,7 @@ class Target:
 
     @contextmanager
     def named_in_errors(self, *, so: str = "") -> Iterator[None]:
-        """Within, a table that does not answer, or has a spoilt item, is named, with what to do.
-
-        Args:
-            so: what follows from the failure, for the message.
-        """
+        """Within, a table that does not answer, or has a spoilt item, is named, with what to do."""
         try:
             yield
         except LockStoreUnavailable as error:
@@ -159,7 +151,8 @@ def target_of(
         if table is not None:
             exit_codes.end(exit_codes.USAGE, "give either --table, or --stack")
         return Target(table=name_of_stack(stack, TABLE_NAME_PARAMETER, **place), **place)
-    name = table or os.environ.get(TABLE_NAME_VARIABLE)
+    # An empty --table is a variable of a script that was not set: no other table replaces it.
+    name = os.environ.get(TABLE_NAME_VARIABLE) if table is None else table
     if not name:
         where = f"its value is the output {TABLE_NAME_PARAMETER} of the stack with the lock service"
         message = f"no lock table is named: give --table ({where}) or --stack, or set"
@@ -191,8 +184,7 @@ LockName = Annotated[str, typer.Argument(metavar="NAME", help="The lock's name."
 Table = Annotated[
     str | None,
     typer.Option(
-        show_default=False,
-        help="Name or ARN of the lock table. Default: FAIRLOCK_TABLE_NAME.",
+        show_default=False, help="Name or ARN of the lock table. Default: FAIRLOCK_TABLE_NAME."
     ),
 ]
 Stack = Annotated[
@@ -214,14 +206,8 @@ _WHICH_TABLE: Final = {"table": Table, "stack": Stack}
 _WHERE: Final = {"profile": Profile, "region": Region, "endpoint_url": EndpointUrl}
 
 
-def about_a_table(
-    so: str = "",
-) -> Callable[[Callable[..., int]], Callable[..., None]]:
-    """Gives a command the options that name its table; its result is the exit status.
-
-    Args:
-        so: what follows if the table does not answer, for the message.
-    """
+def about_a_table(so: str = "") -> Callable[[Callable[..., int]], Callable[..., None]]:
+    """Gives a command the options that name its table; its result is the exit status."""
 
     def decorate(command: Callable[..., int]) -> Callable[..., None]:
         @wraps(command)
@@ -266,7 +252,7 @@ def seconds(*, least: float = 0) -> Callable[[object], float]:
     def parse(value: object) -> float:
         given = _TIME.fullmatch(str(value))
         found = None if given is None else float(given[1]) * _SECONDS[given[2]]
-        if found is None or found < least:
+        if found is None or not least <= found < math.inf:
             bound = f" of at least {least:g} s" if least else ""
             raise typer.BadParameter(f"{str(value)!r} must be a time{bound}: {_EXAMPLES}")
         return found

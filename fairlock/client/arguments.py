@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeGuard, TypeVar
 
 from fairlock.client.reporting import logger
-from fairlock.clock import Seconds
+from fairlock.clock import Seconds, lease_for
 from fairlock.errors import InvalidRequest, explained
-from fairlock.protocol.lease_time import lease_for
-from fairlock.text import missing_part, printable
+from fairlock.text import compact_json, missing_part, printable
 from fairlock.wire import rules
 from fairlock.wire.requests import version_of
-from fairlock.wire.rules import LOCK_NAME, require
+from fairlock.wire.rules import LOCK_NAME, Rule, require
 
 LONGEST_WAIT_SECONDS: Final = 7 * 24 * 3600
 _LARGEST: Final = sys.float_info.max
@@ -28,6 +27,7 @@ _LONGEST_DEFAULT_NAME: Final = 256
 _REMEMBERED_NAMES: Final = 16
 
 
+_AWAITED: Final = "for asyncio await AsyncLockClient.acquire, or write `async with` its hold"
 _Callback = TypeVar("_Callback")
 
 
@@ -47,15 +47,15 @@ class LockOptions(Generic[_Callback]):
     max_hold: Seconds | None = None
     only_newest: bool | int = False
 
+    def require_callbacks(self, *, of_asyncio: bool) -> None:
+        """Raises `InvalidRequest` unless both callbacks can be called with a lock and a reason."""
+        for field, value in (("on_lost", self.on_lost), ("on_danger", self.on_danger)):
+            require_callable(field, value, "lock", "reason", of_asyncio=of_asyncio)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """When a held lock is renewed, and when it is in danger.
-
-    Attributes:
-        heartbeat_every: seconds between renewals; None for a third of the lease.
-        safe_period: seconds before the lease's end; None for a third of the lease.
-    """
+    """When a held lock is renewed, and how long before its end it is in danger, in seconds."""
 
     heartbeat_every: float | None
     safe_period: float | None
@@ -123,6 +123,11 @@ class EnteredOneWay:
             rule = f"must be `with` for {type(self).__name__}; for asyncio see AsyncLockClient"
             refuse("with", rule, self)
 
+        def __await__(self) -> NoReturn:
+            """Raises: a client without asyncio has done it when it returns."""
+            rule = f"must be left out before {type(self).__name__}; {_AWAITED}"
+            refuse("await", rule, self)
+
         def __exit__(self, *_error: object) -> None:
             """Python asks for it before it enters."""
 
@@ -139,6 +144,13 @@ class AskedEvent:
             """Raises: `if lock.lost:` would be true while the lock is held."""
             rule = "is an event, and no condition: ask is_set(), as in `if lock.lost.is_set():`"
             refuse("event", rule, self)
+
+
+class NotThere(InvalidRequest, AttributeError):  # noqa: N818 - it is an InvalidRequest
+    """A lock's attribute is asked for before there is a lock.
+
+    It is an AttributeError too, so that `hasattr`, copies and debuggers see no such attribute.
+    """
 
 
 _Class = TypeVar("_Class", bound=type)
@@ -158,11 +170,14 @@ def refuse(field: str, rule: str, value: object) -> NoReturn:
     raise InvalidRequest(field=field, rule=rule, value=value, show_text=False) from None
 
 
-def require_seconds(field: str, value: object, *, least: float, most: float) -> None:
+def require_seconds(
+    field: str, value: object, *, least: float, most: float, advice: str = ""
+) -> None:
     """Raises `InvalidRequest` unless the value is a number within bounds."""
-    if not _is_number(value) or not least <= value <= most:
-        rule = f"must be a number of seconds from {least:g} to {most:g}"
-        refuse(field, rule, value)
+    sentence = f"must be a number of seconds from {least:g} to {most:g}{advice}"
+    require(
+        field, Rule(sentence, lambda given: _is_number(given) and least <= given <= most), value
+    )
 
 
 def _is_number(value: object) -> TypeGuard[float]:
@@ -180,16 +195,20 @@ def require_finite(field: str, value: object) -> None:
 
 def require_max_wait(value: object) -> None:
     """Raises `InvalidRequest` unless the value is a number of seconds that the queue allows."""
-    require_seconds("max_wait", value, least=0, most=LONGEST_WAIT_SECONDS)
+    advice = " (7 days); 0 does not wait"
+    require_seconds("max_wait", value, least=0, most=LONGEST_WAIT_SECONDS, advice=advice)
 
 
-def require_callable(field: str, value: object, *takes: str) -> None:
+def require_callable(field: str, value: object, *takes: str, of_asyncio: bool = False) -> None:
     """Raises `InvalidRequest` unless the value is a function of these arguments, or None.
 
-    It is called in the background, where an error of its own would only be logged.
+    It is called in the background, where an error of its own would only be logged. A coroutine
+    function would do nothing there, except `of_asyncio`.
     """
     if value is None:
         return
+    if inspect.iscoroutinefunction(value) and not of_asyncio:
+        refuse(field, "must be a plain function: no event loop would run a coroutine", value)
     rule = f"must be a function of {' and '.join(takes)}: lambda {', '.join(takes)}: …"
     if not callable(value):
         refuse(field, rule, value)
@@ -210,11 +229,7 @@ def require_bool(field: str, value: object) -> None:
 
 
 def checked_version(only_newest: object) -> int | None:
-    """The version that `only_newest` names; None if the caller takes its turn.
-
-    Raises:
-        InvalidRequest: it is neither True or False nor a version.
-    """
+    """The version that `only_newest` names; None if the caller takes its turn."""
     if only_newest is False:
         return None
     rules.require("only_newest", rules.ONLY_NEWEST, only_newest)
@@ -227,7 +242,7 @@ def as_text(data: Mapping[str, Any] | None) -> str | None:
         return None
     plain = dict(data) if isinstance(data, Mapping) else data
     rules.require("data", rules.DATA, plain)
-    return rules.compact_json(plain)
+    return compact_json(plain)
 
 
 def default_owner_name(program: str | None = None) -> str:

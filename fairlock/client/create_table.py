@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from fairlock.aws.retry import RepeatedRequest, RetryBudget, error_code
+from fairlock.aws.retry import CLOCK, DYNAMODB_CLIENT, RepeatedRequest, RetryBudget, error_code
+from fairlock.client.arguments import require_bool
 from fairlock.client.connection import Connection
 from fairlock.clock import Clock, SystemClock
-from fairlock.errors import InvalidRequest
+from fairlock.errors import InvalidRequest, explained
 from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
+from fairlock.wire import rules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import TagTypeDef
 
@@ -25,6 +26,7 @@ _LONGEST_SECONDS: Final = 300
 """DynamoDB says nowhere how long it takes to enable the backups of a new table."""
 
 
+@explained
 def create_table(
     client: DynamoDBClient,
     name: str,
@@ -50,13 +52,20 @@ def create_table(
         clock: measures and waits; for tests.
 
     Raises:
-        InvalidRequest: the client is none of DynamoDB; or a table of that name exists, but its key
+        InvalidRequest: an argument breaks its rule; or a table of that name exists, but its key
             is not that of a lock table, or its TTL is on another attribute. Nothing was changed.
         botocore.exceptions.ClientError: no permission, or DynamoDB refuses. With the code
             ContinuousBackupsUnavailableException the table can be used, but recovery was still
             refused after five minutes: call again.
     """
+    rules.require("client", DYNAMODB_CLIENT, client)
     Connection.check("client", client, has="exceptions", service="dynamodb")
+    rules.require("name", rules.TABLE_NAME, name, show_text=True)
+    require_bool("point_in_time_recovery", point_in_time_recovery)
+    require_bool("deletion_protection", deletion_protection)
+    clock = SystemClock() if clock is None else clock
+    rules.require("clock", CLOCK, clock)
+    given = _tags(tags)
     # In use: the table is there, or another process makes it at this moment.
     with suppress(client.exceptions.ResourceInUseException):
         client.create_table(
@@ -71,7 +80,7 @@ def create_table(
                 {"AttributeName": SORT_KEY, "AttributeType": "S"},
             ],
             DeletionProtectionEnabled=deletion_protection,
-            **_tags(tags),
+            **given,
         )
     _wait_until_active(client, name)
     _require_lock_table(client, name)
@@ -79,12 +88,21 @@ def create_table(
     if deletion_protection:
         _protect(client, name)
     if point_in_time_recovery:
-        _enable_recovery(client, name, clock or SystemClock())
+        _enable_recovery(client, name, clock)
 
 
 def _tags(tags: Mapping[str, str] | None) -> _Tags:
     """Nothing without tags: whether CreateTable takes an empty list is not documented."""
+    if tags is not None and not _is_mapping_of_text(tags):
+        rule = 'must be a mapping from text to text, such as {"team": "billing"}, or None'
+        raise InvalidRequest(field="tags", rule=rule, value=tags)
     return {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]} if tags else {}
+
+
+def _is_mapping_of_text(tags: object) -> bool:
+    if not isinstance(tags, Mapping):
+        return False
+    return all(isinstance(text, str) for pair in tags.items() for text in pair)
 
 
 def _wait_until_active(client: DynamoDBClient, name: str) -> None:

@@ -11,9 +11,9 @@ from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
 from fairlock.client.local_lease import LeaseState, LocalLease
 from fairlock.client.reporting import logger
 from fairlock.client.threads import is_held_by_this_thread
+from fairlock.clock import longest_own_ms
 from fairlock.errors import LockLost, LockStoreUnavailable
 from fairlock.guarded.guarded_table import GuardedCall
-from fairlock.protocol.lease_time import longest_own_ms
 from fairlock.protocol.model import HeartbeatRequest, ReleaseRequest
 from fairlock.store.keep_alive import renew_lease
 
@@ -25,11 +25,11 @@ _GRANTED_ANEW: Final = "its owner_id has a grant with another fencing token"
 class LeaseHandle:
     """Renews and releases one grant, and keeps the account of its lease.
 
-    Args:
-        store_factory: the lock table.
-        lease: what is known of the lease.
-        mutex: entered around each request, so that no heartbeat is under way during a release; None
-            takes one for threads.
+    The mutex is entered around each request, so that no heartbeat is under way during a release.
+
+    Attributes:
+        dropped: what the next heartbeat logs of a lock that was dropped without a release. The
+            garbage collector, which finds out, must not: it may come while a log's mutex is taken.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class LeaseHandle:
         self._store_factory = store_factory
         self._mutex = mutex or threading.RLock()
         self._may_be_released = False
+        self.dropped = ""
 
     @property
     def is_interrupted(self) -> bool:
@@ -92,6 +93,9 @@ class LeaseHandle:
         A lock whose max_hold is over is given back instead: no one renews it, so it is free for
         a caller that waits, without the rest of its lease.
         """
+        if self.dropped:
+            logger.warning(self.dropped)
+            self.dropped = ""
         if self.lease.is_outlived:
             self._give_back()
             return False
@@ -254,15 +258,11 @@ class LeaseHandle:
 
 
 class Releasable(Protocol):
-    """A lock whose release has begun, or an acquisition: what the end of a client may have to end.
-
-    Attributes:
-        is_interrupted: whether the caller is a signal handler in the middle of a request of it.
-    """
+    """A lock whose release has begun, or an acquisition: the end of a client may have to end it."""
 
     @property
     def is_interrupted(self) -> bool:
-        """See above."""
+        """Whether the caller is a signal handler in the middle of a request of it."""
         ...
 
     def is_settled(self) -> bool:

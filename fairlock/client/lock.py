@@ -9,9 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar
 
-from fairlock.client.arguments import EnteredOneWay, LockOptions, refuse
+from fairlock.client.arguments import (
+    EnteredOneWay,
+    LockOptions,
+    NotThere,
+    refuse,
+    with_explained_calls,
+)
 from fairlock.client.base_lock import BaseLock
 from fairlock.client.heartbeats import Heartbeats
 from fairlock.client.lease_handle import Unreleased
@@ -33,6 +39,7 @@ class LockServices(ClientServices):
     callbacks: Callbacks
 
 
+@with_explained_calls
 class Lock(BaseLock):
     """One lock that this process holds, until it is released or lost.
 
@@ -192,12 +199,7 @@ _ENTERED_TWICE: Final = "must be entered once; call `hold` again for another blo
 
 
 class BaseHold(EnteredOneWay):
-    """A block that has not begun: no lock is held, and nothing was sent.
-
-    Args:
-        name: of the lock; a list for several.
-        statement: what the user should have written.
-    """
+    """A block that has not begun: no lock is held, and nothing was sent."""
 
     def __init__(self, name: object, *, statement: str) -> None:
         self._was_entered = False
@@ -208,6 +210,10 @@ class BaseHold(EnteredOneWay):
         if self._was_entered:
             refuse("hold", _ENTERED_TWICE, self)
         self._was_entered = True
+
+    def __call__(self, *_arguments: object) -> NoReturn:
+        """Refuses to decorate a function."""
+        refuse("hold", "is no decorator: write `@locked(name, client=locks)` instead", self)
 
     def _advice(self) -> str:
         method = "hold_all" if isinstance(self._name, list) else "hold"
@@ -227,9 +233,13 @@ class BaseHold(EnteredOneWay):
 
         def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - it never returns
             """Tells who takes this for the lock itself what to write."""
+            if not name.startswith("_") and hasattr(Lock, name):
+                rule = (
+                    f"must enter this block first: it is no lock yet; {self._advice()} and use "
+                    f"`lock.{name}`"
+                )
+                raise NotThere(field="with", rule=rule, value=self, show_text=False)
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if not name.startswith("_"):
-                message += f": it is no lock yet; {self._advice()} and use `lock.{name}`"
             raise AttributeError(message)
 
 

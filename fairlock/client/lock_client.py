@@ -201,9 +201,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         """
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
-            only_newest=only_newest,
+            *(shared, max_hold, only_newest),
         )
         return self._acquire(options)
 
@@ -222,18 +220,17 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
     ) -> Lock | None:
         """Acquires the lock if that is possible at once; returns None if others hold it.
 
-        Write `if lock := locks.try_acquire(name):`, and `with lock:` below it: `with` takes no
-        None. It never queues. A holder that crashed is replaced its lease + 5 s after its last
-        renewal, at the first try. Arguments and errors are those of `acquire`, except
-        `LockWaitTimeout`.
+        Test for None before `with`, which takes no None: `if lock := locks.try_acquire(name):`,
+        and `with lock:` below it. It never queues. A holder that crashed is replaced its lease + 5
+        s after its last renewal, at the first try. Arguments and errors are those of `acquire`,
+        except `LockWaitTimeout`.
 
         Raises:
             LockStoreUnavailable: outcome unknown; never reported as a grant, nor as None.
         """
         options = LockOptions(
             *(name, lease, 0, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
+            *(shared, max_hold),
         )
         try:
             return self._acquire(options)
@@ -281,9 +278,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         """
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
-            only_newest=only_newest,
+            *(shared, max_hold, only_newest),
         )
         arguments.require_bool("reentrant", reentrant)
         return Hold(name, self._block(options, reentrant=reentrant))
@@ -301,6 +296,8 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         try:
             with lock:
                 yield lock
+        # Also after `with lock` has ended: an interrupt may come between its exit and here, or in
+        # the middle of its entry, before it had anything to leave.
         except BaseException:
             _release_if_held(lock)
             raise
@@ -337,7 +334,8 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
             LockStoreMisconfigured, LockItemMalformed, ClientUnusable: as of `acquire`.
         """
         wanted = LockOptions(*(name, lease, 0, 1, None, None, on_lost, on_danger))
-        adopted = adopt(self._settings, self._opened(), owner_id, wanted)
+        self._require_open()
+        adopted = adopt(self._services, owner_id, wanted)
         self._require_open()
         lock = Lock(self._services, *adopted)
         try:
@@ -359,9 +357,14 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         Args:
             release: whether to release all locks that are held; failures are logged. Otherwise they
                 are held until their leases end.
+
+        Raises:
+            InvalidRequest: `release` is neither True nor False; nothing is closed.
         """
+        arguments.require_bool("release", release)
         self._closed = True
         services = self._services
+        # After `_closed`: a lock that is granted from here on is released by its own `acquire`.
         handles = list({*services.heartbeats.handles(), *services.unreleased.unsettled()})
         is_interrupted = any(handle.is_interrupted for handle in handles)
         if release and handles:
@@ -384,6 +387,8 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         services = self._services
         acquisition = self._settings.acquisition(options, services, self._require_open)
         lock = None
+        # Before the first request: if an interrupt cuts off the cleanup below, the end of the
+        # client finds it here, and leaves the queue.
         services.unreleased.add(acquisition)
         try:
             granted = acquisition.run()
@@ -403,6 +408,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
             raise
         if lock is None:
             raise acquisition.timed_out()
+        # `close` in another thread has taken its list of locks before this one was in it.
         if self._closed:  # In this moment: nothing would renew it.
             lock.release()
             self._require_open()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self, TypedDict, TypeVar
 
-from fairlock.aws.aws_clock import AwsClock
+from fairlock.aws.retry import CLOCK
 from fairlock.client import arguments
 from fairlock.client.acquisition import Acquisition
 from fairlock.client.arguments import LockOptions, Timing, refuse, require_seconds
@@ -20,17 +20,15 @@ from fairlock.client.connection import Connection, StoreFactory, table_or_defaul
 from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.reporting import LockEvents, OnEvent
-from fairlock.clock import Clock, Seconds, in_seconds
+from fairlock.clock import AwsClock, Clock, Seconds, in_seconds, lease_for
 from fairlock.errors import LockLost, explained
 from fairlock.protocol.description import read_data
 from fairlock.protocol.items import read_state
-from fairlock.protocol.lease_time import lease_for
-from fairlock.protocol.model import AcquireRequest, HeartbeatRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant, HeartbeatRequest
 from fairlock.protocol.schema import lock_key
 from fairlock.store.keep_alive import renew_lease
 from fairlock.wire import rules
-from fairlock.wire.rules import require_room_for_all
+from fairlock.wire.requests import require_room_for_all
 
 _LEAST_DEFAULT_WAIT_SECONDS: Final = 120.0
 _DEFAULT_WAIT_IN_LEASES: Final = 2
@@ -55,11 +53,7 @@ class ClientOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """The arguments of a client, as `LockClient` describes them, but for its AWS clients.
-
-    Raises:
-        InvalidRequest: an argument breaks its rule.
-    """
+    """The arguments of a client, as `LockClient` describes them, but for its AWS clients."""
 
     table_name: str
     owner_name: str | None
@@ -128,17 +122,12 @@ class ClientSettings:
             rule = f"must be a whole number from 1 to {_MOST_WORKERS}"
             refuse("max_workers", rule, self.max_workers)
         rules.require("table_name", rules.TABLE_NAME, self.table_name, show_text=True)
-        if isinstance(self.clock, str):
-            refuse("clock", 'must be "system", or left out', self.clock)
+        rules.require("clock", CLOCK, self.clock)
         arguments.require_bool("best_effort_release", self.best_effort_release)
         arguments.require_callable("on_event", self.on_event, "event")
 
     def longest_wait(self, lease: Seconds | None) -> float:
-        """Seconds that `acquire` waits by default for a lock with such a lease.
-
-        Raises:
-            InvalidRequest: the lease breaks its rule.
-        """
+        """Seconds that `acquire` waits by default for a lock with such a lease."""
         lease = self.lease if lease is None else in_seconds(lease)
         rules.require("lease", rules.LEASE_SECONDS, lease)
         if self.max_wait is not None:
@@ -158,11 +147,7 @@ class ClientSettings:
     def acquisition(
         self, options: LockOptions[Any], services: ClientServices, require_open: Callable[[], None]
     ) -> Acquisition:
-        """A new acquisition, with an owner_id of its own.
-
-        Raises:
-            InvalidRequest: an option breaks its rule, or the caller would wait for itself.
-        """
+        """A new acquisition, with an owner_id of its own."""
         lease = self.lease if options.lease is None else in_seconds(options.lease)
         max_wait = in_seconds(options.max_wait)
         max_wait = self.longest_wait(lease) if max_wait is None else max_wait
@@ -172,7 +157,6 @@ class ClientSettings:
         lock_name = rules.plain_text("name", rules.LOCK_NAME, options.name)
         arguments.warn_of_missing_part(lock_name)
         rules.require("lease", rules.LEASE_SECONDS, lease)
-        rules.require("limit", rules.LIMIT, options.limit)
         arguments.require_bool("shared", options.shared)
         rules.require_one_way(shared=options.shared, only_newest=options.only_newest)
         owner_name = rules.plain_text("owner_name", rules.OWNER_NAME, owner_name)
@@ -198,8 +182,7 @@ class ClientSettings:
                 # A second more, so that the loss is told as the end of max_hold.
                 lease_ms = min(request.lease_ms, round(lease_for(max_hold + 1) * 1000))
                 request = replace(request, lease_ms=lease_ms)
-        arguments.require_callable("on_lost", options.on_lost, "lock", "reason")
-        arguments.require_callable("on_danger", options.on_danger, "lock", "reason")
+        options.require_callbacks(of_asyncio=services.of_asyncio)
         if request.waits:
             services.entered.require_that_others_can_release(request)
         return Acquisition(
@@ -214,53 +197,36 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientServices:
-    """What all locks of one client use, of either kind.
-
-    Attributes:
-        store_factory: the lock table.
-        events: report what becomes of acquisitions and locks.
-        entered: tells which locks the caller is inside of.
-    """
+    """What all locks of one client use, of either kind."""
 
     settings: ClientSettings
     store_factory: StoreFactory
     events: LockEvents
     entered: EnteredLocks
+    of_asyncio: bool = False
 
 
 _Callback = TypeVar("_Callback")
 
 
 def adopt(
-    settings: ClientSettings,
-    store_factory: StoreFactory,
+    services: ClientServices,
     owner_id: str,
     options: LockOptions[_Callback],
 ) -> tuple[AcquireRequest, LockOptions[_Callback], Grant]:
     """Reads a lock, and renews its lease; returns what a lock object is made of.
 
-    The request and the options are those by which the lock might have been acquired.
-
-    Args:
-        settings: of the client.
-        store_factory: the lock table.
-        owner_id: that of the acquisition.
-        options: a name, perhaps a lease, and callbacks.
-
-    Raises:
-        LockLost: this owner_id does not hold the lock.
-        InvalidRequest: an argument breaks its rule, or the stored lease is too short for the
-            client's heartbeats; nothing was written.
-        LockStoreUnavailable: outcome unknown; nothing was taken from any owner.
+    The request and the options are those by which the lock might have been acquired. Errors as of
+    `LockClient.adopt`.
     """
+    settings, store_factory = services.settings, services.store_factory
     name = rules.plain_text("name", rules.LOCK_NAME, options.name)
     owner_id = rules.plain_text("owner_id", rules.OWNER_ID, owner_id)
     lease = in_seconds(options.lease)
     if lease is not None:
         rules.require("lease", rules.LEASE_SECONDS, lease)
         settings.timing.require_room(lease)
-    arguments.require_callable("on_lost", options.on_lost, "lock", "reason")
-    arguments.require_callable("on_danger", options.on_danger, "lock", "reason")
+    options.require_callbacks(of_asyncio=services.of_asyncio)
     context = store_factory.context()
     holder = read_state(context.table.read(lock_key(name))).holder(owner_id)
     if holder is None:

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from fairlock.client.arguments import LockOptions, refuse, require_max_wait
+from fairlock.client.arguments import LockOptions, refuse, require_bool, require_max_wait
 from fairlock.client.lock import Callback, HoldsLocks, Lock, SyncHold
 from fairlock.client.settings import ClientServices
 from fairlock.clock import Seconds, in_seconds
@@ -29,30 +29,14 @@ from fairlock.wire import rules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocksInOrder:
-    """The names of several locks, checked, and the wait for all of them.
-
-    Attributes:
-        names: as the caller lists them.
-        longest: seconds of the whole wait.
-    """
+    """The names of several locks, checked, and the wait for all of them."""
 
     names: tuple[str, ...]
     longest: float
 
     @classmethod
-    def of(
-        cls,
-        names: Sequence[str],
-        options: LockOptions[Any],
-        services: ClientServices,
-    ) -> Self:
-        """Checks all names before the first lock is asked for.
-
-        Raises:
-            InvalidRequest: a name breaks its rule, stands there twice, or is that of a lock which
-                the caller would have to release first; or the first lock may be lost by its
-                max_hold before the last one is granted.
-        """
+    def of(cls, names: Sequence[str], options: LockOptions[Any], services: ClientServices) -> Self:
+        """Checks all names before the first lock is asked for."""
         rules.require("names", rules.LOCK_NAMES, names)
         plain = tuple(rules.plain_text("names", rules.LOCK_NAME, name) for name in names)
         rules.require_different("names", plain)
@@ -69,8 +53,9 @@ class LocksInOrder:
                     "the next is waited for; give a shorter max_wait as well"
                 )
                 refuse("max_hold", rule, hold)
+        require_bool("shared", shared)
+        limit = rules.limit_of(options.limit, shared=shared)
         if longest:
-            limit = rules.limit_of(options.limit, shared=shared)
             for name in plain:
                 request = AcquireRequest(lock_name=name, owner_id="", limit=limit, shared=shared)
                 services.entered.require_that_others_can_release(request)
@@ -146,8 +131,7 @@ class SeveralLocks(HoldsLocks):
         """
         options = LockOptions(
             *("", lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
+            *(shared, max_hold),
         )
         plan = LocksInOrder.of(names, options, self._services)
         return HoldAll(list(plan.names), self._block_of_all(plan, options))

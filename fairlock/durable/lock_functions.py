@@ -85,6 +85,9 @@ class LockFunctions:
         release_function: same of `release`.
         client: a Lambda client; None makes one.
 
+    Raises:
+        InvalidRequest: an argument breaks its rule.
+
     Raises (each call):
         InvalidRequest: the service refused the request; nothing was written.
         LockStoreUnavailable: outcome unknown.
@@ -94,6 +97,16 @@ class LockFunctions:
     acquire_function: str
     release_function: str
     client: LambdaClient | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Checks all rules."""
+        for name in ("acquire_function", "release_function"):
+            if not isinstance(given := getattr(self, name), str) or not given:
+                rule = "must be the name or ARN of a function of the lock service"
+                raise InvalidRequest(field=name, rule=rule, value=given)
+        if self.client is not None and not hasattr(self.client, "invoke"):
+            rule = 'must be a client, as boto3.client("lambda") makes it, or None'
+            raise InvalidRequest(field="client", rule=rule, value=self.client)
 
     @classmethod
     def from_environment(cls) -> LockFunctions:

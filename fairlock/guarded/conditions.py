@@ -34,9 +34,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from fairlock.errors import InvalidRequest
+from fairlock.errors import InvalidRequest, explained
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import I_HOLD, all_of, number
+from fairlock.protocol.schema import I_HOLD, all_of, number
 from fairlock.wire import rules
 
 if TYPE_CHECKING:
@@ -66,6 +66,12 @@ class FenceCondition:
 
     fencing_token: int
     attribute: str = DEFAULT_ATTRIBUTE
+
+    def __post_init__(self) -> None:
+        """Checks all rules."""
+        rules.require("fencing_token", rules.FENCING_TOKEN, self.fencing_token)
+        rules.require("attribute", rules.ATTRIBUTE, self.attribute)
+        object.__setattr__(self, "fencing_token", int(self.fencing_token))  # 5.0 is 5.
 
     @property
     def condition(self) -> str:
@@ -103,6 +109,7 @@ class FenceCondition:
         return {self.attribute: self.fencing_token}
 
 
+@explained
 def fence_condition(fencing_token: int, *, attribute: str = DEFAULT_ATTRIBUTE) -> FenceCondition:
     """A fence for single writes to any DynamoDB table.
 
@@ -113,12 +120,6 @@ def fence_condition(fencing_token: int, *, attribute: str = DEFAULT_ATTRIBUTE) -
     Raises:
         InvalidRequest: an argument breaks its rule.
     """
-    if isinstance(fencing_token, bool) or not isinstance(fencing_token, int) or fencing_token < 1:
-        rule = "must be the fencing token of a grant, a positive whole number"
-        raise InvalidRequest(field="fencing_token", rule=rule, value=fencing_token, show_text=False)
-    if not isinstance(attribute, str) or not attribute:
-        rule = "must be the name of an attribute"
-        raise InvalidRequest(field="attribute", rule=rule, value=attribute, show_text=False)
     return FenceCondition(fencing_token=fencing_token, attribute=attribute)
 
 
@@ -180,6 +181,7 @@ def grant_check(table_name: str, grant: GrantKey) -> TransactWriteItemTypeDef:
     }
 
 
+@explained
 def condition_check(
     *, table_name: str, lock_name: str, owner_id: str, fencing_token: int
 ) -> TransactWriteItemTypeDef:

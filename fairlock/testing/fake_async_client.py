@@ -11,9 +11,10 @@ from fairlock.aio.bridge import BridgedAlarm, wait_for
 from fairlock.client.reporting import LockEvents, OnEvent
 from fairlock.client.settings import ClientOptions
 from fairlock.clock import Seconds
-from fairlock.testing.fake_client import EventsInLine
+from fairlock.testing.fake_client import EventsInLine, shared_or_new
 from fairlock.testing.fake_table import FakeTable
 from fairlock.testing.manual_clock import START_MS, VirtualTimeLoop, checked_seconds
+from fairlock.wire import rules
 
 
 class LoopClock:
@@ -80,8 +81,7 @@ class FakeAsyncLockClient(AsyncLockClient):
         clock: LoopClock | None = None,
         **settings: Unpack[ClientOptions],
     ) -> None:
-        self.table = table or FakeTable()
-        self.clock = self.table.clock = clock or LoopClock()
+        self.table, self.clock = shared_or_new(table, clock, LoopClock)
         settings.setdefault("owner_name", "test")
         client = _Awaitable(self.table)
         super().__init__("fake-locks", client=client, clock=self.clock, **settings)
@@ -91,7 +91,8 @@ class FakeAsyncLockClient(AsyncLockClient):
         cls, stack_name: str, *, session: object = None, **settings: Unpack[ClientOptions]
     ) -> Self:
         """A client over a table of its own; nothing is read."""
-        del stack_name, session
+        del session
+        rules.require("stack_name", rules.STACK_NAME, stack_name, show_text=True)
         return cls(**settings)
 
     def another(self, owner_name: str = "other", /, **settings: Unpack[ClientOptions]) -> Self:

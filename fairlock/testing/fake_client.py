@@ -11,8 +11,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final, Protocol, Self, Unpack
+from typing import Any, Final, Protocol, Self, TypeVar, Unpack
 
+from fairlock.client.arguments import refuse
 from fairlock.client.heartbeats import Heartbeats, HeartbeatSchedule, ScheduledHeartbeat
 from fairlock.client.lease_handle import LeaseHandle, Releasable
 from fairlock.client.lock import LockServices
@@ -20,9 +21,11 @@ from fairlock.client.lock_client import LockClient
 from fairlock.client.reporting import LockEvent, LockEvents
 from fairlock.client.settings import ClientOptions
 from fairlock.client.threads import Callbacks
+from fairlock.clock import Clock
 from fairlock.decorator.default_clients import ClientKind, default_clients_from
 from fairlock.testing.fake_table import FakeTable
 from fairlock.testing.manual_clock import ManualClock
+from fairlock.wire import rules
 
 _TABLE_NAME: Final = "fake-locks"
 
@@ -73,13 +76,7 @@ def no_jitter() -> float:
 
 
 class ManualHeartbeats(Heartbeats):
-    """Renews locks as the clock is moved.
-
-    Args:
-        clock: the present.
-        most_at_once: how many heartbeats may be under way at a time.
-        callbacks: hold calls back during a heartbeat.
-    """
+    """Renews locks as the clock is moved; callbacks are held back during a heartbeat."""
 
     def __init__(
         self, clock: ManualClock, *, most_at_once: int, callbacks: CallbacksInLine
@@ -115,6 +112,26 @@ class ManualHeartbeats(Heartbeats):
             self._send(scheduled)
 
 
+_Clock = TypeVar("_Clock", bound=Clock)
+
+
+def shared_or_new(
+    table: FakeTable | None, clock: _Clock | None, kind: type[_Clock]
+) -> tuple[FakeTable, _Clock]:
+    """The table and the clock of a fake client; the answers of the table tell that time.
+
+    Raises:
+        InvalidRequest: one of them is something else.
+    """
+    table = FakeTable() if table is None else table
+    clock = kind() if clock is None else clock
+    for field, value, made in (("table", table, FakeTable), ("clock", clock, kind)):
+        if not isinstance(value, made):
+            refuse(field, f"must be the {field} of another client, or left out", value)
+    table.clock = clock
+    return table, clock
+
+
 class FakeLockClient(LockClient):
     """A `LockClient` for tests: its own code and protocol, over a table in memory.
 
@@ -146,8 +163,7 @@ class FakeLockClient(LockClient):
         clock: ManualClock | None = None,
         **settings: Unpack[ClientOptions],
     ) -> None:
-        self.table = table or FakeTable()
-        self.clock = self.table.clock = clock or ManualClock()
+        self.table, self.clock = shared_or_new(table, clock, ManualClock)
         settings.setdefault("owner_name", "test")
         super().__init__("fake-locks", client=self.table, clock=self.clock, **settings)
 
@@ -156,7 +172,8 @@ class FakeLockClient(LockClient):
         cls, stack_name: str, *, session: object = None, **settings: Unpack[ClientOptions]
     ) -> Self:
         """A client over a table of its own; nothing is read."""
-        del stack_name, session
+        del session
+        rules.require("stack_name", rules.STACK_NAME, stack_name, show_text=True)
         return cls(**settings)
 
     def another(self, owner_name: str = "other", /, **settings: Unpack[ClientOptions]) -> Self:
@@ -196,7 +213,12 @@ def used_by_locked_functions(client: FakeClient) -> Iterator[None]:
 
     Args:
         client: a `FakeLockClient` for functions, a `FakeAsyncLockClient` for coroutine functions.
+
+    Raises:
+        InvalidRequest: the client is neither.
     """
+    if not hasattr(client, "another"):
+        refuse("client", "must be a FakeLockClient or a FakeAsyncLockClient", client)
     made: dict[tuple[asyncio.AbstractEventLoop | None, ClientKind], Any] = {}
 
     def client_in(loop: asyncio.AbstractEventLoop | None, kind: ClientKind) -> Any:  # noqa: ANN401 - of either kind

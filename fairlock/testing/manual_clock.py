@@ -11,7 +11,7 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
-from fairlock.client.arguments import require_seconds
+from fairlock.client.arguments import refuse, require_callable, require_seconds
 from fairlock.clock import Seconds, in_seconds
 
 START_MS: Final = 1_900_000_000_000
@@ -81,8 +81,9 @@ class ManualClock:
         that call.
 
         Raises:
-            InvalidRequest: the seconds are no number, or below 0.
+            InvalidRequest: the seconds are no number, or below 0; the action is no function.
         """
+        require_callable("action", action)
         self._plans.append((self._now + checked_seconds(seconds), action))
         self._plans.sort(key=lambda plan: plan[0])
 
@@ -196,7 +197,10 @@ def run_in_virtual_time(main: Coroutine[Any, Any, _T]) -> _T:
     """Runs a coroutine like `asyncio.run`, in an event loop of its own that does not wait.
 
     Raises:
+        InvalidRequest: it is no coroutine.
         RuntimeError: every task waits, and there is no timer: in a real loop the test would hang.
     """
+    if not asyncio.iscoroutine(main):
+        refuse("main", "must be a coroutine: call the function, as in main()", main)
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)

@@ -20,8 +20,9 @@ from fairlock.protocol.model import (
 )
 from fairlock.protocol.pace import MICROSECONDS, PaceRequest, interval_us
 from fairlock.protocol.schema import WAITER_GRACE_MS
+from fairlock.text import compact_json
 from fairlock.wire import rules
-from fairlock.wire.rules import callback_token, is_durable, require_room_for_all
+from fairlock.wire.rules import callback_token, is_durable
 
 _RULES: Final = {
     "lock_name": rules.LOCK_NAME,
@@ -145,13 +146,7 @@ def parse_release(event: object) -> ReleaseRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListRequest:
-    """List locks.
-
-    Attributes:
-        prefix: the beginning of their names.
-        after: the lock to go on after; None for the beginning.
-        free: whether those are wanted, too, that no owner holds or waits for.
-    """
+    """List locks."""
 
     prefix: str = ""
     after: str | None = None
@@ -192,6 +187,28 @@ def parse_pace(event: object) -> PaceRequest:
         burst=int(fields.get("burst", 1)),
         max_wait_us=round(fields.get("max_wait_seconds", 0) * MICROSECONDS),
     )
+
+
+MOST_HOLDERS_BYTES: Final = 300 * 1024
+"""Of all holders of one lock; three quarters of DynamoDB's limit."""
+HOLDER_BYTES: Final = 350
+"""Of a holder without data, owner_name and execution_arn: its owner_id twice, and numbers."""
+
+
+def require_room_for_all(*, limit: int, owner_name: str, execution_arn: str | None) -> None:
+    """Refuses a holder of whom `limit` would make too large an item.
+
+    Whatever its data: a heartbeat may change that.
+    """
+    texts = {owner_name, execution_arn or ""}  # A guard's owner_name is its ARN, stored once.
+    text_bytes = sum(len(text.encode()) for text in texts)
+    highest = MOST_HOLDERS_BYTES // (HOLDER_BYTES + rules.LARGEST_DATA_BYTES + text_bytes)
+    if limit > highest:
+        rule = (
+            f"must be at most {highest} with an owner_name and an execution_arn of {text_bytes} "
+            "bytes together: all holders of a lock are in one item"
+        )
+        raise InvalidRequest(field="limit", rule=rule, value=limit)
 
 
 def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:
@@ -246,12 +263,7 @@ def _require_execution(fields: Mapping[str, Any], other: str) -> None:
 
 
 def _checked(schema: _Schema, event: object) -> Mapping[str, Any]:
-    """The event's fields, if none breaks its rule.
-
-    Raises:
-        InvalidRequest: names one field at fault: a field that breaks its rule, else an unknown
-            field (often a misspelled one), else a missing one.
-    """
+    """The event's fields, if none breaks its rule."""
     if not isinstance(event, dict):
         raise _fault("request", "must be a JSON object", event)
     known = schema.rules
@@ -283,4 +295,4 @@ def _milliseconds(seconds: float | None) -> int | None:
 
 
 def _json_or_none(fields: Mapping[str, Any]) -> str | None:
-    return rules.compact_json(fields["data"]) if "data" in fields else None
+    return compact_json(fields["data"]) if "data" in fields else None

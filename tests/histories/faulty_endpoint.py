@@ -31,9 +31,9 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
-from fairlock.protocol.expressions import Item
 from fairlock.protocol.items import read_state
 from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY, STATE
+from fairlock.protocol.table_requests import Item
 from fairlock.testing.fake_table import MemoryTable
 
 _LONGEST_DELAY_SECONDS: Final = 0.05

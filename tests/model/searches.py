@@ -92,6 +92,8 @@ _FIRST: Final = ("an acquire is under way when its execution is stopped", "four 
 _NICENESS: Final = 2
 FIRST_STATES: Final = None if os.environ.get("FAIRLOCK_SEARCH") == "all" else 10_000
 """How many states of each search `make test` visits: most searches have fewer."""
+FIRST_DURABLE_STATES: Final = FIRST_STATES and 1_000
+"""The same of durable executions: each of their states is a replay from the beginning."""
 
 Submit = Callable[[Callable[[str], Report], str], "Future[Report]"]
 

@@ -18,7 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from release.checks import APP, commands_of_the_app
-from tests.packaging.clean_environment import home_of
+from tests.packaging.conftest import home_of
 
 ROOT = Path(__file__).resolve().parents[2]
 WHERE = """
@@ -71,7 +71,8 @@ def folder(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Runs a command as the app's workflow does; `node` is the one of this repository."""
-    inherited = {name: text for name, text in os.environ.items() if not re.match("AWS_|PY", name)}
+    ours = re.compile("AWS_|CDK_|PY")
+    inherited = {name: text for name, text in os.environ.items() if not ours.match(name)}
     tools = folder / ".venv" / "bin", Path(sys.executable).parent
     path = ":".join((*map(str, tools), os.environ["PATH"]))
     program = folder / "node_modules" / ".bin" / words[1] if words[0] == "npx" else words[0]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from fairlock.aws.aws_clock import AwsClock
 from fairlock.aws.retry import RetryBudget
 from fairlock.client import acquisition, local_waiters
+from fairlock.clock import AwsClock
 from fairlock.guarded import conditions, guarded_writes
 from fairlock.protocol import grants, outcomes
 from fairlock.store import keep_alive

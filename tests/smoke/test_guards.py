@@ -25,7 +25,7 @@ from tests.smoke.account import (
     WATCHING,
     Account,
 )
-from tests.smoke.facts import (
+from tests.smoke.conftest import (
     await_holder,
     await_waiters,
     ended,

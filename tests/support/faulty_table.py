@@ -149,7 +149,7 @@ class FaultyTable:
                 each.before()
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
-        if name not in REQUESTS:
+        if name not in REQUESTS and not any(name in each.of for each in self._plan):
             return getattr(self.inner, name)
         return lambda **arguments: self._send(getattr(self.inner, name), name, arguments)
 

@@ -15,9 +15,8 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
-from fairlock.cdk.fragments import WorkflowVariable, check_place, jsonata
+from fairlock.cdk.fragments import WorkflowVariable, check_flag, check_place, jsonata
 from fairlock.cdk.guard.guard_arguments import (
-    check_flag,
     check_service,
     check_work,
     checked_keep_alive_seconds,
@@ -70,11 +69,7 @@ def checked_options(
     shared: bool,
     only_newest: bool | int | str = False,
 ) -> GuardOptions:
-    """The options, None replaced by the default.
-
-    Raises:
-        InvalidRequest: one of them breaks its rule.
-    """
+    """The options, None replaced by the default."""
     check_flag("express", express)
     check_flag("shared", shared)
     require_one_way(shared=shared, only_newest=only_newest)
@@ -365,16 +360,19 @@ class LockGuard(sfn.StateMachineFragment):
         return self._variables[0]
 
     @staticmethod
+    @explained
     def owner_id_of(scope: IConstruct, construct_id: str) -> str:
         """`owner_id` of the guard that will have this id, for a task made before its guard."""
         return WorkflowVariable.of(scope, construct_id).jsonata("owner_id")
 
     @staticmethod
+    @explained
     def fencing_token_of(scope: IConstruct, construct_id: str) -> str:
         """`fencing_token` of the guard that will have this id, for a task made before its guard."""
         return WorkflowVariable.of(scope, construct_id).jsonata("fencing_token")
 
     @staticmethod
+    @explained
     def fencing_token_path_of(scope: IConstruct, construct_id: str) -> str:
         """`fencing_token_path` of the guard that will have this id."""
         return WorkflowVariable.of(scope, construct_id).field("fencing_token")

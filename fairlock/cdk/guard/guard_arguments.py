@@ -37,11 +37,7 @@ _T = TypeVar("_T")
 
 
 def checked(field: str, rule: rules.Rule, value: _T) -> _T:
-    """The value, if it follows the service's rule for it.
-
-    Raises:
-        InvalidRequest: names the field and the rule.
-    """
+    """The value, if it follows the service's rule for it."""
     rules.require(field, rule, value, show_text=True)
     return value
 
@@ -103,12 +99,6 @@ def note_guarded(task: sfn.IChainable) -> None:
     _guarded_in_app_of(task).add(task.start_state.node.path)
 
 
-def check_flag(field: str, value: object) -> None:
-    """Checks that an argument is True or False."""
-    if not isinstance(value, bool):
-        raise InvalidRequest(field=field, rule="must be True or False", value=value)
-
-
 def checked_jsonata(field: str, expression: str) -> str:
     """One JSONata expression that is not empty."""
     inner = expression[2:-2]
@@ -122,12 +112,17 @@ def checked_limit(limit: int | str, *, shared: bool) -> int | str:
     """How many may be inside, or JSONata that gives the number when the workflow runs."""
     if is_jsonata(limit):
         return _that_exists("limit", checked_jsonata("limit", str(limit)))
-    if isinstance(limit, float) and math.isfinite(limit) and Token.is_unresolved(limit):
+    if _is_number_token(limit):
         rule = (
             "must be a number or JSONata, '{% $states.input.permits %}': a token has no value yet"
         )
         raise InvalidRequest(field="limit", rule=rule, value="a token")
     return rules.limit_of(int(checked("limit", rules.LIMIT, limit)), shared=shared)
+
+
+def _is_number_token(value: object) -> bool:
+    """Whether it is a token of CDK for a number; NaN and infinity would end CDK's process."""
+    return isinstance(value, float) and math.isfinite(value) and Token.is_unresolved(value)
 
 
 def _that_exists(field: str, expression: str) -> str:
@@ -146,7 +141,7 @@ def checked_only_newest(only_newest: bool | int | str) -> int | str | None:  # n
         return jsonata("$millis()")  # When the guard is entered, by the clock of Step Functions.
     if is_jsonata(only_newest):
         return checked_jsonata("only_newest", str(only_newest))
-    if isinstance(only_newest, float) and Token.is_unresolved(only_newest):
+    if _is_number_token(only_newest):
         rule = "must be True, a number or JSONata, '{% $states.input.build %}': a token is none"
         raise InvalidRequest(field="only_newest", rule=rule, value="a token")
     if not rules.ONLY_NEWEST.allows(only_newest):
@@ -199,11 +194,7 @@ def checked_fallback_seconds(fallback: Duration) -> int:
 def checked_keep_alive_seconds(
     keep_alive: Duration | None, *, lease_seconds: int, express: bool
 ) -> int | None:
-    """Whole seconds between two heartbeats, at most a third of the lease; None for no heartbeat.
-
-    Raises:
-        InvalidRequest: names the rule.
-    """
+    """Whole seconds between two heartbeats, at most a third of the lease; None for no heartbeat."""
     if keep_alive is None:
         return None
     seconds = whole_seconds("keep_alive", keep_alive)
@@ -234,11 +225,7 @@ _QUOTED: Final = re.compile(r"'(?P<text>(?:[^'\\]|\\.)*)'")
 
 
 def workflow_lock_name(scope: Construct, lock_name: str, *, field: str = "lock_name") -> str:
-    """A value for a JSONata state; `field` is the argument that gives it.
-
-    Raises:
-        InvalidRequest: the literal is no lock name, or the path has no counterpart in JSONata.
-    """
+    """A value for a JSONata state; `field` is the argument that gives it."""
     if is_jsonata(lock_name):
         return _with_checked_parts(checked_jsonata(field, lock_name), field)
     if not isinstance(lock_name, str):
@@ -268,16 +255,7 @@ def names_in_order(
 ) -> tuple[str | None, list[str]]:
     """The values of JSONata states for the locks of a guard, in the order in which it takes them.
 
-    Args:
-        scope: of the guard.
-        lock_name: one as of `workflow_lock_name`, or a list.
-        stored: the name of a variable for names in order.
-
-    Returns:
-        What that variable is to be, None if all names are known at synth; and the names.
-
-    Raises:
-        InvalidRequest: the list or a name of it breaks its rule.
+    Before them, what the variable `stored` is to be; None if all names are known at synth.
     """
     if not isinstance(lock_name, list | tuple):
         return None, [workflow_lock_name(scope, cast("str", lock_name))]

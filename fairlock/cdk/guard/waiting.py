@@ -18,7 +18,7 @@ from fairlock.cdk.guard.service_calls import (
     period_after_restart,
     restarted,
 )
-from fairlock.errors import InvalidRequest
+from fairlock.errors import InvalidRequest, explained
 from fairlock.protocol.outcomes import RefusalReason
 from fairlock.wire.rules import DEFAULT_FALLBACK_SECONDS
 
@@ -33,14 +33,7 @@ _SHORTEST_QUEUE_SECONDS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextStates:
-    """Where a guard goes on after it has waited.
-
-    Attributes:
-        granted: the lock is held.
-        timed_out: `max_wait` is over.
-        failed: acquire failed for good, its outcome unknown; gets the error output.
-        superseded: a newer version was granted; None if the guard takes its turn.
-    """
+    """Where a guard goes on after it has waited."""
 
     granted: sfn.IChainable
     timed_out: sfn.IChainable
@@ -62,6 +55,7 @@ class Waiting(ABC):
         return _Poll()
 
     @staticmethod
+    @explained
     def queue(*, fallback: Duration | None = None) -> Waiting:
         """Sleeps on a task token in a fair queue, until a release hands the lock over.
 
@@ -207,11 +201,7 @@ def _when(expression: str) -> sfn.Condition:
 
 
 def checked_waiting(waiting: Waiting | None, *, express: bool) -> Waiting:
-    """The way to wait that was given, else that of the kind of workflow.
-
-    Raises:
-        InvalidRequest: it is no way to wait, or an Express workflow cannot wait in the queue.
-    """
+    """The way to wait that was given, else that of the kind of workflow."""
     if waiting is None:
         return Waiting.poll() if express else Waiting.queue()
     if not isinstance(waiting, Waiting):

@@ -19,7 +19,10 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from fairlock.cdk.fragments import check_flag, check_key
 from fairlock.cdk.service.functions import (
+    HANDS_OVER,
+    WAKES,
     AdministrationFunctions,
     FunctionFactory,
     Platform,
@@ -37,7 +40,7 @@ from fairlock.cdk.service.shared_service import (
     SharedNames,
     add_outputs,
 )
-from fairlock.errors import InvalidRequest
+from fairlock.errors import InvalidRequest, explained
 
 LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LEAST_MEMORY_MIB: Final = 128
@@ -91,10 +94,8 @@ def check_table(
     if removal_policy not in _REMOVAL_POLICIES:
         rule = "must be RETAIN, RETAIN_ON_UPDATE_OR_DELETE or DESTROY of aws_cdk.RemovalPolicy"
         _refuse("removal_policy", rule, removal_policy)
-    if not isinstance(deletion_protection, bool):
-        _refuse("deletion_protection", "must be True or False", deletion_protection)
-    if encryption_key is not None and not hasattr(encryption_key, "key_arn"):
-        _refuse("encryption_key", "must be an aws_kms.IKey", encryption_key)
+    check_flag("deletion_protection", deletion_protection)
+    check_key("encryption_key", encryption_key)
     if table is None:
         return
     if not hasattr(table, "table_arn"):
@@ -140,6 +141,7 @@ class LockService(LockServiceBase):
     from_stack = staticmethod(SharedLockService)
     """Refers to the service that a stack shares, by the stack's name, with the same arguments."""
 
+    @explained
     def __init__(
         self,
         scope: Construct,
@@ -225,6 +227,11 @@ class LockService(LockServiceBase):
             encryption_key=encryption_key,
         )
         check_concurrency(reaper_concurrency)
+        check_flag("reaper", reaper)
+        check_flag("durable", durable)
+        check_flag("administration", administration)
+        check_flag("lifecycle_events", lifecycle_events)
+        check_flag("pace", pace)
         super().__init__(scope, construct_id)
         self._table = table or lock_table(
             self,
@@ -250,21 +257,21 @@ class LockService(LockServiceBase):
         self.acquire_function = functions.make(
             "Acquire",
             description="Fairlock: acquires locks",
-            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem"],
-            workflow_actions=["DescribeExecution", "SendTaskSuccess"],
+            table_actions=("PutItem", *HANDS_OVER),
+            workflow_actions=WAKES,
         )
         self.release_function = functions.make(
             "Release",
             description="Fairlock: releases locks",
-            table_actions=["UpdateItem", "DeleteItem", "Query", "GetItem"],
-            workflow_actions=["DescribeExecution", "SendTaskSuccess"],
+            table_actions=HANDS_OVER,
+            workflow_actions=WAKES,
         )
         self.heartbeat_function = functions.make(
             "Heartbeat",
             description="Fairlock: renews leases",
             # It may have to clear a queue in which no one waits before it takes a lock again.
-            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem"],
-            workflow_actions=["DescribeExecution", "SendTaskSuccess", "SendTaskFailure"],
+            table_actions=("PutItem", *HANDS_OVER),
+            workflow_actions=(*WAKES, "SendTaskFailure"),
         )
         self.reaper = (
             ExecutionReaper(self, "Reaper", functions=functions, concurrency=reaper_concurrency)
@@ -278,11 +285,7 @@ class LockService(LockServiceBase):
             make_publisher(functions) if lifecycle_events else None
         )
         self._pace_function = make_pace(functions) if pace else None
-        self._meet_durable = [
-            self.acquire_function,
-            self.heartbeat_function,
-            self.release_function,
-        ]
+        self._meet_durable = [self.acquire_function, self.heartbeat_function, self.release_function]
         self._meet_durable += [] if self.reaper is None else [self.reaper.function]
         self._meet_durable += (
             []

@@ -18,12 +18,14 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from fairlock.cdk.fragments import first_difference
-from fairlock.cdk.service.functions import (
-    AdministrationFunctions,
-    grant_key,
-    grant_workflow_action,
+from fairlock.cdk.fragments import (
+    check_grantee,
+    check_key,
+    check_place,
+    first_difference,
+    grant_call,
 )
+from fairlock.cdk.service.functions import AdministrationFunctions, grant_key, grant_workflow_action
 from fairlock.errors import InvalidRequest
 from fairlock.names import (
     ACQUIRE_FUNCTION_VARIABLE,
@@ -141,9 +143,7 @@ _ANY_FUNCTION: Final = "Any durable function of this account and region may hold
 def check_function(function: lambda_.IFunction, *, service: Construct) -> None:
     """Checks that the function is one that can hold locks of this service.
 
-    Raises:
-        InvalidRequest: it is a version, an alias or an imported function, whose environment cannot
-            be set, or is in another account or region.
+    The environment of a version, an alias or an imported function cannot be set.
     """
     if not isinstance(function, lambda_.Function):
         rule = "must be a lambda_.Function of this app, and neither a version nor an alias of it"
@@ -205,6 +205,15 @@ class LockServiceBase(Construct):
     release_function: lambda_.IFunction
     administration: AdministrationFunctions | None = None
     publish_function: lambda_.IFunction | None = None
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        """Makes the construct.
+
+        Raises:
+            InvalidRequest: there is no such place.
+        """
+        check_place(scope, construct_id)
+        super().__init__(scope, construct_id)
 
     @property
     def service_name(self) -> str:
@@ -270,15 +279,15 @@ class LockServiceBase(Construct):
 
     def grant_acquire(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a principal ask for locks. It should be able to release them, too."""
-        return self.acquire_function.grant_invoke(grantee)
+        return grant_call(self.acquire_function, grantee)
 
     def grant_heartbeat(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a principal renew leases. It needs the owner_id of the acquisition for each."""
-        return self.heartbeat_function.grant_invoke(grantee)
+        return grant_call(self.heartbeat_function, grantee)
 
     def grant_release(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a principal release locks. It needs the owner_id of the acquisition for each."""
-        return self.release_function.grant_invoke(grantee)
+        return grant_call(self.release_function, grantee)
 
     def grant_use(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a principal acquire, renew and release. State machines with a guard need no call."""
@@ -326,7 +335,7 @@ class LockServiceBase(Construct):
         Raises:
             InvalidRequest: the service has no such function.
         """
-        return self._required("inspect").grant_invoke(grantee)
+        return grant_call(self._required("inspect"), grantee)
 
     def grant_force_release(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a principal release any holder by force, by a function that logs who and why.
@@ -334,7 +343,7 @@ class LockServiceBase(Construct):
         Raises:
             InvalidRequest: the service has no such function.
         """
-        return self._required("force_release").grant_invoke(grantee)
+        return grant_call(self._required("force_release"), grantee)
 
     def grant_set_limit(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a principal limit, pause and resume any lock, by a function that logs who and why.
@@ -342,7 +351,7 @@ class LockServiceBase(Construct):
         Raises:
             InvalidRequest: the service has no such function.
         """
-        return self._required("set_limit").grant_invoke(grantee)
+        return grant_call(self._required("set_limit"), grantee)
 
     def grant_pace(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a principal reserve slots of any pace. State machines with a `Pace` need no call.
@@ -350,7 +359,7 @@ class LockServiceBase(Construct):
         Raises:
             InvalidRequest: the service has no such function.
         """
-        return self.pace_function.grant_invoke(grantee)
+        return grant_call(self.pace_function, grantee)
 
     def _required(
         self, name: Literal["inspect", "force_release", "set_limit"]
@@ -371,6 +380,7 @@ class LockServiceBase(Construct):
 
         A client that hands over wakes the next workflow, and asks whether it still runs.
         """
+        check_grantee(grantee)
         if self.table.encryption_key is not None:
             grant_key(self.table.encryption_key, grantee)
         actions = [f"dynamodb:{action}" for action in sorted(actions)]
@@ -392,7 +402,7 @@ class LockServiceBase(Construct):
         self,
         function: lambda_.Function,
         *,
-        key: kms.IKey | None = None,  # noqa: ARG002 - a service that is made here uses it
+        key: kms.IKey | None = None,
     ) -> iam.Grant:
         """Lets a durable function hold locks with `fairlock.durable`.
 
@@ -412,6 +422,7 @@ class LockServiceBase(Construct):
                 account or region; or the service cannot serve so many, or be given the key.
         """
         check_function(function, service=self)
+        check_key("key", key)
         function.add_environment(ACQUIRE_FUNCTION_VARIABLE, self.acquire_function.function_arn)
         function.add_environment(RELEASE_FUNCTION_VARIABLE, self.release_function.function_arn)
         return self.grant_acquire(function).combine(self.grant_release(function))

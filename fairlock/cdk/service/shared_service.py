@@ -24,6 +24,7 @@ from aws_cdk import aws_ssm as ssm
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from fairlock.cdk.fragments import check_key, grant_call
 from fairlock.cdk.service.reaper import ExecutionReaper, check_machine
 from fairlock.cdk.service.service_base import LockServiceBase, MetricOptions
 from fairlock.errors import InvalidRequest, explained
@@ -47,12 +48,8 @@ def function_arn(operation: str) -> str:
 
 
 def parameter_name(stack_name: str, name: str) -> str:
-    """Where in the Parameter Store a stack's service tells a name.
-
-    Raises:
-        InvalidRequest: no stack can have this name, or it is not known at synth.
-    """
-    if Token.is_unresolved(stack_name):
+    """Where in the Parameter Store a stack's service tells a name."""
+    if isinstance(stack_name, str) and Token.is_unresolved(stack_name):
         rule = "must be known at synth: a token has no value yet"
         raise InvalidRequest(field="stack_name", rule=rule, value=stack_name)
     rules.require("stack_name", rules.STACK_NAME, stack_name, show_text=True)
@@ -61,14 +58,7 @@ def parameter_name(stack_name: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
-    """What a service deploys.
-
-    Attributes:
-        service_name: what the functions call themselves in their metrics and logs.
-        functions: by operation, such as "Acquire".
-        reaper: None if the service has none.
-        serves_every_durable_function: also those of other apps.
-    """
+    """What a service deploys; its functions by operation, such as "Acquire"."""
 
     service_name: str
     table: dynamodb.ITable
@@ -99,11 +89,7 @@ class Deployed:
 
 
 def add_outputs(service: Construct, deployed: Deployed) -> None:
-    """Makes each name an output of the service's stack.
-
-    Raises:
-        InvalidRequest: the stack has such an output already, of another service for instance.
-    """
+    """Makes each name an output of the service's stack, which must have no such output yet."""
     stack = Stack.of(service)
     if stack.node.try_find_child(TABLE_NAME) is not None:
         rule = f"must be called once in a stack, which has an output {TABLE_NAME} already"
@@ -193,6 +179,7 @@ class SharedLockService(LockServiceBase):
         """
         self.stack_name = stack_name
         parameter_name(stack_name, TABLE_NAME)
+        check_key("encryption_key", encryption_key)
         super().__init__(scope, construct_id)
         self._functions: dict[str, lambda_.IFunction] = {}
         self._queues: dict[str, sqs.IQueue] = {}
@@ -275,6 +262,7 @@ class SharedLockService(LockServiceBase):
         Raises:
             InvalidRequest: a key is given, or see `LockServiceBase.grant_durable`.
         """
+        check_key("key", key)
         if key is not None:
             rule = (
                 "must be left out for a service of another stack, whose roles are not known here: "
@@ -287,15 +275,15 @@ class SharedLockService(LockServiceBase):
 
     def grant_inspect(self, grantee: iam.IGrantable) -> iam.Grant:
         """See `LockService.grant_inspect`. Deploying fails without this function."""
-        return self._function("Inspect").grant_invoke(grantee)
+        return grant_call(self._function("Inspect"), grantee)
 
     def grant_force_release(self, grantee: iam.IGrantable) -> iam.Grant:
         """See `LockService.grant_force_release`. Deploying fails without this function."""
-        return self._function("ForceRelease").grant_invoke(grantee)
+        return grant_call(self._function("ForceRelease"), grantee)
 
     def grant_set_limit(self, grantee: iam.IGrantable) -> iam.Grant:
         """See `LockService.grant_set_limit`. Deploying fails without this function."""
-        return self._function("SetLimit").grant_invoke(grantee)
+        return grant_call(self._function("SetLimit"), grantee)
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """See `LockService.metric_dead_letters`. Deploying fails without a reaper."""

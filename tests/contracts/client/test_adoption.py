@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from fairlock import InvalidRequest, LockLost, LockStoreUnavailable
-from fairlock.protocol.model import ForceReleaseRequest, ReleaseRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import ForceReleaseRequest, Grant, ReleaseRequest
 from tests.contracts.client.drivers import World, done, inside, of_both_clients
 from tests.support import acquire, owner
 from tests.support.store_bench import RUN

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from email.utils import formatdate, parsedate_to_datetime
+from email.utils import formatdate
 from typing import Any
 
 import pytest
@@ -38,12 +38,12 @@ def without_date(headers: dict[str, str]) -> None:
     del headers["date"]
 
 
-def dated_off(seconds: float) -> Callable[[dict[str, str]], None]:
+def dated_off(world: World, seconds: float) -> Callable[[dict[str, str]], None]:
     """The Dates of a front end whose clock is so many seconds ahead."""
 
     def change(headers: dict[str, str]) -> None:
-        date = parsedate_to_datetime(headers["date"]).timestamp()
-        headers["date"] = formatdate(math.floor(date + seconds), usegmt=True)
+        now = world.clock.wall_ms() / 1000
+        headers["date"] = formatdate(math.floor(now + seconds), usegmt=True)
 
     return change
 
@@ -106,9 +106,9 @@ async def test_the_date_of_another_answer_judges_no_lease(world: World) -> None:
     """A front end an hour ahead has answered for another lock."""
     lock = await done(world.another().acquire("a"))
     ben = world.another("ben")
-    world.table.answers = dated_off(3600)
+    world.table.answers = dated_off(world, 3600)
     await done(ben.try_acquire("b"))
-    world.table.answers = dated_off(0)
+    world.table.answers = dated_off(world, 0)
     assert await done(ben.try_acquire("a")) is None
     lock.check()
 
@@ -191,7 +191,7 @@ async def right(_world: World, _holder: Any) -> None:  # noqa: ANN401 - a client
 async def differing_front_ends(world: World, holder: Any) -> None:  # noqa: ANN401 - same
     """The holder was answered by one that is behind; the contender asks one that is ahead."""
     del holder
-    world.table.answers = dated_off(-0.5)
+    world.table.answers = dated_off(world, -0.5)
 
 
 async def another_phase(world: World, holder: Any) -> None:  # noqa: ANN401 - same
@@ -264,7 +264,7 @@ async def test_a_holder_ends_before_another_one_can_begin(world: World, name: st
     await weather(world, holder)
     lock = await done(holder.try_acquire("a"))
     await done(holder.close())
-    world.table.answers = dated_off(0.5) if weather in FRONT_ENDS else lambda _headers: None
+    world.table.answers = dated_off(world, 0.5) if weather in FRONT_ENDS else lambda _headers: None
     await world.sleep(clock.get("lease", LEASE) - 4)
     for _ in range(280):
         was_held = lock is not None and not lock.lost.is_set()

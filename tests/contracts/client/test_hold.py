@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import logging
 import math
+import re
 import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -270,7 +271,7 @@ async def test_a_block_that_has_begun_is_not(world: World) -> None:
 async def test_a_block_taken_for_the_lock_says_what_to_write(world: World) -> None:
     block = world.locks.hold("a")
     for name in ("fencing_token", "check", "transact_write"):
-        with pytest.raises(AttributeError, match=rf"no lock yet; write .* use `lock\.{name}`"):
+        with pytest.raises(InvalidRequest, match=rf"no lock yet; write .* use `lock\.{name}`"):
             getattr(block, name)
     async with inside(block) as lock:
         lock.check()
@@ -297,6 +298,30 @@ async def test_a_lock_that_is_dropped_and_renewed_is_pointed_out_once_and_lives_
     assert await warned(stall) == []
     await world.sleep(1)
     assert told == [("a", "its lease is over")]
+
+
+@of_both_clients
+async def test_the_next_heartbeat_logs_a_dropped_lock_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In production logs are read, and a ResourceWarning is hidden."""
+    with caplog.at_level(logging.WARNING, "fairlock"):
+        with pytest.warns(ResourceWarning, match=DROPPED):
+            await done(world.locks.acquire("a"))
+        # Not when it is dropped: the garbage collector may come while a handler is locked.
+        assert caplog.messages == []
+        await world.sleep(300)
+    [logged] = caplog.messages
+    assert re.match(DROPPED, logged)
+
+
+@of_both_clients
+async def test_a_lock_that_is_kept_is_not_logged(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with inside(world.locks.hold("a")):
+        await world.sleep(300)
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize("how", ["released", "not renewed", "closed"])

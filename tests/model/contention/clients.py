@@ -10,17 +10,18 @@ from typing import Any, Final, NamedTuple
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol import schema
 from fairlock.protocol.ceiling import SetCeilingRequest
-from fairlock.protocol.expressions import number
 from fairlock.protocol.model import (
     AcquireRequest,
     ForceReleaseRequest,
+    Grant,
     HeartbeatRequest,
     Holder,
     LockState,
     ReleaseRequest,
     SeenLock,
 )
-from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.schema import number
 from fairlock.testing.interpreter import Item
 from tests.model.numbered_tables import LOCK
 from tests.model.replay import time_ms

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from enum import StrEnum
 
-from fairlock.protocol.lease_time import is_over
+from fairlock.clock import is_over
 from fairlock.protocol.model import Holder, LockState
 from tests.model.contention.clients import (
     COPY,

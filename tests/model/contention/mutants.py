@@ -14,8 +14,8 @@ from fairlock.protocol.admission import (
     Unlearned,
     not_outdated,
 )
-from fairlock.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED
 from fairlock.protocol.model import LockState, Waiter
+from fairlock.protocol.schema import I_DO_NOT_HOLD, NOT_CONTENDED
 from fairlock.store import acquire, administration, hand_off, keep_alive, queue, release
 from fairlock.store.seen_queue import SeenQueue
 from tests.model.contention import weak_functions

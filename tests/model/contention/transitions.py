@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from fairlock.aws.executions import Delivery, Execution
+from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.aws.lock_table import Written
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant, Refusal
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Refusal
 from tests.model.contention.clients import (
     COPY,
     CRASH,

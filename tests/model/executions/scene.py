@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from fairlock.protocol import expressions
+from fairlock.protocol import schema
 from fairlock.protocol.schema import ENTERED_AT_MS
 from fairlock.testing.interpreter import Item
 from tests.model.executions.actors import STOPPABLE, Actor, Workflow
@@ -92,7 +92,7 @@ class Calls:
             actor = self._actors[at]
             place = actor.place if isinstance(actor, Workflow) else 0
             first_ms = place * _CALLS_MS
-            claim: Item = {ENTERED_AT_MS: expressions.number(START_MS + first_ms)}
+            claim: Item = {ENTERED_AT_MS: schema.number(START_MS + first_ms)}
             self._next[number] = run_to_next_call(
                 lambda store, world: actor.operate(call, store, world),
                 RecordedWorld(

@@ -149,13 +149,13 @@ class Overrunning:
             while now() < ends_at:
                 lock.check()
                 self.longest = max(self.longest, now() - began)
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(2)
             self.worked += 1
         finally:
             self.inside -= 1
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_two_hold_a_lock_and_none_for_longer_than_it_may_whatever_fails(seed: int) -> None:
     callers = Overrunning(seed)
     run_in_virtual_time(callers.run())

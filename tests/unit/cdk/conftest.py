@@ -11,6 +11,7 @@ from aws_cdk import App, Stack
 from aws_cdk.assertions import Template
 
 from app import build
+from fairlock.cdk import LockAlarms, LockMonitoring, LockService
 from fairlock.cdk.service.asset import assemble
 from tests.unit.cdk.guard_forms import GuardFactory, build_forms
 
@@ -57,6 +58,24 @@ def lock_stack(lock_app: App) -> Stack:
 @pytest.fixture(scope="session")
 def lock_template(lock_stack: Stack) -> Json:
     return dict(Template.from_stack(lock_stack).to_json())
+
+
+@pytest.fixture(scope="session")
+def everything_stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
+    """A service with all that can be asked for."""
+    stack = Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Everything")
+    all_of_it: dict[str, Any] = dict.fromkeys(
+        ("durable", "administration", "pace", "lifecycle_events"), True
+    )
+    locks = LockService(stack, "Locks", **all_of_it)
+    locks.add_outputs()
+    LockMonitoring(stack, "Monitoring", service=locks, alarms=LockAlarms())
+    return stack
+
+
+@pytest.fixture(scope="session")
+def everything(everything_stack: Stack) -> Json:
+    return dict(Template.from_stack(everything_stack).to_json())
 
 
 @pytest.fixture(scope="session")

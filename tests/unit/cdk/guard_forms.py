@@ -11,7 +11,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from fairlock.cdk import LockGuard, Waiting
+from fairlock.cdk import LockGuard, LockService, Waiting
 from fairlock.cdk.guard.standalone import FunctionsByArn
 
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function"
@@ -84,8 +84,13 @@ def build_forms(stack: Stack) -> None:
         build(Form(stack, _name(build), locks=locks, waiting=Waiting.poll()))
     for build in queued:
         build(Form(stack, f"Queue{_name(build)}", locks=locks, waiting=Waiting.queue()))
-    for prefix, waiting in (("KeepAlive", Waiting.queue()), ("KeepAlivePoll", Waiting.poll())):
-        for build in queued:
+    # The states of a guard that polls and is kept alive are those of the forms above.
+    polled = (_flat, _flat_in_jsonata, _nested, _on_timeout)
+    for prefix, waiting, builds in (
+        ("KeepAlive", Waiting.queue(), queued),
+        ("KeepAlivePoll", Waiting.poll(), polled),
+    ):
+        for build in builds:
             name = f"{prefix}{_name(build)}"
             build(Form(stack, name, locks=locks, waiting=waiting, keep_alive=INTERVAL))
 
@@ -220,6 +225,10 @@ class Case(Construct):
     def guard(self, name: str = "Guard", task: Any = None, **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
         arguments = {"lock_name": f"{self.node.id}/{name}", "service": self.stack.locks, **props}
         return LockGuard(self, name, task=task or self.step(f"{name}Work"), **arguments)
+
+    def shared(self) -> Any:  # noqa: ANN401 - mistakes are no types
+        """A service of another stack."""
+        return LockService.from_stack(self, "Shared", stack_name="Fairlock")
 
     def step(self, name: str, **props: Any) -> sfn.Pass:  # noqa: ANN401 - a state's
         return sfn.Pass.jsonata(self, name, **props)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
+import jsonata  # type: ignore[import-untyped]  # ships no types
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_lambda as lambda_
+from jsonata.jexception import JException  # type: ignore[import-untyped]  # same
 
 # Finds resources of the service in a template.
 
@@ -70,10 +74,11 @@ def lint(template: Json) -> list[str]:
     return [f"{match.rule.id} {match.message}" for match in matches]
 
 
-def durable_function(stack: Stack, name: str = "Billing") -> lambda_.Function:
+def durable_function(stack: Stack, name: str = "Billing", **props: Any) -> lambda_.Function:  # noqa: ANN401 - a function's
     return lambda_.Function(
         stack,
         name,
+        **props,
         code=lambda_.Code.from_inline("def handler(event, context): pass"),
         handler="index.handler",
         runtime=lambda_.Runtime.PYTHON_3_13,
@@ -106,3 +111,215 @@ def resolved(value: Any) -> Any:  # noqa: ANN401 - JSON
         return f"arn:{PARTITION}:lambda:{REGION}:{ACCOUNT}:function:".ljust(123, "f")
     imported = list(value) in (["Fn::ImportValue"], ["Fn::Select"])
     return "i" * 128 if imported else {key: resolved(each) for key, each in value.items()}
+
+
+# Reads the state machines of a synthesized template, and walks them.
+
+Json = dict[str, Any]
+EvaluationError = JException
+"""What an expression raises that Step Functions would end with States.QueryEvaluationError."""
+
+DEEPEST_ON_AWS = 100
+"""Measured by others: between 99 and 101, see https://github.com/floci-io/floci/issues/2737."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """States that reach each other by Next: the machine itself, a branch, or a Map's processor."""
+
+    states: Mapping[str, Json]
+    start_at: str
+    outer: tuple[Scope, ...] = ()
+    language: str = "JSONPath"
+
+    def inner(self) -> Iterator[Scope]:
+        for state in self.states.values():
+            bodies = [*state.get("Branches", ()), state.get("ItemProcessor")]
+            for body in filter(None, bodies):
+                yield Scope(body["States"], body["StartAt"], (*self.outer, self), self.language)
+
+    def all_scopes(self) -> Iterator[Scope]:
+        yield self
+        for scope in self.inner():
+            yield from scope.all_scopes()
+
+    def all_states(self) -> Iterator[tuple[str, Json]]:
+        for scope in self.all_scopes():
+            yield from scope.states.items()
+
+    def holding(self, name: str) -> Scope:
+        """The scope in which a state is."""
+        return next(scope for scope in self.all_scopes() if name in scope.states)
+
+    def assigned(self) -> set[str]:
+        """The variables that states of this very scope assign."""
+        return {name for state in self.states.values() for name in state.get("Assign", {})}
+
+
+def machine_of(template: Json, name: str) -> Scope:
+    """The one state machine whose logical id begins with a name."""
+    [definition] = [
+        resource["Properties"]["DefinitionString"]
+        for logical_id, resource in template["Resources"].items()
+        if resource["Type"] == "AWS::StepFunctions::StateMachine"
+        and logical_id.startswith(f"{name}Machine")
+    ]
+    body = json.loads(flattened(definition))
+    return Scope(body["States"], body["StartAt"], language=body.get("QueryLanguage", "JSONPath"))
+
+
+def flattened(value: Any) -> str:  # noqa: ANN401 - a string or any intrinsic function
+    """A string of a template, its references shown as <Name>."""
+    if isinstance(value, str):
+        return value
+    if "Fn::Join" in value:
+        separator, parts = value["Fn::Join"]
+        return str(separator).join(flattened(part) for part in parts)
+    [reference] = value.values()
+    return f"<{reference if isinstance(reference, str) else '.'.join(reference)}>"
+
+
+def successors(state: Json) -> set[str]:
+    """Where a state may lead, whatever happens."""
+    rules = [*state.get("Choices", ()), *state.get("Catch", ()), state]
+    named = {rule["Next"] for rule in rules if "Next" in rule}
+    return named | ({state["Default"]} if "Default" in state else set())
+
+
+def ways_out_unreleased(scope: Scope, start: str, *, release_function: str) -> set[str]:
+    """The last states of all paths from `start` that end without a call of release.
+
+    A Parallel that ends well has released if one of its branches has on all its paths. An error
+    that is raised after that call only is one of the paths that have.
+    """
+    return {
+        name
+        for name in _entered_unreleased(scope, start, release_function)
+        if "End" in scope.states[name] or scope.states[name]["Type"] in {"Fail", "Succeed"}
+        if not _releasing_branches(scope.states[name], release_function)
+    }
+
+
+def _entered_unreleased(scope: Scope, start: str, release_function: str) -> set[str]:
+    seen: set[str] = set()
+    ahead = [start]
+    while ahead:
+        name = ahead.pop()
+        state = scope.states[name]
+        if name in seen or release_function in json.dumps(state.get("Arguments", {})):
+            continue
+        seen.add(name)
+        releasing = _releasing_branches(state, release_function)
+        late = {
+            late_state["Error"]
+            for branch in releasing
+            for late_name in branch.states.keys()
+            - _entered_unreleased(branch, branch.start_at, release_function)
+            if (late_state := branch.states[late_name])["Type"] == "Fail"
+        }
+        ahead.extend(_followed(state, late) if releasing else successors(state))
+    return seen
+
+
+def _releasing_branches(state: Json, release_function: str) -> list[Scope]:
+    branches = [Scope(body["States"], body["StartAt"]) for body in state.get("Branches", ())]
+    return [
+        branch
+        for branch in branches
+        if not ways_out_unreleased(branch, branch.start_at, release_function=release_function)
+    ]
+
+
+def _followed(state: Json, late_errors: set[str]) -> set[str]:
+    """Where the errors lead that a releasing Parallel may fail with before it has released."""
+    return {
+        rule["Next"]
+        for rule in state.get("Catch", ())
+        if not all(
+            any(f"'{name}'" in error for error in late_errors) for name in rule["ErrorEquals"]
+        )
+    }
+
+
+@dataclass(frozen=True)
+class Handling:
+    """What becomes of an error of a state: how often it is repeated, and what comes then."""
+
+    repeats: int
+    then: str | None
+
+
+def handling(state: Json, error: str) -> Handling:
+    """By the rule that matches first, as Step Functions does it."""
+    retrier = next(filter(_matches(error), state.get("Retry", ())), {"MaxAttempts": 0})
+    catcher = next(filter(_matches(error), state.get("Catch", ())), {"Next": None})
+    return Handling(retrier["MaxAttempts"], catcher["Next"])
+
+
+def _matches(error: str) -> Callable[[Json], bool]:
+    return lambda rule: not {error, "States.ALL"}.isdisjoint(rule["ErrorEquals"])
+
+
+def happy_path(scope: Scope) -> list[str]:
+    """The states that are entered when every lock is free and nothing fails."""
+    path: list[str] = []
+    name: str | None = scope.start_at
+    while name is not None:
+        path.append(name)
+        state = scope.states[name]
+        for branch in state.get("Branches", ()):
+            path += happy_path(Scope(branch["States"], branch["StartAt"]))
+        name = state["Choices"][0]["Next"] if "Choices" in state else state.get("Next")
+    return path
+
+
+def evaluate(
+    value: str,
+    *,
+    states: Json | None = None,
+    variables: Json | None = None,
+    now_ms: int | None = None,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    deepest: int = DEEPEST_ON_AWS,
+) -> Any:  # noqa: ANN401 - whatever the expression gives
+    """Evaluates a JSONata value as Step Functions would, at a chosen time.
+
+    `functions` replaces some of JSONata's own.
+
+    Raises:
+        TooDeepError: the evaluation is deeper than `deepest`.
+    """
+    expression = jsonata.Jsonata(value.removeprefix("{%").removesuffix("%}"))
+    frame = expression.create_frame()
+    _bound(frame, deepest)
+    frame.bind("states", states or {})
+    for name, bound in (variables or {}).items():
+        frame.bind(name, bound)
+    expression.register_lambda("parse", json.loads)  # Step Functions' own
+    for name, function in (functions or {}).items():
+        expression.register_lambda(name, function)
+    if now_ms is not None:
+        expression.register_lambda("millis", lambda: now_ms)
+    return expression.evaluate(None, frame)
+
+
+class TooDeepError(Exception):
+    """An evaluation that Step Functions would end."""
+
+
+def _bound(frame: Any, deepest: int) -> None:  # noqa: ANN401 - jsonata's own, untyped
+    """Counts every step; jsonata's own bound leaves out those of an object's second field on."""
+    depth = 0
+
+    def enter(*_: object) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > deepest:
+            raise TooDeepError
+
+    def leave(*_: object) -> None:
+        nonlocal depth
+        depth -= 1
+
+    frame.set_evaluate_entry_callback(enter)
+    frame.set_evaluate_exit_callback(leave)

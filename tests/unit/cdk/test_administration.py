@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from aws_cdk import App, Duration, Stack
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sns as sns
 from aws_cdk.assertions import Template
 
@@ -17,104 +16,37 @@ from app import build
 from fairlock.cdk import LockAlarms, LockMonitoring, LockService
 from fairlock.errors import InvalidRequest
 from tests.unit.cdk.template import one, resources
-from tests.unit.cdk.test_security import findings
 
 # `LockService(administration=True)`: three functions more, each with a role of its own.
 
 Json = dict[str, Any]
-NAMES = {"Inspect": "inspect", "ForceRelease": "force_release", "SetLimit": "set_limit"}
 
 
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    app = App(outdir=str(tmp_path_factory.mktemp("cdk.out")), context={"administration": "true"})
-    stack = build(app)
-    grants = {
-        "Many": stack.locks.grant_inspect,
-        "Few": stack.locks.grant_force_release,
-        "Some": stack.locks.grant_set_limit,
-    }
-    for name, grant in grants.items():
-        grant(iam.Role(stack, name, assumed_by=iam.AccountRootPrincipal()))
-    return stack
-
-
-@pytest.fixture(scope="module")
-def template(stack: Stack) -> Json:
-    return dict(Template.from_stack(stack).to_json())
-
-
-def actions_of(template: Json, function: str) -> set[str]:
-    _, policy = one(template, "AWS::IAM::Policy", f"{function}RoleDefaultPolicy")
-    found: set[str] = set()
-    for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
-        actions = statement["Action"]
-        found |= {actions} if isinstance(actions, str) else {*actions}
-    return {action for action in found if not action.startswith(("xray:", "logs:"))}
-
-
-def test_by_default_there_is_none(lock_template: Json) -> None:
-    handlers = {
-        function["Properties"]["Handler"]
-        for function in resources(lock_template, "AWS::Lambda::Function").values()
-    }
-    assert not handlers & {f"lambdas.{name}.handler" for name in NAMES.values()}
-
-
-def test_each_role_may_do_just_what_its_handler_does(template: Json) -> None:
-    on_table = {
-        "Inspect": {"GetItem", "Query", "Scan"},
-        "ForceRelease": {"UpdateItem", "DeleteItem", "Query", "GetItem"},
-        "SetLimit": {"UpdateItem", "DeleteItem", "Query", "GetItem"},
-    }
-    tells = {"DescribeExecution", "SendTaskSuccess"}
-    on_workflows = {"Inspect": set(), "ForceRelease": tells, "SetLimit": tells}
-    for function, actions in on_table.items():
-        assert actions_of(template, function) == {
-            *(f"dynamodb:{action}" for action in actions),
-            *(f"states:{action}" for action in on_workflows[function]),
-        }
-        _, made = one(template, "AWS::Lambda::Function", function)
-        assert made["Properties"]["Handler"] == f"lambdas.{NAMES[function]}.handler"
-        for kind in ("Name", "Arn"):
-            assert f"{function}Function{kind}" in template["Outputs"]
-
-
-def test_cdk_nag_finds_nothing(stack: Stack) -> None:
-    """CDK lets the roles of this test invoke each version of a function."""
-    found = {path for _, path in findings(stack)}
-    assert {path.split("/")[1] for path in found} <= {"Many", "Few", "Some"}
-
-
-def test_each_is_granted_by_itself(template: Json) -> None:
-    invoked = {
-        name[:-8].removesuffix("DefaultPolicy"): str(policy["Properties"]["PolicyDocument"])
-        for name, policy in resources(template, "AWS::IAM::Policy").items()
-        if name.startswith(("Many", "Few", "Some"))
-    }
-    for role, allowed in {"Many": "Inspect", "Few": "ForceRelease", "Some": "SetLimit"}.items():
-        assert {name for name in NAMES if f"Locks{name}" in invoked[role]} == {allowed}
+@pytest.mark.parametrize(
+    ("function", "handler"),
+    [
+        ("Inspect", "inspect"),
+        ("ForceRelease", "force_release"),
+        ("SetLimit", "set_limit"),
+        ("Pace", "pace"),
+    ],
+)
+def test_a_function_that_is_asked_for_runs_its_handler_and_is_an_output(
+    everything: Json, function: str, handler: str
+) -> None:
+    _, made = one(everything, "AWS::Lambda::Function", function)
+    assert made["Properties"]["Handler"] == f"lambdas.{handler}.handler"
+    assert {f"{function}Function{kind}" for kind in ("Name", "Arn")} <= set(everything["Outputs"])
 
 
 # `LockService(lifecycle_events=True)`: a stream and one function more, and nothing else.
 
 
 @pytest.fixture(scope="module")
-def events_stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
+def events_template(tmp_path_factory: pytest.TempPathFactory) -> Json:
     context = {"lifecycle_events": "true"}
-    events_stack = build(App(outdir=str(tmp_path_factory.mktemp("cdk.out")), context=context))
-    LockMonitoring(
-        events_stack,
-        "Monitoring",
-        service=events_stack.locks,
-        alarms=LockAlarms(),
-    )
-    return events_stack
-
-
-@pytest.fixture(scope="module")
-def events_template(events_stack: Stack) -> Json:
-    return dict(Template.from_stack(events_stack).to_json())
+    stack = build(App(outdir=str(tmp_path_factory.mktemp("cdk.out")), context=context))
+    return dict(Template.from_stack(stack).to_json())
 
 
 def test_the_functions_of_the_calls_and_their_roles_are_the_same_with_and_without(
@@ -129,25 +61,6 @@ def test_the_functions_of_the_calls_and_their_roles_are_the_same_with_and_withou
     stream = table["Properties"].pop("StreamSpecification")
     assert stream == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
     assert table == plain
-
-
-def test_the_function_reads_the_stream_and_locks_and_puts_events_and_nothing_else(
-    events_template: Json,
-) -> None:
-    _, policy = one(events_template, "AWS::IAM::Policy", "PublishRoleDefaultPolicy")
-    statements = policy["Properties"]["PolicyDocument"]["Statement"]
-    named = [each["Action"] for each in statements]
-    actions = {name for each in named for name in ([each] if isinstance(each, str) else each)}
-    assert {name for name in actions if not name.startswith(("xray:", "logs:"))} == {
-        "dynamodb:GetItem",
-        "events:PutEvents",
-        *(
-            f"dynamodb:{action}"
-            for action in ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")
-        ),
-    }
-    [put] = [each["Resource"] for each in statements if each["Action"] == "events:PutEvents"]
-    assert put["Fn::Join"][1][-1].endswith(":event-bus/default")
 
 
 def test_lambda_leaves_out_waiters_without_a_version_and_claims_that_no_one_reaps(
@@ -168,14 +81,10 @@ def test_lambda_leaves_out_waiters_without_a_version_and_claims_that_no_one_reap
     assert "MaximumRetryAttempts" not in source  # Until the record is a day old.
 
 
-def test_it_follows_the_aws_solutions_rules(events_stack: Stack) -> None:
-    assert findings(events_stack) == []
-
-
-def test_an_alarm_tells_when_events_are_not_told(events_template: Json) -> None:
+def test_an_alarm_tells_when_events_are_not_told(everything: Json) -> None:
     alarms = {
         each["Properties"]["Metrics"][0]["MetricStat"]["Metric"]["MetricName"]
-        for name, each in resources(events_template, "AWS::CloudWatch::Alarm").items()
+        for name, each in resources(everything, "AWS::CloudWatch::Alarm").items()
         if "Publish" in name
     }
     assert alarms == {"Errors", "Throttles"}
@@ -191,6 +100,16 @@ def test_a_table_without_a_stream_is_refused(tmp_path: Path) -> None:
 # `LockMonitoring(watch=[…])`: a scheduled function measures waits, those of clients included.
 
 WATCHED = ["deploy/*", "nightly report"]
+
+
+def monitored(outdir: Path, **props: Any) -> LockMonitoring:  # noqa: ANN401 - of the construct
+    stack = Stack(App(outdir=str(outdir)), "Single")
+    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
+    return LockMonitoring(stack, "Monitoring", service=locks, **props)
+
+
+def template_of(monitoring: LockMonitoring) -> Json:
+    return dict(Template.from_stack(Stack.of(monitoring)).to_json())
 
 
 @pytest.fixture(scope="module")
@@ -260,24 +179,14 @@ def test_each_watched_name_has_an_alarm_that_says_which_locks_to_look_at(
 
 
 def test_without_names_nothing_is_scheduled_and_nothing_costs(tmp_path: Path) -> None:
-    stack = Stack(App(outdir=str(tmp_path)), "Single")
-    LockMonitoring(
-        stack, "Monitoring", service=LockService.from_stack(stack, "Locks", stack_name="Fairlock")
-    )
-    watched_template = dict(Template.from_stack(stack).to_json())
-    assert not resources(watched_template, "AWS::Lambda::Function")
-    assert not resources(watched_template, "AWS::Events::Rule")
+    made = template_of(monitored(tmp_path))
+    assert not resources(made, "AWS::Lambda::Function")
+    assert not resources(made, "AWS::Events::Rule")
 
 
 def test_single_names_need_no_scan(tmp_path: Path) -> None:
-    stack = Stack(App(outdir=str(tmp_path)), "Single")
-    LockMonitoring(
-        stack,
-        "Monitoring",
-        service=LockService.from_stack(stack, "Locks", stack_name="Fairlock"),
-        watch=["a", "b/c"],
-    )
-    policies = resources(dict(Template.from_stack(stack).to_json()), "AWS::IAM::Policy")
+    made = template_of(monitored(tmp_path, watch=["a", "b/c"]))
+    policies = resources(made, "AWS::IAM::Policy")
     assert "dynamodb:Query" in json.dumps(policies)
     assert "dynamodb:Scan" not in json.dumps(policies)
 
@@ -291,18 +200,13 @@ def test_single_names_need_no_scan(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_list_of_names_is_refused(tmp_path: Path, watch: Any) -> None:  # noqa: ANN401 - on purpose
-    stack = Stack(App(outdir=str(tmp_path)), "Single")
-    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
     with pytest.raises(InvalidRequest, match=r"^watch: must be a list of at most 20 different"):
-        LockMonitoring(stack, "Monitoring", service=locks, watch=watch)
+        monitored(tmp_path, watch=watch)
 
 
 def test_the_longest_list_of_names_fits_the_variables_and_dimensions_of_aws(tmp_path: Path) -> None:
-    stack = Stack(App(outdir=str(tmp_path)), "Single")
-    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
     watch = ["x" * 254 + "*", *(f"{number:03}".ljust(250, "x") for number in range(10))]
-    LockMonitoring(stack, "Monitoring", service=locks, alarms=LockAlarms(), watch=watch)
-    made = dict(Template.from_stack(stack).to_json())
+    made = template_of(monitored(tmp_path, alarms=LockAlarms(), watch=watch))
     [function] = resources(made, "AWS::Lambda::Function").values()
     variables = function["Properties"]["Environment"]["Variables"]
     assert len("".join(map(str, [*variables, *variables.values()]))) < 4_000
@@ -336,12 +240,5 @@ def test_a_measurement_has_the_time_to_read_many_locks_and_is_not_made_late_or_a
 
 
 def test_names_that_differ_in_a_slash_have_an_alarm_each(tmp_path: Path) -> None:
-    stack = Stack(App(outdir=str(tmp_path)), "Single")
-    monitoring = LockMonitoring(
-        stack,
-        "Monitoring",
-        service=LockService.from_stack(stack, "Locks", stack_name="Fairlock"),
-        alarms=LockAlarms(),
-        watch=["a/b", "a-b"],
-    )
+    monitoring = monitored(tmp_path, alarms=LockAlarms(), watch=["a/b", "a-b"])
     assert {"Waiting for a/b", "Waiting for a-b"} <= set(monitoring.alarms)

@@ -70,10 +70,13 @@ def modules_and_byte_code(outdir: Path) -> tuple[int, int]:
     return len(list(code.rglob("*.py"))), len(list(code.rglob("__pycache__/*.pyc")))
 
 
-def test_the_template_is_the_same_with_and_without_the_runtimes_python(
+def test_byte_code_is_for_the_functions_runtime_and_the_template_is_the_same_without(
     tmp_path: Path, pythons: Pythons
 ) -> None:
     with_one = synthesized(tmp_path / "with")
+    resources = with_one["Resources"].values()
+    own = [each["Properties"] for each in resources if each["Type"] == "AWS::Lambda::Function"]
+    assert {each["Runtime"] for each in own} == pythons.asked_for == {functions.RUNTIME.name}
     pythons.has_one = False
     without = synthesized(tmp_path / "without")
     assert with_one == without
@@ -84,14 +87,6 @@ def test_the_template_is_the_same_with_and_without_the_runtimes_python(
     pythons.has_one = True  # It was installed meanwhile.
     assert synthesized(tmp_path / "without") == without
     assert modules_and_byte_code(tmp_path / "without") == (modules, modules)
-
-
-def test_byte_code_is_for_the_runtime_that_the_functions_have(
-    tmp_path: Path, pythons: Pythons
-) -> None:
-    resources = synthesized(tmp_path)["Resources"].values()
-    own = [each["Properties"] for each in resources if each["Type"] == "AWS::Lambda::Function"]
-    assert {each["Runtime"] for each in own} == pythons.asked_for == {functions.RUNTIME.name}
 
 
 @pytest.mark.usefixtures("pythons")

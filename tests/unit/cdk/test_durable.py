@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 from aws_cdk import App, Environment, Stack
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
@@ -24,7 +25,7 @@ from tests.unit.cdk.template import (
     resolved,
     resources,
 )
-from tests.unit.cdk.test_security import findings
+from tests.unit.cdk.test_least_privilege import findings
 
 Json = dict[str, Any]
 ACTIONS = ["lambda:GetDurableExecution", "lambda:SendDurableExecutionCallbackSuccess"]
@@ -181,9 +182,9 @@ def test_a_function_of_another_region_is_refused(app: App) -> None:
         locks.grant_durable(durable_function(there))
 
 
-@pytest.mark.parametrize("serves_all", [False, True])
-def test_the_permissions_of_the_service_are_acknowledged(own: Stack, serves_all: bool) -> None:  # noqa: FBT001 - a parameter
-    locks, function = LockService(own, "Locks", durable=serves_all), durable_function(own)
+def test_the_permissions_of_the_service_are_acknowledged(own: Stack) -> None:
+    """Those of a service that serves all: see tests/unit/cdk/test_least_privilege.py."""
+    locks, function = LockService(own, "Locks"), durable_function(own)
     locks.grant_durable(function)
     # Beside them stand the findings of the user's own function.
     of_function = {f"{function.node.path}/{each}" for each in OF_USERS}
@@ -222,8 +223,10 @@ def sizes(*stacks: Stack) -> tuple[int, int, int]:
 
 def serving(stack: Stack, functions: int) -> LockService:
     locks = LockService(stack, "Locks", administration=True)
+    # A role for all: it is the service's roles that are counted.
+    role = iam.Role.from_role_arn(stack, "Role", f"arn:aws:iam::{ACCOUNT}:role/r", mutable=False)
     for number in range(functions):
-        locks.grant_durable(durable_function(stack, f"Billing{number}"))
+        locks.grant_durable(durable_function(stack, f"Billing{number}", role=role))
     return locks
 
 
@@ -243,7 +246,7 @@ def test_control_inline_policies_alone_do_not_fit(
 ) -> None:
     monkeypatch.setattr("fairlock.cdk.service.served_functions._MOST_INLINE", 100_000)
     stack = Stack(app, "Own")
-    serving(stack, 100)
+    serving(stack, 50)
     assert sizes(stack)[0] > MOST_INLINE
 
 
@@ -289,12 +292,6 @@ def test_the_service_may_decrypt_with_the_key_of_a_function(app: App, *, serves_
         locks.grant_durable(durable_function(stack, name), key=key)
     found = [each for each in statements_of(stack) if each["Action"] == "kms:Decrypt"]
     assert found == [{"Action": "kms:Decrypt", "Effect": "Allow", "Resource": KEY}]
-
-
-def test_without_a_key_the_service_may_decrypt_nothing(app: App) -> None:
-    stack = Stack(app, "Own")
-    serving(stack, 1)
-    assert "kms:" not in str(Template.from_stack(stack).to_json())
 
 
 def test_a_service_of_another_stack_cannot_be_given_a_key(app: App) -> None:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aws_cdk import App, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk.assertions import Template
 
+from fairlock.cdk import LockService
+from fairlock.errors import InvalidRequest
+from fairlock.protocol.claims import SECOND_PASS_MS
+from fairlock.store.reap import ExecutionEnded
+from lambdas.reap_messages import parse_reap_message
 from tests.unit.cdk.template import arn, one, resources
 
 Json = dict[str, Any]
@@ -14,19 +23,6 @@ SERVICE_NAME: Json = {"Fn::Join": ["", [{"Ref": "AWS::StackName"}, "/Locks"]]}
 
 PARTITION_AWS = "LocksPartitionAws444EEFFB"
 OPERATIONS = ["Acquire", "Heartbeat", "Release", "ReaperReap"]
-ABOUT_WORKFLOWS = {"DescribeExecution": "execution", "SendTaskSuccess": "stateMachine"}
-ALLOWED: dict[str, tuple[list[str], dict[str, str]]] = {
-    "Acquire": (["DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem"], ABOUT_WORKFLOWS),
-    "Heartbeat": (
-        ["DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem"],
-        {**ABOUT_WORKFLOWS, "SendTaskFailure": "stateMachine"},
-    ),
-    "Release": (["UpdateItem", "DeleteItem", "Query", "GetItem"], ABOUT_WORKFLOWS),
-    "ReaperReap": (
-        ["ConditionCheckItem", "DeleteItem", "GetItem", "Query", "UpdateItem"],
-        ABOUT_WORKFLOWS,
-    ),
-}
 every_operation = pytest.mark.parametrize("operation", OPERATIONS)
 
 
@@ -116,63 +112,6 @@ def test_logs_are_retained_for_a_month(lock_template: Json, operation: str) -> N
     assert logs["DeletionPolicy"] == "RetainExceptOnCreate"
 
 
-@every_operation
-def test_each_role_may_do_just_what_its_handler_does(lock_template: Json, operation: str) -> None:
-    table, _ = one(lock_template, "AWS::DynamoDB::Table", "Table")
-    logs, _ = one(lock_template, "AWS::Logs::LogGroup", f"{operation}Logs")
-    role_id, role = one(lock_template, "AWS::IAM::Role", f"{operation}Role")
-    _, policy = one(lock_template, "AWS::IAM::Policy", f"{operation}RoleDefaultPolicy")
-    table_actions, workflow_actions = ALLOWED[operation]
-    expected = [
-        allow([f"dynamodb:{action}" for action in table_actions], arn(table)),
-        allow(["logs:CreateLogStream", "logs:PutLogEvents"], arn(logs)),
-        allow(["xray:PutTelemetryRecords", "xray:PutTraceSegments"], "*"),
-        *(
-            allow([f"states:{action}"], workflows(resource))
-            for action, resource in workflow_actions.items()
-        ),
-        *(queue_statements(lock_template) if operation == "ReaperReap" else ()),
-    ]
-    statements = policy["Properties"]["PolicyDocument"]["Statement"]
-    for statement in statements:
-        actions = statement["Action"]
-        statement["Action"] = sorted([actions] if isinstance(actions, str) else actions)
-    assert statements == expected
-    assert policy["Properties"]["Roles"] == [{"Ref": role_id}]
-    assert set(role["Properties"]) == {"AssumeRolePolicyDocument"}
-    [trust] = role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
-    assert trust["Principal"] == {"Service": "lambda.amazonaws.com"}
-
-
-def queue_statements(template: Json) -> list[Json]:
-    """Reminders of second looks go in; what an event source mapping does comes out."""
-    queue, _ = one(template, "AWS::SQS::Queue", "ReaperQueue")
-    consume = ["ReceiveMessage", "ChangeMessageVisibility", "DeleteMessage"]
-    look = ["GetQueueUrl", "GetQueueAttributes"]
-    return [
-        allow(["sqs:SendMessage"], arn(queue)),
-        allow([f"sqs:{action}" for action in (*consume, *look)], arn(queue)),
-    ]
-
-
-def allow(actions: list[str], resource: object) -> Json:
-    return {"Action": sorted(actions), "Effect": "Allow", "Resource": resource}
-
-
-def workflows(resource: str) -> Json:
-    """All of this kind in the account and region, and nowhere else."""
-    region, account = {"Ref": "AWS::Region"}, {"Ref": "AWS::AccountId"}
-    parts = ["arn:", {"Ref": "AWS::Partition"}, ":states:", region, ":", account, f":{resource}:*"]
-    return {"Fn::Join": ["", parts]}
-
-
-def test_no_other_policy_is_deployed(lock_template: Json) -> None:
-    assert len(resources(lock_template, "AWS::IAM::Policy")) == len(OPERATIONS)
-    assert len(resources(lock_template, "AWS::IAM::Role")) == len(OPERATIONS)
-    assert resources(lock_template, "AWS::IAM::ManagedPolicy") == {}
-    assert resources(lock_template, "AWS::Lambda::Permission") == {}
-
-
 def test_the_outputs_are_what_callers_rely_on(lock_template: Json) -> None:
     table, _ = one(lock_template, "AWS::DynamoDB::Table", "Table")
     expected = {"LockTableName": {"Ref": table}, "LockTableArn": arn(table)}
@@ -192,3 +131,239 @@ def test_the_outputs_are_what_callers_rely_on(lock_template: Json) -> None:
 def test_the_stack_names_no_account_and_no_region(lock_template: Json) -> None:
     assert "AWS::AccountId" in str(lock_template)
     assert "us-east-1" not in str(lock_template)
+
+
+# The reaper's template: which events it gets, by which way, and from which senders.
+
+Json = dict[str, Any]
+
+EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
+
+
+def queue_arn(template: Json, name: str) -> Json:
+    return arn(one(template, "AWS::SQS::Queue", f"Reaper{name}")[0])
+
+
+def test_the_rule_matches_every_execution_that_may_have_left_a_lock(lock_template: Json) -> None:
+    _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
+    assert rule["Properties"]["EventPattern"] == {
+        "source": ["aws.states"],
+        "detail-type": ["Step Functions Execution Status Change"],
+        "detail": {"status": ["FAILED", "TIMED_OUT", "ABORTED"]},
+        "replay-name": [{"exists": False}],
+    }
+
+
+def test_events_go_to_the_queue_without_data_or_if_that_fails_to_the_dead_letter_queue(
+    lock_template: Json,
+) -> None:
+    _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
+    assert rule["Properties"]["Targets"] == [
+        {
+            "Id": "Target0",
+            "Arn": queue_arn(lock_template, "Queue"),
+            "DeadLetterConfig": {"Arn": queue_arn(lock_template, "DeadLetterQueue")},
+            "InputTransformer": {
+                "InputPathsMap": {
+                    "arn": "$.detail.executionArn",
+                    "redrives": "$.detail.redriveCount",
+                    "stopped": "$.detail.stopDate",
+                    "status": "$.detail.status",
+                    "time": "$.time",
+                },
+                "InputTemplate": '{"detail": {"executionArn": "<arn>", '
+                '"redriveCount": "<redrives>", "stopDate": "<stopped>", "status": "<status>"}, '
+                '"time": "<time>"}',
+            },
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("redrive_count", "redrives"), [("0", 0), ("3", 3), ("", 0), ("null", 0), ("<redrives>", 0)]
+)
+def test_the_handler_understands_what_the_rule_makes_of_an_event(
+    lock_template: Json, redrive_count: str, redrives: int
+) -> None:
+    """EventBridge puts values in place of names as they are; of a missing field, who knows."""
+    _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
+    [target] = rule["Properties"]["Targets"]
+    message = target["InputTransformer"]["InputTemplate"]
+    for name, value in {"arn": EXECUTION, "redrives": redrive_count}.items():
+        message = message.replace(f"<{name}>", value)
+    ended = ExecutionEnded(execution_arn=EXECUTION, redrives=redrives)
+    assert parse_reap_message(message).ended == ended
+
+
+def test_of_a_full_event_the_handler_learns_which_run_ended_and_when(lock_template: Json) -> None:
+    _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
+    [target] = rule["Properties"]["Targets"]
+    message = target["InputTransformer"]["InputTemplate"]
+    values = {"arn": EXECUTION, "redrives": "2", "stopped": "1893456000500", "status": "ABORTED"}
+    for name, value in values.items():
+        message = message.replace(f"<{name}>", value)
+    ended = ExecutionEnded(execution_arn=EXECUTION, redrives=2, ended_at_ms=1893456000500)
+    assert parse_reap_message(message).ended == ended
+
+
+@pytest.mark.parametrize("concurrency", [1, 1001, True, 2.5, "50"])
+def test_a_concurrency_that_lambda_would_not_take_is_refused(concurrency: int) -> None:
+    with pytest.raises(InvalidRequest, match="reaper_concurrency"):
+        LockService(Stack(), "Locks", reaper_concurrency=concurrency)
+
+
+def test_the_queue_gives_up_after_ten_tries_in_twenty_minutes(lock_template: Json) -> None:
+    _, queue = one(lock_template, "AWS::SQS::Queue", "ReaperQueue")
+    dead_letters = queue_arn(lock_template, "DeadLetterQueue")
+    assert queue["Properties"] == {
+        "SqsManagedSseEnabled": True,
+        "MessageRetentionPeriod": 1_209_600,
+        "VisibilityTimeout": 120,
+        "RedrivePolicy": {"deadLetterTargetArn": dead_letters, "maxReceiveCount": 10},
+    }
+
+
+def test_dead_letters_are_retained_for_two_weeks(lock_template: Json) -> None:
+    _, queue = one(lock_template, "AWS::SQS::Queue", "ReaperDeadLetterQueue")
+    assert queue["Properties"] == {
+        "SqsManagedSseEnabled": True,
+        "MessageRetentionPeriod": 1_209_600,
+    }
+
+
+def statements(template: Json, name: str) -> list[Json]:
+    _, policy = one(template, "AWS::SQS::QueuePolicy", f"Reaper{name}Policy")
+    found: list[Json] = policy["Properties"]["PolicyDocument"]["Statement"]
+    return found
+
+
+def allowed(template: Json, name: str) -> list[Json]:
+    """What both queues have: TLS for all, and EventBridge may send."""
+    return [
+        {
+            "Effect": "Deny",
+            "Principal": {"AWS": "*"},
+            "Action": "sqs:*",
+            "Resource": queue_arn(template, name),
+            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+        },
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": "events.amazonaws.com"},
+            "Action": "sqs:SendMessage",
+            "Resource": queue_arn(template, name),
+        },
+    ]
+
+
+def test_the_rule_of_this_service_may_send_dead_letters(lock_template: Json) -> None:
+    rule, _ = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
+    tls, events = allowed(lock_template, "DeadLetterQueue")
+    own = {**events, "Condition": {"ArnEquals": {"aws:SourceArn": [arn(rule)]}}}
+    assert statements(lock_template, "DeadLetterQueue") == [tls, own]
+
+
+def test_no_one_but_the_rule_and_the_reap_function_may_send(lock_template: Json) -> None:
+    """A key that a request does not have counts as not equal."""
+    rule, _ = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
+    role, _ = one(lock_template, "AWS::IAM::Role", "ReaperReapRole")
+    senders = {"aws:SourceArn": [arn(rule)], "aws:PrincipalArn": arn(role)}
+    assert statements(lock_template, "Queue") == [
+        *allowed(lock_template, "Queue"),
+        {
+            "Effect": "Deny",
+            "Principal": {"AWS": "*"},
+            "Action": "sqs:SendMessage",
+            "Resource": queue_arn(lock_template, "Queue"),
+            "Condition": {"ArnNotEquals": senders},
+        },
+    ]
+
+
+def test_the_reap_function_alone_may_send_messages_to_itself_again_and_again(
+    lock_template: Json,
+) -> None:
+    """Lambda would stop it after about 16 rounds; its own bound is `MOST_ROUNDS`."""
+    functions = resources(lock_template, "AWS::Lambda::Function")
+    loops = {name: f["Properties"].get("RecursiveLoop") for name, f in functions.items()}
+    reap, _ = one(lock_template, "AWS::Lambda::Function", "ReaperReap")
+    condition, allowed, otherwise = loops.pop(reap)["Fn::If"]
+    assert (allowed, otherwise) == ("Allow", {"Ref": "AWS::NoValue"})
+    assert lock_template["Conditions"][condition] == {
+        "Fn::Equals": [{"Ref": "AWS::Partition"}, "aws"]
+    }
+    assert set(loops.values()) == {None}
+
+
+@pytest.mark.parametrize(("recursive_loop", "loop"), [(True, "Allow"), (False, None)])
+def test_whether_the_reaper_may_loop_can_be_set_for_a_region_without_the_setting(
+    tmp_path: Path, *, recursive_loop: bool, loop: str | None
+) -> None:
+    """Lambda developer guide, "Recursive loop detection", "Supported AWS Regions"."""
+    stack = Stack(App(outdir=str(tmp_path)), "Own")
+    LockService(stack, "Locks", recursive_loop=recursive_loop)
+    found = resources(dict(Template.from_stack(stack).to_json()), "AWS::Lambda::Function")
+    loops = {
+        each["Properties"].get("RecursiveLoop")
+        for name, each in found.items()
+        if name.startswith("LocksReaperReap")
+    }
+    assert loops == {loop}
+
+
+def test_fifty_functions_at_most_take_ten_messages_each_and_tell_which_failed(
+    lock_template: Json,
+) -> None:
+    [mapping] = resources(lock_template, "AWS::Lambda::EventSourceMapping").values()
+    function, _ = one(lock_template, "AWS::Lambda::Function", "ReaperReap")
+    assert mapping["Properties"] == {
+        "BatchSize": 10,
+        "EventSourceArn": queue_arn(lock_template, "Queue"),
+        "FunctionName": {"Ref": function},
+        "FunctionResponseTypes": ["ReportBatchItemFailures"],
+        "ScalingConfig": {"MaximumConcurrency": 50},
+    }
+
+
+def test_the_second_pass_comes_when_no_acquire_from_before_can_still_run(
+    lock_template: Json,
+) -> None:
+    _, acquire = one(lock_template, "AWS::Lambda::Function", "Acquire")
+    assert acquire["Properties"]["Timeout"] + 10 <= SECOND_PASS_MS // 1000
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory: pytest.TempPathFactory) -> LockService:
+    stack = Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Without")
+    return LockService(stack, "Locks", reaper=False)
+
+
+def test_a_service_without_reaper_has_no_rule_and_no_queue(without: LockService) -> None:
+    template = Template.from_stack(Stack.of(without))
+    assert without.reaper is None
+    template.resource_count_is("AWS::Lambda::Function", 3)
+    for kind in ("AWS::SQS::Queue", "AWS::Events::Rule", "AWS::Lambda::EventSourceMapping"):
+        template.resource_count_is(kind, 0)
+
+
+def test_a_service_without_reaper_has_no_dead_letters_to_count(without: LockService) -> None:
+    with pytest.raises(InvalidRequest, match=r"^reaper: must be True for metric_dead_letters\(\)"):
+        without.metric_dead_letters()
+    with pytest.raises(InvalidRequest, match=r"^reaper: must be True for metric_oldest_event\(\)"):
+        without.metric_oldest_event()
+
+
+def test_dead_letters_are_those_that_are_there(stack: Stack) -> None:
+    metric = LockService(stack, "Counted").metric_dead_letters(label="dead", color="#ff0000")
+    assert isinstance(metric, cloudwatch.Metric)
+    assert metric.namespace == "AWS/SQS"
+    assert metric.metric_name == "ApproximateNumberOfMessagesVisible"
+    assert (metric.statistic, metric.label, metric.color) == ("Maximum", "dead", "#ff0000")
+
+
+def test_how_long_the_oldest_event_waits_is_a_metric_of_the_queue(stack: Stack) -> None:
+    """SQS developer guide, "Available CloudWatch metrics", ApproximateAgeOfOldestMessage."""
+    metric = LockService(stack, "Aged").metric_oldest_event()
+    name = "ApproximateAgeOfOldestMessage"
+    assert (metric.namespace, metric.metric_name) == ("AWS/SQS", name)
+    assert metric.statistic == "Maximum"

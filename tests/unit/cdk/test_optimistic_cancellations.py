@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 
 from fairlock.cdk import optimistic_update
 from fairlock.cdk.optimistic_update import VersionedExpressions
-from tests.unit.cdk.asl import (
+from tests.unit.cdk.template import (
     DEEPEST_ON_AWS,
     Json,
     Scope,
     TooDeepError,
+    as_java,
     evaluate,
     handling,
     machine_of,
 )
-from tests.unit.cdk.template import as_java
 from tests.unit.cdk.test_optimistic_update import add_machine, read_states, update
 
 
@@ -320,7 +320,7 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 ITEMS = st.dictionaries(NAMES, VALUES, max_size=3)
-SEARCH = settings(deadline=None, database=None, derandomize=True, max_examples=100)
+SEARCH = settings(deadline=None, database=None, derandomize=True, max_examples=60)
 FIRST_FOUND = settings(SEARCH, phases=[Phase.generate])
 
 

@@ -16,8 +16,7 @@ from constructs import Construct
 from fairlock.cdk import OptimisticUpdate
 from fairlock.errors import InvalidRequest
 from fairlock.optimistic import DEFAULT_RETRIES
-from tests.unit.cdk.asl import Json, Scope, evaluate, happy_path, machine_of
-from tests.unit.cdk.template import as_java
+from tests.unit.cdk.template import Json, Scope, as_java, evaluate, happy_path, machine_of
 
 TABLE = "accounts"
 NUMBERS = itertools.count()

@@ -12,16 +12,12 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 
-from app import build
 from fairlock import InvalidRequest
 from fairlock.cdk import LockGuard, LockService, Pace, Waiting
-from tests.unit.cdk.asl import Scope, evaluate, ways_out_unreleased
 from tests.unit.cdk.guard_forms import Cases, GuardFactory
-from tests.unit.cdk.template import one, resources
-from tests.unit.cdk.test_administration import actions_of
+from tests.unit.cdk.template import Scope, evaluate, ways_out_unreleased
 from tests.unit.cdk.test_guard_shape import RELEASE_FUNCTION as RELEASE
 from tests.unit.cdk.test_guard_shape import definition_of
-from tests.unit.cdk.test_security import findings
 
 # `only_newest` of a guard: where a superseded one goes, what it asks, and where it is refused.
 
@@ -146,11 +142,6 @@ def test_a_reader_has_no_version(guards: GuardFactory) -> None:
         guards.guard(only_newest=7, shared=True)
 
 
-def test_several_locks_have_no_newest_in_common(guards: GuardFactory) -> None:
-    with pytest.raises(InvalidRequest, match="only_newest: must be left out for several locks"):
-        guards.guard(only_newest=7, lock_name=["a", "b"])
-
-
 def test_on_superseded_goes_with_only_newest(stack: Stack, guards: GuardFactory) -> None:
     elsewhere = sfn.Pass(stack, "Superseded elsewhere")
     with pytest.raises(InvalidRequest, match="on_superseded: goes with only_newest only"):
@@ -204,21 +195,6 @@ HERE = Environment(account="123456789012", region="us-east-1")
 
 
 @pytest.fixture(scope="module")
-def pace_stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    app = App(outdir=str(tmp_path_factory.mktemp("cdk.out")), context={"pace": "true"})
-    pace_stack = build(app)
-    pace_stack.locks.grant_pace(
-        iam.Role(pace_stack, "Caller", assumed_by=iam.AccountRootPrincipal())
-    )
-    return pace_stack
-
-
-@pytest.fixture(scope="module")
-def template(pace_stack: Stack) -> Json:
-    return dict(Template.from_stack(pace_stack).to_json())
-
-
-@pytest.fixture(scope="module")
 def user(tmp_path_factory: pytest.TempPathFactory) -> Stack:
     return Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "User", env=HERE)
 
@@ -226,26 +202,6 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Stack:
 @pytest.fixture(scope="module")
 def locks(user: Stack) -> LockService:
     return LockService(user, "Locks", pace=True)
-
-
-def test_by_default_there_is_no_such_function(lock_template: Json) -> None:
-    handlers = {
-        function["Properties"]["Handler"]
-        for function in resources(lock_template, "AWS::Lambda::Function").values()
-    }
-    assert "lambdas.pace.handler" not in handlers
-
-
-def test_its_role_may_read_and_update_items_and_nothing_else(template: Json) -> None:
-    assert actions_of(template, "Pace") == {"dynamodb:UpdateItem", "dynamodb:GetItem"}
-    _, made = one(template, "AWS::Lambda::Function", "Pace")
-    assert made["Properties"]["Handler"] == "lambdas.pace.handler"
-    assert {"PaceFunctionName", "PaceFunctionArn"} <= set(template["Outputs"])
-
-
-def test_cdk_nag_finds_nothing(pace_stack: Stack) -> None:
-    """CDK lets the role of this test invoke each version of the function."""
-    assert {path.split("/")[1] for _, path in findings(pace_stack)} <= {"Caller"}
 
 
 def states_of(user: Stack, construct_id: str, body: sfn.IChainable, **machine: Any) -> Json:  # noqa: ANN401 - a machine's

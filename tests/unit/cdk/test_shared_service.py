@@ -270,17 +270,25 @@ def test_grant_durable_needs_a_service_that_serves_every_durable_function(
     assert "ServesEveryDurableFunction" in names_shared_by(durable)
 
 
-def test_the_functions_of_administrators_are_shared_if_the_service_has_them(
-    app: Stage, user: Stack
+@pytest.mark.parametrize(
+    ("grant", "parameter"),
+    [
+        ("grant_inspect", "InspectFunctionArn"),
+        ("grant_force_release", "ForceReleaseFunctionArn"),
+        ("grant_set_limit", "SetLimitFunctionArn"),
+    ],
+)
+def test_each_function_of_administrators_is_granted_by_itself(
+    user: Stack, grant: str, parameter: str
 ) -> None:
+    getattr(LockService.from_stack(user, "Locks", stack_name="Fairlock"), grant)(role(user))
+    assert read_by(user) == [parameter]
+
+
+def test_the_functions_of_administrators_are_shared_if_the_service_has_them(app: Stage) -> None:
     own = Stack(app, "Fairlock")
     LockService(own, "Locks", administration=True).share()
-    locks = LockService.from_stack(user, "Locks", stack_name="Fairlock")
-    locks.grant_inspect(role(user))
-    locks.grant_force_release(role(user, "Few"))
-    locks.grant_set_limit(role(user, "Some"))
     needed = {"InspectFunctionArn", "ForceReleaseFunctionArn", "SetLimitFunctionArn"}
-    assert needed <= set(read_by(user))
     assert needed <= set(names_shared_by(own))
 
 

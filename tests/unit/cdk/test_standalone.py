@@ -15,9 +15,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from fairlock.cdk.guard.standalone import FUNCTIONS, WAYS_TO_WAIT, guarded_machine
 from fairlock.cli import main
 from fairlock.errors import InvalidRequest
-from tests.unit.cdk.asl import Scope, flattened, happy_path, ways_out_unreleased
 from tests.unit.cdk.guard_forms import FUNCTION, Form, GuardFactory
-from tests.unit.cdk.template import SECONDS, lint
+from tests.unit.cdk.template import SECONDS, Scope, flattened, happy_path, lint, ways_out_unreleased
 
 Json = dict[str, Any]
 ARNS = {name: f"{FUNCTION}:{name.removesuffix('FunctionArn').lower()}" for name in FUNCTIONS}
@@ -112,7 +111,7 @@ def test_the_comment_tells_how_the_task_reads_its_fencing_token() -> None:
 
 
 def test_cfn_lint_accepts_the_machine() -> None:
-    """Its states are those of the forms in test_security.py, where the control is."""
+    """Its states are those of the forms in test_least_privilege.py, where the control is."""
     text = json.dumps(machine(CHAIN, keep_alive_seconds=20), separators=(",", ":"))
     properties = {
         "RoleArn": "arn:aws:iam::123456789012:role/any",

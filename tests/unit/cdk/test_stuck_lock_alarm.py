@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -18,7 +17,7 @@ from fairlock.cdk import LockAlarms, LockMonitoring, LockService
 from fairlock.cdk.guard.service_calls import divide_wait
 from fairlock.clock import SystemClock
 from fairlock.wire.rules import DEFAULT_FALLBACK_SECONDS, DEFAULT_MAX_WAIT_SECONDS
-from lambdas import acquire, heartbeat, release, telemetry
+from lambdas import acquire, heartbeat, release, runtime
 from tests.support.lambda_context import LambdaContextStub
 from tests.support.workflows import FakeWorkflows
 
@@ -106,8 +105,17 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Now:
 
 
 @pytest.fixture(scope="module")
-def alarm(tmp_path_factory: pytest.TempPathFactory) -> Json:
-    return watched_service(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Prod")[0]
+def services(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Json, str]]:
+    """Two of one account."""
+    return {
+        name: watched_service(App(outdir=str(tmp_path_factory.mktemp(name))), name)
+        for name in ("Dev", "Prod")
+    }
+
+
+@pytest.fixture(scope="module")
+def alarm(services: dict[str, tuple[Json, str]]) -> Json:
+    return services["Prod"][0]
 
 
 def watched_service(app: App, name: str) -> tuple[Json, str]:
@@ -173,7 +181,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_by(monkeypatch: pytest.MonkeyPatch, service_name: str) -> None:
     """Lets the functions print as those of this service do."""
-    monkeypatch.setattr(telemetry.metrics.provider, "service", service_name)
+    monkeypatch.setattr(runtime.metrics.provider, "service", service_name)
 
 
 @pytest.fixture
@@ -248,7 +256,7 @@ def test_the_log_line_of_a_wait_names_the_lock_and_tells_how_long(
 ) -> None:
     lines: list[Json] = []
     monkeypatch.setattr(
-        telemetry.logger, "info", lambda message, extra: lines.append({"message": message, **extra})
+        runtime.logger, "info", lambda message, extra: lines.append({"message": message, **extra})
     )
     run.call(acquire.handler, QUEUED)
     now.advance(90)
@@ -265,18 +273,15 @@ def test_the_stuck_lock_of_one_service_fires_the_alarm_of_this_service_alone(
     now: Now,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    services: dict[str, tuple[Json, str]],
     holds: str,
 ) -> None:
     """Two services of one account. Each is the other's control."""
-    watched = {
-        name: watched_service(App(outdir=str(tmp_path / name)), name) for name in ("Dev", "Prod")
-    }
-    assert {name: called for name, (_, called) in watched.items()} == {
+    assert {name: called for name, (_, called) in services.items()} == {
         "Dev": "Dev/Locks",
         "Prod": "Prod/Locks",
     }
-    run_by(monkeypatch, watched[holds][1])
+    run_by(monkeypatch, services[holds][1])
     handlers = ((acquire.handler, HOLDER), (acquire.handler, QUEUED))
     for handler, request in handlers:
         handler(dict(request), CONTEXT)
@@ -288,7 +293,7 @@ def test_the_stuck_lock_of_one_service_fires_the_alarm_of_this_service_alone(
     lines = capsys.readouterr().out.splitlines()
     fired = {
         name
-        for name, (alarm, _) in watched.items()
+        for name, (alarm, _) in services.items()
         if fires(
             alarm,
             [(now.seconds, value) for _, value in data_of(alarm, lines)],

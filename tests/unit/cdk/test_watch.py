@@ -60,11 +60,6 @@ def reference(*machines: sfn.StateMachine) -> list[Json]:
     return [it for arn in arns for it in (arn, {"prefix": {"Fn::Join": ["", [arn, "/"]]}})]
 
 
-def test_without_watch_the_rule_matches_every_machine(own: Stack) -> None:
-    LockService(own, "Locks")
-    assert watched(own) == [None]
-
-
 def test_only_the_machines_that_are_watched_are_in_the_rule(own: Stack) -> None:
     locks = LockService(own, "Locks")
     one, two, three, _ = (machine(own, name, locks) for name in ("One", "Two", "Three", "Four"))
@@ -91,11 +86,6 @@ def test_machines_of_other_stacks_need_no_reference_back(
     assert other.dependencies == [own]
     assert own.dependencies == []
     assert (watched(own), watched(other)) == ([reference(near)], [reference(far)])
-
-
-def test_the_rule_of_another_stack_has_the_same_targets(own: Stack, other: Stack) -> None:
-    locks = LockService(own, "Locks")
-    locks.watch(machine(other, "Far", locks))
     [rule] = Template.from_stack(other).find_resources("AWS::Events::Rule").values()
     [target] = rule["Properties"]["Targets"]
     assert "LocksReaperQueue" in str(target["Arn"]["Fn::ImportValue"])
@@ -161,15 +151,12 @@ def test_two_services_may_watch_one_machine(own: Stack) -> None:
     assert watched(own) == [reference(shared)] * 2
 
 
-def test_an_imported_machine_is_watched_by_its_arn(own: Stack) -> None:
+def test_an_imported_machine_is_watched_by_its_arn_with_its_distributed_maps(
+    own: Stack,
+) -> None:
     imported = sfn.StateMachine.from_state_machine_arn(own, "Imported", ELSEWHERE)
     LockService(own, "Locks").watch(imported)
     assert watched(own) == [[ELSEWHERE, {"prefix": f"{ELSEWHERE}/"}]]
-
-
-def test_the_children_of_a_distributed_map_are_watched_with_their_machine(own: Stack) -> None:
-    imported = sfn.StateMachine.from_state_machine_arn(own, "Imported", ELSEWHERE)
-    LockService(own, "Locks").watch(imported)
     [[exactly, children]] = watched(own)
     arns = [f"{ELSEWHERE}/each-customer", f"{ELSEWHERE}-2", f"{ELSEWHERE}-2/each-customer"]
     assert [arn == exactly or arn.startswith(children["prefix"]) for arn in arns] == [

@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import botocore.loaders
 import pytest
 
 from fairlock import LockClient, create_table
 from testbed.localaws import LocalAws
 from tests.support import FakeClock, store_over
 from tests.support.operations import Operations
-from tests.unit.cli.fleet import TABLE, Fleet
-from tests.unit.cli.forks import Forks
+from tests.unit.cli.fleet import TABLE, Fleet, Forks, share_descriptions
 from tests.unit.client.support.doubles import Table
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_descriptions() -> Iterator[None]:
+    """Each command makes a session of its own."""
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(botocore.loaders, "create_loader", botocore.loaders.create_loader)
+        share_descriptions()
+        yield
 
 
 @pytest.fixture

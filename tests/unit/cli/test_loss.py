@@ -144,22 +144,6 @@ def test_a_command_that_ends_in_time_keeps_its_status(fleet: Fleet) -> None:
     assert fleet.run("run", "capped", *SHORT, "--", "sh", "-c", "exit 7")[0] == 7
 
 
-def test_a_max_hold_without_time_for_the_command_is_refused(fleet: Fleet) -> None:
-    options = ("--max-hold", "11s", "--lease", "1")
-    status, _, errors = fleet.run("run", "short", *options, "--", "touch", "ran")
-    assert status == 64
-    assert "max_hold: must be longer than the grace of 10 s and 1 s together" in errors
-    assert not (fleet.home / "ran").exists()
-    assert not fleet.state("short").holders
-
-
-def test_a_max_hold_that_is_too_short_for_the_lease_is_refused(fleet: Fleet) -> None:
-    status, _, errors = fleet.run("run", "short", "--max-hold", "30s", "--", "touch", "ran")
-    assert status == 64
-    assert "max_hold: must be a number of seconds, at least 40 with a lease of 60 s" in errors
-    assert not (fleet.home / "ran").exists()
-
-
 # The clock of `fairlock run`: a wait in the main thread is ended by a signal, or by its alarm.
 
 LONG = 30.0

@@ -12,12 +12,12 @@ from botocore.exceptions import NoCredentialsError
 
 from fairlock import Lock, LockClient, create_table
 from fairlock.cli import exit_codes, main
+from fairlock.cli.target import rate_of
 from fairlock.errors import LockStoreUnavailable
 from fairlock.names import HELD_LOCKS_VARIABLE
 from testbed.localaws import LocalAws
 from tests.support.faults import client_error
-from tests.unit.cli.fleet import TABLE, Fleet, outcome, runs, until
-from tests.unit.cli.forks import ForkedProcess
+from tests.unit.cli.fleet import TABLE, Fleet, ForkedProcess, outcome, runs, until
 
 ALONE = "mkdir $0 || exit 3; until [ -e go ]; do sleep 0.02; done; rmdir $0"
 """Fails if another caller is at it."""
@@ -155,26 +155,6 @@ def test_the_commands_status_is_known_although_our_parent_ignores_its_children(
     assert (status, errors) == (7, "")
 
 
-def test_a_superseded_command_is_not_started_and_has_a_status_of_its_own(fleet: Fleet) -> None:
-    assert fleet.run("run", "newest", "--only-newest", "7", "--", "true")[0] == 0
-    status, out, errors = fleet.run("run", "newest", "--only-newest", "6", "--", "echo", "ran")
-    assert (status, out) == (exit_codes.SUPERSEDED, "")
-    assert errors == (
-        "fairlock: lock 'newest': version 6 is superseded, 7 was granted the lock; "
-        "the command was not started\n"
-    )
-    ignored = ("--superseded-exit-code", "0")
-    assert fleet.run("run", "newest", "--only-newest", "6", *ignored, "--", "false")[0] == 0
-    assert fleet.run("run", "newest", "--only-newest", "now", "--", "true")[0] == 0
-    assert "newest version granted: 1" in fleet.run("show", "newest")[1]
-
-
-@pytest.mark.parametrize("version", ["7.5", "-1", "latest", ""])
-def test_a_version_that_is_none_is_wrong_usage(fleet: Fleet, version: str) -> None:
-    status, _, errors = fleet.run("run", "wrong", f"--only-newest={version}", "--", "true")
-    assert (status, "--only-newest" in errors) == (exit_codes.USAGE, True)
-
-
 # `fairlock run` inside `run`: one lock can only wait for itself, others are nested as usual.
 
 RUN = (sys.executable, "-m", "fairlock", "run")
@@ -182,22 +162,29 @@ TELLS = f'printf %s "${HELD_LOCKS_VARIABLE}" > held.part; mv held.part held; rea
 """Goes on when its input ends."""
 
 
-def inside(fleet: Fleet, *outer: str, inner: tuple[str, ...]) -> tuple[int, str, str]:
-    """What `run` with the words `inner` answers while one with the words `outer` runs.
+Answer = tuple[int, str, str]
 
-    With the environment that the command of the outer one was given.
-    """
+
+def inside(fleet: Fleet, *outer: str, inner: tuple[str, ...]) -> Answer:
+    """What `run` with the words `inner` answers while one with the words `outer` runs."""
+    [answered] = all_inside(fleet, *outer, inner=[inner])
+    return answered
+
+
+def all_inside(fleet: Fleet, *outer: str, inner: list[tuple[str, ...]]) -> list[Answer]:
+    """The same of several, one after the other: with the environment of the outer one's command."""
     around = fleet.start("run", *outer, "--", "sh", "-c", TELLS)
     told = fleet.file("held")
-    answered = fleet.run("run", *inner, **{HELD_LOCKS_VARIABLE: told.read_text()})
+    variable = {HELD_LOCKS_VARIABLE: told.read_text()}
+    answered = [fleet.run("run", *each, **variable) for each in inner]
     told.unlink()
     assert outcome(around)[1:] == ("", "")
     return answered
 
 
 def test_the_same_lock_is_refused_at_once_and_its_command_does_not_start(fleet: Fleet) -> None:
-    """Without --max-wait, which would be two minutes. The outer one passes the status on."""
-    ended = fleet.run("run", "self", "--", *RUN, "self", "--", "echo", "ran")
+    """Without --max-wait, which would be two minutes."""
+    ended = inside(fleet, "self", inner=("self", "--", "echo", "ran"))
     assert ended[:2] == (exit_codes.USAGE, "")
     assert "name: must be another lock than that of the `fairlock run` around" in ended[2]
 
@@ -222,16 +209,6 @@ def test_another_lock_is_nested(fleet: Fleet) -> None:
     assert inside(fleet, "outer", inner=("inner", "--", "echo", "ran")) == (0, "ran\n", "")
 
 
-@pytest.mark.parametrize("options", [("--lock", "a", "--lock", "b"), ("--lock=a",)])
-def test_the_option_lock_is_refused_with_the_way_to_nest(
-    fleet: Fleet, options: tuple[str, ...]
-) -> None:
-    status, output, errors = fleet.run("run", *options, "--", "echo")
-    assert (status, output) == (exit_codes.USAGE, "")
-    assert "lock: must be left out" in errors
-    assert "fairlock run A -- fairlock run B -- COMMAND" in errors
-
-
 def test_one_that_does_not_wait_is_told_that_the_lock_is_taken(fleet: Fleet) -> None:
     inner = ("skipped", "--max-wait", "0", "--taken-exit-code", "9", "--", "echo", "ran")
     assert inside(fleet, "skipped", inner=inner)[:2] == (9, "")
@@ -248,21 +225,26 @@ def test_what_a_run_that_is_over_has_left_in_the_environment_refuses_nothing(
 ) -> None:
     """A process that outlives the command inherits the variable, and may lock later."""
     shows = f'printf %s "${HELD_LOCKS_VARIABLE}"'
-    left = fleet.run("run", "left", "--", "sh", "-c", shows)[1]
-    assert [held["name"] for held in json.loads(left)] == ["left"]
+    left = fleet.run("run", "outlived", "--", "sh", "-c", shows)[1]
+    assert [held["name"] for held in json.loads(left)] == ["outlived"]
     later = {HELD_LOCKS_VARIABLE: left if told == "ended" else "{not JSON"}
-    assert fleet.run("run", "left", "--", "echo", "ran", **later)[1] == "ran\n"
+    assert fleet.run("run", "outlived", "--", "echo", "ran", **later)[1] == "ran\n"
 
 
 def test_readers_run_side_by_side_and_a_writer_is_told_that_the_lock_is_taken(fleet: Fleet) -> None:
     """The inner commands would wait for the outer one: those that may wait are refused at once."""
-    shared, command = ("pages", "--shared"), ("--", "echo", "ran")
-    reads = inside(fleet, *shared, inner=(*shared, "--max-wait", "0", *command))
-    assert reads[:2] == (0, "ran\n")
-    writes = inside(fleet, *shared, inner=("pages", "--max-wait", "0", *command))
-    assert writes[:2] == (exit_codes.TAKEN, "")
-    for waits in (shared, (*shared, "--limit", "50")):
-        assert inside(fleet, *shared, inner=(*waits, *command))[:2] == (exit_codes.USAGE, "")
+    shared, at_once, command = ("pages", "--shared"), ("--max-wait", "0"), ("--", "echo", "ran")
+    inner = [
+        (*shared, *at_once, *command),
+        ("pages", *at_once, *command),
+        (*shared, *command),
+        (*shared, "--limit", "50", *command),
+    ]
+    assert [answer[:2] for answer in all_inside(fleet, *shared, inner=inner)] == [
+        (0, "ran\n"),
+        (exit_codes.TAKEN, ""),
+        *[(exit_codes.USAGE, "")] * 2,
+    ]
 
 
 # A release that fails is told, and the command's status stands.
@@ -338,3 +320,66 @@ def test_an_outage_that_outlasts_the_lease_is_a_loss(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == (status or exit_codes.LOST)
+
+
+# `fairlock pace`: waits for a slot, and becomes the command.
+
+
+def test_it_becomes_the_command_which_ends_with_its_own_status(fleet: Fleet) -> None:
+    line = ("pace", "becomes", "--rate", "10/1m", "--")
+    assert fleet.run(*line, "sh", "-c", "echo $$; exit 7")[0] == 7
+    process = fleet.start("pace", "same-process", "--rate", "10/1m", "--", "sh", "-c", "echo $$")
+    out, errors = process.communicate(timeout=60)
+    assert (out.strip(), errors) == (str(process.pid), "")
+
+
+def test_a_slot_that_is_too_late_starts_nothing(fleet: Fleet) -> None:
+    hourly = ("pace", "hourly", "--rate", "1/1h", "--max-wait", "0")
+    assert fleet.run(*hourly, "--", "true")[0] == 0
+    status, out, errors = fleet.run(*hourly, "--", "echo", "ran")
+    assert (status, out) == (exit_codes.TAKEN, "")
+    assert "pace 'hourly': the next slot begins in 3" in errors
+    assert errors.endswith("nothing was reserved; the command was not started\n")
+    assert fleet.run(*hourly, "--late-exit-code", "0", "--", "echo", "ran")[:2] == (0, "")
+
+
+def test_a_long_wait_for_a_slot_is_told_unless_quiet(fleet: Fleet) -> None:
+    line = ("pace", "told", "--rate", "1/4s", "--max-wait", "60")
+    fleet.run(*line, "--", "true")
+    errors = fleet.run(*line, "--", "true")[2]
+    assert re.fullmatch(
+        "fairlock: waiting for a slot of pace 'told', for up to 60 s\n"
+        "fairlock: slot of pace 'told' begins after [3-9] s\n",
+        errors,
+    )
+    assert fleet.run(*line, "--quiet", "--", "true")[1:] == ("", "")
+
+
+def test_the_command_is_not_deaf_to_a_closed_pipe(fleet: Fleet) -> None:
+    """Python ignores SIGPIPE, and a program that is started inherits what is ignored."""
+    command = ("sh", "-c", "grep SigIgn /proc/self/status")
+    _, out, _ = fleet.run("pace", "pipes", "--rate", "10/1m", "--", *command)
+    ignored = int(out.split()[1], 16)
+    assert not ignored & 1 << 12  # SIGPIPE is 13.
+
+
+@pytest.mark.parametrize(("command", "status"), [("nosuch", 127), ("/dev/null", 126)])
+def test_a_command_that_cannot_be_started_is_told_as_shells_do(
+    fleet: Fleet, command: str, status: int
+) -> None:
+    assert fleet.run("pace", f"start-{status}", "--rate", "10/1m", "--", command)[0] == status
+
+
+def test_paces_are_no_locks_for_ls_and_show(fleet: Fleet) -> None:
+    assert fleet.run("pace", "unseen", "--rate", "1/1h", "--", "true")[0] == 0
+    assert "unseen" not in fleet.run("ls", "--free")[1]
+    assert fleet.run("show", "unseen")[0] == exit_codes.UNKNOWN_LOCK
+
+
+def test_a_rate_is_a_number_and_a_time() -> None:
+    assert [rate_of(text) for text in ("10/1m", "1/1h", "5/60", "3/0.5s")] == [
+        (10, 60.0),
+        (1, 3600.0),
+        (5, 60.0),
+        (3, 0.5),
+    ]

@@ -15,9 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.core
+import typer.main
 
 from fairlock import Lock, LockClient, LockWaitTimeout
-from fairlock.cli import exit_codes, main
+from fairlock.cli import exit_codes, lines, main
+from fairlock.cli.app import app
+from fairlock.cli.exit_codes import ENDINGS, ending
 from testbed.localaws import LocalAws
 from tests.unit.cli.fleet import TABLE, until
 
@@ -55,10 +59,10 @@ def answered(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
         ("run -- ./x.sh a", "command: must follow --, with nothing but NAME and options before it"),
         ("pace x ./x.sh --rate 1/1h", "before it: fairlock pace NAME -- COMMAND (got 'x ./x.sh"),
         ("run x --nonsense -- true", "No such option"),
-        ("run x --lease 0 -- true", "lease: must be a number of seconds from 1 to 43200"),
-        ("run x --limit 0 -- true", "limit: must be a whole number from 1 to 100"),
         ("run x --max-wait -1 -- true", "'-1' must be a time: seconds such as 90"),
         ("run x --max-wait soon -- true", "'soon' must be a time"),
+        (f"run x --grace 1{'0' * 400} -- true", "must be a time: seconds such as 90, or a number"),
+        ("run x --table= -- true", "no lock table is named: give --table"),
         ("run x --grace nan -- true", "'nan' must be a time"),
         ("run x --lease 5w -- true", "'5w' must be a time"),
         ("watch --every 0.1s", "'0.1s' must be a time of at least 0.5 s"),
@@ -68,6 +72,18 @@ def answered(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
         ("ls --stack a/b", "stack: must be the name of a stack"),
         ("run x --data [1] -- true", "--data: must be a JSON object"),
         ("run x --data {x} -- true", "--data: must be a JSON object"),
+        ("run x --max-hold 11s --lease 1 -- true", "must be longer than the grace of 10 s and 1 s"),
+        ("run x --max-hold 30s -- true", "max_hold: must be a number of seconds, at least 40 with"),
+        ("run --lock=a -- true", "lock: must be left out"),
+        ("run --lock a --lock b -- echo", "fairlock run A -- fairlock run B -- COMMAND"),
+        *(
+            (f"run x --only-newest={version} -- true", "--only-newest")
+            for version in ("7.5", "-1", "latest", "")
+        ),
+        *(
+            (f"pace x --rate={rate} -- true", "--rate")
+            for rate in ("10", "10/", "/60", "x/60", "-1/60", "1.5/60", "10/soon")
+        ),
         ("nonsense", "No such command"),
     ],
 )
@@ -95,6 +111,22 @@ def test_a_command_that_cannot_be_started_is_told_as_shells_do(
     command: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert status_of(monkeypatch, "run", "start", "--", command) == status
+
+
+def test_a_superseded_command_is_not_started_and_has_a_status_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def status(version: str, *words: str) -> object:
+        return status_of(monkeypatch, "run", "newest", "--only-newest", version, *words)
+
+    assert status("7", "--", "true") == 0
+    assert status("6", "--", "echo", "ran") == exit_codes.SUPERSEDED
+    refused = "fairlock: lock 'newest': version 6 is superseded, 7 was granted the lock; "
+    assert capfd.readouterr() == ("", f"{refused}the command was not started\n")
+    assert status("6", "--superseded-exit-code", "0", "--", "false") == 0
+    assert status("now", "--", "true") == 0
+    assert status_of(monkeypatch, "show", "newest") == 0
+    assert "newest version granted: 1" in capfd.readouterr().out
 
 
 def test_no_answer_is_69_and_nothing_is_started(
@@ -136,6 +168,21 @@ def test_without_a_table_it_says_where_the_name_stands(
     told = capsys.readouterr().err
     assert "give --table (its value is the output LockTableName of the stack" in told
     assert told.endswith(" or --stack, or set FAIRLOCK_TABLE_NAME\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--region=somewhere_", "give the name of a region, such as eu-central-1; check --region"),
+        ("--endpoint-url=somewhere", "must be a URL, such as http://127.0.0.1:8000; check --end"),
+        ("--profile=nosuch", "has no such profile; check --profile or AWS_PROFILE"),
+    ],
+)
+def test_a_place_that_there_cannot_be_is_78_and_names_the_option(
+    option: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(monkeypatch, "show", "x", option) == 78
+    assert told in capsys.readouterr().err
 
 
 def test_no_table_is_78(
@@ -270,3 +317,87 @@ def test_without_its_extra_the_command_says_what_to_install(
 def test_the_installed_command_is_this_one() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
     assert EntryPoint("fairlock", project["project"]["scripts"]["fairlock"], "").load() is main
+
+
+# The help of each command: examples that parse, every exit status, and a page that is there.
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs" / exit_codes.PAGE).read_text()
+URL = "https://code.example/fairlock"
+
+
+def answer_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
+) -> tuple[object, str, str]:
+    monkeypatch.setattr(sys, "argv", ["fairlock", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    output = capsys.readouterr()
+    return ended.value.code, output.out, output.err
+
+
+def test_the_bare_command_shows_the_help_and_succeeds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = answer_of(monkeypatch, capsys)
+    assert bare == answer_of(monkeypatch, capsys, "--help")
+    assert bare[0] == 0
+    assert "fairlock run nightly-report -- ./report.sh" in bare[1]
+    assert answer_of(monkeypatch, capsys, "runn")[0] == exit_codes.USAGE
+
+
+def test_each_command_has_examples_and_nothing_in_the_list_of_commands_is_cut(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands = typer.main.get_command(app)
+    assert isinstance(commands, typer.core.TyperGroup)
+    assert set(ENDINGS) == {"fairlock", *commands.commands}
+    assert "..." not in answer_of(monkeypatch, capsys)[1].replace("[ARGS]...", "")
+    for name in commands.commands:
+        output = answer_of(monkeypatch, capsys, name, "--help")[1]
+        for example in ENDINGS[name].examples:
+            assert f"\n    {example}\n" in output
+        assert "Exit statuses:" in output
+
+
+def test_a_word_in_brackets_is_no_markup(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "fairlock[cdk]" in answer_of(monkeypatch, capsys, "asl", "--help")[1]
+
+
+def test_the_statuses_and_headings_of_the_help_are_those_of_the_page() -> None:
+    section = PAGE.partition("## Exit statuses")[2].partition("\n## ")[0]
+    told = set(re.findall(r"\b[67]\d\b", section))
+    assert {str(exit_codes.TAKEN), str(exit_codes.LOST)} <= told <= set(ENDINGS["run"].statuses)
+    headings = {
+        heading.lower().replace(" ", "-")
+        for heading in re.findall(r"^## (.+)$", PAGE, re.MULTILINE)
+    }
+    assert {one.heading for one in ENDINGS.values()} - {""} <= headings
+
+
+def test_the_page_is_named_by_its_address_if_the_package_has_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert ending("ls").endswith("More: docs/command-line.md#see-locks")
+
+    class Published:
+        def get_all(self, _name: str) -> list[str]:
+            return [f"Changelog, {URL}/x", f"Repository, {URL}"]
+
+    monkeypatch.setattr("importlib.metadata.metadata", lambda _: Published())
+    assert ending("ls").endswith(f"More: {URL}/blob/main/docs/command-line.md#see-locks")
+
+
+@pytest.mark.parametrize(("no_color", "codes"), [("", 1), ("1", 0)])
+def test_no_color_takes_the_bold_away_too(
+    no_color: str, codes: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("COLORTERM", raising=False)
+    console = lines.screen()
+    console.print("held", style="bold red")
+    assert capsys.readouterr().out.count("\x1b[1") == codes

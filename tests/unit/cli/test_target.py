@@ -122,7 +122,7 @@ def test_the_table_of_a_spoilt_item_is_told(capsys: pytest.CaptureFixture[str]) 
 
 # Commands whose streams are closed or full, that another one has stopped, or end with Ctrl-C.
 
-FULL = "2>/dev/full"
+FULL = {2: "/dev/full"}
 
 STOPS_ITSELF = "echo $$ > pid; kill -STOP $$; touch went-on; exit 3"
 TELLS = """
@@ -139,40 +139,36 @@ sys.exit(5)
 """
 
 
-def redirected(fleet: Fleet, redirection: str, *words: str) -> Process:
-    """`fairlock` with streams as a shell redirects them."""
-    command = [sys.executable, "-m", "fairlock", *words]
-    return fleet.popen(["sh", "-c", f'exec "$@" {redirection}', "sh", *command])
+def closed(*numbers: int) -> dict[int, str | None]:
+    return dict.fromkeys(numbers)
 
 
-CLOSED = pytest.mark.parametrize(
-    ("closed", "left"),
-    [
-        ("", "012"),
-        ("<&-", "12"),
-        (">&-", "02"),
-        ("2>&-", "01"),
-        ("<&- >&-", "2"),
-        ("<&- >&- 2>&-", ""),
-    ],
+@pytest.mark.parametrize(
+    "numbers", [(), (0,), (1,), (2,), (0, 1), (0, 1, 2), "by a shell"], ids=str
 )
-
-
-@CLOSED
 def test_streams_that_are_closed_stay_closed_for_the_command(
-    fleet: Fleet, closed: str, left: str
+    fleet: Fleet, numbers: tuple[int, ...] | str
 ) -> None:
     """What we open for ourselves takes their numbers, and is not handed down."""
-    process = redirected(fleet, closed, "run", "closed", "--", sys.executable, "-c", TELLS)
+    words = ("run", "closed", "--", sys.executable, "-S", "-c", TELLS)
+    if isinstance(numbers, str):
+        shell = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-m", "fairlock")
+        process: Process = fleet.popen([*shell, *words])
+        left = ""
+    else:
+        process = fleet.start(*words, streams=closed(*numbers))
+        left = "".join(str(number) for number in range(3) if number not in numbers)
     assert outcome(process) == (5, "", "")
     assert fleet.file("told").read_text() == left
     assert fleet.state("closed").held == 0
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_pace_starts_its_command_although_streams_are_closed(fleet: Fleet, closed: str) -> None:
-    line = ("pace", f"closed {closed}", "--rate", "10/1m", "--", "sh", "-c", "touch ran; exit 5")
-    assert outcome(redirected(fleet, closed, *line)) == (5, "", "")
+@pytest.mark.parametrize("numbers", [(1,), (2,), (0, 1, 2)], ids=str)
+def test_a_pace_starts_its_command_although_streams_are_closed(
+    fleet: Fleet, numbers: tuple[int, ...]
+) -> None:
+    line = ("pace", f"closed {numbers}", "--rate", "10/1m", "--", "sh", "-c", "touch ran; exit 5")
+    assert outcome(fleet.start(*line, streams=closed(*numbers))) == (5, "", "")
     assert (fleet.home / "ran").exists()
 
 
@@ -183,7 +179,7 @@ def test_a_pace_starts_its_command_although_streams_are_closed(fleet: Fleet, clo
 def test_a_release_says_what_is_wrong_although_its_input_is_closed(
     fleet: Fleet, options: tuple[str, ...], status: int
 ) -> None:
-    told, _, errors = outcome(redirected(fleet, "<&-", "release", "closed", *options))
+    told, _, errors = outcome(fleet.start("release", "closed", *options, streams=closed(0)))
     assert (told, errors.count("\n")) == (status, 1)
 
 
@@ -200,7 +196,7 @@ def test_a_name_that_the_output_cannot_write_is_shown_by_its_escapes(
 def test_a_command_whose_lock_is_lost_may_end_by_itself_although_no_line_can_be_written(
     fleet: Fleet,
 ) -> None:
-    process = redirected(fleet, FULL, "run", "full", "--lease", "2", "--", "sh", "-c", POLITE)
+    process = fleet.start(*("run", "full", "--lease", "2", "--", "sh", "-c", POLITE), streams=FULL)
     fleet.file("ready")
     lose(fleet, "full")
     assert outcome(process)[0] == exit_codes.LOST
@@ -212,7 +208,7 @@ def test_a_command_keeps_its_status_although_no_line_can_be_written_of_its_lock(
 ) -> None:
     """The release finds that the lock is lost."""
     waits = "touch ready; until [ -e gone ]; do sleep 0.02; done; exit 3"
-    process = redirected(fleet, FULL, "run", "full", "--", "sh", "-c", waits)
+    process = fleet.start("run", "full", "--", "sh", "-c", waits, streams=FULL)
     fleet.file("ready")
     lose(fleet, "full")
     (fleet.home / "gone").touch()
@@ -225,8 +221,8 @@ def test_a_lock_that_is_taken_has_its_status_although_no_line_can_be_written(
     """The control writes to the same device, and is told so."""
     line = ("run", "full", "--max-wait", "0", "--", "true")
     with locks.hold("full"):
-        assert outcome(redirected(fleet, FULL, *line))[0] == exit_codes.TAKEN
-    control = fleet.popen(["sh", "-c", f"echo told {FULL} >&2"])
+        assert outcome(fleet.start(*line, streams=FULL))[0] == exit_codes.TAKEN
+    control = fleet.popen(["sh", "-c", "echo told 2>/dev/full >&2"])
     assert outcome(control)[0] != 0
 
 

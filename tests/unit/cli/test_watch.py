@@ -13,7 +13,16 @@ from fairlock.cli.listing import reader, watch
 from tests.support import FakeClock, acquire, release
 from tests.support.faults import lost_reply
 from tests.support.operations import Operations
-from tests.unit.cli.support import client_of, pipe, shown_lines, terminal, text_of
+from tests.unit.cli.support import (
+    PICTURE,
+    WIDTHS,
+    client_of,
+    draw,
+    pipe,
+    shown_lines,
+    terminal,
+    text_of,
+)
 from tests.unit.client.support.doubles import Table
 
 Step = Callable[[], object]
@@ -140,3 +149,18 @@ def test_as_json_each_change_is_an_object_and_a_free_lock_has_no_holders(
         ("a", 0, 0),
     ]
     assert told[0].keys() == told[1].keys()
+
+
+# The picture in docs/command-line.md shows what the command shows.
+
+
+def test_the_picture_in_the_document_is_what_watch_shows_today() -> None:
+    """Run `python -m tests.unit.cli.support` after a change of the table."""
+    assert draw("watch", 80) == PICTURE.read_text()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_ls_shows_the_same_rows_as_watch(width: int) -> None:
+    cells = ["customer/1234", "Billing:run-1", "1/1", "3/5", "over", "4m&#160;00s"]
+    for command in ("ls", "watch"):
+        assert [cell for cell in cells if cell not in draw(command, width)] == []

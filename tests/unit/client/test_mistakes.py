@@ -7,7 +7,9 @@ their list, and are right, or do what other lock libraries do.
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
+import inspect
 import logging
 import math
 import subprocess
@@ -15,7 +17,9 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from unittest.mock import AsyncMock, create_autospec
 
 import boto3
 import pytest
@@ -30,6 +34,7 @@ from fairlock import (
     composite_name,
     create_table,
     locked,
+    optimistic,
 )
 from fairlock.client import arguments
 from fairlock.testing import FakeAsyncLockClient, FakeLockClient
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 WRITE = {"Put": {"TableName": "orders", "Item": {"id": {"S": "7"}}}}
+WEEK = timedelta(days=7)
 RAW = {"Put": {"TableName": "orders", "Item": {"id": 7}}}
 
 
@@ -123,6 +129,17 @@ def async_with(thing: Any) -> None:  # noqa: ANN401 - whatever is no async conte
     asyncio.run(enter())
 
 
+def awaited(thing: Any) -> None:  # noqa: ANN401 - whatever is not to be awaited
+    async def work() -> None:
+        await thing
+
+    asyncio.run(work())
+
+
+async def later(_lock: object, _reason: object = "") -> None:
+    """What a client without an event loop cannot call."""
+
+
 def unawaited(call: Callable[[Any], object]) -> None:
     async def work() -> None:
         call(FakeAsyncLockClient())
@@ -153,6 +170,11 @@ def in_region(region: str) -> LockClient:
     return LockClient(TABLE, clock="system", session=session)
 
 
+def items(desk: Desk) -> Any:  # noqa: ANN401 - a table, which a mistake may be about
+    return boto3.resource("dynamodb").Table(desk.other("items"))
+
+
+KEY, HALF = {"id": "7"}, {"share": 0.5}
 Row = tuple[str, Callable[[Desk], object], type[FairlockError], str]
 INVALID, WRONG_SETUP = InvalidRequest, LockStoreMisconfigured
 MISTAKES: list[Row] = [
@@ -204,9 +226,11 @@ MISTAKES: list[Row] = [
     ("20 lease 0.5", lambda d: d.fake().acquire("a", lease=0.5), INVALID,
      "lease: must be a number of seconds from 1 to 43200"),
     ("22 wait -1", lambda d: d.fake().acquire("a", max_wait=-1), INVALID,
-     "max_wait: must be a number of seconds from 0 to 604800 (got -1)"),
+     "max_wait: must be a number of seconds from 0 to 604800 (7 days); 0 does not wait (got -1)"),
     ("23 wait inf", lambda d: d.fake().acquire("a", max_wait=float("inf")), INVALID,
-     "max_wait: must be a number of seconds from 0 to 604800 (got inf)"),
+     "max_wait: must be a number of seconds from 0 to 604800 (7 days); 0 does not wait (got inf)"),
+    ("23a wait '5'", lambda d: d.fake().acquire("a", max_wait="5"), INVALID,
+     "0 does not wait; pass a number, not text (got text of 1 character)"),
     ("24 timeout=", lambda d: d.fake().acquire("a", timeout=3), INVALID,
      "timeout: is no argument; use max_wait (got 3)"),
     ("25 blocking=False", lambda d: d.fake().acquire("a", blocking=False), INVALID,
@@ -226,6 +250,8 @@ MISTAKES: list[Row] = [
     ("36 recursion of @locked", recursive, INVALID,
      "name: must not be 'a' here: this thread is inside a `with` that holds the lock"),
     ("37 closed client", closed, ClientUnusable, "this LockClient is closed: make another one"),
+    ("37a close with no flag", lambda d: d.fake().close(release="no"), INVALID,
+     "release: must be True or False (got text of 2 characters)"),
     ("38 second event loop", in_another_loop, ClientUnusable,
      "this AsyncLockClient was used in another event loop: make one in each"),
     ("39 async hold by with", plain_with, INVALID, "with: must be `async with` for AsyncHold"),
@@ -237,6 +263,12 @@ MISTAKES: list[Row] = [
      "await: must stand before acquire(…), which has not run yet: write `await` before it"),
     ("41b no await before release", lambda _: unawaited_release(), INVALID,
      "await: must stand before release(…), which has not run yet: write `await` before it"),
+    ("41e await without asyncio", lambda d: awaited(d.fake().acquire("a")), INVALID,
+     "await: must be left out before Lock; for asyncio await AsyncLockClient.acquire, or write"),
+    ("41f await of a block", lambda d: awaited(d.fake().hold("a")), INVALID,
+     "await: must be left out before Hold; for asyncio await AsyncLockClient.acquire, or write"),
+    ("41g a block as a decorator", lambda d: d.fake().hold("a")(later), INVALID,
+     "hold: is no decorator: write `@locked(name, client=locks)` instead"),
     ("41c lost as a condition", lambda d: bool(d.fake().acquire("a").lost), INVALID,
      "event: is an event, and no condition: ask is_set(), as in `if lock.lost.is_set():`"),
     ("41d the same for asyncio", lambda _: lost_as_a_condition(), INVALID,
@@ -255,16 +287,38 @@ MISTAKES: list[Row] = [
      "timeout: is no argument; use max_wait (got 3)"),
     ("47 data too big", lambda d: d.fake().acquire("a", data={"x": "y" * 3000}), INVALID,
      "levels, without NaN, and has 3008 bytes: store the rest elsewhere, and put its key here"),
+    ("47a data with a date", lambda d: d.fake().acquire("a", data={"at": WEEK}), INVALID,
+     "levels, without NaN: pass str(…) of a date or a set, int(…) or float(…) of a Decimal, and"),
+    ("19a lease Decimal", lambda d: d.fake().acquire("a", lease=Decimal(30)), INVALID,
+     "let heartbeats renew it; pass int(…) or float(…) of a Decimal (got a value of type Dec"),
     ("48 data is no dict", lambda d: d.fake().acquire("a", data="hello"), INVALID,
      "data: must be a JSON object of at most 2048 bytes"),
     ("49 on_lost without arguments", lambda d: d.fake().acquire("a", on_lost=lambda: 1), INVALID,
      "on_lost: must be a function of lock and reason: lambda lock, reason: …"),
     ("49a on_event without argument", lambda d: d.fake(on_event=lambda: 1), INVALID,
      "on_event: must be a function of event: lambda event: …"),
+    ("49b on_lost as a coroutine function", lambda d: d.fake().acquire("a", on_lost=later), INVALID,
+     "on_lost: must be a plain function: no event loop would run a coroutine"),
+    ("49c on_event as a coroutine function", lambda d: d.fake(on_event=later), INVALID,
+     "on_event: must be a plain function: no event loop would run a coroutine"),
     ("50 a write that is no list", lambda d: d.real().acquire("a").transact_write(WRITE), INVALID,
      "items: must be a list of writes, as for boto3's transact_write_items"),
     ("51 values of Python", lambda d: d.real().acquire("a").transact_write([RAW]), INVALID,
      "items: must be a valid transaction of values such as {'S': 'text'}: Parameter"),
+    ("51a release that is no flag",
+     lambda d: d.real().acquire("a").transact_write([WRITE], release="no"), INVALID,
+     "release: must be true or false (got text of 2 characters)"),
+    ("65 optimistic with a float",
+     lambda d: optimistic.update(items(d), KEY, lambda _: HALF), INVALID,
+     "item: must have values that boto3 takes for DynamoDB: Float types are not supported. Use D"),
+    ("65a optimistic with a float in the key",
+     lambda d: optimistic.read(items(d), {"id": 0.5}), INVALID,
+     "key: must have values that boto3 takes for DynamoDB: Float types are not supported. Use De"),
+    ("65b optimistic with a client", lambda d: optimistic.read(d.dynamodb, KEY), INVALID,  # type: ignore[arg-type]  # the mistake
+     'table: must be a table, as boto3.resource("dynamodb").Table(name) makes it'),
+    ("65c optimistic with a coroutine function",
+     lambda d: optimistic.update(items(d), KEY, later), INVALID,  # type: ignore[arg-type]  # the mistake
+     "change: must be a plain function of the item"),
     ("52 a write to no table", lambda d: d.real().acquire("a").transact_write([WRITE]), WRONG_SETUP,
      "(tables 'orders') and of lock table 'locks' in us-east-1 was refused; check that each table"),
     ("53 a table of another schema", lambda d: d.real(d.other("b")).acquire("a"), WRONG_SETUP,
@@ -354,7 +408,8 @@ def test_26a_python_prints_that_without_being_asked(kind: str, *, is_printed: bo
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 def test_41_a_call_without_await_has_no_attributes_of_a_lock(desk: Desk) -> None:
     del desk  # It collects what was dropped.
-    with pytest.raises(AttributeError, match=r"acquire.* has not run; write `await` before it"):
+    text = r"^await: must stand before acquire.*, which has not run yet: write `await` before it"
+    with pytest.raises(InvalidRequest, match=text):
         unawaited(lambda locks: locks.acquire("a").release())
 
 
@@ -377,14 +432,56 @@ def test_a_call_may_be_awaited_by_a_task_and_in_a_group() -> None:
     assert asyncio.run(work()) == ["a", "b", "c", "d"]
 
 
+def test_what_asks_whether_it_has_to_await_is_told_so() -> None:
+    """A framework that is told otherwise takes the coroutine for the answer: it runs nothing."""
+
+    async def work() -> None:
+        locks = FakeAsyncLockClient()
+        assert asyncio.iscoroutinefunction(locks.release)
+        assert inspect.iscoroutinefunction(locks.release) is (sys.version_info >= (3, 12))
+        call = locks.acquire("a")
+        assert inspect.iscoroutine(call)
+        assert asyncio.iscoroutine(call)
+        assert inspect.isawaitable(call)
+        assert inspect.getcoroutinestate(call) == inspect.CORO_CREATED
+        assert asyncio.iscoroutinefunction((await call).release)
+        assert isinstance(create_autospec(locks).acquire, AsyncMock)
+
+    asyncio.run(work())
+
+
 @pytest.mark.parametrize("attribute", ["fencing_token", "release"])
+@pytest.mark.parametrize("kind", [FakeLockClient, FakeAsyncLockClient])
 @pytest.mark.filterwarnings("ignore:lock .* was never acquired:RuntimeWarning")
-def test_27_28_a_hold_is_no_lock_and_says_what_to_write(desk: Desk, attribute: str) -> None:
+def test_27_28_a_hold_is_no_lock_and_says_what_to_write(
+    desk: Desk, kind: type[Any], attribute: str
+) -> None:
+    del desk  # It collects what was dropped.
+    word = "with" if kind is FakeLockClient else "async with"
     expected = (
-        rf"it is no lock yet; write `with locks.hold\('a'\) as lock:` and use `lock.{attribute}"
+        r"^with: must enter this block first: it is no lock yet; write "
+        rf"`{word} locks.hold\('a'\) as lock:` and use `lock.{attribute}`"
     )
-    with pytest.raises(AttributeError, match=expected):
-        getattr(desk.fake().hold("a"), attribute)
+    with pytest.raises(InvalidRequest, match=expected):
+        getattr(kind().hold("a"), attribute)
+
+
+@pytest.mark.parametrize("kind", [FakeLockClient, FakeAsyncLockClient])
+def test_a_framework_that_awaits_what_it_can_leaves_a_client_as_it_is(kind: type[Any]) -> None:
+    assert not inspect.isawaitable(kind())
+
+
+@pytest.mark.filterwarnings("ignore:lock .* was never acquired:RuntimeWarning")
+def test_hasattr_copies_and_debuggers_see_no_such_attribute_of_a_hold(desk: Desk) -> None:
+    """An error that is none of AttributeError would break `hasattr`, copies and debuggers."""
+    hold = desk.fake().hold("a")
+    assert [hasattr(hold, name) for name in ("release", "no_such", "__len__")] == [False] * 3
+    assert inspect.getdoc(hold)
+    assert inspect.getattr_static(hold, "release", None) is None
+    with pytest.raises(AttributeError, match=r"^'Hold' object has no attribute 'no_such'$"):
+        hold.no_such  # noqa: B018 - the question
+    with pytest.raises(TypeError, match="cannot pickle"):
+        copy.deepcopy(hold)
 
 
 def test_13_a_name_that_was_formatted_from_none_is_logged_once(

@@ -360,7 +360,7 @@ def test_by_time_counts_the_time_of_aws_and_not_that_of_the_machine(
 def test_by_its_own_clock_a_machine_would_refuse_all_newer_ones(
     make_client: MakeClient, clock: EventfulClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlock.aws.aws_clock.AwsClock.edges_ms", lambda _: (0, 0))
+    monkeypatch.setattr("fairlock.clock.AwsClock.edges_ms", lambda _: (0, 0))
     make_client(clock=SkewedClock(clock, 600)).acquire("a", only_newest=True).release()
     clock.advance(2)
     with pytest.raises(Superseded):

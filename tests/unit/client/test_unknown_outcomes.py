@@ -19,8 +19,7 @@ from fairlock import (
 )
 from fairlock.client import acquisition
 from fairlock.errors import FairlockError
-from fairlock.protocol.model import AcquireRequest, ReleaseRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant, ReleaseRequest
 from fairlock.store import acquire
 from fairlock.store.context import LockContext
 from tests.support import START_MS

@@ -12,7 +12,7 @@ from fairlock import LockClient, LockStoreUnavailable, LockWaitTimeout
 from fairlock.client import acquisition
 from fairlock.client.acquisition import Acquisition
 from fairlock.client.lease_handle import LeaseHandle, Unreleased
-from fairlock.protocol.lease_time import FRONT_END_MS
+from fairlock.clock import FRONT_END_MS
 from fairlock.protocol.schema import holder_attribute, token_attribute
 from tests.support import FakeClock, acquire, release, store_over
 from tests.support.faults import lost_reply

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 from aws_durable_execution_sdk_python import DurableContext
-from aws_durable_execution_sdk_python.config import (
-    Duration,
-)
+from aws_durable_execution_sdk_python.config import Duration
 
 from fairlock.durable import DurableLock, hold
 from fairlock.durable.holding import options_of

@@ -43,12 +43,7 @@ class Scene:
 
     def body(self, _event: object, context: DurableContext) -> str:
         try:
-            with hold(
-                context,
-                LOCK,
-                service=self.service,
-                max_wait=self.max_wait,
-            ) as lock:
+            with hold(context, LOCK, service=self.service, max_wait=self.max_wait) as lock:
                 context.step(lambda _: self.work(lock), name="work")
                 context.wait(Duration.from_seconds(1), name="sleep inside")
                 context.step(lambda _: self.work(lock), name="more work")

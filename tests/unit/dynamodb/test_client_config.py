@@ -20,7 +20,8 @@ from botocore.exceptions import ClientError
 from fairlock.aws import retry
 from fairlock.aws.retry import CLIENT_CONFIG, USER_AGENT
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, Released
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Queued, Refusal, Released
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire, release, store_over
 from tests.support.faults import client_error
@@ -250,12 +251,6 @@ def written_then_throttled(
     return FaultyTable(bench.client, fault(THROTTLED, call, when="after", then=then))
 
 
-def test_a_release_written_by_a_sending_whose_reply_was_lost_is_released(bench: Bench) -> None:
-    store = bench.store(written_then_throttled(bench))
-    assert isinstance(store.release(release("anna")), Released)
-    assert bench.holders() == []
-
-
 def test_if_others_have_released_meanwhile_no_one_can_tell(bench: Bench) -> None:
     client = written_then_throttled(bench, then=bench.pass_through)
     with pytest.raises(LockStoreUnavailable):
@@ -281,27 +276,3 @@ def test_the_same_on_a_lock_whose_waiters_have_all_gone(bench: Bench) -> None:
 
 def _waiter(bench: Bench) -> Any:  # noqa: ANN401 - a key
     return next(key for key in bench.client.items if key[1].startswith("WAITER"))
-
-
-def test_a_hand_over_whose_reply_was_lost_is_told_to_the_waiter(bench: Bench) -> None:
-    bench.wait("ben")
-    store = bench.store(written_then_throttled(bench, call=2))
-    assert isinstance(store.release(release("anna")), Released)
-    assert (bench.holders(), bench.pushed) == (["ben"], ["ben"])
-
-
-def test_with_a_new_token_for_each_sending_no_one_would_tell_it(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bench.client, "tokens", _Forgetful())
-    bench.wait("ben")
-    store = bench.store(written_then_throttled(bench, call=2))
-    store.release(release("anna"))
-    assert (bench.holders(), bench.pushed) == (["ben"], [])
-
-
-class _Forgetful(set[str]):
-    """Knows no token, as if each had been another one."""
-
-    def __contains__(self, _token: object) -> bool:
-        return False

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from botocore.exceptions import ClientError
@@ -14,6 +13,7 @@ from fairlock import InvalidRequest, LockClient, create_table
 from testbed.localaws import LocalAws
 from tests.support import FakeClock, create_lock_table
 from tests.support.faults import client_error
+from tests.support.faulty_table import At, Fault, FaultyTable, fault
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -52,22 +52,6 @@ def requests_of(client: DynamoDBClient, *operations: str) -> list[str]:
             lambda operation=operation, **_: sent.append(operation),
         )
     return sent
-
-
-@dataclass
-class Refusing:
-    """A DynamoDB client that is told that another caller changes the table at this moment."""
-
-    inner: Any
-    others_are_faster: bool
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
-        return getattr(self.inner, name)
-
-    def update_table(self, **arguments: Any) -> None:  # noqa: ANN401 - as of boto3
-        if self.others_are_faster:
-            self.inner.update_table(**arguments)
-        raise client_error("ResourceInUseException")
 
 
 @pytest.fixture
@@ -122,7 +106,9 @@ def test_a_refused_update_is_no_error_if_others_have_switched_it_on(
     dynamodb: DynamoDBClient, *, others: bool
 ) -> None:
     create_table(dynamodb, "new-locks")
-    refusing: Any = Refusing(dynamodb, others_are_faster=others)
+    when: Literal["before", "after"] = "after" if others else "before"
+    in_use = fault(client_error("ResourceInUseException"), when=when, of=("update_table",))
+    refusing: Any = FaultyTable(dynamodb, in_use)
     with nullcontext() if others else pytest.raises(ClientError, match="ResourceInUse"):
         create_table(refusing, "new-locks", deletion_protection=True)
     assert described(dynamodb, "new-locks") == {**LOCK_TABLE, "protected": others}
@@ -134,8 +120,7 @@ def test_a_table_whose_ttl_is_on_another_attribute_is_refused_and_left_as_it_is(
 ) -> None:
     create_lock_table(dynamodb, "theirs")
     dynamodb.update_time_to_live(
-        TableName="theirs",
-        TimeToLiveSpecification={"Enabled": True, "AttributeName": attribute},
+        TableName="theirs", TimeToLiveSpecification={"Enabled": True, "AttributeName": attribute}
     )
     expected = pytest.raises(InvalidRequest, match="this one has it on 'other'")
     with expected if refused else nullcontext():
@@ -174,51 +159,34 @@ def test_several_processes_may_make_it_at_once(aws: LocalAws) -> None:
     assert ttl["TimeToLiveStatus"] == "ENABLED"
 
 
-@dataclass
-class WithoutBackupsYet:
-    """A DynamoDB client of a new table, whose backups DynamoDB enables at some time."""
-
-    inner: Any
-    clock: FakeClock
-    enabled_after_seconds: float
-    refusals: int = 0
-
-    def __post_init__(self) -> None:
-        self.since = self.clock.monotonic()
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
-        return getattr(self.inner, name)
-
-    def update_continuous_backups(self, **arguments: Any) -> None:  # noqa: ANN401 - as of boto3
-        if self.clock.monotonic() < self.since + self.enabled_after_seconds:
-            self.refusals += 1
-            raise client_error("ContinuousBackupsUnavailableException")
-        self.inner.update_continuous_backups(**arguments)
+def without_backups(at: At = ()) -> Fault:
+    """DynamoDB enables the backups of a new table at some time."""
+    error = client_error("ContinuousBackupsUnavailableException")
+    return fault(error, at, of=("update_continuous_backups",))
 
 
 def test_recovery_is_asked_for_until_the_new_table_has_backups(dynamodb: DynamoDBClient) -> None:
     """DynamoDB API reference, UpdateContinuousBackups, ContinuousBackupsUnavailableException."""
     create_table(dynamodb, "new-locks")
     clock = FakeClock()
-    slow: Any = WithoutBackupsYet(dynamodb, clock, enabled_after_seconds=240)
+    slow: Any = FaultyTable(dynamodb, without_backups(range(1, 20)))
     create_table(slow, "new-locks", point_in_time_recovery=True, clock=clock)
-    assert slow.refusals > 10
+    assert len(slow.calls) == 20
     assert described(dynamodb, "new-locks") == {**LOCK_TABLE, "recovery": "ENABLED"}
 
 
 def test_recovery_is_not_asked_for_for_ever(dynamodb: DynamoDBClient) -> None:
     create_table(dynamodb, "new-locks")
     clock = FakeClock()
-    never: Any = WithoutBackupsYet(dynamodb, clock, enabled_after_seconds=86_400)
+    never: Any = FaultyTable(dynamodb, without_backups())
+    began = clock.monotonic()
     with pytest.raises(ClientError, match="ContinuousBackupsUnavailable"):
         create_table(never, "new-locks", point_in_time_recovery=True, clock=clock)
-    assert 300 <= clock.monotonic() - never.since < 320
+    assert 300 <= clock.monotonic() - began < 320
     assert described(dynamodb, "new-locks") == LOCK_TABLE
 
 
-def test_a_table_without_tags_is_asked_for_without_a_list_of_them(
-    dynamodb: DynamoDBClient,
-) -> None:
+def test_a_table_without_tags_is_asked_for_without_a_list_of_them(dynamodb: DynamoDBClient) -> None:
     asked: list[Any] = []
     dynamodb.meta.events.register(
         "provide-client-params.dynamodb.CreateTable", lambda params, **_: asked.append(params)

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fairlock.aws.executions import NoWorkflows, WorkflowEngine
-from fairlock.aws.lock_table import LockTable
-from fairlock.aws.retry import RetryBudget
 from fairlock.errors import LockLost
 from fairlock.guarded.guarded_writes import GuardedWrites
-from fairlock.protocol.items import read_state
-from fairlock.protocol.model import AcquireRequest, LockState
-from fairlock.protocol.outcomes import Grant
-from fairlock.protocol.schema import WAITER_PREFIX, lock_key, partition_of
+from fairlock.protocol.model import Grant, LockState
 from fairlock.store.context import LockContext
-from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, moved_clock, release
+from tests.support import LOCK, TABLE, acquire, heartbeat, release, store_bench
 from tests.support.operations import Operations
 
 if TYPE_CHECKING:
@@ -27,48 +20,48 @@ if TYPE_CHECKING:
 LEDGER = "ledger"
 
 
-@dataclass
-class Bench:
-    """Everything of one test: `client` may be one that fails or counts, `inner` is the real one."""
+class Bench(store_bench.Bench):
+    """The store's bench on an engine that is atomic, and a ledger beside its lock table.
 
-    client: Any
-    clock: FakeClock
-    inner: DynamoDBClient
-    workflows: WorkflowEngine = field(default_factory=NoWorkflows)
+    Attributes:
+        inner: the engine itself; `client` may be something in front of it, which can fail.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.inner: DynamoDBClient = self.client
 
     @functools.cached_property
     def context(self) -> LockContext:
-        retry_budget = RetryBudget(clock=self.clock, random=lambda: 0.5)
-        aws_clock = moved_clock(self.clock)
-        table = LockTable(self.client, TABLE, retry_budget=retry_budget, aws_clock=aws_clock)
-        return LockContext(table=table, retry_budget=retry_budget, workflows=self.workflows)
+        return self.store().context
 
     @functools.cached_property
-    def store(self) -> Operations:
+    def operations(self) -> Operations:
         return Operations(self.context)
 
     def through(self, client: Any) -> Bench:  # noqa: ANN401 - whatever wraps a client
         """The same world, seen through another client."""
-        return Bench(client, self.clock, self.inner, self.workflows)
+        other = Bench(client, self.clock, workflows=self.workflows)
+        other.inner = self.inner
+        return other
 
     def granted(self, name: str, **fields: Any) -> Grant:  # noqa: ANN401 - fields of the request
-        answer = self.store.acquire(acquire(name, **fields))
+        answer = self.operations.acquire(acquire(name, **fields))
         assert isinstance(answer, Grant), answer
         return answer
 
-    def waits(self, name: str, **fields: Any) -> AcquireRequest:  # noqa: ANN401 - fields of the request
+    def waits(self, name: str, **fields: Any) -> None:  # noqa: ANN401 - fields of the request
         """Puts another caller into the queue."""
         request = acquire(name, waits=True, **{"task_token": name, **fields})
-        answer = self.store.acquire(request)
+        answer = self.operations.acquire(request)
         assert not isinstance(answer, Grant), answer
         self.clock.advance(0.001)
-        return request
 
     def heartbeat(self, name: str) -> object:
-        return self.store.heartbeat(heartbeat(name))
+        return self.operations.heartbeat(heartbeat(name))
 
     def release(self, name: str) -> object:
-        return self.store.release(release(name))
+        return self.operations.release(release(name))
 
     def writes(self, grant: Grant) -> GuardedWrites:
         return GuardedWrites(
@@ -81,23 +74,7 @@ class Bench:
         )
 
     def state(self) -> LockState:
-        found = self.inner.get_item(TableName=TABLE, Key=lock_key(LOCK), ConsistentRead=True)
-        return read_state(found.get("Item", {}))
-
-    def holders(self) -> list[str]:
-        return [holder.owner_name for holder in self.state().holders]
-
-    def waiters(self) -> list[str]:
-        found = self.inner.query(
-            TableName=TABLE,
-            KeyConditionExpression="pk = :lock AND begins_with(sk, :waiter)",
-            ExpressionAttributeValues={
-                ":lock": {"S": partition_of(LOCK)},
-                ":waiter": {"S": WAITER_PREFIX},
-            },
-            ConsistentRead=True,
-        )
-        return [item["owner_name"]["S"] for item in found["Items"]]
+        return self.store(self.inner).read_state(LOCK)
 
     def balance(self, account: str) -> int | None:
         found = self.inner.get_item(

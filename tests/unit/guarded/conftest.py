@@ -44,4 +44,4 @@ def dynamodb(client: DynamoDBClient) -> Iterator[DynamoDBClient]:
 
 @pytest.fixture
 def bench(dynamodb: DynamoDBClient, clock: FakeClock) -> Bench:
-    return Bench(dynamodb, clock, dynamodb)
+    return Bench(dynamodb, clock)

@@ -17,8 +17,7 @@ from fairlock import InvalidRequest, Lock, LockClient, LockLost, LockStoreUnavai
 from fairlock.aws.executions import Delivery
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import RetryBudget
-from fairlock.protocol.model import AcquireRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant
 from fairlock.store.context import LockContext
 from tests.support import LOCK, TABLE, FakeClock, owner
 from tests.support.faults import client_error
@@ -55,7 +54,7 @@ class Crowd:
                 seconds=60
             ),  # on a busy machine another caller may be outrun for seconds
         )
-        self.bench.store = Operations(self.bench.context)
+        self.bench.operations = Operations(self.bench.context)
 
     def _wake(self, task_token: str, grant: Grant) -> Delivery:
         self.tokens.append(grant.fencing_token)
@@ -74,11 +73,11 @@ class Crowd:
             waits=True,
             task_token=name,
         )
-        answer = self.bench.store.acquire(request)
+        answer = self.bench.operations.acquire(request)
         if not isinstance(answer, Grant):
             self.queued.release()
             assert self.woken[name].wait(30), f"no one woke {name}"
-            answer = self.bench.store.acquire(request)
+            answer = self.bench.operations.acquire(request)
         assert isinstance(answer, Grant)
         one_more = self.one_more() if self.limit == 1 else deposit("x")
         self.bench.writes(answer).transact_write([one_more], release=True)
@@ -94,7 +93,7 @@ class Crowd:
 def test_every_waiter_holds_the_lock_once_and_none_is_forgotten(
     dynamodb: DynamoDBClient, clock: FakeClock, limit: int
 ) -> None:
-    bench = Bench(dynamodb, clock, dynamodb)
+    bench = Bench(dynamodb, clock)
     crowd = Crowd(bench, limit=limit)
     names = [f"visitor-{i:03d}" for i in range(40)]
     first = [f"first-{i}" for i in range(limit)]

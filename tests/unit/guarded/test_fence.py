@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from fairlock.errors import InvalidRequest
 from fairlock.guarded import GuardedWrites, condition_check, fence_condition
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import Grant
 from fairlock.protocol.schema import holder_attribute, lock_key, token_attribute
 from testbed.localaws import LocalAws
 from tests.support import LOCK, TABLE, owner
@@ -94,9 +94,7 @@ def table(dynamodb: DynamoDBClient, aws: LocalAws) -> Table:
     assert dynamodb
     table: Table = (
         boto3.Session(
-            aws_access_key_id=aws.access_key,
-            aws_secret_access_key="test",
-            region_name="us-east-1",
+            aws_access_key_id=aws.access_key, aws_secret_access_key="test", region_name="us-east-1"
         )
         .resource("dynamodb", endpoint_url=aws.client("dynamodb").meta.endpoint_url)
         .Table(LEDGER)

@@ -17,7 +17,7 @@ from fairlock.guarded import guarded_writes
 from fairlock.guarded.guarded_writes import GuardedWrites
 from tests.support import FakeClock
 from tests.support.faults import lost_reply
-from tests.support.faulty_table import FaultyTable, fault, repeat
+from tests.support.faulty_table import FaultyTable, fault
 from tests.unit.guarded.bench import Bench, deposit, open_account
 
 QUEUED = pytest.mark.parametrize("queued", [False, True])
@@ -38,14 +38,6 @@ def unknown(
 ) -> None:
     with pytest.raises(LockStoreUnavailable):
         writes.transact_write(items, release=release, token=token)
-
-
-def test_a_repeat_of_a_lost_reply_writes_nothing_twice(bench: Bench) -> None:
-    writes = bench.through(losing(bench, 1)).writes(bench.granted("anna"))
-    unknown(writes, [deposit("x")])
-    assert bench.balance("x") == 1
-    writes.transact_write([deposit("x")], token="one")
-    assert bench.balance("x") == 1
 
 
 def test_a_repeat_of_an_answered_write_is_answered_without_a_request(bench: Bench) -> None:
@@ -181,18 +173,6 @@ def test_a_repeat_is_told_of_its_commit_although_the_lock_is_gone_since(bench: B
     assert bench.balance("x") == 1
 
 
-@QUEUED
-def test_a_repeated_release_is_told_of_its_commit_and_not_of_a_lost_lock(
-    bench: Bench, *, queued: bool
-) -> None:
-    writes = bench.through(losing_all(bench, queued=queued)).writes(bench.granted("anna"))
-    if queued:
-        bench.waits("ben")
-    unknown(writes, [deposit("x")], release=True)
-    writes.transact_write([deposit("x")], token="one", release=True)
-    assert (bench.balance("x"), bench.holders()) == (1, ["ben"] if queued else [])
-
-
 def test_a_hand_off_without_an_answer_carries_the_items_once(bench: Bench) -> None:
     """Two waiters are due: neither a further hand-off nor the repeat writes the items again."""
     writes = bench.through(losing(bench, 2)).writes(bench.granted("anna", limit=1))
@@ -231,20 +211,6 @@ def test_a_release_without_memory_calls_its_own_commit_a_lost_lock(
     unknown(failing.writes(grant), [deposit("x")], release=True)
     with pytest.raises(LockLost):
         bench.writes(grant).transact_write([deposit("x")], token="one", release=True)
-
-
-@QUEUED
-def test_a_request_that_never_arrived_is_made_up_for_by_the_repeat(
-    bench: Bench, *, queued: bool
-) -> None:
-    faulty = FaultyTable(bench.inner, fault(lost_reply(), 2 if queued else 1))
-    writes = bench.through(faulty).writes(bench.granted("anna"))
-    if queued:
-        bench.waits("ben")
-    unknown(writes, [deposit("x")], release=True)
-    assert (bench.balance("x"), bench.holders()) == (None, ["anna"])
-    writes.transact_write([deposit("x")], token="one", release=True)
-    assert (bench.balance("x"), bench.holders()) == (1, ["ben"] if queued else [])
 
 
 def test_a_request_that_never_arrived_and_a_queue_that_moved_since(bench: Bench) -> None:
@@ -304,17 +270,6 @@ def test_the_nine_minutes_are_counted_from_the_first_time_it_was_sent(
     clock.advance(2 * MINUTE)
     unknown(writes, [deposit("x")])
     assert (faulty.writes, bench.balance("x")) == (2, 1)
-
-
-@QUEUED
-def test_a_transaction_that_botocore_sends_twice_happens_once(
-    bench: Bench, *, queued: bool
-) -> None:
-    writes = bench.through(FaultyTable(bench.inner, repeat())).writes(bench.granted("anna"))
-    if queued:
-        bench.waits("ben")
-    writes.transact_write([deposit("x")], token="one", release=True)
-    assert (bench.balance("x"), bench.holders()) == (1, ["ben"] if queued else [])
 
 
 # A first sending that has no answer lands late: after a repeat of it was refused.
@@ -405,9 +360,7 @@ def test_a_lock_that_is_gone_is_a_certain_answer_for_no_copy_lands_after_it(
     assert bench.balance("x") is None
 
 
-def test_a_release_that_landed_late_is_a_success_and_no_lost_lock(
-    bench: Bench,
-) -> None:
+def test_a_release_that_landed_late_is_a_success_and_no_lost_lock(bench: Bench) -> None:
     """The lock has another holder when the call is repeated."""
     network = SlowNetwork(bench.inner)
     writes = bench.through(network).writes(bench.granted("anna"))

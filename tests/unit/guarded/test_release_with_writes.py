@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from fairlock import Lock, LockClient, LockLost, LockStoreUnavailable
-from fairlock.aws.executions import Delivery
+from fairlock.aws.executions import Delivery, Liveness
 from fairlock.client.base_lock import BaseLock
 from fairlock.errors import TransactionRefused
 from fairlock.guarded.guarded_table import GuardedCall
 from fairlock.guarded.guarded_writes import GuardedWrites
 from fairlock.protocol.leaving import release_permit
-from fairlock.protocol.model import AcquireRequest, Liveness, ReleaseRequest
+from fairlock.protocol.model import AcquireRequest, ReleaseRequest
 from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.protocol.schema import lock_key
 from tests.support import LOCK, START_MS, TABLE, FakeClock, owner
@@ -30,14 +30,6 @@ from tests.unit.guarded.bench import Bench, deposit, open_account
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
 HOUR_MS = 3_600_000
 LATE = AcquireRequest(lock_name=LOCK, owner_id=owner("late"), owner_name="late", waits=True)
-
-
-def test_writes_and_release_are_one_request_when_no_one_waits(bench: Bench) -> None:
-    grant = bench.granted("anna")
-    counting = FaultyTable(bench.inner)
-    bench.through(counting).writes(grant).transact_write([deposit("x")], release=True)
-    assert counting.calls == ["transact_write_items"]
-    assert (bench.balance("x"), bench.holders(), bench.state().held) == (1, [], 0)
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["protected", "control"])
@@ -184,23 +176,11 @@ def test_who_loses_the_lock_while_it_releases_has_written_nothing(
     if transaction == 2:  # the second one hands over
         bench.waits("ben", lease_ms=60_000)
     bench.clock.advance(10)
-    take = meanwhile(transaction, lambda: bench.store.acquire(LATE), of=TRANSACTIONS)
+    take = meanwhile(transaction, lambda: bench.operations.acquire(LATE), of=TRANSACTIONS)
     between = FaultyTable(bench.inner, take)
     with pytest.raises(LockLost):
         bench.through(between).writes(grant).transact_write([deposit("x")], release=True)
     assert (bench.balance("x"), bench.holders()) == (None, ["late" if transaction == 1 else "ben"])
-
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_killed_before_any_of_its_transactions_it_has_done_nothing(
-    bench: Bench, number: int
-) -> None:
-    grant = bench.granted("anna")
-    bench.waits("ben")
-    killed = FaultyTable(bench.inner, fault(client_error("InternalServerError", 500), number))
-    with pytest.raises(LockStoreUnavailable):
-        bench.through(killed).writes(grant).transact_write([deposit("x")], release=True)
-    assert (bench.balance("x"), bench.holders(), bench.waiters()) == (None, ["anna"], ["ben"])
 
 
 def test_a_waiter_whose_workflow_is_over_is_passed_over_right_after_the_commit(
@@ -208,11 +188,9 @@ def test_a_waiter_whose_workflow_is_over_is_passed_over_right_after_the_commit(
 ) -> None:
     grant = bench.granted("anna")
     bench.waits("ben", execution_arn=EXECUTION)
-    context = replace(
-        bench.context,
-        workflows=FakeWorkflows(wakes=Delivery.GONE, runs=Liveness.OVER),
+    bench.context = replace(
+        bench.context, workflows=FakeWorkflows(wakes=Delivery.GONE, runs=Liveness.OVER)
     )
-    bench.context = context
     bench.writes(grant).transact_write([deposit("x")], release=True)
     assert (bench.balance("x"), bench.holders(), bench.waiters()) == (1, [], [])
     assert bench.state().contended is False

@@ -39,13 +39,6 @@ def test_the_writes_of_a_holder_are_committed_together_and_the_lock_stays(bench:
     assert bench.holders() == ["anna"]
 
 
-def test_it_is_one_request(bench: Bench) -> None:
-    grant = bench.granted("anna")
-    counting = FaultyTable(bench.inner)
-    bench.through(counting).writes(grant).transact_write([deposit("x")])
-    assert counting.calls == ["transact_write_items"]
-
-
 def test_a_context_is_made_from_the_client_if_none_is_given(bench: Bench) -> None:
     grant = bench.granted("anna")
     writes = GuardedWrites(
@@ -174,21 +167,9 @@ def test_an_item_of_the_same_key_in_another_table_is_the_applications_own(bench:
             True,
             "must be 1 to 98 writes when the lock is released with them",
         ),
-        (
-            [deposit("x"), {"Get": {}}],
-            False,
-            SHAPE.format(1),
-        ),
-        (
-            [deposit("x") | open_account("x")],
-            False,
-            SHAPE.format(0),
-        ),
-        (
-            ["deposit"],
-            False,
-            SHAPE.format(0),
-        ),
+        ([deposit("x"), {"Get": {}}], False, SHAPE.format(1)),
+        ([deposit("x") | open_account("x")], False, SHAPE.format(0)),
+        (["deposit"], False, SHAPE.format(0)),
         ("deposit", False, "must be a list of writes, as for boto3's transact_write_items"),
         ([{"Put": None}], False, PLACE.format(0)),
         ([{"Put": {"TableName": 5, "Item": {}}}], False, PLACE.format(0)),
@@ -224,15 +205,6 @@ def test_a_transaction_that_another_one_is_in_the_way_of_is_sent_again(bench: Be
     faulty = FaultyTable(bench.inner, fault(conflict, [1, 2]))
     bench.through(faulty).writes(grant).transact_write([deposit("x")])
     assert bench.balance("x") == 1
-
-
-@pytest.mark.parametrize("release", [False, True])
-def test_a_throttle_without_end_is_no_lost_lock(bench: Bench, *, release: bool) -> None:
-    grant = bench.granted("anna")
-    faulty = FaultyTable(bench.inner, fault(client_error("ThrottlingException")))
-    with pytest.raises(LockStoreUnavailable):
-        bench.through(faulty).writes(grant).transact_write([deposit("x")], release=release)
-    assert (bench.balance("x"), bench.holders()) == (None, ["anna"])
 
 
 def test_what_dynamodb_finds_invalid_is_an_invalid_request(bench: Bench) -> None:

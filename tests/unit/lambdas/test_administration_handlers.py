@@ -10,24 +10,25 @@ import pytest
 
 from fairlock.aws.executions import Delivery, DurableFunctions
 from fairlock.errors import InvalidRequest, LockStoreMisconfigured, LockStoreUnavailable
-from fairlock.protocol.model import ExecutionEnded
-from fairlock.protocol.outcomes import Grant, Refusal
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Refusal
+from fairlock.store.reap import ExecutionEnded
 from lambdas import acquire, force_release, heartbeat, inspect, release, runtime, set_limit
 from lambdas.reap_messages import ReapMessage, parse_reap_message
 from tests.support import TABLE
-from tests.support.lambda_context import LambdaContextStub
+from tests.support.lambda_context import LambdaContextStub, lines
 from tests.support.workflows import FakeWorkflows
-from tests.unit.lambdas.output import lines
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
+Output = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.usefixtures("lambda_environment")
 CONTEXT = LambdaContextStub()
 ANNA = {"lock_name": "customer/1", "owner_id": "5f0e7c1e-anna-4c57-9d43-000000000001"}
 BEN = {"lock_name": "customer/1", "owner_id": "77aa01f2-ben_-4a1b-8b1e-000000000002"}
 WHO = {"requested_by": "olga", "reason": "hangs since 3 a.m."}
-Output = pytest.CaptureFixture[str]
 
 
 def granted(**fields: Any) -> int:  # noqa: ANN401 - of the request
@@ -36,7 +37,6 @@ def granted(**fields: Any) -> int:  # noqa: ANN401 - of the request
     return token
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_lock_is_described_without_what_proves_ownership(capsys: Output) -> None:
     token = granted(data={"job": 7})
     acquire.handler({**BEN, "owner_name": "ben", "queue": True}, CONTEXT)
@@ -53,7 +53,6 @@ def test_a_lock_is_described_without_what_proves_ownership(capsys: Output) -> No
     assert unknown == {"found": False, "lock_name": "customer/2"}
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_pause_is_logged_and_counted_and_told_to_all_who_ask(capsys: Output) -> None:
     token = granted()
     paused = {"lock_name": "customer/1", "limit": 0}
@@ -80,7 +79,6 @@ def test_a_pause_is_logged_and_counted_and_told_to_all_who_ask(capsys: Output) -
     assert inspect.handler({"lock_name": "customer/1"}, CONTEXT)["ceiling"] is None
 
 
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize(
     ("field", "value"), [("limit", -1), ("limit", "3"), ("limit", 101), ("reason", "")]
 )
@@ -92,7 +90,6 @@ def test_a_wrong_limit_is_refused_by_the_name_of_its_field(field: str, value: ob
         set_limit.handler({"lock_name": "customer/1", **WHO}, CONTEXT)
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_locks_in_use_are_listed_and_free_ones_on_request() -> None:
     granted()
     release.handler(dict(ANNA), CONTEXT)
@@ -105,7 +102,6 @@ def test_locks_in_use_are_listed_and_free_ones_on_request() -> None:
     assert {lock["lock_name"] for lock in found["locks"]} == {"customer/1", "customer/2", "other"}
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_forced_release_logs_who_what_and_why_and_is_counted(capsys: Output) -> None:
     token = granted()
     acquire.handler({**BEN, "queue": True}, CONTEXT)
@@ -125,7 +121,6 @@ def test_a_forced_release_logs_who_what_and_why_and_is_counted(capsys: Output) -
     assert heartbeat.handler(dict(BEN), CONTEXT)["renewed"] is True
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_repeat_is_answered_again_and_a_later_holder_stays() -> None:
     token = granted()
     asked = {"lock_name": "customer/1", "fencing_token": token}
@@ -141,7 +136,6 @@ def test_a_repeat_is_answered_again_and_a_later_holder_stays() -> None:
     assert heartbeat.handler(dict(BEN), CONTEXT)["renewed"] is True
 
 
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize(
     ("changed", "field"),
     [
@@ -170,7 +164,6 @@ def test_a_bad_request_is_refused_by_its_field_and_nothing_is_written(
     assert dynamodb.scan(TableName=TABLE)["Items"] == before
 
 
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize("missing", ["lock_name", "fencing_token", "requested_by", "reason"])
 def test_who_what_and_why_are_all_required(missing: str) -> None:
     event = {"lock_name": "customer/1", "fencing_token": 7, **WHO}
@@ -179,7 +172,6 @@ def test_who_what_and_why_are_all_required(missing: str) -> None:
         force_release.handler(event, CONTEXT)
 
 
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize(
     "event", [{"lock_name": 7}, {"prefix": "\n"}, {"after": ""}, {"free": 1}, {"x": 1}]
 )
@@ -188,7 +180,6 @@ def test_a_bad_question_is_refused(event: dict[str, Any]) -> None:
         inspect.handler(event, CONTEXT)
 
 
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.usefixtures("over_botocore")
 def test_no_answer_of_the_table_is_neither_released_nor_changed(
     monkeypatch: pytest.MonkeyPatch,
@@ -225,7 +216,6 @@ def pushes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Grant | Refusal]]
     return sent
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_grant_is_the_answer_and_not_sent_through_the_callback(
     engine: FakeWorkflows, pushes: list[Any]
 ) -> None:
@@ -233,7 +223,6 @@ def test_a_grant_is_the_answer_and_not_sent_through_the_callback(
     assert (engine.woken, pushes) == ([], [])
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_release_hands_over_through_the_callback(
     engine: FakeWorkflows, pushes: list[Any]
 ) -> None:
@@ -246,7 +235,6 @@ def test_a_release_hands_over_through_the_callback(
     assert engine.woken == []
 
 
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize("handler", [acquire.handler, release.handler])
 def test_a_durable_execution_of_another_account_is_refused(handler: Any) -> None:  # noqa: ANN401 - a handler
     elsewhere = EXECUTION.replace("123456789012", "210987654321")
@@ -254,7 +242,6 @@ def test_a_durable_execution_of_another_account_is_refused(handler: Any) -> None
         handler({**DURABLE_BEN, "execution_arn": elsewhere}, CONTEXT)
 
 
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize("version", ["1.41.6", "1.9.0", "0.99.0"])
 def test_an_aws_sdk_without_durable_functions_takes_no_lock_for_them(
     monkeypatch: pytest.MonkeyPatch, version: str
@@ -265,7 +252,6 @@ def test_an_aws_sdk_without_durable_functions_takes_no_lock_for_them(
     assert acquire.handler(dict(DURABLE_ANNA), CONTEXT)["acquired"] is True, "nothing was written"
 
 
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize("version", ["1.42.1", "1.100.0", "2.0.0", "1.43.0.dev1"])
 def test_control_a_newer_aws_sdk_takes_the_lock(
     monkeypatch: pytest.MonkeyPatch, version: str
@@ -275,17 +261,14 @@ def test_control_a_newer_aws_sdk_takes_the_lock(
     assert acquire.handler(dict(DURABLE_ANNA), CONTEXT)["acquired"] is False
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_the_end_of_a_durable_execution_is_a_message_to_the_reaper() -> None:
     body = json.dumps({"detail": {"executionArn": EXECUTION}})
     assert parse_reap_message(body) == ReapMessage(ExecutionEnded(execution_arn=EXECUTION))
 
 
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize("meets_durable", [False, True])
 def test_a_client_for_lambda_is_made_only_where_durable_functions_are_met(
-    monkeypatch: pytest.MonkeyPatch,
-    meets_durable: bool,  # noqa: FBT001 - a parameter
+    monkeypatch: pytest.MonkeyPatch, *, meets_durable: bool
 ) -> None:
     made: list[str] = []
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "acquire")

@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from fairlock import LockClient
+from fairlock.aws.executions import Liveness
 from fairlock.errors import InvalidRequest, LockItemMalformed, LockStoreUnavailable
-from fairlock.protocol.model import Liveness
 from fairlock.protocol.schema import HOLDER_EXPIRES_AT_MS, holder_attribute, lock_key
 from lambdas import acquire, heartbeat, release, watch
 from tests.support import TABLE
 from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
-from tests.support.lambda_context import LambdaContextStub
+from tests.support.lambda_context import LambdaContextStub, lines, logged, metrics, values
 from tests.support.workflows import FakeWorkflows
-from tests.unit.lambdas.output import lines, logged, metrics, values
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
+Output = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.usefixtures("lambda_environment")
 CONTEXT = LambdaContextStub()
 RIVAL = {**NAMED, "owner_id": "rival-0123456789"}
 
@@ -41,10 +42,7 @@ def let_the_lease_end(dynamodb: DynamoDBClient, owner_id: str = VALID_OWNER) -> 
     )
 
 
-@pytest.mark.usefixtures("lambda_environment")
-def test_a_grant_is_one_count_under_the_only_dimension_in_the_namespace(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_grant_is_one_count_under_the_only_dimension_in_the_namespace(capsys: Output) -> None:
     acquire.handler(dict(NAMED), CONTEXT)
     (line,) = metrics(lines(capsys))
     assert line == {
@@ -63,23 +61,20 @@ def test_a_grant_is_one_count_under_the_only_dimension_in_the_namespace(
     }
 
 
-@pytest.mark.usefixtures("lambda_environment")
-def test_a_repeated_acquire_counts_nothing_more(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_repeated_acquire_counts_nothing_more(capsys: Output) -> None:
     acquire.handler(dict(NAMED), CONTEXT)
     acquire.handler(dict(NAMED), CONTEXT)
     assert [line["Granted"] for line in metrics(lines(capsys))] == [[1.0]]
 
 
-@pytest.mark.usefixtures("lambda_environment")
-def test_a_busy_lock_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_busy_lock_is_counted(capsys: Output) -> None:
     acquire.handler(dict(NAMED), CONTEXT)
     capsys.readouterr()
     acquire.handler(dict(RIVAL), CONTEXT)
     assert values(lines(capsys)) == {"Busy": [1.0]}
 
 
-@pytest.mark.usefixtures("lambda_environment")
-def test_a_delayed_duplicate_is_not_counted_as_busy(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_delayed_duplicate_is_not_counted_as_busy(capsys: Output) -> None:
     acquire.handler(dict(NAMED), CONTEXT)
     release.handler(dict(NAMED), CONTEXT)
     capsys.readouterr()
@@ -87,10 +82,7 @@ def test_a_delayed_duplicate_is_not_counted_as_busy(capsys: pytest.CaptureFixtur
     assert values(lines(capsys)) == {}
 
 
-@pytest.mark.usefixtures("lambda_environment")
-def test_a_call_that_is_told_to_ask_again_is_logged_and_not_counted_as_busy(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_call_that_is_told_to_ask_again_is_logged_and_not_counted_as_busy(capsys: Output) -> None:
     answer = acquire.handler({**NAMED, "entered_at_ms": 253_402_300_799_999}, CONTEXT)
     assert answer["reason"] == "ASK_AGAIN"
     found = lines(capsys)
@@ -99,10 +91,7 @@ def test_a_call_that_is_told_to_ask_again_is_logged_and_not_counted_as_busy(
     assert acquire.handler({**NAMED, "entered_at_ms": answer["entered_at_ms"]}, CONTEXT)["acquired"]
 
 
-@pytest.mark.usefixtures("lambda_environment")
-def test_a_takeover_is_counted_beside_the_grant(
-    dynamodb: DynamoDBClient, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_takeover_is_counted_beside_the_grant(dynamodb: DynamoDBClient, capsys: Output) -> None:
     acquire.handler(dict(NAMED), CONTEXT)
     let_the_lease_end(dynamodb)
     capsys.readouterr()
@@ -110,7 +99,6 @@ def test_a_takeover_is_counted_beside_the_grant(
     assert values(lines(capsys)) == {"Granted": [1.0], "TakenOver": [1.0]}
 
 
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize(
     ("liveness", "expected"),
     [
@@ -121,7 +109,7 @@ def test_a_takeover_is_counted_beside_the_grant(
 )
 def test_what_was_learned_of_the_holders_workflow_is_counted(
     dynamodb: DynamoDBClient,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Output,
     engine: FakeWorkflows,
     liveness: Liveness,
     expected: dict[str, list[float]],
@@ -134,10 +122,7 @@ def test_what_was_learned_of_the_holders_workflow_is_counted(
     assert values(lines(capsys)) == expected
 
 
-@pytest.mark.usefixtures("lambda_environment")
-def test_a_release_is_counted_with_the_time_held_and_its_repetition_is_not(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_release_is_counted_with_the_time_held_and_its_repetition_is_not(capsys: Output) -> None:
     acquire.handler(dict(NAMED), CONTEXT)
     capsys.readouterr()
     release.handler(dict(NAMED), CONTEXT)
@@ -153,20 +138,14 @@ def test_a_release_is_counted_with_the_time_held_and_its_repetition_is_not(
     assert values(lines(capsys)) == {}
 
 
-@pytest.mark.usefixtures("lambda_environment")
-def test_a_lost_lock_is_counted_by_heartbeat_and_release(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_lost_lock_is_counted_by_heartbeat_and_release(capsys: Output) -> None:
     heartbeat.handler(dict(NAMED), CONTEXT)
     assert values(lines(capsys)) == {"Lost": [1.0]}
     release.handler(dict(NAMED), CONTEXT)
     assert values(lines(capsys)) == {"Lost": [1.0]}
 
 
-@pytest.mark.usefixtures("lambda_environment")
-def test_a_renewal_and_an_invalid_request_count_nothing(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_renewal_and_an_invalid_request_count_nothing(capsys: Output) -> None:
     acquire.handler(dict(NAMED), CONTEXT)
     capsys.readouterr()
     heartbeat.handler(dict(NAMED), CONTEXT)
@@ -175,10 +154,9 @@ def test_a_renewal_and_an_invalid_request_count_nothing(
     assert values(lines(capsys)) == {}
 
 
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize("fields", [{}, {"keep_alive": True}], ids=["guard", "keep_alive"])
 def test_a_workflows_repeated_release_is_no_loss_though_others_came_and_went(
-    capsys: pytest.CaptureFixture[str], fields: dict[str, Any]
+    capsys: Output, fields: dict[str, Any]
 ) -> None:
     guard = {**NAMED, "execution_arn": VALID_EXECUTION}
     acquire.handler(dict(guard), CONTEXT)
@@ -190,10 +168,7 @@ def test_a_workflows_repeated_release_is_no_loss_though_others_came_and_went(
     assert values(lines(capsys)) == {}
 
 
-@pytest.mark.usefixtures("lambda_environment")
-def test_a_direct_callers_repeat_is_counted_as_a_loss_then_as_documented(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_direct_callers_repeat_is_counted_as_a_loss_then_as_documented(capsys: Output) -> None:
     for caller in (NAMED, RIVAL):
         acquire.handler(dict(caller), CONTEXT)
         release.handler(dict(caller), CONTEXT)
@@ -203,8 +178,6 @@ def test_a_direct_callers_repeat_is_counted_as_a_loss_then_as_documented(
 
 
 # The function that measures how long owners wait for the locks that an operator watches.
-
-Output = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
@@ -231,7 +204,6 @@ def measured(output: Output) -> dict[str, tuple[Any, ...]]:
     }
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_the_longest_wait_of_each_name_is_measured(
     locks: LockClient, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
@@ -251,7 +223,6 @@ def test_the_longest_wait_of_each_name_is_measured(
     assert all(sorted(one) == ["locks", "service"] for _, [one] in found.values())
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_each_lock_that_is_waited_for_is_named_in_the_log_with_its_holder(
     locks: LockClient, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
@@ -269,7 +240,6 @@ def test_each_lock_that_is_waited_for_is_named_in_the_log_with_its_holder(
     assert "0123456789" not in json.dumps(line)
 
 
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize("spoilt", ["deploy/spoilt", "deploy/sp*"])
 def test_a_malformed_lock_fails_after_all_others_were_measured(
     locks: LockClient,
@@ -294,7 +264,6 @@ def test_a_malformed_lock_fails_after_all_others_were_measured(
     ]
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_table_that_does_not_answer_is_no_wait_of_zero(
     monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:

@@ -21,8 +21,7 @@ from tests.support.bad_inputs import (
     VALID_EXECUTION,
     VALID_OWNER,
 )
-from tests.support.lambda_context import LambdaContextStub
-from tests.unit.lambdas.output import lines, logged
+from tests.support.lambda_context import LambdaContextStub, lines, logged
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -34,11 +33,12 @@ HANDLERS: dict[str, Handler] = {
     "heartbeat": heartbeat.handler,
     "release": release.handler,
 }
+Output = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.usefixtures("lambda_environment")
 CONTEXT = LambdaContextStub()
 RIVAL = "rival-0123456789"
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_acquire_heartbeat_and_release_answer_as_the_contract_says(
     dynamodb: DynamoDBClient,
 ) -> None:
@@ -74,7 +74,6 @@ def test_acquire_heartbeat_and_release_answer_as_the_contract_says(
     assert not [name for name in item if name.startswith(("holder:", "token:", "h:", "t:"))]
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_busy_lock_is_refused_without_the_holders_owner_id() -> None:
     granted = acquire.handler({**NAMED, "owner_name": "anna"}, CONTEXT)
     refused = acquire.handler({"lock_name": "nightly-report", "owner_id": RIVAL}, CONTEXT)
@@ -95,17 +94,14 @@ def test_a_busy_lock_is_refused_without_the_holders_owner_id() -> None:
     assert 1 <= refused["retry_after_seconds"] <= 2
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_who_does_not_hold_the_lock_is_told_so() -> None:
     answer = {"lock_name": "nightly-report", "owner_id": VALID_OWNER, "reason": "NOT_HELD"}
     assert heartbeat.handler(dict(NAMED), CONTEXT) == {"renewed": False, **answer}
     assert release.handler(dict(NAMED), CONTEXT) == {"released": False, **answer}
 
 
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize(
-    ("name", "table"),
-    [("acquire", ACQUIRES), ("heartbeat", HEARTBEATS), ("release", RELEASES)],
+    ("name", "table"), [("acquire", ACQUIRES), ("heartbeat", HEARTBEATS), ("release", RELEASES)]
 )
 def test_an_invalid_request_writes_nothing(
     dynamodb: DynamoDBClient, name: str, table: list[Any]
@@ -118,7 +114,6 @@ def test_an_invalid_request_writes_nothing(
     assert dynamodb.scan(TableName=TABLE)["Items"] == before
 
 
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.usefixtures("over_botocore")
 @pytest.mark.parametrize("name", HANDLERS)
 def test_a_table_that_does_not_answer_is_raised_under_the_name_that_workflows_match_on(
@@ -129,7 +124,6 @@ def test_a_table_that_does_not_answer_is_raised_under_the_name_that_workflows_ma
         HANDLERS[name](dict(NAMED), CONTEXT)
 
 
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.usefixtures("over_botocore")
 @pytest.mark.parametrize("name", HANDLERS)
 def test_a_missing_table_is_a_defect_and_not_an_answer(
@@ -139,20 +133,6 @@ def test_a_missing_table_is_a_defect_and_not_an_answer(
     told = "lock table 'nowhere' in us-east-1: there is no such table"
     with pytest.raises(LockStoreMisconfigured, match=told):
         HANDLERS[name](dict(NAMED), CONTEXT)
-
-
-@pytest.mark.usefixtures("lambda_environment")
-def test_readers_share_a_lock_and_one_of_them_cannot_become_a_writer() -> None:
-    shared = {"lock_name": "nightly-report", "shared": True}
-    first = acquire.handler({**shared, "owner_id": VALID_OWNER}, CONTEXT)
-    assert first["acquired"]
-    assert acquire.handler({**shared, "owner_id": RIVAL}, CONTEXT)["acquired"]
-    writer = {**shared, "shared": False, "owner_id": "writer-0123456789"}
-    assert acquire.handler(writer, CONTEXT)["reason"] == "HELD"
-    with pytest.raises(InvalidRequest, match=r"^shared: must be true: this owner_id shares"):
-        acquire.handler({**shared, "shared": False, "owner_id": RIVAL}, CONTEXT)
-    with pytest.raises(InvalidRequest, match=r"^shared: must be true or false"):
-        acquire.handler({**shared, "shared": "yes"}, CONTEXT)
 
 
 # Logs of the handlers: JSON lines that say what happened and never who can prove it.
@@ -172,8 +152,7 @@ def run_all_operations() -> None:
         acquire.handler(dict(owner), CONTEXT)
 
 
-@pytest.mark.usefixtures("lambda_environment")
-def test_no_line_of_any_operation_holds_an_owner_id(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_line_of_any_operation_holds_an_owner_id(capsys: Output) -> None:
     run_all_operations()
     out, err = capsys.readouterr()
     assert len(out.splitlines()) > 20
@@ -184,10 +163,7 @@ def test_no_line_of_any_operation_holds_an_owner_id(capsys: pytest.CaptureFixtur
         assert hashlib.sha256(owner["owner_id"].encode()).hexdigest()[:8] not in out
 
 
-@pytest.mark.usefixtures("lambda_environment")
-def test_an_acquisition_is_named_by_its_lock_and_its_fencing_token(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_acquisition_is_named_by_its_lock_and_its_fencing_token(capsys: Output) -> None:
     token = acquire.handler({**ANNA, "owner_name": "anna's host"}, CONTEXT)["fencing_token"]
     acquire.handler({**BEN, "execution_arn": VALID_EXECUTION}, CONTEXT)
     release.handler(dict(ANNA), CONTEXT)
@@ -205,24 +181,19 @@ def test_an_acquisition_is_named_by_its_lock_and_its_fencing_token(
     assert {line["function_request_id"] for line in found} == {CONTEXT.aws_request_id}
 
 
-@pytest.mark.usefixtures("lambda_environment")
-def test_an_owner_id_that_the_function_made_is_not_logged_either(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_owner_id_that_the_function_made_is_not_logged_either(capsys: Output) -> None:
     answer = acquire.handler({"lock_name": "customer/2"}, CONTEXT)
     out, err = capsys.readouterr()
     assert answer["owner_id"] not in out + err
 
 
-@pytest.mark.usefixtures("lambda_environment")
-def test_invalid_requests_log_nothing_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_requests_log_nothing_of_their_own(capsys: Output) -> None:
     for bad in ACQUIRES:
         with pytest.raises(InvalidRequest):
             acquire.handler(bad.event, CONTEXT)
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize("field", ["ownerid", "owner_id "])
 def test_an_owner_id_in_a_misspelled_field_is_not_shown(field: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
@@ -230,7 +201,6 @@ def test_an_owner_id_in_a_misspelled_field_is_not_shown(field: str) -> None:
     assert ANNA["owner_id"] not in str(caught.value)
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_an_owner_id_that_breaks_its_rule_is_not_shown() -> None:
     """It may be the proof of ownership of a lock with one character too many."""
     with pytest.raises(InvalidRequest) as caught:
@@ -238,10 +208,7 @@ def test_an_owner_id_that_breaks_its_rule_is_not_shown() -> None:
     assert ANNA["owner_id"] not in str(caught.value)
 
 
-@pytest.mark.usefixtures("lambda_environment")
-def test_a_message_that_could_not_be_worked_off_tells_why(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_message_that_could_not_be_worked_off_tells_why(capsys: Output) -> None:
     """It may end in the dead-letter queue, days before another caller looks."""
     record = {"messageId": "1", "eventSource": "aws:sqs", "body": "{}"}
     failures = reap.handler({"Records": [record]}, CONTEXT)["batchItemFailures"]
@@ -256,7 +223,6 @@ def test_a_message_that_could_not_be_worked_off_tells_why(
 FAILING_HANDLERS = [acquire.handler, heartbeat.handler, release.handler, force_release.handler]
 
 
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize("handler", [*FAILING_HANDLERS, inspect.handler])
 def test_each_function_tells_field_rule_and_value_as_data(handler: Any) -> None:  # noqa: ANN401 - a handler
     with pytest.raises(InvalidRequest) as caught:

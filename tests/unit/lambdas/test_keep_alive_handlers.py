@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairlock.aws.executions import Delivery
+from fairlock.aws.executions import Delivery, Liveness
 from fairlock.aws.lock_table import LockTable
 from fairlock.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
-from fairlock.protocol.model import Liveness
 from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.wire.answers import release_answer
 from lambdas import acquire, force_release, heartbeat, release
 from tests.support import TABLE
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION, VALID_OWNER
-from tests.support.lambda_context import LambdaContextStub
+from tests.support.lambda_context import LambdaContextStub, printed
 from tests.support.workflows import FakeWorkflows
-from tests.unit.lambdas.output import printed
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -31,13 +29,13 @@ RIVAL = {**NAMED, "owner_id": "rival-0123456789"}
 LOST = "lock 'nightly-report' is not held any more; the work was stopped"
 DONE = "the work under lock 'nightly-report' is done"
 
+Output = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.usefixtures("lambda_environment")
 
 
 def reap(engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bars and frees what the execution has, as the reaper does."""
-    from fairlock.protocol.model import ExecutionEnded  # noqa: PLC0415 - same
-    from fairlock.store.reap import reap  # noqa: PLC0415 - same
+    from fairlock.store.reap import ExecutionEnded, reap  # noqa: PLC0415 - same
     from lambdas import runtime as _runtime  # noqa: PLC0415 - after the environment was made
 
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
@@ -66,7 +64,7 @@ def end_grant(grant: dict[str, Any], last: dict[str, Any] | None) -> None:
 
 
 def test_a_heartbeat_that_renews_leaves_its_state_asleep(
-    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
+    engine: FakeWorkflows, capsys: Output
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     printed(capsys)
@@ -75,9 +73,7 @@ def test_a_heartbeat_that_renews_leaves_its_state_asleep(
     assert printed(capsys) == ({}, [])
 
 
-def test_the_release_ends_the_heartbeat(
-    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_release_ends_the_heartbeat(engine: FakeWorkflows, capsys: Output) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     heartbeat.handler(dict(BEAT), CONTEXT)
     printed(capsys)
@@ -106,7 +102,7 @@ def test_the_end_of_a_heartbeat_names_its_lock_and_owner_no_matter_who_reports_i
 
 
 def test_a_heartbeat_after_the_work_has_ended_ends_itself(
-    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
+    engine: FakeWorkflows, capsys: Output
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     release.handler(dict(OWN_RELEASE), CONTEXT)
@@ -117,7 +113,7 @@ def test_a_heartbeat_after_the_work_has_ended_ends_itself(
 
 
 def test_a_heartbeat_that_finds_the_lock_gone_stops_the_work(
-    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
+    engine: FakeWorkflows, capsys: Output
 ) -> None:
     granted = acquire.handler(dict(WORKFLOW), CONTEXT)
     release_by_force(granted)
@@ -152,10 +148,7 @@ def test_a_loss_is_reported_even_if_the_table_does_not_say_why(
 
 @pytest.mark.parametrize(("last", "kept"), [(WORKFLOW, "DONE"), (None, "LOST")])
 def test_an_end_that_no_one_waits_to_hear_is_no_loss(
-    engine: FakeWorkflows,
-    capsys: pytest.CaptureFixture[str],
-    last: dict[str, Any] | None,
-    kept: str,
+    engine: FakeWorkflows, capsys: Output, last: dict[str, Any] | None, kept: str
 ) -> None:
     """The work has failed and released, or was stopped; this beat was under way."""
     end_grant(acquire.handler(dict(WORKFLOW), CONTEXT), last)
@@ -166,7 +159,7 @@ def test_an_end_that_no_one_waits_to_hear_is_no_loss(
 
 
 def test_a_lock_that_is_taken_again_after_a_redrive_is_counted(
-    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    engine: FakeWorkflows, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     granted = acquire.handler(dict(WORKFLOW), CONTEXT)
     reap(engine, monkeypatch)
@@ -186,11 +179,7 @@ def test_a_lock_that_is_taken_again_after_a_redrive_is_counted(
     ids=["done", "lost"],
 )
 def test_an_end_that_step_functions_does_not_take_is_told_as_an_error_that_no_one_repeats(
-    engine: FakeWorkflows,
-    capsys: pytest.CaptureFixture[str],
-    last: dict[str, Any] | None,
-    end: Exception,
-    seen: object,
+    engine: FakeWorkflows, capsys: Output, last: dict[str, Any] | None, end: Exception, seen: object
 ) -> None:
     """Else the state would beat for ever, though its work is done or its lock lost."""
     end_grant(acquire.handler(dict(WORKFLOW), CONTEXT), last)
@@ -240,7 +229,7 @@ def test_a_release_stands_if_step_functions_does_not_take_the_end_of_the_heartbe
 
 
 def test_a_claim_that_cannot_be_removed_is_counted_and_the_release_stands(
-    dynamodb: DynamoDBClient, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    dynamodb: DynamoDBClient, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     printed(capsys)
@@ -256,7 +245,7 @@ def test_a_claim_that_cannot_be_removed_is_counted_and_the_release_stands(
 
 
 def test_neither_owner_ids_nor_task_tokens_are_logged(
-    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    engine: FakeWorkflows, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     heartbeat.handler(dict(BEAT), CONTEXT)

@@ -12,14 +12,15 @@ from fairlock.store.turns import KnownPaces
 from lambdas import acquire, heartbeat, pace, release
 from tests.support import TABLE
 from tests.support.faults import lost_reply
-from tests.support.lambda_context import LambdaContextStub
+from tests.support.lambda_context import LambdaContextStub, lines, logged, printed, values
 from tests.support.workflows import FakeWorkflows
-from tests.unit.lambdas.output import lines, logged, printed, values
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
+Output = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.usefixtures("lambda_environment", "engine")
 CONTEXT = LambdaContextStub()
 LOCK = {"lock_name": "customer/1"}
 ANNA = {**LOCK, "owner_id": "anna-0123456789ab"}
@@ -29,16 +30,14 @@ EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
 BEN_WAITS = {**BEN, "task_token": TOKEN, "execution_arn": EXECUTION}
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_free_lock_is_granted_through_the_task_token_at_once(engine: FakeWorkflows) -> None:
     answer = acquire.handler(dict(BEN_WAITS), CONTEXT)
     ((token, grant),) = engine.woken
     assert (token, grant.fencing_token) == (TOKEN, answer["fencing_token"])
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_busy_lock_queues_and_counts_the_waiter_without_a_push(
-    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
+    engine: FakeWorkflows, capsys: Output
 ) -> None:
     granted = acquire.handler(dict(ANNA), CONTEXT)
     printed(capsys)
@@ -64,9 +63,8 @@ def test_a_busy_lock_queues_and_counts_the_waiter_without_a_push(
     assert (values, messages) == ({"Queued": [1.0], "QueueLength": [1.0]}, ["queued"])
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_release_hands_over_pushes_and_counts_the_hand_off(
-    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
+    engine: FakeWorkflows, capsys: Output
 ) -> None:
     granted = acquire.handler(dict(ANNA), CONTEXT)
     acquire.handler(dict(BEN_WAITS), CONTEXT)
@@ -90,7 +88,6 @@ def test_a_release_hands_over_pushes_and_counts_the_hand_off(
     assert heartbeat.handler(dict(BEN), CONTEXT)["fencing_token"] == grant.fencing_token
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_grant_that_step_functions_did_not_take_is_repeated_and_never_answered(
     engine: FakeWorkflows,
 ) -> None:
@@ -103,7 +100,6 @@ def test_a_grant_that_step_functions_did_not_take_is_repeated_and_never_answered
     assert lost.fencing_token == delivered.fencing_token
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_delayed_duplicate_fails_its_task_at_once_instead_of_waiting(
     engine: FakeWorkflows,
 ) -> None:
@@ -114,9 +110,7 @@ def test_a_delayed_duplicate_fails_its_task_at_once_instead_of_waiting(
     assert engine.woken == []
 
 
-@pytest.mark.usefixtures("lambda_environment")
-@pytest.mark.usefixtures("engine")
-def test_giving_up_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_giving_up_is_counted(capsys: Output) -> None:
     acquire.handler(dict(ANNA), CONTEXT)
     acquire.handler(dict(BEN_WAITS), CONTEXT)
     printed(capsys)
@@ -126,9 +120,7 @@ def test_giving_up_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     assert (values, messages) == ({"LeftQueue": [1.0]}, ["released"])
 
 
-@pytest.mark.usefixtures("lambda_environment")
-@pytest.mark.usefixtures("engine")
-def test_neither_owner_ids_nor_task_tokens_are_logged(capsys: pytest.CaptureFixture[str]) -> None:
+def test_neither_owner_ids_nor_task_tokens_are_logged(capsys: Output) -> None:
     acquire.handler(dict(ANNA), CONTEXT)
     acquire.handler(dict(BEN_WAITS), CONTEXT)
     release.handler(dict(ANNA), CONTEXT)
@@ -139,9 +131,8 @@ def test_neither_owner_ids_nor_task_tokens_are_logged(capsys: pytest.CaptureFixt
         assert secret not in out + err
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_superseded_caller_is_told_through_its_task_token_and_counted(
-    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
+    engine: FakeWorkflows, capsys: Output
 ) -> None:
     acquire.handler({**ANNA, "only_newest": 9}, CONTEXT)
     printed(capsys)
@@ -153,9 +144,8 @@ def test_a_superseded_caller_is_told_through_its_task_token_and_counted(
     assert (values, messages) == ({"Superseded": [1.0]}, ["refused"])
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_release_tells_who_is_superseded_and_counts_them(
-    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
+    engine: FakeWorkflows, capsys: Output
 ) -> None:
     acquire.handler({**ANNA, "only_newest": 1}, CONTEXT)
     acquire.handler({**BEN_WAITS, "only_newest": 2}, CONTEXT)
@@ -169,7 +159,6 @@ def test_a_release_tells_who_is_superseded_and_counts_them(
     assert "superseded" in messages
 
 
-@pytest.mark.usefixtures("lambda_environment")
 def test_if_step_functions_does_not_take_that_answer_the_call_is_repeated(
     engine: FakeWorkflows,
 ) -> None:
@@ -182,10 +171,9 @@ def test_if_step_functions_does_not_take_that_answer_the_call_is_repeated(
 # The function `pace`: what it answers, what it refuses, and that a repeat is answered alike.
 
 ASKED: dict[str, Any] = {"pace_name": "vendor", "rate": [10, 60]}
-Output = pytest.CaptureFixture[str]
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def new_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """The function knows nothing of paces."""
     monkeypatch.setattr(pace, "_known", KnownPaces())
@@ -198,8 +186,6 @@ def reserve(name: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - of th
     return answer
 
 
-@pytest.mark.usefixtures("new_environment")
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_slot_is_so_many_whole_seconds_away(capsys: Output) -> None:
     asked = {"pace_name": "vendor", "reservation_id": "------------anna"}
     assert reserve("anna") == {"reserved": True, **asked, "wait_seconds": 0}
@@ -210,8 +196,6 @@ def test_a_slot_is_so_many_whole_seconds_away(capsys: Output) -> None:
     assert messages[-2:] == ["slot reserved"] * 2
 
 
-@pytest.mark.usefixtures("new_environment")
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_slot_that_is_too_late_is_an_answer_and_no_error(
     capsys: Output, dynamodb: DynamoDBClient
 ) -> None:
@@ -224,8 +208,6 @@ def test_a_slot_that_is_too_late_is_an_answer_and_no_error(
     assert logged(lines(capsys))[-1]["message"] == "slot too late"
 
 
-@pytest.mark.usefixtures("new_environment")
-@pytest.mark.usefixtures("lambda_environment")
 def test_the_metrics_tell_how_long_callers_wait_for_their_slots_and_who_gets_none(
     capsys: Output,
 ) -> None:
@@ -236,8 +218,6 @@ def test_the_metrics_tell_how_long_callers_wait_for_their_slots_and_who_gets_non
     assert values(lines(capsys)) == {"SlotTooLate": [1.0]}
 
 
-@pytest.mark.usefixtures("new_environment")
-@pytest.mark.usefixtures("lambda_environment")
 def test_a_repeat_is_answered_like_the_call_whose_reply_was_lost(
     dynamodb: DynamoDBClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,8 +237,6 @@ def test_a_repeat_is_answered_like_the_call_whose_reply_was_lost(
     assert reserve("ben", **hourly)["reserved"] is False
 
 
-@pytest.mark.usefixtures("new_environment")
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
@@ -300,8 +278,6 @@ def test_wrong_use_is_told_by_its_field_and_nothing_is_written(
     assert dynamodb.scan(TableName=TABLE)["Items"] == []
 
 
-@pytest.mark.usefixtures("new_environment")
-@pytest.mark.usefixtures("lambda_environment")
 @pytest.mark.parametrize("missing", ASKED)
 def test_a_field_that_is_missing_is_named(missing: str) -> None:
     fields = {name: value for name, value in ASKED.items() if name != missing}

@@ -9,15 +9,16 @@ from typing import Any
 import boto3
 import pytest
 
-from fairlock.aws.executions import Execution
+from fairlock.aws.executions import Execution, Liveness
 from fairlock.errors import InvalidRequest
-from fairlock.protocol.model import ExecutionEnded, Liveness
+from fairlock.store.reap import ExecutionEnded
 from lambdas import acquire, reap, release
 from lambdas.reap_messages import MOST_ROUNDS, ReapMessage, parse_reap_message
 from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
-from tests.support.lambda_context import LambdaContextStub
-from tests.unit.lambdas.output import lines, logged, values
+from tests.support.lambda_context import LambdaContextStub, lines, logged, values
 
+Output = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.usefixtures("lambda_environment", "outside")
 CONTEXT = LambdaContextStub()
 OTHER_EXECUTION = VALID_EXECUTION.replace("run-1", "run-2")
 WORKFLOW = {**NAMED, "execution_arn": VALID_EXECUTION}
@@ -95,7 +96,6 @@ def is_free() -> bool:
 # The reaper's entry point: what it frees, what it sends, and what it fails.
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_an_event_frees_the_lock_and_sends_the_second_pass_for_later(outside: Outside) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     assert failed(status_change()) == []
@@ -103,7 +103,6 @@ def test_an_event_frees_the_lock_and_sends_the_second_pass_for_later(outside: Ou
     assert is_free()
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_the_second_pass_sends_nothing_more(outside: Outside) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     assert failed(second_pass()) == []
@@ -111,14 +110,12 @@ def test_the_second_pass_sends_nothing_more(outside: Outside) -> None:
     assert is_free()
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_an_execution_without_locks_gets_its_second_pass_too(outside: Outside) -> None:
     """An acquire of it may be on its way."""
     assert failed(status_change(redriveCount=2)) == []
     assert outside.sent == [(QUEUE_URL, second_pass(redrives=2), 35)]
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 @pytest.mark.parametrize("second", [False, True])
 def test_a_pass_that_runs_out_of_time_is_sent_again_at_once(
     outside: Outside, monkeypatch: pytest.MonkeyPatch, *, second: bool
@@ -133,7 +130,6 @@ def test_a_pass_that_runs_out_of_time_is_sent_again_at_once(
     assert parse_reap_message(json.dumps(same)).ended.second_pass is second
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 @pytest.mark.parametrize(("rounds", "sent"), [(MOST_ROUNDS - 1, [MOST_ROUNDS]), (MOST_ROUNDS, [])])
 def test_a_pass_that_never_ends_sends_itself_a_thousand_times_and_then_fails(
     outside: Outside, monkeypatch: pytest.MonkeyPatch, rounds: int, sent: list[int]
@@ -145,14 +141,12 @@ def test_a_pass_that_never_ends_sends_itself_a_thousand_times_and_then_fails(
     assert [message["rounds"] for _, message, _ in outside.sent] == sent
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_the_rounds_of_the_first_pass_do_not_count_for_the_second(outside: Outside) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     assert failed({**second_pass(rounds=MOST_ROUNDS), "second_pass": False}) == []
     assert outside.sent == [(QUEUE_URL, second_pass(), 35)]
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_an_execution_of_which_no_one_knows_fails_only_its_own_message(outside: Outside) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     other = {"lock_name": "other", "owner_id": "other-0123456789", "execution_arn": OTHER_EXECUTION}
@@ -164,7 +158,6 @@ def test_an_execution_of_which_no_one_knows_fails_only_its_own_message(outside: 
     assert not acquire.handler({**RIVAL, "lock_name": "other"}, CONTEXT)["acquired"]
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_a_batch_that_fails_as_a_whole_is_answered_and_not_raised(outside: Outside) -> None:
     outside.executions[VALID_EXECUTION] = Execution(Liveness.UNKNOWN)
     acquire.handler(dict(WORKFLOW), CONTEXT)
@@ -172,7 +165,6 @@ def test_a_batch_that_fails_as_a_whole_is_answered_and_not_raised(outside: Outsi
     assert outside.sent == []
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_a_second_pass_that_cannot_be_sent_fails_the_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -185,7 +177,6 @@ def test_a_second_pass_that_cannot_be_sent_fails_the_message(
     assert is_free()
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 @pytest.mark.parametrize(
     "message",
     [
@@ -208,7 +199,6 @@ def test_a_forged_message_about_a_running_execution_frees_nothing_and_comes_agai
     assert not is_free()
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 @pytest.mark.parametrize(("tries", "seconds"), [(1, 2), (2, 4), (6, 64), (7, 120), (10, 120)])
 def test_what_was_asked_too_early_is_asked_again_after_pauses_that_double(
     outside: Outside, tries: int, seconds: int
@@ -219,7 +209,6 @@ def test_what_was_asked_too_early_is_asked_again_after_pauses_that_double(
     assert outside.hidden == [(QUEUE_URL, "r", seconds)]
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_what_step_functions_does_not_answer_waits_for_the_whole_visibility_timeout(
     outside: Outside,
 ) -> None:
@@ -229,19 +218,7 @@ def test_what_step_functions_does_not_answer_waits_for_the_whole_visibility_time
     assert outside.hidden == []
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
-@pytest.mark.parametrize("message", [status_change(), second_pass()], ids=["first", "second"])
-def test_a_redriven_execution_is_untouched(outside: Outside, message: dict[str, Any]) -> None:
-    outside.executions[VALID_EXECUTION] = Execution(Liveness.RUNNING, redrives=1)
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    assert failed(message) == []
-    assert not is_free()
-
-
-@pytest.mark.usefixtures("lambda_environment", "outside")
-def test_what_is_freed_is_counted_and_logged_by_execution(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_is_freed_is_counted_and_logged_by_execution(capsys: Output) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     waits = {**WORKFLOW, "owner_id": "waits-0123456789", "queue": True}
     acquire.handler(waits, CONTEXT)
@@ -261,10 +238,7 @@ def test_what_is_freed_is_counted_and_logged_by_execution(
     assert values(lines(capsys)) == {}
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
-def test_no_line_and_no_message_holds_an_owner_id(
-    outside: Outside, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_line_and_no_message_holds_an_owner_id(outside: Outside, capsys: Output) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     failed(status_change(), second_pass(), "{", status_change(OTHER_EXECUTION))
     out, err = capsys.readouterr()
@@ -272,7 +246,6 @@ def test_no_line_and_no_message_holds_an_owner_id(
     assert VALID_OWNER not in out + err + json.dumps(outside.sent)
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 @pytest.mark.usefixtures("over_botocore")
 def test_a_message_that_was_asked_too_early_really_comes_again_soon(
     monkeypatch: pytest.MonkeyPatch, outside: Outside
@@ -297,11 +270,8 @@ def test_a_message_that_was_asked_too_early_really_comes_again_soon(
     hide_message(queue_url, "no such receipt", 5)  # Only delays the message.
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 @pytest.mark.usefixtures("over_botocore")
-def test_the_second_pass_really_goes_to_the_queue(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_second_pass_really_goes_to_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     from lambdas.runtime import send_message  # noqa: PLC0415 - after the environment was made
 
     sqs = boto3.client("sqs")
@@ -318,7 +288,6 @@ def test_the_second_pass_really_goes_to_the_queue(
 # Which messages the reaper understands, and what it takes them for.
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_what_the_handler_sends_it_understands(outside: Outside) -> None:
     failed(status_change(redriveCount=3))
     ((_, sent, _),) = outside.sent
@@ -327,7 +296,6 @@ def test_what_the_handler_sends_it_understands(outside: Outside) -> None:
     )
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 @pytest.mark.parametrize(
     ("detail", "redrives"),
     [({}, 0), ({"redriveCount": 4}, 4), ({"redriveCount": "12"}, 12), ({"redriveCount": "03"}, 3)],
@@ -357,7 +325,6 @@ UNREADABLE: list[object] = [
 ]
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 @pytest.mark.parametrize("value", UNREADABLE, ids=lambda value: repr(value)[:12])
 def test_an_event_whose_redrive_count_cannot_be_read_is_of_the_first_run_and_reaped(
     value: object,
@@ -370,7 +337,6 @@ def test_an_event_whose_redrive_count_cannot_be_read_is_of_the_first_run_and_rea
     assert is_free()
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 def test_an_event_without_a_redrive_count_is_of_the_first_run() -> None:
     event = status_change()
     del event["detail"]["redriveCount"]
@@ -404,7 +370,6 @@ MALFORMED: dict[str, object] = {
 }
 
 
-@pytest.mark.usefixtures("lambda_environment", "outside")
 @pytest.mark.parametrize("message", MALFORMED.values(), ids=MALFORMED)
 def test_a_malformed_message_fails_alone(outside: Outside, message: object) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)

@@ -15,7 +15,7 @@ from fairlock import optimistic
 from fairlock.errors import OutcomeUnknown, VersionConflict
 from fairlock.protocol import versions
 from tests.support import FakeClock
-from tests.support.faults import client_error, defects, lost_reply, refusal, unknown_outcomes
+from tests.support.faults import client_error, defects, lost_reply, unknown_outcomes
 from tests.support.faulty_table import READS, FaultyTable, fault, lose
 from tests.unit.optimistic.tables import ANNA, add, noted, retry_budget, stored
 
@@ -27,24 +27,9 @@ def losing(table: Table, *calls: int, **fields: Any) -> Any:  # noqa: ANN401 - a
     return FaultyTable(table, lose(*calls, **fields))
 
 
-def test_an_own_write_is_recognized_and_not_made_twice(table: Table) -> None:
-    optimistic.update(losing(table, 1), ANNA, add(10), retry_budget=retry_budget())
-    optimistic.update(losing(table, 1, 2, 3), ANNA, add(10), retry_budget=retry_budget())
-    assert stored(table) == {"account": "anna", "balance": 20, "version": 2}
-
-
 def test_what_the_repeat_returns_is_what_was_written(table: Table) -> None:
     written = optimistic.update(losing(table, 1), ANNA, add(10), retry_budget=retry_budget())
     assert optimistic.read(table, ANNA) == written
-
-
-def test_a_write_that_never_arrived_is_sent_again(table: Table) -> None:
-    faulty: Any = FaultyTable(table, fault(lost_reply(), [1, 2]))
-    optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
-    assert (faulty.writes, stored(table)) == (
-        3,
-        {"account": "anna", "balance": 10, "version": 1},
-    )
 
 
 @pytest.mark.parametrize(("arrived", "computed"), [("before", 2), ("after", 1)])
@@ -92,15 +77,6 @@ def test_what_others_have_written_over_is_reported_as_unknown_and_not_made_again
     assert (stored(table) or {})["balance"] == (2 if arrived == "before" else 12)
 
 
-def test_without_the_id_the_change_would_be_made_twice(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The negative control: no one recognizes his own write."""
-    monkeypatch.setattr("fairlock.protocol.versions.happened", lambda **_: False)
-    optimistic.update(losing(table, 1), ANNA, add(10), retry_budget=retry_budget())
-    assert stored(table) == {"account": "anna", "balance": 20, "version": 2}
-
-
 @pytest.mark.parametrize("by", ["us", "another writer"])
 def test_who_deleted_an_item_is_unknown_if_the_reply_got_lost(table: Table, by: str) -> None:
     """Both may not think that they did: the item could stand for a job that is taken once."""
@@ -129,25 +105,6 @@ def test_a_deletion_that_never_arrived_is_a_conflict_if_someone_wrote(table: Tab
     with pytest.raises(VersionConflict):
         optimistic.delete(faulty, ANNA, seen=seen, retry_budget=retry_budget())
     assert stored(table) == {"account": "anna", "balance": 2, "version": 2}
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_an_outage_that_outlasts_the_retry_budget_is_unknown_and_no_conflict(
-    table: Table, when: Literal["before", "after"]
-) -> None:
-    faulty: Any = FaultyTable(table, fault(client_error("InternalServerError", 500), when=when))
-    with pytest.raises(OutcomeUnknown):
-        optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
-    assert faulty.writes > 1
-
-
-def test_a_throttle_that_outlasts_the_retry_budget_is_raised_as_it_is_for_nothing_was_written(
-    table: Table,
-) -> None:
-    faulty: Any = FaultyTable(table, fault(refusal("ThrottlingException")))
-    with pytest.raises(ClientError, match="ThrottlingException"):
-        optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
-    assert stored(table) is None
 
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "AccessDeniedException"])

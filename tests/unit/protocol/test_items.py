@@ -17,8 +17,7 @@ from fairlock.errors import InvalidRequest, LockItemMalformed
 from fairlock.protocol import claims, items, schema
 from fairlock.protocol.grants import take_over_permit
 from fairlock.protocol.items import read_state
-from fairlock.protocol.model import AcquireRequest, Holder, LockState
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant, Holder, LockState
 from fairlock.protocol.schema import (
     HOLDER_REVISION,
     HOLDER_UNDELIVERED,
@@ -28,8 +27,7 @@ from fairlock.protocol.schema import (
     token_attribute,
 )
 from fairlock.testing.fake_table import MemoryTable
-from fairlock.wire.requests import parse_acquire
-from fairlock.wire.rules import MOST_HOLDERS_BYTES
+from fairlock.wire.requests import MOST_HOLDERS_BYTES, parse_acquire
 from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, owner, release, store_over
 from tests.support.capacity import item_bytes
 from tests.support.store_bench import Bench

@@ -10,8 +10,7 @@ import pytest
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol.items import read_state
-from fairlock.protocol.model import ForceReleaseRequest, LockState
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import ForceReleaseRequest, Grant, LockState
 from fairlock.wire.lifecycle import LifecycleEvent, StreamRecords, events_of, lifecycle_json
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
@@ -73,10 +72,7 @@ def test_a_hand_off_is_a_release_and_a_grant_and_a_place_in_the_queue_is_nothing
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_holder_whose_lease_is_over_is_taken_over_by_a_successor(
-    bench: Bench,
-    table: StreamedTable,
-    clock: FakeClock,
-    waits: bool,  # noqa: FBT001 - a parameter of the test
+    bench: Bench, table: StreamedTable, clock: FakeClock, *, waits: bool
 ) -> None:
     bench.store().acquire(acquire("anna"))
     clock.advance(LEASE_SECONDS + 3)
@@ -259,9 +255,7 @@ def test_an_execution_that_is_over_is_reaped_once_for_each_acquisition(
 
 @pytest.mark.parametrize("keep_alive", [False, True])
 def test_a_workflow_that_releases_by_itself_is_not_reaped(
-    bench: Bench,
-    table: StreamedTable,
-    keep_alive: bool,  # noqa: FBT001 - a parameter of the test
+    bench: Bench, table: StreamedTable, *, keep_alive: bool
 ) -> None:
     """With keep_alive its claim stays, and the reaper fences it all the same."""
     bench.store().acquire(acquire("anna", execution_arn=RUN))

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from fairlock.aws.executions import Liveness
 from fairlock.errors import LockItemMalformed
-from fairlock.protocol.model import ForceReleaseRequest, Liveness
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.model import ForceReleaseRequest, Grant
+from fairlock.protocol.outcomes import (
+    AlreadyHolder,
+    Queued,
+    Refusal,
+    RefusalReason,
+    Released,
+    judge,
+)
 from fairlock.protocol.schema import lock_key
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import (
@@ -26,6 +34,7 @@ from tests.support import (
 )
 from tests.support.faulty_table import FaultyTable
 from tests.support.operations import Operations
+from tests.support.store_bench import Bench
 from tests.support.workflows import FakeWorkflows
 
 if TYPE_CHECKING:
@@ -57,10 +66,7 @@ def test_the_first_use_of_a_lock_grants_it(dynamodb: DynamoDBClient, clock: Fake
     )
 
 
-def test_a_held_lock_is_refused_and_the_holder_is_named(
-    dynamodb: DynamoDBClient, clock: FakeClock
-) -> None:
-    store = store_over(dynamodb, clock)
+def test_a_held_lock_is_refused_and_the_holder_is_named(store: Operations) -> None:
     store.acquire(acquire("anna"))
     answer = refused(store.acquire(acquire("ben")))
     assert answer.reason is RefusalReason.HELD
@@ -68,10 +74,7 @@ def test_a_held_lock_is_refused_and_the_holder_is_named(
     assert answer.retry_after_seconds == 1
 
 
-def test_a_repeated_acquire_returns_the_same_grant(
-    dynamodb: DynamoDBClient, clock: FakeClock
-) -> None:
-    store = store_over(dynamodb, clock)
+def test_a_repeated_acquire_returns_the_same_grant(store: Operations, clock: FakeClock) -> None:
     first = granted(store.acquire(acquire("anna")))
     clock.advance(1)
     again = granted(store.acquire(acquire("anna")))
@@ -80,9 +83,8 @@ def test_a_repeated_acquire_returns_the_same_grant(
 
 
 def test_a_repeated_acquire_after_the_lease_renews_it_under_the_same_token(
-    dynamodb: DynamoDBClient, clock: FakeClock
+    store: Operations, clock: FakeClock
 ) -> None:
-    store = store_over(dynamodb, clock)
     first = granted(store.acquire(acquire("anna", lease_ms=5_000)))
     clock.advance(60)
     again = granted(store.acquire(acquire("anna", lease_ms=5_000)))
@@ -90,10 +92,7 @@ def test_a_repeated_acquire_after_the_lease_renews_it_under_the_same_token(
     assert again.expires_at_ms == clock.now_ms + 6_500
 
 
-def test_a_delayed_duplicate_does_not_take_the_lock_again(
-    dynamodb: DynamoDBClient, clock: FakeClock
-) -> None:
-    store = store_over(dynamodb, clock)
+def test_a_delayed_duplicate_does_not_take_the_lock_again(store: Operations) -> None:
     store.acquire(acquire("anna"))
     store.release(release("anna"))
     assert refused(store.acquire(acquire("anna"))).reason is RefusalReason.ALREADY_RELEASED
@@ -102,9 +101,8 @@ def test_a_delayed_duplicate_does_not_take_the_lock_again(
 
 @pytest.mark.parametrize(("seconds", "free"), [(6.999, False), (7.001, True)])
 def test_a_lease_is_over_for_others_only_after_the_clock_tolerance(
-    dynamodb: DynamoDBClient, clock: FakeClock, *, seconds: float, free: bool
+    store: Operations, clock: FakeClock, *, seconds: float, free: bool
 ) -> None:
-    store = store_over(dynamodb, clock)
     first = granted(store.acquire(acquire("anna", lease_ms=5_000)))
     clock.advance(seconds)
     answer = store.acquire(acquire("ben", lease_ms=1_000))
@@ -116,18 +114,16 @@ def test_a_lease_is_over_for_others_only_after_the_clock_tolerance(
 
 
 def test_the_contenders_own_short_lease_does_not_judge_the_holder(
-    dynamodb: DynamoDBClient, clock: FakeClock
+    store: Operations, clock: FakeClock
 ) -> None:
-    store = store_over(dynamodb, clock)
     store.acquire(acquire("anna", lease_ms=60_000))
     clock.advance(10)
     assert refused(store.acquire(acquire("ben", lease_ms=1_000)))
 
 
 def test_a_holder_that_was_taken_over_is_told_so_by_heartbeat_and_release(
-    dynamodb: DynamoDBClient, clock: FakeClock
+    store: Operations, clock: FakeClock
 ) -> None:
-    store = store_over(dynamodb, clock)
     store.acquire(acquire("anna", lease_ms=1_000))
     clock.advance(10)
     ben = granted(store.acquire(acquire("ben")))
@@ -136,17 +132,13 @@ def test_a_holder_that_was_taken_over_is_told_so_by_heartbeat_and_release(
     assert granted(store.acquire(acquire("ben"))).fencing_token == ben.fencing_token
 
 
-def test_a_semaphore_grants_exactly_its_limit(dynamodb: DynamoDBClient, clock: FakeClock) -> None:
-    store = store_over(dynamodb, clock)
+def test_a_semaphore_grants_exactly_its_limit(store: Operations) -> None:
     answers = [store.acquire(acquire(f"owner-{i}", limit=3)) for i in range(5)]
     assert [isinstance(a, Grant) for a in answers] == [True, True, True, False, False]
     assert [h.owner_name for h in refused(answers[4]).holders] == ["owner-0", "owner-1", "owner-2"]
 
 
-def test_lowering_the_limit_grants_nothing_until_fewer_are_held(
-    dynamodb: DynamoDBClient, clock: FakeClock
-) -> None:
-    store = store_over(dynamodb, clock)
+def test_lowering_the_limit_grants_nothing_until_fewer_are_held(store: Operations) -> None:
     for i in range(5):
         granted(store.acquire(acquire(f"owner-{i}", limit=5)))
     for i in range(3):
@@ -156,9 +148,8 @@ def test_lowering_the_limit_grants_nothing_until_fewer_are_held(
 
 
 def test_after_a_lowered_limit_as_many_leases_must_be_over_as_permits_are_missing(
-    dynamodb: DynamoDBClient, clock: FakeClock
+    store: Operations, clock: FakeClock
 ) -> None:
-    store = store_over(dynamodb, clock)
     store.acquire(acquire("short-1", limit=4, lease_ms=1_000))
     store.acquire(acquire("short-2", limit=4, lease_ms=2_000))
     store.acquire(acquire("long-1", limit=4))
@@ -391,3 +382,50 @@ def test_at_once_it_is_smaller_if_the_clock_that_began_the_old_item_was_ahead(
 ) -> None:
     old, new = tokens_around_a_deletion(clock, seconds=0)
     assert new < old
+
+
+# A grant that is told again may be older than it seems: it is renewed if half of it is over.
+
+LEASE_MS = 60_000
+SLOW_MS = 90_000
+
+
+def told(bench: Bench) -> Grant:
+    """Ben asks again, and hears of what he was handed by another caller whose clock is slow."""
+    place = {"waits": True, "poll_interval_ms": 5_000}
+    bench.store().acquire(acquire("anna", lease_ms=10 * LEASE_MS))
+    bench.store().acquire(acquire("ben", **place))
+    bench.clock.skew_ms = -SLOW_MS
+    bench.store().release(release("anna"))
+    bench.clock.skew_ms = 0
+    bench.clock.advance(5)
+    answer = bench.store().acquire(acquire("ben", **place))
+    assert isinstance(answer, Grant)
+    return answer
+
+
+def test_the_end_that_a_slow_clock_has_written_is_corrected_before_anybody_relies_on_it(
+    bench: Bench,
+) -> None:
+    assert told(bench).expires_at_ms == bench.clock.now_ms + LEASE_MS + 1_500
+
+
+def test_without_that_the_lease_would_be_over_for_others_already(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def all_fresh(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the real one
+        verdict = judge(*args, **kwargs)
+        return replace(verdict, is_fresh=True) if isinstance(verdict, AlreadyHolder) else verdict
+
+    monkeypatch.setattr("fairlock.store.acquire.judge", all_fresh)
+    assert told(bench).expires_at_ms < bench.clock.now_ms
+
+
+def test_a_grant_that_is_fresh_costs_nothing_to_tell_again(bench: Bench) -> None:
+    client, store = bench.counting()
+    first = store.acquire(acquire("anna"))
+    bench.clock.advance(LEASE_MS / 2_000 - 1)
+    again = store.acquire(acquire("anna"))
+    assert isinstance(first, Grant)
+    assert again == replace(first, repeated=True)
+    assert client.calls == ["update_item"] * 2

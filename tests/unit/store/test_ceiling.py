@@ -13,14 +13,13 @@ import pytest
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol import admission, ceiling, grants
 from fairlock.protocol.ceiling import SetCeilingRequest
-from fairlock.protocol.expressions import NEXT_TOKEN, Condition, Update, number
-from fairlock.protocol.model import LockState
-from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason, Released
-from fairlock.protocol.schema import FOREVER_SECONDS, lock_key
+from fairlock.protocol.model import Grant, LockState
+from fairlock.protocol.outcomes import Refusal, RefusalReason, Released
+from fairlock.protocol.schema import FOREVER_SECONDS, NEXT_TOKEN, Condition, lock_key, number
+from fairlock.protocol.table_requests import Update
 from fairlock.store import administration
 from fairlock.store.context import CeilingChanged
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
 from tests.support.faults import lost_reply
 from tests.support.faulty_table import FaultyTable, Killed, fault, kill, meanwhile, repeat
@@ -31,11 +30,6 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 DAY_SECONDS = 24 * 3600
-
-
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryTable(), clock)
 
 
 def change(limit: int | None, **fields: Any) -> SetCeilingRequest:  # noqa: ANN401 - fields of the request
@@ -385,7 +379,7 @@ def test_the_later_of_two_operators_wins(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("waiting", [False, True])
-def test_a_change_whose_first_reply_was_lost_is_made_once(bench: Bench, waiting: bool) -> None:  # noqa: FBT001 - a case
+def test_a_change_whose_first_reply_was_lost_is_made_once(bench: Bench, *, waiting: bool) -> None:
     bench.store().change_ceiling(change(0))
     if waiting:
         bench.wait("anna")
@@ -403,8 +397,7 @@ def pause_of_unknown_outcome(bench: Bench) -> Wire:
 
 @pytest.mark.parametrize("is_used", [False, True])
 def test_a_pause_of_unknown_outcome_does_not_land_after_the_resume(
-    bench: Bench,
-    is_used: bool,  # noqa: FBT001 - a case
+    bench: Bench, *, is_used: bool
 ) -> None:
     if is_used:
         granted(bench.store().acquire(acquire("anna")))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Delivery, Execution
+from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.protocol.items import new_waiter
-from fairlock.protocol.model import Holder, Liveness, Waiter
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.model import Grant, Holder, Waiter
+from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason, Released
 from fairlock.store import keep_alive, seen_queue
 from fairlock.store.context import LockContext
 from fairlock.store.keep_alive import KeepAliveOutcome
@@ -18,7 +18,7 @@ from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faults import client_error
-from tests.support.faulty_table import FaultyTable, fault, meanwhile
+from tests.support.faulty_table import TRANSACTIONS, FaultyTable, Killed, fault, kill, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 from tests.support.workflows import FakeWorkflows
 
@@ -94,13 +94,7 @@ def test_a_few_dead_waiters_are_removed_before_the_lock_is_opened(bench: Bench) 
     bench.clock.advance(10)
     client, store = bench.counting()
     store.release(release("anna"))
-    assert client.calls == [
-        "update_item",
-        "query",
-        "query",
-        "transact_write_items",
-        "update_item",
-    ]
+    assert client.calls == ["update_item", "query", "query", "transact_write_items", "update_item"]
     assert left(bench) == 0
 
 
@@ -113,17 +107,10 @@ def test_a_waiter_that_asks_again_while_the_dead_are_removed_stays_and_is_served
     bench.clock.advance(10)
     asked: list[object] = []
 
-    class AsksInBetween:
-        """Passes requests on; before the removal dead-3 asks again."""
-
-        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
-            if name == "transact_write_items" and not asked:
-                asked.append(None)
-                asked.append(bench.store().acquire(late))
-            return getattr(bench.client, name)
-
-    assert isinstance(bench.store(AsksInBetween()).release(release("anna")), Released)
-    assert isinstance(asked[1], Queued)
+    asks = meanwhile(1, lambda: asked.append(bench.store().acquire(late)), of=TRANSACTIONS)
+    client = FaultyTable(bench.client, asks)
+    assert isinstance(bench.store(client).release(release("anna")), Released)
+    assert isinstance(asked[0], Queued)
     assert bench.holders() == ["dead-3"]
     assert left(bench) == 0
 
@@ -314,20 +301,12 @@ def test_each_contender_would_ask_if_none_extended_the_lease_before(
 def is_taken_without_asking(bench: Bench) -> bool:
     """The reaper has fenced the claim, and died before it freed the lock."""
     bench.end()
-    with pytest.raises(_DiesError):
-        bench.reap(client=FaultyTable(bench.client, meanwhile(3, _die)))
+    with pytest.raises(Killed):
+        bench.reap(client=FaultyTable(bench.client, kill(3)))
     assert bench.holders() == ["anna"]
     bench.workflows.described.clear()
     assert isinstance(bench.store().acquire(acquire("ben")), Grant)
     return bench.workflows.described == []
-
-
-class _DiesError(BaseException):
-    """No error that a program may catch."""
-
-
-def _die() -> None:
-    raise _DiesError
 
 
 def test_a_fenced_claim_says_that_the_holder_is_over(workflow_bench: Bench) -> None:
@@ -346,8 +325,8 @@ def test_a_redriven_holder_that_takes_the_fence_away_in_that_moment_keeps_its_lo
 ) -> None:
     """The claim is read as fenced; then a heartbeat renews, and only then the contender writes."""
     workflow_bench.end()
-    with pytest.raises(_DiesError):
-        workflow_bench.reap(client=FaultyTable(workflow_bench.client, meanwhile(3, _die)))
+    with pytest.raises(Killed):
+        workflow_bench.reap(client=FaultyTable(workflow_bench.client, kill(3)))
     workflow_bench.redrive()
 
     def renew() -> None:
@@ -363,10 +342,10 @@ def test_a_contender_that_dies_while_it_asks_delays_the_next_by_ten_seconds(
     workflow_bench: Bench,
 ) -> None:
     def dies(_execution_arn: str) -> Execution:
-        raise _DiesError
+        raise Killed
 
     workflow_bench.workflows.runs = dies
-    with pytest.raises(_DiesError):
+    with pytest.raises(Killed):
         workflow_bench.store().acquire(acquire("ben"))
     workflow_bench.workflows.runs = Liveness.OVER
     assert isinstance(workflow_bench.store().acquire(acquire("carl")), Refusal)
@@ -400,9 +379,7 @@ def test_a_contender_sends_so_many_requests(
     assert len(client.calls) == requests
 
 
-def test_a_lease_that_is_not_over_costs_the_contender_one_request(
-    workflow_bench: Bench,
-) -> None:
+def test_a_lease_that_is_not_over_costs_the_contender_one_request(workflow_bench: Bench) -> None:
     workflow_bench.store().acquire(acquire("ben"))
     client, store = workflow_bench.counting()
     assert isinstance(store.acquire(acquire("carl")), Refusal)

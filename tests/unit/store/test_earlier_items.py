@@ -11,12 +11,11 @@ from typing import Any, Final
 import pytest
 
 from fairlock.protocol import waiters
-from fairlock.protocol.model import ExecutionEnded
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason, Released
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.store.reap import AskedTooEarly
-from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, START_MS, FakeClock, acquire, heartbeat, owner, release
+from fairlock.store.reap import AskedTooEarly, ExecutionEnded
+from tests.support import LOCK, START_MS, acquire, heartbeat, owner, release
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
 TOKEN: Final = START_MS * 1000 + 1
@@ -82,11 +81,6 @@ QUEUE: Final = (
     waiter("carl", START_MS + 1, poll_interval_ms=number(2000)),
 )
 KEPT_ALIVE: Final = (held("run"), claim("run", task_token={"S": "heartbeat"}))
-
-
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryTable(), clock)
 
 
 def put(bench: Bench, *items: dict[str, Any]) -> None:

@@ -7,29 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairlock.aws.executions import Execution
-from fairlock.errors import LockStoreUnavailable
+from fairlock.aws.executions import Execution, Liveness
 from fairlock.protocol import leaving
-from fairlock.protocol.expressions import Removal
 from fairlock.protocol.leaving import removal
-from fairlock.protocol.model import ForceReleaseRequest, Liveness, LockState
-from fairlock.protocol.outcomes import Grant, NotHeld, Refusal, RefusalReason, Released
+from fairlock.protocol.model import ForceReleaseRequest, Grant, LockState
+from fairlock.protocol.outcomes import NotHeld, Refusal, RefusalReason, Released
+from fairlock.protocol.schema import Removal
 from fairlock.store.context import HandedOver, ReleasedByForce
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
-from tests.support.faults import lost_reply
-from tests.support.faulty_table import FaultyTable, fault, lose, meanwhile, repeat
-from tests.support.operations import Operations
+from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.store_bench import RUN, Bench, workflow_heartbeat
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryTable(), clock)
 
 
 def granted(answer: object) -> Grant:
@@ -123,28 +114,10 @@ def test_one_holder_of_a_semaphore_is_taken_out_and_the_others_stay(bench: Bench
     assert (bench.holders(), state(bench).held) == (["anna", "carl"], 2)
 
 
-@pytest.mark.parametrize("waiting", [False, True], ids=["free", "with a waiter"])
-def test_a_repeat_after_a_lost_reply_gets_the_answer_that_was_lost(
-    bench: Bench, *, waiting: bool
-) -> None:
-    grant = granted(bench.store().acquire(acquire("anna")))
-    if waiting:
-        bench.wait("ben")
-    lossy = FaultyTable(bench.client, lose())
-    with pytest.raises(LockStoreUnavailable):
-        bench.store(lossy).force_release(force(grant.fencing_token))
-    before = dict(bench.client.items)
-    assert isinstance(bench.store().force_release(force(grant.fencing_token)), Released)
-    assert bench.client.items == before
-    # The waiter of a hand-off whose answer is lost is told at once; the repeat does not know it.
-    assert bench.pushed == (["ben"] if waiting else [])
-    assert bench.holders() == (["ben"] if waiting else [])
-
-
 def test_without_the_mark_a_repeat_could_not_tell_its_own_doing(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control of the test above."""
+    """The control of what `tests/contracts/test_faults.py` says of releases by force."""
 
     def unmarked(departing: leaving.DepartingHolder | None, *, left_at_ms: int) -> Removal:
         found = removal(departing, left_at_ms=left_at_ms)
@@ -162,18 +135,6 @@ def test_without_the_mark_a_repeat_could_not_tell_its_own_doing(
     grant = granted(bench.store().acquire(acquire("anna")))
     assert isinstance(bench.store().force_release(force(grant.fencing_token)), Released)
     assert bench.store().force_release(force(grant.fencing_token)) is None
-
-
-@pytest.mark.parametrize("waiting", [False, True], ids=["free", "with a waiter"])
-def test_a_request_that_boto3_sends_twice_releases_once(bench: Bench, *, waiting: bool) -> None:
-    grant = granted(bench.store().acquire(acquire("anna", limit=2)))
-    bench.store().acquire(acquire("berta", limit=2))
-    if waiting:
-        bench.wait("ben", limit=2)
-    twice = bench.store(FaultyTable(bench.client, repeat()))
-    assert isinstance(twice.force_release(force(grant.fencing_token)), Released)
-    assert bench.holders() == (["berta", "ben"] if waiting else ["berta"])
-    assert state(bench).held == len(state(bench).holders)
 
 
 def pass_on(bench: Bench) -> None:
@@ -298,11 +259,3 @@ class TestWorkflow:
         bench.executions[RUN] = Execution(Liveness.OVER)
         bench.store().force_release(force(grant.fencing_token))
         assert bench.holders() == ["ben"]
-
-
-def test_an_outage_is_neither_released_nor_refused(bench: Bench) -> None:
-    grant = granted(bench.store().acquire(acquire("anna")))
-    store: Operations = bench.store(FaultyTable(bench.client, fault(lost_reply())))
-    with pytest.raises(LockStoreUnavailable):
-        store.force_release(force(grant.fencing_token))
-    assert bench.holders() == ["anna"]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from fairlock.aws.executions import Delivery
+from fairlock.aws.executions import Delivery, Execution, Liveness
+from fairlock.aws.retry import RetryBudget
 from fairlock.protocol import grants
 from fairlock.protocol.items import new_waiter
-from fairlock.protocol.model import Waiter
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
+from fairlock.protocol.model import Grant, Waiter
+from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.waiters import MOST_PAGES_READ, MOST_PLACES_OF_AN_EXECUTION
 from fairlock.store import queue
 from fairlock.store.administration import empty_queue
@@ -204,3 +205,48 @@ def test_a_full_queue_is_emptied_by_a_transaction_for_each_hundred(bench: Bench)
         "query",
         "update_item",
     ]
+
+
+# Step Functions may be slow: an acquire comes to its end nevertheless.
+
+PERMITS = 5
+SECONDS_AN_ANSWER = 4.5
+"""Three tries of 1.5 s each."""
+MOST_SECONDS = 10.0
+THROTTLED = "ThrottlingException"
+
+
+@pytest.fixture
+def full_bench(clock: FakeClock) -> Bench:
+    """All permits are out to workflows whose leases are over."""
+    full_bench = Bench(MemoryTable(), clock)
+    for number in range(PERMITS):
+        store = full_bench.store()
+        store.acquire(acquire(f"w{number}", execution_arn=f"{RUN}{number}", limit=PERMITS))
+    clock.advance(100)
+    return full_bench
+
+
+def seconds_to_refuse(bench: Bench) -> float:
+    def hang(_execution_arn: str) -> Execution:
+        bench.clock.advance(SECONDS_AN_ANSWER)
+        return Execution(Liveness.UNKNOWN)
+
+    began = bench.clock.monotonic()
+    answer = bench.store(workflows=FakeWorkflows(runs=hang)).acquire(acquire("anna", limit=PERMITS))
+    assert isinstance(answer, Refusal)
+    assert answer.liveness_unknown
+    return bench.clock.monotonic() - began
+
+
+def test_an_acquire_does_not_ask_about_one_workflow_after_another_while_no_one_answers(
+    full_bench: Bench,
+) -> None:
+    assert seconds_to_refuse(full_bench) < MOST_SECONDS
+
+
+def test_without_a_check_of_the_clock_it_would_outlast_its_function(
+    full_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RetryBudget, "is_spent", lambda _self, *, since: False)  # noqa: ARG005 - as the real one
+    assert seconds_to_refuse(full_bench) > 20

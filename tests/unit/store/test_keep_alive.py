@@ -10,8 +10,8 @@ import pytest
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.leaving import DepartingHolder
-from fairlock.protocol.model import ForceReleaseRequest, Holder
-from fairlock.protocol.outcomes import Grant, NotHeld, Released
+from fairlock.protocol.model import ForceReleaseRequest, Grant, Holder
+from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.store import reap
 from fairlock.store import release as store_release
 from fairlock.store.keep_alive import KeepAliveOutcome
@@ -52,13 +52,6 @@ def test_the_release_ends_the_last_heartbeat_and_only_that(bench: Bench) -> None
     assert isinstance(bench.store().release(OWN_RELEASE), Released)
     assert bench.workflows.ended == [("second", None)]
     assert bench.holders() == []
-
-
-def test_the_release_of_kept_alive_work_is_three_writes(bench: Bench) -> None:
-    bench.store().keep_alive(workflow_heartbeat("anna"))
-    client, store = bench.counting()
-    store.release(OWN_RELEASE)
-    assert client.calls == ["update_item"] * 3
 
 
 def test_the_heartbeat_ends_when_the_lock_is_free_and_not_before(bench: Bench) -> None:
@@ -301,32 +294,6 @@ def test_a_release_that_is_not_held_still_ends_the_heartbeat(bench: Bench) -> No
     bench.store().release(release("ben"))
     assert isinstance(bench.store().release(OWN_RELEASE), NotHeld)
     assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.DONE
-
-
-@pytest.mark.parametrize("number", [1, 2])
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_release_whose_reply_was_lost_is_repeated_and_ends_the_heartbeat(
-    bench: Bench, number: int, when: str
-) -> None:
-    bench.store().keep_alive(workflow_heartbeat("anna"))
-    broken = FaultyTable(bench.client, fault(lost_reply(), number, when=when))  # type: ignore[arg-type]  # one of two
-    with pytest.raises(LockStoreUnavailable):
-        bench.store(broken).release(OWN_RELEASE)
-    assert bench.workflows.ended == []
-    assert isinstance(bench.store().release(OWN_RELEASE), Released)
-    assert bench.workflows.ended == [("heartbeat", None)]
-    assert bench.holders() == []
-
-
-@pytest.mark.parametrize("number", [1, 2])
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_heartbeat_whose_reply_was_lost_is_unknown_and_may_be_repeated(
-    bench: Bench, number: int, when: str
-) -> None:
-    broken = FaultyTable(bench.client, fault(lost_reply(), number, when=when))  # type: ignore[arg-type]  # one of two
-    with pytest.raises(LockStoreUnavailable):
-        bench.store(broken).keep_alive(workflow_heartbeat("anna"))
-    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.RENEWED
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
@@ -13,13 +12,14 @@ from fairlock.aws.executions import Delivery
 from fairlock.aws.lock_table import Written
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.admission import LEFT_LAST
-from fairlock.protocol.outcomes import Grant, Queued, Released
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, Released
+from fairlock.protocol.waiters import mark_given_up
 from fairlock.store import hand_off, keep_alive, queue
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, FakeClock, acquire, release
+from tests.support import LOCK, acquire, owner, release
 from tests.support.faults import lost_reply
-from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support.faulty_table import TRANSACTIONS, FaultyTable, fault, meanwhile
 from tests.support.late_copies import confirmation_of_a_waiter_that_left
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 from tests.support.wire import Wire, late
@@ -27,31 +27,11 @@ from tests.support.wire import Wire, late
 PROTECTED: Final = pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
 
 
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryTable(), clock)
-
-
-@dataclass
-class LosesHandOff:
-    """Passes requests on, but for transactions: their replies are lost.
-
-    Attributes:
-        meanwhile: what happens instead of the transaction.
-    """
-
-    inner: Any
-    meanwhile: Callable[[], object] | None = None
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
-        return getattr(self.inner, name)
-
-    def transact_write_items(self, **request: Any) -> Any:  # noqa: ANN401 - as boto3 takes and answers
-        if self.meanwhile is None:
-            self.inner.transact_write_items(**request)
-        else:
-            self.meanwhile()
-        raise lost_reply()
+def losing_hand_offs(bench: Bench, instead: Callable[[], object] | None = None) -> FaultyTable:
+    """The replies to transactions are lost; or they never arrive, and something else happens."""
+    if instead is None:
+        return FaultyTable(bench.client, fault(lost_reply(), when="after", of=TRANSACTIONS))
+    return FaultyTable(bench.client, fault(lost_reply(), then=instead, of=TRANSACTIONS))
 
 
 def does_nothing(*_args: object, **_named: object) -> None:
@@ -68,7 +48,7 @@ def test_the_waiter_of_a_hand_off_whose_reply_was_lost_is_told(
     bench.store().acquire(acquire("anna"))
     bench.wait("ben")
     with pytest.raises(LockStoreUnavailable):
-        bench.store(LosesHandOff(bench.client)).release(release("anna"))
+        bench.store(losing_hand_offs(bench)).release(release("anna"))
     assert isinstance(bench.store().release(release("anna")), Released)
     assert bench.holders() == ["ben"]
     assert bench.pushed == (["ben"] if protected else [])
@@ -78,7 +58,7 @@ def test_no_one_is_told_of_a_hand_off_that_did_not_happen(bench: Bench) -> None:
     bench.store().acquire(acquire("anna"))
     bench.wait("ben")
     with pytest.raises(LockStoreUnavailable):
-        bench.store(LosesHandOff(bench.client, does_nothing)).release(release("anna"))
+        bench.store(losing_hand_offs(bench, does_nothing)).release(release("anna"))
     assert (bench.holders(), bench.pushed) == (["anna"], [])
 
 
@@ -98,7 +78,7 @@ def test_a_hand_off_that_another_call_made_and_told_of_is_left_alone(
     bench.clock.advance(10)
     uses = iter((Delivery.DELIVERED,))
     bench.workflows.wakes = lambda _token, _grant: next(uses, Delivery.GONE)
-    network = LosesHandOff(bench.client, lambda: bench.store().release(release("anna")))
+    network = losing_hand_offs(bench, lambda: bench.store().release(release("anna")))
     with suppress(LockStoreUnavailable):
         bench.store(network).acquire(acquire("carl"))
     holders = [(h.owner_name, h.is_undelivered) for h in bench.store().read_state(LOCK).holders]
@@ -252,3 +232,111 @@ def test_a_late_acquire_is_refused_once_its_release_has_left_a_mark(
     bench.clock.advance(2)
     bench.store().release(release("anna", waits=waits))
     assert wire.land() is not waits
+
+
+# A repeated release gives the first answer again, and a stranger's release changes no answer.
+
+
+def test_a_release_is_told_again_until_another_owner_releases(bench: Bench) -> None:
+    bench.store().acquire(acquire("anna"))
+    bench.store().release(release("anna"))
+    repeated = Released(lock_name=LOCK, owner_id=owner("anna"), held_ms=None)
+    assert bench.store().release(release("anna")) == repeated
+    bench.store().acquire(acquire("ben"))
+    assert bench.store().release(release("anna")) == repeated
+    bench.store().release(release("ben"))
+    assert bench.store().release(release("anna")) == NotHeld(lock_name=LOCK, owner_id=owner("anna"))
+
+
+HOURS_OF_A_CLAIM_AND_MORE_SECONDS = 3_700
+both_guards = pytest.mark.parametrize("keep_alive", [False, True])
+
+
+def after_others(bench: Bench, **fields: Any) -> Released | NotHeld:  # noqa: ANN401 - of a release
+    """Anna, a workflow, has released; three others came and went; her release comes again."""
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    if fields.get("keep_alive"):
+        bench.store().keep_alive(workflow_heartbeat("anna"))
+    assert isinstance(bench.store().release(release("anna", execution_arn=RUN, **fields)), Released)
+    for name in ("ben", "carl", "dora"):
+        bench.clock.advance(1)
+        bench.store().acquire(acquire(name))
+        bench.store().release(release(name))
+    return bench.store().release(release("anna", execution_arn=RUN, **fields))
+
+
+@both_guards
+def test_a_workflows_release_is_answered_as_before_no_matter_who_came_and_went_since(
+    bench: Bench, *, keep_alive: bool
+) -> None:
+    assert isinstance(after_others(bench, keep_alive=keep_alive), Released)
+
+
+@both_guards
+def test_without_the_mark_in_its_claim_the_repeat_would_count_as_a_loss(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, keep_alive: bool
+) -> None:
+    monkeypatch.setattr("fairlock.store.release.gave_back_before", lambda _: False)
+    assert isinstance(after_others(bench, keep_alive=keep_alive), NotHeld)
+
+
+@both_guards
+def test_a_workflow_that_lost_its_lock_is_told_so_by_every_repeat(
+    bench: Bench, *, keep_alive: bool
+) -> None:
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    bench.end()
+    bench.clock.advance(HOURS_OF_A_CLAIM_AND_MORE_SECONDS)
+    assert isinstance(bench.store().acquire(acquire("ben")), Grant)
+    lost = NotHeld(lock_name=LOCK, owner_id=owner("anna"))
+    again = release("anna", execution_arn=RUN, keep_alive=keep_alive)
+    assert [bench.store().release(again) for _ in range(2)] == [lost, lost]
+
+
+def test_a_claim_that_kept_alive_is_done_once_its_lock_is_free_so_the_reaper_passes_over_it(
+    bench: Bench,
+) -> None:
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    bench.store().release(release("anna", execution_arn=RUN, keep_alive=True))
+    assert (bench.claims(), len(bench.claims(done=True))) == ([], 1)
+
+
+def stranger_after_anna(bench: Bench) -> None:
+    """Anna releases; then a stranger releases what it never had, by a ticket that it made up."""
+    bench.store().acquire(acquire("anna"))
+    bench.store().release(release("anna"))
+    bench.clock.advance(1)
+    bench.store().release(release("stranger", waits=True, ticket=0))
+
+
+def test_a_strangers_release_leaves_the_answer_to_a_repeat_alone(bench: Bench) -> None:
+    stranger_after_anna(bench)
+    assert isinstance(bench.store().release(release("anna")), Released)
+
+
+def test_a_strangers_release_opens_the_lock_to_no_late_acquire(bench: Bench) -> None:
+    stranger_after_anna(bench)
+    assert isinstance(bench.store().acquire(acquire("anna")), Refusal)
+
+
+def test_if_it_left_the_mark_of_a_release_a_late_acquire_would_be_granted(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def as_released(*arguments: object, **fields: object) -> object:
+        update = mark_given_up(*arguments, **fields)  # type: ignore[arg-type]  # passed through
+        names = {"#last_given_up": "last_released"}
+        return type(update)(
+            **{
+                **{name: getattr(update, name) for name in update.__slots__},
+                "names": {**update.names, **names},
+            }
+        )
+
+    monkeypatch.setattr("fairlock.store.release.mark_given_up", as_released)
+    stranger_after_anna(bench)
+    assert isinstance(bench.store().acquire(acquire("anna")), Grant)
+
+
+def test_who_gave_up_before_its_acquire_landed_is_refused_all_the_same(bench: Bench) -> None:
+    bench.store().release(release("anna", waits=True))
+    assert isinstance(bench.store().acquire(acquire("anna")), Refusal)

@@ -10,12 +10,11 @@ from typing import Final
 import pytest
 
 from fairlock.protocol import ceiling, claims, grants, leaving, waiters
-from fairlock.protocol.model import AcquireRequest
-from fairlock.protocol.outcomes import Grant, Refusal
+from fairlock.protocol.model import AcquireRequest, Grant
+from fairlock.protocol.outcomes import Refusal
 from fairlock.store import acquire as store_acquire
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.testing.fake_table import MemoryTable
-from tests.support import FakeClock, acquire, owner, release
+from tests.support import acquire, owner, release
 from tests.support import late_copies as scenes
 from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.late_copies import Scene, Sight
@@ -325,11 +324,6 @@ HARMLESS: Final = {"confirm_join", "fence_claim", "leave_queue"}
 """Their copies may be written; tests of their own say why that does not matter."""
 
 
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryTable(), clock)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_late_copy_changes_nothing(bench: Bench, name: str) -> None:
     case = CASES[name]
@@ -381,9 +375,7 @@ def test_a_late_fence_is_taken_away_by_the_next_heartbeat(bench: Bench) -> None:
     assert bench.holders() == ["anna"]
 
 
-def test_a_late_removal_of_a_claim_leaves_the_heartbeats_of_a_reused_owner_id(
-    bench: Bench,
-) -> None:
+def test_a_late_removal_of_a_claim_leaves_the_heartbeats_of_a_reused_owner_id(bench: Bench) -> None:
     wire = scenes.removal_of_a_claim(bench)
     scenes.passes(bench, "zoe")
     bench.store().acquire(acquire("anna", execution_arn=RUN))

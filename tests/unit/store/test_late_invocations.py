@@ -11,23 +11,18 @@ from typing import Any, Final
 import pytest
 
 from fairlock.protocol import outcomes
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import RELEASED_AT
 from fairlock.store import acquire as store_acquire
 from fairlock.store import queue as store_queue
-from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import parse_acquire
-from tests.support import LOCK, FakeClock, acquire, owner, release
+from tests.support import LOCK, acquire, owner, release
 from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.store_bench import RUN, Bench
 
 YEAR_9999_MS: Final = 253_402_300_799_999
 Event = dict[str, Any]
-
-
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryTable(), clock)
 
 
 def event(bench: Bench, name: str, *, behind_ms: int = 0, **fields: Any) -> Event:  # noqa: ANN401 - any of the fields

@@ -15,8 +15,8 @@ from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol import grants, leaving
 from fairlock.protocol.admission import NOT_SUPERSEDED
-from fairlock.protocol.model import BY_TIME, LockState
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
+from fairlock.protocol.model import BY_TIME, Grant, LockState
+from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import lock_key
 from fairlock.store import keep_alive, seen_queue
 from fairlock.store.context import WaitersSuperseded
@@ -64,9 +64,7 @@ def granted(bench: Bench) -> list[str]:
     return [token for token, answer in bench.workflows.woken if isinstance(answer, Grant)]
 
 
-def test_a_release_hands_over_to_the_highest_version_and_drops_the_lower_ones(
-    bench: Bench,
-) -> None:
+def test_a_release_hands_over_to_the_highest_version_and_drops_the_lower_ones(bench: Bench) -> None:
     deploy(bench, 1)
     for version in (2, 5, 3, 4):
         assert isinstance(deploy(bench, version), Queued)
@@ -343,9 +341,7 @@ def test_a_hand_off_goes_below_no_version_that_was_found_meanwhile(bench: Bench)
     assert told(bench) == ["v2"]
 
 
-def test_a_redriven_workflow_does_not_take_the_lock_again_after_a_newer_one(
-    bench: Bench,
-) -> None:
+def test_a_redriven_workflow_does_not_take_the_lock_again_after_a_newer_one(bench: Bench) -> None:
     deploy(bench, 1)
     bench.end()
     bench.reap()

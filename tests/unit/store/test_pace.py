@@ -24,7 +24,8 @@ from fairlock.testing.fake_table import MemoryTable
 from tests.support import TABLE, FakeClock, acquire, release, store_over
 from tests.support.capacity import MeteredTable
 from tests.support.faults import lost_reply
-from tests.support.faulty_table import READS, FaultyTable, delay, fault
+from tests.support.faulty_table import READS, FaultyTable, delay, fault, lose
+from tests.support.operations import Operations
 from tests.support.wire import Wire
 
 if TYPE_CHECKING:
@@ -151,20 +152,16 @@ def test_a_rate_is_never_exceeded_by_rounding() -> None:
 
 @pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
 def test_a_repeat_whose_reply_was_lost_finds_its_slot_instead_of_refusing_itself(
-    dynamodb: DynamoDBClient,
-    one: Process,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    protected: bool,
+    one: Process, monkeypatch: pytest.MonkeyPatch, *, protected: bool
 ) -> None:
     if not protected:
         nobody = PaceState(next_us=state_after_one(one.clock), slot_us=0, reservation_id="")
         monkeypatch.setattr(turns, "read_pace", lambda _name, item: nobody if item else None)
     hourly = one.turn("anna", rate=(1, HOUR))
-    one.table.inner = LosesReplies(dynamodb)
+    one.table.will(lose())
     with pytest.raises(LockStoreUnavailable):
         hourly.reserve(one.context())
-    one.table.inner = dynamodb
+    one.table.will()
     one.clock.advance(5)
     assert isinstance(hourly.reserve(one.context()), Slot) is protected
     assert isinstance(one.reserve("ben", rate=(1, HOUR)), TooLate)
@@ -174,26 +171,15 @@ def state_after_one(clock: FakeClock) -> int:
     return clock.now_ms * 1000 + HOUR * MICROSECONDS + MICROSECONDS
 
 
-@dataclass
-class LosesReplies:
-    """What it is asked is done, and no one is told."""
-
-    inner: Any
-
-    def update_item(self, **request: Any) -> Any:  # noqa: ANN401 - as boto3 answers
-        self.inner.update_item(**request)
-        raise lost_reply()
-
-
 def test_a_caller_that_is_refused_after_a_lost_reply_is_told_that_this_is_not_certain(
-    dynamodb: DynamoDBClient, one: Process, other: Process
+    one: Process, other: Process
 ) -> None:
     """Others have reserved since, so nothing tells whether its own write was one of them."""
     hourly = one.turn("anna", rate=(1, HOUR))
-    one.table.inner = LosesReplies(dynamodb)
+    one.table.will(lose())
     with pytest.raises(LockStoreUnavailable):
         hourly.reserve(one.context())
-    one.table.inner = dynamodb
+    one.table.will()
     assert isinstance(other.reserve("ben", rate=(1, HOUR), max_wait=2 * HOUR), Slot)
     with pytest.raises(LockStoreUnavailable, match="a reply was lost"):
         hourly.reserve(one.context())
@@ -260,10 +246,7 @@ def test_a_copy_that_lands_after_others_takes_a_slot_for_no_one_and_breaks_no_pa
 
 @pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
 def test_a_caller_whose_slot_is_over_before_its_answer_comes_reserves_again(
-    one: Process,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    protected: bool,
+    one: Process, monkeypatch: pytest.MonkeyPatch, *, protected: bool
 ) -> None:
     if not protected:
         monkeypatch.setattr(Slot, "is_over", lambda _slot, _now: False)
@@ -342,9 +325,8 @@ def test_an_item_that_someone_has_changed_is_named(dynamodb: DynamoDBClient, one
 
 
 def test_a_pace_and_a_lock_of_one_name_have_nothing_to_do_with_each_other(
-    dynamodb: DynamoDBClient, clock: FakeClock, one: Process
+    store: Operations, one: Process
 ) -> None:
-    store = store_over(dynamodb, clock)
     one.reserve("anna")
     assert store.describe("vendor") is None
     assert list(store.list_locks()) == []

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Delivery
+from fairlock.aws.executions import Delivery, Liveness
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.waiters import join_queue
 from fairlock.store.release import EndedClaim
 from fairlock.testing.fake_table import MemoryTable
@@ -111,19 +111,6 @@ def test_a_caller_whose_ticket_was_lost_with_a_reply_is_found_in_its_place(
     assert in_order(bench) == ["ben", "carl", "dora"]
 
 
-@pytest.mark.parametrize("number", range(1, 4))
-def test_whichever_reply_of_its_join_is_lost_a_direct_caller_waits_once(
-    bench: Bench, number: int
-) -> None:
-    carl = acquire("carl", waits=True)
-    dying = FaultyTable(bench.client, lose(number))
-    with pytest.raises(LockStoreUnavailable):
-        bench.store(dying).acquire(carl)
-    asks(bench, "dora")
-    bench.store().acquire(carl)
-    assert sorted(in_order(bench)) == ["ben", "carl", "dora"]
-
-
 def test_a_workflow_gets_its_place_with_its_first_call_that_waits(bench: Bench) -> None:
     """Else a claim could be made in time, without waiting, for a place to be used later."""
     asks(bench, "mallory", execution_arn=RUN, queue=False)
@@ -198,15 +185,10 @@ def late_acquire(bench: Bench) -> Any:  # noqa: ANN401 - any of the answers
     return bench.store().acquire(acquire("anna", waits=True, task_token="late", **place))
 
 
-def test_an_acquire_that_lands_after_its_workflow_gave_up_is_refused(
-    leaving_bench: Bench,
-) -> None:
+def test_an_acquire_that_lands_after_its_workflow_gave_up_is_refused(leaving_bench: Bench) -> None:
     answer = late_acquire(leaving_bench)
     assert isinstance(answer, Refusal)
-    assert (answer.reason, leaving_bench.holders()) == (
-        RefusalReason.ALREADY_RELEASED,
-        [],
-    )
+    assert (answer.reason, leaving_bench.holders()) == (RefusalReason.ALREADY_RELEASED, [])
 
 
 def test_without_the_mark_in_its_claim_it_would_be_granted(
@@ -264,9 +246,7 @@ def _raise_unavailable(_grant: Grant, **_at: int) -> Any:  # noqa: ANN401 - as t
     raise LockStoreUnavailable
 
 
-def test_a_waiter_between_two_questions_keeps_what_it_was_handed(
-    leaving_bench: Bench,
-) -> None:
+def test_a_waiter_between_two_questions_keeps_what_it_was_handed(leaving_bench: Bench) -> None:
     place = place_of(leaving_bench)
     leaving_bench.store(workflows=gone(leaving_bench)).release(release("holder"))
     answer = leaving_bench.store().acquire(acquire("anna", waits=True, task_token="next", **place))
@@ -274,9 +254,7 @@ def test_a_waiter_between_two_questions_keeps_what_it_was_handed(
     assert not asks_to_leave(leaving_bench)
 
 
-def test_even_if_it_asks_in_the_moment_in_which_that_is_noted(
-    leaving_bench: Bench,
-) -> None:
+def test_even_if_it_asks_in_the_moment_in_which_that_is_noted(leaving_bench: Bench) -> None:
     place = place_of(leaving_bench)
     answers: list[object] = []
 
@@ -312,11 +290,7 @@ def test_it_takes_seven_requests_and_leaves_no_waiter(empty_bench: Bench) -> Non
     assert isinstance(refused, Refusal)
     assert (refused.reason, len(client.calls)) == (RefusalReason.HELD, 2)  # its claim, and one try
     store.release(GIVE_UP)
-    assert (len(client.calls), empty_bench.waiters(), empty_bench.holders()) == (
-        7,
-        [],
-        ["ada"],
-    )
+    assert (len(client.calls), empty_bench.waiters(), empty_bench.holders()) == (7, [], ["ada"])
 
 
 def test_a_lock_that_others_wait_for_is_busy_though_it_has_room(empty_bench: Bench) -> None:

@@ -10,12 +10,11 @@ import pytest
 from fairlock.aws.executions import Delivery
 from fairlock.protocol import grants, leaving
 from fairlock.protocol.ceiling import SetCeilingRequest
-from fairlock.protocol.model import BY_TIME, ForceReleaseRequest, LockState
-from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason
+from fairlock.protocol.model import BY_TIME, ForceReleaseRequest, Grant, LockState
+from fairlock.protocol.outcomes import Refusal, RefusalReason
 from fairlock.store import hand_off
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, START_MS, FakeClock, acquire, release
+from tests.support import LOCK, START_MS, acquire, release
 from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
@@ -24,11 +23,6 @@ POLLS = {"waits": True, "poll_interval_ms": 5_000}
 RELEASE_OF_PASS = 3
 """The requests of a pass before it: the claims, and a fence."""
 Scene = Callable[[Bench], None]
-
-
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryTable(), clock)
 
 
 def newest(bench: Bench) -> int | None:
@@ -114,9 +108,7 @@ def test_if_the_last_mark_were_no_ones_an_older_version_would_run(
     assert newest(bench) == 3
 
 
-def test_older_waiters_stay_if_the_queue_is_read_again_after_a_push_to_no_one(
-    bench: Bench,
-) -> None:
+def test_older_waiters_stay_if_the_queue_is_read_again_after_a_push_to_no_one(bench: Bench) -> None:
     """The newest leaves a permit free, so its hand-off looks for the next waiter."""
     for version in (1, 2):
         bench.wait(f"v{version}", only_newest=version)
@@ -237,8 +229,7 @@ def test_a_redriven_holder_beside_a_newer_version_renews_before_the_reaper_frees
 
 @pytest.mark.parametrize("place", [True, False])
 def test_a_heartbeat_by_time_costs_no_more_and_takes_the_lock_again_by_its_place(
-    bench: Bench,
-    place: bool,  # noqa: FBT001 - a case
+    bench: Bench, *, place: bool
 ) -> None:
     if place:
         bench.wait("anna", only_newest=BY_TIME)

@@ -2,70 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairlock.aws.executions import Delivery, Execution
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
-from fairlock.store.context import Event, HandedOver
-from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, owner, release, store_over
-from tests.support.faulty_table import FaultyTable
-from tests.support.operations import Operations
-from tests.support.workflows import FakeWorkflows
+from fairlock.aws.executions import Delivery, Execution, Liveness
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.schema import lock_key
+from fairlock.store.context import Evicted, HandedOver
+from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, owner, release
+from tests.support.faulty_table import FaultyTable, delay, meanwhile
+from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
-OTHER_EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-2"
 
-
-@dataclass
-class Queue:
-    """A store whose pushes and hand-offs are recorded, and whose world a test decides about."""
-
-    client: FaultyTable
-    clock: FakeClock
-    workflows: FakeWorkflows = field(default_factory=FakeWorkflows)
-    events: list[Event] = field(default_factory=list)
-    store: Operations = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.store = self.store_with(self.workflows)
-
-    def store_with(self, workflows: FakeWorkflows) -> Operations:
-        observe = self.events.append
-        return store_over(self.client, self.clock, workflows=workflows, observe=observe)
+class Queue(Bench):
+    """A bench of callers that name no execution, each of which has a second for itself."""
 
     def wait(self, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
-        """Asks as a workflow does: with a task token, and the time of its first try."""
         fields = {"task_token": f"token-{name}", "waits": True, **fields}
-        answer = self.store.acquire(acquire(name, **fields))
+        answer = self.store().acquire(acquire(name, **fields))
         self.clock.advance(1)
         return answer
 
     def poll(self, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - same
-        return self.store.acquire(acquire(name, waits=True, **fields))
+        return self.store().acquire(acquire(name, waits=True, **fields))
 
     def waiters(self) -> list[str]:
-        items = self.client.inner.scan(TableName=TABLE)["Items"]
-        rows = [item for item in items if item["sk"]["S"].startswith("WAITER#")]
-        rows.sort(key=lambda item: item["sk"]["S"])
-        return [item["owner_name"]["S"] for item in rows]
+        """In their order."""
+        rows = [item for item in self.items("LOCK#") if item["sk"]["S"] != "STATE"]
+        return [row["owner_name"]["S"] for row in sorted(rows, key=lambda row: row["sk"]["S"])]
 
     def state(self) -> dict[str, Any]:
-        key = {"pk": {"S": f"LOCK#{LOCK}"}, "sk": {"S": "STATE"}}
-        item: dict[str, Any] = self.client.inner.get_item(TableName=TABLE, Key=key)["Item"]
+        item: dict[str, Any] = self.client.get_item(TableName=TABLE, Key=lock_key(LOCK))["Item"]
         return item
 
     def hand_offs(self) -> list[HandedOver]:
         return [event for event in self.events if isinstance(event, HandedOver)]
 
     def woken(self) -> list[str]:
-        return [token.removeprefix("token-") for token, _ in self.workflows.woken]
+        return [token.removeprefix("token-") for token in self.pushed]
 
 
 @pytest.fixture
@@ -87,7 +67,7 @@ def test_release_hands_the_lock_to_the_oldest_waiter_and_tells_it(queue: Queue) 
     first = queue.wait("anna")
     queue.wait("ben", lease_ms=5_000)
     queue.wait("carl")
-    released = queue.store.release(release("anna"))
+    released = queue.store().release(release("anna"))
     assert isinstance(first, Grant)
     assert isinstance(released, Released)
     assert queue.workflows.woken == [
@@ -110,8 +90,8 @@ def test_release_hands_the_lock_to_the_oldest_waiter_and_tells_it(queue: Queue) 
 def test_the_pushed_grant_is_what_the_table_says(queue: Queue) -> None:
     queue.wait("anna")
     queue.wait("ben")
-    queue.store.release(release("anna"))
-    again = queue.store.acquire(acquire("ben"))
+    queue.store().release(release("anna"))
+    again = queue.store().acquire(acquire("ben"))
     assert isinstance(again, Grant)
     pushed = queue.workflows.woken[0][1]
     assert (again.fencing_token, again.expires_at_ms) == (
@@ -126,15 +106,15 @@ def test_grants_come_in_the_order_of_queueing(queue: Queue) -> None:
     for name in names:
         queue.wait(name)
     for departing in ["anna", *names]:
-        queue.store.release(release(departing))
+        queue.store().release(release(departing))
     assert queue.woken() == names
-    assert isinstance(queue.store.acquire(acquire("newcomer")), Grant)
+    assert isinstance(queue.store().acquire(acquire("newcomer")), Grant)
 
 
 def test_a_newcomer_never_overtakes_waiters(queue: Queue) -> None:
     queue.wait("anna", limit=2)
     queue.wait("ben", limit=1)
-    answer = queue.store.acquire(acquire("newcomer", limit=2))
+    answer = queue.store().acquire(acquire("newcomer", limit=2))
     # A permit is free for a limit of 2, but ben came first and his limit of 1 does not allow it.
     assert isinstance(answer, Refusal)
 
@@ -142,12 +122,12 @@ def test_a_newcomer_never_overtakes_waiters(queue: Queue) -> None:
 def test_the_last_release_opens_the_lock_again(queue: Queue) -> None:
     queue.wait("anna")
     queue.wait("ben")
-    queue.store.release(release("anna"))
-    queue.store.release(release("ben"))
+    queue.store().release(release("anna"))
+    queue.store().release(release("ben"))
     assert "contended" not in queue.state()
     queue.client.calls.clear()
-    assert isinstance(queue.store.acquire(acquire("carl")), Grant)
-    assert isinstance(queue.store.release(release("carl")), Released)
+    assert isinstance(queue.store().acquire(acquire("carl")), Grant)
+    assert isinstance(queue.store().release(release("carl")), Released)
     assert queue.client.calls == ["update_item", "update_item"]
 
 
@@ -157,15 +137,8 @@ def test_a_hand_off_is_three_requests_however_many_wait(queue: Queue, waiting: i
     for i in range(waiting):
         queue.wait(f"waiter-{i}")
     queue.client.calls.clear()
-    queue.store.release(release("anna"))
+    queue.store().release(release("anna"))
     assert queue.client.calls == ["update_item", "query", "transact_write_items"]
-
-
-def test_joining_the_queue_is_four_requests(queue: Queue) -> None:
-    queue.wait("anna")
-    queue.client.calls.clear()
-    queue.wait("ben")
-    assert queue.client.calls == ["update_item", "query", "transact_write_items", "update_item"]
 
 
 def test_a_repeated_enqueue_keeps_the_place_and_takes_the_new_token(queue: Queue) -> None:
@@ -176,7 +149,7 @@ def test_a_repeated_enqueue_keeps_the_place_and_takes_the_new_token(queue: Queue
     again = queue.wait("ben", ticket=entered_at_ms, task_token="token-second")
     assert isinstance(again, Queued)
     assert again.entered_at_ms == entered_at_ms
-    queue.store.release(release("anna"))
+    queue.store().release(release("anna"))
     assert queue.woken() == ["second"]
 
 
@@ -185,7 +158,7 @@ def test_a_lost_push_is_healed_by_the_waiters_own_next_acquire(queue: Queue) -> 
     queue.wait("anna")
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben")
-    queue.store.release(release("anna"))
+    queue.store().release(release("anna"))
     answer = queue.wait("ben", ticket=entered_at_ms)
     assert isinstance(answer, Grant)
     assert answer.repeated
@@ -198,13 +171,13 @@ def test_a_dead_waiter_at_the_head_is_passed_over_at_once(queue: Queue) -> None:
 
     queue.workflows.wakes, queue.workflows.runs = wakes, Liveness.OVER
     queue.wait("anna")
-    queue.wait("dead-1", execution_arn=EXECUTION)
-    queue.wait("dead-2", execution_arn=OTHER_EXECUTION)
+    queue.wait("dead-1", execution_arn=RUN)
+    queue.wait("dead-2", execution_arn=OTHER_RUN)
     queue.wait("ben")
-    queue.store.release(release("anna"))
+    queue.store().release(release("anna"))
     assert queue.woken() == ["dead-1", "dead-2", "ben"]
     assert queue.state()["held"] == {"N": "1"}
-    assert isinstance(queue.store.release(release("ben")), Released)
+    assert isinstance(queue.store().release(release("ben")), Released)
     assert queue.state()["held"] == {"N": "0"}
 
 
@@ -212,9 +185,9 @@ def test_a_waiter_between_two_fallback_polls_keeps_the_lock_it_was_handed(queue:
     queue.workflows.wakes, queue.workflows.runs = Delivery.GONE, Liveness.RUNNING
     queue.wait("anna")
     entered_at_ms = queue.clock.now_ms
-    queue.wait("ben", execution_arn=EXECUTION)
+    queue.wait("ben", execution_arn=RUN)
     queue.wait("carl")
-    queue.store.release(release("anna"))
+    queue.store().release(release("anna"))
     assert isinstance(queue.wait("ben", ticket=entered_at_ms), Grant)
 
 
@@ -222,15 +195,15 @@ def test_giving_up_leaves_the_queue_and_bars_a_delayed_acquire(queue: Queue) -> 
     queue.wait("anna")
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben")
-    answer = queue.store.release(release("ben", ticket=entered_at_ms))
+    answer = queue.store().release(release("ben", ticket=entered_at_ms))
     assert isinstance(answer, Released)
     assert answer.left_queue
     late = queue.wait("ben", ticket=entered_at_ms)
     assert isinstance(late, Refusal)
     assert late.reason is RefusalReason.ALREADY_RELEASED
-    queue.store.release(release("anna"))
+    queue.store().release(release("anna"))
     assert queue.workflows.woken == []
-    assert isinstance(queue.store.acquire(acquire("carl")), Grant)
+    assert isinstance(queue.store().acquire(acquire("carl")), Grant)
 
 
 def test_giving_up_releases_a_grant_that_came_in_between(queue: Queue) -> None:
@@ -238,29 +211,27 @@ def test_giving_up_releases_a_grant_that_came_in_between(queue: Queue) -> None:
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben")
     queue.wait("carl")
-    queue.store.release(release("anna"))
-    assert isinstance(queue.store.release(release("ben", ticket=entered_at_ms)), Released)
+    queue.store().release(release("anna"))
+    assert isinstance(queue.store().release(release("ben", ticket=entered_at_ms)), Released)
     assert queue.woken() == ["ben", "carl"]
 
 
 def test_giving_up_what_was_never_asked_for_changes_no_holder(queue: Queue) -> None:
     queue.wait("anna")
     for _ in range(2):
-        answer = queue.store.release(release("ben", ticket=1))
+        answer = queue.store().release(release("ben", ticket=1))
         assert answer == Released(lock_name=LOCK, owner_id=owner("ben"), held_ms=None)
     assert queue.state()["held"] == {"N": "1"}
 
 
-def test_an_expired_holder_of_a_contended_lock_gives_way_to_the_oldest_waiter(
-    queue: Queue,
-) -> None:
+def test_an_expired_holder_of_a_contended_lock_gives_way_to_the_oldest_waiter(queue: Queue) -> None:
     queue.wait("anna", lease_ms=1_000)
     queue.wait("ben")
     queue.clock.advance(10)
     answer = queue.wait("carl")
     assert queue.woken() == ["ben"]
     assert isinstance(answer, Queued)
-    assert isinstance(queue.store.release(release("anna")), NotHeld)
+    assert isinstance(queue.store().release(release("anna")), NotHeld)
 
 
 def test_a_waiters_fallback_poll_evicts_an_expired_holder_for_itself(queue: Queue) -> None:
@@ -278,10 +249,10 @@ def test_a_heartbeat_between_sight_and_eviction_wins(queue: Queue) -> None:
     queue.clock.advance(10)
 
     def renew_meanwhile(_arn: str) -> Execution:
-        queue.store.heartbeat(heartbeat("anna"))
+        queue.store().heartbeat(heartbeat("anna"))
         return Execution(Liveness.OVER)
 
-    queue.store = queue.store_with(FakeWorkflows(runs=renew_meanwhile))
+    queue.workflows.runs = renew_meanwhile
     answer = queue.wait("carl")
     assert isinstance(answer, Queued)
 
@@ -291,11 +262,11 @@ def test_a_raised_limit_is_used_up_by_the_waiters_first(queue: Queue) -> None:
     queue.wait("ben", limit=1)
     for i in range(4):
         queue.wait(f"waiter-{i}", limit=3)
-    queue.store.release(release("anna"))
+    queue.store().release(release("anna"))
     assert queue.woken() == ["ben"], "while ben holds, his limit of 1 holds"
-    queue.store.release(release("ben"))
+    queue.store().release(release("ben"))
     assert queue.woken() == ["ben", "waiter-0", "waiter-1", "waiter-2"]
-    assert isinstance(queue.store.acquire(acquire("newcomer", limit=3)), Refusal)
+    assert isinstance(queue.store().acquire(acquire("newcomer", limit=3)), Refusal)
     assert queue.state()["held"] == {"N": "3"}
 
 
@@ -304,7 +275,7 @@ def test_who_waited_for_a_lower_limit_is_served_when_that_waiter_gives_up(queue:
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben", limit=1)
     queue.wait("carl", limit=2)
-    queue.store.release(release("ben", ticket=entered_at_ms))
+    queue.store().release(release("ben", ticket=entered_at_ms))
     assert queue.woken() == ["carl"]
 
 
@@ -312,39 +283,39 @@ def test_after_a_lowered_limit_holders_leave_without_successor(queue: Queue) -> 
     for i in range(3):
         queue.wait(f"holder-{i}", limit=3)
     queue.wait("ben", limit=1)
-    queue.store.release(release("holder-0"))
-    queue.store.release(release("holder-1"))
+    queue.store().release(release("holder-0"))
+    queue.store().release(release("holder-1"))
     assert queue.workflows.woken == []
-    queue.store.release(release("holder-2"))
+    queue.store().release(release("holder-2"))
     assert queue.woken() == ["ben"]
     assert queue.state()["held"] == {"N": "1"}
 
 
 def test_a_polling_caller_keeps_its_place_while_it_polls(queue: Queue) -> None:
-    queue.store.acquire(acquire("anna"))
+    queue.store().acquire(acquire("anna"))
     first = queue.poll("ben")
     assert isinstance(first, Queued)
     queue.clock.advance(3)
     queue.poll("carl")
     for _ in range(10):
         queue.clock.advance(first.retry_after_seconds)
-        queue.store.heartbeat(heartbeat("anna"))
+        queue.store().heartbeat(heartbeat("anna"))
         again = queue.poll("ben", ticket=first.entered_at_ms)
         assert isinstance(again, Queued)
         assert again.position == 1
-    queue.store.release(release("anna"))
+    queue.store().release(release("anna"))
     granted = queue.poll("ben", ticket=first.entered_at_ms)
     assert isinstance(granted, Grant)
 
 
 def test_a_polling_caller_that_stopped_is_passed_over(queue: Queue) -> None:
-    queue.store.acquire(acquire("anna", lease_ms=600_000))
+    queue.store().acquire(acquire("anna", lease_ms=600_000))
     queue.poll("gone")
     queue.clock.advance(1)
     queue.poll("ben")
     queue.clock.advance(60)
     queue.poll("ben", ticket=queue.clock.now_ms - 60_000)
-    queue.store.release(release("anna"))
+    queue.store().release(release("anna"))
     assert [h.owner_name for h in queue.hand_offs()] == ["ben"]
     assert queue.waiters() == []
 
@@ -353,6 +324,83 @@ def test_a_permit_freed_by_a_cancel_does_not_stay_free(queue: Queue) -> None:
     queue.wait("anna")
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben")
-    queue.store.release(release("ben", ticket=entered_at_ms))
-    queue.store.release(release("anna"))
+    queue.store().release(release("ben", ticket=entered_at_ms))
+    queue.store().release(release("anna"))
     assert "contended" not in queue.state()
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_an_owner_that_entered_twice_is_served_once(queue: Queue, limit: int) -> None:
+    for i in range(limit):
+        queue.wait(f"holder-{i}", limit=limit)
+    queue.wait("ben", limit=limit)
+    queue.wait("ben", limit=limit)
+    queue.wait("carl", limit=limit)
+    queue.store().release(release("holder-0"))
+    queue.store().release(release("ben"))
+    assert queue.woken() == ["ben", "carl"]
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_an_own_acquire_that_lands_while_giving_up_gets_nothing(queue: Queue, number: int) -> None:
+    queue.wait("anna")
+    queue.wait("ben")
+    place = {"ticket": queue.clock.now_ms - 1_000}
+    late = acquire("ben", waits=True, task_token="late", **place)
+    between = FaultyTable(queue.client, meanwhile(number + 1, lambda: queue.store().acquire(late)))
+    queue.store(between).release(release("ben", **place))
+    queue.store().release(release("anna"))
+    assert queue.woken() == []
+    assert isinstance(queue.store().acquire(acquire("carl")), Grant)
+
+
+def test_when_patience_ends_the_outcome_is_unknown_and_not_a_refusal(queue: Queue) -> None:
+    queue.wait("anna", lease_ms=1_000)
+    queue.wait("ben")
+    queue.clock.advance(10)
+    slow = FaultyTable(queue.client, delay(6, queue.clock, range(2, 5)))
+    ben = acquire("ben", waits=True, ticket=queue.clock.now_ms - 11_000)
+    with pytest.raises(LockStoreUnavailable):
+        queue.store(slow).acquire(ben)
+    assert isinstance(queue.store().acquire(ben), Grant)
+
+
+def test_many_dead_workflows_give_way_after_a_lowered_limit(queue: Queue) -> None:
+    for i in range(20):
+        queue.wait(f"dead-{i}", limit=20, lease_ms=1_000, execution_arn=RUN)
+    queue.clock.advance(60)
+    queue.end()
+    answer = queue.store().acquire(acquire("ben", limit=10))
+    assert isinstance(answer, Grant)
+    evicted = sum(event.holders for event in queue.events if isinstance(event, Evicted))
+    assert evicted + answer.taken_over == 11
+    assert queue.state()["held"] == {"N": "10"}
+
+
+def test_free_permits_are_handed_over_until_they_or_the_waiters_are_used_up(queue: Queue) -> None:
+    queue.wait("anna", limit=1)
+    queue.wait("narrow", limit=1)
+    names = [f"wide-{i:02d}" for i in range(25)]
+    for name in names:
+        queue.wait(name, limit=22)
+    queue.store().release(release("anna"))
+    queue.store().release(release("narrow"))
+    assert [each.owner_name for each in queue.hand_offs()] == ["narrow", *names[:22]]
+    assert queue.state()["held"] == {"N": "22"}
+
+
+@pytest.mark.parametrize("number", range(1, 7))
+def test_a_wider_waiter_that_joins_in_the_moment_of_a_hand_off_is_next(
+    queue: Queue, number: int
+) -> None:
+    queue.wait("anna", limit=2)
+    queue.wait("ben", limit=1)
+    between = FaultyTable(
+        queue.client, meanwhile(number + 1, lambda: queue.store().release(release("anna")))
+    )
+    queue.clock.advance(1)
+    carl = acquire("carl", limit=2, waits=True, task_token="carl")
+    answer = queue.store(between).acquire(carl)
+    queue.store().release(release("anna"))
+    queue.store().release(release("ben"))
+    assert isinstance(answer, Grant) or "carl" in queue.woken()

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairlock.aws.executions import Execution
+from fairlock.aws.executions import Execution, Liveness
 from fairlock.aws.retry import RetryBudget
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant, Reaped
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Reaped
 from fairlock.store import reap
 from fairlock.store.reap import AskedTooEarly
 from fairlock.testing.fake_table import MemoryTable
@@ -20,7 +20,6 @@ from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
 
 DAYS_15 = 15 * 24 * 3600
 

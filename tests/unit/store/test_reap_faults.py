@@ -10,17 +10,13 @@ from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import RetryBudget
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.claims import Claim, ReapStage, claims_of, mark_ended, write_claim
-from fairlock.protocol.outcomes import Grant, Queued, Reaped, Refusal
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Queued, Reaped, Refusal
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import TABLE, FakeClock, acquire, release
+from tests.support import TABLE, acquire, release
 from tests.support.faults import lost_reply
-from tests.support.faulty_table import FaultyTable, delay, fault, meanwhile, repeat
+from tests.support.faulty_table import FaultyTable, delay, fault, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
-
-
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryTable(), clock)
 
 
 def stopped_and_reaped(bench: Bench) -> None:
@@ -70,33 +66,6 @@ def test_a_late_acquire_that_joins_the_queue_is_taken_out_by_the_second_pass(
     bench.store().release(release("ben", execution_arn=OTHER_RUN))
     assert bench.pushed == []
     assert isinstance(bench.store().acquire(acquire("carl")), Grant)
-
-
-@pytest.mark.parametrize("number", range(1, 12))
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_pass_that_dies_anywhere_is_taken_up_by_its_repetition(
-    bench: Bench, number: int, when: str
-) -> None:
-    bench.wait("anna")
-    bench.wait("zita")
-    bench.wait("ben", execution_arn=OTHER_RUN)
-    bench.end()
-    dying = FaultyTable(bench.client, fault(lost_reply(), number, when=when))  # type: ignore[arg-type]  # one of two
-    try:
-        bench.reap(client=dying)
-    except LockStoreUnavailable:
-        bench.reap()
-    bench.reap(second=True)
-    assert (bench.holders(), bench.waiters()) == (["ben"], [])
-
-
-def test_a_pass_whose_writes_boto3_sends_twice_frees_the_same(bench: Bench) -> None:
-    bench.wait("anna")
-    bench.wait("zita")
-    bench.end()
-    bench.reap(client=FaultyTable(bench.client, repeat()))
-    bench.reap(second=True, client=FaultyTable(bench.client, repeat()))
-    assert (bench.holders(), bench.waiters()) == ([], [])
 
 
 def test_a_redriven_acquire_between_the_question_and_the_bar_is_not_robbed(bench: Bench) -> None:

@@ -9,22 +9,16 @@ import pytest
 
 from fairlock.aws.executions import Delivery
 from fairlock.errors import InvalidRequest
-from fairlock.protocol.model import AcquireRequest, LockState
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, Verdict, judge
+from fairlock.protocol.model import AcquireRequest, Grant, LockState
+from fairlock.protocol.outcomes import Queued, Refusal, Verdict, judge
 from fairlock.store.context import MixedLimits
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.rules import DEFAULT_READERS
 from tests.support import LOCK, FakeClock, acquire, release
 from tests.support.capacity import MeteredTable, guard_request, item_bytes
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
 READER: dict[str, Any] = {"shared": True, "limit": DEFAULT_READERS}
-
-
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryTable(), clock)
 
 
 def take(bench: Bench, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
@@ -101,9 +95,7 @@ def test_when_the_writer_leaves_all_readers_up_to_the_next_writer_come_in(bench:
     assert all(holder.shared for holder in bench.store().read_state(LOCK).holders)
 
 
-def test_twenty_readers_behind_a_writer_are_a_transaction_each_in_its_release(
-    bench: Bench,
-) -> None:
+def test_twenty_readers_behind_a_writer_are_a_transaction_each_in_its_release(bench: Bench) -> None:
     take(bench, "writer")
     for number in range(20):
         bench.wait(f"reader {number}", **READER)

@@ -90,9 +90,7 @@ def test_without_heartbeats_time_alone_loses_the_lock(locks: FakeLockClient) -> 
         assert lock.lost.is_set() is is_lost
 
 
-def test_an_outage_is_an_unknown_outcome_then_danger_and_then_a_loss(
-    locks: FakeLockClient,
-) -> None:
+def test_an_outage_is_an_unknown_outcome_then_danger_and_then_a_loss(locks: FakeLockClient) -> None:
     told: list[str] = []
     lock = locks.acquire(
         "a",
@@ -235,9 +233,7 @@ def test_a_stall_of_the_event_loop_is_checked_too() -> None:
     [("AWS_Lambda_python3.13", True), ("", False), ("AWS_ECS_FARGATE", False)],
 )
 def test_a_fake_client_that_was_deployed_by_mistake_says_so_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-    environment: str,
-    refused: bool,  # noqa: FBT001 - a parameter of the test
+    monkeypatch: pytest.MonkeyPatch, environment: str, *, refused: bool
 ) -> None:
     """Two environments of a function would both hold the lock. Tests may name a function."""
     monkeypatch.setenv("AWS_EXECUTION_ENV", environment)

@@ -179,9 +179,7 @@ def test_all_fields_of_release(*, keep_alive: bool) -> None:
     ],
 )
 def test_a_release_leaves_the_queue_if_it_names_the_queue_or_a_ticket(
-    fields: dict[str, Any],
-    waits: bool,  # noqa: FBT001 - a parameter of the test
-    ticket: int | None,
+    fields: dict[str, Any], *, waits: bool, ticket: int | None
 ) -> None:
     parsed = parse_release({**NAMED, **fields})
     assert (parsed.waits, parsed.ticket) == (waits, ticket)

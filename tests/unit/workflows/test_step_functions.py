@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from botocore.stub import Stubber
 from mypy_boto3_stepfunctions import SFNClient
 
-from fairlock.aws.executions import Delivery, Execution, NoWorkflows, StepFunctions
+from fairlock.aws.executions import Delivery, Execution, Liveness, NoWorkflows, StepFunctions
+from fairlock.aws.retry import RetryBudget
 from fairlock.errors import InvalidRequest, LockLost
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant, NotHeld, Released
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import NotHeld, Released
 from lambdas import acquire, heartbeat, release
 from lambdas.runtime import require_same_account
-from tests.support import START_MS
+from tests.support import START_MS, FakeClock
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION
 from tests.support.faults import lost_reply
 from tests.support.lambda_context import LambdaContextStub
@@ -111,8 +113,7 @@ def test_a_heartbeat_whose_lock_is_lost_fails_by_the_name_that_workflows_match_o
 
 
 @pytest.mark.parametrize(
-    ("code", "pushed"),
-    [("TaskTimedOut", Delivery.GONE), ("ThrottlingException", Delivery.UNKNOWN)],
+    ("code", "pushed"), [("TaskTimedOut", Delivery.GONE), ("ThrottlingException", Delivery.UNKNOWN)]
 )
 @pytest.mark.parametrize(
     ("end", "call"),
@@ -293,3 +294,42 @@ def test_every_function_refuses_a_workflow_elsewhere_before_it_asks_the_table(
     rule = re.escape("must be an execution of this service's account and region (123456789012, us-")
     with pytest.raises(InvalidRequest, match=f"^execution_arn: {rule}"):
         handler({**event, "execution_arn": far}, LambdaContextStub())
+
+
+def push(workflows: SFNClient, clock: FakeClock) -> Delivery:
+    retry_budget = RetryBudget(clock=clock, random=lambda: 0.5)
+    return StepFunctions(lambda: workflows, retry_budget).wake_waiter(TOKEN, GRANT)
+
+
+def fails(stub: Stubber, code: str, *, retries: int = 0) -> None:
+    meta: Any = {"RetryAttempts": retries}
+    stub.add_client_error("send_task_success", code, response_meta=meta)
+
+
+def test_a_push_that_step_functions_is_too_busy_for_is_repeated(
+    workflows: SFNClient, clock: FakeClock
+) -> None:
+    with Stubber(workflows) as stub:
+        fails(stub, "ThrottlingException", retries=2)
+        fails(stub, "ThrottlingException", retries=2)
+        stub.add_response("send_task_success", {})
+        assert push(workflows, clock) is Delivery.DELIVERED
+        stub.assert_no_pending_responses()
+
+
+def test_but_not_for_ever(workflows: SFNClient, clock: FakeClock) -> None:
+    began = clock.monotonic()
+    with Stubber(workflows) as stub:
+        for _ in range(200):
+            fails(stub, "ThrottlingException")
+        assert push(workflows, clock) is Delivery.UNKNOWN
+    assert 5 <= clock.monotonic() - began < 6
+
+
+@pytest.mark.parametrize(("retries", "pushed"), [(0, Delivery.GONE), (1, Delivery.UNKNOWN)])
+def test_a_task_that_is_gone_after_a_repeat_may_have_heard_the_first_sending(
+    workflows: SFNClient, clock: FakeClock, retries: int, pushed: Delivery
+) -> None:
+    with Stubber(workflows) as stub:
+        fails(stub, "TaskTimedOut", retries=retries)
+        assert push(workflows, clock) is pushed

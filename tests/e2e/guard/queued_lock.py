@@ -9,55 +9,25 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-from fairlock.aws.executions import NoWorkflows, StepFunctions, WorkflowEngine
+import pytest
+
+from fairlock.aws.executions import NoWorkflows, WorkflowEngine
 from fairlock.aws.lock_table import LockTable
-from fairlock.protocol.lease_time import DATE_RESOLUTION_MS, FRONT_END_MS
+from fairlock.clock import DATE_RESOLUTION_MS, FRONT_END_MS
 from fairlock.protocol.model import ReleaseRequest
 from fairlock.store.context import LockContext
 from tests.e2e.deployment import Deployment, Ended, wait_until
-from tests.e2e.queue.stack import GIVES_UP_SECONDS, TURNS
+from tests.e2e.guard.stack import GIVES_UP_SECONDS, TURNS
+from tests.e2e.scenario_runs import Scenario
+from tests.support.faulty_table import FaultyTable, Killed, kill
 from tests.support.operations import Operations
+from tests.support.workflows import FakeWorkflows
 
 HOLDER: Final = "a test"
 _ENTERING: Final = threading.BoundedSemaphore(3)
 """Each call of a function beyond those at work is a cold start: a second of a processor."""
-
-
-class Killed(BaseException):
-    """The end of the process: no code of the project sees it coming, or goes on after it."""
-
-
-@dataclass
-class RemainingRequests:
-    """How many requests a process still makes before it is killed."""
-
-    requests: float
-
-    def spend(self) -> None:
-        if self.requests == 0:
-            raise Killed
-        self.requests -= 1
-
-
-@dataclass
-class KilledClient:
-    """A boto3 client whose process is killed before one of its requests."""
-
-    inner: Any
-    remaining: RemainingRequests
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
-        attribute = getattr(self.inner, name)
-        if name == "exceptions":
-            return attribute
-
-        def call(**arguments: Any) -> Any:  # noqa: ANN401 - same
-            self.remaining.spend()
-            return attribute(**arguments)
-
-        return call
 
 
 @dataclass(frozen=True)
@@ -122,29 +92,21 @@ class QueuedLock:
         self._store(self._table_client(), NoWorkflows()).release(self._request())
         return asked_at
 
-    def release_killed(self, *, after_requests: float, after_wakes: int = 0) -> bool:
-        """Releases from here, and is killed after so many requests to the table, or to the waiter.
+    def release_killed(self, *, after_requests: float) -> None:
+        """Releases from here, and is killed after so many requests to the table.
 
-        Answers whether it was: a release that has to repeat a request makes more of them.
+        With infinitely many it is killed when it would ask or tell Step Functions of the waiter.
         """
-        client = KilledClient(
-            self.deployment.aws.client("stepfunctions"), RemainingRequests(after_wakes)
-        )
-        workflows = StepFunctions(lambda: client)  # type: ignore[arg-type,return-value]  # counts, then passes on
-        table = KilledClient(self._table_client(), RemainingRequests(after_requests))
-        try:
-            self._store(table, workflows).release(self._request())
-        except Killed:
-            return True
-        return False
+        plan = () if math.isinf(after_requests) else (kill(int(after_requests) + 1),)
+        killed = FakeWorkflows(wakes=_die, ends=_die, runs=_die)
+        with pytest.raises(Killed):
+            self._store(FaultyTable(self._table_client(), *plan), killed).release(self._request())
 
     def began(self, execution_arn: str) -> float:
         """When a workflow's work began, after its end."""
         ended = self.deployment.ended(execution_arn, pause_seconds=0.5)
         assert ended.status == "SUCCEEDED", ended
-        if "began_ms" in ended.output:
-            return float(ended.output["began_ms"]) / 1000
-        return float(ended.output["began"])
+        return float(ended.output["began_ms"]) / 1000
 
     def _table_client(self) -> Any:  # noqa: ANN401 - a boto3 client
         return self.deployment.aws.client("dynamodb")
@@ -164,6 +126,10 @@ class QueuedLock:
         assert answer[done] is True, answer
 
 
+def _die(*_: object) -> NoReturn:
+    raise Killed
+
+
 # Long scenarios, run at the same time: each records what it sees, and the tests judge.
 
 LEASE_SECONDS: Final = 3
@@ -171,7 +137,7 @@ OVER_SECONDS: Final = (FRONT_END_MS + DATE_RESOLUTION_MS) / 1000
 """From the stored end of a lease until every Date, cut to the second, says that it is over."""
 POLL_SECONDS: Final = TURNS.seconds + TURNS.pause_seconds
 """From one question of a waiter to its next."""
-WAITS_SECONDS: Final = (10, 60)
+WAITS_SECONDS: Final = 20
 QUEUE: Final = "QueuePatient"
 POLLING: Final = "Waits"
 KILLED_AFTER: Final = (0, 1, 2, math.inf)
@@ -269,7 +235,7 @@ def releaser_killed(deployment: Deployment, *, after_requests: float, machine: s
     execution = line.join(machine)
     line.shorten(lease_seconds=LEASE_SECONDS)
     released_at = time.time()  # Before: the waiter may ask right after the hand-over.
-    assert line.release_killed(after_requests=after_requests)
+    line.release_killed(after_requests=after_requests)
     handed_over = HOLDER not in line.holders()
     free_at = released_at if handed_over else line.lease_ends_at() + OVER_SECONDS
     return _watch(line, execution, free_at, watched=machine == QUEUE)
@@ -280,17 +246,17 @@ def dead_waiter_untold(deployment: Deployment) -> Advanced:
 
     Over the service without a reaper, which would notice.
     """
-    line = QueuedLock(deployment.of("Unreaped"))
-    first, second = line.join("UnreapedPlain"), line.join("UnreapedPlain")
+    line = QueuedLock(deployment.of("OtherService"))
+    first, second = line.join("Untold"), line.join("Untold")
     deployment.stop(first)
     line.release_untold()
     return _watch(line, second, line.lease_ends_at() + OVER_SECONDS)
 
 
-def waited(deployment: Deployment, *, machine: str, seconds: int) -> Waited:
+def waited(deployment: Deployment, *, machine: str) -> Waited:
     line = QueuedLock(deployment)
     execution = line.join(machine) if machine == QUEUE else line.join_polling(machine)
-    time.sleep(seconds)  # the length of this wait is what is tested
+    time.sleep(WAITS_SECONDS)  # the length of this wait is what is tested
     line.release()
     ended = deployment.ended(execution, pause_seconds=0.5)
     assert ended.status == "SUCCEEDED", ended
@@ -325,14 +291,9 @@ def _watch(line: QueuedLock, execution: str, free_at: float, *, watched: bool = 
     return Advanced(line.began(execution) - free_at, questions, holders, waiters)
 
 
-SCENARIOS: Final[dict[str, Callable[[Deployment], Any]]] = {
-    **{
-        f"{machine} waits {seconds} s": partial(waited, machine=machine, seconds=seconds)
-        for seconds in sorted(WAITS_SECONDS, reverse=True)
-        for machine in (QUEUE, POLLING)
-    },
+_PLAYS: Final[dict[str, Scenario]] = {
+    **{f"{machine} waits": partial(waited, machine=machine) for machine in (QUEUE, POLLING)},
     **{f"gives up {s}": partial(gives_up, machine=f"QueueGivesUp{s}") for s in GIVES_UP_SECONDS},
-    "gives up elsewhere": partial(gives_up, machine="QueueGivesUpElsewhere"),
     "granted while giving up": granted_while_giving_up,
     "push lost": partial(push_lost, machine="QueueTurns"),
     "push lost, no fallback": partial(push_lost, machine=QUEUE),
@@ -343,3 +304,6 @@ SCENARIOS: Final[dict[str, Callable[[Deployment], Any]]] = {
     },
     "killed, no fallback": partial(releaser_killed, after_requests=2, machine=QUEUE),
 }
+SCENARIOS: Final = {name: [play] for name, play in _PLAYS.items()}
+AT_ONCE: Final = 3
+"""Functions that scenarios begun together call at the same time."""

@@ -1,7 +1,7 @@
 """Workflows, direct callers and Python clients take turns at one pace.
 
-`PACE_WORKFLOWS=50 PACE_INTERVAL=6 pytest tests/e2e/pace -k "apart and PaceEach"` prints the figures
-of fifty workflows at ten a minute, in five minutes.
+`PACE_WORKFLOWS=50 PACE_INTERVAL=6 pytest tests/e2e/turns -k "apart and PaceEach"` prints the
+figures of fifty workflows at ten a minute, in five minutes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from fairlock import LockClient, SlotTooLate
 from fairlock.protocol.pace import LEAST_SLOT_US, MICROSECONDS
 from fairlock.protocol.schema import pace_key
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.pace.stack import INTERVAL_SECONDS
-from tests.e2e.turns.stack import example, run_example
+from tests.e2e.turns.stack import INTERVAL_SECONDS, example, run_example
 
-WORKFLOWS = int(os.environ.get("PACE_WORKFLOWS", "10"))
+WORKFLOWS = int(os.environ.get("PACE_WORKFLOWS", "6"))
 _STEP_FUNCTIONS_SECONDS = 5
 """What the embedded Step Functions may take beside whole seconds, on a busy machine."""
 _AT_ONCE = 4
@@ -35,7 +34,7 @@ _STATES = 4
 
 @pytest.fixture(scope="module")
 def paced(deployment: Deployment) -> Deployment:
-    return deployment.of("PaceForms")
+    return deployment.of("OtherService")
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from botocore.config import Config
 
 from fairlock import LockClient
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.newest.stack import FALLBACK_SECONDS
+from tests.e2e.turns.stack import FALLBACK_SECONDS
 
-WAITING = int(os.environ.get("NEWEST_WORKFLOWS", "8"))
+WAITING = int(os.environ.get("NEWEST_WORKFLOWS", "5"))
 NEWEST = 1_000
-_AT_ONCE = 8
+_AT_ONCE = 4
 
 
 @pytest.fixture
@@ -57,22 +57,6 @@ def client(deployment: Deployment, **settings: object) -> LockClient:
     )
 
 
-def test_the_newest_runs_and_all_others_are_told(
-    deployment: Deployment, lock: str, record_property: Callable[[str, object], None]
-) -> None:
-    with client(deployment) as locks:
-        holder = locks.acquire(lock)
-        arns = all_wait(deployment, lock)
-        began = time.time()
-        holder.release()
-        outputs = [deployment.ended(arn).output for arn in arns]
-    assert outputs == ["superseded"] * WAITING + ["ran"]
-    assert deployment.waiters(lock) == []
-    assert deployment.state(lock).newest == NEWEST
-    told = told_after(deployment, arns[:-1], began)
-    record_property("figures", f"{WAITING} deployments wait, and one more: the others {told}")
-
-
 def nobody_answers() -> object:
     """A client for Step Functions whose messages are all lost."""
     config = Config(connect_timeout=0.2, read_timeout=0.2, retries={"total_max_attempts": 1})
@@ -86,19 +70,22 @@ def nobody_answers() -> object:
     )
 
 
-def test_if_all_messages_are_lost_they_learn_it_when_they_ask(
-    deployment: Deployment, lock: str, record_property: Callable[[str, object], None]
+@pytest.mark.parametrize("how", ["told", "all messages lost"])
+def test_the_newest_runs_and_all_others_learn_it_when_told_or_when_they_ask(
+    deployment: Deployment, lock: str, how: str, record_property: Callable[[str, object], None]
 ) -> None:
-    with client(deployment, stepfunctions=nobody_answers()) as locks:
+    lost = {} if how == "told" else {"stepfunctions": nobody_answers()}
+    with client(deployment, **lost) as locks:
         holder = locks.acquire(lock)
         arns = all_wait(deployment, lock)
         began = time.time()
         holder.release()
         outputs = [deployment.ended(arn).output for arn in arns]
     assert outputs == ["superseded"] * WAITING + ["ran"]
+    assert (deployment.waiters(lock), deployment.state(lock).newest) == ([], NEWEST)
     told = told_after(deployment, arns[:-1], began)
-    text = f"the same with all messages lost: {told}; fallback period {FALLBACK_SECONDS} s"
-    record_property("figures", text)
+    text = f"{WAITING} deployments wait, and one more, {how}: the others {told}"
+    record_property("figures", f"{text}; fallback period {FALLBACK_SECONDS} s")
 
 
 def test_a_client_and_workflows_supersede_each_other(deployment: Deployment, lock: str) -> None:
