@@ -179,7 +179,7 @@ def test_without_a_protection_two_do(
 def test_a_clock_that_stands_still_while_a_machine_sleeps_would_rob_its_holder() -> None:
     """The control of the clock that counts suspension: what it cannot see is for fencing tokens."""
     weather = Weather(sleeps=20)
-    found = [contend(weather, seed, sabotage=stands_still_asleep) for seed in range(400)]
+    found = (contend(weather, seed, sabotage=stands_still_asleep) for seed in range(400))
     assert any(one.overlap > 0 for one in found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import RetryBudget
 from fairlock.clock import AwsClock, Clock
+from fairlock.errors import DescribedHolder
 from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
 from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY
 from fairlock.store.context import LockContext
@@ -21,6 +23,17 @@ if TYPE_CHECKING:
 LOCK = "nightly-report"
 TABLE = "locks"
 START_MS = 1_900_000_000_000
+HOLDER: Final = DescribedHolder(
+    owner_name="anna",
+    acquired_at=datetime(2030, 1, 1, tzinfo=UTC),
+    expires_at=datetime(2030, 1, 2, tzinfo=UTC),
+    fencing_token=7,
+    lease=60.0,
+    limit=1,
+    data={"order": 7},
+    execution_arn=None,
+)
+"""One whom `describe` has shown."""
 OTHER_DYNAMODB: Final = pytest.StashKey[Any]()
 """A DynamoDB client that `make second-engine` runs tests with, instead of theirs."""
 

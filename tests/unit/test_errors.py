@@ -25,7 +25,6 @@ from fairlock.clock import SystemClock, iso_utc
 from fairlock.errors import (
     CancellationReason,
     DescribedCeiling,
-    DescribedHolder,
     FairlockError,
     InvalidRequest,
     LockLost,
@@ -36,6 +35,7 @@ from fairlock.errors import (
 from fairlock.protocol.schema import ttl_seconds
 from fairlock.text import shorten
 from fairlock.wire.rules import LATEST_EPOCH_MS
+from tests.support import HOLDER
 
 
 def test_the_class_names_are_those_that_workflows_match_on() -> None:
@@ -105,16 +105,6 @@ def all_errors() -> list[type[FairlockError]]:
     return [kind for kind in kinds if issubclass(kind, FairlockError)]
 
 
-HOLDER = DescribedHolder(
-    owner_name="anna",
-    acquired_at=datetime(2030, 1, 1, tzinfo=UTC),
-    expires_at=datetime(2030, 1, 2, tzinfo=UTC),
-    fencing_token=7,
-    lease=60.0,
-    limit=1,
-    data={"order": 7},
-    execution_arn=None,
-)
 SAMPLES: dict[str, Any] = {
     "str": "some text",
     "str | None": "more text",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from fairlock import (
-    DescribedHolder,
     HolderChanged,
     InvalidRequest,
     LockDescription,
@@ -22,7 +20,7 @@ from fairlock import (
 from fairlock.errors import ClientUnusable
 from fairlock.protocol.outcomes import Queued
 from tests.contracts.client.drivers import World, done, of_both_clients
-from tests.support import acquire, owner
+from tests.support import HOLDER, acquire, owner
 from tests.support.faults import refusal
 
 PUT: Any = {"Put": {"TableName": "any", "Item": {"pk": {"S": "a"}, "sk": {"S": "b"}}}}
@@ -245,16 +243,6 @@ async def test_a_lock_that_someone_has_changed_is_logged_and_left_out(
     assert "LOCK#a" in caplog.text
 
 
-HOLDER = DescribedHolder(
-    owner_name="anna",
-    acquired_at=datetime(2030, 1, 1, tzinfo=UTC),
-    expires_at=datetime(2030, 1, 2, tzinfo=UTC),
-    fencing_token=7,
-    lease=60.0,
-    limit=1,
-    data={"order": 7},
-    execution_arn=None,
-)
 BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "no name": ("name", {"name": ""}),
     "an owner_id as token": ("fencing_token", {"fencing_token": "0123456789abcdef"}),
