@@ -50,11 +50,6 @@ class World(Bench):
         """The store whose requests can fail."""
         return self.store(self.faulty)
 
-    def grant(self, name: str, **fields: Any) -> Grant:  # noqa: ANN401 - of the request
-        answer = self.store().acquire(acquire(name, **fields))
-        assert isinstance(answer, Grant)
-        return answer
-
     def token(self) -> int:
         """That of the youngest grant, as it is stored."""
         return max(holder.fencing_token for holder in self.store().read_state(LOCK).holders)
