@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -233,27 +232,18 @@ def test_equal_limits_are_not(bench: Bench) -> None:
 HOLDERS = 50
 
 
-@dataclass
-class WeighingTable:
-    """Passes requests on to a table in memory; notes the bytes of each answer to an update.
+class WeighingTable(MemoryTable):
+    """Notes the bytes of each answer to an update; each asks for what `always` says, if it does."""
 
-    Args:
-        always: what every update asks for, whatever it says.
-    """
+    def __init__(self, always: str | None = None) -> None:
+        super().__init__()
+        self.always, self.answers = always, list[int]()
 
-    always: str | None = None
-    inner: MemoryTable = field(default_factory=MemoryTable)
-    answers: list[int] = field(default_factory=list)
-
-    def update_item(self, **request: Any) -> Any:  # noqa: ANN401 - as boto3 takes and answers it
-        if self.always is not None:
-            request["ReturnValues"] = self.always
-        answer = self.inner.update_item(**request)
+    def update_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        asked = {} if self.always is None else {"ReturnValues": self.always}
+        answer = super().update_item(**{**request, **asked})
         self.answers.append(item_bytes(answer["Attributes"]))
         return answer
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the table has
-        return getattr(self.inner, name)
 
 
 @pytest.mark.parametrize(
