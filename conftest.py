@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
+from botocore.loaders import JSONFileLoader, Loader
 from moto import mock_aws
 
 from testbed.localaws import LocalAws
@@ -25,6 +27,28 @@ if TYPE_CHECKING:
 
 # jsii and the CDK CLI start `node`: the one that is installed beside this interpreter.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def _read_the_models_of_aws_once() -> None:
+    """Every client of a new session would read them from its files: 0.1 s of a test's 0.15 s."""
+    load_file, list_services = JSONFileLoader.load_file, Loader.list_available_services
+
+    @cache
+    def file(path: str) -> Any:  # noqa: ANN401 - what a JSON file holds
+        return load_file(JSONFileLoader(), path)
+
+    @cache
+    def services(paths: tuple[str, ...], type_name: str) -> list[str]:
+        return list_services(Loader([*paths]), type_name)
+
+    def of_a_loader(self: Loader, type_name: str) -> list[str]:
+        return services(tuple(self.search_paths), type_name)
+
+    JSONFileLoader.load_file = staticmethod(file)  # type: ignore[method-assign]
+    Loader.list_available_services = of_a_loader  # type: ignore[method-assign]
+
+
+_read_the_models_of_aws_once()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,6 +76,11 @@ def pytest_configure() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     arrange(items, Path(__file__).parent)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: a `gc.collect()` that looks through all of it takes 0.25 s."""
+    gc.freeze()
 
 
 def has_passed_before(item: pytest.Item) -> bool:

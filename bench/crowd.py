@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from bench.bed import spread
 from bench.workflows import QUEUE
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.queue.queued_lock import QueuedLock
+from tests.e2e.guard.queued_lock import QueuedLock
 
 _MOST_STARTING = 4
 _SETTLE_SECONDS = 1
@@ -55,8 +55,8 @@ def pass_through(deployment: Deployment, machine: str, *, number: int, locks: in
             deployment.ended(execution, seconds=_LONGEST_SECONDS, pause_seconds=0.5).output
             for execution in crowd
         ]
-        spans.sort(key=lambda span: span["began"])
-        gaps_ms += [(b["began"] - a["ended"]) * 1000 for a, b in itertools.pairwise(spans)]
+        spans.sort(key=lambda span: span["began_ms"])
+        gaps_ms += [b["began_ms"] - a["ended_ms"] for a, b in itertools.pairwise(spans)]
     executions = itertools.chain.from_iterable(crowds)
     return Passage(gaps_ms, [deployment.transitions(execution) for execution in executions])
 

@@ -22,12 +22,11 @@ from random import Random
 from typing import Any, Final
 from unittest import mock
 
-from fairlock.aws.executions import Delivery, Execution
+from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.clock import SystemClock
 from fairlock.names import REAP_QUEUE_VARIABLE, TABLE_NAME_VARIABLE, MetricName
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant
-from lambdas import acquire, force_release, heartbeat, reap, release, runtime, telemetry
+from fairlock.protocol.model import Grant
+from lambdas import acquire, force_release, heartbeat, reap, release, runtime
 from tests.support.capacity import MeteredTable
 from tests.support.lambda_context import LambdaContextStub
 from tests.support.workflows import FakeWorkflows
@@ -215,7 +214,7 @@ def _free(hours: Hours, hangs: Workflow) -> None:
 def _surroundings(hours: Hours, engine: FakeWorkflows) -> Iterator[None]:
     """The functions' table, their Step Functions and their clock."""
     calls = "fairlock.aws.executions.StepFunctions"
-    telemetry.logger.setLevel(logging.CRITICAL)
+    runtime.logger.setLevel(logging.CRITICAL)
 
     def wall_ms(_clock: SystemClock) -> int:
         return round((_START + hours.seconds) * 1000)

@@ -16,10 +16,10 @@ from bench.goals import Goal
 from bench.plain_server import ANSWER_MS, plain_server
 from bench.systems import OTHER_TABLE, other_library
 from fairlock import LockClient
-from fairlock.protocol.expressions import Update
 from fairlock.protocol.grants import acquire_permit
 from fairlock.protocol.leaving import release_permit
 from fairlock.protocol.model import AcquireRequest, ReleaseRequest
+from fairlock.protocol.table_requests import Update
 
 BARE = "two conditional writes of boto3"
 SAME = "the two writes of Fairlock, by boto3 alone"

@@ -19,8 +19,7 @@ from bench.goals import Goal
 from fairlock.testing.fake_table import MemoryTable
 from tests.histories.calls import Answer, Call, Kind, Recorder
 from tests.histories.checker import find_violation
-from tests.histories.faulty_endpoint import Faults, faulty_endpoint
-from tests.histories.memory_backend import memory_backend
+from tests.histories.faulty_endpoint import Faults, faulty_endpoint, memory_backend
 
 SIZES: Final = (1, 10, 100, 1_000)
 _PROCESSES: Final = 3

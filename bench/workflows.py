@@ -14,7 +14,6 @@ from fairlock.cdk import Waiting
 from testbed.localaws import LocalAws
 from tests.e2e.deployment import Deployment
 from tests.e2e.guard.stack import Form, Forms, Waits
-from tests.e2e.queue.stack import Patient
 
 QUEUE = "Queue"
 POLL = "Poll"
@@ -26,7 +25,7 @@ class _Measured(Forms):
     waiting = Waiting.poll()
 
     def forms(self) -> Sequence[Form]:
-        return Patient(self, QUEUE), Waits(self, POLL)
+        return Waits(self, QUEUE, waiting=Waiting.queue()), Waits(self, POLL)
 
 
 @contextmanager

@@ -29,11 +29,7 @@ Random = Callable[[], float]
 
 
 def advise_retry_seconds(
-    *,
-    now_ms: int,
-    waiting_since_ms: int | None,
-    lease_ends_ms: Iterable[int],
-    random: Random,
+    *, now_ms: int, waiting_since_ms: int | None, lease_ends_ms: Iterable[int], random: Random
 ) -> int:
     """Whole seconds until it is worth asking again, at least one.
 

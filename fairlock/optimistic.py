@@ -54,14 +54,7 @@ _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
 
 
 class VersionedItem:
-    """One item of a table: a read, and writes on condition that the item is as it was seen.
-
-    Args:
-        table: a boto3 Table resource.
-        key: the item's whole primary key.
-        version_attribute: where the item keeps its version.
-        retry_budget: how long to go on when DynamoDB does not answer.
-    """
+    """One item of a table: a read, and writes on condition that the item is as it was seen."""
 
     def __init__(
         self,
@@ -176,11 +169,7 @@ class VersionedItem:
         return versions.write_id(secrets.token_hex(_WRITE_ID_BYTES), seen=seen_id)
 
     def _content(self, item: Mapping[str, Any]) -> Item:
-        """The item without its version, under this key.
-
-        Raises:
-            InvalidRequest: the item has another key, or is no item.
-        """
+        """The item without its version, under this key, which must be its own."""
         _require_item("item", item)
         for name, value in self._key.items():
             if item.get(name, value) != value:

@@ -1,14 +1,10 @@
-"""Text that others wrote: what a terminal and a log may show of it, and what is a lock's name.
-
-Also how times are written.
-"""
+"""Text that others wrote: what a terminal, a log and an error may show of it, and JSON."""
 
 from __future__ import annotations
 
+import json
 import re
-import unicodedata
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Final
 
 
@@ -73,6 +69,16 @@ def is_nested_at_most(value: object, levels: int) -> bool:
     return False
 
 
+def compact_json(value: object) -> str | None:
+    """The shortest JSON text; None if there is none: NaN, a lone surrogate, too deep nesting."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text.encode()
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return text
+
+
 _LONGEST_SHOWN_VALUE: Final = 60
 
 
@@ -88,7 +94,7 @@ def _describe_text(text: str) -> str:
     """Text without its contents, but with the character that most likely breaks the rule."""
     odd = next((letter for letter in text if not letter.isprintable()), None)
     described = f"text of {len(text)} character{'' if len(text) == 1 else 's'}"
-    return described if odd is None else f"{described}, with {_code(odd)}"
+    return described if odd is None else f"{described}, with U+{ord(odd):04X}"
 
 
 def shorten(value: object) -> str:
@@ -114,19 +120,6 @@ def shorten(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN_VALUE else f"{text[:_LONGEST_SHOWN_VALUE]}…"
 
 
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_INVISIBLE: Final = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0000-\U000e0fff]"
-)
-"""What Unicode lets a font ignore (zero-width, direction of writing), and separators of lines."""
-_LIKE_A_SPACE: Final = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]")
-"""Blanks that no reader tells from a space: no-break ones, as copied text has them, and others."""
-_WITHOUT_MEANING: Final = frozenset({"Cn", "Co"})
-"""Unassigned and private characters: readers see the same box for all of them."""
-
-
 _MISSING_PART: Final = re.compile(r"(?:^|[/:#.])(None|null|undefined)(?=$|[/:#.])")
 
 
@@ -137,77 +130,3 @@ def missing_part(name: str) -> str | None:
     """
     found = _MISSING_PART.search(name)
     return found and found[1]
-
-
-def utf8_bytes(text: str) -> int | None:
-    """The length in UTF-8; None if the text has no UTF-8 form (a lone surrogate)."""
-    try:
-        return len(text.encode())
-    except UnicodeEncodeError:
-        return None
-
-
-def is_text(value: object, *, most_bytes: int, least_bytes: int = 0) -> bool:
-    """Whether the value is text of that size without control characters."""
-    if not isinstance(value, str) or _CONTROL.search(value):
-        return False
-    size = utf8_bytes(value)
-    return size is not None and least_bytes <= size <= most_bytes
-
-
-_NUMBER_AS_NAME: Final = ": make it text, by str(…) in Python and $string(…) in JSONata"
-
-
-def fault_of_name(value: object, *, most_bytes: int) -> str | None:
-    """What makes a value no lock name, and what to do about it; None for a lock name.
-
-    People must not mistake a name for another one, and two texts that look alike are two locks.
-    """
-    size = utf8_bytes(value) if isinstance(value, str) else None
-    if not isinstance(value, str) or not size:
-        said = f"must be a string of 1 to {most_bytes} bytes of UTF-8"
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return said + _NUMBER_AS_NAME * is_number
-    if size > most_bytes:
-        most = f"must have at most {most_bytes} bytes of UTF-8, and has {size}"
-        return f"{most}: shorten it, or use a hash of the long part"
-    if value != value.strip(" "):
-        return "must not begin or end with a space: remove it, as strip() does"
-    for kind, remedy, letters in (
-        ("control", "remove it", _CONTROL),
-        ("invisible", "remove it", _INVISIBLE),
-        ("blank", "use a plain space", _LIKE_A_SPACE),
-    ):
-        if found := letters.search(value):
-            letter = f"{_code(found[0])} at position {found.start() + 1}"
-            return f"must not contain the {kind} character {letter}: {remedy}"
-    if not unicodedata.is_normalized("NFC", value):
-        return "must be in NFC: pass it through unicodedata.normalize('NFC', …)"
-    # A later Unicode may compose what has no meaning yet: then one name would be two.
-    odd = next((each for each in value if unicodedata.category(each) in _WITHOUT_MEANING), None)
-    return odd and f"must not contain {_code(odd)}, which is unassigned or private: remove it"
-
-
-def _code(letter: str) -> str:
-    return f"U+{ord(letter):04X}"
-
-
-_LATEST_MS: Final = 253_402_300_799_999
-"""The last moment that Python can tell; an item that was changed by hand may hold any number."""
-
-
-def utc(epoch_ms: int) -> datetime:
-    """Epoch milliseconds as a time in UTC, between 1970 and the end of the year 9999."""
-    shown_ms = min(max(epoch_ms, 0), _LATEST_MS)
-    moment = datetime.fromtimestamp(shown_ms // 1000, tz=UTC)
-    return moment.replace(microsecond=shown_ms % 1000 * 1000)
-
-
-def iso(moment: datetime) -> str:
-    """A time as ISO 8601 in UTC, to the millisecond."""
-    return iso_utc(round(moment.timestamp() * 1000))
-
-
-def iso_utc(epoch_ms: int) -> str:
-    """Epoch milliseconds as ISO 8601 in UTC, for instance `2030-01-31T09:15:00.250Z`."""
-    return f"{utc(epoch_ms).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"

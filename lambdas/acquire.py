@@ -11,13 +11,15 @@ from fairlock.wire.rules import callback_id_in
 from lambdas.runtime import (
     aws_clock,
     lock_context,
+    logger,
     make_clients,
+    metrics,
+    observe_acquire,
     reports_faults,
     require_durable_calls,
     require_same_account,
 )
 from lambdas.task_tokens import answer_task
-from lambdas.telemetry import logger, metrics, observe_acquire
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

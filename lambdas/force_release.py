@@ -13,8 +13,14 @@ from fairlock.names import LogMessage
 from fairlock.store.administration import force_release
 from fairlock.wire.answers import force_release_answer
 from fairlock.wire.requests import parse_force_release
-from lambdas.runtime import lock_context, make_clients, reports_faults
-from lambdas.telemetry import caller_fields, logger, metrics
+from lambdas.runtime import (
+    caller_fields,
+    lock_context,
+    logger,
+    make_clients,
+    metrics,
+    reports_faults,
+)
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -9,9 +9,16 @@ from fairlock.protocol.outcomes import NotHeld
 from fairlock.store.keep_alive import renew_lease
 from fairlock.wire.answers import heartbeat_answer
 from fairlock.wire.requests import parse_heartbeat
-from lambdas.runtime import lock_context, make_clients, reports_faults, require_same_account
+from lambdas.runtime import (
+    lock_context,
+    logger,
+    make_clients,
+    metrics,
+    observe_heartbeat,
+    reports_faults,
+    require_same_account,
+)
 from lambdas.task_tokens import answer_heartbeat
-from lambdas.telemetry import logger, metrics, observe_heartbeat
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fairlock.store.administration import describe, list_locks
 from fairlock.wire.answers import describe_answer, list_answer
 from fairlock.wire.requests import ListRequest, parse_inspect
-from lambdas.runtime import lock_context, make_clients, reports_faults
-from lambdas.telemetry import logger, metrics
+from lambdas.runtime import lock_context, logger, make_clients, metrics, reports_faults
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

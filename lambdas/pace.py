@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 from fairlock.store.turns import KnownPaces, Turn
 from fairlock.wire.answers import pace_answer
 from fairlock.wire.requests import parse_pace
-from lambdas.runtime import lock_context, make_clients, reports_faults
-from lambdas.telemetry import logger, metrics, observe_pace
+from lambdas.runtime import (
+    lock_context,
+    logger,
+    make_clients,
+    metrics,
+    observe_pace,
+    reports_faults,
+)
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -13,8 +13,7 @@ from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
 from fairlock.protocol.schema import lock_key
 from fairlock.wire.lifecycle import StreamRecords, lifecycle_json
-from lambdas.runtime import lock_context, make_clients, put_events
-from lambdas.telemetry import logger
+from lambdas.runtime import lock_context, logger, make_clients, put_events
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -16,8 +16,7 @@ from aws_lambda_powertools.utilities.batch import (
 )
 
 from lambdas.reap_messages import reap_record
-from lambdas.runtime import lock_context, make_clients
-from lambdas.telemetry import logger, metrics
+from lambdas.runtime import lock_context, logger, make_clients, metrics
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 from fairlock.errors import InvalidRequest, LockStoreUnavailable
 from fairlock.names import REAP_QUEUE_VARIABLE, LogMessage, MetricName
 from fairlock.protocol.claims import SECOND_PASS_MS
-from fairlock.protocol.model import ExecutionEnded
-from fairlock.store.reap import AskedTooEarly, reap
+from fairlock.store.reap import AskedTooEarly, ExecutionEnded, reap
 from fairlock.wire.rules import EXECUTION_ARN, LATEST_EPOCH_MS, is_durable, require
-from lambdas.runtime import hide_message, send_message
-from lambdas.telemetry import count, logger
+from lambdas.runtime import count, hide_message, logger, send_message
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Any
 from fairlock.store.release import release
 from fairlock.wire.answers import release_answer
 from fairlock.wire.requests import parse_release
-from lambdas.runtime import lock_context, make_clients, reports_faults, require_same_account
-from lambdas.telemetry import logger, metrics, observe_release
+from lambdas.runtime import (
+    lock_context,
+    logger,
+    make_clients,
+    metrics,
+    observe_release,
+    reports_faults,
+    require_same_account,
+)
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

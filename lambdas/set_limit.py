@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fairlock.store.administration import change_ceiling
 from fairlock.wire.answers import set_limit_answer
 from fairlock.wire.requests import parse_set_limit
-from lambdas.runtime import lock_context, make_clients, reports_faults
-from lambdas.telemetry import logger, metrics
+from lambdas.runtime import lock_context, logger, make_clients, metrics, reports_faults
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -7,12 +7,11 @@ from typing import Any, TypeGuard
 from fairlock.aws.executions import Delivery
 from fairlock.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
 from fairlock.names import LogMessage, MetricName
-from fairlock.protocol.model import KeepAliveRequest
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.model import Grant, KeepAliveRequest
+from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason, Released
 from fairlock.store.context import LockContext
 from fairlock.store.keep_alive import KeepAliveOutcome, keep_alive, why_lost
-from lambdas.runtime import workflows
-from lambdas.telemetry import count, logger, request_fields
+from lambdas.runtime import count, logger, request_fields, workflows
 
 
 def answer_task(task_token: str, answer: Grant | Queued | Refusal) -> None:

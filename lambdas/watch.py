@@ -15,8 +15,7 @@ from fairlock.errors import LockItemMalformed
 from fairlock.names import WATCHED_VARIABLE, LogMessage, MetricName
 from fairlock.protocol.description import LockDescription
 from fairlock.store.administration import describe, list_locks
-from lambdas.runtime import lock_context, make_clients
-from lambdas.telemetry import logger, measure_of_watched
+from lambdas.runtime import lock_context, logger, make_clients, measure_of_watched
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -18,17 +18,12 @@ The longest come first, so that the others fill the time beside them.
 """
 
 WITHIN_A_SUITE: Final = (
-    # Alone: these compare the whole table with what it was.
-    ("e2e/direct/",),
-    # Their fixtures begin long scenarios, which go on while the suite's other tests run.
-    ("e2e/queue/test_data.py", "e2e/known_failures/test_errors.py"),
+    # Its fixture begins long scenarios, which go on while the suite's other tests run.
+    ("e2e/guard/test_guard.py",),
     # All others.
     (),
-    # These wait for the scenarios.
-    (
-        "e2e/known_failures/test_ends.py",
-        "e2e/queue/test_giving_up.py",
-    ),
+    # This waits for the scenarios.
+    ("e2e/guard/test_waiting.py",),
 )
 """Files in the order in which they come in their suites."""
 OTHERS: Final = WITHIN_A_SUITE.index(())

@@ -33,8 +33,7 @@ from fairlock.client.several_locks import LocksInOrder
 from fairlock.clock import Seconds
 from fairlock.errors import ClientUnusable, LockLost, LockStoreUnavailable, LockWaitTimeout
 from fairlock.guarded.guarded_table import GuardedCall
-from fairlock.protocol.model import AcquireRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
@@ -262,8 +261,7 @@ class AsyncBlocks(ABC):
         """
         options = LockOptions(
             *("", lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
+            *(shared, max_hold),
         )
         plan = LocksInOrder.of(names, options, self._services)
         return AsyncHoldAll(list(plan.names), self._block_of_all(plan, options))

@@ -154,9 +154,7 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         """
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
-            only_newest=only_newest,
+            *(shared, max_hold, only_newest),
         )
         return await self._acquire(options)
 
@@ -180,8 +178,7 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         """
         options = LockOptions(
             *(name, lease, 0, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
+            *(shared, max_hold),
         )
         try:
             return await self._acquire(options)
@@ -215,9 +212,7 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         """
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
-            only_newest=only_newest,
+            *(shared, max_hold, only_newest),
         )
         arguments.require_bool("reentrant", reentrant)
         return AsyncHold(name, self._block(options, reentrant=reentrant))

@@ -52,6 +52,8 @@ async def run(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
     switched = running.switch(*args, **kwargs)
     while not running.dead:
         # The function is not at its end: the value is what it waits for.
+        # While this coroutine awaits, the greenlet stands where it called `wait_for`. Cancellation
+        # is an error like any other there: the protocol's own cleanup runs, and may wait again.
         try:
             result = await switched
         except BaseException:  # noqa: BLE001 - the function decides what to do, not we
@@ -78,6 +80,7 @@ def wait_for(awaitable: Awaitable[_T]) -> _T:
     if not isinstance(running, _BridgedGreenlet) or running.parent is None:
         message = "only code that the bridge of fairlock.aio runs can wait for a coroutine"
         raise RuntimeError(message)
+    # Back to `run`, out of the middle of synchronous code. It returns once `run` has the result.
     result: Any = running.parent.switch(awaitable)
     return cast("_T", result)
 
@@ -91,6 +94,11 @@ class _Unawaited(Coroutine[Any, Any, Any]):
 
     def __init__(self, coroutine: CoroutineType[Any, Any, Any]) -> None:
         self._coroutine = coroutine
+
+    @property  # type: ignore[misc]  # it cannot be set
+    def __class__(self) -> type:
+        """What `inspect.iscoroutine` looks at: a caller that awaits exactly coroutines awaits."""
+        return CoroutineType
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._coroutine.__await__()
@@ -155,8 +163,12 @@ def _awaited(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **named: Any) -> _Unawaited:  # noqa: ANN401 - as the function
         return _Unawaited(function(*args, **named))
 
-    mark = getattr(inspect, "markcoroutinefunction", None)  # Since Python 3.12, for mocks.
-    return call if mark is None else cast("Callable[..., Any]", mark(call))
+    # Frameworks and mocks ask this before they call: they would run it in a thread, and await none.
+    mark = getattr(inspect, "markcoroutinefunction", None)
+    if mark is None:  # Python 3.11 has no public way. This is what `asyncio` and mocks ask for.
+        call.__dict__["_is_coroutine"] = vars(asyncio.coroutines)["_is_coroutine"]
+        return call
+    return cast("Callable[..., Any]", mark(call))
 
 
 class BridgedClient:
@@ -206,6 +218,8 @@ class BridgedAlarm:
 
     async def _wait(self, seconds: float) -> None:
         with suppress(TimeoutError):
+            # A ring that came before the wait ends it at once: the news is older than the pause,
+            # and no less true.
             async with asyncio.timeout(seconds):
                 await self._rung.wait()
         self._rung.clear()
@@ -231,6 +245,8 @@ async def _finish(operation: Awaitable[_T]) -> _T:
     try:
         return await asyncio.shield(request)
     except asyncio.CancelledError:
+        # The answer is awaited, then dropped: DynamoDB may have written, and what the cleanup sends
+        # must come after it.
         with suppress(Exception):
             await request
         raise
@@ -282,11 +298,7 @@ class AsyncConnection(Connection):
 async def temporary_client(
     service: str, session: AioSession | None
 ) -> AsyncIterator[Callable[[], BridgedClient]]:
-    """Makes a client on the bridge, at most for the length of the block.
-
-    Raises:
-        InvalidRequest: the session is none of aiobotocore's.
-    """
+    """Makes a client on the bridge, at most for the length of the block."""
     _check_session(session)
     async with AsyncExitStack() as opened:
         context = (session or _default_session()).create_client

@@ -33,7 +33,7 @@ from fairlock.client.reporting import logger
 from fairlock.client.threads import CLOSE_SECONDS, STILL_BUSY
 from fairlock.clock import Clock
 from fairlock.errors import ClientUnusable
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import Grant
 
 _T = TypeVar("_T")
 
@@ -58,9 +58,7 @@ class BackgroundTasks:
     ) -> _T:
         """Does the work; a cancellation ends the waiting for it, not the work itself.
 
-        Args:
-            work: to be done.
-            unfinished: gets the task of work that goes on after a cancellation, until its end.
+        Until its end, `unfinished` has the task of work that goes on after a cancellation.
         """
         has_begun = False
 
@@ -182,9 +180,22 @@ def _cancel_once(task: asyncio.Task[Any]) -> None:
 
 
 async def _undo(task: asyncio.Task[Grant | None], acquisition: Acquisition) -> None:
-    [done], _ = await asyncio.wait([task])
-    if not done.cancelled() and done.exception() is None and done.result() is not None:
-        await run(acquisition.leave)
+    """Leaves neither a grant nor a place behind, although a program cancels all tasks, and this.
+
+    What prevents that is logged. Raised, it would take the place of the cancellation.
+    """
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+    while not acquisition.is_settled():
+        try:
+            await run(acquisition.leave)
+        except asyncio.CancelledError:
+            continue
+        except Exception:
+            acquisition.settle()
+            name = acquisition.request.lock_name
+            logger.exception("lock %r: granted to a cancelled task; the lease ends it", name)
 
 
 _WERE_CANCELLED: Final = (
@@ -197,10 +208,6 @@ class AsyncHeartbeats:
     """Renews locks until they are removed, lost, or this is closed.
 
     The scheduling task is there as long as there are locks, even if the program cancels all tasks.
-
-    Args:
-        clock: tells when a heartbeat is due.
-        most_at_once: how many may be under way at a time.
     """
 
     def __init__(self, clock: Clock, *, most_at_once: int) -> None:

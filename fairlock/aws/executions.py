@@ -16,15 +16,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, Protocol, TypedDict, TypeVar
+from enum import Enum, StrEnum, auto
+from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from fairlock.aws.retry import RepeatedRequest, RetryBudget, error_code, may_pass
 from fairlock.errors import LockLost
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant, NotHeld, Refusal, Released
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import NotHeld, Refusal, Released
 from fairlock.wire.answers import acquire_answer, release_answer
 from fairlock.wire.rules import callback_id_in, is_durable, place_in
 
@@ -42,6 +42,14 @@ class Delivery(Enum):
     GONE = auto()
     """The task of this token timed out (and asks again with a new one), or is over."""
     UNKNOWN = auto()
+
+
+class Liveness(StrEnum):
+    """What is known about an execution."""
+
+    RUNNING = "RUNNING"
+    OVER = "OVER"
+    UNKNOWN = "UNKNOWN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,29 +103,20 @@ class NoWorkflows:
         return Execution(Liveness.UNKNOWN)
 
 
-_Client = TypeVar("_Client")
-
-
 def deliver(
-    client: _Client | None,
-    send: Callable[[_Client], object],
+    send: Callable[..., object],
     *,
     gone: Collection[str],
     retry_budget: RetryBudget,
+    **fields: object,
 ) -> Delivery:
     """Sends a message, again while the service is too busy for it. Does not raise.
 
-    Args:
-        client: of the service; None if this process can have none.
-        send: one sending.
-        gone: codes of the errors that say that no execution waits for the message.
-        retry_budget: how long to repeat.
+    `gone` are the codes of errors that say that no execution waits for the message.
     """
-    if client is None:
-        return Delivery.UNKNOWN
     message = RepeatedRequest(retry_budget)
     try:
-        message.send(send, client)
+        message.send(send, **fields)
     except (ClientError, BotoCoreError) as error:
         # A first sending whose reply was lost may have been taken: then no task waits any more.
         is_gone = error_code(error) in gone and not message.repeated and not may_pass(error)
@@ -174,13 +173,7 @@ _TASK_GONE: Final = ("TaskDoesNotExist", "TaskTimedOut", "InvalidToken")
 
 @dataclass(frozen=True, slots=True)
 class StepFunctions:
-    """A `WorkflowEngine`.
-
-    Attributes:
-        make_client: the client, made when it is first needed; None if this process can have none.
-        retry_budget: how long to repeat a message that Step Functions is too busy for.
-        account: which account that client asks.
-    """
+    """A `WorkflowEngine`."""
 
     make_client: Callable[[], SFNClient | None]
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
@@ -188,12 +181,15 @@ class StepFunctions:
 
     def wake_waiter(self, task_token: str, answer: Grant | Refusal) -> Delivery:
         """Completes the waiting task with the answer that acquire would have given."""
-        output = json.dumps(acquire_answer(answer), ensure_ascii=False)
+        client = self.make_client()
+        if client is None:
+            return Delivery.UNKNOWN
         return deliver(
-            self.make_client(),
-            lambda client: client.send_task_success(taskToken=task_token, output=output),
+            client.send_task_success,
             gone=_TASK_GONE,
             retry_budget=self.retry_budget,
+            taskToken=task_token,
+            output=json.dumps(acquire_answer(answer), ensure_ascii=False),
         )
 
     def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
@@ -201,15 +197,19 @@ class StepFunctions:
 
         The state believes only an answer that names its own lock and owner.
         """
-
-        def send(client: SFNClient) -> object:
-            if isinstance(end, LockLost):
-                error, cause = type(end).__name__, str(end)
-                return client.send_task_failure(taskToken=task_token, error=error, cause=cause)
-            output = json.dumps(release_answer(end), ensure_ascii=False)
-            return client.send_task_success(taskToken=task_token, output=output)
-
-        return deliver(self.make_client(), send, gone=_TASK_GONE, retry_budget=self.retry_budget)
+        client = self.make_client()
+        if client is None:
+            return Delivery.UNKNOWN
+        send: Callable[..., object] = client.send_task_success
+        if isinstance(end, LockLost):
+            send, fields = (
+                client.send_task_failure,
+                {"error": type(end).__name__, "cause": str(end)},
+            )
+        else:
+            fields = {"output": json.dumps(release_answer(end), ensure_ascii=False)}
+        budget = self.retry_budget
+        return deliver(send, gone=_TASK_GONE, retry_budget=budget, taskToken=task_token, **fields)
 
     def describe(self, execution_arn: str) -> Execution:
         """Calls DescribeExecution, one request an answer.
@@ -250,11 +250,6 @@ class DurableFunctions:
 
     An AWS SDK that is older than durable functions (botocore before 1.42) knows none of the calls:
     then every answer is unknown.
-
-    Attributes:
-        make_client: the client, made when it is first needed; None if this process can have none.
-        retry_budget: how long to repeat a message that Lambda is too busy for.
-        account: which account that client asks.
     """
 
     make_client: Callable[[], LambdaClient | None]
@@ -268,12 +263,11 @@ class DurableFunctions:
             return Delivery.UNKNOWN
         result = json.dumps(acquire_answer(answer), ensure_ascii=False).encode()
         return deliver(
-            client,
-            lambda client: client.send_durable_execution_callback_success(
-                CallbackId=callback_id, Result=result
-            ),
+            client.send_durable_execution_callback_success,
             gone=_CALLBACK_GONE,
             retry_budget=self.retry_budget,
+            CallbackId=callback_id,
+            Result=result,
         )
 
     def describe(self, execution_arn: str) -> Execution:

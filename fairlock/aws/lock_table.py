@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from fairlock.aws.aws_clock import NO_DATE, AwsClock
 from fairlock.aws.retry import (
     CONDITION_FAILED,
     RepeatedRequest,
@@ -25,8 +24,9 @@ from fairlock.aws.retry import (
     misconfigured,
     raise_if_unknown,
 )
+from fairlock.clock import NO_DATE, AwsClock
 from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
-from fairlock.protocol.expressions import (
+from fairlock.protocol.table_requests import (
     Answer,
     Check,
     Delete,
@@ -70,11 +70,9 @@ class Written(Answer):
 
 @dataclass(frozen=True, slots=True)
 class ConditionFailed(Answer):
-    """The condition did not hold.
+    """The condition did not hold on this item, which is empty if there is none.
 
-    Attributes:
-        item: what the item was; empty if there is none.
-        repeated: whether the request was sent before; that sending may have been written.
+    If the request is `repeated`, an earlier sending may have been written.
     """
 
     item: Item = field(repr=False)
@@ -83,12 +81,7 @@ class ConditionFailed(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Cancelled(Answer):
-    """A transaction did not happen.
-
-    Attributes:
-        state: the lock's item, if its condition failed.
-        check_failed: whether a condition failed on an item that is not written.
-    """
+    """A transaction did not happen: the lock's item if its condition failed, or a check did."""
 
     state: Item | None = field(repr=False)
     check_failed: bool = False

@@ -159,15 +159,7 @@ def misconfigured_call(
     table_name: str = "",
     advice: str | None = None,
 ) -> LockStoreMisconfigured:
-    """The same for a request about something else than a table.
-
-    Args:
-        error: what boto3 raised.
-        place: what the request was about, and where that is.
-        region: of the request; None if no region is known.
-        table_name: the lock table, if it is known.
-        advice: what to do; None for what helps with every service of AWS.
-    """
+    """The same for a request about something else than a table, with advice of its own or none."""
     code = error_code(error) or type(error).__name__
     advice = advice or _ADVICE.get(code, "no repeat helps")
     if isinstance(error, NoRegionError) and os.environ.get("AWS_REGION"):
@@ -185,11 +177,8 @@ class RetryBudget:
     """How long to repeat one request, and the pauses in between.
 
     Attributes:
-        seconds: the longest time to go on with one request.
         deadline: reading of the monotonic clock at which everything must be done, for instance the
             end of a Lambda invocation.
-        clock: measures and waits.
-        random: source of jitter.
         first_pause_seconds: the longest pause before the first repeat; doubles with each repeat.
         longest_pause_seconds: the longest pause before any repeat.
     """

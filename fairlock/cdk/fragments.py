@@ -22,11 +22,7 @@ from fairlock.errors import InvalidRequest, LockLost
 
 
 def check_place(scope: object, construct_id: object) -> None:
-    """Checks the first two arguments of a construct.
-
-    Raises:
-        InvalidRequest: one of them is something else.
-    """
+    """Checks the first two arguments of a construct."""
     if not isinstance(scope, Construct):
         rule = "must be the parent construct, such as a Stack"
         raise InvalidRequest(field="scope", rule=rule, value=scope)
@@ -36,11 +32,7 @@ def check_place(scope: object, construct_id: object) -> None:
 
 
 def whole_seconds(field: str, duration: object) -> int:
-    """The seconds of a Duration.
-
-    Raises:
-        InvalidRequest: it is no Duration, not known at synth, or no whole number of seconds.
-    """
+    """The seconds of a Duration, if these are whole, and known at synth."""
     if not isinstance(duration, Duration):
         rule = "must be a Duration, such as Duration.seconds(60)"
         raise InvalidRequest(field=field, rule=rule, value=duration)
@@ -55,11 +47,7 @@ def whole_seconds(field: str, duration: object) -> int:
 
 
 def check_states(field: str, value: object) -> None:
-    """Checks that an argument is a state, or something that begins with one.
-
-    Raises:
-        InvalidRequest: it is neither a state nor a chain nor a fragment.
-    """
+    """Checks that an argument is a state, a chain or a fragment."""
     if not isinstance(getattr(value, "start_state", None), sfn.State):
         rule = (
             "must be a state, a chain or a fragment of a state machine, "
@@ -72,11 +60,7 @@ _KEY_TYPES: Final = frozenset({"S", "N", "B"})
 
 
 def check_item_key(key: object) -> None:
-    """Checks the primary key of an item, in DynamoDB's form.
-
-    Raises:
-        InvalidRequest: it has another form, or a value that Step Functions would not evaluate.
-    """
+    """Checks the primary key of an item: DynamoDB's form, no value that would not be evaluated."""
     if not isinstance(key, Mapping) or not key:
         rule = "must be the item's whole primary key, like {'account': {'S': 'anna'}}"
         raise InvalidRequest(field="key", rule=rule, value=key)
@@ -121,11 +105,7 @@ class WorkflowVariable:
 
     @classmethod
     def of(cls, scope: IConstruct, construct_id: str, *, prefix: str = "lock") -> WorkflowVariable:
-        """The variable of the construct with this id in this scope.
-
-        Raises:
-            InvalidRequest: one of them is something else.
-        """
+        """The variable of the construct with this id in this scope."""
         check_place(scope, construct_id)
         path = f"{scope.node.path}/{construct_id}"
         digest = hashlib.sha256(path.encode()).hexdigest()[:8]

@@ -126,14 +126,7 @@ _UNKNOWN: Final = "0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """A place in a state machine in which a variable is assigned.
-
-    Attributes:
-        machine: the path of the machine's construct.
-        express: whether the workflow is an Express workflow there.
-        around: the names of the Parallel and Map states around it.
-        in_map: whether one of these is a Map.
-    """
+    """A place in a state machine in which a variable is assigned, with the states around it."""
 
     machine: str
     express: bool
@@ -154,11 +147,7 @@ class VariableUse:
 class Transition:
     """A state leads to another, or is a Parallel or Map that begins with it.
 
-    Attributes:
-        machine: the path of the machine's construct.
-        source: the name of that state; None if the machine begins with the target.
-        target: the name of the other.
-        by_choice: whether the first one is a Choice, which may lead elsewhere.
+    The source is None if the machine begins with the target. A Choice may lead elsewhere.
     """
 
     machine: str
@@ -174,10 +163,8 @@ class Machines:
     Attributes:
         placements: where each variable is assigned.
         undefined: the states that read a variable that is assigned nowhere around them.
-        as_text: the states that name a variable in the other query language, so that nothing
-            evaluates it.
+        as_text: the states that name a variable in a language in which nothing evaluates it.
         tokens_needed: the states that read the fencing token in a variable, and need it.
-        transitions: which state leads to which.
     """
 
     placements: dict[str, list[Placement]] = field(default_factory=dict)
@@ -398,10 +385,7 @@ def reachable(
 ) -> set[str | None]:
     """The names of the states that are reached from those in `begin`, themselves included.
 
-    Args:
-        steps: the transitions of one machine.
-        begin: names of states; None for where the machine begins.
-        stop: the name of a state that is not left; it may be reached.
+    None is where the machine begins. The state `stop` may be reached, and is not left.
     """
     targets: dict[str | None, list[str]] = {}
     for step in steps:

@@ -32,14 +32,7 @@ from fairlock.text import documented
 from fairlock.wire.rules import LOCK_NAME
 
 _DURATIONS = ("current_wait", "hand_off_latency", "reaper_delay")
-_COUNTS = (
-    "lost",
-    "taken_over",
-    "queue_length",
-    "dead_letters",
-    "function_errors",
-    "throttles",
-)
+_COUNTS = ("lost", "taken_over", "queue_length", "dead_letters", "function_errors", "throttles")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +65,7 @@ class LockAlarms:
     throttles: int | None = 1
 
     def __post_init__(self) -> None:
-        """Checks each threshold.
-
-        Raises:
-            InvalidRequest: one is no positive Duration of whole seconds, or no positive number.
-        """
+        """Checks each threshold."""
         for name in _DURATIONS:
             duration = getattr(self, name)
             if duration is not None and whole_seconds(name, duration) < 1:
@@ -298,7 +287,6 @@ class LockMonitoring(Construct):
             "Watch",
             description="Fairlock: measures how long owners wait for locks",
             table_actions=["GetItem", "Query", *(["Scan"] if is_scan else [])],
-            workflow_actions=[],
             environment={WATCHED_VARIABLE: json.dumps(list(watch))},
             timeout_seconds=_WATCH_SECONDS,
         )

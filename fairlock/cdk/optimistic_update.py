@@ -56,11 +56,7 @@ def check_update(
     version_attribute: str,
     retries: int,
 ) -> None:
-    """Checks the table, the key, the attribute of the version and the number of retries.
-
-    Raises:
-        InvalidRequest: names the field and the rule.
-    """
+    """Checks the table, the key, the attribute of the version and the number of retries."""
     if not hasattr(table, "table_name"):
         rule = "must be a table of aws_dynamodb, such as Table.from_table_name(…)"
         raise InvalidRequest(field="table", rule=rule, value=table)
@@ -117,13 +113,7 @@ _ITEM_READ: Final = "$states.result.Item"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionedExpressions:
-    """The expressions of one update.
-
-    Attributes:
-        variable: the expression of the variable that `read` assigns for `write`.
-        key_name: one attribute of the primary key.
-        version: the attribute of the version.
-    """
+    """The expressions of one update."""
 
     variable: str
     key_name: str
@@ -371,10 +361,9 @@ class OptimisticUpdate(sfn.StateMachineFragment):
 
     Errors: `VersionConflict` after the last try, nothing was written; the task's own errors, by
     their names; those of DynamoDB (`DynamoDb.…`), as for any task: after one of the write, read the
-    item before you repeat the change. The input and the item, in
-    DynamoDB's form, are together at most 256 KiB, like all payloads of Step Functions. Items may be
-    nested as deeply as DynamoDB allows, 32 levels. Works in Standard and Express workflows, with
-    JSONPath and JSONata.
+    item before you repeat the change. The input and the item, in DynamoDB's form, are together at
+    most 256 KiB, like all payloads of Step Functions. Items may be nested as deeply as DynamoDB
+    allows, 32 levels. Works in Standard and Express workflows, with JSONPath and JSONata.
 
     Uncontended it costs one read, one write (at the price of a transaction) and three state
     transitions besides the task. The machine may get, put and delete items of this table; if it is

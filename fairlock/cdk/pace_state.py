@@ -159,10 +159,7 @@ class Pace(sfn.StateMachineFragment):
             f"' s, and max_wait is {max_wait_seconds} s; nothing was reserved'"
         )
         return sfn.Fail.jsonata(
-            self,
-            variable.state_name("Too late"),
-            error=SlotTooLate.__name__,
-            cause=jsonata(cause),
+            self, variable.state_name("Too late"), error=SlotTooLate.__name__, cause=jsonata(cause)
         )
 
 

@@ -18,8 +18,7 @@ from fairlock.aws.retry import misconfigured, raise_if_unknown
 from fairlock.cli import exit_codes
 from fairlock.cli.asl import commands as asl_commands
 from fairlock.cli.child_process import become
-from fairlock.cli.endings import Command, Group
-from fairlock.cli.exit_codes import Ended, end, log_lines, statuses
+from fairlock.cli.exit_codes import Command, Ended, Group, end, log_lines, statuses
 from fairlock.cli.operating import commands
 from fairlock.cli.run import UNTOLD_WAIT_SECONDS, Job, run, told_of_a_wait
 from fairlock.cli.target import (
@@ -129,13 +128,11 @@ def run_command(
     target: Target,
     name: LockName,
     command: Annotated[
-        list[str],
-        typer.Argument(metavar="-- COMMAND...", help="What to run, with its arguments."),
+        list[str], typer.Argument(metavar="-- COMMAND...", help="What to run, with its arguments.")
     ],
     *,
     lease: Annotated[
-        float,
-        time_option("How long the lock stays taken if this machine vanishes."),
+        float, time_option("How long the lock stays taken if this machine vanishes.")
     ] = DEFAULT_LEASE_SECONDS,
     max_wait: Annotated[
         float | None,
@@ -164,10 +161,7 @@ def run_command(
             help="Give up once a higher version was granted. `now` orders callers by time.",
         ),
     ] = None,
-    grace: Annotated[
-        float,
-        time_option("Time from TERM to KILL if the command is ended."),
-    ] = 10,
+    grace: Annotated[float, time_option("Time from TERM to KILL if the command is ended.")] = 10,
     taken_exit_code: Annotated[
         int, typer.Option(min=0, max=255, help="Exit status if the lock is taken.")
     ] = exit_codes.TAKEN,
@@ -180,8 +174,7 @@ def run_command(
         typer.Option("--shared", help="Hold the lock beside other readers: up to 20, or --limit."),
     ] = False,
     _lock: Annotated[
-        list[str] | None,
-        typer.Option("--lock", callback=_refuse_lock, is_eager=True, hidden=True),
+        list[str] | None, typer.Option("--lock", callback=_refuse_lock, is_eager=True, hidden=True)
     ] = None,
 ) -> int:
     """Holds a lock while a command runs.
@@ -228,10 +221,7 @@ def pace_command(
             help="How many callers may begin in a period, such as 10/1m.",
         ),
     ],
-    max_wait: Annotated[
-        float,
-        time_option("Longest wait for the slot. 0 does not wait."),
-    ] = 120,
+    max_wait: Annotated[float, time_option("Longest wait for the slot. 0 does not wait.")] = 120,
     burst: Annotated[int, typer.Option(help="How many may begin at once after a pause.")] = 1,
     late_exit_code: Annotated[
         int, typer.Option(min=0, max=255, help="Exit status if the slot is later than --max-wait.")

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from fairlock.cli import exit_codes
-from fairlock.cli.endings import Command
+from fairlock.cli.exit_codes import Command
 from fairlock.cli.target import (
     EndpointUrl,
     Profile,
@@ -56,8 +56,7 @@ def asl_command(
     ],
     limit: Annotated[int, typer.Option(help="How many may hold the lock at a time.")] = 1,
     lease: Annotated[
-        int,
-        time_option("How long the lock outlives a dead execution.", least=1, whole=True),
+        int, time_option("How long the lock outlives a dead execution.", least=1, whole=True)
     ] = DEFAULT_LEASE_SECONDS,
     max_wait: Annotated[
         int | None,
@@ -67,8 +66,7 @@ def asl_command(
         ),
     ] = None,
     waiting: Annotated[
-        WayToWait | None,
-        typer.Option(help="How to wait. Default: queue, in Express poll."),
+        WayToWait | None, typer.Option(help="How to wait. Default: queue, in Express poll.")
     ] = None,
     keep_alive: Annotated[
         int | None,

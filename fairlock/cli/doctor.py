@@ -22,18 +22,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fairlock.aws.aws_clock import NO_DATE, AwsClock
 from fairlock.aws.retry import error_code, may_pass, misconfigured
 from fairlock.cli.target import Target, principal
-from fairlock.clock import Clock
+from fairlock.clock import NO_DATE, AwsClock, Clock
 from fairlock.protocol.description import lock_name_of
-from fairlock.protocol.expressions import number, token_seed
 from fairlock.protocol.schema import (
     FENCING_TOKEN,
     PARTITION_KEY,
     SORT_KEY,
     STATE,
     TTL_ATTRIBUTE,
+    number,
+    token_seed,
 )
 from fairlock.text import printable
 
@@ -52,13 +52,7 @@ _IF_THERE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A permission.
-
-    Attributes:
-        action: its name.
-        is_needed: whether locks cannot be held without it.
-        without: what does not work without it.
-    """
+    """A permission, whether locks can be held without it, and what does not work then."""
 
     action: str
     is_needed: bool
@@ -85,12 +79,6 @@ PROBES: Final = (
 def is_allowed(target: Target, dynamodb: Any, probe: Probe, table_arn: str | None) -> bool:  # noqa: ANN401 - a client of boto3's
     """Whether AWS allows the probe's action; nothing is written.
 
-    Args:
-        target: the table.
-        dynamodb: a client of boto3's for it.
-        probe: what to probe.
-        table_arn: tells the account in which workflows are; None if that is not known.
-
     Raises:
         botocore.exceptions.ClientError: AWS refused for another reason.
         LookupError: the account is not known.
@@ -109,10 +97,7 @@ def is_allowed(target: Target, dynamodb: Any, probe: Probe, table_arn: str | Non
 def _send(target: Target, dynamodb: Any, action: str, table_arn: str | None) -> None:  # noqa: ANN401 - same
     # A key that no lock has, and new each time: beside whatever runs, a write finds no item, its
     # condition fails, and nothing is written.
-    key: dict[str, Any] = {
-        PARTITION_KEY: {"S": f"PROBE#{uuid.uuid4()}"},
-        SORT_KEY: {"S": "PROBE"},
-    }
+    key: dict[str, Any] = {PARTITION_KEY: {"S": f"PROBE#{uuid.uuid4()}"}, SORT_KEY: {"S": "PROBE"}}
     table: dict[str, Any] = {"TableName": target.table}
     if action == "DescribeExecution":
         if table_arn is None:
@@ -150,11 +135,7 @@ _MOST_TABLES: Final = 2_500
 
 
 def other_tables(dynamodb: Any, table: Mapping[str, Any]) -> list[str]:  # noqa: ANN401 - a client of boto3's
-    """The names of other lock tables that are called like this one.
-
-    Raises:
-        botocore.exceptions.ClientError: no permission to list tables.
-    """
+    """The names of other lock tables that have the same base name."""
     own = table["TableName"]
     start, dash, ending = own.rpartition("-")
     if not dash or not ending.isalnum():
@@ -226,11 +207,7 @@ def doctor(target: Target, console: Console, clock: Clock, *, as_json: bool = Fa
 
 
 def examine(target: Target, clock: Clock) -> Iterator[Finding]:
-    """All checks, in their order.
-
-    Raises:
-        LockStoreMisconfigured: no client can be made, for want of a region for instance.
-    """
+    """All checks, in their order."""
     dynamodb = target.client("dynamodb")
     yield _who(principal(target))
     sent, described = clock.monotonic(), None

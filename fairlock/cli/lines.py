@@ -16,9 +16,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fairlock.clock import iso
 from fairlock.errors import DescribedHolder
 from fairlock.protocol.description import LockDescription
-from fairlock.text import iso, printable
+from fairlock.text import printable
 
 _NO_NAME: Final = "(no name)"
 _MINUTE: Final = 60

@@ -20,10 +20,10 @@ from rich.text import Text
 from fairlock.cli import exit_codes, lines
 from fairlock.cli.lines import lock_table
 from fairlock.client.lock_client import LockClient
-from fairlock.clock import Clock
+from fairlock.clock import Clock, iso_utc, utc
 from fairlock.errors import DescribedCeiling, LockStoreUnavailable
 from fairlock.protocol.description import DescribedQueue, LockDescription
-from fairlock.text import iso_utc, printable, utc
+from fairlock.text import printable
 from fairlock.wire.answers import lock_json
 
 _BATCH: Final = 500
@@ -114,14 +114,6 @@ def watch(
     On a terminal the table is drawn again each time. Elsewhere a line is printed for each lock when
     it is first seen, changes hands, is limited or paused, or another number waits, and when it is
     free again. If the table does not answer, a line says so, and it is read again.
-
-    Args:
-        read: reads the locks.
-        console: where to.
-        clock: waits in between.
-        every: seconds between two readings.
-        times: how often to read; None for ever.
-        as_json: whether to print an object for each change, also on a terminal.
     """
     try:
         moments = _moments(clock, every, times)

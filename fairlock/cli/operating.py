@@ -1,37 +1,192 @@
-"""The commands by which people see locks, free them, and limit or pause them."""
+"""The commands by which people see locks, free them, limit or pause them, and empty queues."""
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 import typer
 
-from fairlock.cli import exit_codes
+from fairlock.cli import exit_codes, lines
 from fairlock.cli.doctor import doctor
-from fairlock.cli.endings import Command
-from fairlock.cli.exit_codes import end
-from fairlock.cli.intervene import (
-    ForcedRelease,
-    ask_at_the_terminal,
-    change_ceiling,
-    empty_queue,
-    force_release,
-    release_own,
-)
+from fairlock.cli.exit_codes import Command, end
 from fairlock.cli.lines import screen
-from fairlock.cli.listing import list_locks, reader, show, watch
-from fairlock.cli.target import (
-    AsJson,
-    LockName,
-    Prefix,
-    Target,
-    about_a_table,
-    caller,
-    time_option,
-)
+from fairlock.cli.listing import list_locks, reader, show, unknown, watch
+from fairlock.cli.target import AsJson, LockName, Prefix, Target, about_a_table, caller, time_option
+from fairlock.client.lock_client import LockClient
 from fairlock.client.table_client import require_limit
-from fairlock.clock import SystemClock
+from fairlock.clock import SystemClock, iso
+from fairlock.errors import DescribedHolder, FairlockError
+from fairlock.protocol.description import LockDescription
+from fairlock.text import printable
+
+_NO_REASON: Final = "no reason given"
+_NOBODY_TO_ASK: Final = "there is no terminal to ask on: give --yes"
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForcedRelease:
+    """The arguments of `fairlock release --force`.
+
+    Without a terminal no one can be asked. Who releases is found out when it is decided.
+    """
+
+    name: str
+    fencing_token: int | None
+    reason: str | None
+    yes: bool
+    ask: Callable[[str], bool] | None
+    requested_by: Callable[[], str]
+    as_json: bool = False
+
+
+def release_own(locks: LockClient, name: str, owner_id: str, *, as_json: bool = False) -> int:
+    """Releases the lock for the owner that the owner_id proves; returns the exit status."""
+    released = locks.release(name, owner_id)
+    if as_json:
+        typer.echo(json.dumps({"lock_name": name, "released": released}))
+    elif released:
+        typer.echo(f"{printable(name)}: released")
+    if released:
+        return 0
+    exit_codes.say(f"lock {name!r} is not held by this owner: nothing was released")
+    return exit_codes.LOST
+
+
+def force_release(locks: LockClient, place: str, wanted: ForcedRelease) -> int:
+    """Shows the holder, asks, and releases the grant that was shown; returns the exit status.
+
+    Raises:
+        HolderChanged: the grant that was shown is over; nothing was written.
+    """
+    found = locks.describe(wanted.name)
+    if found is None:
+        return unknown(place, wanted.name)
+    if not found.holders:
+        exit_codes.say(f"lock {wanted.name!r} is free: there is nothing to release")
+        return exit_codes.UNKNOWN_LOCK
+    holder = _choose(found, wanted.fencing_token)
+    if holder is None:
+        return _tell_holders(found, wanted.fencing_token)
+    exit_codes.say(f"lock {wanted.name!r} of {place} is held by")
+    for line in lines.details_of_holder(holder, seen_at=found.seen_at):
+        exit_codes.say(line)
+    if not _is_confirmed(found, wanted):
+        return exit_codes.DECLINED
+    locks.force_release(
+        wanted.name,
+        holder=holder,
+        reason=wanted.reason or _NO_REASON,
+        requested_by=wanted.requested_by(),
+    )
+    if wanted.as_json:
+        done = {"lock_name": wanted.name, "released": True, "fencing_token": holder.fencing_token}
+        typer.echo(json.dumps(done))
+    else:
+        typer.echo(f"{printable(wanted.name)}: released by force; {_now(locks, wanted.name)}")
+    return 0
+
+
+def _choose(found: LockDescription, fencing_token: int | None) -> DescribedHolder | None:
+    """The holder that is meant; None if that is not clear, or if it is gone."""
+    if fencing_token is None:
+        return found.holders[0] if len(found.holders) == 1 else None
+    return next((h for h in found.holders if h.fencing_token == fencing_token), None)
+
+
+def _tell_holders(found: LockDescription, fencing_token: int | None) -> int:
+    for holder in found.holders:
+        owner = lines.name_of(holder.owner_name)
+        exit_codes.say(f"--token {holder.fencing_token}: {owner}, {iso(holder.acquired_at)}")
+    if fencing_token is None:
+        exit_codes.end(exit_codes.USAGE, f"{len(found.holders)} hold it: name one by --token")
+    exit_codes.say(f"no holder has the fencing token {fencing_token}: nothing was released")
+    return exit_codes.HOLDER_CHANGED
+
+
+def _is_confirmed(found: LockDescription, wanted: ForcedRelease) -> bool:
+    if wanted.yes:
+        return True
+    if wanted.ask is None:
+        exit_codes.end(exit_codes.USAGE, _NOBODY_TO_ASK)
+    waiting = found.waiters.count
+    heir = "the oldest waiter gets the lock" if waiting else "no one waits"
+    return wanted.ask(f"Release it by force? Its work is not stopped by this; {heir}.")
+
+
+def empty_queue(
+    locks: LockClient,
+    place: str,
+    name: str,
+    *,
+    yes: bool,
+    ask: Callable[[str], bool] | None,
+    as_json: bool = False,
+) -> int:
+    """Shows who waits, asks, and removes all that wait; returns the exit status."""
+    found = locks.describe(name)
+    if found is None:
+        return unknown(place, name)
+    waiting = found.waiters
+    exit_codes.say(f"{waiting.count} wait for lock {name!r} of {place}")
+    for each in waiting.first[:_SHOWN]:
+        exit_codes.say(f"  {lines.name_of(each.owner_name)}, since {iso(each.entered_at)}")
+    if not yes:
+        if ask is None:
+            exit_codes.end(exit_codes.USAGE, _NOBODY_TO_ASK)
+        if not ask("Remove all of them? Those that ask again wait again."):
+            return exit_codes.DECLINED
+    removed = locks.empty_queue(name)
+    if as_json:
+        typer.echo(json.dumps({"lock_name": name, "removed": removed}))
+    else:
+        typer.echo(f"{printable(name)}: removed {removed} waiters; {_now(locks, name)}")
+    return 0
+
+
+def change_ceiling(
+    locks: LockClient,
+    name: str,
+    limit: int | None,
+    *,
+    reason: str,
+    requested_by: str,
+    as_json: bool = False,
+) -> int:
+    """Limits, pauses (0) or resumes (None) a lock; returns the exit status."""
+    if limit is None:
+        locks.resume(name, reason=reason, requested_by=requested_by)
+    elif limit:
+        locks.set_limit(name, limit, reason=reason, requested_by=requested_by)
+    else:
+        locks.pause(name, reason=reason, requested_by=requested_by)
+    if as_json:
+        typer.echo(json.dumps({"lock_name": name, "limit": limit}))
+        return 0
+    done = {None: "resumed", 0: "paused"}.get(limit, f"limited to {limit}")
+    typer.echo(f"{printable(name)}: {done}; {_now(locks, name)}")
+    return 0
+
+
+def _now(locks: LockClient, name: str) -> str:
+    """What has become of the lock; the release stands, whether that can be read or not."""
+    try:
+        after = locks.describe(name)
+    except FairlockError:
+        after = None
+    return "" if after is None else lines.state_of(after)
+
+
+def ask_at_the_terminal() -> Callable[[str], bool] | None:
+    """Asks the person at the terminal; None if the input is no terminal, or closed."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return None
+    return lambda question: typer.confirm(question, default=False, err=True)
+
 
 _FROM_INPUT: Final = "-"
 
@@ -67,12 +222,7 @@ def list_command(
 
 @commands.command("show", cls=Command)
 @about_a_table()
-def show_command(
-    target: Target,
-    name: LockName,
-    *,
-    as_json: AsJson = False,
-) -> int:
+def show_command(target: Target, name: LockName, *, as_json: AsJson = False) -> int:
     """Shows who holds a lock, and who waits for it."""
     with target.locks() as locks:
         return show(locks, target.place(), name, as_json=as_json)
@@ -87,10 +237,7 @@ def watch_command(
     ] = None,
     *,
     prefix: Prefix = None,
-    every: Annotated[
-        float,
-        time_option("Time between two readings.", least=0.5),
-    ] = 5,
+    every: Annotated[float, time_option("Time between two readings.", least=0.5)] = 5,
     as_json: AsJson = False,
 ) -> int:
     """Shows locks, and updates the list until Ctrl-C.
@@ -176,11 +323,7 @@ def limit_command(
 @commands.command("pause", cls=Command)
 @about_a_table()
 def pause_command(
-    target: Target,
-    name: LockName,
-    *,
-    reason: _Reason,
-    as_json: AsJson = False,
+    target: Target, name: LockName, *, reason: _Reason, as_json: AsJson = False
 ) -> int:
     """Keeps all callers from a lock.
 
@@ -195,11 +338,7 @@ def pause_command(
 @commands.command("resume", cls=Command)
 @about_a_table()
 def resume_command(
-    target: Target,
-    name: LockName,
-    *,
-    reason: _Reason = "resumed",
-    as_json: AsJson = False,
+    target: Target, name: LockName, *, reason: _Reason = "resumed", as_json: AsJson = False
 ) -> int:
     """Ends a pause or a limit.
 
@@ -231,11 +370,7 @@ def empty_queue_command(
 
 @commands.command("doctor", cls=Command)
 @about_a_table()
-def doctor_command(
-    target: Target,
-    *,
-    as_json: AsJson = False,
-) -> int:
+def doctor_command(target: Target, *, as_json: AsJson = False) -> int:
     """Checks the table, the clock and your permissions.
 
     It writes nothing: a permission to write is tried on an item that does not exist.

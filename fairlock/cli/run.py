@@ -41,9 +41,9 @@ from fairlock.cli.target import Target
 from fairlock.client.arguments import default_owner_name
 from fairlock.client.lock import Lock
 from fairlock.client.lock_client import LockClient
+from fairlock.clock import iso
 from fairlock.errors import FairlockError, InvalidRequest, LockLost, LockWaitTimeout, Superseded
 from fairlock.names import FENCING_TOKEN_VARIABLE, HELD_LOCKS_VARIABLE, LOCK_NAME_VARIABLE
-from fairlock.text import iso
 
 _LAST_SECONDS: Final = 1.0
 """Between KILL and the end of max_hold, so that the next holder finds the command ended."""
@@ -75,21 +75,12 @@ def waits_for(locks: LockClient, lock_name: str, *, seconds: float) -> str:
 
 @contextmanager
 def told_of_a_wait(
-    after_seconds: float,
-    end: str,
-    waits: Callable[[], str],
-    *,
-    monotonic: Callable[[], float],
+    after_seconds: float, end: str, waits: Callable[[], str], *, monotonic: Callable[[], float]
 ) -> Iterator[None]:
     """Tells of the block if it takes longer than that: once meanwhile, and once when it succeeds.
 
-    A block that is over is not held up by the line, nor by its reads; nothing more is printed.
-
-    Args:
-        after_seconds: a wait that is shorter is not worth a line.
-        end: the beginning of the second line, such as "lock 'x' acquired".
-        waits: makes the line, or an empty one for none; called in a thread of its own.
-        monotonic: tells the time.
+    The first line, or an empty one for none, is made by `waits` in a thread of its own; the second
+    begins with `end`. A block that is over is not held up by the line, nor by its reads.
     """
     if sys.stderr is None:
         yield
@@ -144,12 +135,7 @@ class Job:
 
 
 def run(job: Job) -> int:
-    """Runs the command under the lock; returns the exit status.
-
-    Raises:
-        InvalidRequest: a `run` around this one holds the lock, and would be waited for, or the
-            command would be ended as soon as it begins; nothing was asked.
-    """
+    """Runs the command under the lock; returns the exit status."""
     _require_time_for_the_command(job)
     around = _held_around()
     _require_not_waiting_for_itself(job, around)

@@ -23,16 +23,11 @@ import typer
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from fairlock.aws.aws_clock import is_aws
-from fairlock.aws.retry import (
-    CLIENT_CONFIG,
-    QUICKLY,
-    misconfigured,
-    was_not_written,
-)
+from fairlock.aws.retry import CLIENT_CONFIG, QUICKLY, misconfigured, was_not_written
 from fairlock.cli import exit_codes
 from fairlock.client.connection import told_by_stack
 from fairlock.client.lock_client import LockClient
+from fairlock.clock import is_aws
 from fairlock.errors import (
     FairlockError,
     LockItemMalformed,
@@ -120,11 +115,7 @@ class Target:
 
     @contextmanager
     def named_in_errors(self, *, so: str = "") -> Iterator[None]:
-        """Within, a table that does not answer, or has a spoilt item, is named, with what to do.
-
-        Args:
-            so: what follows from the failure, for the message.
-        """
+        """Within, a table that does not answer, or has a spoilt item, is named, with what to do."""
         try:
             yield
         except LockStoreUnavailable as error:
@@ -191,8 +182,7 @@ LockName = Annotated[str, typer.Argument(metavar="NAME", help="The lock's name."
 Table = Annotated[
     str | None,
     typer.Option(
-        show_default=False,
-        help="Name or ARN of the lock table. Default: FAIRLOCK_TABLE_NAME.",
+        show_default=False, help="Name or ARN of the lock table. Default: FAIRLOCK_TABLE_NAME."
     ),
 ]
 Stack = Annotated[
@@ -214,14 +204,8 @@ _WHICH_TABLE: Final = {"table": Table, "stack": Stack}
 _WHERE: Final = {"profile": Profile, "region": Region, "endpoint_url": EndpointUrl}
 
 
-def about_a_table(
-    so: str = "",
-) -> Callable[[Callable[..., int]], Callable[..., None]]:
-    """Gives a command the options that name its table; its result is the exit status.
-
-    Args:
-        so: what follows if the table does not answer, for the message.
-    """
+def about_a_table(so: str = "") -> Callable[[Callable[..., int]], Callable[..., None]]:
+    """Gives a command the options that name its table; its result is the exit status."""
 
     def decorate(command: Callable[..., int]) -> Callable[..., None]:
         @wraps(command)

@@ -32,14 +32,8 @@ from fairlock.client.local_waiters import FreePermit, QueuePosition
 from fairlock.client.reporting import LockEventKind, LockEvents, logger
 from fairlock.errors import DescribedHolder, LockStoreUnavailable, LockWaitTimeout, Superseded
 from fairlock.protocol.description import describe_ceiling, describe_holder
-from fairlock.protocol.model import (
-    AcquireRequest,
-    Ceiling,
-    Holder,
-    ReleaseRequest,
-    SeenLock,
-)
-from fairlock.protocol.outcomes import Grant, Queued, RefusalReason
+from fairlock.protocol.model import AcquireRequest, Ceiling, Grant, Holder, ReleaseRequest, SeenLock
+from fairlock.protocol.outcomes import Queued, RefusalReason
 from fairlock.protocol.schema import waiter_key
 from fairlock.protocol.waiters import leave_queue
 from fairlock.store.acquire import acquire, with_version
@@ -68,17 +62,7 @@ throttle, and the first client for Step Functions takes a busy machine more than
 class Acquisition:
     """One acquisition, from the first try to a grant or to nothing.
 
-    Args:
-        store_factory: the lock table.
-        request: what is asked for; its owner_id stays the same, however often it is sent.
-        max_wait: longest seconds.
-        longest_poll: most seconds between two polls.
-        events: report how the acquisition ended.
-        require_open: raises once the client is closed.
-
-    Attributes:
-        request: as it is sent.
-        holders: who had the lock at the last poll.
+    The owner_id of its request stays the same, however often that is sent.
     """
 
     def __init__(
@@ -223,6 +207,7 @@ class Acquisition:
     def settle(self) -> None:
         """Notes that nothing is left to be done: a lock object has the grant, or all was tried."""
         self._is_settled = True
+        self._queue.remove(self._waiter)  # A task may be cancelled before it runs this.
 
     def is_settled(self) -> bool:
         """Whether it holds nothing and waits for nothing any more."""

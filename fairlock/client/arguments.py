@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeGuard, TypeVar
 
 from fairlock.client.reporting import logger
-from fairlock.clock import Seconds
+from fairlock.clock import Seconds, lease_for
 from fairlock.errors import InvalidRequest, explained
-from fairlock.protocol.lease_time import lease_for
-from fairlock.text import missing_part, printable
+from fairlock.text import compact_json, missing_part, printable
 from fairlock.wire import rules
 from fairlock.wire.requests import version_of
 from fairlock.wire.rules import LOCK_NAME, require
@@ -50,12 +49,7 @@ class LockOptions(Generic[_Callback]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """When a held lock is renewed, and when it is in danger.
-
-    Attributes:
-        heartbeat_every: seconds between renewals; None for a third of the lease.
-        safe_period: seconds before the lease's end; None for a third of the lease.
-    """
+    """When a held lock is renewed, and how long before its end it is in danger, in seconds."""
 
     heartbeat_every: float | None
     safe_period: float | None
@@ -210,11 +204,7 @@ def require_bool(field: str, value: object) -> None:
 
 
 def checked_version(only_newest: object) -> int | None:
-    """The version that `only_newest` names; None if the caller takes its turn.
-
-    Raises:
-        InvalidRequest: it is neither True or False nor a version.
-    """
+    """The version that `only_newest` names; None if the caller takes its turn."""
     if only_newest is False:
         return None
     rules.require("only_newest", rules.ONLY_NEWEST, only_newest)
@@ -227,7 +217,7 @@ def as_text(data: Mapping[str, Any] | None) -> str | None:
         return None
     plain = dict(data) if isinstance(data, Mapping) else data
     rules.require("data", rules.DATA, plain)
-    return rules.compact_json(plain)
+    return compact_json(plain)
 
 
 def default_owner_name(program: str | None = None) -> str:

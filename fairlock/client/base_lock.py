@@ -23,8 +23,7 @@ from fairlock.errors import ClientUnusable, LockLost
 from fairlock.guarded.conditions import DEFAULT_ATTRIBUTE, FenceCondition, require_alone
 from fairlock.guarded.guarded_table import GuardedCall
 from fairlock.guarded.guarded_writes import GuardedWrites
-from fairlock.protocol.model import AcquireRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant
 from fairlock.wire import rules
 
 if TYPE_CHECKING:
@@ -60,16 +59,7 @@ class _Listener:
 
 
 class BaseLock(EnteredOneWay, ABC):
-    """The part of a lock that answers without a request.
-
-    Args:
-        services: of the client.
-        request: what was asked for.
-        options: same, as the user wrote it.
-        granted: the grant, with its owner's own end.
-        handle_store_factory: the lock table, for heartbeats and the release; None for the same.
-        mutex: see `LeaseHandle`.
-    """
+    """The part of a lock that answers without a request."""
 
     def __init__(
         self,
@@ -266,11 +256,7 @@ class BaseLock(EnteredOneWay, ABC):
         write(call, self._guarded().send)
 
     def _guarded(self) -> GuardedWrites:
-        """One object for as long as the lock is held: it remembers calls of unknown outcome.
-
-        Raises:
-            InvalidRequest: the lock is shared, so this owner is not alone.
-        """
+        """One object for as long as the lock is held: it remembers calls of unknown outcome."""
         require_alone(shared=self.shared)
         if self._handle.lease.is_from_parent_process:
             self._handle.lease.require_held()
@@ -291,14 +277,7 @@ class BaseLock(EnteredOneWay, ABC):
     def _raise_or_note(self, lock_error: Exception, error: BaseException | None) -> None:
         """Ends a `with` block: raises what was wrong with the lock, or notes it on the error.
 
-        Args:
-            lock_error: the loss of the lock, or what its release raised.
-            error: what the block raised; it leaves the block.
-
-        Raises:
-            LockLost: the block has succeeded, but was not alone.
-            ClientUnusable: the lock cannot be released here.
-            Exception: the release failed, and `best_effort_release` is off. Else that is logged.
+        If only the release failed, and `best_effort_release` is on, that is logged.
         """
         if self._handle.lease.is_lost() and not isinstance(lock_error, LockLost):
             # The outage that prevents the release may have outlasted the lease.

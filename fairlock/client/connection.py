@@ -23,7 +23,6 @@ from botocore.client import BaseClient
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from fairlock.aws.aws_clock import AwsClock
 from fairlock.aws.executions import DurableFunctions, StepFunctions, WorkflowEngines
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import (
@@ -37,7 +36,7 @@ from fairlock.aws.retry import (
 from fairlock.backoff import Random
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.reporting import log_event
-from fairlock.clock import Clock
+from fairlock.clock import AwsClock, Clock
 from fairlock.errors import (
     ClientUnusable,
     InvalidRequest,
@@ -91,14 +90,7 @@ def is_of_another_service(client: object, service: str) -> bool:
 class Connection:
     """DynamoDB; Step Functions or Lambda if an execution of theirs is met in a queue.
 
-    Args:
-        session: to make clients from; None takes boto3's default session.
-        dynamodb: used as it is, if given.
-        stepfunctions: same.
-        most_at_once: how many heartbeats may be under way at a time.
-
-    Raises:
-        InvalidRequest: an argument is no session, or no client of the right kind.
+    Clients that are given are used as they are; the others are made from the session, or boto3's.
     """
 
     def __init__(
@@ -206,17 +198,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFactory:
-    """Makes stores over one table; each for one request, with a deadline of its own.
-
-    Attributes:
-        connection: where the AWS clients come from.
-        table_name: the lock table.
-        clock: the present.
-        aws_clock: the estimate of AWS's time, by all answers so far.
-        local_waiters: are notified of the hand-offs of this client.
-        random: source of jitter.
-        known_paces: what the answers so far have shown of paces.
-    """
+    """Makes stores over one table; each for one request, with a deadline of its own."""
 
     connection: Connection
     table_name: str
@@ -254,11 +236,6 @@ class StoreFactory:
     ) -> bool:
         """Sends a release, again after each unknown outcome, until there is an answer.
 
-        Args:
-            request: what to release.
-            seconds: how long to go on.
-            seen: as of `fairlock.store.release.release`.
-
         Returns:
             Whether this call may have released; after an attempt of unknown outcome even if the
             answer is "not held", which may well be the doing of that attempt.
@@ -281,14 +258,9 @@ class StoreFactory:
     ) -> tuple[_Answer, int]:
         """Makes a call again after each unknown outcome, until there is an answer.
 
-        Args:
-            call: is given the context, and the number of the attempt, from 1.
-            seconds: how long to go on. The longer, the longer the pauses in an outage: callers
-                that wait for hours must not keep a table busy that has too much to do.
-            is_vain: whether a further attempt can bring no answer; asked after each that failed.
-
-        Returns:
-            The answer, and how many attempts it took.
+        Returns the answer, and how many attempts it took. The more seconds, the longer the pauses
+        in an outage: callers that wait for hours must not keep a table busy that has too much to
+        do. After each failure `is_vain` tells whether a further attempt can bring no answer.
 
         Raises:
             LockStoreUnavailable: no answer in time.
@@ -334,11 +306,7 @@ _ADVICE: Final = {
 
 
 def table_or_default(table_name: str | None) -> str:
-    """The lock table that was named, or else that of the environment.
-
-    Raises:
-        InvalidRequest: neither names one.
-    """
+    """The lock table that was named, or else that of the environment."""
     table = os.environ.get(TABLE_NAME_VARIABLE) if table_name is None else table_name
     if table_name is None and not table:
         rule = (
@@ -351,11 +319,6 @@ def table_or_default(table_name: str | None) -> str:
 
 def told_by_stack(stack_name: str, name: str, make_client: Callable[[], Any]) -> str:
     """Reads a name that a stack shares, such as that of the table: one request.
-
-    Args:
-        stack_name: the stack with the lock service.
-        name: what is named.
-        make_client: makes a client for Systems Manager.
 
     Raises:
         InvalidRequest: no stack can have this name.

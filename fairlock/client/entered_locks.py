@@ -97,9 +97,6 @@ class EnteredLocks:
 
         With so many permits of its own as may be out, beside its own, no one else's release helps.
         A reader needs one only: a writer that queues in between waits for it, and is waited for.
-
-        Raises:
-            InvalidRequest: the caller would wait for itself.
         """
         name, held = request.lock_name, self.held(request.lock_name)
         if any(options.shared for _, options in held):
@@ -117,11 +114,7 @@ class EnteredLocks:
             refuse("name", rule, name)
 
     def reentered(self, options: LockOptions[Any]) -> HeldLock | None:
-        """The lock that the caller holds already and enters again; None if it holds none.
-
-        Raises:
-            InvalidRequest: an option asks for something else than the outer block has.
-        """
+        """The lock that the caller holds already and enters again; None if it holds none."""
         held = self.held(rules.plain_text("name", rules.LOCK_NAME, options.name))
         if not held:
             return None

@@ -65,8 +65,6 @@ class HeartbeatSchedule:
     """The heartbeats of all locks of a client.
 
     Attributes:
-        most_at_once: how many heartbeats may be under way at a time.
-        random: source of jitter.
         late_seconds: how late recent heartbeats came to their end, on average.
     """
 
@@ -237,6 +235,7 @@ class Heartbeats:
             if self._scheduler is None and not self._closed:
                 self._start()
             self._schedule.add(handle)
+            # Only then: to wake the scheduler for each new lock would cost more than it brings.
             if self._schedule.next_at() < self._wakes_at:
                 self._changed.notify()
 
@@ -280,6 +279,7 @@ class Heartbeats:
             self._closed = True
             self._changed.notify()
             scheduler, pool = self._scheduler, self._pool
+        # A signal handler in the middle of `add` holds the mutex that the scheduler needs to end.
         waits = wait and not is_held_by_this_thread(self._mutex)
         if waits and scheduler is not None:
             scheduler.join()
@@ -295,6 +295,8 @@ class Heartbeats:
 
     def _run_scheduler(self) -> None:
         with self._mutex:
+            # An interrupt came between its start and the note of it: another was or will be
+            # started.
             if self._scheduler is not threading.current_thread():
                 return
             while not self._closed and (self._is_wanted() or not self._schedule.is_idle()):
@@ -303,7 +305,11 @@ class Heartbeats:
                 except Exception:
                     logger.exception(SCHEDULING_FAILED)
                     nap = PAUSE_AFTER_DEFECT_SECONDS
+                # Gives the mutex up: `add`, `remove` and the ends of heartbeats come in between,
+                # and an earlier due time wakes it by `notify`.
                 self._changed.wait(nap)
+            # Under the same mutex as the last look: a lock that comes now starts threads of its
+            # own.
             if not self._closed:
                 self._end()
 

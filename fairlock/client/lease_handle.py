@@ -11,9 +11,9 @@ from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
 from fairlock.client.local_lease import LeaseState, LocalLease
 from fairlock.client.reporting import logger
 from fairlock.client.threads import is_held_by_this_thread
+from fairlock.clock import longest_own_ms
 from fairlock.errors import LockLost, LockStoreUnavailable
 from fairlock.guarded.guarded_table import GuardedCall
-from fairlock.protocol.lease_time import longest_own_ms
 from fairlock.protocol.model import HeartbeatRequest, ReleaseRequest
 from fairlock.store.keep_alive import renew_lease
 
@@ -25,11 +25,7 @@ _GRANTED_ANEW: Final = "its owner_id has a grant with another fencing token"
 class LeaseHandle:
     """Renews and releases one grant, and keeps the account of its lease.
 
-    Args:
-        store_factory: the lock table.
-        lease: what is known of the lease.
-        mutex: entered around each request, so that no heartbeat is under way during a release; None
-            takes one for threads.
+    The mutex is entered around each request, so that no heartbeat is under way during a release.
     """
 
     def __init__(
@@ -254,15 +250,11 @@ class LeaseHandle:
 
 
 class Releasable(Protocol):
-    """A lock whose release has begun, or an acquisition: what the end of a client may have to end.
-
-    Attributes:
-        is_interrupted: whether the caller is a signal handler in the middle of a request of it.
-    """
+    """A lock whose release has begun, or an acquisition: the end of a client may have to end it."""
 
     @property
     def is_interrupted(self) -> bool:
-        """See above."""
+        """Whether the caller is a signal handler in the middle of a request of it."""
         ...
 
     def is_settled(self) -> bool:

@@ -6,7 +6,7 @@
                     └─────▶ LOST    the release found that this owner held nothing any more
 
 The lease is counted from the moment before its last successful renewal was sent, and for as long as
-the Date of the answer allows (`protocol/lease_time.py`). With a `max_hold` it ends with that at the
+the Date of the answer allows (`clock.py`). With a `max_hold` it ends with that at the
 latest. Renewals are cut short, so that a process that freezes near the end holds the lock no
 longer than one that does not.
 """
@@ -22,10 +22,9 @@ from typing import Final
 
 from fairlock.client.arguments import AskedEvent, Timing
 from fairlock.client.reporting import logger
-from fairlock.clock import Alarm, Clock
+from fairlock.clock import Alarm, Clock, lease_for
 from fairlock.errors import LockLost
-from fairlock.protocol.lease_time import lease_for
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import Grant
 from fairlock.wire.rules import SHORTEST_LEASE_SECONDS
 
 LONGEST_NAP_SECONDS: Final = 1.0
@@ -45,10 +44,6 @@ class LostEvent(AskedEvent, threading.Event):
     """Set when a lock is lost; each question checks the lease.
 
     In a process that was frozen a user's code may ask before the heartbeat thread has run again.
-
-    Args:
-        is_lost: checks the lease.
-        clock: the present; that of a test lets time pass during `wait`.
     """
 
     def __init__(self, is_lost: Callable[[], bool], clock: Clock) -> None:
@@ -87,24 +82,14 @@ class LostEvent(AskedEvent, threading.Event):
 class LocalLease:
     """The lease of one grant. May be used by several threads, and by signal handlers.
 
-    Args:
-        clock: the present.
-        granted: the grant, with its owner's own end.
-        timing: when it is to be renewed, and when it is in danger.
-        max_hold: longest seconds from the grant to the end of the last lease.
-        on_lost: called once with the reason, in the thread that finds out; must be quick.
-        on_danger: called with the reason each time that the lock comes into danger; must be quick.
-        on_released: called once when the lock was released; must be quick.
+    A loss and a release are told once, a danger each time that the lock comes into one, in the
+    thread that finds out. What is called must be quick.
 
     Attributes:
-        lock_name: the lock.
-        owner_id: the acquisition that was granted.
-        fencing_token: of the grant.
         seconds: the lease, as long as max_hold does not cut it short.
         renewed_at: reading of the monotonic clock before the last renewal was sent.
         hold_until: reading of the monotonic clock at which max_hold is over; infinite without one.
         ends_at: reading of the monotonic clock at which the lease is over.
-        lost: set when the lock is lost.
         taken: whether the table has said that this grant is over.
         heartbeat_failure: why the last heartbeat failed; empty if it did not.
     """
@@ -229,12 +214,7 @@ class LocalLease:
         return True
 
     def renew(self, renewed: Grant, *, lease_ms: int | None = None) -> None:
-        """Counts the lease again from a renewal that was written.
-
-        Args:
-            renewed: the grant as it is now.
-            lease_ms: the lease that max_hold may have cut short; None for that of the grant.
-        """
+        """Counts the lease again from a renewal that was written, and perhaps cut by max_hold."""
         lease_ms = renewed.lease_ms if lease_ms is None else lease_ms
         with self._mutex:
             if self._state is LeaseState.HELD:
@@ -275,11 +255,8 @@ class LocalLease:
     ) -> None:
         """Marks the lock as lost; reports that, unless it was lost or released before.
 
-        Args:
-            reason: for people.
-            taken: whether the table said so.
-            only_if_over: whether a renewal that came in this moment wins.
-            unless_releasing: whether a release that has begun explains it.
+        The table may have said that it is `taken`. With `only_if_over` a renewal that came in this
+        moment wins; with `unless_releasing` a release that has begun explains it.
         """
         with self._mutex:
             if unless_releasing and self._state in {LeaseState.RELEASING, LeaseState.RELEASED}:

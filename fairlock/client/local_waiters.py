@@ -21,18 +21,10 @@ from dataclasses import replace
 from typing import Final
 from weakref import WeakValueDictionary
 
-from fairlock.aws.aws_clock import AwsClock
 from fairlock.backoff import Random, poll_seconds
 from fairlock.client.local_lease import LeaseState, LocalLease
-from fairlock.clock import Clock
-from fairlock.protocol.lease_time import (
-    DATE_RESOLUTION_MS,
-    FRONT_END_MS,
-    is_over,
-    over_at_ms,
-)
-from fairlock.protocol.model import AcquireRequest, LockState, SeenLock
-from fairlock.protocol.outcomes import Grant
+from fairlock.clock import DATE_RESOLUTION_MS, FRONT_END_MS, AwsClock, Clock, is_over, over_at_ms
+from fairlock.protocol.model import AcquireRequest, Grant, LockState, SeenLock
 from fairlock.protocol.waiters import MOST_WAITERS
 from fairlock.store.context import shown
 from fairlock.store.seen_queue import is_superseded
@@ -45,11 +37,6 @@ _ENDS_BY_A_RELEASE: Final = frozenset({LeaseState.HELD, LeaseState.RELEASING})
 
 class LocalWaiter:
     """One acquisition that waits.
-
-    Args:
-        queue: the waiters of the same lock in this client.
-        owner_id: names the acquisition.
-        clock: the present.
 
     Attributes:
         alarm: rings when the waiter has been granted the lock, or never will be.
@@ -98,7 +85,6 @@ class LocalQueue:
     """The waiters of one lock in this client, and what they know of the lock.
 
     Attributes:
-        lock_name: the lock.
         seen_at: reading of the monotonic clock of the newest state; -inf if there is none.
         changed_at: that of the first state with the newest fencing token.
         seconds_per_grant: from one grant to the next, by the last two such states; 0 if unknown.
@@ -186,11 +172,7 @@ class LocalQueue:
 
 
 class LocalWaiters:
-    """Finds the waiters of a lock in this client. May be used by several threads.
-
-    Args:
-        clock: the present.
-    """
+    """Finds the waiters of a lock in this client. May be used by several threads."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -232,10 +214,6 @@ class QueuePosition:
     The fencing token, which each poll reads anyway, counts the grants. A waiter in front that gives
     up is no grant, so the position may be too high, until a poll shows the waiter at the head. A
     position that was counted while others joined may be too low.
-
-    Args:
-        queue: what this client knows of the lock.
-        began: reading of the monotonic clock at which the acquisition began.
     """
 
     def __init__(self, queue: LocalQueue, *, began: float) -> None:
@@ -303,11 +281,6 @@ _DATES_AGREE_SECONDS: Final = 2 * FRONT_END_MS / 1000
 
 class FreePermit:
     """Finds permits that are free, or whose leases are over, in what the polls of a waiter read.
-
-    Args:
-        clock: the present.
-        aws_clock: tells when it is worth looking whether a lease is over.
-        request: the acquisition that waits.
 
     Attributes:
         expected_at: reading of the monotonic clock at which the lease is over that has to end

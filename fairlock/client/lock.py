@@ -192,12 +192,7 @@ _ENTERED_TWICE: Final = "must be entered once; call `hold` again for another blo
 
 
 class BaseHold(EnteredOneWay):
-    """A block that has not begun: no lock is held, and nothing was sent.
-
-    Args:
-        name: of the lock; a list for several.
-        statement: what the user should have written.
-    """
+    """A block that has not begun: no lock is held, and nothing was sent."""
 
     def __init__(self, name: object, *, statement: str) -> None:
         self._was_entered = False

@@ -201,9 +201,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         """
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
-            only_newest=only_newest,
+            *(shared, max_hold, only_newest),
         )
         return self._acquire(options)
 
@@ -232,8 +230,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         """
         options = LockOptions(
             *(name, lease, 0, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
+            *(shared, max_hold),
         )
         try:
             return self._acquire(options)
@@ -281,9 +278,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         """
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
-            only_newest=only_newest,
+            *(shared, max_hold, only_newest),
         )
         arguments.require_bool("reentrant", reentrant)
         return Hold(name, self._block(options, reentrant=reentrant))
@@ -301,6 +296,8 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         try:
             with lock:
                 yield lock
+        # Also after `with lock` has ended: an interrupt may come between its exit and here, or in
+        # the middle of its entry, before it had anything to leave.
         except BaseException:
             _release_if_held(lock)
             raise
@@ -362,6 +359,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         """
         self._closed = True
         services = self._services
+        # After `_closed`: a lock that is granted from here on is released by its own `acquire`.
         handles = list({*services.heartbeats.handles(), *services.unreleased.unsettled()})
         is_interrupted = any(handle.is_interrupted for handle in handles)
         if release and handles:
@@ -384,6 +382,8 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         services = self._services
         acquisition = self._settings.acquisition(options, services, self._require_open)
         lock = None
+        # Before the first request: if an interrupt cuts off the cleanup below, the end of the
+        # client finds it here, and leaves the queue.
         services.unreleased.add(acquisition)
         try:
             granted = acquisition.run()
@@ -403,6 +403,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
             raise
         if lock is None:
             raise acquisition.timed_out()
+        # `close` in another thread has taken its list of locks before this one was in it.
         if self._closed:  # In this moment: nothing would renew it.
             lock.release()
             self._require_open()

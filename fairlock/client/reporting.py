@@ -46,54 +46,41 @@ logger: Final = FailsafeLogger(logging.getLogger("fairlock"))
 
 def log_event(event: Event) -> None:
     """Logs what a request did besides its answer. The hook of users is `LockEvents`."""
+    name = event.lock_name
     match event:
-        case Evicted(lock_name=lock_name, holders=holders):
-            evicted = "a holder" if holders == 1 else f"{holders} holders"
-            logger.warning("lock %r: evicted %s whose lease was over", lock_name, evicted)
-        case ReleasedByForce():
+        case Evicted(holders=number):
+            evicted = "a holder" if number == 1 else f"{number} holders"
+            logger.warning("lock %r: evicted %s whose lease was over", name, evicted)
+        case ReleasedByForce(requested_by=who, reason=why, owner_name=holder, fencing_token=token):
             logger.warning(
                 "lock %r: released by force by %s: %s; it was held by %s, fencing token %d",
-                event.lock_name,
-                printable(event.requested_by),
-                printable(event.reason),
-                label_of(event.owner_name),
-                event.fencing_token,
+                *(name, printable(who), printable(why), label_of(holder), token),
             )
-        case CeilingChanged():
-            what = {None: "resumed", 0: "paused"}.get(event.ceiling, f"limited to {event.ceiling}")
-            logger.warning(
-                "lock %r: %s by %s: %s",
-                event.lock_name,
-                what,
-                printable(event.requested_by),
-                printable(event.reason),
-            )
-        case MixedLimits(lock_name=lock_name, limit=limit, holders_limits=holders_limits):
+        case CeilingChanged(ceiling=limit, requested_by=who, reason=why):
+            what = {None: "resumed", 0: "paused"}.get(limit, f"limited to {limit}")
+            logger.warning("lock %r: %s by %s: %s", name, what, printable(who), printable(why))
+        case MixedLimits(limit=limit, holders_limits=limits):
             logger.warning(
                 "lock %r: asked for with limit %d, and its holders name %s; no more may hold than "
                 "the lowest: give all callers the same limit",
-                lock_name,
-                limit,
-                ", ".join(map(str, holders_limits)),
+                *(name, limit, ", ".join(map(str, limits))),
             )
-        case Extended(lock_name=lock_name):
-            logger.info("lock %r: lease extended, its workflow still runs", lock_name)
-        case LivenessUnknown(lock_name=lock_name):
-            logger.warning("lock %r: no answer whether its holder's workflow runs", lock_name)
-        case PushUnknown(lock_name=lock_name):
+        case Extended():
+            logger.info("lock %r: lease extended, its workflow still runs", name)
+        case LivenessUnknown():
+            logger.warning("lock %r: no answer whether its holder's workflow runs", name)
+        case PushUnknown():
             logger.warning(
                 "lock %r: handed to a workflow that could not be woken (is states:SendTaskSuccess "
                 "allowed, or for durable functions lambda:SendDurableExecutionCallbackSuccess?); "
                 "the workflow finds out by its fallback poll",
-                lock_name,
+                name,
             )
-        case WaitersSuperseded():
-            logger.info(
-                "lock %r: version %d was granted, %d older waiters are superseded",
-                *(event.lock_name, event.newest, event.waiters),
-            )
-        case HandedOver(lock_name=lock_name, fencing_token=fencing_token):
-            logger.debug("lock %r: handed over, fencing token %d", lock_name, fencing_token)
+        case WaitersSuperseded(newest=newest, waiters=number):
+            text = "lock %r: version %d was granted, %d older waiters are superseded"
+            logger.info(text, name, newest, number)
+        case HandedOver(fencing_token=token):
+            logger.debug("lock %r: handed over, fencing token %d", name, token)
 
 
 _MOST_WAITING: Final = 10_000
@@ -157,9 +144,6 @@ class LockEvents:
     and that is logged, if the hook is too slow or no thread can be started.
 
     May be used by several threads and by signal handlers.
-
-    Args:
-        on_event: the hook; None for no hook, which costs nothing.
     """
 
     def __init__(self, on_event: OnEvent | None) -> None:
@@ -222,6 +206,8 @@ class LockEvents:
             self._call(event)
         self._thread = None
         self._may_start.release()
+        if not self._waiting.empty():  # Reported at the same time, or the client is closed twice.
+            self._start_once()
         event.set()
 
     def _call(self, event: LockEvent) -> None:

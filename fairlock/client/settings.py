@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self, TypedDict, TypeVar
 
-from fairlock.aws.aws_clock import AwsClock
 from fairlock.client import arguments
 from fairlock.client.acquisition import Acquisition
 from fairlock.client.arguments import LockOptions, Timing, refuse, require_seconds
@@ -20,13 +19,11 @@ from fairlock.client.connection import Connection, StoreFactory, table_or_defaul
 from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.reporting import LockEvents, OnEvent
-from fairlock.clock import Clock, Seconds, in_seconds
+from fairlock.clock import AwsClock, Clock, Seconds, in_seconds, lease_for
 from fairlock.errors import LockLost, explained
 from fairlock.protocol.description import read_data
 from fairlock.protocol.items import read_state
-from fairlock.protocol.lease_time import lease_for
-from fairlock.protocol.model import AcquireRequest, HeartbeatRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant, HeartbeatRequest
 from fairlock.protocol.schema import lock_key
 from fairlock.store.keep_alive import renew_lease
 from fairlock.wire import rules
@@ -55,11 +52,7 @@ class ClientOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """The arguments of a client, as `LockClient` describes them, but for its AWS clients.
-
-    Raises:
-        InvalidRequest: an argument breaks its rule.
-    """
+    """The arguments of a client, as `LockClient` describes them, but for its AWS clients."""
 
     table_name: str
     owner_name: str | None
@@ -134,11 +127,7 @@ class ClientSettings:
         arguments.require_callable("on_event", self.on_event, "event")
 
     def longest_wait(self, lease: Seconds | None) -> float:
-        """Seconds that `acquire` waits by default for a lock with such a lease.
-
-        Raises:
-            InvalidRequest: the lease breaks its rule.
-        """
+        """Seconds that `acquire` waits by default for a lock with such a lease."""
         lease = self.lease if lease is None else in_seconds(lease)
         rules.require("lease", rules.LEASE_SECONDS, lease)
         if self.max_wait is not None:
@@ -158,11 +147,7 @@ class ClientSettings:
     def acquisition(
         self, options: LockOptions[Any], services: ClientServices, require_open: Callable[[], None]
     ) -> Acquisition:
-        """A new acquisition, with an owner_id of its own.
-
-        Raises:
-            InvalidRequest: an option breaks its rule, or the caller would wait for itself.
-        """
+        """A new acquisition, with an owner_id of its own."""
         lease = self.lease if options.lease is None else in_seconds(options.lease)
         max_wait = in_seconds(options.max_wait)
         max_wait = self.longest_wait(lease) if max_wait is None else max_wait
@@ -214,13 +199,7 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientServices:
-    """What all locks of one client use, of either kind.
-
-    Attributes:
-        store_factory: the lock table.
-        events: report what becomes of acquisitions and locks.
-        entered: tells which locks the caller is inside of.
-    """
+    """What all locks of one client use, of either kind."""
 
     settings: ClientSettings
     store_factory: StoreFactory
@@ -239,19 +218,8 @@ def adopt(
 ) -> tuple[AcquireRequest, LockOptions[_Callback], Grant]:
     """Reads a lock, and renews its lease; returns what a lock object is made of.
 
-    The request and the options are those by which the lock might have been acquired.
-
-    Args:
-        settings: of the client.
-        store_factory: the lock table.
-        owner_id: that of the acquisition.
-        options: a name, perhaps a lease, and callbacks.
-
-    Raises:
-        LockLost: this owner_id does not hold the lock.
-        InvalidRequest: an argument breaks its rule, or the stored lease is too short for the
-            client's heartbeats; nothing was written.
-        LockStoreUnavailable: outcome unknown; nothing was taken from any owner.
+    The request and the options are those by which the lock might have been acquired. Errors as of
+    `LockClient.adopt`.
     """
     name = rules.plain_text("name", rules.LOCK_NAME, options.name)
     owner_id = rules.plain_text("owner_id", rules.OWNER_ID, owner_id)

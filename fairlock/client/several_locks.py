@@ -29,30 +29,14 @@ from fairlock.wire import rules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocksInOrder:
-    """The names of several locks, checked, and the wait for all of them.
-
-    Attributes:
-        names: as the caller lists them.
-        longest: seconds of the whole wait.
-    """
+    """The names of several locks, checked, and the wait for all of them."""
 
     names: tuple[str, ...]
     longest: float
 
     @classmethod
-    def of(
-        cls,
-        names: Sequence[str],
-        options: LockOptions[Any],
-        services: ClientServices,
-    ) -> Self:
-        """Checks all names before the first lock is asked for.
-
-        Raises:
-            InvalidRequest: a name breaks its rule, stands there twice, or is that of a lock which
-                the caller would have to release first; or the first lock may be lost by its
-                max_hold before the last one is granted.
-        """
+    def of(cls, names: Sequence[str], options: LockOptions[Any], services: ClientServices) -> Self:
+        """Checks all names before the first lock is asked for."""
         rules.require("names", rules.LOCK_NAMES, names)
         plain = tuple(rules.plain_text("names", rules.LOCK_NAME, name) for name in names)
         rules.require_different("names", plain)
@@ -146,8 +130,7 @@ class SeveralLocks(HoldsLocks):
         """
         options = LockOptions(
             *("", lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            shared=shared,
-            max_hold=max_hold,
+            *(shared, max_hold),
         )
         plan = LocksInOrder.of(names, options, self._services)
         return HoldAll(list(plan.names), self._block_of_all(plan, options))

@@ -151,8 +151,7 @@ class LockAdministration(ABC):
 
         Two requests, and one more with a push for each waiter that gets the lock. While a limit
         applies, each acquire of this lock takes a request more. You can repeat the call: the last
-        caller wins.
-        Logged as a warning, and stored with the lock, where `describe` shows it.
+        caller wins. Logged as a warning, and stored with the lock, where `describe` shows it.
 
         Args:
             name: the lock; need not exist yet.

@@ -50,9 +50,6 @@ def is_held_by_this_thread(mutex: object) -> bool:
 
     Python runs signal handlers in the main thread, in the middle of what it does. A handler that
     waits for the mutex, or for a thread that needs the mutex, waits for itself.
-
-    Args:
-        mutex: a `threading.RLock`. Any other kind never counts as held.
     """
     is_owned = getattr(mutex, "_is_owned", None)  # `threading.Condition` asks in the same way.
     return is_owned is not None and bool(is_owned())
@@ -62,12 +59,7 @@ _Work = Callable[[], None]
 
 
 class WorkerPool:
-    """Does work in at most so many threads; a thread is started when all others are busy.
-
-    Args:
-        size: most threads.
-        name: prefix of the threads' names.
-    """
+    """Does work in at most so many threads; a thread is started when all others are busy."""
 
     def __init__(self, size: int, *, name: str) -> None:
         self._size = size

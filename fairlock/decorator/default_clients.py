@@ -63,12 +63,7 @@ _stand_ins: Final[dict[bool, Callable[..., Any]]] = {}
 
 @contextmanager
 def default_clients_from(make: Callable[..., Any], *, is_async: bool) -> Iterator[None]:
-    """Within the block, calls of locked functions without a client get theirs here; for tests.
-
-    Args:
-        make: takes and returns what `default_client` does, or `default_async_client`.
-        is_async: which of the two it replaces.
-    """
+    """Within the block, calls of locked functions without a client get theirs here; for tests."""
     before = _stand_ins.get(is_async)
     _stand_ins[is_async] = make
     try:
@@ -80,14 +75,7 @@ def default_clients_from(make: Callable[..., Any], *, is_async: bool) -> Iterato
 
 
 def default_client(*, heartbeats: bool) -> LockClient:
-    """Returns the client of this process for the table that the environment names.
-
-    Args:
-        heartbeats: whether the client has to renew its leases.
-
-    Raises:
-        InvalidRequest: the environment names no table.
-    """
+    """Returns the client of this process for the table that the environment names."""
     if (stand_in := _stand_ins.get(False)) is not None:
         return cast("LockClient", stand_in(heartbeats=heartbeats))
     kind = ClientKind(_table_name(), heartbeats)

@@ -190,18 +190,10 @@ def locked(
     others = (if_taken, otherwise, max_wait, lease, limit, reentrant, client, shared, max_hold)
     defaults = ("wait", None, None, None, 1, False, None, False, None)
     is_bare = is_function_to_decorate(name) and others == defaults and only_newest is False
+    plain_name = None if is_bare else name
     options = _Options(
-        name=None if is_bare else name,
-        if_taken=if_taken,
-        otherwise=otherwise,
-        max_wait=longest,
-        lease=length,
-        limit=limit,
-        reentrant=reentrant,
-        client=client,
-        shared=shared,
-        max_hold=longest_hold,
-        only_newest=only_newest,
+        *(plain_name, if_taken, otherwise, longest, length, limit, reentrant, client, shared),
+        *(longest_hold, only_newest),
     )
     return options.around(name) if is_bare else options.around
 
@@ -226,9 +218,9 @@ class LockedOrSkipped(Protocol[_D_co]):
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R | _D_co]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Options:
-    """The arguments of `locked`."""
+    """The arguments of `locked`, in their order."""
 
     name: str | NameOf | None
     if_taken: IfTaken

@@ -14,8 +14,8 @@ from decimal import Decimal
 from string import Formatter
 from typing import Any, Final, Literal
 
+from fairlock.clock import lease_for
 from fairlock.errors import InvalidRequest
-from fairlock.protocol.lease_time import lease_for
 from fairlock.text import shorten
 from fairlock.wire.rules import LONGEST_LEASE_SECONDS, SHORTEST_LEASE_SECONDS
 
@@ -57,11 +57,7 @@ def _text_of_number(value: float | Decimal) -> str:
 
 
 def template(text: str, signature: inspect.Signature) -> NameOf:
-    """Returns a function that fills the fields in braces with the arguments of a call.
-
-    Raises:
-        InvalidRequest: the text is no format string, or has a field that is no parameter.
-    """
+    """Returns a function that fills the fields in braces with the arguments of a call."""
     any_keyword = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
     for field in _fields(text):
         if field not in signature.parameters and not any_keyword:
@@ -100,15 +96,7 @@ def is_function_to_decorate(value: object) -> bool:
 
 
 def own_name(function: Any, *, is_handler: Callable[[Sequence[Any]], bool]) -> NameOf:  # noqa: ANN401 - any function
-    """Returns a function that names the lock after this function, whatever the arguments.
-
-    Args:
-        function: what is decorated.
-        is_handler: whether arguments are those of a Lambda handler.
-
-    Raises:
-        InvalidRequest: the function is defined in the program itself, or has no name.
-    """
+    """Returns a function that names the lock after this function, whatever the arguments."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if module in {None, "__main__"} or name is None:
         rule = "must be given for a function of the program itself (__main__) or without a name"
@@ -199,13 +187,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is known about a locked function when it is decorated.
-
-    Attributes:
-        signature: the signature for callers, without the parameter that gets the lock.
-        passes_lock: whether there is such a parameter.
-        name_of: makes the lock's name from the arguments of a call.
-    """
+    """What is known about a locked function when it is decorated."""
 
     signature: inspect.Signature
     passes_lock: bool
@@ -224,11 +206,7 @@ class Plan:
 
 
 def plan_for(function: Callable[..., Any], name: str | NameOf | None) -> Plan:
-    """Inspects a function that is being decorated.
-
-    Raises:
-        InvalidRequest: this function cannot be locked with this name.
-    """
+    """Inspects a function that is being decorated."""
     if not callable(function) or isinstance(function, staticmethod):
         rule = "must be a function; below @staticmethod and @classmethod, not above"
         raise InvalidRequest(field="function", rule=rule, value=function)

@@ -49,9 +49,7 @@ from fairlock.errors import (
 )
 
 _PAUSES: Final = RetryStrategyConfig(
-    max_attempts=8,
-    initial_delay=Duration.from_seconds(1),
-    max_delay=Duration.from_seconds(30),
+    max_attempts=8, initial_delay=Duration.from_seconds(1), max_delay=Duration.from_seconds(30)
 )
 REPEATED: Final = StepConfig(retry_strategy=create_retry_strategy(_PAUSES))
 """For a call whose repeats need not be counted: its start is recorded in the background."""
@@ -73,12 +71,8 @@ class Answer(TypedDict, total=False):
     """What is recorded of an answer to acquire.
 
     Attributes:
-        fencing_token: of the grant; None if there is none yet.
-        reason: why there is no grant.
         is_repeat: whether an earlier call was sent whose outcome is unknown: it may be granted yet.
-        holders: the labels of those who had the lock.
         detail: what else is to be said: that the lock is paused, for instance.
-        newest: the version that supersedes this acquisition.
         left_seconds: until the longest wait is over, by the clock of the step.
         failure: the call can never succeed.
     """
@@ -94,13 +88,7 @@ class Answer(TypedDict, total=False):
 
 
 class Departure(TypedDict, total=False):
-    """What is recorded of an answer to release.
-
-    Attributes:
-        released: whether the service says so.
-        is_repeat: whether an earlier call may have done it.
-        failure: the service says that the request is invalid.
-    """
+    """What is recorded of an answer to release; as a repeat, an earlier call may have done it."""
 
     released: bool
     is_repeat: bool
@@ -110,14 +98,7 @@ class Departure(TypedDict, total=False):
 def ask(
     service: LockRequests, request: Json, *, deadline: float, is_first: bool
 ) -> Callable[[StepContext], Answer]:
-    """The step that asks for the lock. After the deadline only the first call still asks.
-
-    Args:
-        service: the lock service.
-        request: to the function `acquire`.
-        deadline: end of the longest wait, in seconds since the epoch.
-        is_first: whether this acquisition has not asked before.
-    """
+    """The step that asks for the lock. After the deadline only the first call still asks."""
 
     def step(context: StepContext) -> Answer:
         if time.time() >= deadline and not (is_first and context.attempt == 1):
@@ -229,15 +210,9 @@ class DurableLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the user asked for; spans in seconds.
+    """What the user asked for, with the fields of each acquire; spans in seconds.
 
-    Attributes:
-        name: the lock's name.
-        request: fields of each acquire.
-        max_wait: the longest wait from the first entry; None does not wait.
-        fallback: how long a callback waits for the push.
-        service: which service to ask.
-        max_hold: the longest time to hold the lock, from the grant; None for no bound.
+    Without `max_wait` it does not wait. A callback waits for the push as long as `fallback`.
     """
 
     name: str
@@ -315,6 +290,8 @@ class Acquisition:
                 self._lock.check(self.context)
         except LockLost as lost:
             late = lost
+        # Released all the same: its time is over, not its grant, and the next in the queue waits
+        # for it.
         departure = self._leave("release", entered=False)
         if late is not None:
             raise late

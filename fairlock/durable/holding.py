@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Literal, overload
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from aws_durable_execution_sdk_python import DurableContext
 from aws_durable_execution_sdk_python.exceptions import UnrecoverableError
@@ -122,33 +122,31 @@ def _seconds(field: str, value: object) -> int:
     return int(seconds)
 
 
-Scope = tuple[str | None, str]
-"""The context that holds a lock, and the lock's name."""
+_held: WeakKeyDictionary[Any, set[tuple[ref[DurableContext], str]]] = WeakKeyDictionary()
+"""Which contexts hold which locks, by the state of an invocation.
 
-_held: WeakKeyDictionary[Any, set[Scope]] = WeakKeyDictionary()
-"""By the state of an invocation. Each invocation replays, and so fills its own again."""
+Each invocation replays, and so fills its own again. A context has its state, which must not live on
+for it.
+"""
 _mutex = threading.Lock()
 
 
 def require_not_inside(context: DurableContext, name: str) -> None:
-    """Refuses a name that an enclosing `hold` of the same execution has.
-
-    Raises:
-        InvalidRequest: the lock is held by the part of the execution around this one.
-    """
+    """Refuses a name that an enclosing `hold` of the same execution has."""
     with _mutex:
         held = set(_held.get(context.state, ()))
-    if any((enclosing, name) in held for enclosing in _places_around(context)):
-        rule = "must not be held already by this part of the execution: it would wait for itself"
-        raise InvalidRequest(field="name", rule=rule, value=name)
+    around = set(_places_around(context))
+    for holder, held_name in held:
+        places = () if (found := holder()) is None else _places_of(found)
+        if held_name == name and not around.isdisjoint(places):
+            rule = (
+                "must not be held already by this part of the execution: it would wait for itself"
+            )
+            raise InvalidRequest(field="name", rule=rule, value=name)
 
 
 def require_no_map(context: DurableContext, only_newest: object) -> None:
-    """Refuses to ask for the newest only in an iteration of a map.
-
-    Raises:
-        InvalidRequest: the context is one of an iteration, or below one.
-    """
+    """Refuses to ask for the newest only in an iteration of a map."""
     around = (context.state.operations.get(place) for place in _places_around(context) if place)
     # By ==: version 3 of the SDK records a string.
     if any(one is not None and one.sub_type == OperationSubType.MAP for one in around):
@@ -158,13 +156,25 @@ def require_no_map(context: DurableContext, only_newest: object) -> None:
 def enter(context: DurableContext, name: str) -> None:
     """From now on the context holds the lock."""
     with _mutex:
-        _held.setdefault(context.state, set()).add((_identity(context), name))
+        _held.setdefault(context.state, set()).add((ref(context), name))
 
 
 def leave(context: DurableContext, name: str) -> None:
     """The context has left the `with` block: it has released, or was suspended."""
     with _mutex:
-        _held.get(context.state, set()).discard((_identity(context), name))
+        _held.get(context.state, set()).discard((ref(context), name))
+
+
+def _places_of(holder: DurableContext) -> Iterator[str | None]:
+    """By which ids a context below this one finds it among the places around.
+
+    A flat branch is recorded as no operation: what it runs stands directly below `parallel` or
+    `map`. So the operation that it is in counts, too. It is the last one that it has begun.
+    """
+    yield _identity(holder)
+    if holder.is_virtual:
+        last = holder._step_counter.get_current()  # noqa: SLF001 - the SDK has no public name for it
+        yield holder._create_step_id_for_logical_step(last)  # noqa: SLF001 - same
 
 
 def _identity(context: DurableContext) -> str | None:
@@ -315,7 +325,10 @@ class _Hold:
     _acquisition: Acquisition | None = field(default=None, init=False)
 
     def __enter__(self) -> DurableLock | None:
+        self._acquisition = None  # Of an earlier block, which has released.
         acquisition = Acquisition(self.context, self.options)
+        # Recorded first, so that a refusal below is the same on each replay: the contexts around
+        # are in the execution's history from then on.
         acquisition.enter()
         require_not_inside(self.context, self.options.name)
         if "only_newest" in self.options.request:

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Final
 
 from fairlock.errors import InvalidRequest
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import I_HOLD, all_of, number
+from fairlock.protocol.schema import I_HOLD, all_of, number
 from fairlock.wire import rules
 
 if TYPE_CHECKING:

@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from botocore.validate import ParamValidator
 
-from fairlock.aws.aws_clock import AwsClock
 from fairlock.aws.lock_table import Cancelled, ConditionFailed, LockTable, Written
 from fairlock.aws.retry import (
     CONDITION_FAILED,
@@ -42,7 +41,7 @@ from fairlock.aws.retry import (
     is_false_condition,
     raise_if_unknown,
 )
-from fairlock.clock import Clock
+from fairlock.clock import AwsClock, Clock
 from fairlock.errors import (
     CancellationReason,
     FairlockError,
@@ -53,8 +52,8 @@ from fairlock.errors import (
     TransactionRefused,
 )
 from fairlock.guarded.conditions import HOLDS_ALONE, GrantKey, holds_alone_names, require_alone
-from fairlock.protocol.expressions import Item, Transaction, Update
 from fairlock.protocol.items import read_state
+from fairlock.protocol.table_requests import Item, Transaction, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -66,13 +65,7 @@ class SentTransaction:
     """One transaction as it is sent, and sent again: byte for byte, under one request token.
 
     DynamoDB answers a repeat of a transaction that has happened with success, and changes nothing,
-    for ten minutes.
-
-    Attributes:
-        own: our writes, the lock's item first.
-        token: the request token.
-        wall_ms: when it was sent first, by the wall clock.
-        monotonic: the same, by the monotonic clock.
+    for ten minutes. Its own writes are ours, the lock's item first.
     """
 
     own: Sequence[TransactWriteItemTypeDef]
@@ -91,11 +84,9 @@ class GuardedCall:
 
     Attributes:
         items: the application's writes; none once they are written.
-        release: whether the lock is given back with them.
         has_token: whether the application can name it again.
         request_token: for the transaction, if it is always the same one; None takes a new one each.
         open: the transactions sent for it that may have happened, or may happen yet.
-        committed: whether one of them has happened.
         is_answered: whether a call that sent it has ended.
     """
 
@@ -117,9 +108,6 @@ def require_well_formed(client: DynamoDBClient, items: Sequence[TransactWriteIte
     """Raises boto3's error for items that are not what the client's operation takes.
 
     Needed for the clients of `LockClient`, which send without that check.
-
-    Raises:
-        ParamValidationError: names what is wrong.
     """
     model = getattr(getattr(client, "meta", None), "service_model", None)
     if model is None:

@@ -26,12 +26,7 @@ from fairlock.guarded.conditions import (
     fence_condition,
     grant_check,
 )
-from fairlock.guarded.guarded_table import (
-    GuardedCall,
-    GuardedTable,
-    lock_lost,
-    other_contents,
-)
+from fairlock.guarded.guarded_table import GuardedCall, GuardedTable, lock_lost, other_contents
 from fairlock.protocol.items import read_holder
 from fairlock.protocol.leaving import DepartingHolder, release_permit
 from fairlock.protocol.model import ReleaseRequest
@@ -63,13 +58,7 @@ _NO_TOKEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The write that has a token.
-
-    Attributes:
-        call: the write; without its items once it is certain that it has happened.
-        digest: of its contents.
-        began: when it was first called, by the monotonic clock.
-    """
+    """The write that has a token, the digest of its contents, and when it was first called."""
 
     call: GuardedCall
     digest: str
@@ -132,31 +121,15 @@ class GuardedWrites:
         """Commits the items if the lock is still held; with `release`, releases the lock as well.
 
         One request, also with `release`; if others wait, the release costs two more and a push, and
-        the oldest waiter becomes the holder in this very transaction.
+        the oldest waiter becomes the holder in this very transaction. Send no heartbeats from then
+        on: one that comes later is answered "not held", which is no loss.
 
-        Args:
-            items: as for boto3's `transact_write_items`, with low-level attribute values: at most
-                99, with `release` 98. They may write to any table, but not to items of this lock.
-            token: names this write, so that a repeat of the call is the same write and happens
-                once. Make a new one for each write (`str(uuid.uuid4())`), before the first call. A
-                write without a token cannot be repeated: the same call again is a new write.
-            release: whether the lock is released in the same transaction. Send no heartbeats from
-                then on: one that comes later is answered "not held", which is no loss.
-
-        Raises:
-            LockLost: the lock is gone. Nothing was written.
-            TransactionRefused: DynamoDB refused items, for instance because a condition of theirs
-                failed. Nothing was written, and the lock is still held.
-            InvalidRequest: the items break a rule, of ours or of DynamoDB, or the token belongs to
-                a write with other contents. This call has written nothing.
-            LockStoreMisconfigured: a table or a permission is missing. Nothing was written.
-            LockStoreUnavailable: outcome unknown. With a token, repeat the same call on this
-                object: within nine minutes it sends the same transaction again, and so gives the
-                answer that got lost. Later DynamoDB does not know, and the call goes on raising
-                this error. A repeat of a committed write succeeds at any time, unless 10,000
-                newer writes of this object have committed. Repeat the call also after any other
-                error that interrupted it, of a signal handler for instance. Without a token, read
-                the items first.
+        Arguments and errors are those of `fairlock.Lock.transact_write`, and
+        `LockStoreMisconfigured` if a table or a permission is missing. After an unknown outcome, a
+        repeat with the token sends the same transaction again within nine minutes, and so gives the
+        answer that got lost. Later DynamoDB does not know, and the call goes on raising this error.
+        A repeat of a committed write succeeds at any time, unless 10,000 newer writes of this
+        object have committed.
         """
         self.send(self.call(items, token=token, release=release))
 
@@ -167,13 +140,7 @@ class GuardedWrites:
         token: str | None = None,
         release: bool = False,
     ) -> GuardedCall:
-        """The write that a call of `transact_write` means, for callers that `send` it themselves.
-
-        Arguments as of `transact_write`.
-
-        Raises:
-            InvalidRequest: an argument breaks a rule.
-        """
+        """The write that a call of `transact_write` means, for callers that `send` it."""
         writes = self._checked(items, release=release)
         if token is None:
             return GuardedCall(items=writes, release=release)

@@ -62,10 +62,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from fairlock.clock import DATE_RESOLUTION_MS
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import Condition, Removal, Values, number
-from fairlock.protocol.lease_time import DATE_RESOLUTION_MS
 from fairlock.protocol.model import AcquireRequest, Holder, LockState, Waiter
+from fairlock.protocol.schema import Condition, Removal, Values, number
 
 PERMIT_FREE: Final = (
     "(attribute_not_exists(#held) OR #held < :one OR (#held < :limit AND #limit = :limit))"
@@ -84,10 +84,7 @@ def may_enter(limit: int) -> Condition:
 def may_enter_as_seen(limit: int, seen: LockState, leaving: Sequence[Holder] = ()) -> Condition:
     """There is as much room for an owner with this limit as was seen, or more: others may leave.
 
-    Args:
-        limit: the owner's own.
-        seen: the state, which has room for the owner once the leaving holders are out.
-        leaving: the holders that leave by the same write, on conditions of their own.
+    Once the `leaving` are out, which go by the same write, on conditions of their own.
     """
     gone = {holder.owner_id for holder in leaving}
     staying = tuple(holder for holder in seen.holders if holder.owner_id not in gone)
@@ -126,11 +123,7 @@ it. An owner that is refused although it leaves just now writes again, with the 
 
 
 def departure_times(left_at_ms: int) -> Values:
-    """The values of `LEFT_NOW` and `LEFT_LAST`.
-
-    Args:
-        left_at_ms: when the write is sent, by the sender's estimate of AWS's time.
-    """
+    """The values of `LEFT_NOW` and `LEFT_LAST`, by the sender's estimate of AWS's time."""
     return {":released_at": number(left_at_ms), ":late_limit": number(left_at_ms + SLACK_MS)}
 
 
@@ -146,10 +139,7 @@ def eviction(holders: Sequence[Holder], *, left_at_ms: int) -> Removal:
     names |= {f"#over_token{i}": schema.token_attribute(h.owner_id) for i, h in numbered}
     return Removal(
         also_set=f", {LEFT_NOW}" if holders else "",
-        conditions=(
-            *(f"#over{i}.#h_revision = :seen{i}" for i, _ in numbered),
-            LEFT_LAST,
-        ),
+        conditions=(*(f"#over{i}.#h_revision = :seen{i}" for i, _ in numbered), LEFT_LAST),
         names=names,
         values={
             **{f":seen{i}": number(h.revision) for i, h in numbered},
@@ -167,10 +157,8 @@ def made_at_ms(request: AcquireRequest, *, now_ms: int) -> int:
 def not_outdated(sent_at_ms: int) -> Condition:
     """No holder and no waiter has left since a request was sent, but for the slack.
 
-    Args:
-        sent_at_ms: when it was sent, by the sender's estimate of AWS's time. If that is wrong by
-            more than the slack, a living caller is refused and writes again, or a very late copy is
-            granted to no one until its lease ends.
+    If the sender's estimate of AWS's time is wrong by more, a living caller is refused and writes
+    again, or a very late copy is granted to no one until its lease ends.
     """
     return Condition(
         "(attribute_not_exists(#released_at) OR #released_at <= :outdated_at)",
@@ -181,11 +169,7 @@ def not_outdated(sent_at_ms: int) -> Condition:
 def is_outdated(seen: LockState, sent_at_ms: int | None, *, date_ms: int) -> bool:
     """Whether `not_outdated` refuses a request that was sent at this time, and rightly.
 
-    Args:
-        seen: the lock, as an answer shows it.
-        sent_at_ms: when the request was sent; None if that is not known.
-        date_ms: the Date of that answer. A mark in the future comes from a wrong clock: the owner
-            had left by then.
+    A mark after the Date of the answer that shows it is of a wrong clock: its owner has left.
     """
     if sent_at_ms is None or seen.released_at_ms is None:
         return False
@@ -227,11 +211,7 @@ MY_MARK: Final = "#newest_token = :seen_grant"
 
 
 def mark_newest(token: str) -> str:
-    """The part of a grant or renewal that sets `newest`.
-
-    Args:
-        token: an expression for the fencing token of that grant.
-    """
+    """The part of a grant or renewal that sets `newest`, by an expression for its fencing token."""
     return f"#newest = :version, #newest_token = {token}"
 
 
@@ -249,13 +229,7 @@ class Unlearned:
 
     @classmethod
     def of(cls, waiter: Waiter, before: LockState, put_back: Unlearned | None) -> Unlearned | None:
-        """What a hand-off to this waiter has set on a lock of that state; None if nothing.
-
-        Args:
-            waiter: who was granted the lock.
-            before: the lock before that.
-            put_back: what the same write has put back.
-        """
+        """What a hand-off to this waiter has set, which has `put_back` another; None if nothing."""
         version = waiter.request.only_newest
         if version is None or not waiter.marks_newest:
             return None

@@ -32,20 +32,20 @@ from dataclasses import dataclass, replace
 
 from fairlock.protocol import schema
 from fairlock.protocol.admission import NOBODY_CAME_IN, nobody_left, retain_item
-from fairlock.protocol.expressions import (
+from fairlock.protocol.items import new_ceiling
+from fairlock.protocol.model import Ceiling, LockState
+from fairlock.protocol.schema import (
     NEXT_TOKEN,
     NOT_CONTENDED,
     WAIT_SEQ_UNMOVED,
     Removal,
-    Update,
     Values,
     all_of,
     conditional_update,
     number,
     token_seed,
 )
-from fairlock.protocol.items import new_ceiling
-from fairlock.protocol.model import Ceiling, LockState
+from fairlock.protocol.table_requests import Update
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,10 +180,7 @@ def raise_ceiling(change: CeilingChange, seen: LockState, *, now_ms: int) -> Upd
     values: Values = {":seed": number(token_seed(now_ms))}
     if seen.contended:
         as_seen = [WAIT_SEQ_UNMOVED, NOBODY_CAME_IN]
-        values |= {
-            ":wait_seq": number(seen.wait_seq),
-            ":seen_token": number(seen.fencing_token),
-        }
+        values |= {":wait_seq": number(seen.wait_seq), ":seen_token": number(seen.fencing_token)}
     part = change.part(seen if seen.contended else None)
     return conditional_update(
         schema.lock_key(change.lock_name),

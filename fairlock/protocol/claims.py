@@ -26,28 +26,11 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import (
-    Check,
-    Delete,
-    Item,
-    Put,
-    Query,
-    Transaction,
-    Update,
-    Values,
-    all_of,
-    conditional_update,
-    names_in,
-    number,
-)
 from fairlock.protocol.grants import beside_newer, reacquire_permit, renew_as_seen
-from fairlock.protocol.items import reads_an_item
-from fairlock.protocol.model import (
-    AcquireRequest,
-    HeartbeatRequest,
-    LockState,
-    ReleaseRequest,
-)
+from fairlock.protocol.items import number_in, reads_an_item
+from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, LockState, ReleaseRequest
+from fairlock.protocol.schema import Values, all_of, conditional_update, names_in, number
+from fairlock.protocol.table_requests import Check, Delete, Item, Put, Query, Transaction, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -87,11 +70,7 @@ class Claim:
 
     Attributes:
         entered_at_ms: its place in the queue; None if it never asked to wait.
-        stage: how far the reaper is with it.
-        revision: how often it was written.
-        ended: whether its work is marked as ended.
-        redrives: how often its execution had been redriven when it was written; None if the writer
-            did not know.
+        redrives: how often its execution had been redriven when it was written, if that was known.
         written_at_ms: when it was written last, but for the reaper; None if it is not known.
     """
 
@@ -271,23 +250,11 @@ def reacquire_after_redrive(
 
 
 def renew_under_fence(
-    claim: Claim,
-    request: HeartbeatRequest,
-    state: LockState,
-    task_token: str,
-    *,
-    now_ms: int,
+    claim: Claim, request: HeartbeatRequest, state: LockState, task_token: str, *, now_ms: int
 ) -> Transaction:
     """Renew the lease of a redriven execution that still holds, and take the fence away.
 
     The fence came late, or the reaper is at work: its release depends on the fence.
-
-    Args:
-        claim: as it was seen.
-        request: the renewal.
-        state: the lock as it was seen, with this holder.
-        task_token: of the heartbeat state.
-        now_ms: the present.
     """
     holder = state.holder(request.owner_id)
     if holder is None:
@@ -390,11 +357,6 @@ def work_is_over(item: Item) -> bool:
 def place_in(item: Item) -> int | None:
     """The place in the queue that the claim gives; None if its work never asked to wait."""
     return number_in(item, schema.ENTERED_AT_MS)
-
-
-def number_in(item: Item, name: str) -> int | None:
-    """A number of the claim, if it is there."""
-    return int(item[name]["N"]) if name in item else None
 
 
 def task_token_in(item: Item) -> str | None:

@@ -13,11 +13,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from fairlock.clock import utc
 from fairlock.errors import DescribedCeiling, DescribedHolder
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import Item, Query, Scan, names_in
 from fairlock.protocol.model import Ceiling, ForcedRelease, Holder, LockState, Waiter, is_dead
-from fairlock.text import DEEPEST, is_nested_at_most, utc
+from fairlock.protocol.schema import names_in
+from fairlock.protocol.table_requests import Item, Query, Scan
+from fairlock.protocol.waiters import waiters_of
+from fairlock.text import DEEPEST, is_nested_at_most
 
 WAITERS_SHOWN: Final = 20
 """A description tells so many waiters one by one, the oldest; the others are counted."""
@@ -224,20 +227,11 @@ def read_data(text: str | None) -> Mapping[str, Any] | str | None:
 
 def waiters_to_show(lock_name: str) -> Query:
     """All waiters of a lock, the oldest first, without what they alone should know."""
-    condition = "#pk = :pk AND begins_with(#sk, :prefix)"
     attributes = (
         "#owner_id, #owner_name, #entered_at_ms, #expires_at_ms, #limit, #lease_ms, "
         "#execution_arn, #shared, #only_newest"
     )
-    return Query(
-        condition=condition,
-        names=names_in(f"{condition} {attributes}"),
-        values={
-            ":pk": {"S": schema.partition_of(lock_name)},
-            ":prefix": {"S": schema.WAITER_PREFIX},
-        },
-        attributes=attributes,
-    )
+    return waiters_of(lock_name, attributes)
 
 
 def locks_of_the_table(prefix: str, *, after: Item | None = None) -> Scan:

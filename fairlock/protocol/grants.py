@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from fairlock.clock import stored_end_ms
 from fairlock.protocol import schema
 from fairlock.protocol.admission import (
     MY_MARK,
@@ -39,7 +40,16 @@ from fairlock.protocol.admission import (
     retain_item,
     retained_long_enough,
 )
-from fairlock.protocol.expressions import (
+from fairlock.protocol.items import SAME_EXECUTIONS, SET_EXECUTIONS, new_holder, shared_executions
+from fairlock.protocol.model import (
+    DEFAULT_LEASE_MS,
+    AcquireRequest,
+    Grant,
+    HeartbeatRequest,
+    Holder,
+    LockState,
+)
+from fairlock.protocol.schema import (
     I_DO_NOT_HOLD,
     MY_GRANT,
     NEXT_TOKEN,
@@ -48,23 +58,13 @@ from fairlock.protocol.expressions import (
     NOT_RELEASED_BY_ME,
     Condition,
     Removal,
-    Update,
     Values,
     all_of,
     conditional_update,
     number,
     token_seed,
 )
-from fairlock.protocol.items import SAME_EXECUTIONS, SET_EXECUTIONS, new_holder, shared_executions
-from fairlock.protocol.lease_time import stored_end_ms
-from fairlock.protocol.model import (
-    DEFAULT_LEASE_MS,
-    AcquireRequest,
-    HeartbeatRequest,
-    Holder,
-    LockState,
-)
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.table_requests import Update
 
 _AS_SEEN: Final = (MY_GRANT, "#mine.#h_revision = :seen_revision")
 ASK_MS: Final = 10_000
@@ -250,10 +250,7 @@ def extend_lease(lock_name: str, holder: Holder, *, lease_ms: int, now_ms: int) 
         change=f"SET #mine.#h_expires_at_ms = :expires_at_ms, {RETAIN_ITEM}, "
         "#mine.#h_revision = #mine.#h_revision + :one",
         condition=all_of(*_AS_SEEN),
-        values={
-            ":expires_at_ms": number(stored_end_ms(now_ms, lease_ms)),
-            **_seen(holder),
-        },
+        values={":expires_at_ms": number(stored_end_ms(now_ms, lease_ms)), **_seen(holder)},
         now_ms=now_ms,
     )
 
@@ -266,12 +263,9 @@ questions of a waiter, a cold start included. Its own lease may be 12 h."""
 def mark_undelivered(grant: Grant, *, now_ms: int, unlearned: Unlearned | None = None) -> Update:
     """Mark a grant that no caller was there to learn of, and let it end soon.
 
-    Refused if its owner has renewed since. An owner that asks later than that has its place back.
-
-    And refused if the owner has another grant by now, whose first revision is the same.
-
-    The owner may still ask again; or its branch of a running workflow was stopped, and never will.
-    What its grant has set as the newest is put back. Refused if another owner has set it since.
+    The owner may still ask again, and has its place back; or its branch of a running workflow was
+    stopped, and never will. What its grant has set as the newest is put back. Refused if another
+    owner has set it since, or if this one has renewed, or has another grant of the same revision.
     """
     put_back = "" if unlearned is None else ", #newest = :before"
     return conditional_update(
@@ -302,16 +296,9 @@ def _grant(
 ) -> Update:
     """Makes the owner a holder, in the place of others that leave by the same write if there are.
 
-    Args:
-        request: of the owner.
-        conditions: the whole rule of this grant. Added are only what the write itself relies on:
-            the spelling of ARNs in the item, and that the item lasts.
-        leaving: the holders that lose their place, on conditions of their own.
-        permits: how many more are out afterwards.
-        seen: the lock as it was seen, if it was.
-        now_ms: when the lease begins.
-        retain_long: whether to retain the item for 400 days, for any owner. One with a ceiling
-            is retained until that is lifted.
+    The conditions are the whole rule of this grant. Added are only what the write itself relies on:
+    the spelling of ARNs in the item, and that the item lasts. `permits` more are out afterwards. An
+    item with a ceiling is retained until that is lifted, any other for 400 days if `retain_long`.
     """
     spared = seen is not None and seen.ceiling is not None
     long = (retain_long or request.execution_arn is not None) and not spared
@@ -383,7 +370,4 @@ def _renewal(
 
 
 def _seen(holder: Holder) -> Values:
-    return {
-        ":seen_grant": number(holder.fencing_token),
-        ":seen_revision": number(holder.revision),
-    }
+    return {":seen_grant": number(holder.fencing_token), ":seen_revision": number(holder.revision)}

@@ -19,10 +19,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
+from fairlock.clock import stored_end_ms
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import Item, Update, Values, number
-from fairlock.protocol.lease_time import stored_end_ms
 from fairlock.protocol.model import (
     AcquireRequest,
     Ceiling,
@@ -32,7 +31,8 @@ from fairlock.protocol.model import (
     Place,
     Waiter,
 )
-from fairlock.protocol.schema import PARTITION_KEY, lengthen, shorten
+from fairlock.protocol.schema import PARTITION_KEY, Values, lengthen, number, shorten
+from fairlock.protocol.table_requests import Item, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -218,9 +218,9 @@ def read_waiter(lock_name: str, item: Item) -> Waiter:
         ticket=entered_at_ms,
         waits=True,
         task_token=_text(item, schema.TASK_TOKEN),
-        poll_interval_ms=_number_or_none(item, schema.POLL_INTERVAL_MS),
+        poll_interval_ms=number_in(item, schema.POLL_INTERVAL_MS),
         shared=schema.SHARED in item,
-        only_newest=_number_or_none(item, schema.ONLY_NEWEST),
+        only_newest=number_in(item, schema.ONLY_NEWEST),
     )
     return Waiter(
         request=request,
@@ -252,14 +252,14 @@ def read_state(item: Item) -> LockState:
         limit=_number(item, schema.LIMIT),
         last_released=_text(item, schema.LAST_RELEASED),
         last_given_up=_text(item, schema.LAST_GIVEN_UP),
-        released_at_ms=_number_or_none(item, schema.RELEASED_AT),
+        released_at_ms=number_in(item, schema.RELEASED_AT),
         contended=schema.CONTENDED in item,
         wait_seq=_number(item, schema.WAIT_SEQ),
-        retain_until_seconds=_number_or_none(item, schema.RETAIN_UNTIL),
+        retain_until_seconds=number_in(item, schema.RETAIN_UNTIL),
         executions=_text(item, schema.EXECUTIONS),
         last_forced_release=_forced_release(item),
-        newest=_number_or_none(item, schema.NEWEST),
-        newest_token=_number_or_none(item, schema.NEWEST_TOKEN),
+        newest=number_in(item, schema.NEWEST),
+        newest_token=number_in(item, schema.NEWEST_TOKEN),
         last_ceiling=_last_ceiling(item),
         holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
     )
@@ -319,7 +319,7 @@ def _last_ceiling(item: Item) -> Ceiling | None:
         return None
     record = item[schema.LAST_CEILING]["M"]
     return Ceiling(
-        limit=_number_or_none(item, schema.CEILING),
+        limit=number_in(item, schema.CEILING),
         change=int(record[schema.CHANGE]["N"]),
         at_ms=int(record["at_ms"]["N"]),
         requested_by=record["requested_by"]["S"],
@@ -348,10 +348,11 @@ def _owner_name(attributes: Item) -> str:
 
 
 def _number(attributes: Item, name: str) -> int:
-    return int(attributes[name]["N"]) if name in attributes else 0
+    return number_in(attributes, name) or 0
 
 
-def _number_or_none(attributes: Item, name: str) -> int | None:
+def number_in(attributes: Item, name: str) -> int | None:
+    """A number of an item, if it is there."""
     return int(attributes[name]["N"]) if name in attributes else None
 
 

@@ -43,30 +43,28 @@ from fairlock.protocol.admission import (
     retain_item,
 )
 from fairlock.protocol.ceiling import CeilingChange, raise_ceiling
-from fairlock.protocol.expressions import (
-    I_DO_NOT_HOLD,
-    I_HOLD,
-    MY_GRANT,
-    NOT_CONTENDED,
-    WAIT_SEQ_UNMOVED,
-    Check,
-    Condition,
-    Removal,
-    Transaction,
-    Update,
-    Values,
-    all_of,
-    conditional_update,
-    number,
-)
 from fairlock.protocol.items import (
     SET_EXECUTIONS,
     new_forced_release,
     new_holder,
     shared_executions,
 )
-from fairlock.protocol.model import ForcedRelease, Holder, LockState, ReleaseRequest, Waiter
-from fairlock.protocol.outcomes import Grant, HandOff
+from fairlock.protocol.model import ForcedRelease, Grant, Holder, LockState, ReleaseRequest, Waiter
+from fairlock.protocol.outcomes import HandOff
+from fairlock.protocol.schema import (
+    I_DO_NOT_HOLD,
+    I_HOLD,
+    MY_GRANT,
+    NOT_CONTENDED,
+    WAIT_SEQ_UNMOVED,
+    Condition,
+    Removal,
+    Values,
+    all_of,
+    conditional_update,
+    number,
+)
+from fairlock.protocol.table_requests import Check, Transaction, Update
 from fairlock.protocol.waiters import delete_waiter
 
 
@@ -196,12 +194,7 @@ def release_by_force(lock_name: str, departing: DepartingHolder, *, left_at_ms: 
 
 
 def evict(
-    lock_name: str,
-    evictable: Sequence[Holder],
-    *,
-    left_at_ms: int,
-    now_ms: int,
-    seen: LockState,
+    lock_name: str, evictable: Sequence[Holder], *, left_at_ms: int, now_ms: int, seen: LockState
 ) -> Update:
     """Evict holders whose lease is over, for no one: more permits were out than a lower limit.
 
@@ -213,10 +206,7 @@ def evict(
         schema.lock_key(lock_name),
         change=f"SET {RETAIN_ITEM}{leaving.also_set} ADD #held :difference",
         condition=all_of(NOT_CONTENDED, NOBODY_CAME_IN),
-        values={
-            ":difference": number(-len(evictable)),
-            ":seen_token": number(seen.fencing_token),
-        },
+        values={":difference": number(-len(evictable)), ":seen_token": number(seen.fencing_token)},
         removal=leaving,
         now_ms=now_ms,
     )
@@ -331,12 +321,7 @@ def close_queue(lock_name: str, *, wait_seq: int) -> Update:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One write, and what it leads to if it happens.
-
-    Attributes:
-        after: the lock as it will then be, as far as is known.
-        hand_off: the grant that it makes.
-    """
+    """One write, the lock as it will be then, as far as is known, and the grant that it makes."""
 
     write: Update | Transaction
     after: LockState
@@ -356,15 +341,8 @@ def next_step(
 ) -> Step | None:
     """The next write on a lock seen in this state, its queue read after it; None if all is done.
 
-    Args:
-        lock_name: the lock.
-        state: as it was seen.
-        queue: the oldest waiters that still ask, in order.
-        departing: the holder that leaves, or the ceiling; None if there are only free permits.
-        unread: whether there is more of the queue than was read.
-        passed_over: whether waiters were left out of `queue` because they did not ask in time.
-        left_at_ms: the present at the latest, for what leaves.
-        now_ms: by the clock of the caller.
+    The queue is the oldest waiters that still ask. More of it may be `unread`, and waiters that did
+    not ask in time `passed_over`. What leaves does so at the latest present, `left_at_ms`.
     """
     remaining = _without(state, departing)
     if queue and remaining.has_room(queue[0].request.limit):
@@ -413,12 +391,7 @@ def _serve(
     # And a waiter that was passed over may have asked again since: then it comes first.
     unless_joined = len(queue) == 1 and (limit > 1 or passed_over)
     transaction, holder = serve_waiter(
-        state,
-        waiter,
-        departing,
-        unless_joined=unless_joined,
-        left_at_ms=left_at_ms,
-        now_ms=now_ms,
+        state, waiter, departing, unless_joined=unless_joined, left_at_ms=left_at_ms, now_ms=now_ms
     )
     after = replace(
         remaining,
@@ -443,6 +416,8 @@ def _without(state: LockState, departing: Departing | None) -> LockState:
     owner_id = departing.holder.owner_id
     holders = tuple(holder for holder in state.holders if holder.owner_id != owner_id)
     released = owner_id if departing.voluntary else state.last_released
+    # As the same write puts it back: else the next waiter would be judged by a version that no one
+    # has learned of, and be left out.
     newest = departing.unlearned.before if departing.unlearned else state.newest
     return replace(
         state, held=state.held - 1, holders=holders, last_released=released, newest=newest

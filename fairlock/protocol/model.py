@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Final
 
+from fairlock.clock import is_over, stored_end_ms
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import Item
-from fairlock.protocol.lease_time import is_over, stored_end_ms
+from fairlock.protocol.table_requests import Item
 
 DEFAULT_LEASE_MS: Final = 60_000
 TELLING_MS: Final = 3_000
@@ -28,37 +27,33 @@ class AcquireRequest:
     """One acquisition of one permit.
 
     Attributes:
-        lock_name: what is locked.
-        owner_id: names this acquisition, and is the proof of ownership. Never shown to others.
-        owner_name: a label for people. It proves nothing.
+        owner_id: names this acquisition, and proves ownership. Never shown to others.
+        owner_name: a label for people, which proves nothing.
         lease_ms: how long the lock is held without a heartbeat.
         limit: number of permits; 1 makes the lock a mutex. While this owner holds, no more hold.
         data: a JSON object, as compact text, that is stored with the holder.
         execution_arn: the workflow execution whose end ends this acquisition.
-        redrives: how often that had been redriven when this call was made; None if it is not known.
-        waiting_since_ms: when the caller says that it began to wait: for the advice when to ask
-            again only.
+        redrives: how often that had been redriven when this call was made.
+        waiting_since_ms: when the caller says that it began to wait; for advice only.
         ticket: the place in the queue that the caller says it has; it counts only if a waiter of
             this owner is found there.
         claimed_at_ms: the place in the queue that a workflow's claim gives; set by the store.
         called_at_ms: when its caller says that this call was made. If others have left the lock
-            since, the call may be a late copy, and the answer is to ask again. None if the
-            caller does not say, or if this is the caller's own process.
+            since, the call may be a late copy, and the answer is to ask again.
         registered_at_ms: when this call wrote its claim, set by the store. If others have left
             since, the claim tells whether the call is still wanted.
         made_at: reading of our monotonic clock when this call was made: of two calls of one
             acquisition the newer one's task token counts. Set by the store; None for now.
         waits: whether to join the queue if all permits are out.
-        task_token: completed with the grant when the lock is handed over; without one a waiter
-            polls.
+        task_token: completed with the grant at a hand-off; without one a waiter polls.
         poll_interval_ms: how often a waiter without a task token polls; a lease handed to it begins
             that much later. None: as often as it is advised.
         waiter_timeout_ms: how long a waiter keeps its place without asking again. None: for two of
             the advised polls, or with a task token for the longest fallback period.
         shared: whether this owner is a reader: others that share hold beside it, a writer does not.
             The limits keep them apart; this is stored so that messages can show it.
-        only_newest: the version of this acquisition, which is superseded once a higher one was
-            granted; `BY_TIME` until the store has given it one. None if it takes its turn.
+        only_newest: the version, superseded once a higher one was granted; `BY_TIME` until the
+            store has given it one. None if it takes its turn.
     """
 
     lock_name: str
@@ -101,10 +96,7 @@ class AcquireRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatRequest:
-    """Renew the lease: for `lease_ms`, or for the lease of the acquisition if that is None.
-
-    With `only_newest` it also marks that version as granted, see `admission.py`.
-    """
+    """Renew for `lease_ms`, or for the lease of the acquisition; mark a version as granted."""
 
     lock_name: str
     owner_id: str = field(repr=False)
@@ -154,41 +146,12 @@ class ReleaseRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForceReleaseRequest:
-    """Take out a holder that is not the caller: the one that was granted this fencing token.
-
-    Attributes:
-        requested_by: who asks; a label for people, which proves nothing.
-        reason: why, for people.
-    """
+    """Take out a holder that is not the caller: the one that was granted this fencing token."""
 
     lock_name: str
     fencing_token: int
     requested_by: str
     reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionEnded:
-    """A workflow execution was stopped, timed out, or failed.
-
-    Attributes:
-        redrives: how often it had been redriven by then.
-        ended_at_ms: when that run ended, as the event says; None if it does not say both.
-        second_pass: whether no acquire of it can be under way any more.
-    """
-
-    execution_arn: str
-    redrives: int = 0
-    ended_at_ms: int | None = None
-    second_pass: bool = False
-
-
-class Liveness(StrEnum):
-    """What is known about the workflow execution that a holder belongs to."""
-
-    RUNNING = "RUNNING"
-    OVER = "OVER"
-    UNKNOWN = "UNKNOWN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +184,47 @@ class Holder:
     def is_undelivered(self) -> bool:
         """Whether the owner still does not know of the grant: if it asks again, it renews first."""
         return self.undelivered and self.revision == 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Yes: the caller holds the lock; the answer to a heartbeat too.
+
+    Attributes:
+        repeated: the permit had been granted before, to a call whose reply may have been lost.
+        taken_over: how many holders lost their place for this grant, because their lease was over.
+        since: reading of our monotonic clock before the request that showed the grant was sent.
+        own_ms: for how long after `since` its owner may rely on it; None if it is another owner's.
+    """
+
+    lock_name: str
+    owner_id: str = field(repr=False)
+    fencing_token: int
+    lease_ms: int
+    acquired_at_ms: int
+    expires_at_ms: int
+    repeated: bool = False
+    taken_over: int = 0
+    since: float = field(default=-math.inf, compare=False)
+    own_ms: int | None = field(default=None, compare=False)
+
+    @property
+    def ends_at(self) -> float:
+        """Reading of our monotonic clock from which its owner may not rely on it."""
+        return self.since + (self.own_ms or 0) / 1000
+
+    @classmethod
+    def of(cls, lock_name: str, holder: Holder, *, repeated: bool = False) -> Grant:
+        """The grant of this holder."""
+        return cls(
+            lock_name=lock_name,
+            owner_id=holder.owner_id,
+            fencing_token=holder.fencing_token,
+            lease_ms=holder.lease_ms,
+            acquired_at_ms=holder.acquired_at_ms,
+            expires_at_ms=holder.expires_at_ms,
+            repeated=repeated,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,10 +264,8 @@ class LockState:
         released_at_ms: when a holder or a waiter left last; None if none ever did.
         executions: how the ARNs of its holders' executions begin; None if no workflow ever held.
         retain_until_seconds: until when a grant to a workflow retains the item; None if none does.
-        last_forced_release: the last release by force; None if there was none.
         newest: the highest version that was granted; None if no owner ever named one.
         newest_token: the fencing token of the grant that has set `newest` last.
-        last_ceiling: the last change of the ceiling; None if there was none.
     """
 
     fencing_token: int = 0
@@ -348,9 +350,8 @@ class Waiter:
     @property
     def key(self) -> Item:
         """The key of its item."""
-        return schema.waiter_key(
-            self.request.lock_name, entered_at_ms=self.entered_at_ms, owner_id=self.request.owner_id
-        )
+        name = self.request.lock_name
+        return schema.waiter_key(name, entered_at_ms=self.entered_at_ms, owner_id=self.owner_id)
 
     @property
     def owner_id(self) -> str:
@@ -360,15 +361,13 @@ class Waiter:
     @property
     def sort_key(self) -> str:
         """The part of the key by which waiters are in order."""
-        return schema.waiter_sort_key(
-            entered_at_ms=self.entered_at_ms, owner_id=self.request.owner_id
-        )
+        return schema.waiter_sort_key(entered_at_ms=self.entered_at_ms, owner_id=self.owner_id)
 
     @property
     def place(self) -> Place:
         """Its place in the queue."""
         return Place(
-            owner_id=self.request.owner_id,
+            owner_id=self.owner_id,
             entered_at_ms=self.entered_at_ms,
             asked_at_ms=self.asked_at_ms,
             expires_at_ms=self.expires_at_ms,

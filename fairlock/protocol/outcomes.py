@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 
+from fairlock.clock import is_enough, is_over, own_ms
 from fairlock.protocol.admission import is_outdated
-from fairlock.protocol.lease_time import is_enough, is_over, own_ms
-from fairlock.protocol.model import AcquireRequest, Ceiling, Holder, LockState, SeenLock, Waiter
+from fairlock.protocol.model import (
+    AcquireRequest,
+    Ceiling,
+    Grant,
+    Holder,
+    LockState,
+    SeenLock,
+    Waiter,
+)
 
 
 class RefusalReason(StrEnum):
@@ -28,47 +35,6 @@ class RefusalReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
-    """Yes: the caller holds the lock; the answer to a heartbeat too.
-
-    Attributes:
-        repeated: the permit had been granted before, to a call whose reply may have been lost.
-        taken_over: how many holders lost their place for this grant, because their lease was over.
-        since: reading of our monotonic clock before the request that showed the grant was sent.
-        own_ms: for how long after `since` its owner may rely on it; None if it is another owner's.
-    """
-
-    lock_name: str
-    owner_id: str = field(repr=False)
-    fencing_token: int
-    lease_ms: int
-    acquired_at_ms: int
-    expires_at_ms: int
-    repeated: bool = False
-    taken_over: int = 0
-    since: float = field(default=-math.inf, compare=False)
-    own_ms: int | None = field(default=None, compare=False)
-
-    @property
-    def ends_at(self) -> float:
-        """Reading of our monotonic clock from which its owner may not rely on it."""
-        return self.since + (self.own_ms or 0) / 1000
-
-    @classmethod
-    def of(cls, lock_name: str, holder: Holder, *, repeated: bool = False) -> Grant:
-        """The grant of this holder."""
-        return cls(
-            lock_name=lock_name,
-            owner_id=holder.owner_id,
-            fencing_token=holder.fencing_token,
-            lease_ms=holder.lease_ms,
-            acquired_at_ms=holder.acquired_at_ms,
-            expires_at_ms=holder.expires_at_ms,
-            repeated=repeated,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """No: the caller does not hold the lock, and nothing was written for it.
 
@@ -77,7 +43,6 @@ class Refusal:
         liveness_unknown: how many holders count as alive only because Step Functions did not say.
         called_at_ms: AWS's time, for the next call of a caller that is to ask again.
         newest: the highest version that was granted, if the caller asks for the newest only.
-        ceiling: the ceiling of the lock; None if none stands.
     """
 
     lock_name: str
@@ -123,7 +88,6 @@ class Queued:
         position: 1 is next; waiters that entered before and still ask count. None if it was not
             needed, and so not counted.
         retry_after_seconds: when a waiter without a task token must ask again to keep its place.
-        ceiling: the ceiling of the lock; None if none stands.
         seen: the lock with the caller in its queue; None if the caller was handed it meanwhile.
     """
 
@@ -139,11 +103,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOff:
-    """A permit went from a departing holder, or from the free ones, to the oldest waiter.
-
-    Attributes:
-        waited_ms: from the waiter's entry to the grant.
-    """
+    """A permit went to the oldest waiter, which has waited for so long since its entry."""
 
     grant: Grant
     waiter: Waiter
@@ -183,13 +143,7 @@ class NotHeld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaped:
-    """What was freed.
-
-    Attributes:
-        holders: permits given back on behalf of the execution.
-        waiters: its places in queues that were given up.
-        complete: whether that was all; else there was not enough time, and more is left.
-    """
+    """How many permits and places in queues were freed, and whether that was all there was."""
 
     holders: int = 0
     waiters: int = 0
@@ -248,13 +202,8 @@ Verdict = AlreadyHolder | LeasesOver | Situation
 def judge(state: LockState, request: AcquireRequest, *, date_ms: int) -> Verdict:
     """Why an attempt to take a permit failed on this state.
 
-    A holder relies on its lease for less long than everybody else waits, see `lease_time.py`. The
-    stored lease of the holder counts, never the contender's.
-
-    Args:
-        state: as the refusal of the attempt shows it.
-        request: of the attempt.
-        date_ms: the Date of that refusal.
+    By the Date of the refusal that shows the state. A holder relies on its lease for less long than
+    everybody else waits, see `clock.py`. Its stored lease counts, never the contender's.
     """
     mine = state.holder(request.owner_id)
     if mine is not None:

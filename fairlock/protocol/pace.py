@@ -13,7 +13,7 @@ lease: a caller that dies wastes its slot. A burst lets callers begin that many 
 one, after a pause; with 1, the default, none.
 
 **AWS's time is not known exactly**, only that it is between an early and a late edge
-(`aws/aws_clock.py`). So the idle form is conditioned by the early edge, which is certainly past,
+(`clock.py`). So the idle form is conditioned by the early edge, which is certainly past,
 and writes by the late one, so that the next caller comes a whole interval after this one. A wait
 goes by the early edge, and so never ends before its slot.
 
@@ -39,14 +39,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import (
-    Item,
-    Update,
-    Values,
-    all_of,
-    conditional_update,
-    number,
-)
+from fairlock.protocol.schema import Values, all_of, conditional_update, number
+from fairlock.protocol.table_requests import Item, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -70,12 +64,7 @@ class AwsTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A time at which one caller may begin.
-
-    Attributes:
-        begins_us: it may begin from here on.
-        over_us: it may begin until here.
-    """
+    """The time from which, and until which, one caller may begin."""
 
     begins_us: int
     over_us: int
@@ -91,24 +80,14 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TooLate:
-    """The next slot begins later than the caller would wait; nothing was reserved.
-
-    Attributes:
-        wait_us: how long it would have to wait.
-    """
+    """The next slot begins later than the caller would wait; nothing was reserved."""
 
     wait_us: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaceState:
-    """What the item stores.
-
-    Attributes:
-        next_us: the next free slot.
-        slot_us: the last one that was reserved; of an idle form, when it was sent.
-        reservation_id: of the last reservation.
-    """
+    """The next free slot, and the last reservation: its slot; of an idle form, when it was sent."""
 
     next_us: int
     slot_us: int
@@ -117,15 +96,7 @@ class PaceState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaceRequest:
-    """Reserve a slot.
-
-    Attributes:
-        name: of the pace.
-        reservation_id: the same in each repeat of this request.
-        interval_us: from one slot to the next.
-        burst: how many may begin at once after a pause.
-        max_wait_us: the longest time to wait for the slot.
-    """
+    """Reserve a slot; each repeat of the request has the same reservation_id."""
 
     name: str
     reservation_id: str = field(repr=False)
@@ -159,10 +130,7 @@ def interval_us(count: int, period_seconds: float) -> int:
 def reserve_idle(request: PaceRequest, now: AwsTime, *, over: PaceState | None = None) -> Update:
     """Reserves the present, if no slot after it is taken; the next one is an interval later.
 
-    Args:
-        request: asks for it.
-        now: AWS's time.
-        over: the state in which an earlier slot of this request was seen, which is over.
+    In the state `over` an earlier slot of this request was seen, which is over.
     """
     return conditional_update(
         schema.pace_key(request.name),
@@ -187,8 +155,6 @@ def reserve_next(request: PaceRequest, now: AwsTime, *, over: PaceState | None =
 
     It stays in the future until a caller has it, so that is no condition. If the item was deleted
     meanwhile, the condition is false.
-
-    Arguments as of `reserve_idle`.
     """
     latest_us = now.early_us + request.max_wait_us + request.ahead_us
     return conditional_update(
@@ -196,10 +162,7 @@ def reserve_next(request: PaceRequest, now: AwsTime, *, over: PaceState | None =
         # Operands are the item before the write: both read the slot that becomes this caller's.
         change="SET #next_slot_us = #next_slot_us + :interval, #slot_us = #next_slot_us, "
         "#reservation_id = :id, #expiry_time = :expiry",
-        condition=all_of(
-            "#next_slot_us <= :latest",
-            _NOT_MINE if over is None else _MINE_IS_LAST,
-        ),
+        condition=all_of("#next_slot_us <= :latest", _NOT_MINE if over is None else _MINE_IS_LAST),
         values={
             **_values(request, over),
             ":latest": number(latest_us),

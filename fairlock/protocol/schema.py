@@ -1,4 +1,4 @@
-"""The lock table: every key and attribute name, spelled once.
+"""The lock table: every key and attribute name, spelled once, and the conditions on them.
 
     pk                        sk      attributes
     LOCK#<lock_name>          STATE   fencing_token, held, contended, wait_seq, last_released,
@@ -27,14 +27,22 @@ that has no `holders` yet, so the first acquire would take two requests.
 
 UUIDs are stored in 20 characters instead of 36: guards name themselves and their executions by
 UUIDs.
+
+Every decision about a lock is one conditional write on its item. Those writes are made of the
+conditions below, so that each request reads like the rule that it enforces.
 """
 
 from __future__ import annotations
 
 import base64
+import re
 import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+from fairlock.protocol.table_requests import Item, Returns, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -137,6 +145,7 @@ NEXT_SLOT_US: Final = "next_slot_us"
 SLOT_US: Final = "slot_us"
 RESERVATION_ID: Final = "reservation_id"
 
+_CONSTANTS: Final = {n: v for n, v in tuple(vars().items()) if n.isupper() and isinstance(v, str)}
 RETENTION_MS: Final = 48 * 3_600_000
 """How long an item outlives its last write. Far longer than the longest lease (12 h) and than any
 clock error, so that TTL never deletes a holder, and a new fencing token seed is never behind."""
@@ -211,10 +220,7 @@ def claim_key(
     Lock names and owner ids may contain `#`. The length tells where the owner id begins.
     """
     sort_key = f"LOCK#{lock_name}#{owner_id}#{len(owner_id)}"
-    return {
-        PARTITION_KEY: {"S": partition_of_execution(execution_arn)},
-        SORT_KEY: {"S": sort_key},
-    }
+    return {PARTITION_KEY: {"S": partition_of_execution(execution_arn)}, SORT_KEY: {"S": sort_key}}
 
 
 def partition_of_execution(execution_arn: str) -> str:
@@ -235,3 +241,138 @@ def pace_key(name: str) -> dict[str, AttributeValueTypeDef]:
 def ttl_seconds(now_ms: int, retention_ms: int = RETENTION_MS) -> int:
     """When TTL may delete an item written now: epoch **seconds**, as DynamoDB's TTL wants it."""
     return (now_ms + retention_ms) // 1000
+
+
+_T = TypeVar("_T")
+Values: TypeAlias = "dict[str, AttributeValueTypeDef]"
+
+I_HOLD: Final = "attribute_exists(#mine)"
+MY_GRANT: Final = "#my_token = :seen_grant"
+"""The fencing token names a grant; the owner_id may have another one by now."""
+I_DO_NOT_HOLD: Final = "attribute_not_exists(#mine)"
+NOT_RELEASED_BY_ME: Final = (
+    "(attribute_not_exists(#last_released) OR #last_released <> :me)"
+    " AND (attribute_not_exists(#last_given_up) OR #last_given_up <> :me)"
+)
+NOT_CONTENDED: Final = "attribute_not_exists(#contended)"
+WAIT_SEQ_UNMOVED: Final = "#wait_seq = :wait_seq"
+"""No owner has joined the queue since."""
+
+NEXT_TOKEN: Final = "if_not_exists(#fencing_token, :seed) + :one"
+"""The seed is the epoch in microseconds. Grants are slower than one a microsecond, so a lock that
+TTL removed and that is created again starts above every token it has ever issued."""
+
+_NAMES: Final = {
+    f"#{value}": value for name, value in _CONSTANTS.items() if not name.startswith("HOLDER_")
+} | {
+    f"#h_{name.removeprefix('HOLDER_').lower()}": value
+    for name, value in _CONSTANTS.items()
+    if name.startswith("HOLDER_")
+}
+"""Each attribute of the schema has its own name in expressions. Those of a holder's record
+are short, and stand under the names of their constants: `#h_lease_ms`."""
+_PLACEHOLDER: Final = re.compile(r"[#:]\w+")
+_EXPRESSIONS: Final = 512
+"""Far more than there are, unless many holders are evicted at once."""
+
+
+def token_seed(now_ms: int) -> int:
+    """The number below the first fencing token of an item: the epoch in microseconds."""
+    return now_ms * 1000
+
+
+def all_of(*conditions: str) -> str:
+    """All of the conditions hold."""
+    return " AND ".join(conditions)
+
+
+def number(value: int) -> AttributeValueTypeDef:
+    """A DynamoDB number."""
+    return {"N": str(value)}
+
+
+def names_in(expression: str) -> dict[str, str]:
+    """The names that an expression uses: DynamoDB refuses any other name."""
+    return _used_in(_placeholders(expression), _NAMES)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must hold of an item when a write happens, and the values that this uses."""
+
+    expression: str
+    values: Values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """The part of an update that removes holders; empty if none leaves.
+
+    Attributes:
+        also_set: what the SET clause says besides, after a comma.
+        conditions: the update happens only if all of these hold.
+        names: the attributes to remove, by their names in expressions.
+        values: the values that the expressions use.
+    """
+
+    also_set: str = ""
+    conditions: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    values: Item = field(default_factory=dict)
+
+
+NO_REMOVAL: Final = Removal()
+
+
+def conditional_update(
+    key: Item,
+    owner_id: str = "",
+    *,
+    change: str,
+    condition: str,
+    values: Values | None = None,
+    removal: Removal = NO_REMOVAL,
+    returns: Returns = "ALL_NEW",
+    now_ms: int = 0,
+) -> Update:
+    """An update on behalf of one owner, which may remove holders; it declares what it uses.
+
+    Its expressions may use `#mine`, `#my_token` and `:me` of the owner, and the times
+    `:expiry_time` and `:retain_until` of a write at `now_ms`.
+    """
+    own_names = {
+        "#mine": holder_attribute(owner_id),
+        "#my_token": token_attribute(owner_id),
+        **removal.names,
+    }
+    all_values: Values = {
+        ":one": {"N": "1"},
+        ":yes": {"BOOL": True},
+        ":me": {"S": owner_id},
+        ":expiry_time": number(ttl_seconds(now_ms)),
+        ":retain_until": number(ttl_seconds(now_ms, WORKFLOW_RETENTION_MS)),
+        **(values or {}),
+        **removal.values,
+    }
+    if removal.names:
+        change = f"{change} REMOVE {', '.join(removal.names)}"
+    condition = all_of(condition, *removal.conditions)
+    placeholders = _placeholders(f"{change} {condition}")
+    return Update(
+        key=key,
+        change=change,
+        condition=condition,
+        names=_used_in(placeholders, own_names) | _used_in(placeholders, _NAMES),
+        values=_used_in(placeholders, all_values),
+        returns=returns,
+    )
+
+
+@lru_cache(_EXPRESSIONS)
+def _placeholders(expression: str) -> tuple[str, ...]:
+    """The names and values that an expression uses: of few expressions, for many requests."""
+    return tuple(dict.fromkeys(_PLACEHOLDER.findall(expression)))
+
+
+def _used_in(placeholders: Sequence[str], meanings: Mapping[str, _T]) -> dict[str, _T]:
+    return {name: meanings[name] for name in placeholders if name in meanings}

@@ -22,6 +22,7 @@ this code. A caller names it only to be found again: a waiter item of its own mu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from fairlock.protocol import schema
@@ -33,24 +34,17 @@ from fairlock.protocol.admission import (
     may_not_enter,
     not_outdated,
 )
-from fairlock.protocol.expressions import (
+from fairlock.protocol.items import new_waiter
+from fairlock.protocol.model import AcquireRequest, LockState, Place, ReleaseRequest, Waiter
+from fairlock.protocol.schema import (
     I_DO_NOT_HOLD,
     NOT_RELEASED_BY_ME,
-    Delete,
-    Deletes,
-    Item,
-    Put,
-    Query,
-    Transaction,
-    Update,
-    Values,
     all_of,
     conditional_update,
     names_in,
     number,
 )
-from fairlock.protocol.items import new_waiter
-from fairlock.protocol.model import AcquireRequest, LockState, Place, ReleaseRequest, Waiter
+from fairlock.protocol.table_requests import Delete, Deletes, Item, Put, Query, Transaction, Update
 
 MOST_WAITERS_SEEN: Final = 10
 MOST_WAITERS_POLLED: Final = 2
@@ -130,19 +124,22 @@ def confirm_join(request: AcquireRequest, *, now_ms: int) -> Update:
     )
 
 
-def oldest_waiters(lock_name: str, *, after: Item | None = None) -> Query:
-    """The head of the queue; or all that come after a key, as far as a page reaches."""
+def waiters_of(lock_name: str, attributes: str | None = None) -> Query:
+    """All waiters of a lock, the oldest first; whole, or these attributes of each."""
     condition = "#pk = :pk AND begins_with(#sk, :prefix)"
+    key, prefix = schema.partition_of(lock_name), schema.WAITER_PREFIX
     return Query(
         condition=condition,
-        names=names_in(condition),
-        values={
-            ":pk": {"S": schema.partition_of(lock_name)},
-            ":prefix": {"S": schema.WAITER_PREFIX},
-        },
-        most=MOST_WAITERS_SEEN if after is None else None,
-        after=after,
+        names=names_in(f"{condition} {attributes}"),
+        values={":pk": {"S": key}, ":prefix": {"S": prefix}},
+        attributes=attributes,
     )
+
+
+def oldest_waiters(lock_name: str, *, after: Item | None = None) -> Query:
+    """The head of the queue; or all that come after a key, as far as a page reaches."""
+    most = MOST_WAITERS_SEEN if after is None else None
+    return replace(waiters_of(lock_name), most=most, after=after)
 
 
 def lock_and_oldest_waiters(lock_name: str) -> Query:
@@ -159,20 +156,11 @@ def lock_and_oldest_waiters(lock_name: str) -> Query:
 def places(lock_name: str, *, up_to: str | None = None) -> Query:
     """Who waits, and how long each keeps its place; all, or up to a sort key."""
     attributes = "#owner_id, #entered_at_ms, #asked_at_ms, #expires_at_ms, #execution_arn"
-    condition = "#pk = :pk AND begins_with(#sk, :prefix)"
-    values: Values = {
-        ":pk": {"S": schema.partition_of(lock_name)},
-        ":prefix": {"S": schema.WAITER_PREFIX},
-    }
-    if up_to is not None:
-        condition = "#pk = :pk AND #sk BETWEEN :prefix AND :me"
-        values[":me"] = {"S": up_to}
-    return Query(
-        condition=condition,
-        names=names_in(f"{condition} {attributes}"),
-        values=values,
-        attributes=attributes,
-    )
+    every = waiters_of(lock_name, attributes)
+    if up_to is None:
+        return every
+    condition = "#pk = :pk AND #sk BETWEEN :prefix AND :me"
+    return replace(every, condition=condition, values={**every.values, ":me": {"S": up_to}})
 
 
 def delete_waiter(waiter: Waiter) -> Delete:

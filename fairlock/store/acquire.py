@@ -19,28 +19,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlock.aws.lock_table import ConditionFailed, Written
+from fairlock.clock import stored_end_ms
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.admission import SLACK_MS, is_outdated, made_at_ms
 from fairlock.protocol.claims import claim_of, read_claim, work_is_over, write_claim
-from fairlock.protocol.expressions import Update
-from fairlock.protocol.grants import (
-    acquire_permit,
-    acquire_permit_as_seen,
-    take_over_permit,
-)
+from fairlock.protocol.grants import acquire_permit, acquire_permit_as_seen, take_over_permit
 from fairlock.protocol.items import read_granted_token, read_state
-from fairlock.protocol.lease_time import stored_end_ms
 from fairlock.protocol.leaving import DepartingHolder, evict
-from fairlock.protocol.model import (
-    BY_TIME,
-    AcquireRequest,
-    Holder,
-    LockState,
-    SeenLock,
-)
+from fairlock.protocol.model import BY_TIME, AcquireRequest, Grant, Holder, LockState, SeenLock
 from fairlock.protocol.outcomes import (
     AlreadyHolder,
-    Grant,
     LeasesOver,
     Queued,
     Refusal,
@@ -49,6 +37,7 @@ from fairlock.protocol.outcomes import (
     judge,
 )
 from fairlock.protocol.schema import FENCING_TOKEN, lock_key
+from fairlock.protocol.table_requests import Update
 from fairlock.store.context import (
     Evicted,
     LockContext,
@@ -74,8 +63,6 @@ class _Attempt:
     """The next write to try; if it succeeds the caller is a holder.
 
     Attributes:
-        now_ms: when the lease begins.
-        taken_over: how many holders lose their place by it.
         waiters_served: whether all permits that waiters may have were handed over just before.
         follows_eviction: whether this call has just evicted a holder: no one else is in its way.
     """
@@ -112,14 +99,10 @@ def acquire(
     place in it (three to learn the position, too). One more, before, if the request names a
     workflow execution: its claim.
 
-    Args:
-        context: the table and its services.
-        request: what is asked for.
-        seen: the lock as it was just now, if that is known, for the first call of an owner. If
-            others waited for it, and the caller would have to, the caller joins at once, with one
-            request less, and without counting them if all of them are named: two less. If a permit
-            has become free since, joining is refused, and the caller takes it: one or two requests
-            more.
+    On the first call of an owner `seen` may be the lock as it was just now. If others waited for
+    it, and the caller would have to, the caller joins at once, with one request less, and without
+    counting them if all of them are named: two less. If a permit has become free since, joining is
+    refused, and the caller takes it: one or two requests more.
 
     Raises:
         LockStoreUnavailable: outcome unknown.
@@ -129,11 +112,14 @@ def acquire(
         # By a fast clock: until AWS's time has caught up, nothing would tell a late copy.
         return Refusal.of_late_call(request, now_ms=now_ms)
     request = replace(request, made_at=context.aws_clock.monotonic())
+    # The claim before the lock: if this process dies in between, the reaper finds what it may have
+    # got. A lock without a claim would be freed by its lease alone.
     if request.execution_arn is not None:
         registered = register_claim(context, request, request.execution_arn)
         if registered is None:
             return _refuse(context, request, LockState(), RefusalReason.ALREADY_RELEASED)
         request = registered
+    # After the claim, whose place in the queue is the version of a workflow that names none.
     if request.only_newest is not None:
         request = with_version(context, request)
     return _acquire(context, request, seen)
@@ -172,6 +158,7 @@ def _acquire(
                 if wanted is None:
                     return _refuse(context, request, LockState(), RefusalReason.ALREADY_RELEASED)
                 request = wanted
+            # Once a call: each further refusal shows mostly the same holders.
             if number == 0:
                 _report_mixed_limits(context, request, state)
             step = _react(context, request, state, attempt, outcome)
@@ -192,11 +179,9 @@ def _acquire(
 def register_claim(
     context: LockContext, request: AcquireRequest, execution_arn: str
 ) -> AcquireRequest | None:
-    """Writes the claim of an acquisition before it asks for its lock.
+    """Writes the claim of an acquisition before it asks for its lock; returns it with its place.
 
-    Returns:
-        The request, with its place in the queue; None if its work has ended, or its execution was
-        found to be over.
+    None if its work has ended, or its execution was found to be over.
     """
     claim = claim_of(request, execution_arn)
     # Before the claim is written: if this call stalls afterwards, while a later call of the same
@@ -243,6 +228,8 @@ def _granted(
         shared=request.shared,
     )
     is_first = FENCING_TOKEN not in written.item
+    # The end was written by our estimate of AWS's time. The answer's Date tells whether it was
+    # right.
     grant = with_right_end(context, request.lock_name, holder, written, first_of_all=is_first)
     return None if grant is None else replace(grant, taken_over=attempt.taken_over)
 
@@ -288,6 +275,8 @@ def _react(
             return (
                 late if found is Situation.OUTDATED else _attempt_as_seen(context, request, state)
             )
+        # Permits that are free after that are none for the waiters in front: the caller waits
+        # behind them.
         case Situation.FREE_FOR_WAITERS if not failed.waiters_served:
             return _serve_waiters(context, request, state)
         case LeasesOver(candidates, needed):
@@ -307,6 +296,8 @@ def _take_over(
     name = request.lock_name
     expired = check_expired_holders(context, name, state, candidates, needed=needed)
     evictable, state = expired.evictable, expired.state
+    # None may go: they have renewed, run on, or another contender asks about them. So it is a lock
+    # like any other that is taken, and the caller waits as behind a living holder.
     if not evictable:
         return _wait_or_refuse(context, request, state, liveness_unknown=expired.unknown)
     if state.contended:
@@ -380,10 +371,7 @@ def _renew_own(context: LockContext, request: AcquireRequest) -> _Attempt | Gran
 
 
 def _refuse(
-    context: LockContext,
-    request: AcquireRequest,
-    state: LockState,
-    reason: RefusalReason,
+    context: LockContext, request: AcquireRequest, state: LockState, reason: RefusalReason
 ) -> Refusal:
     return Refusal(
         lock_name=request.lock_name,

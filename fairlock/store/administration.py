@@ -45,17 +45,12 @@ from fairlock.protocol.description import (
     locks_of_the_table,
     waiters_to_show,
 )
-from fairlock.protocol.expressions import Item
 from fairlock.protocol.items import read_place, read_state, read_waiter
 from fairlock.protocol.leaving import DepartingHolder, release_by_force
-from fairlock.protocol.model import (
-    ForcedRelease,
-    ForceReleaseRequest,
-    Holder,
-    LockState,
-)
+from fairlock.protocol.model import ForcedRelease, ForceReleaseRequest, Holder, LockState
 from fairlock.protocol.outcomes import Released
 from fairlock.protocol.schema import lock_key
+from fairlock.protocol.table_requests import Item
 from fairlock.protocol.waiters import MOST_DELETES, places
 from fairlock.store.context import (
     CeilingChanged,

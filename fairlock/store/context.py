@@ -23,28 +23,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from fairlock.aws.aws_clock import AwsClock
 from fairlock.aws.executions import NoWorkflows, WorkflowEngine
 from fairlock.aws.lock_table import ConditionFailed, LockTable, Written
 from fairlock.aws.retry import RetryBudget
 from fairlock.backoff import Random
+from fairlock.clock import AwsClock, is_enough, own_ms, was_written_by_a_wrong_clock
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.expressions import Answer
 from fairlock.protocol.grants import correct_grant
 from fairlock.protocol.items import read_holder, read_state
-from fairlock.protocol.lease_time import is_enough, own_ms, was_written_by_a_wrong_clock
-from fairlock.protocol.model import Holder, LockState, SeenLock
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import Grant, Holder, LockState, SeenLock
+from fairlock.protocol.table_requests import Answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedOver:
-    """The oldest waiter got a permit. The event does not tell its owner_id, which is its own.
+    """The oldest waiter got a permit: the token of its grant, its label and its execution.
 
     Attributes:
-        fencing_token: of the new holder's grant.
-        owner_name: the new holder's label.
-        execution_arn: the workflow execution that it belongs to.
         waited_ms: from the waiter's entry to the grant.
         latency_ms: from the moment the departure was noticed to the message to the waiter.
     """
@@ -67,17 +62,7 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasedByForce:
-    """A caller that is not the holder has released it.
-
-    Attributes:
-        fencing_token: of the grant that ended.
-        owner_name: the former holder's label.
-        execution_arn: the workflow execution that it belongs to; its work goes on unless it has a
-            heartbeat.
-        held_ms: how long it had held.
-        requested_by: who did it, as the request says.
-        reason: why.
-    """
+    """A caller that is not the holder has released it; its work goes on without a heartbeat."""
 
     lock_name: str
     fencing_token: int
@@ -90,13 +75,7 @@ class ReleasedByForce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CeilingChanged:
-    """An operator has set, changed or lifted the ceiling of a lock.
-
-    Attributes:
-        ceiling: 0 if the lock is paused; None if the ceiling was lifted.
-        requested_by: who did it, as the request says.
-        reason: why.
-    """
+    """An operator has paused a lock (0), set or changed its ceiling, or lifted it (None)."""
 
     lock_name: str
     ceiling: int | None
@@ -106,12 +85,7 @@ class CeilingChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixedLimits:
-    """An acquire found holders that name another limit. All of them count; mostly a mistake.
-
-    Attributes:
-        limit: that of the acquire.
-        holders_limits: the other limits that holders name, in ascending order.
-    """
+    """An acquire found holders that name another limit. All of them count; mostly a mistake."""
 
     lock_name: str
     limit: int
@@ -144,10 +118,7 @@ class PushUnknown:
 class WaitersSuperseded:
     """A newer version was granted, so waiters with an older one were taken out of the queue.
 
-    Attributes:
-        newest: the version that was granted.
-        waiters: how many were found in the queue.
-        told: how many of them were waiting for a message, and got it; others find out by asking.
+    The `told` among them waited for a message, and got it; others find out by asking.
     """
 
     lock_name: str
@@ -197,13 +168,10 @@ class LockContext:
     """What an operation on a lock needs besides its request.
 
     Attributes:
-        table: where the locks are.
         workflows: wakes waiters, ends heartbeat states, and tells whether an execution still runs.
-        observe: receives what happens besides the answer, for metrics and logs.
         note_hand_off: receives each hand-off of this process, for the waiters in it. What it
             receives proves ownership.
         retry_budget: how long to go on when other owners keep changing the lock.
-        random: source of jitter, from 0 to 1.
     """
 
     table: LockTable
@@ -252,17 +220,9 @@ def with_right_end(
     *,
     first_of_all: bool = False,
 ) -> Grant | None:
-    """The grant that this caller has just written, once its end is right.
+    """The grant that this caller has just written, once its end is right; None if it has changed.
 
-    Args:
-        context: the table.
-        lock_name: the lock.
-        holder: as it was written.
-        answer: to that write.
-        first_of_all: whether its fencing token was made from the clock.
-
-    Returns:
-        None if the grant has changed since.
+    The first of all on an item has its fencing token from the clock.
     """
     grant = Grant.of(lock_name, holder)
     date_ms = context.date_ms(answer)
@@ -270,6 +230,8 @@ def with_right_end(
         update = correct_grant(
             lock_name, holder, raises_token=first_of_all, now_ms=context.aws_clock.now_ms()
         )
+        # On condition of the very write before it. If that was changed since, another process of
+        # the same owner has renewed, or it was evicted: the caller asks again, and learns which.
         answer = context.table.update(update)
         if not isinstance(answer, Written):
             return None
@@ -301,15 +263,8 @@ def leave(
 ) -> tuple[_Left | ConditionFailed, LockState]:
     """Sends a departure until it is answered, or until the lock is in a state that rules it out.
 
-    Args:
-        context: the table and its services.
-        lock_name: the lock.
-        send: sends the write once. It is given the time at which the owner leaves.
-        may_leave: whether a lock in this state can still be left by this write.
-        seen: the lock as it was just now, if that is known.
-
-    Returns:
-        The last answer, and the state that it shows if it is a refusal.
+    `send` gets the time at which the owner leaves. Returns the last answer, and the state that it
+    shows if it is a refusal.
     """
     began, state = context.retry_budget.clock.monotonic(), seen or LockState()
     for attempt in itertools.count():
@@ -318,6 +273,8 @@ def leave(
         outcome = send(context.leaving_ms(state))
         if not isinstance(outcome, ConditionFailed):
             return outcome, LockState()
+        # The refusal shows the lock: another owner came or left, and the same write may succeed
+        # now.
         state = read_state(outcome.item)
         if not may_leave(state):
             return outcome, state

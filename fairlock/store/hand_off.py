@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 
-from fairlock.aws.executions import Delivery
+from fairlock.aws.executions import Delivery, Liveness
 from fairlock.aws.lock_table import Written
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.admission import Unlearned
-from fairlock.protocol.expressions import Update
 from fairlock.protocol.grants import mark_undelivered
 from fairlock.protocol.items import read_state
 from fairlock.protocol.leaving import Departing, DepartingHolder, Step, next_step
-from fairlock.protocol.model import Liveness, LockState, SeenLock
-from fairlock.protocol.outcomes import Grant, HandOff
+from fairlock.protocol.model import Grant, LockState, SeenLock
+from fairlock.protocol.outcomes import HandOff
 from fairlock.protocol.schema import lock_key
+from fairlock.protocol.table_requests import Update
 from fairlock.store.context import (
     Evicted,
     HandedOver,
@@ -50,14 +50,9 @@ def hand_over(
 
     A hand-off costs a query and a transaction, however many wait, and a message to the waiter.
 
-    Args:
-        context: the table and its services.
-        lock_name: the lock.
-        state: the lock as it was seen, with the departing holder in it.
-        departing: the holder that leaves, or the ceiling; None if there are only free permits.
-        requester: owner_id of a waiter that is asking at this moment, who needs no message.
-        known: a state with the oldest waiters, if they are known: the first hand-off needs no query
-            then.
+    The state is that with the departing holder in it; if there are only free permits, no one
+    departs. The requester is asking at this moment, and needs no message. With the oldest waiters
+    `known`, the first hand-off needs no query.
 
     Returns:
         Whether the holder was taken out: not if it had left, or renewed its lease, before; nor the
@@ -69,100 +64,101 @@ def hand_over(
     """
     began = context.retry_budget.clock.monotonic()
     queue = SeenQueue(context=context, lock_name=lock_name, requester=requester, began=began)
-    if known is not None:
-        queue.know(known)
-    progress = _Progress(context, queue)
-    try:
-        has_left = _hand_over(progress, state, departing)
-    except LockStoreUnavailable:
-        if not progress.has_left:
-            raise
-        has_left = True  # What is left to do, the next caller does.
-    queue.clear()
-    return has_left
+    queue.know(known)
+    attempt, has_written = 0, False
+    # Each round sends one write on condition of `state`. A process that dies between two rounds
+    # leaves a whole lock: the next call on it starts from what it reads, not from what this one
+    # planned.
+    with _Progress(queue) as progress:
+        while departing is None or departing.is_still_in(state):
+            # What a holder has set that never learned of its grant is about to be put back.
+            put_back = departing.unlearned if departing else None
+            # The queue is read after the state: a waiter that joins in between has moved
+            # `wait_seq`, so the write that overlooks it is refused.
+            if not queue.live:
+                queue.read(as_left_by(departing, state))
+                has_written = False
+            step = next_step(
+                lock_name,
+                state,
+                queue.live,
+                departing,
+                unread=queue.has_more,
+                passed_over=queue.has_passed_over,
+                left_at_ms=context.leaving_ms(state),
+                now_ms=context.aws_clock.now_ms(),
+            )
+            if step is None and has_written and not state.is_full():
+                # The oldest waiter has the lowest limit, or it has left the queue since that was
+                # read. A lock with room for others must not be left to wait for it.
+                queue.forget()
+                continue
+            if step is None:
+                return progress.has_left
+            moved = _send(context, step, state)
+            if isinstance(moved, _Moved):
+                if moved.is_over:
+                    return progress.has_left
+                # Others were faster. What was read of the queue is as old as the state: read both
+                # again, because a waiter that they served must not be served twice.
+                pause_or_give_up(context, lock_name, began=began, attempt=attempt)
+                _require_known(lock_name, departing, moved)
+                queue.forget()
+                state, attempt = moved.state, attempt + 1
+                departing = _if_it_stands(departing, state, has_left=progress.has_left)
+                continue
+            # Noted before anything else can fail: from here on an error must not make the caller
+            # believe that it still holds.
+            progress.has_left = progress.has_left or departing is not None
+            _report_eviction(context, lock_name, departing)
+            has_written = True
+            if step.hand_off is None:
+                # No one was there to serve. Waiters that were read but not chosen may be now: the
+                # departure has made room, and no later one may come.
+                if not queue.live:
+                    return progress.has_left
+                state, departing = step.after, None
+                continue
+            queue.serve_head()
+            after = SeenLock(
+                state=step.after,
+                waiters=tuple(queue.live),
+                queue_seen_at=queue.seen_at,
+                is_whole=queue.is_whole,
+                date_ms=moved.date_ms,
+            )
+            context.note_hand_off(lock_name, after, moved.sent)
+            # The grant precedes the message to its waiter: the other order would tell a waiter of a
+            # grant that a condition may still refuse. If this process dies here, or the message is
+            # lost, the waiter finds its grant when it asks again.
+            unlearned = Unlearned.of(step.hand_off.waiter, state, put_back)
+            state, departing = _tell(context, step.hand_off, queue, unlearned, step.after)
+            is_all = not queue.live and not queue.has_more
+            if departing is None and (is_all or state.is_full()):
+                return progress.has_left
+    # Gone without a write of ours: by an earlier call whose reply was lost, if its mark is there.
+    return progress.has_left or (departing is not None and departing.left_before(state))
 
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a hand-over is: `has_left` once the holder is out that was to leave."""
+    """How far a hand-over is: `has_left` once the holder is out that was to leave.
 
-    context: LockContext
+    An outage after that is no error: its caller holds nothing, and the next one does the rest.
+    """
+
     queue: SeenQueue
     has_left: bool = False
 
+    def __enter__(self) -> Self:
+        return self
 
-def _hand_over(progress: _Progress, state: LockState, departing: Departing | None) -> bool:
-    context, queue, attempt = progress.context, progress.queue, 0
-    has_written = False
-    lock_name, began = queue.lock_name, queue.began
-    # Each round sends one write on condition of `state`. A process that dies between two rounds
-    # leaves a whole lock: the next call on it starts from what it reads, not from what this one
-    # planned.
-    while departing is None or departing.is_still_in(state):
-        # What a holder has set that never learned of its grant is about to be put back.
-        put_back = departing.unlearned if departing else None
-        # The queue is read after the state: a waiter that joins in between has moved `wait_seq`, so
-        # the write that overlooks it is refused.
-        if not queue.live:
-            queue.read(as_left_by(departing, state))
-            has_written = False
-        now_ms = context.aws_clock.now_ms()
-        step = next_step(
-            lock_name,
-            state,
-            queue.live,
-            departing,
-            unread=queue.has_more,
-            passed_over=queue.has_passed_over,
-            left_at_ms=context.leaving_ms(state),
-            now_ms=now_ms,
-        )
-        if step is None and has_written and not state.is_full():
-            # The oldest waiter has the lowest limit, or it has left the queue since that was read.
-            queue.forget()
-            continue
-        if step is None:
-            return progress.has_left
-        moved = _send(context, step, state)
-        if isinstance(moved, _Moved):
-            if moved.is_over:
-                return progress.has_left
-            # Others were faster. What was read of the queue is as old as the state: read both
-            # again.
-            pause_or_give_up(context, lock_name, began=began, attempt=attempt)
-            _require_known(lock_name, departing, moved)
-            queue.forget()
-            state, attempt = moved.state, attempt + 1
-            departing = _if_it_stands(departing, state, has_left=progress.has_left)
-            continue
-        # Noted before anything else can fail: from here on an error must not make the caller
-        # believe that it still holds.
-        progress.has_left = progress.has_left or departing is not None
-        _report_eviction(context, lock_name, departing)
-        has_written = True
-        if step.hand_off is None:
-            if not queue.live:
-                return progress.has_left
-            state, departing = step.after, None
-            continue
-        queue.serve_head()
-        after = SeenLock(
-            state=step.after,
-            waiters=tuple(queue.live),
-            queue_seen_at=queue.seen_at,
-            is_whole=queue.is_whole,
-            date_ms=moved.date_ms,
-        )
-        context.note_hand_off(lock_name, after, moved.sent)
-        # The grant precedes the message to its waiter. If this process dies here, or the message is
-        # lost, the waiter finds its grant when it asks again.
-        unlearned = Unlearned.of(step.hand_off.waiter, state, put_back)
-        state, departing = _tell(context, step.hand_off, queue, unlearned, step.after)
-        is_all = not queue.live and not queue.has_more
-        if departing is None and (is_all or state.is_full()):
-            return progress.has_left
-    # Gone without a write of ours: by an earlier call whose reply was lost, if its mark is there.
-    return progress.has_left or departing.left_before(state)
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
+        if error is not None and not (isinstance(error, LockStoreUnavailable) and self.has_left):
+            return False
+        # Last: waiters that wait for nothing more must delay no one that is served.
+        self.queue.clear()
+        return True
 
 
 def _if_it_stands(
@@ -189,12 +185,9 @@ def _report_eviction(context: LockContext, lock_name: str, departing: Departing 
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """A write did not happen, because others changed the lock.
+    """A write did not happen, because others changed the lock, or its departure's check is false.
 
-    Attributes:
-        state: the lock as it is now.
-        repeated: whether the write was sent before, and may have happened then.
-        is_over: whether the departure depends on what no longer holds.
+    If it was `repeated`, an earlier sending may have happened.
     """
 
     state: LockState

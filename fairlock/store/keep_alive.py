@@ -34,7 +34,9 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
+from fairlock.aws.executions import Liveness
 from fairlock.aws.lock_table import Cancelled, Written
+from fairlock.clock import iso_utc
 from fairlock.errors import FairlockError, LockStoreUnavailable
 from fairlock.protocol.admission import needs_longer_retention
 from fairlock.protocol.claims import (
@@ -48,24 +50,17 @@ from fairlock.protocol.claims import (
     renew_under_fence,
     work_is_over,
 )
-from fairlock.protocol.grants import (
-    ASK_MS,
-    beside_newer,
-    extend_lease,
-    renew,
-    renew_as_seen,
-)
+from fairlock.protocol.grants import ASK_MS, beside_newer, extend_lease, renew, renew_as_seen
 from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.model import (
     BY_TIME,
     AcquireRequest,
+    Grant,
     HeartbeatRequest,
     Holder,
     KeepAliveRequest,
-    Liveness,
     LockState,
 )
-from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.schema import lock_key
 from fairlock.store.context import (
     Extended,
@@ -77,7 +72,7 @@ from fairlock.store.context import (
 )
 from fairlock.store.hand_off import hand_over
 from fairlock.store.seen_queue import SeenQueue
-from fairlock.text import iso_utc, label_of, printable
+from fairlock.text import label_of, printable
 
 
 class KeepAliveOutcome(Enum):
@@ -109,6 +104,8 @@ def renew_lease(context: LockContext, request: HeartbeatRequest) -> Grant | None
             holder = read_holder(outcome.item, request.owner_id)
             grant = with_right_end(context, request.lock_name, holder, outcome)
             return grant or renew_lease(context, request)
+        # The refusal shows why: the grant is gone, or this process supposed something else of it.
+        # Only the first is a loss.
         state = read_state(outcome.item)
         found = state.holder(request.owner_id)
         if found is None:
@@ -228,6 +225,7 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
         renewal = renew_under_fence(claim, heartbeat, state, request.task_token, now_ms=now_ms)
         if isinstance(context.table.transact(renewal), Written):
             return KeepAliveOutcome.RENEWED
+    # The claim has moved, not the lock: by a release of the work, or by the reaper.
     elif has_ended(context.table.read(claim.key)):
         return KeepAliveOutcome.DONE
     # The reaper is at work, or another copy of this heartbeat is.
@@ -258,12 +256,9 @@ _UNANSWERED_MS: Final = 30_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiredHolders:
-    """What became of the holders whose lease is over.
+    """What became of the holders whose lease is over, and the lock with the leases as extended.
 
-    Attributes:
-        state: the lock as it was seen, with the leases that were extended since.
-        evictable: the holders that may lose their place.
-        unknown: how many count as alive only because Step Functions did not say.
+    Those that are `unknown` count as alive only because Step Functions did not say.
     """
 
     state: LockState
@@ -312,11 +307,7 @@ def _in_order_of_cost(candidates: Sequence[Holder], fraction: float) -> list[Hol
 
 
 def _check_execution(
-    context: LockContext,
-    lock_name: str,
-    holder: Holder,
-    execution_arn: str,
-    found: ExpiredHolders,
+    context: LockContext, lock_name: str, holder: Holder, execution_arn: str, found: ExpiredHolders
 ) -> ExpiredHolders:
     """Adds what is known of one workflow: first by its claim, then by Step Functions.
 
@@ -331,6 +322,8 @@ def _check_execution(
         # that takes the fence away moves the revision, so a redriven holder keeps its place.
         return replace(found, evictable=(*found.evictable, holder))
     ask_ms = min(holder.lease_ms, ASK_MS)
+    # Extended before the question: if it were asked first, all contenders would ask, and the answer
+    # would be old by the time of the eviction.
     extended = _extend(context, lock_name, holder, lease_ms=ask_ms)
     if extended is None:
         return found  # It has renewed, or another contender asks.

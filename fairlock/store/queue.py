@@ -23,10 +23,10 @@ from typing import Final
 
 from fairlock.aws.lock_table import Cancelled, Written
 from fairlock.backoff import advise_retry_seconds
+from fairlock.clock import over_at_ms
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.admission import SLACK_MS, made_at_ms
 from fairlock.protocol.items import is_waiter, read_place, read_state, read_waiter
-from fairlock.protocol.lease_time import over_at_ms
 from fairlock.protocol.model import AcquireRequest, LockState, Place, SeenLock, Waiter, is_dead
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS, WAITER_GRACE_MS, waiter_sort_key
@@ -121,12 +121,7 @@ _POLL_GRACE_MS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The caller waits.
-
-    Attributes:
-        state: the lock as it was seen last: after the caller joined, if it joined just now. None if
-            the caller was handed the lock meanwhile.
-    """
+    """The caller waits: the lock as it was seen last; None if it was handed over meanwhile."""
 
     queued: Queued
     state: LockState | None
@@ -184,14 +179,10 @@ class _Entry:
         state: LockState | None = None,
         date_ms: int | None = None,
     ) -> Joined:
-        """The answer.
+        """The answer: how many wait up to that place, if it was counted.
 
-        Args:
-            entered_at_ms: the place.
-            position: how many wait up to that place, if it was counted.
-            state: the lock as it was after the caller joined; None if the caller is in it since
-                before.
-            date_ms: the Date of the answer that showed that state.
+        The state is that after the caller joined, with the Date of the answer that showed it; None
+        if it has joined before.
         """
         seconds = self.advised_seconds
         if position is not None:
@@ -272,6 +263,8 @@ def _join_again(entry: _Entry) -> Joined | Refusal | None:
         # workflow.
         if entry.is_superseded or request.claimed_at_ms is None:
             return _keep_place(entry, mine[0].entered_at_ms)
+    # By a count that is as old as the query: a few more than allowed may join at once, which costs
+    # reads and no lock.
     refusal = _not_to_join(entry, waiting, is_whole=is_whole)
     if refusal is not None:
         return refusal
@@ -361,10 +354,7 @@ def _position(entry: _Entry, entered_at_ms: int) -> int | None:
     if request.task_token is not None or request.poll_interval_ms is not None:
         return None
     ahead = count_ahead(
-        entry.context,
-        request.lock_name,
-        request.owner_id,
-        entered_at_ms=entered_at_ms,
+        entry.context, request.lock_name, request.owner_id, entered_at_ms=entered_at_ms
     )
     return ahead + 1
 

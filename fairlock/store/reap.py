@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fairlock.aws.executions import Execution
+from fairlock.aws.executions import Execution, Liveness
 from fairlock.aws.lock_table import Written
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.claims import (
@@ -44,7 +44,7 @@ from fairlock.protocol.claims import (
     read_claim,
     still_reaped,
 )
-from fairlock.protocol.model import ExecutionEnded, Liveness, ReleaseRequest
+from fairlock.protocol.model import ReleaseRequest
 from fairlock.protocol.outcomes import Reaped, Released
 from fairlock.protocol.waiters import leave_queue
 from fairlock.store.context import LockContext
@@ -58,6 +58,19 @@ _OLD_MS: Final = 24 * 3_600_000
 """Of an event: the queue brings none so late, but an archive may."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionEnded:
+    """A workflow execution was stopped, timed out, or failed, after so many redrives.
+
+    The event says when, or nothing of both. At the second pass no acquire of it is under way.
+    """
+
+    execution_arn: str
+    redrives: int = 0
+    ended_at_ms: int | None = None
+    second_pass: bool = False
+
+
 class AskedTooEarly(LockStoreUnavailable):
     """Step Functions says that the execution runs, or has ended just now. Nothing was freed.
 
@@ -67,12 +80,9 @@ class AskedTooEarly(LockStoreUnavailable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReapPass:
-    """Which claims a pass is for, and the stages that it brings them to.
+    """The stages to which a pass brings claims: waiter deleted, then lock released as well.
 
-    Attributes:
-        fenced: the stage of a claim that is fenced and whose waiter is deleted.
-        done: the stage of a claim whose lock is released, too.
-        only_fenced: whether the pass leaves claims alone that no earlier pass has fenced.
+    With `only_fenced` it leaves claims alone that no earlier pass has fenced.
     """
 
     fenced: ReapStage
@@ -109,17 +119,23 @@ def reap(context: LockContext, ended: ExecutionEnded) -> Reaped:
     stage = (_SECOND_PASS if ended.second_pass else _FIRST_PASS).done
     items = context.table.query_all(claims_of(arn, before=stage))
     # Most executions that end never had a lock: Step Functions is asked about the others only.
+    # No claim now is none later: a late acquire writes its claim first, and the second pass sees
+    # it.
     if not items:
         return Reaped()
     claims = [read_claim(arn, item) for item in items]
     sure: list[Claim] = []
     unsure: list[Claim] = []
     for claim in claims:
+        # Each claim by its own run: a redriven execution has claims of several.
         if _is_over(context, claim, ended):
             sure.append(claim)
         elif not _is_later(claim, ended):
             unsure.append(claim)
+    # The sure ones first, and without a question: of 10,000 stopped executions none may wait for
+    # the 15 answers a second that Step Functions gives.
     freed = _reap(context, sure, _SECOND_PASS if ended.second_pass else _FIRST_PASS)
+    # Out of time: the same message comes again, and finds by the stages what is done.
     if not unsure or not freed.complete:
         return freed
     reap_pass = _choose_pass(context, ended)
@@ -140,6 +156,8 @@ def _is_over(context: LockContext, claim: Claim, ended: ExecutionEnded) -> bool:
     if ended.ended_at_ms is None:
         return False
     passed_ms = context.aws_clock.now_ms() - ended.ended_at_ms
+    # An old event may come out of an archive, after the name of its execution was used again. And a
+    # second pass that comes too soon would leave behind what an acquire under way still gets.
     if passed_ms > _OLD_MS or (ended.second_pass and passed_ms < SECOND_PASS_MS - _EARLIEST_MS):
         return False
     return is_of_a_run_that_ended(claim, redrives=ended.redrives, ended_at_ms=ended.ended_at_ms)
@@ -172,12 +190,16 @@ def _choose_pass(context: LockContext, ended: ExecutionEnded) -> _ReapPass:
         raise LockStoreUnavailable(message)
     reap_pass = _SECOND_PASS if ended.second_pass else _FIRST_PASS
     runs = execution.liveness is Liveness.RUNNING
+    # Someone has redriven it: the claims of the new run are not ours to fence, and only those that
+    # were fenced before are certainly of the old run.
     if execution.redrives > ended.redrives:
         return _ReapPass(
             fenced=ReapStage.FIRST_PASS_FENCED,
             done=min(reap_pass.done, ReapStage.SECOND_PASS_FENCED),
             only_fenced=runs,
         )
+    # The event says that it is over and Step Functions that it runs, in the same run: one of them
+    # is behind. To free now could let two work; to ask again costs a little time.
     if runs:
         raise AskedTooEarly(f"execution {arn} runs, says Step Functions; repeat the call later")
     if ended.second_pass and _ended_just_now(context, execution):
@@ -264,8 +286,5 @@ def _free(context: LockContext, claim: Claim, *, marks: bool) -> bool:
 
 def _release_request(claim: Claim, *, marks: bool) -> ReleaseRequest:
     return ReleaseRequest(
-        lock_name=claim.lock_name,
-        owner_id=claim.owner_id,
-        waits=marks,
-        ticket=claim.entered_at_ms,
+        lock_name=claim.lock_name, owner_id=claim.owner_id, waits=marks, ticket=claim.entered_at_ms
     )

@@ -25,12 +25,12 @@ from fairlock.protocol.claims import (
     place_in,
     task_token_in,
 )
-from fairlock.protocol.expressions import Check, Transaction
 from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.leaving import DepartingHolder, release_permit
 from fairlock.protocol.model import Holder, LockState, ReleaseRequest, SeenLock
 from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.protocol.schema import lock_key
+from fairlock.protocol.table_requests import Check, Transaction
 from fairlock.protocol.waiters import give_up, leave_queue, mark_given_up
 from fairlock.store.context import ClaimNotRemoved, LockContext, leave, outcome_unknown
 from fairlock.store.hand_off import REPLY_LOST, hand_over
@@ -38,10 +38,7 @@ from fairlock.store.queue import read_places
 
 
 def release(
-    context: LockContext,
-    request: ReleaseRequest,
-    *,
-    seen: SeenLock | None = None,
+    context: LockContext, request: ReleaseRequest, *, seen: SeenLock | None = None
 ) -> Released | NotHeld:
     """Gives the permit back if the caller has it, to the oldest waiter if there is one.
 
@@ -50,14 +47,11 @@ def release(
     an hour, even if others have used the lock since. One more, after, if it belonged to a workflow
     execution: its claim; and one more, before, if that sends heartbeats.
 
-    Args:
-        context: the table and its services.
-        request: what to release.
-        seen: the lock as it was at some moment since its grant to this owner, if that is known. If
-            others waited, the first of the three requests is left out, and the second too if it
-            names the oldest of them. A write succeeds only on what was seen, so an outdated state
-            costs requests. Outdated waiters may cost one that has come since, with an older place,
-            its precedence: name waiters that were seen just now.
+    The lock may be given as it was `seen` at some moment since its grant to this owner. If others
+    waited, the first of the three requests is left out, and the second too if it names the oldest
+    of them. A write succeeds only on what was seen, so an outdated state costs requests. Outdated
+    waiters may cost one that has come since, with an older place, its precedence: name waiters that
+    were seen just now.
 
     Raises:
         LockStoreUnavailable: outcome unknown.
@@ -86,14 +80,12 @@ def give_back(
 ) -> Released | NotHeld:
     """A release that leaves the claim to its caller.
 
-    Args:
-        context: the table and its services.
-        request: what to release.
-        is_queued: whether a waiter of the caller may be there; the reaper has removed it.
-        seen: as of `release`.
-        check: what the release depends on besides, in the same transaction.
+    No waiter of the caller is there if it is not `is_queued`: the reaper has removed it. The
+    `check` is what the release depends on besides, in the same transaction.
     """
     holder = None if seen is None else _only_holder(seen.state, request)
+    # By what was seen before: the write is refused if it is outdated, and then the usual way
+    # follows.
     if seen is not None and holder is not None:
         departing = DepartingHolder(holder, voluntary=True)
         if hand_over(context, request.lock_name, seen.state, departing=departing, known=seen):
@@ -148,13 +140,7 @@ def _close_claim(
 
 @dataclass(frozen=True, slots=True)
 class EndedClaim:
-    """A claim whose work has ended.
-
-    Attributes:
-        task_token: of the heartbeat state, to complete once the lock is free; None if there is
-            none.
-        entered_at_ms: the place in the queue; None if this acquisition does not wait.
-    """
+    """A claim whose work has ended: its heartbeat's task token and its place, if it has them."""
 
     task_token: str | None
     entered_at_ms: int | None
@@ -210,6 +196,7 @@ def _release_permit(
     outcome, state = leave(context, request.lock_name, send, may_leave=holds_alone)
     if not isinstance(outcome, ConditionFailed):
         return outcome, state
+    # Refused because it does not hold, or because others wait: the state tells which.
     me = _granted(state, request)
     if me is None:
         _require_known(request, state, outcome)
@@ -294,6 +281,8 @@ def _left(
         places += _other_places(context, request)
     left = [context.table.delete(leave_queue(request, entered_at_ms=place)) for place in places]
     was_waiting = any(left)
+    # No waiter was there: a hand-off may have taken it in between, and that grant is ours to give
+    # back.
     if not was_waiting:
         answer, _ = _release_permit(context, request, check)
         if answer is not None:

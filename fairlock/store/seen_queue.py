@@ -19,11 +19,11 @@ from typing import Final
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.admission import has_version, newest_first
-from fairlock.protocol.expressions import Item
 from fairlock.protocol.items import read_waiter
 from fairlock.protocol.leaving import Departing, DepartingHolder
 from fairlock.protocol.model import LockState, SeenLock, Waiter, is_dead
 from fairlock.protocol.outcomes import Refusal
+from fairlock.protocol.table_requests import Item
 from fairlock.protocol.waiters import MOST_DELETES, oldest_waiters
 from fairlock.store.context import LockContext, WaitersSuperseded
 from fairlock.store.queue import remove_places
@@ -137,11 +137,13 @@ class SeenQueue:
     """Sort keys and ends of waiters of workflows that are over, as they were seen."""
     _superseded: SupersededWaiters | None = None
 
-    def know(self, known: SeenLock) -> None:
+    def know(self, known: SeenLock | None) -> None:
         """Takes waiters that were seen before for read, if all of them still asked by then.
 
         Not with versions: the highest one may be none of those that are known.
         """
+        if known is None:
+            return
         state, now_ms = known.state, self.context.aws_clock.now_ms()
         date_ms = now_ms if known.date_ms is None else known.date_ms
         served = _served(state)

@@ -64,14 +64,8 @@ class KnownPaces:
 class Turn:
     """One caller's way to its slot. The same object serves all repeats of the call.
 
-    Args:
-        request: what is asked for.
-        known: what this process knows of paces.
-        since: reading of the monotonic clock from which `max_wait` counts; None for each call's
-            own beginning.
-
-    Attributes:
-        is_unknowable: whether a lost reply was the answer, which no repeat can tell any more.
+    `max_wait` counts from `since`, a reading of the monotonic clock, or from each call's beginning.
+    It `is_unknowable` if a lost reply was the answer, which no repeat can tell any more.
     """
 
     def __init__(

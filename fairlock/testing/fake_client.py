@@ -73,13 +73,7 @@ def no_jitter() -> float:
 
 
 class ManualHeartbeats(Heartbeats):
-    """Renews locks as the clock is moved.
-
-    Args:
-        clock: the present.
-        most_at_once: how many heartbeats may be under way at a time.
-        callbacks: hold calls back during a heartbeat.
-    """
+    """Renews locks as the clock is moved; callbacks are held back during a heartbeat."""
 
     def __init__(
         self, clock: ManualClock, *, most_at_once: int, callbacks: CallbacksInLine

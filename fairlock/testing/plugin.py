@@ -29,10 +29,7 @@ def fairlock_clock() -> ManualClock:
 @pytest.fixture
 def fairlock_locks(fairlock_clock: ManualClock) -> Iterator[FakeLockClient]:
     """A `LockClient` without AWS; `@locked` functions without a client use its table, too."""
-    from fairlock.testing import (  # noqa: PLC0415 - same
-        FakeLockClient,
-        used_by_locked_functions,
-    )
+    from fairlock.testing import FakeLockClient, used_by_locked_functions  # noqa: PLC0415 - same
 
     with FakeLockClient(clock=fairlock_clock) as locks, used_by_locked_functions(locks):
         yield locks
@@ -44,10 +41,7 @@ def fairlock_async_locks() -> Iterator[FakeAsyncLockClient]:
 
     Nothing closes it: `async with` does that, or the end of the event loop.
     """
-    from fairlock.testing import (  # noqa: PLC0415 - same
-        FakeAsyncLockClient,
-        used_by_locked_functions,
-    )
+    from fairlock.testing import FakeAsyncLockClient, used_by_locked_functions  # noqa: PLC0415 - same
 
     locks = FakeAsyncLockClient()
     with used_by_locked_functions(locks):

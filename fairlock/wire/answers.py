@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from fairlock.clock import iso, iso_utc
 from fairlock.errors import DescribedCeiling, DescribedHolder, InvalidRequest, LockItemMalformed
 from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.description import (
@@ -23,15 +24,10 @@ from fairlock.protocol.description import (
     describe_ceiling,
     describe_holder,
 )
-from fairlock.protocol.model import ForceReleaseRequest, Holder
-from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.model import ForceReleaseRequest, Grant, Holder
+from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.protocol.pace import MICROSECONDS, AwsTime, PaceRequest, Slot, TooLate
-from fairlock.protocol.waiters import (
-    MOST_PAGES_READ,
-    MOST_PLACES_OF_AN_EXECUTION,
-    MOST_WAITERS,
-)
-from fairlock.text import iso, iso_utc
+from fairlock.protocol.waiters import MOST_PAGES_READ, MOST_PLACES_OF_AN_EXECUTION, MOST_WAITERS
 
 
 def lock_json(lock: LockDescription) -> dict[str, Any]:
@@ -257,16 +253,10 @@ def list_answer(
     free: bool,
     has_time: Callable[[], bool],
 ) -> dict[str, Any]:
-    """Makes the answer of a list.
+    """Makes the answer of a list: its locks, also `free` ones if they are wanted.
 
-    Args:
-        found: the locks of the table, as they are read.
-        free: whether locks are wanted that no owner holds or waits for.
-        has_time: whether there is time for another lock.
-
-    Returns:
-        `locks`; `after`, the name to go on after, null if these were all; and `malformed`, the keys
-        of locks whose items another program has changed.
+    `after` is the name to go on after, null if these were all; `malformed` are the keys of locks
+    whose items another program has changed.
     """
     locks: list[dict[str, Any]] = []
     malformed: list[str] = []

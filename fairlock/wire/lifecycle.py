@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from fairlock.clock import iso_utc
 from fairlock.protocol import schema
 from fairlock.protocol.claims import is_fenced, read_claim
 from fairlock.protocol.description import describe_holder
-from fairlock.protocol.expressions import Item
 from fairlock.protocol.items import is_waiter, read_state, read_waiter
 from fairlock.protocol.model import Holder, LockState
-from fairlock.text import iso_utc
+from fairlock.protocol.table_requests import Item
 from fairlock.wire.answers import holder_json
 
 

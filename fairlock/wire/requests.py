@@ -20,6 +20,7 @@ from fairlock.protocol.model import (
 )
 from fairlock.protocol.pace import MICROSECONDS, PaceRequest, interval_us
 from fairlock.protocol.schema import WAITER_GRACE_MS
+from fairlock.text import compact_json
 from fairlock.wire import rules
 from fairlock.wire.rules import callback_token, is_durable, require_room_for_all
 
@@ -145,13 +146,7 @@ def parse_release(event: object) -> ReleaseRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListRequest:
-    """List locks.
-
-    Attributes:
-        prefix: the beginning of their names.
-        after: the lock to go on after; None for the beginning.
-        free: whether those are wanted, too, that no owner holds or waits for.
-    """
+    """List locks."""
 
     prefix: str = ""
     after: str | None = None
@@ -246,12 +241,7 @@ def _require_execution(fields: Mapping[str, Any], other: str) -> None:
 
 
 def _checked(schema: _Schema, event: object) -> Mapping[str, Any]:
-    """The event's fields, if none breaks its rule.
-
-    Raises:
-        InvalidRequest: names one field at fault: a field that breaks its rule, else an unknown
-            field (often a misspelled one), else a missing one.
-    """
+    """The event's fields, if none breaks its rule."""
     if not isinstance(event, dict):
         raise _fault("request", "must be a JSON object", event)
     known = schema.rules
@@ -283,4 +273,4 @@ def _milliseconds(seconds: float | None) -> int | None:
 
 
 def _json_or_none(fields: Mapping[str, Any]) -> str | None:
-    return rules.compact_json(fields["data"]) if "data" in fields else None
+    return compact_json(fields["data"]) if "data" in fields else None

@@ -17,9 +17,9 @@ of them together are.
 
 from __future__ import annotations
 
-import json
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,7 +27,7 @@ from typing import Any, Final
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.model import DEFAULT_LEASE_MS
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
-from fairlock.text import DEEPEST, fault_of_name, is_nested_at_most, is_text, utf8_bytes
+from fairlock.text import DEEPEST, compact_json, is_nested_at_most
 
 _NAMED: Final = r"[^:\s<>{}\[\]?*\"#%\\^|~`$&,;]"  # as StartExecution has it, and a map's label
 _STANDARD: Final = re.compile(
@@ -102,6 +102,17 @@ _OWNER_ID: Final = re.compile(r"[\x20-\x7e]{16,128}")
 _NUMBER: Final = re.compile(r"-?\d+(\.\d*)?")
 _TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,1024}")
 _STACK_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_INVISIBLE: Final = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
+)
+"""What Unicode lets a font ignore (zero-width, direction of writing), and separators of lines."""
+_LIKE_A_SPACE: Final = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]")
+"""Blanks that no reader tells from a space: no-break ones, as copied text has them, and others."""
+_WITHOUT_MEANING: Final = frozenset({"Cn", "Co"})
+"""Unassigned and private characters: readers see the same box for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +158,6 @@ def plain_text(field: str, rule: Rule, value: str) -> str:
 
     The members of `class Name(str, Enum)` are strings, whose text is `orders`; formatted they are
     `Name.ORDERS`, which would be another lock.
-
-    Raises:
-        InvalidRequest: the value breaks the rule.
     """
     require(field, rule, value)
     return str.__str__(value)
@@ -172,6 +180,18 @@ def _is_whole(value: object, low: int, high: int) -> bool:
     return _is_number(value, low, high) and not math.modf(value)[0]  # type: ignore[arg-type]  # a number by now
 
 
+def _whole(low: int, high: int) -> Callable[[Any], bool]:
+    return lambda value: _is_whole(value, low, high)
+
+
+def _seconds(low: float, high: float) -> Callable[[Any], bool]:
+    return lambda value: _is_number(value, low, high)
+
+
+def _matching(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
 def _is_rate(value: object) -> bool:
     """Whether the value is a pair of numbers that makes a rate within bounds."""
     if not isinstance(value, list | tuple) or len(value) != len(("count", "period")):
@@ -182,22 +202,64 @@ def _is_rate(value: object) -> bool:
     return _is_whole(count, 1, int(period * MOST_A_SECOND))
 
 
-def compact_json(value: object) -> str | None:
-    """The shortest JSON text; None if there is none: NaN, a lone surrogate, too deep nesting."""
+def utf8_bytes(text: str) -> int | None:
+    """The length in UTF-8; None if the text has no UTF-8 form (a lone surrogate)."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except (ValueError, TypeError, RecursionError):
+        return len(text.encode())
+    except UnicodeEncodeError:
         return None
-    return text if utf8_bytes(text) is not None else None
+
+
+def is_text(value: object, *, most_bytes: int, least_bytes: int = 0) -> bool:
+    """Whether the value is text of that size without control characters."""
+    if not isinstance(value, str) or _CONTROL.search(value):
+        return False
+    size = utf8_bytes(value)
+    return size is not None and least_bytes <= size <= most_bytes
+
+
+_NUMBER_AS_NAME: Final = ": make it text, by str(…) in Python and $string(…) in JSONata"
+
+
+def fault_of_name(value: object) -> str | None:
+    """What makes a value no lock name, and what to do about it; None for a lock name.
+
+    People must not mistake a name for another one, and two texts that look alike are two locks.
+    """
+    size, most_bytes = (
+        utf8_bytes(value) if isinstance(value, str) else None,
+        LONGEST_LOCK_NAME_BYTES,
+    )
+    if not isinstance(value, str) or not size:
+        said = f"must be a string of 1 to {most_bytes} bytes of UTF-8"
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return said + _NUMBER_AS_NAME * is_number
+    if size > most_bytes:
+        most = f"must have at most {most_bytes} bytes of UTF-8, and has {size}"
+        return f"{most}: shorten it, or use a hash of the long part"
+    if value != value.strip(" "):
+        return "must not begin or end with a space: remove it, as strip() does"
+    for kind, remedy, letters in (
+        ("control", "remove it", _CONTROL),
+        ("invisible", "remove it", _INVISIBLE),
+        ("blank", "use a plain space", _LIKE_A_SPACE),
+    ):
+        if found := letters.search(value):
+            letter = f"U+{ord(found[0]):04X} at position {found.start() + 1}"
+            return f"must not contain the {kind} character {letter}: {remedy}"
+    if not unicodedata.is_normalized("NFC", value):
+        return "must be in NFC: pass it through unicodedata.normalize('NFC', …)"
+    # A later Unicode may compose what has no meaning yet: then one name would be two.
+    odd = next((each for each in value if unicodedata.category(each) in _WITHOUT_MEANING), None)
+    return odd and f"must not contain U+{ord(odd):04X}, which is unassigned or private: remove it"
 
 
 def _is_small_object(value: object) -> bool:
     if not isinstance(value, dict):
         return False
     text = compact_json(value)
-    if text is None or len(text.encode()) > LARGEST_DATA_BYTES:
-        return False
-    return is_nested_at_most(value, DEEPEST)
+    is_small = text is not None and len(text.encode()) <= LARGEST_DATA_BYTES
+    return is_small and is_nested_at_most(value, DEEPEST)
 
 
 _ONE_NAME: Final = (
@@ -207,15 +269,11 @@ _ONE_NAME: Final = (
 
 
 def _broken_name(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return _ONE_NAME
-    return str(fault_of_name(value, most_bytes=LONGEST_LOCK_NAME_BYTES))
+    return _ONE_NAME if isinstance(value, list | tuple) else str(fault_of_name(value))
 
 
 LOCK_NAME: Final = Rule(
-    "must be a lock name",
-    lambda value: fault_of_name(value, most_bytes=LONGEST_LOCK_NAME_BYTES) is None,
-    _broken_name,
+    "must be a lock name", lambda value: fault_of_name(value) is None, _broken_name
 )
 MOST_LOCKS_AT_ONCE: Final = 20
 LOCK_NAMES: Final = Rule(
@@ -225,15 +283,15 @@ LOCK_NAMES: Final = Rule(
 TABLE_NAME: Final = Rule(
     "must be the name or ARN of a DynamoDB table, of letters, digits and _ . : / - only; for the "
     "table of a stack make the client by from_stack",
-    lambda value: isinstance(value, str) and _TABLE_NAME.fullmatch(value) is not None,
+    _matching(_TABLE_NAME),
 )
 STACK_NAME: Final = Rule(
     "must be the name of a stack: a letter, then up to 127 letters, digits and hyphens",
-    lambda value: isinstance(value, str) and _STACK_NAME.fullmatch(value) is not None,
+    _matching(_STACK_NAME),
 )
 OWNER_ID: Final = Rule(
     "must be a string of 16 to 128 printable ASCII characters, unique to this acquisition",
-    lambda value: isinstance(value, str) and _OWNER_ID.fullmatch(value) is not None,
+    _matching(_OWNER_ID),
 )
 OWNER_NAME: Final = Rule(
     f"must be a string of at most {LONGEST_OWNER_NAME} characters "
@@ -245,12 +303,9 @@ OWNER_NAME: Final = Rule(
 LEASE_SECONDS: Final = Rule(
     f"must be a number of seconds from {SHORTEST_LEASE_SECONDS} to {LONGEST_LEASE_SECONDS} (12 h); "
     "for longer work, let heartbeats renew it",
-    lambda value: _is_number(value, SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS),
+    _seconds(SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS),
 )
-LIMIT: Final = Rule(
-    f"must be a whole number from 1 to {HIGHEST_LIMIT}",
-    lambda value: _is_whole(value, 1, HIGHEST_LIMIT),
-)
+LIMIT: Final = Rule(f"must be a whole number from 1 to {HIGHEST_LIMIT}", _whole(1, HIGHEST_LIMIT))
 CEILING: Final = Rule(
     f"must be a whole number from 1 to {HIGHEST_LIMIT}, 0 to pause the lock, or null to lift what "
     "was set",
@@ -288,7 +343,7 @@ PREFIX: Final = Rule(
 )
 FENCING_TOKEN: Final = Rule(
     "must be the fencing token of the holder, a positive whole number",
-    lambda value: _is_whole(value, 1, HIGHEST_FENCING_TOKEN),
+    _whole(1, HIGHEST_FENCING_TOKEN),
 )
 REQUESTED_BY: Final = Rule(
     f"must tell who asks for this, a string of 1 to {LONGEST_REQUESTED_BY_BYTES} bytes of UTF-8 "
@@ -302,7 +357,7 @@ REASON: Final = Rule(
 )
 CALLBACK_ID: Final = Rule(
     "must be the id of a callback of a durable execution, 1 to 1,024 characters of Base64",
-    lambda value: isinstance(value, str) and _CALLBACK_ID.fullmatch(value) is not None,
+    _matching(_CALLBACK_ID),
 )
 ONLY_NEWEST: Final = Rule(
     f"must be true, or the version of this caller, a whole number from 0 to {HIGHEST_VERSION:,}; "
@@ -315,22 +370,18 @@ PACE_RATE: Final = Rule(
     "second",
     _is_rate,
 )
-BURST: Final = Rule(
-    f"must be a whole number from 1 to {HIGHEST_BURST}",
-    lambda value: _is_whole(value, 1, HIGHEST_BURST),
-)
+BURST: Final = Rule(f"must be a whole number from 1 to {HIGHEST_BURST}", _whole(1, HIGHEST_BURST))
 PACE_WAIT_SECONDS: Final = Rule(
     f"must be a number of seconds from 0 to {LONGEST_PACE_WAIT_SECONDS} (7 days)",
-    lambda value: _is_number(value, 0, LONGEST_PACE_WAIT_SECONDS),
+    _seconds(0, LONGEST_PACE_WAIT_SECONDS),
 )
 RESERVATION_ID: Final = Rule(
     "must be a string of 16 to 128 printable ASCII characters, unique to this reservation",
-    lambda value: isinstance(value, str) and _OWNER_ID.fullmatch(value) is not None,
+    _matching(_OWNER_ID),
 )
 FLAG: Final = Rule("must be true or false", lambda value: isinstance(value, bool))
 EPOCH_MS: Final = Rule(
-    "must be a whole number of milliseconds since the epoch",
-    lambda value: _is_whole(value, 0, LATEST_EPOCH_MS),
+    "must be a whole number of milliseconds since the epoch", _whole(0, LATEST_EPOCH_MS)
 )
 TICKET: Final = Rule(
     "must be the ticket of an earlier answer, a whole number; or null for none",
@@ -343,7 +394,7 @@ RUN_OF_EXECUTION: Final = Rule(
 )
 FALLBACK_SECONDS: Final = Rule(
     f"must be a number of seconds from 1 to {LONGEST_FALLBACK_SECONDS} (12 h)",
-    lambda value: _is_number(value, 1, LONGEST_FALLBACK_SECONDS),
+    _seconds(1, LONGEST_FALLBACK_SECONDS),
 )
 
 
@@ -378,9 +429,6 @@ def require_room_for_all(*, limit: int, owner_name: str, execution_arn: str | No
     """Refuses a holder of whom `limit` would make too large an item.
 
     Whatever its data: a heartbeat may change that.
-
-    Raises:
-        InvalidRequest: names the highest limit that is possible with these texts.
     """
     texts = {owner_name, execution_arn or ""}  # A guard's owner_name is its ARN, stored once.
     text_bytes = sum(len(text.encode()) for text in texts)

@@ -24,7 +24,7 @@ _LONGEST_RUN_SECONDS: Final = 1200
 _LONGEST_TEST_SECONDS: Final = 180
 _AT_ONCE: Final = 2
 
-GUARDS: Final = ("tests/e2e/guard", "tests/e2e/queue", "tests/e2e/optimistic")
+GUARDS: Final = ("tests/e2e/guard", "tests/e2e/optimistic")
 GUARD_CASES: Final = ("testbed/second_engine/cases",)
 LOCK_TABLE: Final = ("tests/unit/store", "tests/behaviour")
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fairlock.protocol.outcomes import Grant, Queued
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Queued
 from tests.behaviour.waiters import Waiters, all_at_once
 from tests.support import TABLE, owner
 

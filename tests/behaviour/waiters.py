@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from fairlock.aws.executions import Delivery
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import RetryBudget
-from fairlock.protocol.model import AcquireRequest, ReleaseRequest
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, Released
+from fairlock.protocol.model import AcquireRequest, Grant, ReleaseRequest
+from fairlock.protocol.outcomes import Queued, Refusal, Released
 from fairlock.store.context import LockContext
 from tests.support import TABLE, owner
 from tests.support.faulty_table import FaultyTable

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from fairlock.aws import aws_clock
-from fairlock.protocol import lease_time
+from fairlock import clock as clocks
 from fairlock.store import context
 from tests.clocks.world import ELSEWHERE, Node, Outcome, Sabotage, Weather, contend
 
@@ -101,7 +100,7 @@ def never(*_: object, **__: object) -> bool:
 
 
 def date_of_a_cache(response: Any) -> int | None:  # noqa: ANN401 - as boto3 answers
-    return aws_clock._parsed(response["ResponseMetadata"]["HTTPHeaders"].get("date"))  # noqa: SLF001 - control
+    return clocks._parsed(response["ResponseMetadata"]["HTTPHeaders"].get("date"))  # noqa: SLF001 - control
 
 
 def counted_from_the_answer(grant: Any, *, sent: float, date_ms: int) -> Any:  # noqa: ANN401 - a Grant
@@ -136,12 +135,12 @@ CONTROLS: Final[dict[str, tuple[str, Sabotage, dict[tuple[Any, str], Any]]]] = {
         "front ends 0.4 s off",
         nothing,
         {
-            (lease_time, "_MARGIN_MS"): 0,
-            (lease_time, "FRONT_END_MS"): 0,
-            (lease_time, "_LARGEST_DRIFT"): 0,
+            (clocks, "_MARGIN_MS"): 0,
+            (clocks, "FRONT_END_MS"): 0,
+            (clocks, "_LARGEST_DRIFT"): 0,
         },
     ),
-    "no margin for drift": ("drift of 1 %", nothing, {(lease_time, "_LARGEST_DRIFT"): 0}),
+    "no margin for drift": ("drift of 1 %", nothing, {(clocks, "_LARGEST_DRIFT"): 0}),
     "a lease counts from the answer": (
         "answers and requests 5 s late",
         nothing,
@@ -150,12 +149,12 @@ CONTROLS: Final[dict[str, tuple[str, Sabotage, dict[tuple[Any, str], Any]]]] = {
     "a Date of a cache counts": (
         "Dates from a cache",
         nothing,
-        {(aws_clock, "date_in"): date_of_a_cache},
+        {(clocks, "date_in"): date_of_a_cache},
     ),
     "AWS is taken for another place": (
         "no Date at AWS",
         nothing,
-        {(aws_clock, "is_aws"): never},
+        {(clocks, "is_aws"): never},
     ),
 }
 

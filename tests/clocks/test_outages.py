@@ -13,7 +13,7 @@ import pytest
 
 from fairlock.protocol import grants, outcomes, waiters
 from fairlock.protocol.admission import not_outdated
-from fairlock.protocol.expressions import Condition
+from fairlock.protocol.schema import Condition
 from fairlock.store import acquire, queue
 from fairlock.testing.fake_table import MemoryTable
 from tests.clocks.outages import KINDS, ghosts_of, of_an_invocation

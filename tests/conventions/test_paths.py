@@ -5,14 +5,12 @@ fails: merge what always goes together, or raise the figure and say why. Counted
 `fairlock` and `lambdas` of which a function runs, and the deepest stack of their frames at a
 request.
 
-What each way needs: a handler, `runtime` and `telemetry`; the three pages of the JSON (`requests`,
-`rules`, `answers`) and `text` (what is a lock's name, and how times are written); three of the edge
-to AWS (`lock_table`, `retry`, `aws_clock`), and `executions` for a push, which repeats by the
-`clock`; an operation and its `context`; of the
-protocol the write (`grants` or `leaving`), its conditions (`admission`), the record (`items`,
-`schema`, `expressions`), the rules of time (`lease_time`), the answer (`outcomes`), and the claim
-of a workflow (`claims`). A call of a client passes `errors`, one frame (`explained`: what a wrong
-argument is told).
+What each way needs: a handler and `runtime`; the three pages of the JSON (`requests`, `rules`,
+`answers`); the edge to AWS (`lock_table`, `retry`), and `executions` for a push; the `clock`, with
+AWS's time and the end of a lease; an operation and its `context`; of the protocol the write
+(`grants` or `leaving`), its conditions (`admission`), the nouns (`model`) and the record (`items`,
+`schema`), and the claim of a workflow (`claims`). A call of a client passes `errors`, one frame
+(`explained`: what a wrong argument is told).
 """
 
 from __future__ import annotations
@@ -48,12 +46,12 @@ ANNA = {"lock_name": "a", "owner_id": "anna-0123456789abcdef", "execution_arn": 
 BEN = {**ANNA, "owner_id": "ben-0123456789abcdef", "execution_arn": f"{VALID_EXECUTION}2"}
 BUDGETS = {
     # The way: modules, functions, requests, frames to the table, frames to a workflow engine.
-    "acquire, by its function": (20, 110, 2, 6, 0),
-    "release with a hand-off, by its function": (26, 168, 5, 11, 13),
-    "reap of a holder, by its function": (23, 149, 8, 13, 6),
-    "acquire, by a client": (30, 150, 1, 10, 0),
-    "release, by a client": (20, 75, 1, 13, 0),
-    "hold of a durable function": (5, 42, 2, 0, 5),
+    "acquire, by its function": (16, 110, 2, 6, 0),
+    "release with a hand-off, by its function": (20, 170, 5, 10, 11),
+    "reap of a holder, by its function": (20, 152, 8, 12, 6),
+    "acquire, by a client": (27, 150, 1, 10, 0),
+    "release, by a client": (18, 75, 1, 13, 0),
+    "hold of a durable function": (4, 42, 2, 0, 5),
 }
 
 

@@ -1,8 +1,21 @@
-"""Builders of recorded facts: executions as they should be, in which single facts can be bent."""
+"""Recorded facts as they should be, in which tests bend single ones: executions, runs, a story.
+
+Every check passes on the story. All of it is frozen.
+"""
 
 from dataclasses import replace
 
-from examples.demo.facts import Account, Call, Execution, Limits, Role
+from examples.demo.facts import (
+    Account,
+    Call,
+    Execution,
+    Incident,
+    Limits,
+    Mode,
+    Role,
+    Run,
+    Story,
+)
 
 LIMITS = Limits(lease_seconds=6, clock_tolerance_seconds=2, fallback_seconds=10)
 OPENING = 1000
@@ -169,3 +182,80 @@ def turn_taking(
             )
         )
     return turns
+
+
+def _run(title: str, mode: Mode, turns: dict[str, list[Execution]]) -> Run:
+    return Run(
+        title=title,
+        mode=mode,
+        executions=tuple(each for of_account in turns.values() for each in of_account),
+        accounts=tuple(account_after(name, each[-1]) for name, each in turns.items()),
+    )
+
+
+def _charge(name: str, worked_ms: tuple[int, int], amount: int) -> Execution:
+    return unguarded_execution(
+        name, "alice", worked_ms, seen="opening", read=OPENING, amount=amount
+    )
+
+
+def _next(name: str, account_id: str, *, asked_ms: int, granted_ms: int) -> Execution:
+    token = 1_700_000_000_000_002
+    times = {"asked_ms": asked_ms, "granted_ms": granted_ms, "released_ms": granted_ms + 1_000}
+    return queued(guarded_execution(name, account_id, token=token, **times))
+
+
+EMPTY = Run(title="Nobody", mode=Mode.QUEUE, executions=(), accounts=())
+POLLING = _run(
+    "Guard that polls", Mode.POLLING, {name: turn_taking(name) for name in ("alice", "bob")}
+)
+"""Three executions on each of two accounts, taking turns, half a second between them."""
+QUEUE = _run(
+    "Guard with a queue",
+    Mode.QUEUE,
+    {
+        name: [queued(each) for each in turn_taking(name, between_ms=40, asked_apart_ms=20)]
+        for name in ("alice", "bob")
+    },
+)
+"""The same in the queue: each asked once, 20 ms after the one before; 40 ms between."""
+UNGUARDED = _run(
+    "Without the guard",
+    Mode.BARE,
+    {"alice": [_charge("a-1", (100, 900), 10), _charge("a-2", (300, 1_100), 20)]},
+)
+"""Two executions that read the same balance: the first one's update is lost."""
+_DAVE, _ERIN = (guarded_execution(f"{name}-1", name) for name in ("dave", "erin"))
+FAILED = Incident(
+    title="failed task",
+    broken=replace(
+        _DAVE,
+        status="FAILED",
+        error="CardDeclined",
+        calls=tuple(
+            replace(call, answer=None, error="CardDeclined") if call.role is Role.CHARGE else call
+            for call in _DAVE.calls
+        ),
+    ),
+    following=_next("dave-2", "dave", asked_ms=200, granted_ms=1_150),
+)
+"""A task that raised CardDeclined, and the execution that had waited for the lock."""
+STOPPED = Incident(
+    title="stopped execution",
+    broken=replace(
+        _ERIN,
+        status="ABORTED",
+        ended_at_ms=1_000,
+        calls=(_ERIN.calls[0], replace(_ERIN.calls[1], answer=None, answered_at_ms=None)),
+    ),
+    following=_next("erin-2", "erin", asked_ms=500, granted_ms=1_600),
+)
+"""An execution stopped 900 ms after its grant; its lease would have run out at 6,095 ms."""
+STORY = Story(
+    unguarded=UNGUARDED,
+    polling=POLLING,
+    queue=QUEUE,
+    failed=FAILED,
+    stopped=STOPPED,
+    limits=LIMITS,
+)

@@ -14,13 +14,28 @@ from matplotlib.image import imread
 
 import examples.demo
 from examples.demo.colours import DARK, PAPER, VARIABLES
-from examples.demo.facts import Mode, Run, Story
+from examples.demo.facts import Mode
 from examples.demo.lanes import Bar, Group, Kind, Lane, incident_panel, picture, run_panel
 from examples.demo.page import page
 from examples.demo.table import tables
 from examples.demo.verdict import all_checks
+from tests.demo.builders import POLLING, QUEUE, STORY, UNGUARDED
 
 FINISHED_AT = datetime(2030, 1, 2, 3, 4, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def drawn() -> tuple[str, bytes]:
+    """The story's picture as (SVG, PNG)."""
+    from examples.demo.draw import draw  # noqa: PLC0415 - matplotlib: two seconds to import
+
+    return draw(picture(STORY))
+
+
+@pytest.fixture
+def html(svg: str) -> str:
+    judged = all_checks(STORY, error="CardDeclined")
+    return page(STORY, judged, svg, finished_at=FINISHED_AT)
 
 
 @pytest.fixture
@@ -47,57 +62,56 @@ def test_the_png_is_a_png_of_a_legible_size(drawn: tuple[str, bytes]) -> None:
     assert int.from_bytes(png[16:20]) == 1584
 
 
-def test_the_page_says_that_all_checks_passed_and_shows_each(story: Story, svg: str) -> None:
-    judged = all_checks(story, error="CardDeclined")
-    html = page(story, judged, svg, finished_at=FINISHED_AT)
+def test_the_page_says_that_all_checks_passed_and_shows_each(html: str) -> None:
     assert 'class="badge good">all 24 checks passed<' in html
     assert html.count('<li class="check passed">') == 24
     assert "02 January 2030, 03:04 UTC" in html
-    for rows in tables(story).values():
-        for row in rows:
-            assert f"<td>{row.cells[0]}</td>" in html
+    cells = [row.cells[0] for rows in tables(STORY).values() for row in rows]
+    assert [cell for cell in cells if f"<td>{cell}</td>" not in html] == []
 
 
-def test_the_page_of_a_bad_run_says_so(story: Story, svg: str) -> None:
-    bad = replace(story, queue=replace(story.unguarded, title="Queue", mode=Mode.QUEUE))
+def test_the_page_of_a_bad_run_says_so(svg: str) -> None:
+    bad = replace(STORY, queue=replace(UNGUARDED, title="Queue", mode=Mode.QUEUE))
     html = page(bad, all_checks(bad, error="CardDeclined"), svg, finished_at=FINISHED_AT)
     assert 'class="badge bad">8 of 24 checks FAILED<' in html
     assert html.count('<li class="check failed">') == 8
 
 
-def test_the_page_loads_nothing_and_runs_nothing(story: Story, svg: str) -> None:
-    html = page(story, all_checks(story, error="CardDeclined"), svg, finished_at=FINISHED_AT)
+def test_the_page_loads_nothing_and_runs_nothing(html: str) -> None:
     assert "<script" not in html
     loaded = re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?(?!#|data:)([^\"')\s>]+)", html)
     assert loaded == []
 
 
-def test_what_comes_from_outside_is_escaped(story: Story, svg: str) -> None:
-    broken = replace(story.failed.broken, error="<b>")
-    bent = replace(story, failed=replace(story.failed, broken=broken))
+def test_what_comes_from_outside_is_escaped(svg: str) -> None:
+    broken = replace(STORY.failed.broken, error="<b>")
+    bent = replace(STORY, failed=replace(STORY.failed, broken=broken))
     html = page(bent, all_checks(bent, error="<b>"), svg, finished_at=FINISHED_AT)
     assert "FAILED with &lt;b&gt;" in html
     assert "FAILED with <b>" not in html
 
 
-def test_the_page_compares_the_runs_and_names_the_limits_of_this_one(
-    story: Story, svg: str
-) -> None:
-    html = page(story, all_checks(story, error="CardDeclined"), svg, finished_at=FINISHED_AT)
+def test_the_page_compares_the_runs_and_names_the_limits_of_this_one(html: str) -> None:
     text = " ".join(re.sub(r"<[^>]+>", " ", html).split())
-    assert "lock idle between holders (median) - 500 ms 40 ms" in text
-    assert "500 ms lock idle between holders: guard that polls" in text
-    assert "40 ms lock idle between holders: guard with a queue" in text
-    assert "50 ms from failed task to the next one inside" in text
-    assert "600 ms from stopped execution to the next one inside" in text
-    assert "when lease (6 s) and clock tolerance (2 s) are over" in text
-    assert "every 10 s in this demo" in text
+    said = [
+        "lock idle between holders (median) - 500 ms 40 ms",
+        "500 ms lock idle between holders: guard that polls",
+        "40 ms lock idle between holders: guard with a queue",
+        "50 ms from failed task to the next one inside",
+        "600 ms from stopped execution to the next one inside",
+        "when lease (6 s) and clock tolerance (2 s) are over",
+        "every 10 s in this demo",
+    ]
+    assert [words for words in said if words not in text] == []
 
 
 # The page in a real browser: opened from disk, in light and in dark.
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+browser_needed = pytest.mark.skipif(
+    BROWSER is None, reason="no chromium, chromium-browser or google-chrome on PATH"
 )
 FLAGS = (
     "--headless",
@@ -114,9 +128,7 @@ FLAGS = (
 
 
 @pytest.fixture
-def page_path(story: Story, drawn: tuple[str, bytes], tmp_path: Path) -> Path:
-    judged = all_checks(story, error="CardDeclined")
-    html = page(story, judged, drawn[0], finished_at=datetime.now(UTC))
+def page_path(html: str, tmp_path: Path) -> Path:
     path = tmp_path / "index.html"
     path.write_text(html, encoding="utf-8")
     return path
@@ -136,9 +148,7 @@ def browse(page_path: Path, *flags: str) -> str:
     return done.stdout
 
 
-@pytest.mark.skipif(
-    BROWSER is None, reason="no chromium, chromium-browser or google-chrome on PATH"
-)
+@browser_needed
 def test_the_browser_shows_verdict_picture_and_every_check(page_path: Path) -> None:
     dom = browse(page_path, "--dump-dom")
     assert "<title>Fairlock demo: all 24 checks passed</title>" in dom
@@ -148,9 +158,7 @@ def test_the_browser_shows_verdict_picture_and_every_check(page_path: Path) -> N
     assert ">✕ CardDeclined</text>" in picture_in_dom
 
 
-@pytest.mark.skipif(
-    BROWSER is None, reason="no chromium, chromium-browser or google-chrome on PATH"
-)
+@browser_needed
 @pytest.mark.parametrize(
     ("flag", "paper"), [("--force-light-mode", PAPER), ("--force-dark-mode", DARK[PAPER])]
 )
@@ -168,8 +176,8 @@ def test_the_browser_paints_the_page_in_both_themes(
 # The picture's data says who waited and who was inside, and marks what went wrong.
 
 
-def test_an_unguarded_account_shows_the_crowd_and_the_lost_update(unguarded_run: Run) -> None:
-    (group,) = run_panel(unguarded_run).groups
+def test_an_unguarded_account_shows_the_crowd_and_the_lost_update() -> None:
+    (group,) = run_panel(UNGUARDED).groups
     first, second = (
         Bar(kind=Kind.INSIDE, start=0.05, end=0.85),
         Bar(kind=Kind.INSIDE, start=0.25, end=1.05),
@@ -186,10 +194,8 @@ def test_an_unguarded_account_shows_the_crowd_and_the_lost_update(unguarded_run:
     )
 
 
-def test_a_guarded_account_shows_turns_in_order_of_entry_with_their_tokens(
-    polling_run: Run,
-) -> None:
-    group, _ = run_panel(polling_run).groups
+def test_a_guarded_account_shows_turns_in_order_of_entry_with_their_tokens() -> None:
+    group, _ = run_panel(POLLING).groups
     assert [lane.label for lane in group.lanes] == ["…0000", "…0001", "…0002"]
     assert group.lanes[1].bars == (
         Bar(kind=Kind.WAITING, start=0.0, end=1.6),
@@ -198,10 +204,8 @@ def test_a_guarded_account_shows_turns_in_order_of_entry_with_their_tokens(
     assert (group.note, group.bad, group.crowded) == ("balance 940, correct", False, ())
 
 
-def test_a_stopped_execution_blocks_its_lock_until_it_is_handed_on(
-    story: Story,
-) -> None:
-    failed, stopped = incident_panel(story).groups
+def test_a_stopped_execution_blocks_its_lock_until_it_is_handed_on() -> None:
+    failed, stopped = incident_panel(STORY).groups
     assert [(lane.name, lane.verdict) for lane in failed.lanes] == [
         ("dave-1", "CardDeclined"),
         ("dave-2", ""),
@@ -213,8 +217,8 @@ def test_a_stopped_execution_blocks_its_lock_until_it_is_handed_on(
     assert stopped.note == "next one in after 600 ms (by its lease: 7.1 s)"
 
 
-def test_every_run_has_a_panel_that_says_what_it_cost(story: Story) -> None:
-    shown = picture(story)
+def test_every_run_has_a_panel_that_says_what_it_cost() -> None:
+    shown = picture(STORY)
     assert [(panel.title, panel.subtitle) for panel in shown.runs] == [
         ("Without the guard", "no lock · 1 transition"),
         ("Guard that polls", "500 ms between holders · 5 to 11 transitions"),
@@ -223,32 +227,30 @@ def test_every_run_has_a_panel_that_says_what_it_cost(story: Story) -> None:
     assert shown.runs[1].span == pytest.approx(4.1)
 
 
-def test_a_lane_is_named_by_what_its_account_does_not_say_already(polling_run: Run) -> None:
-    group, _ = run_panel(polling_run).groups
+def test_a_lane_is_named_by_what_its_account_does_not_say_already() -> None:
+    group, _ = run_panel(POLLING).groups
     assert (group.account_id, [lane.name for lane in group.lanes]) == ("alice", ["1", "2", "3"])
 
 
-def test_the_time_in_which_no_one_was_inside_though_others_waited_is_shown(
-    polling_run: Run, queue_run: Run, story: Story
-) -> None:
-    assert run_panel(polling_run).groups[0].idle == ((1.1, 1.6), (2.6, 3.1))
-    assert run_panel(queue_run).groups[0].idle == ((1.1, 1.14), (2.14, 2.18))
-    assert [group.idle for group in incident_panel(story).groups] == [
+def test_the_time_in_which_no_one_was_inside_though_others_waited_is_shown() -> None:
+    assert run_panel(POLLING).groups[0].idle == ((1.1, 1.6), (2.6, 3.1))
+    assert run_panel(QUEUE).groups[0].idle == ((1.1, 1.14), (2.14, 2.18))
+    assert [group.idle for group in incident_panel(STORY).groups] == [
         ((1.1, 1.15),),
         ((1.0, 1.6),),
     ]
 
 
-def test_a_stopped_execution_whose_lock_no_one_got_has_no_end_of_it_to_show(story: Story) -> None:
-    never = replace(story.stopped, following=replace(story.stopped.following, calls=()))
-    _, group = incident_panel(replace(story, stopped=never)).groups
+def test_a_stopped_execution_whose_lock_no_one_got_has_no_end_of_it_to_show() -> None:
+    never = replace(STORY.stopped, following=replace(STORY.stopped.following, calls=()))
+    _, group = incident_panel(replace(STORY, stopped=never)).groups
     assert [bar.kind for bar in group.lanes[0].bars] == [Kind.WAITING, Kind.INSIDE]
     assert (group.note, group.bad) == ("no one waited and got in", True)
 
 
-def test_a_next_one_that_never_got_in_is_shown_as_bad(story: Story) -> None:
-    never = replace(story.failed, following=replace(story.failed.following, calls=()))
-    group, _ = incident_panel(replace(story, failed=never)).groups
+def test_a_next_one_that_never_got_in_is_shown_as_bad() -> None:
+    never = replace(STORY.failed, following=replace(STORY.failed.following, calls=()))
+    group, _ = incident_panel(replace(STORY, failed=never)).groups
     assert (group.note, group.bad, group.idle) == ("no one waited and got in", True, ())
 
 

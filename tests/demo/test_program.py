@@ -1,13 +1,16 @@
-"""What the program prints, writes and answers."""
+"""What the program prints, writes and answers; its task and its template."""
+
+from __future__ import annotations
 
 import itertools
 import json
 import shlex
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import create_autospec
 
 import pytest
@@ -17,23 +20,16 @@ from rich.console import Console
 
 from examples.demo import shell_lines
 from examples.demo.__main__ import report
-from examples.demo.checks import (
-    Check,
-    all_finished,
-    no_two_holders,
-    no_update_lost,
-    overlaps_were_found,
-    tasks_got_their_token,
-    they_contended,
-    tokens_rise,
-    updates_were_lost,
-)
 from examples.demo.console import Narrator, phase
-from examples.demo.facts import Account, Execution, Mode, Role, Run, Story
+from examples.demo.facts import Role
 from examples.demo.runner import DemoFailed, Deployed, Runner, Started
+from examples.demo.task.charge import CardDeclined, charge
 from fairlock.cdk import LockService
 from infra.demo_stack import DemoStack
-from tests.demo.builders import guarded_execution, queued, turn_taking
+from tests.demo.builders import STORY, guarded_execution
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 OUTPUTS = {
     "Fairlock": {
@@ -64,10 +60,10 @@ def printed(narrator: Narrator) -> str:
 
 
 def test_a_good_story_is_written_down_and_has_no_failures(
-    story: Story, narrator: Narrator, tmp_path: Path
+    narrator: Narrator, tmp_path: Path
 ) -> None:
     output = tmp_path / "out" / "demo"
-    assert report(story, narrator, output) == 0
+    assert report(STORY, narrator, output) == 0
     assert sorted(path.name for path in output.iterdir()) == [
         "index.html",
         "picture.png",
@@ -80,11 +76,9 @@ def test_a_good_story_is_written_down_and_has_no_failures(
     assert max(len(line) for line in text.splitlines() if "170000" in line) <= 80
 
 
-def test_every_failed_check_is_counted_and_printed(
-    story: Story, narrator: Narrator, tmp_path: Path
-) -> None:
-    unrenamed = replace(story.failed.broken, error="States.TaskFailed")
-    bad = replace(story, failed=replace(story.failed, broken=unrenamed))
+def test_every_failed_check_is_counted_and_printed(narrator: Narrator, tmp_path: Path) -> None:
+    unrenamed = replace(STORY.failed.broken, error="States.TaskFailed")
+    bad = replace(STORY, failed=replace(STORY.failed, broken=unrenamed))
     assert report(bad, narrator, tmp_path) == 1
     assert printed(narrator).count("✗ FAILED:") == 1
 
@@ -149,145 +143,83 @@ def test_waiting_in_vain_is_an_error_that_names_the_execution_and_its_errors(
     )
 
 
-# Every check passes on facts as they should be and fails on bent ones, and on none at all.
+# The demo's task loses updates when two run at once; that is what makes it worth guarding.
 
-RUN_CHECKS: list[Callable[[Run], Check]] = [
-    all_finished,
-    they_contended,
-    no_update_lost,
-    tasks_got_their_token,
-    lambda run: no_two_holders(run.executions),
-    lambda run: tokens_rise(run.executions),
-]
-BOTH_KINDS = [*RUN_CHECKS, updates_were_lost, overlaps_were_found]
+TABLE = "accounts"
 
 
-@pytest.mark.parametrize("check", RUN_CHECKS)
-def test_a_run_that_takes_turns_passes(
-    check: Callable[[Run], Check], polling_run: Run, queue_run: Run
-) -> None:
-    assert check(polling_run).passed
-    assert check(queue_run).passed
-
-
-@pytest.mark.parametrize("check", BOTH_KINDS)
-def test_an_empty_record_fails(check: Callable[[Run], Check]) -> None:
-    empty = Run(title="Nothing ran", mode=Mode.QUEUE, executions=(), accounts=())
-    assert not check(empty).passed
-
-
-@pytest.mark.parametrize("check", BOTH_KINDS)
-def test_executions_that_did_nothing_fail(check: Callable[[Run], Check]) -> None:
-    idle = replace(guarded_execution(), calls=(), status="RUNNING")
-    account = Account(account_id="alice", opening=1000, closing=1000, last_change="opening")
-    run = Run(title="Nothing done", mode=Mode.QUEUE, executions=(idle,), accounts=(account,))
-    assert not check(run).passed
-
-
-def test_one_execution_that_did_not_finish_fails(polling_run: Run) -> None:
-    first, *others = polling_run.executions
-    run = replace(polling_run, executions=(replace(first, status="FAILED"), *others))
-    assert all_finished(run) == Check(
-        claim="every execution finished its work", passed=False, evidence="5 of 6 succeeded"
+@pytest.fixture
+def accounts(dynamodb: DynamoDBClient) -> DynamoDBClient:
+    dynamodb.create_table(
+        TableName=TABLE,
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "account_id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "account_id", "AttributeType": "S"}],
     )
+    dynamodb.put_item(TableName=TABLE, Item=row("1000", "opening"))
+    return dynamodb
 
 
-def test_an_unguarded_run_that_lost_something_is_evidence(unguarded_run: Run) -> None:
-    assert updates_were_lost(unguarded_run) == Check(
-        claim="without the guard, updates are lost, as expected",
-        passed=True,
-        evidence="1 of 2 (alice 1)",
-    )
-    assert overlaps_were_found(unguarded_run).passed
+def row(balance: str, last_change: str) -> dict[str, Any]:
+    return {
+        "account_id": {"S": "alice"},
+        "balance": {"N": balance},
+        "last_change": {"S": last_change},
+    }
 
 
-def test_an_unguarded_run_that_lost_nothing_is_no_evidence_and_fails(polling_run: Run) -> None:
-    check = updates_were_lost(replace(polling_run, mode=Mode.BARE))
-    assert not check.passed
-    assert "no evidence" in check.evidence
-    assert not overlaps_were_found(polling_run).passed
+def stored(dynamodb: DynamoDBClient) -> dict[str, Any]:
+    key = {"account_id": {"S": "alice"}}
+    return dynamodb.get_item(TableName=TABLE, Key=key, ConsistentRead=True)["Item"]
 
 
-def test_a_lost_update_fails(unguarded_run: Run) -> None:
-    check = no_update_lost(unguarded_run)
-    assert (check.passed, check.evidence) == (False, "alice 980 (expected 970)")
+def event(charge_id: str, amount: int, **more: object) -> dict[str, Any]:
+    return {
+        "charge_id": charge_id,
+        "account_id": "alice",
+        "amount": amount,
+        "work_seconds": 0,
+    } | more
 
 
-def test_one_account_that_no_one_charged_fails(polling_run: Run) -> None:
-    untouched = Account(account_id="zoe", opening=1000, closing=1000, last_change="opening")
-    run = replace(polling_run, accounts=(*polling_run.accounts, untouched))
-    assert not no_update_lost(run).passed
+def test_a_charge_says_what_it_read_and_wrote(accounts: DynamoDBClient) -> None:
+    answer = charge(event("a-1", 30, fencing_token=1_700_000_000_000_001), accounts, TABLE)
+    times = [answer.pop(name) for name in ("started_at_ms", "read_at_ms", "written_at_ms")]
+    assert times == sorted(times)
+    assert answer == {
+        "charge_id": "a-1",
+        "account_id": "alice",
+        "amount": 30,
+        "fencing_token": 1_700_000_000_000_001,
+        "balance_read": 1000,
+        "change_read": "opening",
+        "balance_written": 970,
+    }
+    assert stored(accounts) == row("970", "a-1")
 
 
-@pytest.mark.parametrize(("granted_ms", "passed"), [(1_100, True), (1_099, False)])
-def test_entering_a_millisecond_before_the_holder_lets_go_fails(
-    granted_ms: int, *, passed: bool
+def test_a_charge_in_the_middle_of_another_is_lost(
+    accounts: DynamoDBClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    holder = guarded_execution("first", granted_ms=100, released_ms=1_100)
-    newcomer = guarded_execution("second", granted_ms=granted_ms, released_ms=3_000)
-    check = no_two_holders([newcomer, holder])
-    assert check.passed is passed
-    if not passed:
-        assert check.evidence == "2 holds checked, 1 overlaps (worst: first and second, 0.001 s)"
+    def another_charge_meanwhile(_seconds: float) -> None:
+        monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+        charge(event("a-2", 50), accounts, TABLE)
+
+    monkeypatch.setattr(time, "sleep", another_charge_meanwhile)
+    charge(event("a-1", 30), accounts, TABLE)
+    assert stored(accounts) == row("970", "a-1")
 
 
-def test_an_overlap_hidden_behind_a_short_hold_is_found() -> None:
-    long_hold = guarded_execution("long", granted_ms=0, released_ms=10_000)
-    short_hold = guarded_execution("short", granted_ms=1_000, released_ms=2_000)
-    late = guarded_execution("late", granted_ms=5_000, released_ms=6_000)
-    assert "2 overlaps" in no_two_holders([long_hold, short_hold, late]).evidence
+def test_charges_one_after_the_other_are_both_kept(accounts: DynamoDBClient) -> None:
+    charge(event("a-1", 30), accounts, TABLE)
+    charge(event("a-2", 50), accounts, TABLE)
+    assert stored(accounts) == row("920", "a-2")
 
 
-def test_holders_of_different_locks_may_overlap() -> None:
-    both = [guarded_execution("a-1", "alice"), guarded_execution("b-1", "bob")]
-    assert no_two_holders(both).passed
-
-
-@pytest.mark.parametrize("later_token", [7, 6])
-def test_a_token_that_falls_or_repeats_fails(later_token: int) -> None:
-    earlier = guarded_execution("first", token=7, granted_ms=100)
-    later = guarded_execution("second", token=later_token, granted_ms=2_000, released_ms=3_000)
-    assert not tokens_rise([later, earlier]).passed
-
-
-def test_a_single_token_per_lock_shows_no_rise() -> None:
-    assert not tokens_rise([guarded_execution()]).passed
-
-
-def test_a_task_with_another_grants_token_fails(polling_run: Run) -> None:
-    first, second, *others = polling_run.executions
-    swapped = replace(first, calls=(*first.calls[:-2], second.calls[-2], first.calls[-1]))
-    run = replace(polling_run, executions=(swapped, second, *others))
-    assert tasks_got_their_token(run).evidence == "5 of 6"
-    assert not tasks_got_their_token(run).passed
-
-
-@pytest.mark.parametrize(
-    ("asked_ms", "passed"), [(1_099, True), (1_100, False)], ids=["before it left", "after"]
-)
-def test_only_who_asked_while_another_was_inside_has_contended(
-    asked_ms: int, *, passed: bool
-) -> None:
-    first = guarded_execution("a-1", granted_ms=100, released_ms=1_100)
-    second = guarded_execution("a-2", asked_ms=asked_ms, granted_ms=1_150, released_ms=2_000)
-    run = Run(title="Two", mode=Mode.QUEUE, executions=(first, queued(second)), accounts=())
-    assert they_contended(run).passed is passed
-
-
-def test_one_lock_on_which_no_one_had_to_wait_fails(queue_run: Run) -> None:
-    alone = guarded_execution("zoe-1", "zoe")
-    run = replace(queue_run, executions=(*queue_run.executions, alone))
-    assert they_contended(run) == Check(
-        claim="they really contended",
-        passed=False,
-        evidence="4 of 7 had to wait for another to leave, on 2 of 3 locks",
-    )
-
-
-def test_a_run_in_which_no_one_had_to_wait_fails() -> None:
-    alone: tuple[Execution, ...] = tuple(turn_taking(count=1))
-    run = Run(title="Alone", mode=Mode.POLLING, executions=alone, accounts=())
-    assert not they_contended(run).passed
+def test_a_declined_charge_leaves_the_balance(accounts: DynamoDBClient) -> None:
+    with pytest.raises(CardDeclined):
+        charge(event("a-1", 30, fail=True), accounts, TABLE)
+    assert stored(accounts) == row("1000", "opening")
 
 
 # The demo's template: the same task bare and in both guards, with no right too many.

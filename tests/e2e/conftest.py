@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,27 +12,21 @@ from aws_cdk import App, Stack
 from app import build
 from testbed.localaws import LocalAws
 from tests.e2e.deployment import Deployment
-from tests.e2e.durable.stack import DurableForms
-from tests.e2e.guard.stack import GuardFaults, GuardForms
+from tests.e2e.durable.executions import DurableForms
+from tests.e2e.guard import queued_lock
+from tests.e2e.guard.stack import GuardForms
 from tests.e2e.known_failures.stack import KnownFailures
-from tests.e2e.lifetimes.dying_workflows import Unreaped
-from tests.e2e.newest.stack import NewestForms
 from tests.e2e.optimistic.stack import OptimisticForms
-from tests.e2e.pace.stack import PaceForms
-from tests.e2e.queue.stack import QueueForms
-from tests.e2e.readme.stack import guard_sample
-from tests.e2e.turns.stack import TurnForms
+from tests.e2e.readme.test_samples import guard_sample
+from tests.e2e.scenario_runs import ScenarioRuns, begun, warm_up
+from tests.e2e.turns.stack import OtherService, TurnForms
 
 WORKFLOWS = {
     "GuardForms": GuardForms,
-    "GuardFaults": GuardFaults,
-    "QueueForms": QueueForms,
     "KnownFailures": KnownFailures,
-    "NewestForms": NewestForms,
-    "OptimisticForms": OptimisticForms,
-    "PaceForms": PaceForms,
     "TurnForms": TurnForms,
-    "Unreaped": Unreaped,
+    "OtherService": OtherService,
+    "OptimisticForms": OptimisticForms,
     "DurableForms": DurableForms,
     "Billing": guard_sample,
 }
@@ -44,6 +39,14 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
     """`Fairlock` and the stacks of workflows that the suites run against it."""
     with LocalAws(settings=FEW_ENVIRONMENTS) as aws:
         yield deployed(aws, WORKFLOWS, tmp_path_factory.mktemp("cdk.out"))
+
+
+@pytest.fixture(scope="session")
+def queue_runs(deployment: Deployment) -> Iterator[ScenarioRuns]:
+    """Long waits in queues, all at the same time, beside the tests that are quick."""
+    warm_up(deployment, environments=queued_lock.AT_ONCE)
+    with begun(deployment, queued_lock.SCENARIOS) as runs:
+        yield runs
 
 
 @pytest.fixture(scope="session")
@@ -64,3 +67,23 @@ def deployed(
     aws.bootstrap()
     outputs = aws.deploy(app=path, stacks=("Fairlock", *workflows))
     return Deployment(aws=aws, outputs=outputs)
+
+
+Tell = Callable[[str, Sequence[float]], None]
+"""Shows how often something was measured, and how long it took."""
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Tell:
+    """For the summary at the end of the run, see `conftest.py` of the repository."""
+
+    def tell(what: str, seconds: Sequence[float]) -> None:
+        ordered = sorted(seconds)
+        p95 = ordered[round(0.95 * (len(ordered) - 1))]
+        figures = (
+            f"n = {len(ordered)}, median {statistics.median(ordered):.2f} s, p95 {p95:.2f} s, "
+            f"max {ordered[-1]:.2f} s"
+        )
+        record_property("figures", f"{what}: {figures}")
+
+    return tell

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -324,6 +325,15 @@ def _ended(description: Json) -> Ended:
         error=description.get("error"),
         cause=description.get("cause"),
     )
+
+
+def most_inside(spans: Iterable[Json]) -> int:
+    """How many were inside at the same time, by what each tells of its work."""
+    spans = list(spans)
+    steps = sorted(
+        [(span["began_ms"], 1) for span in spans] + [(span["ended_ms"], -1) for span in spans]
+    )
+    return max(itertools.accumulate(step for _, step in steps))
 
 
 def wait_until(

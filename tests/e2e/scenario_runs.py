@@ -103,6 +103,9 @@ def warm_up(
     with ThreadPoolExecutor(environments) as pool:
         for operation in operations:
             invoke = partial(deployment.invoke, operation, **_NOBODY)
-            for callers in range(_COLD_STARTS_AT_ONCE, environments + 1, _COLD_STARTS_AT_ONCE):
+            for callers in (
+                *range(_COLD_STARTS_AT_ONCE, environments, _COLD_STARTS_AT_ONCE),
+                environments,
+            ):
                 for call in [pool.submit(invoke) for _ in range(callers)]:
                     call.result(LONGEST_WAIT_SECONDS)

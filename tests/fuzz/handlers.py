@@ -28,7 +28,6 @@ from lambdas import (
     release,
     runtime,
     set_limit,
-    telemetry,
 )
 from tests.fuzz.findings import EXECUTIONS, LOCKS, MARK, SECRETS, Findings, hostile, leaks, shown
 from tests.support.faults import defects, refusal, unknown_outcomes
@@ -298,9 +297,9 @@ def _environment(aws: FaultyAws) -> Iterator[StringIO]:
         "FAIRLOCK_TABLE_NAME": "locks",
         "FAIRLOCK_REAP_QUEUE_URL": "queue",
     }
-    streams = [handler for handler in telemetry.logger.handlers if hasattr(handler, "stream")]
+    streams = [handler for handler in runtime.logger.handlers if hasattr(handler, "stream")]
     before = [(handler, handler.stream) for handler in streams]
-    level = telemetry.logger.log_level
+    level = runtime.logger.log_level
     with (
         patch.dict("os.environ", variables),
         patch.object(runtime, "_client", lambda _service: aws),
@@ -309,10 +308,10 @@ def _environment(aws: FaultyAws) -> Iterator[StringIO]:
     ):
         for handler in streams:
             handler.stream = output
-        telemetry.logger.setLevel("DEBUG")
+        runtime.logger.setLevel("DEBUG")
         try:
             yield output
         finally:
-            telemetry.logger.setLevel(level)
+            runtime.logger.setLevel(level)
             for handler, stream in before:
                 handler.stream = stream

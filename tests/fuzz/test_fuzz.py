@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from fairlock import LockClient
 from fairlock.cli import app, exit_codes
-from fairlock.cli.endings import ENDINGS
+from fairlock.cli.exit_codes import ENDINGS
 from fairlock.cli.target import Target
 from fairlock.client import arguments
 from fairlock.client.base_lock import BaseLock
 from fairlock.protocol.model import AcquireRequest
 from fairlock.wire import requests
-from lambdas import acquire, runtime, telemetry
+from lambdas import acquire, runtime
 from tests.fuzz.clients import fuzz_clients
 from tests.fuzz.findings import SECRETS, leaks
 from tests.fuzz.handlers import fuzz_handlers
@@ -62,7 +62,7 @@ def test_a_handler_that_raises_a_key_error_is_found(monkeypatch: pytest.MonkeyPa
 def test_a_handler_that_logs_a_secret_is_found(shows: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def observe(request: AcquireRequest, _answer: object, **_more: object) -> None:
         secrets = {"the owner_id": request.owner_id, "the task token": request.task_token}
-        telemetry.logger.debug("seen", extra={"of": secrets.get(shows, hashed(request.owner_id))})
+        runtime.logger.debug("seen", extra={"of": secrets.get(shows, hashed(request.owner_id))})
 
     monkeypatch.setattr(acquire, "observe_acquire", observe)
     assert "secrets in logs and metrics" in fuzz_handlers(FEW, seed=SEED).defects

@@ -24,8 +24,14 @@ from testbed.localaws import LocalAws
 from tests.histories.calls import Answer
 from tests.histories.census import run_census
 from tests.histories.checker import Violation
-from tests.histories.faulty_endpoint import Backend, Faults, faulty_endpoint, passing_to
-from tests.histories.memory_backend import WatchedTable, memory_backend
+from tests.histories.faulty_endpoint import (
+    Backend,
+    Faults,
+    WatchedTable,
+    faulty_endpoint,
+    memory_backend,
+    passing_to,
+)
 from tests.histories.processes import two_processes
 from tests.histories.runs import LARGE, check
 from tests.support import create_lock_table

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from fairlock.clock import over_at_ms
 from fairlock.protocol.admission import SLACK_MS
 from fairlock.protocol.claims import has_ended, is_fenced
-from fairlock.protocol.expressions import Item
 from fairlock.protocol.items import read_state, read_waiter
-from fairlock.protocol.lease_time import over_at_ms
 from fairlock.protocol.model import (
     Holder,
     LockState,
@@ -32,6 +31,7 @@ from fairlock.protocol.schema import (
     WAITER_PREFIX,
     partition_of,
 )
+from fairlock.protocol.table_requests import Item
 from tests.histories.late_network import Call, Items, Sending
 from tests.support import LOCK, FakeClock
 

@@ -13,20 +13,16 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from fairlock.aws.executions import Delivery, Execution
+from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.aws.retry import RetryBudget
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.items import read_state
-from fairlock.protocol.model import (
-    ExecutionEnded,
-    ForceReleaseRequest,
-    Liveness,
-    LockState,
-)
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
+from fairlock.protocol.model import ForceReleaseRequest, Grant, LockState
+from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.store.context import LockContext
 from fairlock.store.keep_alive import KeepAliveOutcome
+from fairlock.store.reap import ExecutionEnded
 from fairlock.testing.fake_table import MemoryTable
 from tests.histories.census_callers import (
     CLIENT,

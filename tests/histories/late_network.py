@@ -24,7 +24,7 @@ from typing import Any, Final
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from fairlock.aws.lock_table import Cancelled, ConditionFailed, LockTable, Written
-from fairlock.protocol.expressions import Delete, Deletes, Item, Transaction, Update
+from fairlock.protocol.table_requests import Delete, Deletes, Item, Transaction, Update
 from fairlock.testing.fake_table import Key, MemoryTable
 from tests.model.request_names import Names
 from tests.support import FakeClock

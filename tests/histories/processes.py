@@ -19,8 +19,7 @@ from fairlock.protocol.pace import MICROSECONDS, PaceRequest, Slot, interval_us
 from fairlock.store.context import LockContext
 from fairlock.store.turns import KnownPaces, Turn
 from tests.histories.calls import Call
-from tests.histories.faulty_endpoint import Faults, faulty_endpoint
-from tests.histories.memory_backend import memory_backend
+from tests.histories.faulty_endpoint import Faults, faulty_endpoint, memory_backend
 from tests.histories.runs import LARGE, dynamodb_at, new_client, run_plans
 from tests.support import TABLE
 

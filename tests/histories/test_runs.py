@@ -16,12 +16,17 @@ from fairlock.clock import BootClock
 from fairlock.protocol.pace import LEAST_SLOT_US, interval_us
 from fairlock.testing.fake_table import MemoryTable
 from tests.histories.calls import Answer, Call
-from tests.histories.faulty_endpoint import Fault, Faults, faulty_endpoint
-from tests.histories.memory_backend import WatchedTable, memory_backend
+from tests.histories.faulty_endpoint import (
+    Fault,
+    Faults,
+    WatchedTable,
+    faulty_endpoint,
+    memory_backend,
+)
 from tests.histories.processes import RATE, processes
 from tests.histories.runs import SMALL, Plan, check, dynamodb_at, new_client, run_plans
-from tests.property.bench import FaultyClient
-from tests.property.mutants import MUTANTS
+from tests.property.reference_locks import FaultyClient
+from tests.property.test_locks import MUTANTS
 
 ROUNDS = 5
 TRIES = Plan(threads=4, turns=10, held=0.005)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from tests.model.catalogue import LARGE_SEARCHES, MUTANTS, SEARCHES, search_mutant, search_protocol
 from tests.model.search import Report
+from tests.model.searches import LARGE_SEARCHES, MUTANTS, SEARCHES, search_mutant, search_protocol
 
 
 def _names() -> str:

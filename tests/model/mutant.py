@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
-from fairlock.protocol.expressions import Delete, Transaction, Update
+from fairlock.protocol.table_requests import Delete, Transaction, Update
 from fairlock.testing.interpreter import placeholders
 from tests.model.contention.configurations import Configuration
 from tests.model.executions.scene import Scene

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple, cast
 
 from fairlock.aws.lock_table import LockTable
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import Put
 from fairlock.protocol.items import read_place, read_state, read_waiter
 from fairlock.protocol.model import LockState, Place, SeenLock
+from fairlock.protocol.table_requests import Put
 from fairlock.testing.fake_table import Key, MemoryTable
 from fairlock.testing.interpreter import Item
 from tests.model.replay import Call

@@ -17,9 +17,10 @@ from fairlock.aws.lock_table import ConditionFailed, LockTable, Written
 from fairlock.aws.retry import RetryBudget
 from fairlock.clock import Alarm
 from fairlock.errors import LockLost, LockStoreUnavailable
-from fairlock.protocol.expressions import Answer, Delete, Page, Query, Update
-from fairlock.protocol.outcomes import Grant, NotHeld, Refusal, Released
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import NotHeld, Refusal, Released
 from fairlock.protocol.schema import PARTITION_KEY
+from fairlock.protocol.table_requests import Answer, Delete, Page, Query, Update
 from fairlock.store.context import LockContext
 from fairlock.testing.interpreter import Item, Scope, changed
 from tests.model.request_names import DESCRIBE, END_HEARTBEAT, PUSH, READ, Names

@@ -11,7 +11,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from fairlock.protocol import ceiling, claims, grants, leaving, waiters
-from fairlock.protocol.expressions import Transaction
+from fairlock.protocol.table_requests import Transaction
 from fairlock.store import (
     acquire,
     administration,

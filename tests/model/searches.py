@@ -14,19 +14,77 @@ import resource
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from typing import Final
 
-from tests.model.catalogue import (
-    MUTANTS,
-    SEARCHES,
-    control_of,
-    search_control,
-    search_mutant,
-    search_protocol,
+from tests.model.contention import invariants as of_contention
+from tests.model.contention import transitions as contention
+from tests.model.contention.configurations import (
+    CONFIGURATIONS,
+    LARGE,
+    Configuration,
 )
-from tests.model.search import Report
+from tests.model.contention.mutants import MUTANTS as MUTANTS_OF_CONTENTION
+from tests.model.contention.transitions import tell
+from tests.model.executions import invariants as of_executions
+from tests.model.executions import transitions as executions
+from tests.model.executions.mutants import MUTANTS as MUTANTS_OF_EXECUTIONS
+from tests.model.executions.scene import Scene
+from tests.model.executions.scenes import KNOWN_GAPS, SCENES
+from tests.model.mutant import Mutant
+from tests.model.request_names import Names, naming
+from tests.model.search import Report, Search
 from tests.support.cache import Cache, digest_of, files_of_imported_packages
+
+SEARCHES: Final[dict[str, Configuration | Scene]] = {
+    search.name: search for search in (*CONFIGURATIONS, *SCENES, *KNOWN_GAPS)
+}
+LARGE_SEARCHES: Final = {search.name: search for search in LARGE}
+MUTANTS: Final[dict[str, Mutant]] = {**MUTANTS_OF_CONTENTION, **MUTANTS_OF_EXECUTIONS}
+
+
+def search_protocol(name: str, most_states: int | None = None) -> Report:
+    """Searches the protocol as it is."""
+    return _run({**SEARCHES, **LARGE_SEARCHES}[name], most_states)
+
+
+def search_mutant(name: str, most_states: int | None = None) -> Report:
+    """Searches the protocol without one of its protections."""
+    with MUTANTS[name].applied():
+        return _run(MUTANTS[name].narrow_search, most_states)
+
+
+def search_control(name: str, most_states: int | None = None) -> Report:
+    """The same search as a mutant's, but of the protocol as it is."""
+    return _run(MUTANTS[name].narrow_search, most_states)
+
+
+def control_of(name: str) -> str | None:
+    """A search of the protocol that contains this mutant's control, if there is one."""
+    mutant = MUTANTS[name]
+    for search in (*CONFIGURATIONS, *SCENES):
+        same = replace(mutant.search, name=search.name, invariants=search.invariants)
+        if same == search and mutant.breaks in search.invariants:
+            return search.name
+    return None
+
+
+def _run(search: Configuration | Scene, most_states: int | None) -> Report:
+    names = Names()
+    with naming(names):
+        return _prepared(search, names, most_states).run(search.name)
+
+
+def _prepared(search: Configuration | Scene, names: Names, most_states: int | None) -> Search:
+    if isinstance(search, Scene):
+        scene = executions.World(search, names)
+        checker = of_executions.Checker(scene, search.invariants)
+        return Search(scene, checker, scene.tell, counts_orders=True, most_states=most_states)
+    world = contention.World(search.clients, search.faults, names, search.begin)
+    wanted = of_contention.Checker(world, search.invariants)
+    return Search(world, wanted, partial(tell, world), most_states=most_states)
+
 
 LONGEST_SECONDS: Final = 1_200
 """Of one test: beside others that use all of the machine, a search gets a tenth of it."""
@@ -34,6 +92,8 @@ _FIRST: Final = ("an acquire is under way when its execution is stopped", "four 
 _NICENESS: Final = 2
 FIRST_STATES: Final = None if os.environ.get("FAIRLOCK_SEARCH") == "all" else 10_000
 """How many states of each search `make test` visits: most searches have fewer."""
+FIRST_DURABLE_STATES: Final = FIRST_STATES and 1_000
+"""The same of durable executions: each of their states is a replay from the beginning."""
 
 Submit = Callable[[Callable[[str], Report], str], "Future[Report]"]
 

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import pytest
 
 from fairlock.aws.lock_table import ConditionFailed, LockTable, Written
-from fairlock.protocol.expressions import Update
 from fairlock.protocol.pace import AwsTime, PaceRequest, PaceState, reserve_idle, reserve_next
 from fairlock.protocol.schema import pace_key
+from fairlock.protocol.table_requests import Update
 from fairlock.protocol.waiters import lock_and_oldest_waiters
 from fairlock.testing.fake_table import MemoryTable
 from tests.model.contention import transitions as contention
-from tests.model.contention.clients import Client
+from tests.model.contention.clients import NONE, Client, Faults
 from tests.model.contention.configurations import PAUL, workflows
-from tests.model.contention.faults import NONE, Faults
 from tests.model.executions import transitions as executions
 from tests.model.executions.scenes import SCENES
 from tests.model.numbered_tables import LOCK, NumberedTables

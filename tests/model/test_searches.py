@@ -9,11 +9,9 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.model.catalogue import MUTANTS
 from tests.model.contention.configurations import CONFIGURATIONS
-from tests.model.durable.invariants import Checker
 from tests.model.durable.scene import DurableScene
-from tests.model.durable.scenes import DURABLE_MUTANTS, DURABLE_SCENES
+from tests.model.durable.scenes import DURABLE_MUTANTS, DURABLE_SCENES, Checker
 from tests.model.durable.world import DurableWorld
 from tests.model.executions.scenes import KEEP_ALIVE, REAPING, SCENES, STALLED_CALL
 from tests.model.request_names import (
@@ -25,7 +23,7 @@ from tests.model.request_names import (
     REQUEST_NAMES,
 )
 from tests.model.search import Report, Search
-from tests.model.searches import Searches
+from tests.model.searches import FIRST_DURABLE_STATES, MUTANTS, Searches
 
 # Every state that a few clients can bring about, through the real code, request by request.
 
@@ -66,7 +64,8 @@ _FEWEST_STATES_OF_DURABLE = 30
 
 def searched(scene: DurableScene) -> Report:
     world = DurableWorld(scene)
-    return Search(world, Checker(world, scene.invariants), scene.tell).run(scene.name)
+    checker = Checker(world, scene.invariants)
+    return Search(world, checker, scene.tell, most_states=FIRST_DURABLE_STATES).run(scene.name)
 
 
 @pytest.mark.parametrize("scene", DURABLE_SCENES, ids=lambda scene: scene.name)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterable
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -15,7 +17,6 @@ from hatchling import build
 from fairlock.cdk.service.asset import assemble
 
 ROOT = Path(__file__).resolve().parents[2]
-RUNTIME_HAS = ("boto3", "botocore", "jmespath", "s3transfer", "python-dateutil", "six", "urllib3")
 
 
 def unpacked(wheel: Path, target: Path) -> Path:
@@ -62,9 +63,43 @@ def asset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def boto3_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with boto3 and what it needs, and not with the rest of site-packages."""
-    home = tmp_path_factory.mktemp("runtime")
-    for name in RUNTIME_HAS:
-        files = distribution(name).files or []
-        for top in {file.parts[0] for file in files if file.parts[0] not in {"..", "__pycache__"}}:
-            (home / top).symlink_to(Path(str(distribution(name).locate_file(top))))
+    return home_of(REQUIRED, tmp_path_factory.mktemp("runtime"))
+
+
+# A directory with a few distributions, and programs that find nothing else.
+
+REQUIRED = ("boto3", "botocore", "jmespath", "s3transfer", "python-dateutil", "six", "urllib3")
+FOR_THE_COMMAND = (
+    *("typer", "rich", "shellingham", "click", "markdown-it-py", "mdurl", "pygments"),
+    *("annotated-doc", "typing-extensions"),
+    *("pydantic", "pydantic-core", "annotated-types", "typing-inspection"),  # of typer
+)
+
+
+def home_of(names: Iterable[str], home: Path) -> Path:
+    """A directory as site-packages is with these distributions."""
+    for name in names:
+        try:
+            found = distribution(name)
+        except ModuleNotFoundError:
+            continue
+        tops = {file.parts[0] for file in found.files or [] if file.parts[0] != ".."}
+        for top in tops - {"__pycache__"}:
+            if not (home / top).exists():
+                (home / top).symlink_to(Path(str(found.locate_file(top))))
     return home
+
+
+def run(script: str, *places: Path) -> tuple[str, dict[str, object]]:
+    """What a script prints, and the JSON of its last line."""
+    paths = [str(place) for place in places]
+    finished = subprocess.run(
+        [sys.executable, "-I", "-S", "-B", "-c", f"import sys; sys.path[:0] = {paths}\n{script}"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert finished.returncode == 0, finished.stderr
+    *printed, last = finished.stdout.splitlines()
+    return "\n".join(printed), json.loads(last)

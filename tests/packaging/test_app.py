@@ -18,7 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from release.checks import APP, commands_of_the_app
-from tests.packaging.clean_environment import home_of
+from tests.packaging.conftest import home_of
 
 ROOT = Path(__file__).resolve().parents[2]
 WHERE = """

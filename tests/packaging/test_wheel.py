@@ -16,7 +16,10 @@ import pytest
 from packaging.requirements import Requirement
 
 from fairlock.cdk.service.asset import OLDEST
-from tests.packaging.clean_environment import FOR_THE_COMMAND, REQUIRED, home_of, run
+from release import checks, environments
+from release.environments import CheckFailedError, oldest_and_newest
+from testbed.localaws import LocalAws
+from tests.packaging.conftest import FOR_THE_COMMAND, REQUIRED, home_of, run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -227,3 +230,171 @@ def test_the_examples_pass_and_fail_if_the_code_under_test_ignores_its_lock(
 def test_the_example_with_an_emulator_passes(project: Path, installed: Path) -> None:
     output = run_pytest(project, installed, WITH_AN_EMULATOR)
     assert "1 passed" in output, output
+
+
+# What may be published: a tag that fits, a known repository, a dated changelog.
+
+CHANGELOG = """# Changelog
+
+## Unreleased
+
+Nothing.
+
+## 0.2.0 (2030-03-17)
+
+- Second.
+
+## 0.1.0 (not released)
+
+- First.
+"""
+
+
+def test_the_changelog_has_a_section_for_the_version_that_would_be_built() -> None:
+    version = checks.project()["version"]
+    _, notes = checks.notes_of(version, (checks.ROOT / "CHANGELOG.md").read_text())
+    assert notes.startswith("The first release.")
+    assert "## " not in notes.replace("### ", "")
+
+
+def test_the_notes_of_a_version_end_where_the_next_begin() -> None:
+    assert checks.notes_of("0.2.0", CHANGELOG) == ("2030-03-17", "- Second.")
+    assert checks.notes_of("0.1.0", CHANGELOG) == ("not released", "- First.")
+    with pytest.raises(CheckFailedError, match=r"no heading `## 0\.3\.0"):
+        checks.notes_of("0.3.0", CHANGELOG)
+
+
+def test_a_tag_may_be_published_that_fits_version_address_and_date() -> None:
+    checks.may_be_published("v0.2.0", "0.2.0", URL, CHANGELOG)
+
+
+@pytest.mark.parametrize(
+    ("tag", "version", "repository", "told"),
+    [
+        ("v0.2.1", "0.2.0", URL, "the tag is v0.2.1: set `version`"),
+        ("v0.2.0", "0.2.0", "", "set `repository` in pyproject.toml"),
+        ("v0.1.0", "0.1.0", URL, "say when 0.1.0 is released"),
+        ("v0.3.0", "0.3.0", URL, "no heading"),
+    ],
+)
+def test_any_other_tag_is_refused_and_the_error_says_what_to_do(
+    tag: str, version: str, repository: str, told: str
+) -> None:
+    with pytest.raises(CheckFailedError, match=told):
+        checks.may_be_published(tag, version, repository, CHANGELOG)
+
+
+def test_a_python_that_only_seems_to_be_there_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for minor in (11, 29):
+        shim = tmp_path / f"python3.{minor}"
+        shim.write_text("#!/bin/sh\necho not found >&2\nexit 127\n")
+        shim.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    for python in oldest_and_newest():
+        asked = environments.run(
+            [str(python), "-c", "import sys; print(sys.version_info >= (3, 11))"], cwd=tmp_path
+        )
+        assert asked == "True\n"
+
+
+def test_a_command_that_fails_shows_what_it_printed(tmp_path: Path) -> None:
+    with pytest.raises(CheckFailedError, match=r"status 3 of .*\nno luck"):
+        environments.run(
+            [sys.executable, "-c", "print('no luck'); raise SystemExit(3)"], cwd=tmp_path
+        )
+
+
+# The wheel beside what it requires does the usual jobs, without the CDK and without Node.
+
+FOR_ASYNCIO = (
+    *("aiobotocore", "greenlet", "aiohttp", "aiohappyeyeballs", "aiosignal", "aioitertools"),
+    *("attrs", "frozenlist", "idna", "multidict", "propcache", "wrapt", "yarl"),
+)
+JOBS = """
+import asyncio, contextlib, io, json, os, sys
+os.environ.clear()
+os.environ.update(ENVIRONMENT)
+import boto3, botocore.session
+told = {}
+
+def command(*words):
+    from fairlock.cli import main
+    sys.argv = ["fairlock", *words]
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        try:
+            main()
+        except SystemExit as ended:
+            return [ended.code, output.getvalue()]
+
+told["create-table"] = command("create-table", "locks-of-jobs")
+
+from fairlock import AsyncLockClient, LockClient, LockLost, locked, optimistic
+with LockClient("locks-of-jobs", owner_name="client") as locks:
+    with contextlib.suppress(LockLost), locks.hold("a"):
+        told["ls"] = command("ls", "--json")
+        told["show"] = command("show", "a")
+        told["release"] = command("release", "a", "--force", "--yes")
+    told["run"] = command("run", "a", "--", sys.executable, "-c", "raise SystemExit(7)")
+
+@locked("b")
+def work(lock):
+    return lock.name
+
+told["decorator"] = work()
+
+async def hold():
+    async with AsyncLockClient("locks-of-jobs") as locks, locks.hold("c") as lock:
+        return lock.name
+
+told["async"] = asyncio.run(hold())
+
+accounts = boto3.resource("dynamodb").create_table(
+    TableName="accounts", BillingMode="PAY_PER_REQUEST",
+    KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+    AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+)
+changed = optimistic.update(accounts, {"id": "7"}, lambda _: {"id": "7", "n": 1})
+told["optimistic"] = int(changed["n"])
+told["asl"] = command("asl", "--task", TASK, "--lock-name", "d")
+told["loaded"] = sorted({name.partition(".")[0] for name in sys.modules} & {
+    "aws_cdk", "constructs", "jsii", "aws_lambda_powertools", "moto", "pytest"
+})
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def told(installed: Path, aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401 - JSON
+    home = home_of((*REQUIRED, *FOR_THE_COMMAND, *FOR_ASYNCIO), tmp_path_factory.mktemp("home"))
+    environment = {**aws.environment, "FAIRLOCK_TABLE_NAME": "locks-of-jobs", "PATH": str(home)}
+    task = home / "task.json"
+    task.write_text('{"Type": "Pass"}')
+    script = f"ENVIRONMENT, TASK = {environment!r}, {str(task)!r}{JOBS}"
+    _, answer = run(script, installed, home)
+    return answer
+
+
+def test_the_command_makes_a_table_shows_frees_and_holds_locks(told: Any) -> None:  # noqa: ANN401 - JSON
+    assert told["create-table"][0] == 0
+    [listed] = told["ls"][1].splitlines()
+    assert json.loads(listed)["lock_name"] == "a"
+    assert (told["show"][0], "client" in told["show"][1]) == (0, True)
+    assert told["run"][0] == 7
+    assert (told["release"][0], "a: released by force; free" in told["release"][1]) == (0, True)
+
+
+def test_the_clients_and_the_decorator_hold_locks(told: Any) -> None:  # noqa: ANN401 - JSON
+    assert (told["decorator"], told["async"]) == ("b", "c")
+
+
+def test_an_item_is_updated_optimistically(told: Any) -> None:  # noqa: ANN401 - JSON
+    assert told["optimistic"] == 1
+
+
+def test_nothing_loads_the_cdk_and_what_needs_it_says_so(told: Any) -> None:  # noqa: ANN401 - JSON
+    assert told["asl"] == [64, "fairlock: asl needs Node.js: there is no node on the path\n"]
+    assert told["loaded"] == []

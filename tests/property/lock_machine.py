@@ -24,8 +24,7 @@ from hypothesis.stateful import (
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
 from fairlock.wire.answers import acquire_answer, heartbeat_answer, release_answer
-from tests.property.bench import Bench
-from tests.property.reference_locks import Plan, ReferenceLocks, StoredLock, read_stored
+from tests.property.reference_locks import Bench, Plan, ReferenceLocks, StoredLock, read_stored
 
 OWNERS = tuple(f"owner-{letter}-0123456789" for letter in "abcd")
 LOCKS = ("x", "y")

@@ -15,11 +15,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
-from fairlock.protocol.outcomes import Grant, Queued
+from fairlock.protocol.model import AcquireRequest, Grant, HeartbeatRequest, ReleaseRequest
+from fairlock.protocol.outcomes import Queued
 from fairlock.testing.fake_table import MemoryTable
-from tests.property.bench import Bench, Killed
-from tests.property.reference_locks import read_stored
+from tests.property.reference_locks import Bench, Killed, read_stored
 from tests.support.operations import Operations
 
 TOLERANCE_MS = 500

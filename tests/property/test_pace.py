@@ -14,8 +14,8 @@ from typing import Any, Final
 import pytest
 
 from fairlock.protocol import pace
-from fairlock.protocol.expressions import Update
 from fairlock.protocol.pace import AwsTime, PaceRequest, PaceState, Slot, TooLate
+from fairlock.protocol.table_requests import Update
 from fairlock.store import turns
 from tests.property.pace_fleet import Fleet, faults, played
 

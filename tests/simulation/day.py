@@ -15,11 +15,9 @@ from fairlock.store import hand_off
 from fairlock.testing.fake_table import Key
 from fairlock.testing.interpreter import Item
 from tests.model.contention.mutants import MUTANTS
-from tests.simulation.clients import ClientActor
-from tests.simulation.clocks import ClockErrors
-from tests.simulation.direct import DirectCaller
+from tests.simulation.clients import ClientActor, DirectCaller
 from tests.simulation.events import EventFaults
-from tests.simulation.faults import Database, Faults, Machines, Network
+from tests.simulation.faults import ClockErrors, Database, Faults, Machines, Network
 from tests.simulation.fleet import Fleet
 from tests.simulation.functions import LambdaFaults, lambda_runtime
 from tests.simulation.guard import Account, AccountFaults

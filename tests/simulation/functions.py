@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
@@ -31,7 +30,7 @@ from tests.simulation.machines import recorded
 from tests.simulation.versions import TODAY, Version
 
 if TYPE_CHECKING:
-    from tests.simulation.clocks import NodeClock
+    from tests.simulation.faults import NodeClock
     from tests.simulation.world import World
 
 Json = dict[str, Any]
@@ -367,7 +366,7 @@ def _served(version: Version, metrics: Counter[str]) -> Iterator[None]:
         patch.object(load("lambdas.acquire"), "aws_clock", aws_clock),
         patch.object(runtime, "_client", lambda service: _environment().clients[service]),
         patch.object(load("lambdas.reap"), "_processor", _Batch("batch")),
-        patch.object(load("lambdas.telemetry"), "metrics", SimpleNamespace(add_metric=add)),
+        patch.object(load("lambdas.acquire").metrics, "add_metric", add),
         # Of messages to workflows, whose budget is made without a clock.
         patch.object(system, "wall_ms", lambda _: clock.wall_ms()),
         patch.object(system, "monotonic", lambda _: clock.monotonic()),

@@ -8,9 +8,8 @@ from copy import deepcopy
 from typing import Any, Final
 from unittest.mock import patch
 
-from fairlock.aws.executions import Execution, StepFunctions
+from fairlock.aws.executions import Execution, Liveness, StepFunctions
 from fairlock.protocol import outcomes
-from fairlock.protocol.model import Liveness
 from fairlock.protocol.outcomes import AlreadyHolder, Situation
 from fairlock.store import acquire, reap
 from tests.simulation import machines

@@ -5,18 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from fairlock.aws.aws_clock import AwsClock
 from fairlock.aws.retry import RetryBudget
 from fairlock.client import acquisition, local_waiters
+from fairlock.clock import AwsClock
 from fairlock.guarded import conditions, guarded_writes
 from fairlock.protocol import grants, outcomes
 from fairlock.store import keep_alive
 from fairlock.store.context import LockContext
 from tests.model.mutant import without
 from tests.simulation.clients import ClientActor
-from tests.simulation.clocks import ClockErrors, NodeClock
 from tests.simulation.engine import Process
-from tests.simulation.faults import Database, Faults, Machines, Network
+from tests.simulation.faults import ClockErrors, Database, Faults, Machines, Network, NodeClock
 from tests.simulation.fleet import Fleet, one_or_three
 from tests.simulation.scenario import Control, Scenario, patched
 from tests.simulation.world import World

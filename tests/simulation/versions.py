@@ -55,7 +55,7 @@ class Version:
 
     def new_aws_clock(self, clock: object) -> Any:  # noqa: ANN401 - of a class of that version
         """What an environment learns of AWS's time."""
-        return self.load("fairlock.aws.aws_clock").AwsClock(clock)
+        return self.load("lambdas.runtime").AwsClock(clock)
 
 
 def _load_earlier(name: str) -> ModuleType:

@@ -20,10 +20,9 @@ from typing import Any
 from unittest.mock import patch
 
 from fairlock import LockClient
-from tests.simulation.clocks import NodeClock
 from tests.simulation.dynamodb import DynamoDb
 from tests.simulation.engine import START, Engine, Process
-from tests.simulation.faults import Faults
+from tests.simulation.faults import Faults, NodeClock
 from tests.simulation.judge import Judge
 from tests.simulation.recovery import Recovery
 from tests.simulation.sdk import Sdk, Wire

@@ -13,8 +13,15 @@ import pytest
 
 from tests.e2e.deployment import Deployment
 from tests.smoke import account
-from tests.smoke.account import DEPLOYED, RETAINED, SEPARATE, Account, in_aws
-from tests.smoke.cloudformation import delete_log_groups, delete_tables
+from tests.smoke.account import (
+    DEPLOYED,
+    RETAINED,
+    SEPARATE,
+    Account,
+    delete_log_groups,
+    delete_tables,
+    in_aws,
+)
 from tests.smoke.conftest import decided_by
 from tests.smoke.facts import most_inside
 

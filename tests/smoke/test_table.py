@@ -13,9 +13,9 @@ from typing import Any, Final
 import pytest
 from botocore.exceptions import ClientError
 
-from fairlock.aws.aws_clock import date_in
 from fairlock.aws.lock_table import LockTable
 from fairlock.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS
+from fairlock.clock import date_in
 from fairlock.protocol.schema import lock_key
 from tests.e2e.deployment import Deployment, Json, wait_until
 from tests.e2e.scenario_runs import SECOND_PASS_SECONDS

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from fairlock.aws.aws_clock import AwsClock
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import RetryBudget
-from fairlock.clock import Clock
+from fairlock.clock import AwsClock, Clock
 from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
 from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY
 from fairlock.store.context import LockContext

@@ -83,7 +83,7 @@ PYTHON_WORLDS: Final = {
     "embedded": "tests/conventions/test_python_blocks.py",
     "durable": "tests/conventions/test_python_blocks.py",
     "client": "tests/conventions/test_python_blocks.py",
-    "before": "tests/conventions/test_migration.py",
+    "before": "tests/conventions/test_python_blocks.py",
     "cdk": "tests/unit/cdk/test_document_blocks.py",
 }
 """The test that runs the Python blocks of each world."""

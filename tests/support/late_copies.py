@@ -7,12 +7,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 from fairlock.aws.executions import Delivery
+from fairlock.clock import stored_end_ms
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.grants import correct_grant
-from fairlock.protocol.lease_time import stored_end_ms
-from fairlock.protocol.model import ForceReleaseRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import ForceReleaseRequest, Grant
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import LOCK, acquire, heartbeat, release
 from tests.support.faulty_table import FaultyTable, meanwhile

@@ -14,19 +14,20 @@ from fairlock.protocol.description import LockDescription
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import (
     AcquireRequest,
-    ExecutionEnded,
     ForceReleaseRequest,
+    Grant,
     HeartbeatRequest,
     KeepAliveRequest,
     LockState,
     ReleaseRequest,
     SeenLock,
 )
-from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Reaped, Refusal, Released
+from fairlock.protocol.outcomes import NotHeld, Queued, Reaped, Refusal, Released
 from fairlock.protocol.schema import lock_key
 from fairlock.store import acquire, administration, keep_alive, queue, reap, release
 from fairlock.store.context import LockContext
 from fairlock.store.keep_alive import KeepAliveOutcome
+from fairlock.store.reap import ExecutionEnded
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlock.aws.executions import Execution
+from fairlock.aws.executions import Execution, Liveness
 from fairlock.protocol import schema
-from fairlock.protocol.model import ExecutionEnded, KeepAliveRequest, Liveness
-from fairlock.protocol.outcomes import Grant, Queued, Reaped, Refusal
+from fairlock.protocol.model import Grant, KeepAliveRequest
+from fairlock.protocol.outcomes import Queued, Reaped, Refusal
 from fairlock.store.context import Event
+from fairlock.store.reap import ExecutionEnded
 from tests.support import (
     LOCK,
     TABLE,

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlock.aws.executions import Delivery, Execution
+from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.errors import LockLost
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant, NotHeld, Refusal, Released
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import NotHeld, Refusal, Released
 
 
 @dataclass

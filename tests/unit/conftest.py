@@ -14,7 +14,7 @@ from botocore.session import get_session
 from hypothesis import settings
 
 from fairlock.testing.fake_table import MemoryTable
-from lambdas import runtime, telemetry
+from lambdas import runtime
 from tests.support import OTHER_DYNAMODB, TABLE, create_lock_table
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def lambda_environment(dynamodb: DynamoDBClient, monkeypatch: pytest.MonkeyPatch
     session = SimpleNamespace(create_client=create_client)
     monkeypatch.setattr(runtime, "get_session", lambda: session)
     monkeypatch.setenv("FAIRLOCK_TABLE_NAME", TABLE)
-    for handler in telemetry.logger.handlers:
+    for handler in runtime.logger.handlers:
         if isinstance(handler, logging.StreamHandler):
             monkeypatch.setattr(handler, "stream", PresentStdout())
     forget_clients()

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import fairlock
 from fairlock import backoff, errors
 from fairlock.backoff import advise_retry_seconds, doubled
-from fairlock.clock import SystemClock
+from fairlock.clock import SystemClock, iso_utc
 from fairlock.errors import (
     CancellationReason,
     DescribedCeiling,
@@ -34,7 +34,7 @@ from fairlock.errors import (
     SlotTooLate,
 )
 from fairlock.protocol.schema import ttl_seconds
-from fairlock.text import iso_utc, shorten
+from fairlock.text import shorten
 from fairlock.wire.rules import LATEST_EPOCH_MS
 
 

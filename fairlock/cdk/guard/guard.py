@@ -70,11 +70,7 @@ def checked_options(
     shared: bool,
     only_newest: bool | int | str = False,
 ) -> GuardOptions:
-    """The options, None replaced by the default.
-
-    Raises:
-        InvalidRequest: one of them breaks its rule.
-    """
+    """The options, None replaced by the default."""
     check_flag("express", express)
     check_flag("shared", shared)
     require_one_way(shared=shared, only_newest=only_newest)

@@ -37,11 +37,7 @@ _T = TypeVar("_T")
 
 
 def checked(field: str, rule: rules.Rule, value: _T) -> _T:
-    """The value, if it follows the service's rule for it.
-
-    Raises:
-        InvalidRequest: names the field and the rule.
-    """
+    """The value, if it follows the service's rule for it."""
     rules.require(field, rule, value, show_text=True)
     return value
 
@@ -199,11 +195,7 @@ def checked_fallback_seconds(fallback: Duration) -> int:
 def checked_keep_alive_seconds(
     keep_alive: Duration | None, *, lease_seconds: int, express: bool
 ) -> int | None:
-    """Whole seconds between two heartbeats, at most a third of the lease; None for no heartbeat.
-
-    Raises:
-        InvalidRequest: names the rule.
-    """
+    """Whole seconds between two heartbeats, at most a third of the lease; None for no heartbeat."""
     if keep_alive is None:
         return None
     seconds = whole_seconds("keep_alive", keep_alive)
@@ -234,11 +226,7 @@ _QUOTED: Final = re.compile(r"'(?P<text>(?:[^'\\]|\\.)*)'")
 
 
 def workflow_lock_name(scope: Construct, lock_name: str, *, field: str = "lock_name") -> str:
-    """A value for a JSONata state; `field` is the argument that gives it.
-
-    Raises:
-        InvalidRequest: the literal is no lock name, or the path has no counterpart in JSONata.
-    """
+    """A value for a JSONata state; `field` is the argument that gives it."""
     if is_jsonata(lock_name):
         return _with_checked_parts(checked_jsonata(field, lock_name), field)
     if not isinstance(lock_name, str):
@@ -268,16 +256,7 @@ def names_in_order(
 ) -> tuple[str | None, list[str]]:
     """The values of JSONata states for the locks of a guard, in the order in which it takes them.
 
-    Args:
-        scope: of the guard.
-        lock_name: one as of `workflow_lock_name`, or a list.
-        stored: the name of a variable for names in order.
-
-    Returns:
-        What that variable is to be, None if all names are known at synth; and the names.
-
-    Raises:
-        InvalidRequest: the list or a name of it breaks its rule.
+    Before them, what the variable `stored` is to be; None if all names are known at synth.
     """
     if not isinstance(lock_name, list | tuple):
         return None, [workflow_lock_name(scope, cast("str", lock_name))]

@@ -53,13 +53,7 @@ _NO_TOKEN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndOfHold:
-    """That the work of a guard is over in time.
-
-    Attributes:
-        max_hold_seconds: how long the guard may hold its locks at most.
-        wait_seconds: for how long it holds one before the work begins.
-        task: the guarded task; None if it is no single task state.
-    """
+    """That the work of a guard is over in time."""
 
     max_hold_seconds: int
     wait_seconds: int
@@ -72,16 +66,7 @@ class EndOfHold:
 
 
 def checked_end(max_hold: Duration | None, task: sfn.IChainable, *, wait: int) -> EndOfHold | None:
-    """That the guarded task is over in time; None if there is no bound.
-
-    Args:
-        max_hold: as of `LockGuard`.
-        task: same.
-        wait: for how many seconds the guard holds a lock before the work begins.
-
-    Raises:
-        InvalidRequest: the work may take longer, or has no end.
-    """
+    """That the guarded task is over in time; None if there is no bound."""
     if max_hold is None:
         return None
     seconds = whole_seconds("max_hold", max_hold)

@@ -73,11 +73,7 @@ RESULT_IN_CAUSE: Final = jsonata("$parse($states.errorOutput.Cause).result")
 class GuardStates:
     """Makes the states of one guard, which share its variable and the prefix of their names.
 
-    Attributes:
-        scope: the guard.
-        variable: the guard's variable.
-        calls: makes the states that call the service.
-        first: the variable of the first of several locks, whose wait is that of all; None for one.
+    Of several locks, the wait of the `first` is that of all.
     """
 
     scope: Construct

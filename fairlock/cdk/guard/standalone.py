@@ -34,11 +34,7 @@ _MADE_BY_THE_GUARD: Final = ("Next", "Catch", "End")
 
 
 def as_machine(work: object) -> Json:
-    """A machine as it is, and a state as a machine.
-
-    Raises:
-        InvalidRequest: it is neither, or the state leads to others.
-    """
+    """A machine as it is, and a state as a machine."""
     states = work.get("States") if isinstance(work, dict) else None
     if isinstance(work, dict) and isinstance(states, dict) and str(work.get("StartAt")) in states:
         return copy.deepcopy(work)
@@ -61,11 +57,7 @@ def is_bare_task(machine: Json) -> bool:
 
 
 def names_in(machine: Json) -> set[str]:
-    """The names of all states.
-
-    Raises:
-        InvalidRequest: a part of the machine has no states.
-    """
+    """The names of all states."""
     return {name for scope in _scopes(machine) for name in scope["States"]}
 
 
@@ -73,9 +65,6 @@ def require_evaluated(made: Json, variable: str) -> None:
     """Checks that the guarded machine reads variables where they exist and are evaluated.
 
     Those are this guard's, and those of guards that the work brings along.
-
-    Raises:
-        InvalidRequest: names the state that would hand on the text, or fail.
     """
     found = read_definition(made, Placement(machine="", express=False, around=frozenset()))
     for use in [*found.undefined, *found.as_text]:
@@ -119,11 +108,7 @@ def _rename(scope: Json, old: str, new: str) -> None:
 
 
 def _scopes(made: Any) -> Iterator[Json]:  # noqa: ANN401 - what a user has written
-    """The machine, its branches and the bodies of its Maps.
-
-    Raises:
-        InvalidRequest: one of them is none.
-    """
+    """The machine, its branches and the bodies of its Maps."""
     states = made.get("States") if isinstance(made, dict) else None
     if not isinstance(states, dict) or not all(isinstance(one, dict) for one in states.values()):
         rule = "must have an object with States wherever a machine, a branch or a Map begins"
@@ -204,9 +189,6 @@ def guarded_machine(
         partition: of AWS.
         max_hold_seconds: the longest time to hold the lock, for a single task state.
         guard_options: further arguments of `LockGuard`: limit, waiting, shared, only_newest.
-
-    Raises:
-        InvalidRequest: an argument breaks its rule.
     """
     machine = as_machine(work)
     others = names_in(machine)

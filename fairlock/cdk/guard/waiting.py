@@ -33,14 +33,7 @@ _SHORTEST_QUEUE_SECONDS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextStates:
-    """Where a guard goes on after it has waited.
-
-    Attributes:
-        granted: the lock is held.
-        timed_out: `max_wait` is over.
-        failed: acquire failed for good, its outcome unknown; gets the error output.
-        superseded: a newer version was granted; None if the guard takes its turn.
-    """
+    """Where a guard goes on after it has waited."""
 
     granted: sfn.IChainable
     timed_out: sfn.IChainable
@@ -207,11 +200,7 @@ def _when(expression: str) -> sfn.Condition:
 
 
 def checked_waiting(waiting: Waiting | None, *, express: bool) -> Waiting:
-    """The way to wait that was given, else that of the kind of workflow.
-
-    Raises:
-        InvalidRequest: it is no way to wait, or an Express workflow cannot wait in the queue.
-    """
+    """The way to wait that was given, else that of the kind of workflow."""
     if waiting is None:
         return Waiting.poll() if express else Waiting.queue()
     if not isinstance(waiting, Waiting):

@@ -68,11 +68,7 @@ _FOR_HANDLERS: Final = (
     *("__init__.py", "errors.py", "clock.py", "backoff.py", "names.py", "text.py"),
     *("protocol/", "wire/", "aws/", "store/"),
 )
-_NOT_FOR_HANDLERS: Final = frozenset(
-    {
-        "protocol/versions.py",
-    }
-)
+_NOT_FOR_HANDLERS: Final = frozenset({"protocol/versions.py"})
 """Modules of those packages that only clients and constructs import."""
 
 _LICENSES: Final = ("LICENSE", "LICENCE", "COPYING", "NOTICE")
@@ -205,10 +201,6 @@ def add_byte_code(asset: Path, runtime: str) -> None:
     Neither is an error. All modules are compiled before the first byte is written, and each file
     appears as a whole, so two processes may do this at the same time, and a process that dies
     leaves nothing that is wrong; the next call adds what is missing.
-
-    Args:
-        asset: what will be /var/task.
-        runtime: as Lambda names it, `python3.13` for instance.
     """
     tag = runtime.replace("python", "cpython-").replace(".", "")
     modules = [path.relative_to(asset).as_posix() for path in sorted(asset.rglob("*.py"))]

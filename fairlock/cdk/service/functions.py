@@ -45,11 +45,7 @@ from fairlock.protocol import schema
 
 
 class Platform:
-    """Tracing, architecture and loops of functions, as they were asked for or by default.
-
-    Attributes:
-        tracing, architecture: for the construct of a function.
-    """
+    """Tracing, architecture and loops of functions, as they were asked for or by default."""
 
     def __init__(
         self,
@@ -116,6 +112,11 @@ Service Authorization Reference lists no resource for SendTask*. But denials by 
 machine, and `StateMachine.grant_task_response` of CDK grants on it."""
 
 
+HANDS_OVER: Final = ("UpdateItem", "DeleteItem", "Query", "GetItem")
+"""What a function sends to the table that may hand a lock over; one that joins puts items too."""
+WAKES: Final = ("DescribeExecution", "SendTaskSuccess")
+
+
 def handler_code(scope: Construct) -> lambda_.Code:
     """The code of all handlers, assembled beside the other assets of the cloud assembly."""
     stage = Stage.of(scope)
@@ -145,7 +146,7 @@ class FunctionFactory:
         *,
         description: str,
         table_actions: Sequence[str],
-        workflow_actions: Sequence[str],
+        workflow_actions: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         handler: str | None = None,
         timeout_seconds: int = FUNCTION_TIMEOUT_SECONDS,
@@ -283,22 +284,20 @@ def make_administration(functions: FunctionFactory) -> AdministrationFunctions:
             "Inspect",
             description="Fairlock: describes and lists locks",
             table_actions=["GetItem", "Query", "Scan"],
-            workflow_actions=[],
         ),
         force_release=functions.make(
             "ForceRelease",
             description="Fairlock: releases holders by force",
             handler="force_release",
-            table_actions=["UpdateItem", "DeleteItem", "Query", "GetItem"],
-            workflow_actions=["DescribeExecution", "SendTaskSuccess"],
+            table_actions=HANDS_OVER,
+            workflow_actions=WAKES,
         ),
         set_limit=functions.make(
             "SetLimit",
             description="Fairlock: limits, pauses and resumes locks",
             handler="set_limit",
-            # Raising a limit hands over to those who wait.
-            table_actions=["UpdateItem", "DeleteItem", "Query", "GetItem"],
-            workflow_actions=["DescribeExecution", "SendTaskSuccess"],
+            table_actions=HANDS_OVER,  # Raising a limit hands over to those who wait.
+            workflow_actions=WAKES,
         ),
     )
 
@@ -309,7 +308,6 @@ def make_pace(functions: FunctionFactory) -> lambda_.Function:
         "Pace",
         description="Fairlock: reserves slots of a pace",
         table_actions=["UpdateItem", "GetItem"],
-        workflow_actions=[],
     )
 
 
@@ -332,11 +330,7 @@ _VERSIONS_THAT_LEFT: Final = {
 
 
 def make_publisher(functions: FunctionFactory) -> lambda_.Function:
-    """Makes the function, which reads the stream and single locks, and may only put events.
-
-    Raises:
-        InvalidRequest: the table has no stream.
-    """
+    """Makes the function, which reads the stream and single locks, and may only put events."""
     if functions.table.table_stream_arn is None:
         rule = "must be False for a table without a stream of new and old images"
         raise InvalidRequest(field="lifecycle_events", rule=rule, value=True)
@@ -344,7 +338,6 @@ def make_publisher(functions: FunctionFactory) -> lambda_.Function:
         "Publish",
         description="Fairlock: tells EventBridge what happens to locks",
         table_actions=["GetItem"],
-        workflow_actions=[],
     )
     bus = Stack.of(functions.scope).format_arn(
         service="events", resource="event-bus", resource_name="default"

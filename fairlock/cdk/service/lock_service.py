@@ -20,6 +20,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from fairlock.cdk.service.functions import (
+    HANDS_OVER,
+    WAKES,
     AdministrationFunctions,
     FunctionFactory,
     Platform,
@@ -250,21 +252,21 @@ class LockService(LockServiceBase):
         self.acquire_function = functions.make(
             "Acquire",
             description="Fairlock: acquires locks",
-            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem"],
-            workflow_actions=["DescribeExecution", "SendTaskSuccess"],
+            table_actions=("PutItem", *HANDS_OVER),
+            workflow_actions=WAKES,
         )
         self.release_function = functions.make(
             "Release",
             description="Fairlock: releases locks",
-            table_actions=["UpdateItem", "DeleteItem", "Query", "GetItem"],
-            workflow_actions=["DescribeExecution", "SendTaskSuccess"],
+            table_actions=HANDS_OVER,
+            workflow_actions=WAKES,
         )
         self.heartbeat_function = functions.make(
             "Heartbeat",
             description="Fairlock: renews leases",
             # It may have to clear a queue in which no one waits before it takes a lock again.
-            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem"],
-            workflow_actions=["DescribeExecution", "SendTaskSuccess", "SendTaskFailure"],
+            table_actions=("PutItem", *HANDS_OVER),
+            workflow_actions=(*WAKES, "SendTaskFailure"),
         )
         self.reaper = (
             ExecutionReaper(self, "Reaper", functions=functions, concurrency=reaper_concurrency)
@@ -278,11 +280,7 @@ class LockService(LockServiceBase):
             make_publisher(functions) if lifecycle_events else None
         )
         self._pace_function = make_pace(functions) if pace else None
-        self._meet_durable = [
-            self.acquire_function,
-            self.heartbeat_function,
-            self.release_function,
-        ]
+        self._meet_durable = [self.acquire_function, self.heartbeat_function, self.release_function]
         self._meet_durable += [] if self.reaper is None else [self.reaper.function]
         self._meet_durable += (
             []

@@ -27,7 +27,12 @@ from aws_cdk.interfaces.aws_events import IRuleRef
 from constructs import Construct
 
 from fairlock.cdk.fragments import first_difference
-from fairlock.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS, FunctionFactory
+from fairlock.cdk.service.functions import (
+    FUNCTION_TIMEOUT_SECONDS,
+    HANDS_OVER,
+    WAKES,
+    FunctionFactory,
+)
 from fairlock.cdk.service.reaper_rules import RulesBesideWatched, allow_rules, deny_all_but
 from fairlock.cdk.service.service_base import MetricOptions
 from fairlock.errors import InvalidRequest
@@ -36,12 +41,9 @@ from fairlock.names import REAP_QUEUE_VARIABLE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusEvents:
-    """The events by which a service of AWS reports the ends of executions.
+    """The events by which a service of AWS reports the ends of executions that did not release.
 
-    Attributes:
-        ends: the statuses of executions that ended without releasing.
-        paths: where the event has the fields of the message to the reaper.
-        message: that message, with the names of `paths` as placeholders.
+    The message to the reaper has the names of `paths` as placeholders for parts of the event.
     """
 
     source: str
@@ -174,9 +176,7 @@ _COLONS: Final = "arn:aws:states:region:account:stateMachine:name".count(":")
 def check_machine(machine: sfn.IStateMachine, *, service: Construct) -> None:
     """Checks that Step Functions reports the ends of the machine's executions to this service.
 
-    Raises:
-        InvalidRequest: it is no state machine, a version or an alias of one, an Express one, or one
-            of another account or region, as far as that is known at synth.
+    Not those of an Express one, nor to another account or region; and not under an alias's name.
     """
     arn = getattr(machine, "state_machine_arn", None)
     if not isinstance(arn, str):
@@ -208,11 +208,7 @@ _EVERY_DURABLE_FUNCTION: Final = "EveryDurableFunction"
 
 
 def check_concurrency(concurrency: int) -> None:
-    """Checks how many functions of the reaper may run at once.
-
-    Raises:
-        InvalidRequest: Lambda would not take it.
-    """
+    """Checks how many functions of the reaper may run at once, as Lambda takes it."""
     is_whole = isinstance(concurrency, int) and not isinstance(concurrency, bool)
     if not is_whole or not _LEAST_AT_ONCE <= concurrency <= _MOST_AT_ONCE:
         rule = f"must be a whole number from {_LEAST_AT_ONCE} to {_MOST_AT_ONCE}"
@@ -312,11 +308,9 @@ class ExecutionReaper(Construct):
         reap = functions.make(
             "Reap",
             description="Fairlock: frees the locks of workflows that ended without doing so",
-            table_actions=["Query", "UpdateItem", "DeleteItem", "GetItem", "ConditionCheckItem"],
-            workflow_actions=["DescribeExecution", "SendTaskSuccess"],
-            environment={
-                REAP_QUEUE_VARIABLE: self.queue.queue_url,
-            },
+            table_actions=(*HANDS_OVER, "ConditionCheckItem"),
+            workflow_actions=WAKES,
+            environment={REAP_QUEUE_VARIABLE: self.queue.queue_url},
         )
         # Lambda stops a function that sends itself messages after about 16 rounds. One stopped
         # execution may have more claims than that many rounds free. The function has a bound of

@@ -92,11 +92,7 @@ def _by_place(source: str, watched: Sequence[IResource]) -> dict[_Place, set[str
 
 
 class RulesBesideWatched:
-    """The rules that tell a reaper of single machines and durable functions.
-
-    Attributes:
-        arns: of these rules, and of those that the reaper makes in its own stack.
-    """
+    """The rules that tell a reaper of single machines and durable functions."""
 
     def __init__(self, reaper: Construct) -> None:
         """Has no rules yet."""
@@ -105,11 +101,7 @@ class RulesBesideWatched:
         self._watched: _Watched = {}
 
     def require_room(self, source: str, more: Sequence[IResource], *, field: str) -> None:
-        """Refuses what needs more rules than the queue's policy can name, before any is made.
-
-        Raises:
-            InvalidRequest: names the field, the limit and what to do instead.
-        """
+        """Refuses what needs more rules than the queue's policy can name, before any is made."""
         counts = {place: len(rules) for place, rules in self._watched.items()}
         for place, addresses in _by_place(source, more).items():
             watched = addresses | set(self._watched.get(place, {}))
@@ -133,11 +125,7 @@ class RulesBesideWatched:
     ) -> None:
         """Adds to a rule in the stack of what is watched, which so refers to the queue alone.
 
-        Args:
-            watched: a state machine or a durable function; one that is watched already stays so.
-            source: the service of AWS that reports its ends.
-            detail: the pattern of its events.
-            make: makes a rule of this pattern, by its scope, its id and its name.
+        What is watched already stays so. `make` makes a rule by its scope, its id and its name.
         """
         [(place, [address])] = _by_place(source, [watched]).items()
         rules = self._watched.setdefault(place, {})

@@ -68,9 +68,6 @@ class ServedFunctions:
 
         An ARN without a version matches no execution (Lambda developer guide, "Security and
         permissions for Lambda durable functions").
-
-        Raises:
-            InvalidRequest: IAM takes no policies for so many functions.
         """
         if durable.node.addr in self._served:
             return
@@ -90,11 +87,7 @@ class ServedFunctions:
             each.add_environment(MEETS_DURABLE_VARIABLE, "1")
 
     def allow_key(self, durable: lambda_.Function, key: kms.IKey) -> None:
-        """Lets the service's functions complete callbacks whose function has a key.
-
-        Raises:
-            InvalidRequest: IAM takes no policies for so many keys.
-        """
+        """Lets the service's functions complete callbacks whose function has a key."""
         if any(key.node.addr in each.keys for each in self._policies_of(durable)):
             return
         policy = self._policy_with_room(durable, _OF_A_KEY, field="key")

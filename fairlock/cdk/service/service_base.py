@@ -19,11 +19,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from fairlock.cdk.fragments import first_difference
-from fairlock.cdk.service.functions import (
-    AdministrationFunctions,
-    grant_key,
-    grant_workflow_action,
-)
+from fairlock.cdk.service.functions import AdministrationFunctions, grant_key, grant_workflow_action
 from fairlock.errors import InvalidRequest
 from fairlock.names import (
     ACQUIRE_FUNCTION_VARIABLE,
@@ -141,9 +137,7 @@ _ANY_FUNCTION: Final = "Any durable function of this account and region may hold
 def check_function(function: lambda_.IFunction, *, service: Construct) -> None:
     """Checks that the function is one that can hold locks of this service.
 
-    Raises:
-        InvalidRequest: it is a version, an alias or an imported function, whose environment cannot
-            be set, or is in another account or region.
+    The environment of a version, an alias or an imported function cannot be set.
     """
     if not isinstance(function, lambda_.Function):
         rule = "must be a lambda_.Function of this app, and neither a version nor an alias of it"

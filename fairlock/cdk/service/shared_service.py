@@ -47,11 +47,7 @@ def function_arn(operation: str) -> str:
 
 
 def parameter_name(stack_name: str, name: str) -> str:
-    """Where in the Parameter Store a stack's service tells a name.
-
-    Raises:
-        InvalidRequest: no stack can have this name, or it is not known at synth.
-    """
+    """Where in the Parameter Store a stack's service tells a name."""
     if Token.is_unresolved(stack_name):
         rule = "must be known at synth: a token has no value yet"
         raise InvalidRequest(field="stack_name", rule=rule, value=stack_name)
@@ -61,14 +57,7 @@ def parameter_name(stack_name: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
-    """What a service deploys.
-
-    Attributes:
-        service_name: what the functions call themselves in their metrics and logs.
-        functions: by operation, such as "Acquire".
-        reaper: None if the service has none.
-        serves_every_durable_function: also those of other apps.
-    """
+    """What a service deploys; its functions by operation, such as "Acquire"."""
 
     service_name: str
     table: dynamodb.ITable
@@ -99,11 +88,7 @@ class Deployed:
 
 
 def add_outputs(service: Construct, deployed: Deployed) -> None:
-    """Makes each name an output of the service's stack.
-
-    Raises:
-        InvalidRequest: the stack has such an output already, of another service for instance.
-    """
+    """Makes each name an output of the service's stack, which must have no such output yet."""
     stack = Stack.of(service)
     if stack.node.try_find_child(TABLE_NAME) is not None:
         rule = f"must be called once in a stack, which has an output {TABLE_NAME} already"

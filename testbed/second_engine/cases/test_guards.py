@@ -7,8 +7,7 @@ import uuid
 import pytest
 
 from testbed.second_engine.cases.stack import TASK_SECONDS
-from tests.e2e.deployment import Deployment
-from tests.e2e.known_failures.lock import most_inside
+from tests.e2e.deployment import Deployment, most_inside
 
 BOUND_SECONDS = 80
 STAY_SECONDS = 8

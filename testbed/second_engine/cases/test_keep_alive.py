@@ -1,20 +1,14 @@
-"""keep_alive: beats, the natural end, a lock that is lost, a release that fails; data and errors.
+"""keep_alive: beats, the natural end, a lock that is lost.
 
-Most of it is what tests/e2e/lifetimes tests, without the scenarios that suite plays beside it.
+As tests/e2e/lifetimes tests it, without the scenarios that suite plays beside it.
 """
 
 from __future__ import annotations
 
 from tests.e2e.deployment import Deployment
-from tests.e2e.lifetimes import test_keep_alive_data, test_workflow_deaths
 from tests.e2e.lifetimes.contested_lock import ContestedLock
 from tests.e2e.lifetimes.keep_alive import force_released
 from tests.e2e.lifetimes.stack import INTERVAL_SECONDS
-
-globals().update(
-    {name: test for name, test in vars(test_keep_alive_data).items() if name.startswith("test_")}
-)
-test_a_release_that_fails_does_not_replace_the_result = test_workflow_deaths.test_the_result_stands
 
 
 def test_three_heartbeats_beat_beside_the_work_and_end_with_it(deployment: Deployment) -> None:

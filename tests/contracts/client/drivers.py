@@ -16,14 +16,18 @@ from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from typing import Any, ParamSpec
 
+from botocore.exceptions import ClientError
+
 from fairlock import LockDescription, locked
 from fairlock.aio.async_lock import AsyncHold, AsyncHoldAll, AsyncLock
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
 from fairlock.testing import FakeAsyncLockClient, FakeLockClient, FakeTable, run_in_virtual_time
+from fairlock.testing.fake_async_client import LoopClock
 from fairlock.testing.fake_table import MemoryTable
-from fairlock.testing.manual_clock import VirtualTimeLoop
+from fairlock.testing.manual_clock import ManualClock, VirtualTimeLoop
 from tests.support import store_over
+from tests.support.faults import WRITES
 from tests.support.operations import Operations
 
 LEASE = 30
@@ -35,15 +39,21 @@ _P = ParamSpec("_P")
 
 
 class Table(FakeTable):
-    """A table in memory; `defect` is what each request raises, without being done.
+    """A table in memory whose requests and answers a test can change.
 
-    `before` is called with the name of each request.
+    Attributes:
+        defect: what each request raises, without being done.
+        before: called with the name of each request and its arguments.
+        answers: called with the headers of each answer, and of each refusal.
+        sent: each write, as it was sent.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.defect: Exception | None = None
-        self.before: Callable[[str], object] = lambda _name: None
+        self.before: Callable[[str, dict[str, Any]], object] = lambda _name, _request: None
+        self.answers: Callable[[dict[str, str]], object] = lambda _headers: None
+        self.sent: list[tuple[str, dict[str, Any]]] = []
 
     @property
     def memory(self) -> MemoryTable:
@@ -51,10 +61,19 @@ class Table(FakeTable):
         return self._memory
 
     def _send(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
-        self.before(name)
+        request = dict(request)
+        self.before(name, request)
         if self.defect is not None:
             raise self.defect
-        return super()._send(name, request)
+        if name in WRITES:
+            self.sent.append((name, request))
+        try:
+            answer = super()._send(name, request)
+        except ClientError as refused:
+            self.answers(refused.response["ResponseMetadata"]["HTTPHeaders"])
+            raise
+        self.answers(answer["ResponseMetadata"]["HTTPHeaders"])
+        return answer
 
     def state(self, lock_name: str) -> LockState:
         """The lock as it is, without a request."""
@@ -65,14 +84,41 @@ class Table(FakeTable):
         self._memory.items.clear()
 
 
+class WrongClock:
+    """A process's own clock beside the true one.
+
+    Attributes:
+        skew: by how many seconds its wall clock is ahead.
+        stood_still: for how many seconds the machine stood still, and none of its clocks noticed.
+        rate: how fast its monotonic clock runs.
+    """
+
+    def __init__(self, true: Any, *, skew: float = 0, rate: float = 1) -> None:  # noqa: ANN401 - of either kind
+        self._true = true
+        self.skew = skew
+        self.rate = rate
+        self.stood_still = 0.0
+
+    def wall_ms(self) -> int:
+        return int(self._true.wall_ms()) + round((self.skew - self.stood_still) * 1000)
+
+    def monotonic(self) -> float:
+        return float(self._true.monotonic() - self.stood_still) * self.rate
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - waiting is as with the true clock
+        return getattr(self._true, name)
+
+
 class World(ABC):
     """One table, its clients, and time.
 
     Attributes:
         caller: what uses a client: a thread or a task.
+        clock: the true one, by which AWS dates its answers.
     """
 
     caller: str
+    clock: Any
 
     def __init__(self) -> None:
         self.table = Table()
@@ -84,20 +130,20 @@ class World(ABC):
 
     def another(self, name: str = "other", /, **settings: Any) -> Any:  # noqa: ANN401 - same
         """The same with the lease of the product, 60 s."""
-        first = self.clients[0] if self.clients else None
-        client = self._make(first, {"owner_name": name, **settings})
+        client = self._make({"clock": self.clock, "owner_name": name, **settings})
+        self.table.clock = self.clock
         self.clients.append(client)
         return client
+
+    def with_clock(self, *, skew: float = 0, rate: float = 1, **settings: Any) -> Any:  # noqa: ANN401 - of either kind
+        """A client of a process whose own clock is wrong."""
+        clock = WrongClock(self.clock, skew=skew, rate=rate)
+        return self.another(clock=clock, **settings)
 
     @cached_property
     def locks(self) -> Any:  # noqa: ANN401 - same
         """A client with the settings of the product."""
         return self.another("test")
-
-    @property
-    def clock(self) -> Any:  # noqa: ANN401 - of either kind
-        """The clock of all clients."""
-        return (self.clients or [self.locks])[0].clock
 
     def store(self) -> Operations:
         """Others, who use the functions."""
@@ -146,14 +192,18 @@ class World(ABC):
         """A locked function, or a coroutine function."""
 
     @abstractmethod
-    def _make(self, first: Any, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - of either kind
-        """A client with the clock of the first one."""
+    def _make(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - of either kind
+        """A client."""
 
 
 class Threads(World):
     """`LockClient`."""
 
     caller = "thread"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
 
     def run(self, scene: Coroutine[Any, Any, None]) -> None:
         at_once(scene)
@@ -180,9 +230,8 @@ class Threads(World):
         made: Callable[[], Any] = locked(name, client=self.locks, **options)(lambda: returns)
         return made
 
-    def _make(self, first: Any, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - same
-        clock = first.clock if first else None
-        return FakeLockClient(table=self.table, clock=clock, **settings)
+    def _make(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - same
+        return FakeLockClient(table=self.table, **settings)
 
 
 class Tasks(World):
@@ -192,6 +241,7 @@ class Tasks(World):
 
     def __init__(self) -> None:
         super().__init__()
+        self.clock = LoopClock()
         self._planned: list[asyncio.Task[None]] = []
 
     def run(self, scene: Coroutine[Any, Any, None]) -> None:
@@ -229,9 +279,8 @@ class Tasks(World):
         made: Callable[[], Any] = locked(name, client=self.locks, **options)(work)
         return made
 
-    def _make(self, first: Any, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - same
-        clock = first.clock if first else None
-        return FakeAsyncLockClient(table=self.table, clock=clock, **settings)
+    def _make(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - same
+        return FakeAsyncLockClient(table=self.table, **settings)
 
 
 WAYS = ("hold", "acquire", "locked")

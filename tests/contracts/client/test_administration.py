@@ -147,7 +147,7 @@ async def test_a_lost_reply_is_repeated_and_answered(world: World) -> None:
     lock = await done(world.client("anna").acquire("orders/7"))
     replies = iter([True, True, False])
 
-    def lose(name: str) -> None:
+    def lose(name: str, _request: object) -> None:
         world.table.loses_replies = next(replies, False) and name == "update_item"
 
     world.table.before, began = lose, world.now()
@@ -193,7 +193,7 @@ async def test_a_release_by_owner_id_whose_reply_is_lost_is_repeated_and_answere
 ) -> None:
     lock = await done(world.client("anna").acquire("orders/7"))
     replies = iter([True, True, True, False])
-    world.table.before = lambda _name: setattr(world.table, "loses_replies", next(replies, False))
+    world.table.before = lambda *_: setattr(world.table, "loses_replies", next(replies, False))
     assert await done(world.client("olga").release("orders/7", lock.owner_id)) is True
     assert world.table.requests.count("update_item") > 2
     assert world.table.state("orders/7").holders == ()

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from fairlock import InvalidRequest, LockLost, LockStoreUnavailable
-from fairlock.protocol.model import ReleaseRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import ForceReleaseRequest, Grant, ReleaseRequest
 from tests.contracts.client.drivers import World, done, inside, of_both_clients
 from tests.support import acquire, owner
 from tests.support.store_bench import RUN
@@ -103,9 +102,9 @@ async def test_what_is_not_held_is_refused_and_nothing_is_written(
     if before == "released":
         store.release(release)
 
-    def release_now(name: str) -> None:
+    def release_now(name: str, _request: object) -> None:
         if name == "update_item":
-            world.table.before = lambda _name: None
+            world.table.before = lambda *_: None
             store.release(release)
 
     if before == "between":
@@ -172,3 +171,53 @@ async def test_a_bad_argument_is_refused_by_name_and_nothing_is_sent(
         await done(world.client(heartbeat_every=math.inf).adopt(**given))
     assert caught.value.field == field
     assert world.table.requests == []
+
+
+# A heartbeat renews by the owner_id, and is answered with the grant: another one is a loss.
+
+
+def free(world: World, grant: Grant) -> None:
+    request = ForceReleaseRequest(
+        lock_name="a", fencing_token=grant.fencing_token, requested_by="ben", reason="a test"
+    )
+    assert world.store().force_release(request) is not None
+
+
+@of_both_clients
+async def test_a_lock_is_lost_if_its_owner_id_was_granted_it_again(world: World) -> None:
+    """As by a redriven workflow; a client that adopts the new grant holds it."""
+    first = granted(world)
+    lock = await done(world.another().adopt("a", first.owner_id))
+    free(world, first)
+    second = granted(world)
+    with pytest.raises(LockLost, match="another fencing token"):
+        await done(lock.heartbeat())
+    assert lock.fencing_token == first.fencing_token < second.fencing_token
+    assert not await done(lock.release())
+    again = await done(world.another().adopt("a", second.owner_id))
+    await done(again.heartbeat())
+    assert again.fencing_token == second.fencing_token
+    assert await done(again.release())
+
+
+@pytest.mark.parametrize("shown", ["NONE", "ALL_NEW", "UPDATED_OLD"])
+@of_both_clients
+async def test_the_first_heartbeat_notices_a_server_that_does_not_show_the_token_before(
+    world: World, shown: str
+) -> None:
+    """Some that are not DynamoDB do not, and a wrong token was told. UPDATED_OLD is the control."""
+
+    def show(_name: str, request: dict[str, Any]) -> None:
+        if request.get("ReturnValues") == "UPDATED_OLD":
+            request["ReturnValues"] = shown
+
+    free(world, granted(world))
+    world.table.before = show
+    lock = await done(world.another().acquire("a"))
+    [holder] = world.table.state("a").holders
+    assert (lock.fencing_token == holder.fencing_token) is (shown == "UPDATED_OLD")
+    if shown == "UPDATED_OLD":
+        await done(lock.heartbeat())
+    else:
+        with pytest.raises(LockLost, match="another fencing token"):
+            await done(lock.heartbeat())

@@ -15,8 +15,7 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 
 from fairlock.cdk import LockService, Waiting
 from tests.e2e.guard.stack import INPUT, Form, Forms
-from tests.e2e.lifetimes.dying_workflows import gates
-from tests.e2e.lifetimes.stack import PLAIN_LEASE_SECONDS, Lifetime
+from tests.e2e.lifetimes.stack import PLAIN_LEASE_SECONDS, Lifetime, gates
 from tests.e2e.workflow_parts import stay
 
 FALLBACK_SECONDS: Final = 10

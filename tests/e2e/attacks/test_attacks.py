@@ -10,16 +10,49 @@ from typing import Any, Final
 
 import pytest
 
-from fairlock.protocol.lease_time import stored_end_ms
-from tests.e2e.attacks.children import FAILING, REDRIVEN, Children
+from fairlock.clock import stored_end_ms
+from testbed.localaws import LocalAws
+from tests.e2e.attacks import redrives, siblings
 from tests.e2e.attacks.redrives import GUARDED, UNGUARDED, Redriven
-from tests.e2e.attacks.siblings import ERROR, LONG_SECONDS, Siblings
-from tests.e2e.attacks.siblings import FAILING as FAILING_BRANCHES
-from tests.e2e.attacks.stack import LEASE
+from tests.e2e.attacks.siblings import (
+    ERROR,
+    FAILING_BRANCHES,
+    FAILING_CHILDREN,
+    LONG_SECONDS,
+    REDRIVEN,
+    Children,
+    Siblings,
+)
+from tests.e2e.attacks.stack import LEASE, Attacks, SecondService, Untold
+from tests.e2e.conftest import FEW_ENVIRONMENTS, deployed
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.lifetimes.contested_lock import QUICK_SECONDS, ContestedLock
 from tests.e2e.lifetimes.stack import PLAIN_LEASE_SECONDS
-from tests.e2e.scenario_runs import ScenarioRuns, reap_passes, wait_for_reap_passes
+from tests.e2e.scenario_runs import (
+    ScenarioRuns,
+    begun,
+    reap_passes,
+    wait_for_reap_passes,
+    warm_up,
+)
+
+WORKFLOWS: Final = {"Attacks": Attacks, "SecondService": SecondService, "Untold": Untold}
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """One of its own, so that this suite is run beside the others."""
+    with LocalAws(settings=FEW_ENVIRONMENTS) as aws:
+        yield deployed(aws, WORKFLOWS, tmp_path_factory.mktemp("cdk.out"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runs(deployment: Deployment) -> Iterator[ScenarioRuns]:
+    """All attacks are begun at the same time."""
+    warm_up(deployment, environments=3)
+    with begun(deployment, {**redrives.SCENARIOS, **siblings.SCENARIOS}) as runs:
+        yield runs
+
 
 # An event that others make frees no lock of a workflow that runs.
 
@@ -184,7 +217,7 @@ def test_control_the_event_of_aws_itself_frees_the_lock(forger: Forger) -> None:
 TOO_MANY = "States.ExceedToleratedFailureThreshold"
 
 
-@pytest.mark.parametrize("which", FAILING)
+@pytest.mark.parametrize("which", FAILING_CHILDREN)
 def test_what_aborted_children_held_and_waited_for_is_free_long_before_their_leases_end(
     runs: ScenarioRuns, which: str
 ) -> None:

@@ -1,21 +1,24 @@
-"""Direct invocation, as the contract documents it."""
+"""Direct invocation of the deployed functions, and the events that they become."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import datetime
-from typing import Any
 
 import pytest
 
-from fairlock.protocol.lease_time import over_at_ms, stored_end_ms
-from tests.e2e.deployment import wait_until
+from fairlock import LockClient, Superseded
+from fairlock.clock import stored_end_ms
+from tests.e2e.deployment import Deployment, Json, wait_until
 from tests.e2e.direct.functions import Functions, unique
-from tests.support.bad_inputs import ACQUIRES, HEARTBEATS, NAMED, NO_OBJECTS, RELEASES, BadInput
 
-HOURS_48 = 48 * 3600
+
+@pytest.fixture(scope="module")
+def functions(deployment: Deployment) -> Functions:
+    return Functions(deployment)
 
 
 def epoch_ms(shown: str) -> int:
@@ -118,69 +121,6 @@ def test_an_invocation_that_comes_late_is_told_when_to_say_that_it_was_made(
     functions.ask("release", ben)
 
 
-def test_an_owner_id_is_made_for_a_caller_who_brings_none(functions: Functions) -> None:
-    lock_name = unique("anonymous")
-    granted = functions.ask("acquire", {"lock_name": lock_name})
-    named = {"lock_name": lock_name, "owner_id": granted["owner_id"]}
-    assert functions.ask("release", named) == {"released": True, **named}
-
-
-def test_repeated_calls_get_the_same_answers_and_change_nothing(functions: Functions) -> None:
-    named = {"lock_name": unique("repeats"), "owner_id": unique("owner")}
-    granted = functions.ask("acquire", named)
-    item = functions.item(named["lock_name"])
-    repeated = functions.ask("acquire", named)
-    # The only thing that a repeat changes is how much of the lease is left.
-    assert repeated.pop("expires_in_seconds") <= granted.pop("expires_in_seconds")
-    assert repeated == granted
-    assert functions.item(named["lock_name"]) == item
-    released = functions.ask("release", named)
-    item = functions.item(named["lock_name"])
-    assert functions.ask("release", named) == released == {"released": True, **named}
-    assert functions.item(named["lock_name"]) == item
-
-
-def test_who_was_taken_over_can_neither_renew_nor_release(functions: Functions) -> None:
-    lock_name = unique("stale")
-    anna = {"lock_name": lock_name, "owner_id": unique("anna")}
-    ben = {"lock_name": lock_name, "owner_id": unique("ben")}
-    first = functions.ask("acquire", {**anna, "lease_seconds": 1})
-    answers: list[dict[str, Any]] = []
-
-    def ben_has_it() -> bool:
-        answers.append(functions.ask("acquire", ben))
-        return bool(answers[-1]["acquired"])
-
-    wait_until(ben_has_it, seconds=10)
-    taken_ms = epoch_ms(answers[-1]["acquired_at"])
-    stored_ms = stored_end_ms(epoch_ms(first["acquired_at"]), 1_000)
-    assert taken_ms >= over_at_ms(stored_ms), "not before its lease is over by AWS's time"
-    assert answers[-1]["fencing_token"] == first["fencing_token"] + 1
-
-    item = functions.item(lock_name)
-    not_held = {**anna, "reason": "NOT_HELD"}
-    assert functions.ask("heartbeat", anna) == {"renewed": False, **not_held}
-    assert functions.ask("release", anna) == {"released": False, **not_held}
-    assert functions.item(lock_name) == item
-    assert functions.ask("acquire", ben)["fencing_token"] == first["fencing_token"] + 1
-
-
-def test_ttl_is_on_and_its_attribute_is_epoch_seconds_two_days_ahead(
-    functions: Functions,
-) -> None:
-    described = functions.dynamodb.describe_time_to_live(TableName=functions.table)
-    assert described["TimeToLiveDescription"] == {
-        "TimeToLiveStatus": "ENABLED",
-        "AttributeName": "expiry_time",
-    }
-    named = {"lock_name": unique("ttl"), "owner_id": unique("owner")}
-    for operation in ("acquire", "heartbeat", "release"):
-        before = int(time.time())
-        functions.ask(operation, named)
-        expiry_seconds = int(functions.item(named["lock_name"])["expiry_time"]["N"])
-        assert before + HOURS_48 <= expiry_seconds <= int(time.time()) + HOURS_48
-
-
 def test_the_functions_log_json_lines_without_owner_ids(functions: Functions) -> None:
     named = {"lock_name": unique("logs"), "owner_id": unique("owner")}
     invoked = [
@@ -199,48 +139,89 @@ def _is_ours(line: str) -> bool:
     return bool(line.strip()) and not line.startswith(("START ", "END ", "REPORT ", "INIT_START "))
 
 
-# Requests that break a rule, against the deployed functions: typed errors, and nothing written.
+# The table's stream, the function that reads it and EventBridge, as CDK deploys them.
 
-TABLES = {
-    "acquire": [*ACQUIRES, *NO_OBJECTS],
-    "heartbeat": [*HEARTBEATS, *NO_OBJECTS],
-    "release": [*RELEASES, *NO_OBJECTS],
-}
+RULE = "lifecycle-events-of-a-test"
 
 
 @pytest.fixture(scope="module")
-def held(functions: Functions) -> Iterator[dict[str, Any]]:
-    """A lock that the bad requests name: one that passes by mistake changes it."""
-    assert functions.ask("acquire", {**NAMED, "lease_seconds": 600})["acquired"]
-    yield functions.item(NAMED["lock_name"])
-    functions.ask("release", NAMED)
+def telling(deployment: Deployment) -> Functions:
+    """Of the service that tells lifecycle events."""
+    return Functions(deployment.of("OtherService"))
 
 
-@pytest.mark.parametrize("operation", TABLES)
-def test_bad_input_is_an_invalid_request_and_leaves_the_table_unchanged(
-    functions: Functions, held: dict[str, Any], operation: str
-) -> None:
-    assert functions.item(NAMED["lock_name"]) == held
-    before = functions.written()
-    assert len(TABLES[operation]) >= 30
-    unlike = [bad.name for bad in TABLES[operation] if not _is_refused(functions, operation, bad)]
-    assert unlike == []
-    assert functions.written() == before
+class Subscriber:
+    """A queue that a rule of the default bus brings the events of one lock to."""
+
+    def __init__(self, functions: Functions, lock_name: str) -> None:
+        aws = functions.deployment.aws
+        bus, self.sqs = aws.client("events"), aws.client("sqs")
+        self.url = self.sqs.create_queue(QueueName=RULE)["QueueUrl"]
+        found = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=["QueueArn"])
+        arn = found["Attributes"]["QueueArn"]
+        bus_may_send = {
+            "Effect": "Allow",
+            "Principal": {"Service": "events.amazonaws.com"},
+            "Action": "sqs:SendMessage",
+            "Resource": arn,
+        }
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [bus_may_send]})
+        self.sqs.set_queue_attributes(QueueUrl=self.url, Attributes={"Policy": policy})
+        pattern = {"source": ["fairlock"], "detail": {"lock_name": [lock_name]}}
+        bus.put_rule(Name=RULE, EventPattern=json.dumps(pattern))
+        bus.put_targets(Rule=RULE, Targets=[{"Id": "queue", "Arn": arn}])
+        self.came: list[Json] = []
+
+    def has(self, number: int) -> bool:
+        """Whether so many events came."""
+        found = self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10)
+        self.came += [json.loads(message["Body"]) for message in found.get("Messages", [])]
+        return len(self.came) >= number
 
 
-def _is_refused(functions: Functions, operation: str, bad: BadInput) -> bool:
-    invoked = functions.invoke(operation, bad.event)
-    message = str(invoked.payload.get("errorMessage"))
-    field = bad.field or "a field of 0 characters"
-    return (
-        invoked.function_error == "Unhandled"
-        and invoked.error == "InvalidRequest"
-        and message.startswith(f"{field}: {bad.rule}")
-    )
+def test_a_grant_and_a_release_become_events_of_the_default_bus(telling: Functions) -> None:
+    name, owner_id = unique("told"), unique("anna")
+    subscriber = Subscriber(telling, name)
+    request = {"lock_name": name, "owner_id": owner_id}
+    granted = telling.ask("acquire", {**request, "owner_name": "anna"})
+    assert telling.ask("heartbeat", request)["renewed"]
+    assert telling.ask("release", request)["released"]
+    wait_until(lambda: subscriber.has(2), seconds=60)
+    told = {event["detail-type"]: event["detail"] for event in subscriber.came}
+    assert sorted(told) == ["Lock granted", "Lock released"]
+    for detail in told.values():
+        assert detail["lock_name"] == name
+        assert detail["owner_name"] == "anna"
+        assert detail["fencing_token"] == granted["fencing_token"]
+    assert owner_id not in json.dumps(subscriber.came)
 
 
-def test_the_functions_still_work_after_all_those_errors(functions: Functions) -> None:
-    """A worker that a bad request had killed would answer with an error of the runtime."""
-    for operation in TABLES:
-        named = {**NAMED, "lock_name": "after-the-errors"}
-        assert functions.invoke(operation, named).function_error is None
+def test_a_superseded_waiter_becomes_an_event(telling: Functions) -> None:
+    deployment, name = telling.deployment, unique("newest")
+    subscriber = Subscriber(telling, name)
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(2))
+        first, older, newest = (
+            stack.enter_context(
+                LockClient(deployment.table_name, client=deployment.aws.client("dynamodb"))
+            )
+            for _ in range(3)
+        )
+        holder = first.acquire(name, only_newest=1)
+        superseded = pool.submit(older.acquire, name, only_newest=2, owner_name="build 2")
+        wait_until(lambda: deployment.queue_length(name) == 1)
+        last = pool.submit(newest.acquire, name, only_newest=9)
+        wait_until(lambda: deployment.queue_length(name) == 2)
+        holder.release()
+        last.result(timeout=60).release()
+        with pytest.raises(Superseded):
+            superseded.result(timeout=60)
+
+    def told() -> list[Json]:
+        subscriber.has(1)
+        events = [one for one in subscriber.came if one["detail-type"] == "Waiter superseded"]
+        return [event["detail"] for event in events if event["detail"]["lock_name"] == name]
+
+    wait_until(lambda: told() != [], seconds=60)
+    detail = told()[0]
+    assert (detail["owner_name"], detail["version"], detail["newest"]) == ("build 2", 2, 9)

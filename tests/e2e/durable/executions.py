@@ -1,21 +1,32 @@
-"""Durable executions on one lock: they are started, stopped, watched, and note what they do."""
+"""Durable functions that hold locks, and their executions on one lock, which note what they do."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
+import tempfile
 import uuid
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from aws_cdk import CfnOutput, Duration, Stack
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
+from constructs import Construct
+
+from fairlock.cdk import LockGuard, LockService, Waiting
+from infra.durable_package import package
 from tests.e2e.deployment import Deployment, Json, wait_until
 
 TIMES: Final = int(os.environ.get("FAIRLOCK_DURABLE_TIMES", "1"))
 """How often each end of an execution is measured; `make durable` does it 20 times."""
 _PAUSE_SECONDS: Final = 0.1
+WORKER: Final = Path(__file__).parent / "worker"
+TIMES_OUT_SECONDS: Final = 6
 
 
 @dataclass(frozen=True)
@@ -144,3 +155,65 @@ class DurableLock:
     @cached_property
     def functions(self) -> Any:  # noqa: ANN401 - a boto3 client
         return self.deployment.aws.client("lambda", max_pool_connections=32)
+
+
+class DurableForms(Stack):
+    """Two durable functions, one of which soon times out, and a guarded workflow."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, locks: LockService) -> None:
+        super().__init__(scope, construct_id)
+        self.locks = locks
+        with tempfile.TemporaryDirectory() as directory:
+            # CDK copies it into the cloud assembly at once.
+            built = package(WORKER, Path(directory, "function"))
+            self._declare(lambda_.Code.from_asset(str(built)))
+
+    def _declare(self, code: lambda_.Code) -> None:
+        self._code = code
+        for name, seconds in (("Durable", 3600), ("TimesOut", TIMES_OUT_SECONDS)):
+            function = self._function(
+                name,
+                "durable",
+                durable_config=lambda_.DurableConfig(execution_timeout=Duration.seconds(seconds)),
+            )
+            self.locks.grant_durable(function)
+            CfnOutput(self, f"{name}FunctionName", value=function.function_name)
+        self._workflow()
+
+    def _workflow(self) -> None:
+        token = LockGuard.fencing_token_of(self, "Guard")
+        payload = {
+            "name": "{% $states.input.name %}",
+            "notes": "{% $states.input.notes %}",
+            "token": token,
+        }
+        guard = LockGuard(
+            self,
+            "Guard",
+            service=self.locks,
+            task=tasks.LambdaInvoke.jsonata(
+                self,
+                "Work",
+                lambda_function=self._function("Plain", "plain"),
+                payload=sfn.TaskInput.from_object(payload),
+            ),
+            lock_name="{% $states.input.lock %}",
+            waiting=Waiting.queue(fallback=Duration.minutes(5)),
+            max_wait=Duration.minutes(10),
+        )
+        body = sfn.DefinitionBody.from_chainable(guard)
+        machine = sfn.StateMachine(self, "Machine", definition_body=body)
+        CfnOutput(self, "BesideDurableArn", value=machine.state_machine_arn)
+
+    def _function(
+        self, name: str, handler: str, durable_config: lambda_.DurableConfig | None = None
+    ) -> lambda_.Function:
+        return lambda_.Function(
+            self,
+            name,
+            code=self._code,
+            handler=f"inside.{handler}",
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            timeout=Duration.seconds(60),
+            durable_config=durable_config,
+        )

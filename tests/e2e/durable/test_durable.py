@@ -9,12 +9,15 @@ import os
 import re
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
+import pytest
+
 from fairlock import LockClient
-from tests.e2e.deployment import wait_until
-from tests.e2e.durable.conftest import Tell
+from tests.e2e.conftest import Tell
+from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.durable.executions import TIMES, DurableLock
 from tests.support.documents import ROOT
 
@@ -25,6 +28,11 @@ LEASE_SECONDS: Final = 2
 TOLERANCE_SECONDS: Final = 2
 SLACK_SECONDS: Final = 2 if IS_LONG else 20
 """`make test` has more processes than the machine has cores."""
+
+
+@pytest.fixture
+def lock(deployment: Deployment, tmp_path: Path) -> DurableLock:
+    return DurableLock(deployment, tmp_path)
 
 
 def test_durable_functions_workflows_and_clients_take_turns_in_the_order_of_entry(
@@ -59,7 +67,7 @@ def test_durable_functions_workflows_and_clients_take_turns_in_the_order_of_entr
     assert [name for name in lock.order() if name != "first"] == names[1:]
     assert [each for each in lock.overlaps() if "first" not in each] == []
     assert lock.deployment.held(lock.lock) == 0
-    tell("hand-off to one of them", lock.handed_over_to("durable"))
+    tell("durable functions, hand-off to one of them", lock.handed_over_to("durable"))
 
 
 def _await_waiters(lock: DurableLock, count: int) -> None:
@@ -120,7 +128,7 @@ def test_an_execution_that_is_stopped_is_reaped(lock: DurableLock, tell: Tell) -
         took.append(time.monotonic() - stopped_at)
         lock.stop(waiter)
         wait_until(lambda: lock.holders() == [], pause_seconds=0.05)
-    tell("stopped, and handed over", took)
+    tell("durable functions, stopped, and handed over", took)
 
 
 def test_an_execution_that_fails_is_released_at_once(lock: DurableLock) -> None:
@@ -139,7 +147,7 @@ def test_an_execution_that_times_out_is_reaped(lock: DurableLock, tell: Tell) ->
         ended_at = time.monotonic()
         wait_until(lambda: lock.holders() == [], pause_seconds=0.05)
         took.append(time.monotonic() - ended_at)
-    tell("timed out, and freed", took)
+    tell("durable functions, timed out, and freed", took)
 
 
 def test_without_events_the_lock_is_free_after_the_lease(lock: DurableLock, tell: Tell) -> None:
@@ -170,7 +178,7 @@ def test_without_events_the_lock_is_free_after_the_lease(lock: DurableLock, tell
         for rule in rules:
             events.enable_rule(Name=rule)
     assert max(took) < LEASE_SECONDS + TOLERANCE_SECONDS + SLACK_SECONDS
-    tell(f"stopped without an event, lease {LEASE_SECONDS} s, taken by the next", took)
+    tell(f"durable functions, stopped untold, lease {LEASE_SECONDS} s, taken by the next", took)
 
 
 def test_a_body_that_sleeps_five_leases_is_not_robbed(lock: DurableLock) -> None:
@@ -206,7 +214,7 @@ def test_max_wait_holds_to_two_seconds(lock: DurableLock, tell: Tell) -> None:
     assert lock.deployment.waiters(lock.lock) == []
     assert max(took) <= 2 + SLACK_SECONDS
     lock.stop(holder)
-    tell("max_wait of 2 s", took)
+    tell("durable functions, max_wait of 2 s", took)
 
 
 def test_a_callback_that_someone_else_completes_is_no_grant(lock: DurableLock) -> None:

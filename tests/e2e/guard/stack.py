@@ -1,11 +1,16 @@
-"""Workflows with a guard in every form, around a function that does as its input says."""
+"""Workflows with a guard in every form and every way to wait, around a function or a Wait state.
+
+Their input is any JSON, and the lock one of their own, unless a form says otherwise.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from unittest.mock import patch
 
 from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_lambda as lambda_
@@ -14,11 +19,36 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from fairlock.cdk import ILockService, LockGuard, LockService, Waiting
+from fairlock.cdk.fragments import jsonata
+from fairlock.cdk.guard import service_calls
+from fairlock.cdk.guard.service_calls import ANSWER, divide_wait
+from tests.e2e.workflow_parts import LOCK, decide, once_each, stay
 
 JSONATA = sfn.QueryLanguage.JSONATA
 PER_EXECUTION = "{% 'form/' & $states.context.Execution.Name %}"
 INPUT = "{% $states.input %}"
 RESULT = "{% $states.result.Payload %}"
+
+SHORT_FALLBACK_SECONDS: Final = 10
+LEASE_SECONDS: Final = 5
+MAX_WAIT_SECONDS: Final = 600
+TURNS: Final = divide_wait(MAX_WAIT_SECONDS, fallback_seconds=SHORT_FALLBACK_SECONDS)
+KEEP_ALIVE_SECONDS: Final = 2
+ELSEWHERE_SECONDS: Final = 5
+GIVES_UP_SECONDS: Final = (8, 25)
+WAYS: Final = ("Poll", "Queue", "KeptAlive")
+"""In which guards of one form differ."""
+
+
+def terms_of(way: str) -> dict[str, Any]:
+    """What a guard is told for its way to wait."""
+    fallback = Waiting.queue(fallback=Duration.seconds(SHORT_FALLBACK_SECONDS))
+    return {
+        "Poll": {"waiting": Waiting.poll()},
+        "Queue": {"waiting": fallback},
+        "KeptAlive": {"waiting": fallback, "keep_alive": Duration.seconds(KEEP_ALIVE_SECONDS)},
+        "Skip": {"waiting": Waiting.queue(), "max_wait": Duration.seconds(0)},
+    }[way]
 
 
 def function(scope: Construct, construct_id: str, **props: Any) -> lambda_.Function:  # noqa: ANN401 - a function's
@@ -51,47 +81,96 @@ class Forms(Stack):
 
 
 class GuardForms(Forms):
-    """Guards that poll."""
+    """Each form in each way to wait, and those of single tests; they poll unless told otherwise."""
 
     waiting = Waiting.poll()
 
     def forms(self) -> Sequence[Form]:
+        queue = terms_of("Queue")
         return (
-            Flat(self, "Flat"),
-            FlatPath(self, "FlatPath"),
-            ChainPath(self, "ChainPath"),
-            ChainDecides(self, "ChainDecides"),
-            Nested(self, "Nested"),
+            *(
+                form(self, f"{way}{name}", **terms_of(way))
+                for way in WAYS
+                for name, form in FORMS.items()
+            ),
+            *(form(self, f"Skip{form.__name__}", **terms_of("Skip")) for form in (Flat, FlatPath)),
+            TokenPath(self, "PollTokenPath"),
+            TokenPath(self, "QueueTokenPath", **queue),
             TwoInARow(self, "TwoInARow"),
-            MapGuarded(self, "MapGuarded"),
             MapUnguarded(self, "MapUnguarded"),
             Waits(self, "Waits"),
-            GivesUp(self, "GivesUp"),
-            GivesUpElsewhere(self, "GivesUpElsewhere"),
-            Skips(self, "Skips"),
-            SkipsElsewhere(self, "SkipsElsewhere"),
-            TokenJsonata(self, "TokenJsonata"),
-            TokenPath(self, "TokenPath"),
+            Waits(self, "QueuePatient", waiting=Waiting.queue()),
+            Waits(self, "GivesUp", max_wait=Duration.seconds(2)),
+            *(
+                Waits(self, f"QueueGivesUp{seconds}", **queue, max_wait=Duration.seconds(seconds))
+                for seconds in GIVES_UP_SECONDS
+            ),
+            Waits(self, "Skips", **terms_of("Skip")),
+            SkipsElsewhere(self, "SkipsElsewhere", **terms_of("Skip")),
+            Turns(self, "QueueTurns", **queue),
             ExpressFlat(self, "ExpressFlat"),
             ExpressUnguarded(self, "ExpressUnguarded"),
+            Believing(self, "QueueBelieving", waiting=Waiting.queue()),
+            KeptAliveBelieving(self, "KeptAliveBelieving", **terms_of("KeptAlive")),
+            *self._faulty(),
         )
+
+    def _faulty(self) -> Iterator[Form]:
+        """Guards whose lock service misbehaves in one way each, as the lock's name says."""
+        assert isinstance(self.locks, LockService)
+        names = {
+            "ACQUIRE": self.locks.acquire_function.function_name,
+            "RELEASE": self.locks.release_function.function_name,
+        }
+        meddler = function(self, "Meddler", handler="meddling.handler", environment=names)
+        self.locks.grant_use(meddler)
+        acquires = Spoilt(meddler, self.locks.heartbeat_function, self.locks.release_function)
+        releases = Spoilt(self.locks.acquire_function, self.locks.heartbeat_function, meddler)
+        seconds = {"max_wait": Duration.seconds(20)}
+        yield Faulty(self, "PollNotReleased", service=releases, **seconds)
+        yield Faulty(self, "KeptAliveNotReleased", service=releases, **terms_of("KeptAlive"))
+        for fault in ("LostReply", "GrantedAndFailed", "ReleasedMeanwhile"):
+            yield Faulty(self, fault, service=acquires, **seconds)
+        gives_up = {"waiting": Waiting.queue(), "max_wait": Duration.seconds(6)}
+        yield Faulty(self, "NeverHeld", service=acquires, **gives_up)
+
+
+@dataclass(frozen=True)
+class Spoilt:
+    """A lock service with other functions in the place of its own."""
+
+    acquire_function: lambda_.IFunction
+    heartbeat_function: lambda_.IFunction
+    release_function: lambda_.IFunction
 
 
 class Form(Construct):
-    """A workflow in a scope of its own. Each form says what its body is."""
+    """A workflow in a scope of its own. Each form says what its body is.
+
+    Its `terms` are arguments of all its guards, in which forms of the same body differ.
+    """
 
     language: sfn.QueryLanguage | None = None
     kind: sfn.StateMachineType | None = None
 
-    def __init__(self, scope: Forms, construct_id: str) -> None:
+    def __init__(
+        self,
+        scope: Forms,
+        construct_id: str,
+        *,
+        timeout_seconds: int | None = None,
+        **terms: Any,  # noqa: ANN401 - a guard's
+    ) -> None:
         super().__init__(scope, construct_id)
         self.forms = scope
+        self.terms = terms
         self.machine = sfn.StateMachine(
             self,
             "Machine",
             definition_body=sfn.DefinitionBody.from_chainable(self.body()),
             query_language=self.language,
             state_machine_type=self.kind,
+            timeout=None if timeout_seconds is None else Duration.seconds(timeout_seconds),
         )
 
     def body(self) -> sfn.IChainable:
@@ -121,12 +200,18 @@ class Form(Construct):
 
     def guard(self, task: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
         arguments = {
+            "service": self.forms.locks,
             "lock_name": PER_EXECUTION,
             "lease": Duration.seconds(30),
             "waiting": self.forms.waiting,
             **props,
+            **self.terms,
         }
-        return LockGuard(self, name, service=self.forms.locks, task=task, **arguments)
+        return LockGuard(self, name, task=task, **arguments)
+
+    def after(self, guard: LockGuard) -> sfn.IChainable:
+        """A state that shows what has left the guard."""
+        return guard.next(sfn.Pass.jsonata(self, "After", outputs={"after": INPUT}))
 
 
 def _payload(value: object) -> sfn.TaskInput:
@@ -162,125 +247,16 @@ class ChainPath(Form):
         return self.guard(chain).next(sfn.Pass(self, "After"))
 
 
-class ChainDecides(Form):
-    """Choice, Catch, Succeed and Fail inside the guard, a state after it."""
+class Decides(Form):
+    """Choice, Catch, Succeed and Fail inside the guard, as the input's `way` says."""
 
     language = JSONATA
 
     def body(self) -> sfn.IChainable:
-        work = self.work()
-        work.add_catch(sfn.Pass.jsonata(self, "Handled", outputs="handled"), errors=["Known"])
-        decide = sfn.Choice.jsonata(self, "Which?")
-        decide.when(_when("$states.input = 'succeed'"), sfn.Succeed.jsonata(self, "Succeed"))
-        decide.when(
-            _when("$states.input = 'fail'"),
-            sfn.Fail.jsonata(self, "Fail", error="Refused", cause="by choice"),
-        )
-        decide.otherwise(work)
-        return self.guard(decide).next(sfn.Pass.jsonata(self, "After", outputs={"after": INPUT}))
+        return self.after(self.guard(decide(self, self.work())))
 
 
-class Nested(Form):
-    """A guard around a guard, on two locks."""
-
-    def body(self) -> sfn.IChainable:
-        inner = self.guard(self.work(), "Inner", lock_name="{% 'inner/' & $states.input.lock %}")
-        return self.guard(inner, "Outer", lock_name="{% 'outer/' & $states.input.lock %}")
-
-
-class TwoInARow(Form):
-    """Two guards on the same lock, one after the other."""
-
-    language = JSONATA
-
-    def body(self) -> sfn.IChainable:
-        return self.guard(self.work("One"), "First").next(self.guard(self.work("Two"), "Second"))
-
-
-class _Map(Form):
-    language = JSONATA
-
-    def body(self) -> sfn.IChainable:
-        items = sfn.ProvideItems.jsonata(INPUT)
-        each = sfn.Map.jsonata(self, "Each", items=items)
-        return each.item_processor(self.each())
-
-    def each(self) -> sfn.IChainable:
-        raise NotImplementedError
-
-
-class MapGuarded(_Map):
-    """Iterations that want the same lock."""
-
-    def each(self) -> sfn.IChainable:
-        return self.guard(self.work())
-
-
-class MapUnguarded(_Map):
-    """The same without a guard."""
-
-    def each(self) -> sfn.IChainable:
-        return self.work()
-
-
-class Waits(Form):
-    """Waits as long as it takes."""
-
-    def body(self) -> sfn.IChainable:
-        return self.guard(self.work_by_path(), lock_name=sfn.JsonPath.string_at("$.lock"))
-
-
-class GivesUp(Form):
-    """Waits for two seconds at most."""
-
-    def body(self) -> sfn.IChainable:
-        return self.guard(
-            self.work_by_path(),
-            lock_name=sfn.JsonPath.string_at("$.lock"),
-            max_wait=Duration.seconds(2),
-        )
-
-
-class GivesUpElsewhere(Form):
-    """Waits for a second at most, and then goes another way."""
-
-    def body(self) -> sfn.IChainable:
-        return self.guard(
-            self.work_by_path(),
-            lock_name=sfn.JsonPath.string_at("$.lock"),
-            max_wait=Duration.seconds(1),
-            on_timeout=sfn.Pass.jsonata(self, "Later", outputs={"later": INPUT}),
-        ).next(sfn.Pass.jsonata(self, "After", outputs="after"))
-
-
-class Skips(Form):
-    """Would wait in the queue, but skips a busy lock."""
-
-    def body(self) -> sfn.IChainable:
-        return self.guard(
-            self.work_by_path(),
-            lock_name=sfn.JsonPath.string_at("$.lock"),
-            waiting=Waiting.queue(),
-            max_wait=Duration.seconds(0),
-        )
-
-
-class SkipsElsewhere(Form):
-    """The same in a JSONata machine, which then goes another way."""
-
-    language = JSONATA
-
-    def body(self) -> sfn.IChainable:
-        return self.guard(
-            self.work(),
-            lock_name="{% $states.input.lock %}",
-            waiting=Waiting.queue(),
-            max_wait=Duration.seconds(0),
-            on_timeout=sfn.Succeed.jsonata(self, "Skipped", outputs={"skipped": INPUT}),
-        )
-
-
-class TokenJsonata(Form):
+class Token(Form):
     """A chain of JSONata states whose second one is given the fencing token."""
 
     language = JSONATA
@@ -300,6 +276,106 @@ class TokenPath(Form):
         return self.guard(self.work_by_path(payload=payload))
 
 
+class Nested(Form):
+    """A guard around a guard, on two locks."""
+
+    def body(self) -> sfn.IChainable:
+        inner = self.guard(self.work(), "Inner", lock_name="{% 'inner/' & $states.input.lock %}")
+        return self.guard(inner, "Outer", lock_name="{% 'outer/' & $states.input.lock %}")
+
+
+class Shares(Form):
+    """Stays inside a lock of the input's `lock` and `limit`."""
+
+    language = JSONATA
+
+    def body(self) -> sfn.IChainable:
+        limit = "{% $exists($states.input.limit) ? $states.input.limit : 1 %}"
+        return self.guard(stay(self), lock_name=LOCK, limit=limit)
+
+
+class MapGuarded(Form):
+    """Iterations that want the same lock."""
+
+    language = JSONATA
+
+    def body(self) -> sfn.IChainable:
+        return once_each(self, self.each())
+
+    def each(self) -> sfn.IChainable:
+        return self.guard(stay(self))
+
+
+class MapUnguarded(MapGuarded):
+    """The same without a guard."""
+
+    def each(self) -> sfn.IChainable:
+        return stay(self)
+
+
+class Elsewhere(Form):
+    """Waits for some seconds at most, goes another way then, and ends there."""
+
+    def body(self) -> sfn.IChainable:
+        later = sfn.Pass.jsonata(self, "Later", outputs={"later": INPUT})
+        max_wait = Duration.seconds(ELSEWHERE_SECONDS)
+        lock_name = sfn.JsonPath.string_at("$.lock")
+        work = self.work_by_path()
+        return self.after(
+            self.guard(work, lock_name=lock_name, max_wait=max_wait, on_timeout=later)
+        )
+
+
+FORMS: Final[Mapping[str, type[Form]]] = {
+    **{form.__name__: form for form in (Flat, FlatPath, ChainPath, Decides, Token, Nested)},
+    "Shares": Shares,
+    "Map": MapGuarded,
+    "Elsewhere": Elsewhere,
+}
+"""Of which there is one in each way to wait."""
+
+
+class TwoInARow(Form):
+    """Two guards on the same lock, one after the other."""
+
+    language = JSONATA
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(self.work("One"), "First").next(self.guard(self.work("Two"), "Second"))
+
+
+class Waits(Form):
+    """A bare task in a JSONPath machine, on the input's `lock`."""
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(self.work_by_path(), lock_name=sfn.JsonPath.string_at("$.lock"))
+
+
+class SkipsElsewhere(Form):
+    """Goes another way, in a JSONata machine."""
+
+    language = JSONATA
+
+    def body(self) -> sfn.IChainable:
+        skipped = sfn.Succeed.jsonata(self, "Skipped", outputs={"skipped": INPUT})
+        return self.guard(self.work(), lock_name=LOCK, on_timeout=skipped)
+
+
+class Turns(Form):
+    """A lock and a limit as the input says; a short lease, a long wait."""
+
+    language = JSONATA
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(
+            self.work(),
+            lock_name=LOCK,
+            limit="{% $exists($states.input.limit) ? $states.input.limit : 1 %}",
+            lease=Duration.seconds(LEASE_SECONDS),
+            max_wait=Duration.seconds(MAX_WAIT_SECONDS),
+        )
+
+
 class ExpressFlat(Form):
     """A bare task in an Express workflow."""
 
@@ -317,85 +393,36 @@ class ExpressUnguarded(ExpressFlat):
         return self.work()
 
 
-def _when(expression: str) -> sfn.Condition:
-    return sfn.Condition.jsonata(f"{{% {expression} %}}")
+class Faulty(Form):
+    """A bare task; the lock's name begins with the name of the form, which the meddler reads."""
+
+    def body(self) -> sfn.IChainable:
+        lock_name = f"{{% '{self.node.id}/' & $states.context.Execution.Name %}}"
+        return self.after(self.guard(self.work(), lock_name=lock_name))
 
 
-# Guards whose lock service misbehaves in one way each.
+class Believing(Waits):
+    """The negative control: without the check that an answer is to this very acquisition."""
+
+    def body(self) -> sfn.IChainable:
+        with believing_any_answer():
+            return super().body()
 
 
-@dataclass(frozen=True)
-class Spoilt:
-    """A lock service with other functions in the place of its own."""
+class KeptAliveBelieving(Shares):
+    """The same with a heartbeat."""
 
-    acquire_function: lambda_.IFunction
-    heartbeat_function: lambda_.IFunction
-    release_function: lambda_.IFunction
+    def body(self) -> sfn.IChainable:
+        with believing_any_answer():
+            return super().body()
 
 
-class GuardFaults(Stack):
-    """One state machine a fault; the output `<fault>Arn` names it."""
+@contextmanager
+def believing_any_answer() -> Iterator[None]:
+    """Guards that are made meanwhile do not check whose answers they get."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, locks: LockService) -> None:
-        super().__init__(scope, construct_id)
-        self.locks = locks
-        self.worker = function(self, "Worker", handler="worker.handler")
-        self._machine("NotReleased", self._spoilt(release=self._meddler("broken")))
-        for fault in ("lost_reply", "granted_and_failed", "released_meanwhile"):
-            name = "".join(word.title() for word in fault.split("_"))
-            self._machine(name, self._spoilt(acquire=self._meddler(fault)))
-        never_held = self._spoilt(acquire=self._meddler("never_held"))
-        self._machine("NeverHeld", never_held, waiting=Waiting.queue(), max_wait_seconds=6)
+    def believed(_own: object, answer: str, *, then: str, **_condition: str) -> str:
+        return jsonata(f"({ANSWER} := {answer}; {then})")
 
-    def _spoilt(
-        self, *, acquire: lambda_.IFunction | None = None, release: lambda_.IFunction | None = None
-    ) -> Spoilt:
-        return Spoilt(
-            acquire_function=acquire or self.locks.acquire_function,
-            heartbeat_function=self.locks.heartbeat_function,
-            release_function=release or self.locks.release_function,
-        )
-
-    def _meddler(self, fault: str) -> lambda_.Function:
-        meddler = function(
-            self,
-            f"Meddler-{fault}",
-            handler=f"meddling.{fault}",
-            environment={
-                "ACQUIRE": self.locks.acquire_function.function_name,
-                "RELEASE": self.locks.release_function.function_name,
-            },
-        )
-        self.locks.grant_use(meddler)
-        return meddler
-
-    def _machine(
-        self,
-        name: str,
-        service: ILockService,
-        *,
-        waiting: Waiting | None = None,
-        max_wait_seconds: int = 20,
-    ) -> None:
-        scope = Construct(self, name)
-        work = tasks.LambdaInvoke.jsonata(
-            scope,
-            "Work",
-            lambda_function=self.worker,
-            payload=sfn.TaskInput.from_text(INPUT),
-            outputs=RESULT,
-            retry_on_service_exceptions=False,
-        )
-        guard = LockGuard(
-            scope,
-            "Guard",
-            service=service,
-            task=work,
-            lock_name=PER_EXECUTION,
-            max_wait=Duration.seconds(max_wait_seconds),
-            waiting=waiting or Waiting.poll(),
-        )
-        after = sfn.Pass.jsonata(scope, "After", outputs={"after": INPUT})
-        body = sfn.DefinitionBody.from_chainable(guard.next(after))
-        machine = sfn.StateMachine(scope, "Machine", definition_body=body)
-        CfnOutput(self, f"{name}Arn", value=machine.state_machine_arn)
+    with patch.object(service_calls, "if_own", believed):
+        yield

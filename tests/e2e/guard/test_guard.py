@@ -1,86 +1,85 @@
-"""A guard, from outside: data, errors, waiting, skipping, and what fails around it."""
+"""A guard from outside, in every form and every way to wait: data, errors, turns, giving up."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import uuid
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from pathlib import Path
 
 import pytest
 
-from tests.e2e.deployment import Deployment, Ended, wait_until
+from tests.e2e.deployment import Deployment, Ended, Json, most_inside, wait_until
+from tests.e2e.guard.stack import ELSEWHERE_SECONDS, WAYS
+
+pytestmark = pytest.mark.usefixtures("queue_runs")
+"""Which test_waiting.py asks for later: they are under way beside these tests."""
+AT_ONCE = 4
+"""Each is an execution environment of three functions."""
+BODIES = ("Flat", "FlatPath", "ChainPath")
+PLAIN = tuple(f"{way}{body}" for way in WAYS for body in BODIES)
+EVERY = (*PLAIN, "SkipFlat", "SkipFlatPath", "ExpressFlat")
+
+
+def run(deployment: Deployment, machine: str, value: object) -> Ended:
+    is_express = machine.startswith("Express")
+    return (deployment.run_express if is_express else deployment.run)(machine, value)
+
+
+def run_all(deployment: Deployment, machine: str, values: Sequence[object]) -> list[Ended]:
+    """Runs a machine once for each input, a few at a time."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda value: run(deployment, machine, value), values))
+
+
+def lock_of(execution_arn: str, prefix: str = "form") -> str:
+    """The lock that most forms use: one of its own for each execution."""
+    return f"{prefix}/{execution_arn.rsplit(':', 1)[1]}"
+
+
+def owner_of(lock_name: str) -> Json:
+    return {"lock_name": lock_name, "owner_id": str(uuid.uuid4())}
+
 
 # What enters a guard reaches the task, and what the task returns leaves it.
 
+LISTS_AND_NOTHING = [[7], [], [[1]], None]
+"""What is easily unpacked once too often, or left out."""
 VALUES = [
+    *LISTS_AND_NOTHING,
     {"a": [1, {"b": None}], "text": "ä€"},
     {},
     [1, "two", None],
-    [7],
-    [],
-    [[1]],
     "text",
     "",
     0,
     1.5,
     9007199254740991,
     True,
-    None,
 ]
+OF_ALL = {f"{way}{body}" for way, body in zip(WAYS, ("FlatPath", "Flat", "ChainPath"), strict=True)}
+"""Each way and each body meets every value, and every pair those that are easily damaged."""
 
 
-@pytest.mark.parametrize("form", ["Flat", "FlatPath", "ChainPath"])
-@pytest.mark.parametrize("value", VALUES)
-def test_any_json_passes_unchanged(deployment: Deployment, form: str, value: object) -> None:
-    assert deployment.run(form, value) == Ended(status="SUCCEEDED", output=value)
+@pytest.mark.parametrize("machine", EVERY)
+def test_any_json_passes_unchanged(deployment: Deployment, machine: str) -> None:
+    values = VALUES if machine in OF_ALL else [*LISTS_AND_NOTHING, {"return": ["new"]}]
+    passed = [["new"] if value == {"return": ["new"]} else value for value in values]
+    assert run_all(deployment, machine, values) == [Ended("SUCCEEDED", each) for each in passed]
 
 
-def test_the_task_may_return_something_else_than_it_was_given(deployment: Deployment) -> None:
-    for form in ("Flat", "FlatPath", "ChainPath"):
-        assert deployment.run(form, {"return": ["new"]}).output == ["new"]
+TOKENS = (*(f"{way}Token" for way in WAYS), "PollTokenPath", "QueueTokenPath")
 
 
-@pytest.mark.parametrize("form", ["TokenJsonata", "TokenPath"])
+@pytest.mark.parametrize("machine", TOKENS)
 def test_the_task_is_given_the_fencing_token_of_its_grant(
-    deployment: Deployment, form: str
+    deployment: Deployment, machine: str
 ) -> None:
-    first, second = (deployment.run(form, {}).output["token"] for _ in range(2))
+    first, second = (deployment.run(machine, {}).output["token"] for _ in range(2))
     assert isinstance(first, int)
-    assert first > 1_700_000_000_000_000  # the seed is the epoch in microseconds
-    assert second > first
-
-
-def test_an_express_workflow_returns_what_its_task_returns(deployment: Deployment) -> None:
-    assert deployment.run_express("ExpressFlat", {"return": [1]}) == Ended(
-        status="SUCCEEDED", output=[1]
-    )
-
-
-def spans_of_two_runs(deployment: Deployment, machine: str) -> list[tuple[float, float]]:
-    """From when to when the task of each worked; two runs of one start have one name and input."""
-    name = str(uuid.uuid4())
-    with ThreadPoolExecutor(2) as pool:
-        run = [
-            pool.submit(deployment.run_express, machine, {"sleep": 3}, name=name) for _ in range(2)
-        ]
-        outputs = [each.result(timeout=60).output for each in run]
-    return sorted((output["began"], output["ended"]) for output in outputs)
-
-
-def test_an_express_workflow_that_aws_runs_twice_does_its_work_twice_and_never_at_once(
-    deployment: Deployment,
-) -> None:
-    """Each run is an owner of its own: AWS runs an asynchronous Express start at least once."""
-    first, second = spans_of_two_runs(deployment, "ExpressFlat")
-    assert first[1] <= second[0]
-
-
-def test_control_without_a_guard_the_two_runs_work_at_once(deployment: Deployment) -> None:
-    first, second = spans_of_two_runs(deployment, "ExpressUnguarded")
-    assert second[0] < first[1]
+    assert 1_700_000_000_000_000 < first < second  # the seed is the epoch in microseconds
 
 
 # An error leaves the guard as it is, after the lock was released.
@@ -88,117 +87,115 @@ def test_control_without_a_guard_the_two_runs_work_at_once(deployment: Deploymen
 FAILING = {"raise": "CardDeclined", "message": "no funds"}
 
 
-def lock_of(execution_arn: str) -> str:
-    """The lock that most forms use: one of its own for each execution."""
-    return f"form/{execution_arn.rsplit(':', 1)[1]}"
-
-
-@pytest.mark.parametrize("form", ["Flat", "FlatPath", "ChainPath", "ChainDecides"])
-def test_the_tasks_error_keeps_its_name_and_cause(deployment: Deployment, form: str) -> None:
-    execution = deployment.start(form, FAILING)
-    ended = deployment.ended(execution)
+@pytest.mark.parametrize("machine", [*EVERY, *(f"{way}Decides" for way in WAYS)])
+def test_the_tasks_error_keeps_its_name_and_cause(deployment: Deployment, machine: str) -> None:
+    if machine.startswith("Express"):
+        ended = deployment.run_express(machine, FAILING)
+    else:
+        execution = deployment.start(machine, FAILING)
+        ended = deployment.ended(execution)
+        # The reaper hears of the failure, too: that the lock is free does not say by whom.
+        assert "Guard: Release after error" in deployment.states_entered(execution)
+        assert deployment.held(lock_of(execution)) == 0
     assert (ended.status, ended.error) == ("FAILED", "CardDeclined")
     assert json.loads(ended.cause or "")["errorMessage"] == "no funds"
-    assert deployment.held(lock_of(execution)) == 0
 
 
-def test_a_fail_state_inside_the_guard_keeps_its_name_and_cause(deployment: Deployment) -> None:
-    execution = deployment.start("ChainDecides", "fail")
-    assert deployment.ended(execution) == Ended(status="FAILED", error="Refused", cause="by choice")
-    assert deployment.held(lock_of(execution)) == 0
-
-
-def test_a_succeed_state_inside_the_guard_does_not_end_the_workflow(
-    deployment: Deployment,
+@pytest.mark.parametrize("way", WAYS)
+def test_a_chain_may_succeed_fail_and_handle_errors_in_the_guard(
+    deployment: Deployment, way: str
 ) -> None:
-    execution = deployment.start("ChainDecides", "succeed")
-    assert deployment.ended(execution).output == {"after": "succeed"}
-    assert deployment.held(lock_of(execution)) == 0
+    ways = [{"way": "succeed"}, {"way": "fail"}, {"raise": "Known"}]
+    assert run_all(deployment, f"{way}Decides", ways) == [
+        Ended(status="SUCCEEDED", output={"after": "succeeded"}),
+        Ended(status="FAILED", error="Refused", cause="by choice"),
+        Ended(status="SUCCEEDED", output={"after": "handled"}),
+    ]
 
 
-def test_an_error_that_the_chain_handles_is_not_an_error_of_the_guard(
-    deployment: Deployment,
+# Taking turns.
+
+
+@pytest.mark.parametrize("machine", ["PollFlat", "QueueFlat", "KeptAliveFlat", "SkipFlat"])
+def test_the_lock_is_held_while_the_task_runs_and_free_after_it(
+    deployment: Deployment, tmp_path: Path, machine: str
 ) -> None:
-    execution = deployment.start("ChainDecides", {"raise": "Known"})
-    assert deployment.ended(execution).output == {"after": "handled"}
-    assert deployment.held(lock_of(execution)) == 0
-
-
-def test_the_lock_is_held_while_the_task_runs_and_free_after_it(deployment: Deployment) -> None:
-    execution = deployment.start("Flat", {"sleep": 0.5})
+    gate = tmp_path / "gate"
+    execution = deployment.start(machine, {"until": str(gate)})
     wait_until(lambda: "Work" in deployment.states_entered(execution))
     assert deployment.held(lock_of(execution)) == 1
+    gate.touch()
     assert deployment.ended(execution).status == "SUCCEEDED"
     assert deployment.held(lock_of(execution)) == 0
 
 
-def test_an_error_in_an_express_workflow_keeps_its_name(deployment: Deployment) -> None:
-    ended = deployment.run_express("ExpressFlat", FAILING)
-    assert (ended.status, ended.error) == ("FAILED", "CardDeclined")
+def test_machines_of_every_way_share_a_lock_that_no_one_has_used(deployment: Deployment) -> None:
+    lock = {"lock": f"shared/{uuid.uuid4()}", "seconds": 1}
+    executions = [deployment.start(f"{way}Shares", lock) for way in WAYS * 2]
+    spans = [deployment.ended(execution).output for execution in executions]
+    assert most_inside(spans) == 1
 
 
-def test_a_lock_name_that_is_no_name_fails_at_once_with_its_rule(deployment: Deployment) -> None:
-    ended = deployment.run("GivesUp", {"lock": ""})
-    assert (ended.status, ended.error) == ("FAILED", "InvalidRequest")
-    assert "lock_name: must be a string of 1 to 512 bytes" in (ended.cause or "")
-
-
-# Taking turns, and giving up.
-
-Json = dict[str, Any]
-
-
-@pytest.fixture
-def taken(deployment: Deployment) -> str:
-    """The name of a lock that another caller holds for the time of the test."""
-    name = f"taken/{uuid.uuid4()}"
-    request = {"lock_name": name, "owner_id": str(uuid.uuid4()), "lease_seconds": 60}
-    assert deployment.invoke("Acquire", owner_name="a test", **request)["acquired"] is True
-    return name
-
-
-def overlaps(spans: list[Json]) -> int:
-    """How many of the spans begin before the one that began before them has ended."""
-    ordered = sorted(spans, key=lambda span: span["began"])
-    return sum(later["began"] < earlier["ended"] for earlier, later in itertools.pairwise(ordered))
-
-
-def test_iterations_of_a_map_take_turns(deployment: Deployment) -> None:
-    ended = deployment.run("MapGuarded", [{"sleep": 0.5}] * 3)
+@pytest.mark.parametrize("way", WAYS)
+def test_iterations_of_a_map_take_turns(deployment: Deployment, way: str) -> None:
+    ended = deployment.run(f"{way}Map", {"seconds": 1})
     assert ended.status == "SUCCEEDED"
-    assert len(ended.output) == 3
-    assert overlaps(ended.output) == 0
+    assert (len(ended.output), most_inside(ended.output)) == (3, 1)
 
 
-def test_without_the_guard_the_iterations_overlap(deployment: Deployment) -> None:
-    def overlap() -> int:
-        # Longer than the embedded AWS waits for a busy environment before it starts another one.
-        return overlaps(deployment.run("MapUnguarded", [{"sleep": 2}] * 3).output)
-
-    assert any(overlap() for _ in range(3)), "not even with all functions warm"
+def test_control_without_the_guard_the_iterations_overlap(deployment: Deployment) -> None:
+    assert most_inside(deployment.run("MapUnguarded", {"seconds": 3}).output) > 1
 
 
-def test_nested_guards_hold_two_locks_and_release_both(deployment: Deployment) -> None:
-    lock = str(uuid.uuid4())
-    ended = deployment.run("Nested", {"lock": lock, "return": 1})
-    assert ended == Ended(status="SUCCEEDED", output=1)
-    assert (deployment.held(f"outer/{lock}"), deployment.held(f"inner/{lock}")) == (0, 0)
+@pytest.mark.parametrize("way", WAYS)
+def test_nested_guards_hold_two_locks_and_release_both(
+    deployment: Deployment, tmp_path: Path, way: str
+) -> None:
+    lock, gate = str(uuid.uuid4()), tmp_path / "gate"
+    execution = deployment.start(f"{way}Nested", {"lock": lock, "until": str(gate)})
+    wait_until(lambda: "Work" in deployment.states_entered(execution))
+    names = (f"outer/{lock}", f"inner/{lock}")
+    assert [deployment.holders(name) for name in names] == [[execution], [execution]]
+    gate.touch()
+    assert deployment.ended(execution).status == "SUCCEEDED"
+    assert [deployment.held(name) for name in names] == [0, 0]
 
 
 def test_two_guards_in_a_row_can_use_one_lock(deployment: Deployment) -> None:
     assert deployment.run("TwoInARow", {"a": 1}) == Ended(status="SUCCEEDED", output={"a": 1})
 
 
-def test_an_uncontended_guard_adds_four_states_to_a_bare_task(deployment: Deployment) -> None:
-    execution = deployment.start("Flat", {})
-    deployment.ended(execution)
-    assert deployment.states_entered(execution) == [
-        "Guard: Enter",
-        "Guard: Acquire",
-        "Guard: Acquired?",
-        "Work",
-        "Guard: Release",
-    ]
+def spans_of_two_runs(deployment: Deployment, machine: str) -> list[Json]:
+    """What they tell of their work, the earlier first; the two runs of one start have one name."""
+    name = str(uuid.uuid4())
+    with ThreadPoolExecutor(2) as pool:
+        run = [
+            pool.submit(deployment.run_express, machine, {"sleep": 3}, name=name) for _ in range(2)
+        ]
+        return [each.result(timeout=60).output for each in run]
+
+
+def test_an_express_workflow_that_aws_runs_twice_does_its_work_twice_and_never_at_once(
+    deployment: Deployment,
+) -> None:
+    """Each run is an owner of its own: AWS runs an asynchronous Express start at least once."""
+    assert most_inside(spans_of_two_runs(deployment, "ExpressFlat")) == 1
+
+
+def test_control_without_a_guard_the_two_runs_work_at_once(deployment: Deployment) -> None:
+    assert most_inside(spans_of_two_runs(deployment, "ExpressUnguarded")) == 2
+
+
+# Giving up, and a lock that becomes free.
+
+
+@pytest.fixture
+def taken(deployment: Deployment) -> str:
+    """The name of a lock that another caller holds for the time of the test."""
+    name = f"taken/{uuid.uuid4()}"
+    request = {**owner_of(name), "owner_name": "a test", "lease_seconds": 60}
+    assert deployment.invoke("Acquire", **request)["acquired"] is True
+    return name
 
 
 def test_a_wait_that_is_over_fails_with_an_error_of_its_own(
@@ -219,37 +216,52 @@ def test_a_wait_that_is_over_fails_with_an_error_of_its_own(
     assert deployment.held(taken) == 1
 
 
+@pytest.mark.parametrize("way", WAYS)
 def test_a_wait_that_is_over_can_go_another_way_with_the_input_untouched(
-    deployment: Deployment, taken: str
+    deployment: Deployment, taken: str, way: str
 ) -> None:
-    assert deployment.run("GivesUpElsewhere", {"lock": taken, "a": [1]}) == Ended(
-        status="SUCCEEDED", output={"later": {"lock": taken, "a": [1]}}
-    )
+    value = {"lock": taken, "a": [1]}
+    execution = deployment.start(f"{way}Elsewhere", value)
+    assert deployment.ended(execution) == Ended(status="SUCCEEDED", output={"later": value})
+    assert deployment.seconds(execution) >= ELSEWHERE_SECONDS
+    assert (deployment.holders(taken), deployment.waiters(taken)) == (["a test"], [])
 
 
 def test_a_lock_that_becomes_free_is_granted_to_who_waits(deployment: Deployment) -> None:
-    name = f"soon/{uuid.uuid4()}"
-    owner = {"lock_name": name, "owner_id": str(uuid.uuid4())}
+    owner = owner_of(f"soon/{uuid.uuid4()}")
     deployment.invoke("Acquire", **owner)
-    execution = deployment.start("Waits", {"lock": name, "return": "done"})
+    execution = deployment.start("Waits", {"lock": owner["lock_name"], "return": "done"})
     wait_until(lambda: "Guard: Wait" in deployment.states_entered(execution))
     assert deployment.invoke("Release", **owner)["released"] is True
     assert deployment.ended(execution) == Ended(status="SUCCEEDED", output="done")
 
 
+@pytest.mark.parametrize(
+    ("mistake", "rule"),
+    [
+        ({"lock": ""}, "lock_name: must be a string of 1 to 512 bytes"),
+        ({"lock": "x" * 513}, "lock_name: must have at most 512 bytes of UTF-8, and has 513"),
+        ({"lock": 7}, "lock_name: must be a string of 1 to 512 bytes"),
+        ({"lock": "mistaken", "limit": 101}, "limit: must be a whole number from 1 to 100"),
+    ],
+)
+def test_a_mistake_in_the_request_fails_at_once_and_is_not_repeated(
+    deployment: Deployment, mistake: Json, rule: str
+) -> None:
+    execution = deployment.start("QueueTurns", mistake)
+    ended = deployment.ended(execution)
+    assert (ended.status, ended.error) == ("FAILED", "InvalidRequest")
+    assert rule in (ended.cause or "")
+    acquires = deployment.states_entered(execution).count("Guard: Acquire")
+    assert (acquires, deployment.transitions(execution)) == (1, 4)
+
+
 # A guard whose `max_wait` is zero skips a busy lock, whatever its way to wait.
-
-
-@pytest.mark.parametrize("form", ["Skips", "SkipsElsewhere"])
-def test_a_free_lock_is_held_while_the_task_runs(deployment: Deployment, form: str) -> None:
-    name = f"free/{uuid.uuid4()}"
-    assert deployment.run(form, {"lock": name, "return": 1}) == Ended("SUCCEEDED", output=1)
-    assert deployment.held(name) == 0
 
 
 def test_a_busy_lock_is_skipped_and_its_queue_left_alone(deployment: Deployment) -> None:
     name = f"busy/{uuid.uuid4()}"
-    owners = [{"lock_name": name, "owner_id": str(uuid.uuid4())} for _ in range(2)]
+    owners = [owner_of(name) for _ in range(2)]
     assert deployment.invoke("Acquire", **owners[0], owner_name="a test")["acquired"] is True
     value = {"lock": name, "a": [1]}
 
@@ -275,24 +287,38 @@ def test_a_busy_lock_is_skipped_and_its_queue_left_alone(deployment: Deployment)
     assert deployment.invoke("Release", **owners[0])["released"] is True
     assert deployment.run("SkipsElsewhere", value).output == {"skipped": value}
     assert deployment.invoke("Release", **owners[1])["released"] is True
+    assert deployment.run("SkipsElsewhere", {**value, "return": 1}).output == 1
 
 
 # What the guard does when calls of the lock service go wrong.
 
 
-def test_a_release_that_fails_does_not_replace_the_result(deployment: Deployment) -> None:
-    execution = deployment.start("NotReleased", {"a": 1})
-    assert deployment.ended(execution) == Ended(status="SUCCEEDED", output={"after": {"a": 1}})
-    assert "Guard: Not released" in deployment.states_entered(execution)
-    assert deployment.held(lock_of(execution)) == 1  # until the lease ends it
+@pytest.mark.parametrize(
+    ("way", "values"),
+    [
+        ("Poll", [{"a": 1}, [7]]),
+        ("KeptAlive", [{"token": 1_900_000_000_000_001, "half": 0.5}, *VALUES[:4], "text", 0]),
+    ],
+)
+def test_a_release_that_fails_does_not_replace_the_result(
+    deployment: Deployment, way: str, values: list[object]
+) -> None:
+    machine = f"{way}NotReleased"
+    for value in values:
+        execution = deployment.start(machine, value)
+        assert deployment.ended(execution) == Ended(status="SUCCEEDED", output={"after": value})
+        assert deployment.states_entered(execution)[-2:] == ["Guard: Not released", "After"]
+        assert deployment.held(lock_of(execution, machine)) == 1  # until the lease ends it
 
 
-def test_a_release_that_fails_does_not_replace_the_error(deployment: Deployment) -> None:
-    execution = deployment.start("NotReleased", {"raise": "CardDeclined"})
+@pytest.mark.parametrize("way", ["Poll", "KeptAlive"])
+def test_a_release_that_fails_does_not_replace_the_error(deployment: Deployment, way: str) -> None:
+    machine = f"{way}NotReleased"
+    execution = deployment.start(machine, FAILING)
     assert deployment.ended(execution).error == "CardDeclined"
     assert "Guard: Release after error" in deployment.states_entered(execution)
     # The reaper gets an event of the failure, and may release the lock first.
-    wait_until(lambda: deployment.held(lock_of(execution)) == 0)
+    wait_until(lambda: deployment.held(lock_of(execution, machine)) == 0)
 
 
 def test_a_lost_reply_does_not_make_the_workflow_wait_for_itself(deployment: Deployment) -> None:
@@ -302,7 +328,7 @@ def test_a_lost_reply_does_not_make_the_workflow_wait_for_itself(deployment: Dep
     states = deployment.states_entered(execution)
     assert "Guard: Wait" not in states
     assert states.count("Guard: Enter") == 1
-    assert deployment.held(lock_of(execution)) == 0
+    assert deployment.held(lock_of(execution, "LostReply")) == 0
 
 
 def test_a_grant_whose_call_failed_for_good_is_given_back(deployment: Deployment) -> None:
@@ -311,7 +337,7 @@ def test_a_grant_whose_call_failed_for_good_is_given_back(deployment: Deployment
     assert (ended.status, ended.error) == ("FAILED", "InvalidRequest")
     assert "granted, but who knows" in (ended.cause or "")
     assert "Work" not in deployment.states_entered(execution)
-    assert deployment.held(lock_of(execution)) == 0
+    assert deployment.held(lock_of(execution, "GrantedAndFailed")) == 0
 
 
 def test_an_acquisition_that_was_released_meanwhile_begins_again(deployment: Deployment) -> None:
@@ -319,7 +345,7 @@ def test_an_acquisition_that_was_released_meanwhile_begins_again(deployment: Dep
     assert deployment.ended(execution) == Ended(status="SUCCEEDED", output={"after": {"a": 1}})
     states = deployment.states_entered(execution)
     assert (states.count("Guard: Enter"), states.count("Guard: Acquire")) == (1, 2)
-    assert deployment.held(lock_of(execution)) == 0
+    assert deployment.held(lock_of(execution, "ReleasedMeanwhile")) == 0
 
 
 def test_a_waiter_that_is_released_again_and_again_gives_up_in_its_time_after_few_transitions(

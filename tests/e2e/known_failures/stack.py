@@ -1,182 +1,189 @@
-"""Small machines: guarded ones, and ones that were built wrongly on purpose."""
+"""What people write who have not met the known failures: chains that are wrong in one way each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
-from aws_cdk import CfnOutput, Duration, Stack
+import jsii
+from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from fairlock.cdk import ILockService, LockGuard, LockService, Waiting
-from tests.e2e.guard.stack import Spoilt
-from tests.e2e.known_failures.lock import (
-    INPUT,
-    LEASE_SECONDS,
-    LOCK,
-    OWNER_OF_THE_CALL,
-    REPLY,
-    Chain,
-    Mistake,
-    call,
-)
-from tests.e2e.workflow_parts import stay
+from fairlock.cdk import LockService, Waiting
+from tests.e2e.guard.stack import INPUT, JSONATA, RESULT, Form, Forms, function
+from tests.e2e.workflow_parts import LOCK, once_each, stay
 
-TASK_SECONDS: Final = "{% $exists($states.input.hang) ? 1 : 30 %}"
-"""Work that hangs ends soon; the other limit leaves time for a cold start."""
-LONG_LEASE: Final = Duration.minutes(5)
-SHORT_WAIT: Final = Duration.seconds(5)
-LIMIT: Final = "{% $exists($states.input.limit) ? $states.input.limit : 1 %}"
+CHAIN_LEASE_SECONDS: Final = 2
+TASK_SECONDS: Final = "{% $exists($states.input.sleep) ? 1 : 30 %}"
+"""Work that sleeps is over its time soon; the other limit leaves time for a cold start."""
+THIS_EXECUTION: Final = "{% $states.context.Execution.Id %}"
+OWNER_OF_THE_EXECUTION: Final = "{% $states.context.Execution.Name %}"
+"""As good as its ARN, which may be longer than an owner id."""
+OWNER_OF_THE_CALL: Final = "{% $uuid() %}"
+"""In the arguments of a call: another one whenever the call is repeated."""
 
 
-class KnownFailures(Stack):
-    """One state machine for each output `KnownFailure…Arn`. Their input names the `lock`."""
+class KnownFailures(Forms):
+    """Their input names the `lock`."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, locks: LockService) -> None:
-        super().__init__(scope, construct_id)
-        self.locks = locks
-        self.worker = self._function("Worker", handler="worker.handler")
-        self.lost_reply = self._function(
-            "LostReply",
-            handler="lost_reply.handler",
-            environment={"ACQUIRE": locks.acquire_function.function_name},
-        )
-        locks.grant_use(self.lost_reply)
-        for name, body in self._machines().items():
-            self._machine(name, body)
+    waiting = Waiting.queue()
 
-    def _machines(self) -> dict[str, Callable[[Construct], sfn.IChainable]]:
-        polling = Waiting.poll()
-        return {
+    def forms(self) -> Sequence[Form]:
+        assert isinstance(self.locks, LockService)
+        names = {"ACQUIRE": self.locks.acquire_function.function_name}
+        lossy = function(self, "LossyAcquire", handler="meddling.lossy", environment=names)
+        self.locks.grant_use(lossy)
+        bodies: dict[str, Callable[[Form], sfn.IChainable]] = {
             "Unguarded": stay,
-            "Guarded": lambda scope: self.guard(scope, stay(scope)),
-            "Lasting": lambda scope: self.guard(scope, stay(scope), lease=LONG_LEASE),
-            "Polling": lambda scope: self.guard(scope, stay(scope), waiting=polling),
-            "Chain": lambda scope: self.chain(scope, stay(scope)),
-            "Anonymous": lambda scope: self.chain(scope, stay(scope), told_execution=False),
-            "Map": lambda scope: each(scope, self.guard(scope, stay(scope))),
-            "MapOneOwner": lambda scope: each(scope, self.chain(scope, stay(scope))),
-            "Caught": lambda scope: self.caught(scope, self.guard(scope, self.task(scope))),
-            "CaughtChain": lambda scope: self.caught(scope, self.chain(scope, self.task(scope))),
-            "GivesUp": lambda scope: self.guard(scope, stay(scope), max_wait=SHORT_WAIT),
-            "Output": lambda scope: self.guard(scope, self.task(scope)),
-            "OutputReplaced": lambda scope: self.chain(scope, self.task(scope), outputs=None),
-            "LostReply": self.lost_reply_guarded,
-            "LostReplyNewOwner": self.lost_reply_new_owner,
-            "TwoGuards": self.two_guards,
-            "TwoGuardsToo": lambda scope: self.two_guards(scope, waiting=polling),
+            "Chain": lambda form: chain(form, stay(form)),
+            "Anonymous": lambda form: chain(form, stay(form), told_execution=False),
+            "MapOneOwner": lambda form: once_each(form, chain(form, stay(form))),
+            "CaughtGuard": lambda form: caught(form, form.guard(task(form), lock_name=LOCK)),
+            "CaughtChain": lambda form: caught(form, chain(form, task(form))),
+            "OutputReplaced": lambda form: chain(form, task(form), outputs=None),
+            "LostReplyNewOwner": lambda form: chain(
+                form, stay(form), acquire=lossy, owner_id=OWNER_OF_THE_CALL
+            ),
         }
+        return [Made(self, name, body=body) for name, body in bodies.items()]
 
-    def guard(self, scope: Construct, work: sfn.IChainable, **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
-        """A guard with a short lease, which waits in the queue unless told otherwise."""
-        arguments = {
-            "construct_id": "Guard",
-            "service": self.locks,
-            "lock_name": LOCK,
-            "limit": LIMIT,
-            "lease": Duration.seconds(LEASE_SECONDS),
-            "max_wait": Duration.minutes(2),
-            **props,
-        }
-        return LockGuard(scope, task=work, **arguments)
 
-    def chain(
+class Made(Form):
+    """A JSONata machine whose body a function makes."""
+
+    language = JSONATA
+
+    def __init__(self, scope: Forms, name: str, *, body: Callable[[Form], sfn.IChainable]) -> None:
+        self.body = partial(body, self)  # type: ignore[method-assign]  # there is no other
+        super().__init__(scope, name)
+
+
+def call(
+    scope: Construct,
+    name: str,
+    function: lambda_.IFunction,
+    **props: Any,  # noqa: ANN401 - LambdaInvoke's
+) -> tasks.LambdaInvoke:
+    """A call that is repeated only if the caller says so."""
+    return tasks.LambdaInvoke.jsonata(
+        scope, name, lambda_function=function, retry_on_service_exceptions=False, **props
+    )
+
+
+def task(form: Form) -> sfn.IChainable:
+    """A bare task that returns or fails as the input says."""
+    return call(
+        form,
+        "Task",
+        form.forms.worker,
+        payload=sfn.TaskInput.from_text(INPUT),
+        outputs=RESULT,
+        task_timeout=sfn.Timeout.jsonata(TASK_SECONDS),
+    )
+
+
+def caught(form: Form, guarded: sfn.IChainable) -> sfn.IChainable:
+    """A workflow that handles the error, and whose next state asks for the same lock."""
+    request = {"lock_name": LOCK, "owner_id": "{% $uuid() %}", "lease_seconds": CHAIN_LEASE_SECONDS}
+    next_acquire = call(
+        form,
+        "NextAcquire",
+        form.forms.locks.acquire_function,
+        payload=sfn.TaskInput.from_object(request),
+        outputs="{% {'error': $states.input.error, 'next_acquire': $states.result.Payload} %}",
+    )
+    surrounding = sfn.Parallel.jsonata(form, "Surrounding").branch(guarded)
+    error = "{% $merge([$states.input, {'error': $states.errorOutput.Error}]) %}"
+    return surrounding.add_catch(next_acquire, errors=["States.ALL"], outputs=error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mistake:
+    """In which single way a chain is wrong. The default is wrong in one way: it catches nothing.
+
+    Attributes:
+        owner_id: who it says it is.
+        told_execution: whether the service is told which execution the lease belongs to.
+        outputs: what leaves the chain; None is what the release call left.
+    """
+
+    owner_id: str = OWNER_OF_THE_EXECUTION
+    told_execution: bool = True
+    outputs: str | None = "{% {'work': $states.input, 'release': $states.result.Payload} %}"
+
+
+def chain(
+    form: Form,
+    work: sfn.IChainable,
+    *,
+    acquire: lambda_.IFunction | None = None,
+    **mistake: Any,  # noqa: ANN401 - a Mistake's
+) -> Chain:
+    """The wrong kind of a guard."""
+    locks = form.forms.locks
+    return Chain(
+        form,
+        "Chain",
+        acquire=acquire or locks.acquire_function,
+        release=locks.release_function,
+        work=work,
+        mistake=Mistake(**mistake),
+    )
+
+
+class Chain(sfn.StateMachineFragment):
+    """acquire → acquired? → work → release, and round again without end while it is not."""
+
+    def __init__(
         self,
         scope: Construct,
-        work: sfn.IChainable,
+        construct_id: str,
         *,
-        acquire: lambda_.IFunction | None = None,
-        **mistake: Any,  # noqa: ANN401 - a Mistake's
-    ) -> Chain:
-        """The wrong kind of a guard."""
-        return Chain(
-            scope,
-            "Chain",
-            acquire=acquire or self.locks.acquire_function,
-            release=self.locks.release_function,
-            work=work,
-            mistake=Mistake(**mistake),
-        )
-
-    def task(self, scope: Construct) -> sfn.IChainable:
-        """A bare task that returns or fails as the input says."""
-        return call(
-            scope,
-            "Task",
-            self.worker,
-            payload=sfn.TaskInput.from_text(INPUT),
-            outputs=REPLY,
-            task_timeout=sfn.Timeout.jsonata(TASK_SECONDS),
-        )
-
-    def caught(self, scope: Construct, guarded: sfn.IChainable) -> sfn.IChainable:
-        """A workflow that handles the error, and whose next state asks for the same lock."""
-        request = {"lock_name": LOCK, "owner_id": "{% $uuid() %}", "lease_seconds": LEASE_SECONDS}
-        next_acquire = call(
-            scope,
-            "NextAcquire",
-            self.locks.acquire_function,
-            payload=sfn.TaskInput.from_object(request),
-            outputs="{% {'error': $states.input.error, 'next_acquire': $states.result.Payload} %}",
-        )
-        surrounding = sfn.Parallel.jsonata(scope, "Surrounding").branch(guarded)
-        error = "{% $merge([$states.input, {'error': $states.errorOutput.Error}]) %}"
-        return surrounding.add_catch(next_acquire, errors=["States.ALL"], outputs=error)
-
-    def lost_reply_guarded(self, scope: Construct) -> sfn.IChainable:
-        """A guard whose first call of acquire is granted without its knowing."""
-        service = Spoilt(
-            acquire_function=self.lost_reply,
-            heartbeat_function=self.locks.heartbeat_function,
-            release_function=self.locks.release_function,
-        )
-        spoilt: ILockService = service
-        return self.guard(scope, stay(scope), service=spoilt, waiting=Waiting.poll())
-
-    def lost_reply_new_owner(self, scope: Construct) -> sfn.IChainable:
-        """The same fault, met by a chain whose repeated call is another owner's."""
-        owner = OWNER_OF_THE_CALL
-        return self.chain(scope, stay(scope), acquire=self.lost_reply, owner_id=owner)
-
-    def two_guards(self, scope: Construct, **props: Any) -> sfn.IChainable:  # noqa: ANN401 - a guard's
-        """Two guards on the same lock, one after the other, the second one with all it needs."""
-        first = self.guard(scope, stay(scope, "One"), construct_id="First", **props)
-        first_span = sfn.Pass.jsonata(
-            scope,
-            "RememberFirst",
-            assign={"one": INPUT},
-            outputs="{% $states.context.Execution.Input %}",
-        )
-        second = self.guard(scope, stay(scope, "Two"), construct_id="Second", **props)
-        spans = sfn.Pass.jsonata(scope, "Spans", outputs="{% [$one, $states.input] %}")
-        return first.next(first_span).next(second).next(spans)
-
-    def _function(self, construct_id: str, **props: Any) -> lambda_.Function:  # noqa: ANN401 - a function's
-        return lambda_.Function(
+        acquire: lambda_.IFunction,
+        release: lambda_.IFunction,
+        work: sfn.IChainable,
+        mistake: Mistake,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        request = {
+            "lock_name": LOCK,
+            "owner_id": mistake.owner_id,
+            "owner_name": THIS_EXECUTION,
+            **({"execution_arn": THIS_EXECUTION} if mistake.told_execution else {}),
+            "lease_seconds": CHAIN_LEASE_SECONDS,
+        }
+        self._acquire = call(
             self,
-            construct_id,
-            runtime=lambda_.Runtime.PYTHON_3_13,
-            architecture=lambda_.Architecture.ARM_64,
-            code=lambda_.Code.from_asset(str(Path(__file__).parent / "worker")),
-            timeout=Duration.seconds(30),
-            **props,
+            "Acquire",
+            acquire,
+            payload=sfn.TaskInput.from_object(request),
+            outputs=INPUT,
+            assign={"lock": RESULT},
         )
-
-    def _machine(self, name: str, body: Callable[[Construct], sfn.IChainable]) -> None:
-        scope = Construct(self, f"KnownFailure{name}")
-        machine = sfn.StateMachine(
-            scope,
-            "Machine",
-            definition_body=sfn.DefinitionBody.from_chainable(body(scope)),
-            query_language=sfn.QueryLanguage.JSONATA,
+        self._acquire.add_retry(errors=["ConnectionError"], interval=Duration.seconds(1))
+        owner = {"lock_name": "{% $lock.lock_name %}", "owner_id": "{% $lock.owner_id %}"}
+        outputs = {"outputs": mistake.outputs} if mistake.outputs else {}
+        self._release = call(
+            self, "Release", release, payload=sfn.TaskInput.from_object(owner), **outputs
         )
-        CfnOutput(self, f"KnownFailure{name}Arn", value=machine.state_machine_arn)
+        again = sfn.Wait.jsonata(self, "Wait", time=sfn.WaitTime.duration(Duration.seconds(1)))
+        acquired = sfn.Choice.jsonata(self, "Acquired?")
+        inside = sfn.Chain.start(work).next(self._release)
+        acquired.when(sfn.Condition.jsonata("{% $lock.acquired %}"), inside)
+        acquired.otherwise(again.next(self._acquire))
+        self._acquire.next(acquired)
 
+    @property
+    @jsii.member(jsii_name="startState")
+    def start_state(self) -> sfn.State:
+        return self._acquire
 
-def each(scope: Construct, guarded: sfn.IChainable) -> sfn.IChainable:
-    """Three iterations at once, all with the machine's own input."""
-    items = sfn.ProvideItems.jsonata("{% [$states.input, $states.input, $states.input] %}")
-    return sfn.Map.jsonata(scope, "Each", items=items).item_processor(guarded)
+    @property
+    @jsii.member(jsii_name="endStates")
+    def end_states(self) -> list[sfn.INextable]:
+        return [self._release]

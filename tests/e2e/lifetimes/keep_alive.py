@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from fairlock.aws.executions import StepFunctions
+from fairlock.aws.executions import Liveness, StepFunctions
 from fairlock.aws.lock_table import LockTable
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import AcquireRequest, Liveness
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant
 from fairlock.store.context import Event, Extended, LockContext
 from testbed.localaws import LocalAws
 from tests.e2e.deployment import LONGEST_WAIT_SECONDS, Deployment, Ended, wait_until

@@ -1,28 +1,44 @@
 """Workflows that end in all the ways in which a workflow can, with keep_alive and without.
 
 Their input names the `lock`, and how many `seconds` the work takes; with `raise` it fails at the
-end. Bare tasks are told to `sleep` instead.
+end. Those of `DyingWorkflows` have leases so long that no lease frees anything in a test. The same
+stand over the service of `Fairlock`, and over one by which deaths go unnoticed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
-from aws_cdk import Duration
+from aws_cdk import CfnOutput, Duration, Stage
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from fairlock.cdk import LockGuard, Waiting
-from tests.e2e.guard.stack import INPUT, JSONATA, Form, Forms, Spoilt, function
-from tests.e2e.workflow_parts import LOCK, SECONDS, decide, once_each, runtime_error, stay
+from fairlock.cdk import ILockService, LockGuard, LockService, Waiting
+from fairlock.cdk.service.functions import handler_code
+from fairlock.names import REAP_QUEUE_VARIABLE
+from tests.e2e.guard.stack import INPUT, JSONATA, Form, Forms, Spoilt
+from tests.e2e.known_failures.stack import chain
+from tests.e2e.workflow_parts import LOCK, SECONDS, runtime_error, stay
 
 PLAIN_LEASE_SECONDS: Final = 5
 KEEP_ALIVE_LEASE_SECONDS: Final = 6
 INTERVAL_SECONDS: Final = 2
 FALLBACK_SECONDS: Final = 10
-MACHINE_TIMEOUT_SECONDS: Final = 20
+LONG_LEASE_SECONDS: Final = 600
+LONG_INTERVAL_SECONDS: Final = 20
+UNTOLD_INTERVAL_SECONDS: Final = 4
+TIMEOUT_SECONDS: Final = 20
+"""Long enough that another caller is seen to wait behind, also on a busy machine."""
+EXPRESS_TIMEOUT_SECONDS: Final = 3
+EXPRESS_LEASE_SECONDS: Final = 4
+GATE_TIMEOUT_SECONDS: Final = 300
+"""A handler at a gate stands there until a test opens it, which a busy machine may delay."""
 LIMIT: Final = "{% $exists($states.input.limit) ? $states.input.limit : 1 %}"
+LAYER: Final = Path(__file__).parent / "layer"
 
 
 class Lifetimes(Forms):
@@ -32,45 +48,74 @@ class Lifetimes(Forms):
 
     def forms(self) -> Sequence[Form]:
         return (
-            KeepAliveTask(self, "KeepAlive"),
             KeepAliveChain(self, "KeepAliveChain"),
-            KeepAlivePath(self, "KeepAlivePath"),
-            KeepAlivePoll(self, "KeepAlivePoll"),
-            KeepAliveDecides(self, "KeepAliveDecides"),
-            KeepAliveNested(self, "KeepAliveNested"),
-            KeepAliveToken(self, "KeepAliveToken"),
-            KeepAliveElsewhere(self, "KeepAliveElsewhere"),
-            KeepAliveMap(self, "KeepAliveMap"),
             KeepAliveSibling(self, "KeepAliveSibling"),
             KeepAliveRuntime(self, "KeepAliveRuntime"),
-            KeepAliveNotReleased(self, "KeepAliveNotReleased"),
-            KeepAliveChain(self, "KeepAliveTimeout", timeout_seconds=MACHINE_TIMEOUT_SECONDS),
+            KeepAliveChain(self, "KeepAliveTimeout", timeout_seconds=TIMEOUT_SECONDS),
             Plain(self, "Plain"),
             PlainTask(self, "PlainTask"),
-            PlainPoll(self, "PlainPoll"),
-            PlainMap(self, "PlainMap"),
             PlainSibling(self, "PlainSibling"),
         )
 
 
+class DyingWorkflows(Forms):
+    """Over the service of `Fairlock`, whose reaper gets the events of all machines."""
+
+    waiting = Waiting.queue()
+
+    def forms(self) -> Sequence[Form]:
+        self.gates = gates(self, self.locks)
+        return (
+            Dies(self, "Dies"),
+            DiesKeptAlive(self, "DiesKeptAlive"),
+            Dies(self, "DiesByTimeout", timeout_seconds=TIMEOUT_SECONDS),
+            DiesByError(self, "DiesByError"),
+            DiesWithTask(self, "DiesWithTask"),
+            DiesAtGate(self, "DiesAtGate"),
+            DiesNested(self, "DiesNested"),
+            KeptAliveUntold(self, "KeptAliveUntold"),
+            Express(self, "ExpressByTimeout", timeout_seconds=EXPRESS_TIMEOUT_SECONDS),
+            ExpressByError(self, "ExpressByError"),
+        )
+
+
+class Unreaped(Forms):
+    """Over a service of its own: of all machines but two no event reaches it, as if all were lost.
+
+    It gets the events of those two, but its orders of second passes go to a queue that no function
+    reads.
+    """
+
+    waiting = Lifetimes.waiting
+
+    def forms(self) -> Sequence[Form]:
+        service = LockService(self, "Locks")
+        assert service.reaper is not None
+        elsewhere = sqs.Queue(self, "Elsewhere")
+        elsewhere.grant_send_messages(service.reaper.function)
+        service.reaper.function.add_environment(REAP_QUEUE_VARIABLE, elsewhere.queue_url)
+        self.locks = service
+        self.gates = gates(self, service)
+        service.add_outputs()
+        watched, watched_nested = Dies(self, "Watched"), DiesNested(self, "WatchedNested")
+        service.watch(watched.machine, watched_nested.machine)
+        return (
+            watched,
+            watched_nested,
+            Plain(self, "UnreapedPlain"),
+            Dies(self, "Unreaped"),
+            Dies(self, "UnreapedByTimeout", timeout_seconds=TIMEOUT_SECONDS),
+            DiesByError(self, "UnreapedByError"),
+            Uncaught(self, "UnreapedWithTask"),
+            DiesAtGate(self, "UnreapedAtGate"),
+        )
+
+
 class Lifetime(Form):
-    """A form that may have a timeout of its own, and guards that differ in keep_alive only."""
+    """Guards that differ in keep_alive only."""
 
     language: sfn.QueryLanguage | None = JSONATA
     keeps_alive = False
-
-    def __init__(
-        self, scope: Forms, construct_id: str, *, timeout_seconds: int | None = None
-    ) -> None:
-        Construct.__init__(self, scope, construct_id)
-        self.forms = scope
-        self.machine = sfn.StateMachine(
-            self,
-            "Machine",
-            definition_body=sfn.DefinitionBody.from_chainable(self.body()),
-            query_language=self.language,
-            timeout=None if timeout_seconds is None else Duration.seconds(timeout_seconds),
-        )
 
     def guarded(self, work: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
         lease_seconds = KEEP_ALIVE_LEASE_SECONDS if self.keeps_alive else PLAIN_LEASE_SECONDS
@@ -82,11 +127,6 @@ class Lifetime(Form):
             "keep_alive": Duration.seconds(INTERVAL_SECONDS) if self.keeps_alive else None,
         }
         return self.guard(work, name, **{**terms, **props})
-
-    def guard(self, task: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
-        """The form's own service, unless another is given."""
-        arguments = {"service": self.forms.locks, "waiting": self.forms.waiting, **props}
-        return LockGuard(self, name, task=task, **arguments)
 
 
 class Plain(Lifetime):
@@ -105,84 +145,6 @@ class PlainTask(Lifetime):
 
     def body(self) -> sfn.IChainable:
         return self.guarded(self.work())
-
-
-class KeepAliveTask(PlainTask):
-    keeps_alive = True
-
-
-class KeepAlivePath(Lifetime):
-    """A bare task in a JSONPath machine, and a state after the guard."""
-
-    language = None
-    keeps_alive = True
-
-    def body(self) -> sfn.IChainable:
-        guard = self.guarded(self.work_by_path(), lock_name=sfn.JsonPath.string_at("$.lock"))
-        return guard.next(sfn.Pass(self, "After"))
-
-
-class PlainPoll(Lifetime):
-    def body(self) -> sfn.IChainable:
-        return self.guarded(stay(self), waiting=Waiting.poll())
-
-
-class KeepAlivePoll(PlainPoll):
-    keeps_alive = True
-
-
-class KeepAliveDecides(Lifetime):
-    """Choice, Catch, Succeed and Fail in the chain; the input's `way` says which."""
-
-    keeps_alive = True
-
-    def body(self) -> sfn.IChainable:
-        guard = self.guarded(decide(self, self.work()))
-        return guard.next(sfn.Pass.jsonata(self, "After", outputs={"after": INPUT}))
-
-
-class KeepAliveNested(Lifetime):
-    """A guard around a guard, on two locks, both kept alive."""
-
-    keeps_alive = True
-
-    def body(self) -> sfn.IChainable:
-        inner = self.guarded(stay(self), "Inner", lock_name="{% 'inner/' & $states.input.lock %}")
-        return self.guarded(inner, "Outer", lock_name="{% 'outer/' & $states.input.lock %}")
-
-
-class KeepAliveToken(Lifetime):
-    """A bare task that is given the fencing token."""
-
-    keeps_alive = True
-
-    def body(self) -> sfn.IChainable:
-        token = LockGuard.fencing_token_of(self, "Guard")
-        return self.guarded(self.work(payload={"return": {"token": token}}))
-
-
-class KeepAliveElsewhere(Lifetime):
-    """Goes another way after five seconds, and ends there."""
-
-    keeps_alive = True
-
-    def body(self) -> sfn.IChainable:
-        return self.guarded(
-            stay(self),
-            max_wait=Duration.seconds(5),
-            on_timeout=sfn.Pass.jsonata(self, "Later", outputs={"later": INPUT}),
-        )
-
-
-class PlainMap(Lifetime):
-    """Three iterations that want the same lock."""
-
-    def body(self) -> sfn.IChainable:
-        return once_each(self, self.guarded(stay(self)))
-
-
-class KeepAliveMap(PlainMap):
-    keeps_alive = True
 
 
 class PlainSibling(Lifetime):
@@ -215,17 +177,145 @@ class KeepAliveRuntime(PlainRuntime):
     keeps_alive = True
 
 
-class KeepAliveNotReleased(Lifetime):
-    """Every call of release fails, at once and for good."""
+class DyingWorkflow(Lifetime):
+    def guarded(self, work: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
+        lease = Duration.seconds(LONG_LEASE_SECONDS)
+        keep_alive = Duration.seconds(LONG_INTERVAL_SECONDS) if self.keeps_alive else None
+        return super().guarded(work, name, **{"lease": lease, "keep_alive": keep_alive, **props})
+
+
+class Dies(DyingWorkflow, Plain):
+    """While it waits or works."""
+
+
+class DiesKeptAlive(Dies):
+    keeps_alive = True
+
+
+class DiesByError(DyingWorkflow, PlainRuntime):
+    """By an error that nothing can catch."""
+
+
+class DiesWithTask(DyingWorkflow):
+    """Its only task takes its execution environment with it."""
+
+    def body(self) -> sfn.IChainable:
+        return self.guarded(self.work())
+
+
+class Uncaught(DyingWorkflow):
+    """The same in a chain without a guard, which catches nothing."""
+
+    def body(self) -> sfn.IChainable:
+        return chain(self, self.work())
+
+
+class DiesAtGate(DyingWorkflow):
+    """In the middle of acquire or release."""
+
+    forms: DyingWorkflows | Unreaped
+
+    def body(self) -> sfn.IChainable:
+        return self.guarded(stay(self), service=self.forms.gates)
+
+
+class DiesNested(DiesAtGate):
+    """The same while it holds another lock: once that is free, the first reap pass is over."""
+
+    def body(self) -> sfn.IChainable:
+        outer = "{% 'outer/' & $states.input.lock %}"
+        return self.guarded(super().body(), "Outer", lock_name=outer)
+
+
+class KeptAliveUntold(DyingWorkflow):
+    """Kept alive by a service whose release does not tell the heartbeat that the work is done."""
 
     keeps_alive = True
 
     def body(self) -> sfn.IChainable:
         locks = self.forms.locks
+        silent = _with_handlers(
+            self, "Silent", locks, handler="gated.silent_release", environment={}
+        )
         service = Spoilt(
             acquire_function=locks.acquire_function,
             heartbeat_function=locks.heartbeat_function,
-            release_function=function(self, "Broken", handler="meddling.broken"),
+            release_function=silent,
         )
-        guard = self.guarded(self.work(), service=service)
-        return guard.next(sfn.Pass.jsonata(self, "After", outputs={"after": INPUT}))
+        interval = Duration.seconds(UNTOLD_INTERVAL_SECONDS)
+        return self.guarded(stay(self), service=service, keep_alive=interval)
+
+
+class Express(Lifetime):
+    """An Express workflow: its end sends no event, and it cannot be described."""
+
+    kind = sfn.StateMachineType.EXPRESS
+
+    def body(self) -> sfn.IChainable:
+        return self.guarded(
+            self.inside(),
+            express=True,
+            waiting=Waiting.poll(),
+            lease=Duration.seconds(EXPRESS_LEASE_SECONDS),
+            max_wait=Duration.minutes(1),
+        )
+
+    def inside(self) -> sfn.IChainable:
+        return stay(self)
+
+
+class ExpressByError(Express):
+    language = None
+
+    def inside(self) -> sfn.IChainable:
+        return runtime_error(self)
+
+
+def gates(scope: Construct, locks: ILockService) -> Spoilt:
+    """The service's handlers with gates in them; a test finds these in the output `Gates`."""
+    stage = Stage.of(scope)
+    assert stage is not None
+    directory = Path(stage.outdir) / f"gates-{scope.node.id}"
+    directory.mkdir()
+    CfnOutput(scope, "Gates", value=str(directory))
+
+    def gated(operation: str) -> lambda_.Function:
+        return _with_handlers(
+            scope,
+            f"Gated{operation.title()}",
+            locks,
+            handler=f"gated.{operation}",
+            environment={"GATES": str(directory)},
+        )
+
+    return Spoilt(
+        acquire_function=gated("acquire"),
+        heartbeat_function=locks.heartbeat_function,
+        release_function=gated("release"),
+    )
+
+
+def _with_handlers(
+    scope: Construct,
+    construct_id: str,
+    locks: ILockService,
+    *,
+    handler: str,
+    environment: dict[str, str],
+) -> lambda_.Function:
+    """A function of the directory `layer`, on top of the service's own handlers."""
+    assert isinstance(locks, LockService)
+    layer = lambda_.LayerVersion(
+        scope, f"{construct_id}Layer", code=lambda_.Code.from_asset(str(LAYER))
+    )
+    return lambda_.Function(
+        scope,
+        construct_id,
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        architecture=lambda_.Architecture.ARM_64,
+        code=handler_code(scope),
+        handler=handler,
+        layers=[layer],
+        timeout=Duration.seconds(GATE_TIMEOUT_SECONDS),
+        environment={"FAIRLOCK_TABLE_NAME": locks.table.table_name, **environment},
+    )

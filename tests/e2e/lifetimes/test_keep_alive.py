@@ -10,14 +10,13 @@ from functools import partial
 import pytest
 
 from fairlock.aws.lock_table import LockTable
-from fairlock.protocol.lease_time import over_at_ms, stored_end_ms
+from fairlock.clock import over_at_ms, stored_end_ms
 from fairlock.protocol.model import AcquireRequest, KeepAliveRequest
 from fairlock.store.context import LockContext
 from fairlock.store.keep_alive import KeepAliveOutcome
+from tests.e2e.conftest import Tell
 from tests.e2e.deployment import Deployment
-from tests.e2e.lifetimes.conftest import Tell
 from tests.e2e.lifetimes.contested_lock import ALIKE_TIMES, TIMES, ContestedLock
-from tests.e2e.lifetimes.dying_workflows import LONG_INTERVAL_SECONDS, UNTOLD_INTERVAL_SECONDS
 from tests.e2e.lifetimes.keep_alive import (
     CONTENDERS,
     OVERRUN_SECONDS,
@@ -30,7 +29,9 @@ from tests.e2e.lifetimes.keep_alive import (
 from tests.e2e.lifetimes.stack import (
     INTERVAL_SECONDS,
     KEEP_ALIVE_LEASE_SECONDS,
+    LONG_INTERVAL_SECONDS,
     PLAIN_LEASE_SECONDS,
+    UNTOLD_INTERVAL_SECONDS,
 )
 from tests.e2e.scenario_runs import ScenarioRuns
 from tests.support.faulty_table import FaultyTable

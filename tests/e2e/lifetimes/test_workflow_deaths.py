@@ -6,9 +6,10 @@ import time
 
 import pytest
 
-from fairlock.protocol.lease_time import stored_end_ms
-from tests.e2e.deployment import Deployment, Ended, wait_until
-from tests.e2e.lifetimes.conftest import Tell
+from fairlock.clock import stored_end_ms
+from tests.e2e.conftest import Tell
+from tests.e2e.deployment import Deployment, wait_until
+from tests.e2e.lifetimes.conftest import FOLLOWED_EVERY, REAPED
 from tests.e2e.lifetimes.contested_lock import (
     ALIKE_TIMES,
     OVER_SECONDS,
@@ -16,7 +17,6 @@ from tests.e2e.lifetimes.contested_lock import (
     TOLERANCE_SECONDS,
     ContestedLock,
 )
-from tests.e2e.lifetimes.dying_workflows import EXPRESS_LEASE_SECONDS, LEASE_SECONDS
 from tests.e2e.lifetimes.late_acquires import (
     STILL_HELD_SECONDS,
     Late,
@@ -24,8 +24,12 @@ from tests.e2e.lifetimes.late_acquires import (
     LateWithoutSecondPass,
     Replayed,
 )
-from tests.e2e.lifetimes.scenarios import FOLLOWED_EVERY, REAPED
-from tests.e2e.lifetimes.stack import FALLBACK_SECONDS, PLAIN_LEASE_SECONDS
+from tests.e2e.lifetimes.stack import (
+    EXPRESS_LEASE_SECONDS,
+    FALLBACK_SECONDS,
+    LONG_LEASE_SECONDS,
+    PLAIN_LEASE_SECONDS,
+)
 from tests.e2e.lifetimes.workflow_deaths import WITHIN_SECONDS, Death, Express, Outlived
 from tests.e2e.scenario_runs import SECOND_PASS_SECONDS, ScenarioRuns, wait_for_reap_passes
 
@@ -104,7 +108,7 @@ def test_without_any_event_a_lock_is_free_for_a_caller_after_one_lease(
     outlived: list[Outlived] = runs["unnoticed, caller"]
     check_granted_at_the_first_question_after_the_lease(outlived)
     refused = [each.early for each in outlived if each.early and not each.early["acquired"]]
-    assert {refusal["reason"] for refusal in refused} == {"HELD"}
+    assert {refusal["reason"] for refusal in refused} <= {"HELD"}
     tell(
         f"all events lost, lease {PLAIN_LEASE_SECONDS} s, direct caller: held",
         [each.seconds for each in outlived],
@@ -200,7 +204,7 @@ def test_what_it_takes_is_free_after_the_second_look(runs: ScenarioRuns, tell: T
     tell("acquire lands after the first reap pass: from the death until the next one works", freed)
     assert len(freed) == TIMES // 2
     assert min(freed) > SECOND_PASS_SECONDS - 1
-    assert max(freed) < LEASE_SECONDS
+    assert max(freed) < LONG_LEASE_SECONDS
     assert {each.next_ended.status for each in late} == {"SUCCEEDED"}
     assert [(each.holders, each.waiters) for each in late] == [([], [])] * len(late)
 
@@ -274,31 +278,3 @@ def test_forged_messages_about_a_holder_that_runs_free_nothing(runs: ScenarioRun
         [("SUCCEEDED", "SUCCEEDED")] * len(replayed)
     )
     assert all(each.overlap_seconds == 0 for each in replayed)
-
-
-# A release that fails for good beside a heartbeat: result and error stand.
-
-FENCING_TOKEN = 1_900_000_000_000_001
-
-
-@pytest.mark.parametrize(
-    "result", [{"token": FENCING_TOKEN, "half": 0.5}, [7], [[7]], "text", "", None, 0, False]
-)
-def test_the_result_stands(deployment: Deployment, result: object) -> None:
-    request = {"lock": f"not-released/{result}", "return": result}
-    execution = deployment.start("KeepAliveNotReleased", request)
-    assert deployment.ended(execution) == Ended(status="SUCCEEDED", output={"after": result})
-    assert deployment.states_entered(execution)[-3:] == [
-        "Guard: Lock not released",
-        "Guard: Not released",
-        "After",
-    ]
-
-
-def test_the_error_stands(deployment: Deployment) -> None:
-    request = {"lock": "not-released/error", "raise": "CardDeclined"}
-    execution = deployment.start("KeepAliveNotReleased", request)
-    assert deployment.ended(execution).error == "CardDeclined"
-    assert "Guard: Release after error" in deployment.states_entered(execution)
-    # The reaper gets an event of the failure, and may release the lock first.
-    wait_until(lambda: deployment.held("not-released/error") == 0)

@@ -3,29 +3,60 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
-from aws_cdk import App, Stack
+from aws_cdk import App, CfnOutput, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 from botocore.exceptions import ClientError
+from constructs import Construct
 
 from fairlock import LockClient
-from fairlock.cdk import LockService, SharedLockService
+from fairlock.cdk import ILockService, LockService, SharedLockService
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.readme.stack import run_sample, sample
+from tests.e2e.guard.stack import function
 
 LONGEST_SECONDS: Final = 120
 LOCK_NAME: Final = '"customer/7"'
 SERVICE: Final = 'LockClient.from_stack("Fairlock")'
 
 Charge = Callable[..., None]
+
+_README: Final = Path(__file__).resolve().parents[3] / "README.md"
+_PYTHON: Final = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def sample(word: str) -> str:
+    """The one Python block of the README that contains a word."""
+    [code] = [code for code in _PYTHON.findall(_README.read_text()) if word in code]
+    return str(code)
+
+
+def run_sample(code: str, **names: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever the sample uses
+    """Runs a block among these names, and returns all names afterwards."""
+    exec(compile(code, "README.md", "exec"), names)  # noqa: S102 - the repository's own example
+    return names
+
+
+def guard_sample(scope: Construct, construct_id: str, *, locks: ILockService) -> Stack:
+    """The sample's stack, deployed after the service that it finds by its stack's name."""
+    worker = function(Stack(scope, f"{construct_id}Worker"), "Worker", handler="worker.handler")
+    stack = run_sample(sample("class Billing("))["Billing"](scope, construct_id, function=worker)
+    assert isinstance(stack, Stack)
+    assert isinstance(locks, Construct)
+    stack.add_stack_dependency(Stack.of(locks))
+    machine = stack.node.find_child("Machine")
+    assert isinstance(machine, sfn.StateMachine)
+    CfnOutput(stack, "BillingArn", value=machine.state_machine_arn)
+    return stack
 
 
 @pytest.fixture
@@ -99,7 +130,7 @@ def test_a_client_of_another_table_is_not_excluded_by_the_guard(
     execution = deployment.start("Billing", {"customer_id": customer, "until": str(gate)})
     wait_until(lambda: deployment.holders(f"customer/{customer}") == [execution])
     charged: list[str] = []
-    other = deployment.of("Unreaped").table_name
+    other = deployment.of("OtherService").table_name
 
     run_client(
         f"customer/{customer}",

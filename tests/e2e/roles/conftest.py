@@ -13,8 +13,7 @@ from infra.lock_stack import LockStack
 from testbed.localaws import LocalAws
 from tests.e2e.deployment import Deployment
 from tests.e2e.roles.calls import ACCOUNT
-from tests.e2e.roles.identities import add_keyed_functions
-from tests.e2e.roles.stack import add_roles
+from tests.e2e.roles.identities import add_keyed_functions, add_roles
 
 PRINCIPAL = "PolicyDocument.Statement.2.Condition.ArnNotEquals.aws:PrincipalArn"
 

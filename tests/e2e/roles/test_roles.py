@@ -14,8 +14,7 @@ import pytest
 from fairlock import LockClient, LockStoreMisconfigured
 from tests.e2e.deployment import Deployment, Json, wait_until
 from tests.e2e.roles.calls import AnyCall, calls
-from tests.e2e.roles.identities import TRUST, Identities
-from tests.e2e.roles.stack import ROLES
+from tests.e2e.roles.identities import ROLES, TRUST, Identities
 from tests.e2e.roles.test_keys import keyed_execution
 
 # The roles suffice for what the handlers do, on an embedded AWS that enforces them.

@@ -1,23 +1,30 @@
-"""Workflows that share a lock, workflows that hold two, and the guards of docs/turns.md."""
+"""Workflows that share a lock, hold two, supersede each other or take turns at a pace.
+
+Among them the guards of docs/turns.md.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 
-from fairlock.cdk import LockGuard, Waiting
-from tests.e2e.guard.stack import INPUT, Form, Forms
+from fairlock.cdk import LockGuard, LockService, Pace, Waiting
+from tests.e2e.guard.stack import INPUT, LEASE_SECONDS, Form, Forms
+from tests.e2e.workflow_parts import LOCK, stay
 from tests.support.documents import Block, blocks
 
 BOTH = ["{% $states.input.one %}", "{% $states.input.other %}"]
 GIVES_UP_SECONDS = 8
 MAX_HOLD_SECONDS = 3
 KEEP_ALIVE = Duration.seconds(2)
+FALLBACK_SECONDS: Final = 10
+INTERVAL_SECONDS: Final = int(os.environ.get("PACE_INTERVAL", "1"))
 
 
 def example(word: str) -> Block:
@@ -34,18 +41,26 @@ def run_example(block: Block, **names: Any) -> dict[str, Any]:  # noqa: ANN401 -
 
 
 class TurnForms(Forms):
-    """Guards that sleep in the queue, but for one that polls."""
+    """Guards that sleep in the queue, but for two that poll."""
 
-    waiting = Waiting.queue(fallback=Duration.seconds(10))
+    waiting = Waiting.queue(fallback=Duration.seconds(FALLBACK_SECONDS))
 
     def forms(self) -> Sequence[Form]:
+        version = {"only_newest": "{% $states.input.version %}"}
+        polls = {"waiting": Waiting.poll()}
+        gives_up = {"max_wait": Duration.seconds(GIVES_UP_SECONDS)}
+        kept_alive = {"lease": Duration.seconds(6), "keep_alive": KEEP_ALIVE}
         return (
+            Newest(self, "NewestQueue", **version),
+            Newest(self, "NewestPoll", **version, **polls),
+            Newest(self, "NewestByTime", only_newest=True),
+            NewestFails(self, "NewestFails", **version),
             Reads(self, "TurnReads"),
             Both(self, "TurnBoth"),
-            BothPolls(self, "TurnBothPolls"),
-            BothGivesUp(self, "TurnBothGivesUp"),
-            BothFails(self, "TurnBothFails"),
-            BothKeptAlive(self, "TurnBothKeptAlive"),
+            Both(self, "TurnBothPolls", **polls),
+            BothGivesUp(self, "TurnBothGivesUp", **gives_up),
+            Both(self, "TurnBothFails", **gives_up),
+            Both(self, "TurnBothKeptAlive", **kept_alive),
             Transfer(self, "TransferExample"),
             Deploy(self, "DeployExample"),
             NightlyImport(self, "NightlyImportExample"),
@@ -71,36 +86,31 @@ class Both(Form):
         return self.guard(self.work(), lock_name=BOTH)
 
 
-class BothPolls(Form):
-    """The same by polling."""
-
-    def body(self) -> sfn.IChainable:
-        return self.guard(self.work(), lock_name=BOTH, waiting=Waiting.poll())
-
-
 class BothGivesUp(Form):
     """Goes another way after some seconds."""
 
     def body(self) -> sfn.IChainable:
         later = sfn.Pass.jsonata(self, "Later", outputs={"later": INPUT})
-        max_wait = Duration.seconds(GIVES_UP_SECONDS)
-        return self.guard(self.work(), lock_name=BOTH, max_wait=max_wait, on_timeout=later)
+        return self.guard(self.work(), lock_name=BOTH, on_timeout=later)
 
 
-class BothFails(Form):
-    """Fails after some seconds."""
-
-    def body(self) -> sfn.IChainable:
-        max_wait = Duration.seconds(GIVES_UP_SECONDS)
-        return self.guard(self.work(), lock_name=BOTH, max_wait=max_wait)
-
-
-class BothKeptAlive(Form):
-    """Renews both leases."""
+class NewestFails(Form):
+    """Only the newest of those that wait runs."""
 
     def body(self) -> sfn.IChainable:
-        lease = Duration.seconds(6)
-        return self.guard(self.work(), lock_name=BOTH, lease=lease, keep_alive=KEEP_ALIVE)
+        return self.newest()
+
+    def newest(self, **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
+        work = sfn.Pass.jsonata(self, "Work", outputs="ran")
+        return self.guard(work, lock_name=LOCK, max_wait=Duration.minutes(20), **props)
+
+
+class Newest(NewestFails):
+    """The others go another way."""
+
+    def body(self) -> sfn.IChainable:
+        superseded = sfn.Pass.jsonata(self, "Superseded", outputs="superseded")
+        return self.newest(on_superseded=superseded)
 
 
 class _Example(Form):
@@ -135,3 +145,80 @@ class NightlyImport(_Example):
         names = {"tasks": tasks, "function": self.forms.worker, "Duration": shorter}
         guard: LockGuard = self.made('"NightlyImport"', **names)["import_guard"]
         return guard
+
+
+class OtherService(Forms):
+    """A service of its own: with a function for paces, with lifecycle events, without a reaper."""
+
+    waiting = TurnForms.waiting
+
+    def forms(self) -> Sequence[Form]:
+        self.locks = LockService(self, "Locks", pace=True, lifecycle_events=True, reaper=False)
+        self.locks.add_outputs()
+        hourly = {"rate": (1, Duration.hours(1)), "max_wait": Duration.seconds(0)}
+        return (
+            Untold(self, "Untold"),
+            Paced(self, "PaceEach"),
+            PacedByPath(self, "PacePath"),
+            PacedOrSkipped(self, "PaceHourly", **hourly),
+            Paced(self, "PaceFails", **hourly),
+            PacedInMap(self, "PaceInMap"),
+            PaceExample(self, "PaceExample"),
+        )
+
+
+class Untold(Form):
+    """Stays in a lock with a short lease; no event tells of its end."""
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(stay(self), lock_name=LOCK, lease=Duration.seconds(LEASE_SECONDS))
+
+
+class Paced(Form):
+    """Takes turns at the input's `pace`, one each INTERVAL_SECONDS."""
+
+    def body(self) -> sfn.IChainable:
+        return self.paced()
+
+    def paced(self, **props: Any) -> Pace:  # noqa: ANN401 - a Pace's
+        one_a_second = (60 // INTERVAL_SECONDS, Duration.minutes(1))
+        arguments = {"pace_name": "{% $states.input.pace %}", "rate": one_a_second}
+        arguments |= {**props, **self.terms}
+        return Pace(self, "Pace", service=self.forms.locks, **arguments)
+
+
+class PacedByPath(Paced):
+    """In a JSONPath machine."""
+
+    language = sfn.QueryLanguage.JSON_PATH
+
+    def body(self) -> sfn.IChainable:
+        return self.paced(pace_name=sfn.JsonPath.string_at("$.pace"))
+
+
+class PacedOrSkipped(Paced):
+    """Goes another way if its slot is too late."""
+
+    def body(self) -> sfn.IChainable:
+        skipped = sfn.Pass.jsonata(self, "Skipped", outputs="skipped")
+        paced = self.paced(on_too_late=skipped)
+        return paced.next(sfn.Pass.jsonata(self, "Ran", outputs="ran"))
+
+
+class PacedInMap(Paced):
+    """Each iteration has a slot of its own."""
+
+    def body(self) -> sfn.IChainable:
+        items = sfn.ProvideItems.jsonata(INPUT)
+        return sfn.Map.jsonata(self, "Items", items=items).item_processor(self.paced())
+
+
+class PaceExample(Form):
+    """A pace as docs/turns.md shows it."""
+
+    def body(self) -> sfn.IChainable:
+        names = {"locks": self.forms.locks, "Pace": Pace, "Duration": Duration}
+        charge = sfn.Pass.jsonata(self, "Charge")
+        made = run_example(example("pace = Pace("), self=self, charge=charge, **names)
+        definition: sfn.IChainable = made["definition"]
+        return definition

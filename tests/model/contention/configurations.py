@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from tests.model.contention.clients import Client
-from tests.model.contention.faults import Faults
+from tests.model.contention.clients import Client, Faults
 from tests.model.contention.invariants import Invariant
 
 NAMES: Final = ("anna", "ben", "carl", "dora")

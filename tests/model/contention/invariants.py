@@ -6,10 +6,19 @@ import math
 from collections.abc import Sequence
 from enum import StrEnum
 
-from fairlock.protocol.lease_time import is_over
+from fairlock.clock import is_over
 from fairlock.protocol.model import Holder, LockState
-from tests.model.contention.clients import Client, Local, Status
-from tests.model.contention.faults import COPY, CRASH, LATE_CALL, LOST_PUSH, LOST_REPLY, ORPHAN
+from tests.model.contention.clients import (
+    COPY,
+    CRASH,
+    LATE_CALL,
+    LOST_PUSH,
+    LOST_REPLY,
+    ORPHAN,
+    Client,
+    Local,
+    Status,
+)
 from tests.model.contention.recovery import Recovery
 from tests.model.contention.transitions import FIRST_CLIENT, Move, State, World
 from tests.model.numbered_tables import LockOfTable

@@ -14,12 +14,12 @@ from fairlock.protocol.admission import (
     Unlearned,
     not_outdated,
 )
-from fairlock.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED
 from fairlock.protocol.model import LockState, Waiter
+from fairlock.protocol.schema import I_DO_NOT_HOLD, NOT_CONTENDED
 from fairlock.store import acquire, administration, hand_off, keep_alive, queue, release
 from fairlock.store.seen_queue import SeenQueue
 from tests.model.contention import weak_functions
-from tests.model.contention.clients import Client
+from tests.model.contention.clients import Client, Faults
 from tests.model.contention.configurations import (
     A_CALL_IS_LATE,
     A_HEARTBEAT_IS_LATE,
@@ -38,7 +38,6 @@ from tests.model.contention.configurations import (
     Configuration,
     workflows,
 )
-from tests.model.contention.faults import Faults
 from tests.model.contention.invariants import Invariant
 from tests.model.mutant import Mutant, Patch, weak
 from tests.model.replay import EPOCH_MS, TICKS

@@ -6,8 +6,7 @@ until all leases are over; a workflow that runs holds on, because Step Functions
 
 from __future__ import annotations
 
-from tests.model.contention.clients import OVER, Local, Status
-from tests.model.contention.faults import CRASH, ORPHAN
+from tests.model.contention.clients import CRASH, ORPHAN, OVER, Local, Status
 from tests.model.contention.transitions import FIRST_CLIENT, State, World
 from tests.model.replay import next_epoch
 

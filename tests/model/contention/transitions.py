@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from fairlock.aws.executions import Delivery, Execution
+from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.aws.lock_table import Written
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant, Refusal
-from tests.model.contention.clients import OVER, Client, Local, Status
-from tests.model.contention.faults import (
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Refusal
+from tests.model.contention.clients import (
     COPY,
     CRASH,
     EPOCH,
@@ -21,9 +21,13 @@ from tests.model.contention.faults import (
     LOST_REPLY,
     NONE,
     ORPHAN,
+    OVER,
     REPEAT,
     Budget,
+    Client,
     Faults,
+    Local,
+    Status,
 )
 from tests.model.contention.progress import Progress
 from tests.model.numbered_tables import EMPTY, NumberedTables
@@ -298,3 +302,57 @@ def _with(state: State, at: int, number: int) -> State:
 
 def _spent(state: State, rest: int) -> State:
     return (*state[:2], rest, *state[WIRE:])
+
+
+_FAULTS = {
+    CRASH: "dies",
+    ORPHAN: "dies, but its handler goes on",
+    LOST_REPLY: "happens, but the caller is not told and begins again",
+    LOST_PUSH: "is lost",
+    REPEAT: "is sent twice",
+    LATE_JOIN: "happens, but queries do not show its waiter yet",
+    COPY: "is sent again after its time-out; the first sending stays on the wire",
+    HELD_BACK: "stays on the wire; the caller begins again after its time-out",
+    LATE_CALL: "calls, and calls again after its time-out; the first call stays on the wire",
+    EPOCH: "time passes, until all leases of before are over",
+}
+
+
+def tell(world: World, way: Iterable[tuple[State, Move]]) -> Iterator[str]:
+    """The steps, each with the lock and the queue after it."""
+    for number, (before, move) in enumerate(way, start=1):
+        yield f"{number:3}. {_event(world, before, move):76} {_table(world, move.to)}"
+
+
+def _event(world: World, before: State, move: Move) -> str:
+    if move.fault == LANDS:
+        return f"the late copy of {world.progress.calls[move.call].name} lands"
+    if move.by == NONE:
+        return _FAULTS[move.fault]
+    at = move.by
+    client = world.clients[at - FIRST_CLIENT]
+    status = world.progress.known[move.to[at]].local.status
+    then = "" if before[at] == move.to[at] else f" → {status.value}"
+    if move.call == NONE:
+        return f"{client.name} {_FAULTS[move.fault]}"
+    name = world.progress.calls[move.call].name
+    fault = f", {_FAULTS[move.fault]}" if move.fault != NONE else ""
+    moved = before[0] != move.to[0]
+    others = [
+        f", {world.clients[i - FIRST_CLIENT].name} is told"
+        for i in range(FIRST_CLIENT, len(before))
+        if i != at and before[i] != move.to[i]
+    ]
+    effect = "" if moved or others else " (changes nothing)"
+    return f"{client.name}: {name}{fault}{''.join(others)}{effect}{then}"
+
+
+def _table(world: World, state: State) -> str:
+    lock, waiting, _ = world.tables.lock(state[0])
+    names = {client.owner_id: client.name for client in reversed(world.clients)}
+    holders = [f"{names[h.owner_id]}#{h.fencing_token % 1000}" for h in lock.holders]
+    waiters = [names[owner_id] for owner_id in waiting]
+    flag = "contended" if lock.contended else "open"
+    return (
+        f"| {flag}, held by {', '.join(holders) or 'no one'}; waiting: {', '.join(waiters) or '-'}"
+    )

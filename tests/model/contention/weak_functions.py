@@ -11,12 +11,13 @@ from fairlock.aws.lock_table import ConditionFailed, Written
 from fairlock.protocol import schema
 from fairlock.protocol.admission import NOBODY_CAME_IN, Unlearned
 from fairlock.protocol.ceiling import CeilingChange, set_ceiling
-from fairlock.protocol.expressions import NEXT_TOKEN, Delete, Put, Transaction, Update
 from fairlock.protocol.grants import acquire_permit_as_seen
 from fairlock.protocol.items import read_state
 from fairlock.protocol.leaving import Step, next_step
 from fairlock.protocol.model import AcquireRequest, Holder, LockState, ReleaseRequest, Waiter
 from fairlock.protocol.outcomes import Situation, Verdict, judge
+from fairlock.protocol.schema import NEXT_TOKEN
+from fairlock.protocol.table_requests import Delete, Put, Transaction, Update
 from fairlock.store import hand_off as hand_off_module
 from fairlock.store import queue, release
 from fairlock.store.context import LockContext

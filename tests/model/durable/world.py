@@ -13,10 +13,12 @@ from unittest.mock import patch
 from aws_durable_execution_sdk_python.exceptions import SuspendExecution
 
 from fairlock.aws import executions as executions_module
+from fairlock.aws.executions import Liveness
 from fairlock.durable import durable_lock, hold
 from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable, LockWaitTimeout
-from fairlock.protocol.model import ExecutionEnded, Liveness
-from fairlock.protocol.outcomes import Grant, Refusal
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Refusal
+from fairlock.store.reap import ExecutionEnded
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer, release_answer
 from fairlock.wire.requests import parse_acquire, parse_release

@@ -12,9 +12,10 @@ from typing import Final
 
 from fairlock.errors import LockLost
 from fairlock.protocol.claims import SECOND_PASS_MS
-from fairlock.protocol.model import AcquireRequest, ExecutionEnded, KeepAliveRequest, ReleaseRequest
+from fairlock.protocol.model import AcquireRequest, KeepAliveRequest, ReleaseRequest
 from fairlock.protocol.outcomes import Released
 from fairlock.store.keep_alive import KeepAliveOutcome
+from fairlock.store.reap import ExecutionEnded
 from tests.model.executions.state import Local, Operation, Status
 from tests.model.numbered_tables import LOCK
 from tests.model.replay import RecordedWorld

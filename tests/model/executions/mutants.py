@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from fairlock.protocol import claims
-from fairlock.protocol.expressions import Put
 from fairlock.protocol.model import ReleaseRequest
 from fairlock.protocol.outcomes import AlreadyHolder, NotHeld, Released, judge
 from fairlock.protocol.schema import DONE, FENCED
+from fairlock.protocol.table_requests import Put
 from fairlock.store import acquire, keep_alive, reap, release
 from fairlock.store.context import LockContext
 from tests.model.executions.actors import Heartbeats

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import Grant
 
 
 class Status(StrEnum):

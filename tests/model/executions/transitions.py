@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from fairlock.aws.executions import Delivery, Execution
+from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.aws.lock_table import Written
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant, Queued, Reaped, Refusal
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Queued, Reaped, Refusal
 from tests.model.executions.actors import (
     ACQUIRE,
     REAP,
@@ -20,8 +20,7 @@ from tests.model.executions.actors import (
     ReapPass,
     Workflow,
 )
-from tests.model.executions.calls import Calls
-from tests.model.executions.scene import Scene
+from tests.model.executions.scene import Calls, Scene
 from tests.model.executions.state import Local, Move, Operation, State, Status
 from tests.model.replay import TICKS, Call, next_epoch, time_ms
 from tests.model.request_names import DESCRIBE, END_HEARTBEAT, PUSH, Names

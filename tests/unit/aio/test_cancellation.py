@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import pytest
 
-from fairlock import AsyncLockClient
+from fairlock import AsyncLock, AsyncLockClient
 from fairlock.client.acquisition import Acquisition
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import Grant
 from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
@@ -200,6 +200,49 @@ async def test_a_second_cancellation_does_not_stop_the_cleanup(
             await waiter
         await asyncio.sleep(1)
         assert table.traces("a") == ["first"]
+
+
+@pytest.mark.parametrize("hops", range(12))
+@in_virtual_time
+async def test_a_program_that_cancels_all_tasks_does_not_stop_the_cleanup(
+    hops: int, make_client: MakeClient, table: AsyncTable
+) -> None:
+    """As `asyncio.run` does at its end. A dead waiter would be handed the lock in vain."""
+    locks = make_client()
+    first = await locks.acquire("a", owner_name="first")
+    waiter = asyncio.create_task(locks.acquire("a", owner_name="second"))
+    await asyncio.sleep(1)
+    waiter.cancel()
+    await asyncio.sleep(hops * LATENCY_SECONDS / 4)
+    for _ in range(2):
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.sleep(LATENCY_SECONDS / 2)
+    await asyncio.sleep(LATENCY_SECONDS * 20)
+    assert table.traces("a") == ["first"]
+    await first.release()
+    await locks.close()
+
+
+@pytest.mark.parametrize("hops", range(16))
+@in_virtual_time
+async def test_a_cleanup_in_an_outage_does_not_take_the_place_of_the_cancellation(
+    hops: int, make_client: MakeClient, table: AsyncTable
+) -> None:
+    """Cancelled so many steps of the loop after the grant, which cannot be given back."""
+    locks, loop = make_client(), asyncio.get_running_loop()
+    task = asyncio.create_task(locks.acquire("a"))
+
+    def hop(left: int) -> None:
+        table.outage, table.on_answer = lost_reply(), lambda: None
+        loop.call_soon(hop, left - 1) if left else task.cancel()
+
+    table.on_answer = lambda: hop(hops)
+    await asyncio.sleep(LATENCY_SECONDS / 2)
+    [ended] = await asyncio.gather(task, return_exceptions=True)
+    assert isinstance(ended, asyncio.CancelledError | AsyncLock)
+    await locks.close()
 
 
 @in_virtual_time

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import threading
 from contextlib import nullcontext
 from typing import Any
@@ -19,20 +18,6 @@ from fairlock.testing import run_in_virtual_time
 from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable, in_virtual_time, virtual_loop
-
-
-@pytest.mark.parametrize(("every", "held"), [(None, True), (math.inf, False)])
-@in_virtual_time
-async def test_a_lock_is_held_for_as_long_as_it_is_renewed(
-    every: float | None,
-    held: bool,  # noqa: FBT001 - a parameter of the test
-    make_client: MakeClient,
-) -> None:
-    async with make_client(heartbeat_every=every, safe_period=1) as locks:
-        lock = await locks.acquire("a")
-        await asyncio.sleep(300)
-        assert lock.lost.is_set() is not held
-        await lock.release()
 
 
 @in_virtual_time

@@ -69,17 +69,6 @@ def test_a_leader_whose_task_is_cancelled_releases() -> None:
     lead_async(main)
 
 
-def test_a_timeout_of_the_work_itself_is_its_own_error() -> None:
-    async def main(locks: FakeAsyncLockClient) -> None:
-        async def work(_lock: AsyncLock, _stop: asyncio.Event) -> None:
-            raise TimeoutError("of a vendor")
-
-        with pytest.raises(TimeoutError, match="of a vendor"):
-            await locks.lead("exporter", work)
-
-    lead_async(main)
-
-
 def test_a_function_that_is_no_coroutine_function_is_refused_before_anything_is_sent() -> None:
     async def main(locks: FakeAsyncLockClient) -> None:
         work: Any = lambda _lock, _stop: None  # noqa: E731 - the very mistake
@@ -88,28 +77,6 @@ def test_a_function_that_is_no_coroutine_function_is_refused_before_anything_is_
         assert locks.table.requests == []
 
     lead_async(main)
-
-
-def test_the_outage_that_ends_a_term_does_not_end_the_leading_of_a_task() -> None:
-    terms: list[int] = []
-
-    async def work(lock: AsyncLock, stop: asyncio.Event) -> None:
-        terms.append(lock.fencing_token)
-        if len(terms) == 1:
-            table.is_down = True
-            asyncio.get_running_loop().call_later(300, answer_again)
-            await stop.wait()
-
-    def answer_again() -> None:
-        table.is_down = False
-
-    async def run() -> None:
-        async with FakeAsyncLockClient(table=table, best_effort_release=False) as locks:
-            await locks.lead("exporter", work, lease=LEASE)
-
-    table = FakeTable()
-    run_in_virtual_time(run())
-    assert len(terms) == 2
 
 
 # `max_hold` beside outages and many other locks; tests/contracts/client says what it promises.
@@ -182,13 +149,13 @@ class Overrunning:
             while now() < ends_at:
                 lock.check()
                 self.longest = max(self.longest, now() - began)
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(2)
             self.worked += 1
         finally:
             self.inside -= 1
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_two_hold_a_lock_and_none_for_longer_than_it_may_whatever_fails(seed: int) -> None:
     callers = Overrunning(seed)
     run_in_virtual_time(callers.run())

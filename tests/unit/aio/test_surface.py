@@ -19,13 +19,11 @@ from fairlock import (
     Lock,
     LockClient,
     LockEvent,
-    LockLost,
 )
 from fairlock.aio.bridge import BridgedMutex, run, wait_for
 from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
-from fairlock.testing.fake_async_client import LoopClock, _Awaitable
+from fairlock.testing.fake_async_client import _Awaitable
 from fairlock.testing.fake_table import FakeTable
-from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable, in_virtual_time, virtual_loop
 from tests.unit.client.support.doubles import READS
@@ -101,39 +99,6 @@ async def test_a_waiter_joins_then_reads_and_asks_again_every_two_minutes(
         assert lock.fencing_token == first.fencing_token + 1
 
 
-@in_virtual_time
-async def test_waiters_of_one_client_are_served_in_the_order_in_which_they_came(
-    make_client: MakeClient,
-) -> None:
-    served: list[int] = []
-
-    async def work(number: int) -> None:
-        await asyncio.sleep(number)
-        async with locks.hold("a", max_wait=600):
-            served.append(number)
-            await asyncio.sleep(30)
-
-    async with make_client() as locks:
-        await asyncio.gather(*(work(n) for n in range(10)))
-    assert served == list(range(10))
-
-
-@in_virtual_time
-async def test_guarded_writes_are_committed_with_the_release_or_refused_without_the_lock(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    item = {"Put": {"TableName": "other", "Item": {"pk": {"S": "x"}, "sk": {"S": "y"}}}}
-    async with make_client() as locks:
-        lock = await locks.acquire("a")
-        await lock.transact_write([item], release=True)  # type: ignore[list-item]  # a plain dict
-        assert (table.state("a").held, ("x", "y") in table.memory.items) == (0, True)
-        assert await lock.release() is True
-        del table.memory.items["x", "y"]
-        with pytest.raises(LockLost):
-            await lock.transact_write([item])  # type: ignore[list-item]  # same
-        assert ("x", "y") not in table.memory.items
-
-
 def test_without_the_extra_the_error_names_it_and_the_rest_works() -> None:
     told = subprocess.run(
         [sys.executable, "-c", WITHOUT_EXTRA], capture_output=True, text=True, check=True
@@ -142,19 +107,6 @@ def test_without_the_extra_the_error_names_it_and_the_rest_works() -> None:
         "AsyncLockClient needs aiobotocore and greenlet, an optional part of Fairlock: "
         "install Fairlock from its repository with the extra 'async'\n"
     )
-
-
-@in_virtual_time
-async def test_a_body_that_succeeds_in_an_outage_that_outlasts_its_lease_is_told(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    async def work() -> None:
-        async with make_client().hold("a"):
-            table.outage = lost_reply()
-            await asyncio.sleep(31)
-
-    with pytest.raises(LockLost, match="its lease is over"):
-        await work()
 
 
 # The bridge: synchronous code that waits, in a coroutine.
@@ -293,25 +245,3 @@ def test_the_end_of_the_client_waits_for_the_hook_and_lets_the_loop_run() -> Non
 
     asyncio.run(scene())
     assert told == ["Granted", "Released"]
-
-
-# A holder crashed, and the next client has just begun, with all defaults.
-
-
-async def crash(table: AsyncTable) -> None:
-    """Acquires, and is never heard of again."""
-    clock = LoopClock()
-    crashed = AsyncLockClient("locks", client=table, clock=clock, heartbeat_every=math.inf)
-    await crashed.acquire("nightly", owner_name="crashed")
-    await asyncio.sleep(3600)
-    await crashed.close()
-
-
-@in_virtual_time
-async def test_a_client_that_has_just_begun_replaces_a_crashed_holder() -> None:
-    table = AsyncTable()
-    await crash(table)
-    began = virtual_loop().time()
-    async with AsyncLockClient("locks", client=table, clock=LoopClock()) as locks:
-        await locks.acquire("nightly")
-        assert virtual_loop().time() - began < 62

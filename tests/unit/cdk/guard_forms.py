@@ -84,8 +84,13 @@ def build_forms(stack: Stack) -> None:
         build(Form(stack, _name(build), locks=locks, waiting=Waiting.poll()))
     for build in queued:
         build(Form(stack, f"Queue{_name(build)}", locks=locks, waiting=Waiting.queue()))
-    for prefix, waiting in (("KeepAlive", Waiting.queue()), ("KeepAlivePoll", Waiting.poll())):
-        for build in queued:
+    # The states of a guard that polls and is kept alive are those of the forms above.
+    polled = (_flat, _flat_in_jsonata, _nested, _on_timeout)
+    for prefix, waiting, builds in (
+        ("KeepAlive", Waiting.queue(), queued),
+        ("KeepAlivePoll", Waiting.poll(), polled),
+    ):
+        for build in builds:
             name = f"{prefix}{_name(build)}"
             build(Form(stack, name, locks=locks, waiting=waiting, keep_alive=INTERVAL))
 

@@ -140,6 +140,23 @@ def test_synth_needs_neither_credentials_nor_network(tmp_path: Path) -> None:
     assert not (tmp_path / "cdk.out" / "FairlockDemo.template.json").exists()
 
 
+def test_without_node_the_import_says_what_to_install() -> None:
+    """CDK's own words are: '_NodeProcess' object has no attribute '_process'."""
+    imported = subprocess.run(
+        [sys.executable, "-c", "import fairlock.cdk"],
+        env={"PATH": "", "PYTHONPATH": str(Path(__file__).resolve().parents[3])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert imported.returncode == 1
+    last = imported.stderr.strip().splitlines()[-1]
+    assert last.startswith(
+        "ImportError: fairlock.cdk needs Node.js 22 or newer, which the CDK runs"
+    )
+
+
 # A first deployment that fails leaves nothing, so that the next one can use the same names.
 
 

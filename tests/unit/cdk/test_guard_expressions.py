@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from aws_cdk import Duration, Stack
+from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk import Waiting
+from fairlock.cdk.guard import guard_arguments
+from fairlock.cdk.guard.guard_arguments import checked_limit
 from fairlock.cdk.guard.standalone import FUNCTIONS, guarded_machine
-from fairlock.errors import InvalidRequest
-from tests.unit.cdk.asl import Scope, evaluate, machine_of
+from tests.unit.cdk.asl import EvaluationError, Scope, evaluate, machine_of
 from tests.unit.cdk.guard_forms import GuardFactory
 from tests.unit.cdk.test_guard_keep_alive import rendered
 
@@ -40,23 +41,6 @@ def chosen(machine: Scope, *, now_ms: int, **fields: object) -> str:
         if evaluate(rule["Condition"], variables=lock_variable(machine, **fields), now_ms=now_ms):
             return str(rule["Next"])
     return str(choice["Default"])
-
-
-def test_acquire_assigns_the_answer_and_the_time_of_entry(machine: Scope) -> None:
-    [(name, expression)] = machine.states["Guard: Acquire"]["Assign"].items()
-    answer = {"acquired": True, "lock_name": "customer/7", "owner_id": "me", "fencing_token": 41}
-    own = {
-        "lock_name": "customer/7",
-        "owner_id": "me",
-        "waiting_since_ms": ENTERED_MS,
-        "restarts": 2,
-    }
-    kept = evaluate(
-        expression,
-        states={"result": {"Payload": answer}},
-        variables={name: {**own, "reason": "HELD"}},
-    )
-    assert kept == {**answer, "waiting_since_ms": ENTERED_MS, "restarts": 2}
 
 
 @pytest.mark.parametrize(
@@ -163,55 +147,40 @@ def test_the_one_result_of_the_branch_leaves_the_guard_unchanged(
 
 # `LockGuard(shared=True)`: what its states ask for.
 
-ARNS = {name: f"${{{name}}}" for name in FUNCTIONS}
-WORK = {"Type": "Pass"}
-EXPRESSION = "{% $states.input.readers %}"
+
+def requests(guards: GuardFactory, **options: Any) -> list[Json]:  # noqa: ANN401 - a guard's
+    payloads = (
+        state.get("Arguments", {}).get("Payload", {}) for state in rendered(guards.guard(**options))
+    )
+    return [payload for payload in payloads if "lease_seconds" in payload]
 
 
-@pytest.fixture
-def guards() -> GuardFactory:
-    return GuardFactory(Stack())
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [
+        ({"keep_alive": Duration.seconds(5), "waiting": Waiting.poll()}, 2),
+        ({"keep_alive": Duration.seconds(5), "waiting": Waiting.queue()}, 3),
+        ({"express": True}, 1),
+    ],
+)
+def test_each_call_of_a_reader_asks_to_share(
+    guards: GuardFactory, options: Json, number: int
+) -> None:
+    made = requests(guards, shared=True, **options)
+    assert [(each["shared"], each["limit"]) for each in made] == [(True, 20)] * number
+    assert not [each for each in requests(guards, **options) if "shared" in each]
 
 
-def requests(guards: GuardFactory, **options: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - a guard's
-    for state in rendered(guards.guard(**options)):
-        payload = state.get("Arguments", {}).get("Payload", {})
-        if "lease_seconds" in payload:
-            yield payload
-
-
-@pytest.mark.parametrize("waiting", [Waiting.poll(), Waiting.queue()])
-def test_acquire_and_heartbeat_ask_to_share(guards: GuardFactory, waiting: Waiting) -> None:
-    made = [*requests(guards, shared=True, keep_alive=Duration.seconds(5), waiting=waiting)]
-    assert len(made) >= 2
-    assert {(each["shared"], each["limit"]) for each in made} == {(True, 20)}
-
-
-@pytest.mark.parametrize("limit", [3, EXPRESSION])
+@pytest.mark.parametrize("limit", [3, "{% $states.input.readers %}"])
 def test_so_many_readers_as_the_guard_says(guards: GuardFactory, limit: int | str) -> None:
     [made] = requests(guards, shared=True, limit=limit)
     assert made["limit"] == 3 or "limit" in made["limit"]
 
 
-def test_a_plain_guard_asks_for_nothing_more(guards: GuardFactory) -> None:
-    assert not [each for each in requests(guards) if "shared" in each]
-
-
-def test_express_workflows_share_too(guards: GuardFactory) -> None:
-    [made] = requests(guards, shared=True, express=True)
-    assert made["shared"]
-
-
-def test_shared_is_true_or_false(guards: GuardFactory) -> None:
-    with pytest.raises(InvalidRequest, match=r"^shared: must be True or False"):
-        guards.guard(shared="yes")
-
-
 def test_without_cdk_a_machine_shares_too() -> None:
-    machine = guarded_machine(WORK, functions=ARNS, lock_name="x", shared=True)
-    text = str(machine)
-    assert "'shared': True" in text
-    assert "'limit': 20" in text
+    arns = {name: f"${{{name}}}" for name in FUNCTIONS}
+    text = str(guarded_machine({"Type": "Pass"}, functions=arns, lock_name="x", shared=True))
+    assert ("'shared': True" in text, "'limit': 20" in text) == (True, True)
 
 
 # A release that fails for good beside a heartbeat: the result is carried out in an error.
@@ -316,3 +285,81 @@ def test_an_error_of_the_work_by_that_name_is_not_taken_for_the_guards_own(work:
     assert "LockNotReleased" not in work["Catch"][0]["ErrorEquals"]
     [own] = work["Catch"][0]["ErrorEquals"]
     assert own.startswith("LockNotReleased.lock_Guard_")
+
+
+# What only shows when a workflow runs, such as an id that is missing, fails by its field and rule.
+
+
+def test_a_limit_that_is_missing_when_the_workflow_runs_is_named() -> None:
+    limit = checked_limit("{% $states.input.limit %}", shared=False)
+    text = r"^limit: \$states.input.limit must give a value: it is missing"
+    with pytest.raises(EvaluationError, match=text):
+        evaluate(str(limit), states={"input": {}})
+    assert evaluate(str(limit), states={"input": {"limit": 3}}) == 3
+
+
+CUSTOMER = "{% 'customer/' & $states.input.customer_id %}"
+BY_PATH = sfn.JsonPath.format("customer/{}", sfn.JsonPath.string_at("$.customer_id"))
+MISSING: dict[str, Any] = {
+    "missing": {},
+    "null": {"customer_id": None},
+    "empty": {"customer_id": ""},
+    "an object": {"customer_id": {"id": 7}},
+    "a list": {"customer_id": [7]},
+}
+
+
+def name_of(lock_name: str) -> str:
+    stack = Stack()
+    return str(stack.resolve(guard_arguments.workflow_lock_name(stack, lock_name)))
+
+
+@pytest.mark.parametrize("lock_name", [CUSTOMER, BY_PATH], ids=["JSONata", "JsonPath"])
+@pytest.mark.parametrize("what", MISSING)
+def test_a_part_of_a_name_that_is_missing_is_no_name(lock_name: str, what: str) -> None:
+    """Before, `customer/` and `customer/null` were locks of all customers without an id."""
+    text = r"^lock_name: \$states.input.customer_id must be a text or a number: it is missing, null"
+    with pytest.raises(EvaluationError, match=text):
+        evaluate(name_of(lock_name), states={"input": MISSING[what]})
+
+
+@pytest.mark.parametrize(("value", "name"), [(7, "customer/7"), ("ä 7", "customer/ä 7")])
+@pytest.mark.parametrize("lock_name", [CUSTOMER, BY_PATH], ids=["JSONata", "JsonPath"])
+def test_a_part_that_is_there_makes_the_name(lock_name: str, value: object, name: str) -> None:
+    assert evaluate(name_of(lock_name), states={"input": {"customer_id": value}}) == name
+
+
+def test_without_the_check_all_customers_without_an_id_have_one_lock() -> None:
+    assert evaluate(CUSTOMER, states={"input": {}}) == "customer/"
+    assert evaluate(CUSTOMER, states={"input": {"customer_id": None}}) == "customer/null"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "$states.input.name",
+        "$states.input.urgent ? 'a/' & $states.input.id : 'b'",
+        "'a/' & $states.input.id and true",
+        "'a/' & $states.input.number + 1",
+        "'a/' & 'b'",
+        "$string($states.input.id)",
+    ],
+)
+def test_jsonata_that_is_no_mere_concatenation_stays_as_it_is(expression: str) -> None:
+    assert name_of(f"{{% {expression} %}}") == f"{{% {expression} %}}"
+
+
+@pytest.mark.parametrize(
+    ("expression", "name"),
+    [
+        ("'a/' & $f('x & y', $states.input.id) & '/b'", "a/x & y7/b"),
+        ('"o\'r/" & $states.input.`customer id`', "o'r/8"),
+        ("'a/' & ($states.input.id + 1)", "a/8"),
+        ("$states.input.id & '/' & $states.input.list[1]", "7/y"),
+    ],
+)
+def test_operands_may_be_calls_quoted_names_and_brackets(expression: str, name: str) -> None:
+    given = {"id": 7, "customer id": 8, "list": ["x", "y"]}
+    functions = {"f": lambda text, number: f"{text}{number}"}
+    found = name_of(f"{{% {expression} %}}")
+    assert evaluate(found, states={"input": given}, functions=functions) == name

@@ -8,7 +8,6 @@ import pytest
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
-from fairlock.cdk import Waiting
 from fairlock.cdk.guard.guard_arguments import checked_limit
 from tests.unit.cdk.asl import (
     EvaluationError,
@@ -16,7 +15,6 @@ from tests.unit.cdk.asl import (
     Scope,
     evaluate,
     handling,
-    happy_path,
     machine_of,
     successors,
     ways_out_unreleased,
@@ -38,30 +36,6 @@ def branches(machine: Scope) -> tuple[Scope, Scope]:
         Scope(body["States"], body["StartAt"]) for body in machine.states["Guard: Work"]["Branches"]
     )
     return work, heartbeat
-
-
-@pytest.mark.parametrize(
-    ("form", "path"),
-    [
-        ("KeepAliveFlatInJsonata", ["Charge"]),
-        ("KeepAliveTaskWithOwnCatch", ["Guard: Body", "Charge"]),
-    ],
-)
-@pytest.mark.parametrize("polls", [False, True])
-def test_a_heartbeat_costs_two_more_transitions(
-    forms: Json, form: str, path: list[str], *, polls: bool
-) -> None:
-    acquired = ["Guard: Acquired?"] if polls else []
-    machine = machine_of(forms, form.replace("KeepAlive", "KeepAlivePoll") if polls else form)
-    assert happy_path(machine) == [
-        "Guard: Enter",
-        "Guard: Acquire",
-        *acquired,
-        "Guard: Work",
-        *path,
-        "Guard: Release",
-        "Guard: Heartbeat",
-    ]
 
 
 def test_a_bare_task_stays_as_it_is(forms: Json) -> None:
@@ -265,14 +239,6 @@ def test_on_timeout_is_reached_as_without_a_heartbeat(forms: Json) -> None:
     assert states["Later"]["End"] is True
     assert states["Guard: Work"]["Next"] == "Done"
     assert states["Guard: Not released"]["Next"] == "Done"
-
-
-@pytest.mark.parametrize("waiting", [Waiting.queue(), Waiting.poll()])
-def test_both_ways_to_wait_lead_to_the_work(guards: GuardFactory, waiting: Waiting) -> None:
-    guard = guards.guard(waiting=waiting, keep_alive=Duration.seconds(20))
-    assert "Guard: Work" in {
-        state.state_id for state in sfn.State.find_reachable_states(guard.start_state)
-    }
 
 
 def test_a_succeed_that_leaves_the_heartbeat_running_is_noticed(forms: Json) -> None:

@@ -29,11 +29,6 @@ FULL_WIDTH_TILDE, SMILE = "\uff5e", "😀"
 """UTF-16 has the second one before the first."""
 
 
-@pytest.fixture
-def guards() -> GuardFactory:
-    return GuardFactory(Stack())
-
-
 def machine(guard: LockGuard) -> Scope:
     graph = Stack.of(guard).resolve(sfn.StateGraph(guard.start_state, "x").to_graph_json())
     return Scope(graph["States"], graph["StartAt"])
@@ -45,14 +40,13 @@ def names_entered(scope: Scope) -> list[str]:
     return [lock["lock_name"] for lock in locks if "owner_id" in lock]
 
 
-@pytest.mark.parametrize("keep_alive", [None, Duration.seconds(20)])
 @pytest.mark.parametrize("length", [45, 46, 80])
 def test_names_of_states_and_variables_are_short_enough_for_any_construct_id(
-    length: int, keep_alive: Duration | None
+    guards: GuardFactory, length: int
 ) -> None:
-    stack = Stack()
+    """A heartbeat adds states to those of a guard without one."""
     names = [f"lock {number}" for number in range(20)]
-    guard = GuardFactory(stack).guard("G" * length, lock_name=names, keep_alive=keep_alive)
+    guard = guards.guard("G" * length, lock_name=names, keep_alive=Duration.seconds(20))
     scope = machine(guard)
     named = [name for name, _ in scope.all_states()]
     named += [name for _, state in scope.all_states() for name in state.get("Assign", {})]
@@ -198,7 +192,7 @@ def test_names_that_are_known_at_run_time_come_in_the_same_order_as_in_python(
 ) -> None:
     seeded = random.Random(14)  # noqa: S311 - the same names each time
     assert ordered(guards, [SMILE, "b", FULL_WIDTH_TILDE]) == ["b", FULL_WIDTH_TILDE, SMILE]
-    for _ in range(100):
+    for _ in range(40):
         names = list(
             {name for name in (some_name(seeded) for _ in range(5)) if LOCK_NAME.allows(name)}
         )
@@ -234,7 +228,6 @@ def test_a_name_that_comes_twice_or_is_missing_ends_the_workflow_before_any_is_t
         (["a", "b", "a"], r"^lock_name: must have each lock once \(got 'a'\)"),
         (["{% $x %}", "{% $x %}"], r"^lock_name: must have each lock once"),
         (["a", ""], r"^lock_name: must be a string of 1 to 512 bytes"),
-        (["a", 7], r"^lock_name: must be a string of 1 to 512 bytes"),
         (["a", Stack().account], r"^lock_name: must have literals, JSONata or JsonPath tokens"),
     ],
 )

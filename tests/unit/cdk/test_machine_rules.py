@@ -5,6 +5,7 @@ All cases are in one app, which is synthesized once: sound ones beside those tha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from fairlock.cdk import LockGuard, OptimisticUpdate, Waiting
+from fairlock.cdk.guard.guard_rules import GuardInMachine
 from tests.unit.cdk.guard_forms import Case, Cases
 
 EXPRESS = sfn.StateMachineType.EXPRESS
@@ -115,6 +117,9 @@ def broken(cases: Cases) -> None:
     case = cases.case("WrongId")
     token = LockGuard.fencing_token_of(case, "Gaurd")
     case.machine(case.guard(task=case.step("Tell", outputs=token)))
+    case = cases.case("TokenBefore")
+    before = case.step("Tell", outputs=LockGuard.fencing_token_of(case, "Guard"))
+    case.machine(before.next(case.guard()))
     case = cases.case("ChildSeesNoVariable")
     token = LockGuard.fencing_token_of(case, "Guard")
     child = case.step("Tell", outputs=token)
@@ -134,6 +139,10 @@ def broken(cases: Cases) -> None:
     guard = case.guard(task=call)
     urgent = sfn.Choice.jsonata(case, "Urgent?").when(sfn.Condition.jsonata("{% true %}"), call)
     case.machine(urgent.otherwise(guard))
+
+
+def misread(cases: Cases) -> None:
+    """Fencing tokens that would be handed on as texts."""
     case = cases.case("JsonataInJsonPath")
     parameters = {"token": LockGuard.fencing_token_of(case, "Guard")}
     case.machine(case.guard(task=sfn.Pass(case, "Tell", parameters=parameters)))
@@ -176,6 +185,12 @@ def doubtful(cases: Cases) -> None:
     first = case.guard("One", lock_name="unknown", limit=4)
     expression = "{% $states.input.limit %}"
     case.machine(first.next(case.guard("Two", lock_name="unknown", limit=expression)))
+    case = cases.case("TokenBehind")
+    after = case.step("Tell", outputs=LockGuard.fencing_token_of(case, "Guard"))
+    case.machine(case.guard().next(after))
+    for name in ("None", "null", "undefined", "nonesuch"):
+        case = cases.case(f"Named{name}")
+        case.machine(case.guard(lock_name=f"deploy/{name}"))
     case = cases.case("Evaluated")
     name = "{% $states.input.id %}"
     first = case.guard("One", lock_name=name, limit=1)
@@ -185,7 +200,7 @@ def doubtful(cases: Cases) -> None:
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
     made = Cases(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Cases")
-    for build in (sound, broken, doubtful):
+    for build in (sound, broken, misread, doubtful):
         build(made)
     return made
 
@@ -201,72 +216,43 @@ def faults(cases: Cases) -> dict[str, str]:
     return dict(line.removeprefix("[] ").split(": ", 1) for line in lines if line.startswith("[] "))
 
 
-@pytest.mark.parametrize(
-    ("path", "fault"),
-    [
-        ("NoMachine/Guard", "guard: is in no state machine: pass it to DefinitionBody"),
-        ("NoMachineForUpdate/Update", "update: is in no state machine"),
-        ("NotToldOfExpress/Guard", "express: must be True in an Express workflow: "),
-        ("NotToldOfExpressChildren/Guard", "express: must be True in an Express workflow: "),
-        ("NoExpress/Guard", "express: must be left out in a Standard workflow: "),
-        (
-            "OwnLock/Inner",
-            "lock_name: must not be that of the guard around this one, Cases/OwnLock",
-        ),
-        (
-            "Upgrade/Inner",
-            "lock_name: must not be that of the guard around this one, Cases/Upgrade",
-        ),
-        (
-            "InsideSeveral/Inner",
-            "lock_name: must not be that of the guard around this one, Cases/InsideSeveral",
-        ),
-        ("WrongId/Machine", "variable: must be that of a guard around the state 'Tell': "),
-        (
-            "ChildSeesNoVariable/Machine",
-            "variable: must be that of a guard around the state 'Tell'",
-        ),
-        ("CatchAddedLater/Guard", "task: must get its own Catch before LockGuard(…) is called"),
-        ("CatchAddedBesideHeartbeat/Guard", "task: must get its own Catch before LockGuard(…)"),
-        ("WayPastTheLock/Guard", "task: must be reached by its guard only: "),
-        (
-            "JsonataInJsonPath/Machine",
-            "variable: must be read in the query language of the state 'Tell', which would hand on",
-        ),
-        ("PathAsText/Machine", "variable: must be read in the query language of the state 'Tell'"),
-        ("LongName/Machine", "state: must have at most 80 characters: give the guard a shorter"),
-        (
-            "PathInJsonata/Machine",
-            "variable: must be read in the query language of the state 'Tell'",
-        ),
-    ],
-)
-def test_a_broken_rule_is_told_with_path_field_and_rule(
-    faults: dict[str, str], path: str, fault: str
-) -> None:
-    assert faults[f"Cases/{path}"].startswith(fault)
+AS_TEXT = "variable: must be read in the query language of the state 'Tell'"
+FAULTS = {
+    "NoMachine/Guard": "guard: is in no state machine: pass it to DefinitionBody",
+    "NoMachineForUpdate/Update": "update: is in no state machine",
+    "NotToldOfExpress/Guard": "express: must be True in an Express workflow: Step Functions has no",
+    "NotToldOfExpressChildren/Guard": "express: must be True in an Express workflow: ",
+    "NoExpress/Guard": "express: must be left out in a Standard workflow: its lock then ends with",
+    "OwnLock/Inner": "lock_name: must not be that of the guard around this one, Cases/OwnLock",
+    "Upgrade/Inner": "lock_name: must not be that of the guard around this one, Cases/Upgrade",
+    "InsideSeveral/Inner": "lock_name: must not be that of the guard around this one, Cases/Inside",
+    "WrongId/Machine": "variable: must be that of a guard around the state 'Tell': fencing_token",
+    "ChildSeesNoVariable/Machine": "variable: must be that of a guard around the state 'Tell'",
+    "TokenBefore/Guard": "fencing_token: must be read by states inside the guard, and this one",
+    "CatchAddedLater/Guard": "task: must get its own Catch before LockGuard(…) is called, which",
+    "CatchAddedBesideHeartbeat/Guard": "task: must get its own Catch before LockGuard(…)",
+    "WayPastTheLock/Guard": "task: must be reached by its guard only: ",
+    "JsonataInJsonPath/Machine": f"{AS_TEXT}, which would hand on",
+    "PathAsText/Machine": AS_TEXT,
+    "PathInJsonata/Machine": AS_TEXT,
+    "LongName/Machine": "state: must have at most 80 characters: give the guard a shorter",
+}
+
+
+@pytest.mark.parametrize("path", FAULTS)
+def test_a_broken_rule_is_told_with_path_field_and_rule(faults: dict[str, str], path: str) -> None:
+    assert faults[f"Cases/{path}"].startswith(FAULTS[path])
 
 
 def test_nothing_else_is_refused(faults: dict[str, str]) -> None:
-    assert {path.split("/")[1] for path in faults} == {
-        "NoMachine",
-        "NoMachineForUpdate",
-        "NotToldOfExpress",
-        "NotToldOfExpressChildren",
-        "NoExpress",
-        "OwnLock",
-        "Upgrade",
-        "InsideSeveral",
-        "WrongId",
-        "ChildSeesNoVariable",
-        "CatchAddedLater",
-        "CatchAddedBesideHeartbeat",
-        "WayPastTheLock",
-        "JsonataInJsonPath",
-        "PathAsText",
-        "LongName",
-        "PathInJsonata",
-    }
+    assert {path.split("/")[1] for path in faults} == {path.split("/")[0] for path in FAULTS}
+
+
+def test_without_the_rule_a_token_before_the_guard_is_synthesized(
+    cases: Cases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GuardInMachine, "_tokens_elsewhere", lambda *_: ())
+    assert not [each for each in cases.node.scope.node.validate() if "TokenBefore" in each]  # type: ignore[union-attr]  # the app
 
 
 def test_a_catch_that_was_added_later_does_leave_the_guard_without_the_release(
@@ -286,14 +272,35 @@ def warnings(construct: Construct) -> Iterator[str]:
                 yield f"{child.node.path}: {entry.data}"
 
 
-@pytest.mark.usefixtures("faults")
-def test_guards_of_one_lock_that_do_not_fit_together_are_warned_of(cases: Cases) -> None:
+@pytest.fixture(scope="module")
+def warned(cases: Cases, faults: dict[str, str]) -> dict[str, str]:
+    """What synth warns of, by the path that it names."""
+    assert faults
+    return {
+        path: text.split(" [ack", 1)[0]
+        for path, text in (line.split(": ", 1) for line in warnings(cases))
+    }
+
+
+def test_guards_of_one_lock_that_do_not_fit_together_are_warned_of(warned: dict[str, str]) -> None:
     mixed, ways = "lock_name 'mixed' is also that of", "lock_name 'ways' is also that of"
     five = "Cases/ReaderAndSemaphore/"
     here, there = "waiting=Waiting.queue() here", "Waiting.poll() there"
-    assert [text.split(" [ack", 1)[0] for text in warnings(cases)] == [
-        f"Cases/Limits/Two: {mixed} Cases/Limits/One: limit=2 here and 1 there",
-        f"Cases/Ways/Two: {ways} Cases/Ways/One: {here} and {there}",
-        f"{five}Five: lock_name 'five' is also that of {five}Read: limit=5 here and 20 there",
-        f"Cases/OtherMachine/Three: {mixed} Cases/Limits/One: limit=3 here and 1 there",
-    ]
+    assert {path: text for path, text in warned.items() if "is also that" in text} == {
+        "Cases/Limits/Two": f"{mixed} Cases/Limits/One: limit=2 here and 1 there",
+        "Cases/Ways/Two": f"{ways} Cases/Ways/One: {here} and {there}",
+        f"{five}Five": f"lock_name 'five' is also that of {five}Read: limit=5 here and 20 there",
+        "Cases/OtherMachine/Three": f"{mixed} Cases/Limits/One: limit=3 here and 1 there",
+    }
+
+
+def test_a_token_behind_its_guard_and_a_name_made_of_none_are_warned_of(
+    warned: dict[str, str],
+) -> None:
+    """They are no errors: a report may name the token, an environment may be called `null`."""
+    others = {path: text for path, text in warned.items() if "is also that" not in text}
+    behind = others.pop("Cases/TokenBehind/Guard")
+    assert "the state 'Tell' behind this guard, which has released" in behind
+    assert set(others) == {f"Cases/Named{name}/Guard" for name in ("None", "null", "undefined")}
+    for text in others.values():
+        assert re.search("looks like a missing value, .*; pass the value, or acknow", text)

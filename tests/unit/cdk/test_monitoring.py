@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aws_cdk import App, Duration, Stack
 from aws_cdk import aws_sns as sns
-from aws_cdk.assertions import Template
+from aws_cdk.assertions import Annotations, Match, Template
 
 from fairlock.cdk import LockAlarms, LockMonitoring, LockService
 from fairlock.cdk.monitoring import QUERIES
@@ -211,7 +211,7 @@ def test_the_queries_read_the_logs_of_the_shared_functions(watching: Stack, temp
 
 def test_a_query_names_only_fields_that_the_functions_log() -> None:
     root = DOCUMENT.parent.parent
-    paths = ("lambdas/telemetry.py", "fairlock/store/context.py")
+    paths = ("lambdas/runtime.py", "fairlock/store/context.py")
     logged = "".join((root / path).read_text() for path in paths)
     for query in QUERIES.values():
         for name in re.findall(r"\b(\w+_(?:name|arn|token|ms|by))\b", query):
@@ -297,3 +297,15 @@ def test_each_alarm_says_what_to_type_first_and_names_a_page_with_that_heading(
     assert any("fairlock ls --waiting --table " in text for text in texts)
     assert any("'Lost and taken away'" in text for text in texts)
     assert "Lost and taken away" in QUERIES
+
+
+def test_alarms_that_no_topic_hears_of_are_warned_of() -> None:
+    stack = Stack(App(), "Stack")
+    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
+    topic = sns.Topic(stack, "Topic")
+    LockMonitoring(stack, "Unheard", service=locks, alarms=LockAlarms())
+    LockMonitoring(stack, "Heard", service=locks, alarms=LockAlarms(), alarm_topic=topic)
+    LockMonitoring(stack, "None", service=locks)
+    said = Match.string_like_regexp("without a topic: give alarm_topic, or acknowledge this warn")
+    [warned] = Annotations.from_stack(stack).find_warning("*", said)
+    assert warned.id == "/Stack/Unheard"

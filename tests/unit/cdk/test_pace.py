@@ -146,11 +146,6 @@ def test_a_reader_has_no_version(guards: GuardFactory) -> None:
         guards.guard(only_newest=7, shared=True)
 
 
-def test_several_locks_have_no_newest_in_common(guards: GuardFactory) -> None:
-    with pytest.raises(InvalidRequest, match="only_newest: must be left out for several locks"):
-        guards.guard(only_newest=7, lock_name=["a", "b"])
-
-
 def test_on_superseded_goes_with_only_newest(stack: Stack, guards: GuardFactory) -> None:
     elsewhere = sfn.Pass(stack, "Superseded elsewhere")
     with pytest.raises(InvalidRequest, match="on_superseded: goes with only_newest only"):

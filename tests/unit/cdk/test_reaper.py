@@ -13,7 +13,7 @@ from aws_cdk.assertions import Template
 from fairlock.cdk import LockService
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.claims import SECOND_PASS_MS
-from fairlock.protocol.model import ExecutionEnded
+from fairlock.store.reap import ExecutionEnded
 from lambdas.reap_messages import parse_reap_message
 from tests.unit.cdk.template import arn, one, resources
 

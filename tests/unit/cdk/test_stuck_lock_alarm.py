@@ -18,7 +18,7 @@ from fairlock.cdk import LockAlarms, LockMonitoring, LockService
 from fairlock.cdk.guard.service_calls import divide_wait
 from fairlock.clock import SystemClock
 from fairlock.wire.rules import DEFAULT_FALLBACK_SECONDS, DEFAULT_MAX_WAIT_SECONDS
-from lambdas import acquire, heartbeat, release, telemetry
+from lambdas import acquire, heartbeat, release, runtime
 from tests.support.lambda_context import LambdaContextStub
 from tests.support.workflows import FakeWorkflows
 
@@ -173,7 +173,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_by(monkeypatch: pytest.MonkeyPatch, service_name: str) -> None:
     """Lets the functions print as those of this service do."""
-    monkeypatch.setattr(telemetry.metrics.provider, "service", service_name)
+    monkeypatch.setattr(runtime.metrics.provider, "service", service_name)
 
 
 @pytest.fixture
@@ -248,7 +248,7 @@ def test_the_log_line_of_a_wait_names_the_lock_and_tells_how_long(
 ) -> None:
     lines: list[Json] = []
     monkeypatch.setattr(
-        telemetry.logger, "info", lambda message, extra: lines.append({"message": message, **extra})
+        runtime.logger, "info", lambda message, extra: lines.append({"message": message, **extra})
     )
     run.call(acquire.handler, QUEUED)
     now.advance(90)

@@ -10,15 +10,15 @@ import pytest
 import typer.core
 import typer.main
 
-from fairlock.cli import endings, exit_codes, lines, main
+from fairlock.cli import exit_codes, lines, main
 from fairlock.cli.app import app
-from fairlock.cli.endings import ENDINGS, ending
+from fairlock.cli.exit_codes import ENDINGS, ending
 from fairlock.cli.target import rate_of
 from tests.unit.cli.fleet import Fleet
 from tests.unit.cli.support import PICTURE, WIDTHS, draw
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "docs" / endings.PAGE).read_text()
+PAGE = (ROOT / "docs" / exit_codes.PAGE).read_text()
 URL = "https://code.example/fairlock"
 
 

@@ -32,10 +32,9 @@ from fairlock import (
     LockStoreMisconfigured,
     LockStoreUnavailable,
 )
-from fairlock.aws.executions import Delivery, Execution
+from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.client.connection import Connection
 from fairlock.clock import BootClock
-from fairlock.protocol.model import Liveness
 from fairlock.testing import FakeLockClient
 from testbed.localaws import LocalAws
 from tests.support.faults import client_error

@@ -1,76 +1,34 @@
-"""Many clients at the same moment: increments, fresh processes, hundreds of locks."""
+"""Many clients at the same moment: a queue, hundreds of locks, a ceiling that changes."""
 
 from __future__ import annotations
 
+import asyncio
+import statistics
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
 
-from fairlock import Lock, LockClient, LockStoreMisconfigured, LockStoreUnavailable
-from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY
+from fairlock import Lock, LockClient
+from fairlock.protocol.items import read_state
+from fairlock.protocol.schema import lock_key
+from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
+from fairlock.testing.fake_table import MemoryTable
 from testbed.localaws import LocalAws
-from tests.unit.client.support.doubles import EventfulClock, SkewedClock, Table
-from tests.unit.client.support.simulated_heartbeats import SimulatedHeartbeats
-from tests.unit.client.support.wire import Together, Wire, dynamodb_of
+from tests.support import TABLE
+from tests.unit.client.support.doubles import Table, Together, Wire, dynamodb_of
 
 # Many clients, one lock, a server whose writes are atomic.
 
 CLIENTS = 6
-ROUNDS = 5
-
-
-class Counter:
-    """A number in the table that is read and written back in two requests."""
-
-    def __init__(self, aws: LocalAws, table_name: str) -> None:
-        self._client = aws.client("dynamodb")
-        self._table_name = table_name
-        self._key = {
-            PARTITION_KEY: {"S": f"counter-{uuid.uuid4()}"},
-            SORT_KEY: {"S": "COUNTER"},
-        }
-
-    def value(self) -> int:
-        found = self._client.get_item(
-            TableName=self._table_name, Key=self._key, ConsistentRead=True
-        )
-        return int(found["Item"]["value"]["N"]) if "Item" in found else 0
-
-    def increment(self) -> None:
-        value = {"N": str(self.value() + 1)}
-        self._client.put_item(TableName=self._table_name, Item={**self._key, "value": value})
-
-
-@pytest.mark.parametrize("locked", [True, False])
-def test_increments_in_two_steps_survive_exactly_if_each_is_locked(
-    aws: LocalAws, lock_table: str, *, locked: bool
-) -> None:
-    counter = Counter(aws, lock_table)
-    tokens: list[int] = []
-
-    def work() -> None:
-        with LockClient(lock_table, client=dynamodb_of(aws), lease=10) as locks:
-            for _ in range(ROUNDS):
-                block = locks.hold(f"counting-{locked}", max_wait=60) if locked else nullcontext()
-                with block as lock:
-                    counter.increment()
-                    if lock is not None:
-                        tokens.append(lock.fencing_token)
-
-    Together().run(*[work] * CLIENTS)
-    everything = CLIENTS * ROUNDS
-    assert (counter.value() == everything) is locked
-    assert tokens == sorted(set(tokens))
-    assert len(tokens) == (everything if locked else 0)
 
 
 def test_clients_get_the_lock_in_the_order_in_which_they_asked(
@@ -143,128 +101,10 @@ def until(is_so: Callable[[], bool], *, seconds: float = 30) -> None:
         time.sleep(0.02)
 
 
-# A holder crashed, and the next client is a process that has just begun, with all defaults.
-
-NewProcess = Callable[..., LockClient]
-
-
-@pytest.fixture
-def new_process(
-    table: Table, clock: EventfulClock, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[NewProcess]:
-    """What a program has that has just begun: a client with all defaults, but table and clock.
-
-    No heartbeat is ever sent. (A thread would wake up in real time, and renew in simulated time.)
-    """
-    monkeypatch.setattr("fairlock.client.lock_client.Heartbeats", SimulatedHeartbeats)
-    begun = []
-
-    def begin(**settings: Any) -> LockClient:  # noqa: ANN401 - as of LockClient
-        stand_ins: dict[str, Any] = {"client": table, "clock": clock}
-        client = LockClient("locks", **{**stand_ins, **settings})
-        begun.append(client)
-        return client
-
-    yield begin
-    for client in begun:
-        client.close()
-
-
-def crash(new_process: NewProcess, **wanted: Any) -> None:  # noqa: ANN401 - as of acquire
-    """Acquires, and never renews or releases."""
-    new_process(owner_name="crashed").acquire("nightly", **wanted)
-
-
-def test_each_of_24_fresh_processes_replaces_a_dead_holder_at_its_first_try(
-    new_process: NewProcess, table: Table, clock: EventfulClock
-) -> None:
-    """The promise: a dead holder is replaced its lease + 5 s after its last renewal."""
-    replaced = 0
-    crash(new_process, lease=2)
-    for _ in range(24):
-        clock.advance(7)
-        replaced += new_process(lease=2).try_acquire("nightly") is not None
-    assert replaced == 24
-    assert table.log.count("update_item") == 1 + 24 * 2
-
-
-def test_without_a_date_at_aws_none_would(
-    new_process: NewProcess, table: Table, clock: EventfulClock
-) -> None:
-    """The control, and a typed error that says what to do."""
-    crash(new_process, lease=2)
-    table.clock, table.meta.endpoint_url = None, "https://dynamodb.eu-west-1.amazonaws.com"
-    for _ in range(24):
-        clock.advance(7)
-        with pytest.raises(LockStoreMisconfigured, match='give clock="system"') as told:
-            new_process(lease=2).try_acquire("nightly")
-        assert told.value.code == "NoDate"
-    assert new_process(lease=2, clock="system").try_acquire("nightly") is None
-
-
-@pytest.mark.parametrize("skew", [-240.0, -5.0, 5.0, 240.0])
-def test_a_first_write_by_a_wrong_clock_is_corrected_by_one_request(
-    new_process: NewProcess, table: Table, clock: EventfulClock, skew: float
-) -> None:
-    wrong = new_process(clock=SkewedClock(clock, skew), lease=9)
-    lock = wrong.acquire("nightly")
-    assert table.log == ["update_item"] * 2
-    [holder] = table.state("nightly").holders
-    assert clock.now_ms + 8_000 < holder.expires_at_ms < clock.now_ms + 12_000
-    assert (holder.fencing_token, holder.revision) == (lock.fencing_token, 2)
-    assert lock.remaining > 4.5
-    lock.release()
-    wrong.acquire("nightly").release()
-    assert table.log == ["update_item"] * 5, "from now on it knows better"
-
-
-def test_a_clock_that_is_right_costs_no_request(new_process: NewProcess, table: Table) -> None:
-    new_process().acquire("nightly").release()
-    assert table.log == ["update_item"] * 2
-
-
-def test_a_slow_clock_raises_the_token_that_it_has_made(
-    new_process: NewProcess, table: Table, clock: EventfulClock
-) -> None:
-    lock = new_process(clock=SkewedClock(clock, -240)).acquire("nightly")
-    assert lock.fencing_token > (clock.now_ms - 2_000) * 1000
-    assert table.state("nightly").fencing_token == lock.fencing_token
-    lock.heartbeat()
-    lock.check()
-
-
-@pytest.mark.parametrize(("corrects", "most_seconds"), [(True, 9 + 5), (False, 240 + 9 + 5)])
-def test_a_fast_clock_that_dies_before_it_corrects_blocks_for_its_error_and_no_longer(
-    new_process: NewProcess,
-    table: Table,
-    clock: EventfulClock,
-    *,
-    corrects: bool,
-    most_seconds: float,
-) -> None:
-    fast = new_process(clock=SkewedClock(clock, 240), lease=9)
-    if not corrects:
-        table.fails_after = 1
-    with suppress(LockStoreUnavailable):
-        fast.try_acquire("nightly")
-    table.fails_after = None
-    clock.advance(most_seconds - 6)
-    assert new_process().try_acquire("nightly") is None
-    clock.advance(6)
-    assert new_process().try_acquire("nightly") is not None
-
-
-def test_the_default_wait_is_that_of_the_client_if_it_has_one(new_process: NewProcess) -> None:
-    assert new_process(max_wait=7).longest_wait(600) == 7
-    assert new_process().longest_wait() == 120
-    assert new_process(lease=90).longest_wait() == 180
-    assert new_process(lease=90).longest_wait(300) == 600
-
-
-# A thousand locks of one client over a table that takes 50 ms for each request, in real time.
+# Hundreds of locks of one client over a table that takes 50 ms for each request, in real time.
 
 LEASE_SECONDS = 10
-LOCKS = 1_000
+LOCKS = 400
 LATENCY_SECONDS = 0.05
 WORKERS = 32
 MOST_LAG_SECONDS = 0.5
@@ -294,13 +134,13 @@ class TimedTable(Table):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a thousand locks fared: how many are in order at the end, and the largest gap."""
+    """How hundreds of locks fared: how many are in order at the end, and the largest gap."""
 
     in_order: int
     largest_gap: float
 
 
-def hold_a_thousand(*, max_workers: int, seconds: float) -> Outcome:
+def hold_hundreds(*, max_workers: int, seconds: float) -> Outcome:
     """Acquires them as fast as it goes, and keeps them."""
     table = TimedTable()
     troubled: list[Lock] = []
@@ -351,19 +191,19 @@ def lag_of_the_machine() -> Iterator[list[float]]:
 def outcomes() -> tuple[Outcome, Outcome]:
     """With the default number of workers, and with one; side by side, to save time."""
     with lag_of_the_machine() as late, ThreadPoolExecutor(2) as pool:
-        many = pool.submit(hold_a_thousand, max_workers=WORKERS, seconds=LEASE_SECONDS + 1)
-        one = pool.submit(hold_a_thousand, max_workers=1, seconds=0.75 * LEASE_SECONDS)
+        many = pool.submit(hold_hundreds, max_workers=WORKERS, seconds=LEASE_SECONDS + 1)
+        one = pool.submit(hold_hundreds, max_workers=1, seconds=0.75 * LEASE_SECONDS)
         found = many.result(120), one.result(120)
     if is_in_time(found[0]) or max(late) <= MOST_LAG_SECONDS:
         return found
-    return hold_a_thousand(max_workers=WORKERS, seconds=LEASE_SECONDS + 1), found[1]
+    return hold_hundreds(max_workers=WORKERS, seconds=LEASE_SECONDS + 1), found[1]
 
 
 def is_in_time(found: Outcome) -> bool:
     return found.in_order == LOCKS and found.largest_gap < LEASE_SECONDS / 2
 
 
-def test_a_thousand_locks_at_50_ms_are_renewed_within_half_their_lease(
+def test_hundreds_of_locks_at_50_ms_are_renewed_within_half_their_lease(
     outcomes: tuple[Outcome, Outcome], record_property: Callable[[str, object], None]
 ) -> None:
     many, one = outcomes
@@ -383,3 +223,142 @@ def test_heartbeats_one_after_the_other_would_be_too_slow(
     _, one = outcomes
     assert one.in_order < LOCKS / 2
     assert one.largest_gap > LEASE_SECONDS / 2
+
+
+# A ceiling that is lowered and raised all the time beside clients that contend for the lock.
+
+NAME = "vendor"
+LIMIT = 4
+CHANGES = 60
+THREADS = CLIENTS
+LONGEST_RUN_SECONDS = 90
+LONGEST_POLL = 5
+"""Of a client that waits, by default."""
+
+
+@dataclass
+class Watched:
+    """A table in memory that does one request after the other, and looks at each grant.
+
+    Attributes:
+        above: of each grant that went above the ceiling, how many held then.
+        grants: how many there were.
+    """
+
+    inner: MemoryTable = field(default_factory=MemoryTable)
+    above: list[int] = field(default_factory=list)
+    grants: int = 0
+    _mutex: threading.Lock = field(default_factory=threading.Lock)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        attribute = getattr(self.inner, name)
+        if not callable(attribute) or name == "exceptions":
+            return attribute
+
+        def call(**arguments: Any) -> Any:  # noqa: ANN401 - same
+            with self._mutex:
+                before = self._tokens()
+                answer = attribute(**arguments)
+                self._judge(before)
+                return answer
+
+        return call
+
+    def _tokens(self) -> set[int]:
+        item = self.inner.get_item(TableName=TABLE, Key=lock_key(NAME)).get("Item", {})
+        return {holder.fencing_token for holder in read_state(item).holders}
+
+    def _judge(self, before: set[int]) -> None:
+        item = self.inner.get_item(TableName=TABLE, Key=lock_key(NAME)).get("Item", {})
+        state = read_state(item)
+        granted = len({holder.fencing_token for holder in state.holders} - before)
+        self.grants += granted
+        limit = None if state.ceiling is None else state.ceiling.limit
+        if granted and limit is not None and state.held > limit:
+            self.above.append(state.held)
+
+
+def client(table: Watched, name: str) -> LockClient:
+    settings: dict[str, Any] = {"client": table, "owner_name": name}
+    return LockClient(TABLE, **settings, longest_poll=0.2)
+
+
+def test_after_a_pause_of_a_minute_all_who_wait_get_the_lock_in_their_order(
+    record_property: Callable[[str, object], None],
+) -> None:
+    """In virtual time, by clients that poll: a workflow is told by a message."""
+    granted: list[tuple[float, int, str]] = []
+
+    async def main() -> float:
+        async with FakeAsyncLockClient(owner_name="olga") as operator:
+            await operator.pause(NAME, reason="a test")
+
+            async def wait(name: str) -> None:
+                async with operator.another(name).hold(NAME, limit=2, max_wait=600) as lock:
+                    granted.append((operator.clock.monotonic(), lock.fencing_token, name))
+                    await asyncio.sleep(0.5)
+
+            tasks = []
+            for number in range(THREADS):
+                tasks.append(asyncio.create_task(wait(f"worker {number}")))
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(60)
+            assert granted == []
+            resumed = operator.clock.monotonic()
+            await operator.resume(NAME)
+            await asyncio.gather(*tasks)
+            return resumed
+
+    resumed = run_in_virtual_time(main())
+    in_order = [name for _, _, name in sorted(granted, key=lambda one: one[1])]
+    assert in_order == [f"worker {number}" for number in range(THREADS)]
+    seconds = [at - resumed for at, _, _ in granted]
+    text = f"a pause of a minute, {THREADS} clients that wait: "
+    text += f"the first knows of its grant {1000 * seconds[0]:.0f} ms after resume, "
+    text += f"the last {seconds[-1]:.1f} s (virtual time)"
+    record_property("figures", text)
+    assert seconds[0] <= LONGEST_POLL + 1, seconds
+
+
+def test_changes_under_load_let_no_grant_above_and_lose_no_waiter(
+    record_property: Callable[[str, object], None],
+) -> None:
+    table, done = Watched(), threading.Event()
+    operator, handed_over = client(table, "olga"), []
+
+    def work(number: int) -> int:
+        turns = 0
+        with client(table, f"worker {number}") as locks:
+            while not done.is_set():
+                with locks.hold(NAME, limit=LIMIT, max_wait=LONGEST_RUN_SECONDS):
+                    turns += 1
+                    done.wait(0.002)
+        return turns
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        workers = [pool.submit(work, number) for number in range(THREADS)]
+        try:
+            random = Random(7)  # noqa: S311 - no secret
+            for _ in range(CHANGES):
+                done.wait(0.03)
+                limit = random.choice((0, 1, 2, 3, LIMIT))
+                if limit:
+                    operator.set_limit(NAME, limit, reason="a test")
+                    continue
+                operator.pause(NAME, reason="a test")
+                began, before = time.monotonic(), table.grants
+                operator.resume(NAME)
+                if table.grants > before:
+                    handed_over.append((time.monotonic() - began) * 1000)
+        finally:
+            done.set()
+            operator.resume(NAME)
+        turns = [worker.result(timeout=LONGEST_RUN_SECONDS) for worker in workers]
+    assert table.above == []
+    assert min(turns) > 0
+    partition, sort = (part["S"] for part in lock_key(NAME).values())
+    assert table.inner.items[partition, sort]["held"]["N"] == "0"
+    text = f"ceiling: {CHANGES} changes, {table.grants} grants, none above"
+    if handed_over:
+        text += f"; hand-over at resume {statistics.median(handed_over):.1f} ms (median)"
+    record_property("figures", text)

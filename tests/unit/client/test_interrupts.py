@@ -46,11 +46,10 @@ def is_free(lock: threading.RLock) -> bool:
     return got[0]
 
 
-def moments_that_stop_all_heartbeats(
+def a_moment_stops_all_heartbeats(
     make_client: MakeClient, prepare: Callable[[Heartbeats], object]
-) -> int:
-    """Interrupts `add` and `remove` at each of their moments; returns after how many it is over."""
-    stuck = 0
+) -> bool:
+    """Interrupts `add` and `remove` at each of their moments; whether one of them is the end."""
     for at in range(MOST_MOMENTS):
         locks = make_client(lease=LEASE_SECONDS)
         heartbeats = locks._services.heartbeats  # noqa: SLF001 - an interrupt is aimed at it
@@ -59,19 +58,19 @@ def moments_that_stop_all_heartbeats(
         actions = [partial(heartbeats.remove, handle), partial(heartbeats.add, handle)]
         came = [interrupt(action, at=at) for action in actions]
         if not is_free(heartbeats._mutex):  # noqa: SLF001 - same
-            stuck += 1
             with suppress(RuntimeError):
                 heartbeats._mutex.release()  # noqa: SLF001 - for the end of the test
+            return True
         locks.acquire("b").release()
         if not any(came):
-            return stuck
+            return False
     raise AssertionError("these take more moments than were tried")
 
 
 def test_an_interrupt_at_any_moment_of_add_and_remove_leaves_no_lock_locked(
     make_client: MakeClient,
 ) -> None:
-    assert moments_that_stop_all_heartbeats(make_client, lambda _: None) == 0
+    assert not a_moment_stops_all_heartbeats(make_client, lambda _: None)
 
 
 def test_entered_through_the_condition_some_would_stop_all_heartbeats_for_good(
@@ -80,7 +79,7 @@ def test_entered_through_the_condition_some_would_stop_all_heartbeats_for_good(
     def enter_the_condition(heartbeats: Heartbeats) -> None:
         heartbeats._mutex = heartbeats._changed  # type: ignore[assignment]  # noqa: SLF001 - the control
 
-    assert moments_that_stop_all_heartbeats(make_client, enter_the_condition) > 0
+    assert a_moment_stops_all_heartbeats(make_client, enter_the_condition)
 
 
 class Interrupts:

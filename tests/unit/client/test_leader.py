@@ -1,15 +1,16 @@
-"""`lead` of both clients: one works, is asked to stop in time, and another one works after it."""
+"""`LockClient.lead`: work in a thread, which no one can cancel; no two lead, whatever fails.
+
+tests/contracts/client/test_leader.py says what both clients promise.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import logging
-import math
 import random
 import threading
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -20,10 +21,8 @@ from fairlock import (
     InvalidRequest,
     Lock,
     LockClient,
-    LockLost,
     LockStoreUnavailable,
 )
-from fairlock.client import leader
 from fairlock.client.leader import StopEvent, Term
 from fairlock.testing import FakeAsyncLockClient, FakeLockClient, FakeTable, run_in_virtual_time
 
@@ -36,45 +35,6 @@ OWN = LEASE * 0.98
 @pytest.fixture
 def locks() -> FakeLockClient:
     return FakeLockClient()
-
-
-def test_a_leader_acquires_works_and_releases_with_two_requests(locks: FakeLockClient) -> None:
-    assert locks.lead("exporter", lambda lock, _stop: lock.name) == "exporter"
-    assert locks.table.requests == ["update_item"] * 2
-
-
-def test_describe_tells_who_leads(locks: FakeLockClient) -> None:
-    def work(_lock: Lock, _stop: threading.Event) -> None:
-        found = locks.another().describe("exporter")
-        assert found is not None
-        [holder] = found.holders
-        assert (holder.owner_name, holder.data) == ("host-1", {"url": "http://host-1"})
-
-    locks.lead("exporter", work, owner_name="host-1", data={"url": "http://host-1"})
-
-
-def test_the_next_one_leads_as_soon_as_the_work_has_ended(locks: FakeLockClient) -> None:
-    before = locks.another().acquire("exporter")
-    locks.clock.at(1000, before.release)
-    began = locks.lead("exporter", lambda _lock, _stop: locks.clock.monotonic())
-    assert 1000 <= began <= 1010
-
-
-def test_a_leader_that_died_is_replaced_after_its_lease(locks: FakeLockClient) -> None:
-    dead = locks.another()
-    dead.acquire("exporter", lease=LEASE)
-    dead.close()
-    assert locks.lead("exporter", lambda _lock, _stop: locks.clock.monotonic()) <= LEASE + 5
-
-
-def test_a_wait_for_leading_has_no_end(
-    locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(leader, "LONGEST_WAIT_SECONDS", 600)
-    before = locks.another().acquire("exporter")
-    locks.clock.at(3600, before.release)
-    began = locks.lead("exporter", lambda _lock, _stop: locks.clock.monotonic())
-    assert 3600 <= began <= 3660
 
 
 class Terms:
@@ -103,15 +63,6 @@ def outage(locks: FakeLockClient) -> Callable[[], object]:
     return lambda: locks.clock.at(90, lambda: setattr(locks.table, "is_down", True))
 
 
-def test_work_is_told_a_third_of_the_lease_before_its_end_and_called_again(
-    locks: FakeLockClient,
-) -> None:
-    work = Terms(locks, last=3, then=outage(locks))
-    assert locks.lead("exporter", work, lease=LEASE) == "done"
-    assert work.left == pytest.approx([SAFE] * 2, abs=1)
-    assert all(a < b for a, b in pairwise(work.tokens))
-
-
 def test_work_that_is_not_told_in_time_would_find_its_lock_lost(
     locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,7 +73,7 @@ def test_work_that_is_not_told_in_time_would_find_its_lock_lost(
     assert work.left == [0]
 
 
-def test_a_process_that_was_frozen_is_told_when_it_asks(
+def test_a_frozen_process_is_told_by_the_clock(
     locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terms: list[bool] = []
@@ -138,35 +89,6 @@ def test_a_process_that_was_frozen_is_told_when_it_asks(
     terms.clear()
     locks.lead("exporter", work, lease=LEASE)
     assert terms == [False], "the clock is asked"
-
-
-def test_what_was_said_once_stays_said(locks: FakeLockClient) -> None:
-    heard: list[bool] = []
-
-    def work(lock: Lock, stop: threading.Event) -> None:
-        if not heard:
-            locks.table.is_down = True
-            assert stop.wait(LEASE)
-            locks.table.is_down = False
-            locks.clock.advance(SAFE / 2)
-            assert lock.remaining > SAFE, "renewed again"
-            heard.append(stop.is_set())
-
-    locks.lead("exporter", work, lease=LEASE)
-    assert heard == [True]
-
-
-def test_a_leader_that_is_released_by_force_is_told_by_its_next_heartbeat(
-    locks: FakeLockClient,
-) -> None:
-    def take_away() -> None:
-        found = locks.describe("exporter")
-        assert found is not None
-        locks.force_release("exporter", holder=found.holders[0], reason="it hangs")
-
-    work = Terms(locks, last=2, then=lambda: locks.clock.at(5, take_away))
-    assert locks.lead("exporter", work, lease=LEASE) == "done"
-    assert work.left == [0]
 
 
 def test_work_that_goes_on_after_its_lease_is_warned_of(
@@ -187,28 +109,6 @@ def test_work_that_goes_on_after_its_lease_is_warned_of(
     assert len(terms) == 2
 
 
-def test_an_error_of_the_work_leaves_lead_and_the_lock_is_free(locks: FakeLockClient) -> None:
-    def work(_lock: Lock, _stop: threading.Event) -> None:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        locks.lead("exporter", work)
-    assert locks.another().try_acquire("exporter") is not None
-
-
-def test_a_loss_that_the_work_was_told_of_only_ends_its_term(locks: FakeLockClient) -> None:
-    terms: list[int] = []
-
-    def work(lock: Lock, _stop: threading.Event) -> None:
-        terms.append(lock.fencing_token)
-        if len(terms) == 1:
-            locks.clock.stall(2 * LEASE)
-            lock.check()
-
-    locks.lead("exporter", work, lease=LEASE)
-    assert len(terms) == 2
-
-
 def lead_through_an_outage_that_outlasts_the_release(locks: FakeLockClient) -> int:
     """Returns how many terms there were; the work returns when it is told, in the last at once."""
     terms: list[int] = []
@@ -224,40 +124,12 @@ def lead_through_an_outage_that_outlasts_the_release(locks: FakeLockClient) -> i
     return len(terms)
 
 
-def test_the_outage_that_ends_a_term_does_not_end_the_leading() -> None:
-    locks = FakeLockClient(best_effort_release=False)
-    assert lead_through_an_outage_that_outlasts_the_release(locks) == 2
-
-
 def test_it_would_if_the_release_had_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         Term, "has_returned", property(lambda _: False, lambda *_: None), raising=False
     )
     with pytest.raises(LockStoreUnavailable):
         lead_through_an_outage_that_outlasts_the_release(FakeLockClient(best_effort_release=False))
-
-
-def test_an_outage_that_the_work_itself_meets_is_its_own_error(locks: FakeLockClient) -> None:
-    def work(_lock: Lock, stop: threading.Event) -> None:
-        stop.set()
-        raise LockStoreUnavailable("another table")
-
-    with pytest.raises(LockStoreUnavailable, match="another"):
-        locks.lead("exporter", work)
-
-
-def test_a_release_that_fails_after_work_that_ended_by_itself_is_told() -> None:
-    locks = FakeLockClient(best_effort_release=False)
-    with pytest.raises(LockStoreUnavailable):
-        locks.lead("exporter", lambda *_: setattr(locks.table, "is_down", True))
-
-
-def test_a_loss_of_another_lock_is_an_error_of_the_work(locks: FakeLockClient) -> None:
-    def work(_lock: Lock, _stop: threading.Event) -> None:
-        raise LockLost("lock 'another': its lease is over")
-
-    with pytest.raises(LockLost, match="another"):
-        locks.lead("exporter", work)
 
 
 def test_a_signal_that_raises_ends_the_leader_and_frees_its_lock(locks: FakeLockClient) -> None:
@@ -267,18 +139,6 @@ def test_a_signal_that_raises_ends_the_leader_and_frees_its_lock(locks: FakeLock
     with pytest.raises(SystemExit):
         locks.lead("exporter", work)
     assert locks.another().try_acquire("exporter") is not None
-
-
-def test_work_that_sets_its_event_gives_the_lead_to_the_next_one(locks: FakeLockClient) -> None:
-    terms: list[int] = []
-
-    def work(lock: Lock, stop: threading.Event) -> None:
-        terms.append(lock.fencing_token)
-        if len(terms) < 3:
-            stop.set()
-
-    locks.lead("exporter", work)
-    assert len(terms) == 3
 
 
 async def coroutine_function(_lock: object, _stop: object) -> None:
@@ -311,25 +171,6 @@ def test_wrong_use_is_told_at_once_and_nothing_is_written(
     with pytest.raises(InvalidRequest, match=told):
         locks.lead("exporter", work, **options)
     assert locks.table.requests == []
-
-
-def test_a_client_without_heartbeats_cannot_lead() -> None:
-    locks = FakeLockClient(heartbeat_every=math.inf)
-    with pytest.raises(InvalidRequest, match="heartbeat_every: must be finite for `lead`"):
-        locks.lead("exporter", lambda _lock, _stop: None)
-    assert locks.table.requests == []
-
-
-def test_a_leader_inside_a_block_of_its_own_lock_would_wait_for_itself(
-    locks: FakeLockClient,
-) -> None:
-    with locks.hold("exporter"), pytest.raises(InvalidRequest, match="wait for itself"):
-        locks.lead("exporter", lambda _lock, _stop: None)
-
-
-def test_work_cannot_wait_for_the_lock_by_which_it_leads(locks: FakeLockClient) -> None:
-    with pytest.raises(InvalidRequest, match="wait for itself"):
-        locks.lead("exporter", lambda _lock, _stop: locks.acquire("exporter"))
 
 
 def test_close_ends_a_leader_in_another_thread() -> None:

@@ -19,7 +19,7 @@ from fairlock import (
     LockEvent,
 )
 from fairlock.client import reporting
-from fairlock.client.reporting import LockEvents
+from fairlock.client.reporting import LockEventKind, LockEvents
 from fairlock.testing import FakeLockClient, FakeTable
 
 BOUND_SECONDS = 30
@@ -73,6 +73,30 @@ def test_a_hook_that_hangs_delays_neither_requests_nor_for_long_the_end(
         locks.acquire("b").release()
     assert "on_event is still busy" in caplog.text
     goes_on.set()
+
+
+def test_events_behind_the_end_of_a_client_come_although_the_hook_was_busy_at_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread that ends was still there when they were reported, so none was started."""
+    monkeypatch.setattr(reporting, "_CLOSE_SECONDS", 0.05)
+    busy, done, names = threading.Event(), threading.Event(), list[str]()
+
+    def hook(event: LockEvent) -> None:
+        names.append(event.lock_name)
+        busy.wait(BOUND_SECONDS)
+        if event.lock_name == "last":
+            done.set()
+
+    events = LockEvents(hook)
+    events.report(LockEventKind.GRANTED, lock_name="first", owner_name="anna")
+    events.close()
+    events.close()
+    events.report(LockEventKind.LOST, lock_name="last", owner_name="anna")
+    busy.set()
+    assert done.wait(BOUND_SECONDS)
+    assert names == ["first", "last"]
+    events.close()
 
 
 def test_what_the_hook_raises_is_logged_and_the_next_event_comes(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import logging
 import math
 import subprocess
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from unittest.mock import AsyncMock, create_autospec
 
 import boto3
 import pytest
@@ -375,6 +377,24 @@ def test_a_call_may_be_awaited_by_a_task_and_in_a_group() -> None:
         return [lock.name for lock in (first, second.result(), third, fourth)]
 
     assert asyncio.run(work()) == ["a", "b", "c", "d"]
+
+
+def test_what_asks_whether_it_has_to_await_is_told_so() -> None:
+    """A framework that is told otherwise takes the coroutine for the answer: it runs nothing."""
+
+    async def work() -> None:
+        locks = FakeAsyncLockClient()
+        assert asyncio.iscoroutinefunction(locks.release)
+        assert inspect.iscoroutinefunction(locks.release) is (sys.version_info >= (3, 12))
+        call = locks.acquire("a")
+        assert inspect.iscoroutine(call)
+        assert asyncio.iscoroutine(call)
+        assert inspect.isawaitable(call)
+        assert inspect.getcoroutinestate(call) == inspect.CORO_CREATED
+        assert asyncio.iscoroutinefunction((await call).release)
+        assert isinstance(create_autospec(locks).acquire, AsyncMock)
+
+    asyncio.run(work())
 
 
 @pytest.mark.parametrize("attribute", ["fencing_token", "release"])

@@ -236,6 +236,20 @@ def test_once_an_hour_in_the_fleet_exactly_one_of_twenty_runs() -> None:
         assert sum(run_in_virtual_time(main())) == 1
 
 
+@pytest.mark.parametrize(("count_", "burst"), [(10, 1), (12, 3)])
+def test_no_period_has_more_than_the_rate_and_the_burst_no_matter_who_asks(
+    count_: int, burst: int
+) -> None:
+    locks = FakeLockClient()
+    callers = [locks.another(f"{number}") for number in range(4)]
+    begun: list[float] = []
+    for number in range(40):
+        callers[number % 4].pace("api", rate=(count_, 60), burst=burst, max_wait=600)
+        begun.append(locks.clock.monotonic())
+    for at in begun:
+        assert sum(at <= one < at + 60 for one in begun) <= count_ + burst
+
+
 def test_a_lock_pays_nothing_for_paces() -> None:
     locks = FakeLockClient()
     requests: list[dict[str, Any]] = []
@@ -346,7 +360,7 @@ def test_by_time_counts_the_time_of_aws_and_not_that_of_the_machine(
 def test_by_its_own_clock_a_machine_would_refuse_all_newer_ones(
     make_client: MakeClient, clock: EventfulClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlock.aws.aws_clock.AwsClock.edges_ms", lambda _: (0, 0))
+    monkeypatch.setattr("fairlock.clock.AwsClock.edges_ms", lambda _: (0, 0))
     make_client(clock=SkewedClock(clock, 600)).acquire("a", only_newest=True).release()
     clock.advance(2)
     with pytest.raises(Superseded):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import fairlock
 from fairlock import InvalidRequest, LockClient, LockWaitTimeout, composite_name
-from fairlock.testing import FakeAsyncLockClient, FakeLockClient, run_in_virtual_time
+from fairlock.testing import FakeLockClient
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table
 
@@ -47,6 +47,13 @@ def test_the_owner_name_is_made_of_host_process_and_program(
     assert locks.acquire("a").owner_name == f"worker-3:{os.getpid()}:billing.py"
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "billing")
     assert locks.acquire("b").owner_name == f"worker-3:{os.getpid()}:billing"
+
+
+def test_the_default_wait_is_that_of_the_client_if_it_has_one(make_client: MakeClient) -> None:
+    assert make_client(max_wait=7).longest_wait(600) == 7
+    assert make_client().longest_wait() == 120
+    assert make_client(lease=90).longest_wait() == 180
+    assert make_client(lease=90).longest_wait(300) == 600
 
 
 BAD_SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
@@ -206,16 +213,6 @@ def test_it_is_found_described_adopted_and_released_by_force_by_its_text(
     after = locks.describe("orders")
     assert after is not None
     assert after.holders == ()
-
-
-def test_an_asyncio_client_finds_it_by_its_text() -> None:
-    async def holders() -> int:
-        async with FakeAsyncLockClient() as locks:
-            await locks.acquire("orders")
-            described = await locks.describe(Name.ORDERS)
-            return 0 if described is None else len(described.holders)
-
-    assert run_in_virtual_time(holders()) == 1
 
 
 def test_a_wait_that_is_a_member_of_an_enumeration_ends_as_any_other(locks: FakeLockClient) -> None:

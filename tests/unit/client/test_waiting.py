@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from fairlock import ClientUnusable, LockClient, LockStoreUnavailable, LockWaitTimeout
+from fairlock import LockClient, LockStoreUnavailable, LockWaitTimeout
 from fairlock.client import acquisition
 from fairlock.client.acquisition import Acquisition
 from fairlock.client.lease_handle import LeaseHandle, Unreleased
-from fairlock.protocol.lease_time import FRONT_END_MS
+from fairlock.clock import FRONT_END_MS
 from fairlock.protocol.schema import holder_attribute, token_attribute
 from tests.support import FakeClock, acquire, release, store_over
 from tests.support.faults import lost_reply
@@ -23,8 +23,6 @@ from tests.unit.client.support.doubles import WRITES, EventfulClock, Table
 JOINING = ["update_item", "query", "transact_write_items", "update_item"]
 ASKING_AGAIN = ["update_item", "transact_write_items"]
 """Once in two minutes, to keep the place."""
-RELEASING = ["update_item", "transact_write_items", "get_item", "query", "update_item"]
-"""Give back (not held), leave the place for good; look who waits behind, and close the queue."""
 
 
 def test_a_waiter_writes_when_it_joins_and_then_only_reads(
@@ -56,19 +54,6 @@ def test_a_waiter_that_writes_at_each_poll_would_be_noticed(
     clock.at(30, lock.release)
     make_client("ben").acquire("a", max_wait=60)
     assert table.writes() > 20
-
-
-@pytest.mark.parametrize("wait", [0.05, 1, 7.3, 90])
-def test_a_wait_is_exact_and_leaves_nothing_behind(
-    make_client: MakeClient, table: Table, clock: EventfulClock, wait: float
-) -> None:
-    make_client("anna", lease=600).acquire("a")
-    began = clock.now_ms
-    with pytest.raises(LockWaitTimeout, match="last held by anna"):
-        make_client("ben").acquire("a", max_wait=wait)
-    assert clock.now_ms - began == round(wait * 1000)
-    assert (table.waiters("a"), table.state("a").contended) == ([], False)
-    assert table.log[-5:] == RELEASING
 
 
 def test_the_last_look_at_the_deadline_finds_the_lock(
@@ -110,17 +95,6 @@ def test_an_interrupted_wait_leaves_nothing_behind(
     with pytest.raises(KeyboardInterrupt):
         make_client("ben").acquire("a", max_wait=60)
     assert (table.waiters("a"), table.state("a").contended) == ([], False)
-
-
-def test_closing_the_client_ends_its_waits(
-    make_client: MakeClient, table: Table, clock: EventfulClock
-) -> None:
-    make_client("anna", lease=600).acquire("a")
-    ben = make_client("ben")
-    clock.at(5, ben.close)
-    with pytest.raises(ClientUnusable, match="closed"):
-        ben.acquire("a", max_wait=60)
-    assert table.waiters("a") == []
 
 
 def test_a_waiter_that_was_dropped_from_the_queue_enters_it_again_at_its_end(

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, NoRegionError
 
-from fairlock.store.context import Event, HandedOver, LivenessUnknown, PushUnknown
+from fairlock.client.reporting import log_event
+from fairlock.store.context import Event, Evicted, HandedOver, LivenessUnknown, PushUnknown
 from tests.support import acquire, owner, release, store_over
 from tests.support.faults import client_error
 from tests.support.operations import Operations
@@ -210,3 +211,12 @@ def recorded(send: Callable[..., Any], named: set[str]) -> Callable[..., Any]:
         return send(**request)
 
     return call
+
+
+def test_the_log_tells_how_many_were_evicted(caplog: pytest.LogCaptureFixture) -> None:
+    for holders in (1, 2):
+        log_event(Evicted(lock_name="a", holders=holders))
+    assert caplog.messages == [
+        "lock 'a': evicted a holder whose lease was over",
+        "lock 'a': evicted 2 holders whose lease was over",
+    ]

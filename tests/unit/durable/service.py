@@ -8,13 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlock.aws.executions import Delivery, Execution
+from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.aws.lock_table import LockTable
 from fairlock.clock import Clock, SystemClock
 from fairlock.errors import LockLost, LockStoreUnavailable
-from fairlock.protocol.model import ExecutionEnded, Liveness, LockState
-from fairlock.protocol.outcomes import Grant, NotHeld, Reaped, Refusal, Released
+from fairlock.protocol.model import Grant, LockState
+from fairlock.protocol.outcomes import NotHeld, Reaped, Refusal, Released
 from fairlock.store.context import LockContext
+from fairlock.store.reap import ExecutionEnded
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer, release_answer
 from fairlock.wire.requests import parse_acquire, parse_release

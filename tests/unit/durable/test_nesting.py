@@ -16,8 +16,14 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from fairlock.durable import LockFunctions, hold, holding, lock_functions
 from fairlock.durable.lock_functions import error_named, text_of
-from fairlock.errors import InvalidRequest, LockStoreMisconfigured, LockStoreUnavailable
+from fairlock.errors import (
+    InvalidRequest,
+    LockStoreMisconfigured,
+    LockStoreUnavailable,
+    LockWaitTimeout,
+)
 from lambdas.runtime import InvalidRequest as InvalidRequestOfAFunction
+from tests.support import acquire
 from tests.support.faults import client_error
 from tests.unit.durable.runner import LOCK, error_of, result_of
 from tests.unit.durable.service import Service
@@ -111,6 +117,67 @@ def test_a_lock_of_a_child_context_is_found_at_once_in_a_context_below_it() -> N
     assert result_of(body, service).error is None
     assert "it would wait for itself" in fields[0]
     assert service.state(LOCK).held == 0
+
+
+def _inside_a_branch(
+    nesting: NestingType, place: Callable[[DurableContext, Callable[[DurableContext], None]], Any]
+) -> tuple[list[str], Service]:
+    """What a lock inside itself is told below a branch of `parallel`, with another beside it."""
+    service, told = Service(), list[str]()
+
+    def inner(context: DurableContext) -> None:
+        try:
+            with hold(context, LOCK, service=service, max_wait=60):
+                told.append("it is held twice")
+        except (InvalidRequest, LockWaitTimeout) as error:
+            told.append(type(error).__name__)
+
+    def branch(context: DurableContext) -> None:
+        with hold(context, LOCK, service=service):
+            place(context, inner)
+
+    def body(_event: object, context: DurableContext) -> None:
+        context.parallel([branch, branch], config=ParallelConfig(nesting_type=nesting))
+
+    assert result_of(body, service).error is None
+    return told, service
+
+
+def _flat_below(context: DurableContext, inner: Callable[[DurableContext], None]) -> None:
+    context.parallel([inner], config=ParallelConfig(nesting_type=NestingType.FLAT))
+
+
+@pytest.mark.parametrize("nesting", NestingType)
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(lambda branch, inner: inner(branch), id="itself"),
+        pytest.param(lambda branch, inner: branch.run_in_child_context(inner), id="child"),
+        pytest.param(lambda branch, inner: branch.parallel([inner]), id="nested"),
+        pytest.param(_flat_below, id="flat"),
+    ],
+)
+def test_a_lock_inside_itself_is_found_below_a_branch_and_its_sibling_waits(
+    place: Callable[[DurableContext, Callable[[DurableContext], None]], Any], nesting: NestingType
+) -> None:
+    told, service = _inside_a_branch(nesting, place)
+    assert (set(told), service.state(LOCK).held) == ({"InvalidRequest"}, 0)
+
+
+def test_a_hold_that_is_entered_again_releases_what_it_has_acquired_last() -> None:
+    service, others = Service(), iter([None, acquire("anna", lock_name=LOCK)])
+
+    def body(_event: object, context: DurableContext) -> list[bool]:
+        once, got = hold(context, LOCK, service=service, skip=True), []
+        for _ in range(2):
+            if (other := next(others)) is not None:
+                service.store().acquire(other)
+            with once as lock:
+                got.append(lock is not None)
+        return got
+
+    assert result_of(body, service).result == "[true, false]"
+    assert [name for name, _ in service.calls] == ["acquire", "release", "acquire"]
 
 
 def _deploys(

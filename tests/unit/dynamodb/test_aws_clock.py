@@ -10,7 +10,7 @@ from typing import Any
 import botocore.session
 import pytest
 
-from fairlock.aws.aws_clock import AwsClock, is_aws
+from fairlock.clock import AwsClock, is_aws
 from tests.support import START_MS, FakeClock
 
 AWS = "https://dynamodb.eu-central-1.amazonaws.com"

@@ -20,7 +20,8 @@ from botocore.exceptions import ClientError
 from fairlock.aws import retry
 from fairlock.aws.retry import CLIENT_CONFIG, USER_AGENT
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, Released
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Queued, Refusal, Released
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire, release, store_over
 from tests.support.faults import client_error

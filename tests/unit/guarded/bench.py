@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from fairlock.errors import LockLost
 from fairlock.guarded.guarded_writes import GuardedWrites
-from fairlock.protocol.model import LockState
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import Grant, LockState
 from fairlock.store.context import LockContext
-from tests.support import (
-    LOCK,
-    TABLE,
-    acquire,
-    heartbeat,
-    release,
-    store_bench,
-)
+from tests.support import LOCK, TABLE, acquire, heartbeat, release, store_bench
 from tests.support.operations import Operations
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from fairlock import InvalidRequest, Lock, LockClient, LockLost, LockStoreUnavai
 from fairlock.aws.executions import Delivery
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import RetryBudget
-from fairlock.protocol.model import AcquireRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant
 from fairlock.store.context import LockContext
 from tests.support import LOCK, TABLE, FakeClock, owner
 from tests.support.faults import client_error

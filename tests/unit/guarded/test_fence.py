@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from fairlock.errors import InvalidRequest
 from fairlock.guarded import GuardedWrites, condition_check, fence_condition
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import Grant
 from fairlock.protocol.schema import holder_attribute, lock_key, token_attribute
 from testbed.localaws import LocalAws
 from tests.support import LOCK, TABLE, owner

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from fairlock import Lock, LockClient, LockLost, LockStoreUnavailable
-from fairlock.aws.executions import Delivery
+from fairlock.aws.executions import Delivery, Liveness
 from fairlock.client.base_lock import BaseLock
 from fairlock.errors import TransactionRefused
 from fairlock.guarded.guarded_table import GuardedCall
 from fairlock.guarded.guarded_writes import GuardedWrites
 from fairlock.protocol.leaving import release_permit
-from fairlock.protocol.model import AcquireRequest, Liveness, ReleaseRequest
+from fairlock.protocol.model import AcquireRequest, ReleaseRequest
 from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.protocol.schema import lock_key
 from tests.support import LOCK, START_MS, TABLE, FakeClock, owner

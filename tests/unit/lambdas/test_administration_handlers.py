@@ -10,8 +10,9 @@ import pytest
 
 from fairlock.aws.executions import Delivery, DurableFunctions
 from fairlock.errors import InvalidRequest, LockStoreMisconfigured
-from fairlock.protocol.model import ExecutionEnded
-from fairlock.protocol.outcomes import Grant, Refusal
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Refusal
+from fairlock.store.reap import ExecutionEnded
 from lambdas import acquire, force_release, heartbeat, inspect, release, runtime, set_limit
 from lambdas.reap_messages import ReapMessage, parse_reap_message
 from tests.support import TABLE

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from fairlock import LockClient
+from fairlock.aws.executions import Liveness
 from fairlock.errors import InvalidRequest, LockItemMalformed, LockStoreUnavailable
-from fairlock.protocol.model import Liveness
 from fairlock.protocol.schema import HOLDER_EXPIRES_AT_MS, holder_attribute, lock_key
 from lambdas import acquire, heartbeat, release, watch
 from tests.support import TABLE

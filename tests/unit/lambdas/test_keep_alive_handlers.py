@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairlock.aws.executions import Delivery
+from fairlock.aws.executions import Delivery, Liveness
 from fairlock.aws.lock_table import LockTable
 from fairlock.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
-from fairlock.protocol.model import Liveness
 from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.wire.answers import release_answer
 from lambdas import acquire, force_release, heartbeat, release
@@ -36,8 +35,7 @@ pytestmark = pytest.mark.usefixtures("lambda_environment")
 
 def reap(engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bars and frees what the execution has, as the reaper does."""
-    from fairlock.protocol.model import ExecutionEnded  # noqa: PLC0415 - same
-    from fairlock.store.reap import reap  # noqa: PLC0415 - same
+    from fairlock.store.reap import ExecutionEnded, reap  # noqa: PLC0415 - same
     from lambdas import runtime as _runtime  # noqa: PLC0415 - after the environment was made
 
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")

@@ -9,9 +9,9 @@ from typing import Any
 import boto3
 import pytest
 
-from fairlock.aws.executions import Execution
+from fairlock.aws.executions import Execution, Liveness
 from fairlock.errors import InvalidRequest
-from fairlock.protocol.model import ExecutionEnded, Liveness
+from fairlock.store.reap import ExecutionEnded
 from lambdas import acquire, reap, release
 from lambdas.reap_messages import MOST_ROUNDS, ReapMessage, parse_reap_message
 from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER

@@ -17,8 +17,7 @@ from fairlock.errors import InvalidRequest, LockItemMalformed
 from fairlock.protocol import claims, items, schema
 from fairlock.protocol.grants import take_over_permit
 from fairlock.protocol.items import read_state
-from fairlock.protocol.model import AcquireRequest, Holder, LockState
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant, Holder, LockState
 from fairlock.protocol.schema import (
     HOLDER_REVISION,
     HOLDER_UNDELIVERED,

@@ -10,8 +10,7 @@ import pytest
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol.items import read_state
-from fairlock.protocol.model import ForceReleaseRequest, LockState
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import ForceReleaseRequest, Grant, LockState
 from fairlock.wire.lifecycle import LifecycleEvent, StreamRecords, events_of, lifecycle_json
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
 from tests.support.store_bench import OTHER_RUN, RUN, Bench

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from fairlock.aws.lock_table import Cancelled, ConditionFailed, LockTable, Written
 from fairlock.guarded import guarded_table
 from fairlock.protocol import claims, model, schema
-from fairlock.protocol.expressions import Delete, Transaction, Update
-from fairlock.protocol.model import AcquireRequest, ReleaseRequest, Waiter
-from fairlock.protocol.outcomes import Grant, HandOff
+from fairlock.protocol.model import AcquireRequest, Grant, ReleaseRequest, Waiter
+from fairlock.protocol.outcomes import HandOff
+from fairlock.protocol.table_requests import Delete, Transaction, Update
 from fairlock.store.context import LockContext
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fairlock.aws.executions import Liveness
 from fairlock.errors import LockItemMalformed
-from fairlock.protocol.model import ForceReleaseRequest, Liveness
+from fairlock.protocol.model import ForceReleaseRequest, Grant
 from fairlock.protocol.outcomes import (
     AlreadyHolder,
-    Grant,
     Queued,
     Refusal,
     RefusalReason,

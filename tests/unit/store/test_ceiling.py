@@ -13,10 +13,10 @@ import pytest
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol import admission, ceiling, grants
 from fairlock.protocol.ceiling import SetCeilingRequest
-from fairlock.protocol.expressions import NEXT_TOKEN, Condition, Update, number
-from fairlock.protocol.model import LockState
-from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason, Released
-from fairlock.protocol.schema import FOREVER_SECONDS, lock_key
+from fairlock.protocol.model import Grant, LockState
+from fairlock.protocol.outcomes import Refusal, RefusalReason, Released
+from fairlock.protocol.schema import FOREVER_SECONDS, NEXT_TOKEN, Condition, lock_key, number
+from fairlock.protocol.table_requests import Update
 from fairlock.store import administration
 from fairlock.store.context import CeilingChanged
 from fairlock.store.keep_alive import KeepAliveOutcome

@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.outcomes import (
-    Grant,
-    NotHeld,
-    Queued,
-    Reaped,
-    Refusal,
-    RefusalReason,
-    Released,
-)
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import NotHeld, Queued, Reaped, Refusal, RefusalReason, Released
 from fairlock.store.context import ClaimNotRemoved
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
 from tests.support.faults import client_error, lost_reply, refusal

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.aws_clock import AwsClock
-from fairlock.protocol.model import LockState, ReleaseRequest, SeenLock
-from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Released
+from fairlock.clock import AwsClock
+from fairlock.protocol.model import Grant, LockState, ReleaseRequest, SeenLock
+from fairlock.protocol.outcomes import NotHeld, Queued, Released
 from fairlock.store import seen_queue
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, owner, release, store_over

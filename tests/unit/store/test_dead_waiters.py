@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Delivery, Execution
+from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.protocol.items import new_waiter
-from fairlock.protocol.model import Holder, Liveness, Waiter
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.model import Grant, Holder, Waiter
+from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason, Released
 from fairlock.store import keep_alive, seen_queue
 from fairlock.store.context import LockContext
 from fairlock.store.keep_alive import KeepAliveOutcome

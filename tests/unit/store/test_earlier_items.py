@@ -11,10 +11,10 @@ from typing import Any, Final
 import pytest
 
 from fairlock.protocol import waiters
-from fairlock.protocol.model import ExecutionEnded
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason, Released
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.store.reap import AskedTooEarly
+from fairlock.store.reap import AskedTooEarly, ExecutionEnded
 from tests.support import LOCK, START_MS, acquire, heartbeat, owner, release
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairlock.aws.executions import Execution
+from fairlock.aws.executions import Execution, Liveness
 from fairlock.protocol import leaving
-from fairlock.protocol.expressions import Removal
 from fairlock.protocol.leaving import removal
-from fairlock.protocol.model import ForceReleaseRequest, Liveness, LockState
-from fairlock.protocol.outcomes import Grant, NotHeld, Refusal, RefusalReason, Released
+from fairlock.protocol.model import ForceReleaseRequest, Grant, LockState
+from fairlock.protocol.outcomes import NotHeld, Refusal, RefusalReason, Released
+from fairlock.protocol.schema import Removal
 from fairlock.store.context import HandedOver, ReleasedByForce
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release

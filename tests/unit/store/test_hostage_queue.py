@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from fairlock.aws.executions import Delivery, Execution
+from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.aws.retry import RetryBudget
 from fairlock.protocol import grants
 from fairlock.protocol.items import new_waiter
-from fairlock.protocol.model import Liveness, Waiter
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
+from fairlock.protocol.model import Grant, Waiter
+from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.waiters import MOST_PAGES_READ, MOST_PLACES_OF_AN_EXECUTION
 from fairlock.store import queue
 from fairlock.store.administration import empty_queue

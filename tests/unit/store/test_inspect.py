@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from fairlock.clock import utc
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol.description import LockDescription
 from fairlock.testing.fake_table import MemoryTable
-from fairlock.text import utc
 from fairlock.wire.answers import lock_json
 from tests.support import LOCK, FakeClock, acquire, owner, release, store_over
 from tests.support.faulty_table import FaultyTable, meanwhile

@@ -12,7 +12,8 @@ from fairlock.aws.executions import Delivery
 from fairlock.aws.lock_table import Written
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.admission import LEFT_LAST
-from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, Released
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, Released
 from fairlock.protocol.waiters import mark_given_up
 from fairlock.store import hand_off, keep_alive, queue
 from fairlock.store.keep_alive import KeepAliveOutcome

@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 
 from fairlock.protocol import ceiling, claims, grants, leaving, waiters
-from fairlock.protocol.model import AcquireRequest
-from fairlock.protocol.outcomes import Grant, Refusal
+from fairlock.protocol.model import AcquireRequest, Grant
+from fairlock.protocol.outcomes import Refusal
 from fairlock.store import acquire as store_acquire
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import acquire, owner, release

@@ -11,7 +11,8 @@ from typing import Any, Final
 import pytest
 
 from fairlock.protocol import outcomes
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import RELEASED_AT
 from fairlock.store import acquire as store_acquire
 from fairlock.store import queue as store_queue

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fairlock.protocol.model import LockState, ReleaseRequest
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, Released
+from fairlock.protocol.model import Grant, LockState, ReleaseRequest
+from fairlock.protocol.outcomes import Queued, Refusal, Released
 from fairlock.store.context import MixedLimits
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable

@@ -15,8 +15,8 @@ from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol import grants, leaving
 from fairlock.protocol.admission import NOT_SUPERSEDED
-from fairlock.protocol.model import BY_TIME, LockState
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
+from fairlock.protocol.model import BY_TIME, Grant, LockState
+from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import lock_key
 from fairlock.store import keep_alive, seen_queue
 from fairlock.store.context import WaitersSuperseded

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Delivery
+from fairlock.aws.executions import Delivery, Liveness
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.waiters import join_queue
 from fairlock.store.release import EndedClaim
 from fairlock.testing.fake_table import MemoryTable

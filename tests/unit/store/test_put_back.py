@@ -10,8 +10,8 @@ import pytest
 from fairlock.aws.executions import Delivery
 from fairlock.protocol import grants, leaving
 from fairlock.protocol.ceiling import SetCeilingRequest
-from fairlock.protocol.model import BY_TIME, ForceReleaseRequest, LockState
-from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason
+from fairlock.protocol.model import BY_TIME, ForceReleaseRequest, Grant, LockState
+from fairlock.protocol.outcomes import Refusal, RefusalReason
 from fairlock.store import hand_off
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import LOCK, START_MS, acquire, release

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairlock.aws.executions import Delivery, Execution
+from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.protocol.schema import lock_key
 from fairlock.store.context import Evicted, HandedOver
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, owner, release

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairlock.aws.executions import Execution
+from fairlock.aws.executions import Execution, Liveness
 from fairlock.aws.retry import RetryBudget
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant, Reaped
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Reaped
 from fairlock.store import reap
 from fairlock.store.reap import AskedTooEarly
 from fairlock.testing.fake_table import MemoryTable

@@ -10,7 +10,8 @@ from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import RetryBudget
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.claims import Claim, ReapStage, claims_of, mark_ended, write_claim
-from fairlock.protocol.outcomes import Grant, Queued, Reaped, Refusal
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Queued, Reaped, Refusal
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import TABLE, acquire, release
 from tests.support.faults import lost_reply

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Execution
+from fairlock.aws.executions import Execution, Liveness
 from fairlock.protocol.claims import Claim, is_of_a_run_that_ended
-from fairlock.protocol.model import ExecutionEnded, Liveness, ReleaseRequest
-from fairlock.protocol.outcomes import Grant, Queued, Reaped, Refusal
+from fairlock.protocol.model import Grant, ReleaseRequest
+from fairlock.protocol.outcomes import Queued, Reaped, Refusal
 from fairlock.store import reap
-from fairlock.store.reap import AskedTooEarly, _release_request
+from fairlock.store.reap import AskedTooEarly, ExecutionEnded, _release_request
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire
 from tests.support.capacity import MeteredTable

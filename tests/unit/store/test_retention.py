@@ -10,7 +10,8 @@ import pytest
 
 from fairlock.aws.executions import Delivery
 from fairlock.protocol import grants, leaving
-from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import NotHeld, Queued, Refusal
 from fairlock.protocol.schema import lock_key
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable

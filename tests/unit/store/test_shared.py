@@ -9,8 +9,8 @@ import pytest
 
 from fairlock.aws.executions import Delivery
 from fairlock.errors import InvalidRequest
-from fairlock.protocol.model import AcquireRequest, LockState
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, Verdict, judge
+from fairlock.protocol.model import AcquireRequest, Grant, LockState
+from fairlock.protocol.outcomes import Queued, Refusal, Verdict, judge
 from fairlock.store.context import MixedLimits
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.wire.rules import DEFAULT_READERS

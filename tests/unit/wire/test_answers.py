@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fairlock.errors import InvalidRequest
-from fairlock.protocol.model import Holder
-from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.model import Grant, Holder
+from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire import answers
 from fairlock.wire.answers import acquire_answer, heartbeat_answer, list_answer, release_answer

@@ -13,11 +13,11 @@ import pytest
 from botocore.stub import Stubber
 from mypy_boto3_lambda import LambdaClient
 
-from fairlock.aws.executions import Delivery, DurableFunctions, Execution, WorkflowEngines
+from fairlock.aws.executions import Delivery, DurableFunctions, Execution, Liveness, WorkflowEngines
 from fairlock.aws.retry import RetryBudget
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant, Refusal
-from fairlock.text import iso_utc
+from fairlock.clock import iso_utc
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Refusal
 from fairlock.wire.rules import callback_token
 from tests.support import START_MS, FakeClock, owner
 from tests.support.bad_inputs import VALID_EXECUTION

@@ -11,11 +11,11 @@ import pytest
 from botocore.stub import Stubber
 from mypy_boto3_stepfunctions import SFNClient
 
-from fairlock.aws.executions import Delivery, Execution, NoWorkflows, StepFunctions
+from fairlock.aws.executions import Delivery, Execution, Liveness, NoWorkflows, StepFunctions
 from fairlock.aws.retry import RetryBudget
 from fairlock.errors import InvalidRequest, LockLost
-from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant, NotHeld, Released
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import NotHeld, Released
 from lambdas import acquire, heartbeat, release
 from lambdas.runtime import require_same_account
 from tests.support import START_MS, FakeClock

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
 
 
 def handler(event: Any, _context: object) -> Any:  # noqa: ANN401 - any JSON in, any JSON out
-    """`{"raise": name}` fails, `{"sleep": s}` and `{"until": file}` wait; else an echo."""
+    """`{"raise": name}` fails, `{"sleep": s}` and `{"until": file}` wait; else an echo.
+
+    `{"die_when": file}` ends the process, in which nothing sees that coming.
+    """
     if not isinstance(event, dict):
         return event
     if "raise" in event:
         raise type(event["raise"], (Exception,), {})(event.get("message", ""))
+    if "die_when" in event:
+        _wait_for(event["die_when"])
+        os.kill(os.getpid(), signal.SIGKILL)
+    if not event.keys() & {"until", "sleep"}:
+        return event.get("return", event)
+    began = time.time()
     if "until" in event:
-        began_ms = time.time() * 1000
-        while not Path(event["until"]).exists():
-            time.sleep(0.02)
-        return {"began_ms": began_ms, "ended_ms": time.time() * 1000}
-    if "sleep" in event:
-        began = time.time()
-        time.sleep(event["sleep"])
-        return {"began": began, "ended": time.time()}
-    return event.get("return", event)
+        _wait_for(event["until"])
+    time.sleep(event.get("sleep", 0))
+    return {"began_ms": began * 1000, "ended_ms": time.time() * 1000}
+
+
+def _wait_for(file: str) -> None:
+    while not Path(file).exists():
+        time.sleep(0.02)

@@ -44,7 +44,10 @@ def interrupt(action: Callable[[], object], *, at: int, within: str = "") -> boo
         nonlocal passed
         if _is_in_a_finalizer(frame):
             return None  # Python drops what is raised there.
-        if event in {"call", "return"} and within in frame.f_code.co_filename:
+        if within not in frame.f_code.co_filename:
+            return None  # Not traced: it has no such moment.
+        frame.f_trace_lines = False
+        if event in {"call", "return"}:
             passed += 1
             if passed > at:
                 sys.settrace(None)

@@ -1,0 +1,258 @@
+"""`lead` of both clients: one works, is asked to stop in time, and another one works after it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from fairlock import InvalidRequest, LockLost, LockStoreUnavailable
+from fairlock.aio import async_lock
+from fairlock.client import leader
+from tests.contracts.client.drivers import World, done, inside, of_both_clients
+
+LEASE = 60
+SAFE = LEASE / 3
+OWN = LEASE * 0.98
+"""For how long a holder relies on such a lease."""
+
+
+class Terms:
+    """Work that goes on until it is told, and ends by itself in its last term."""
+
+    def __init__(self, world: World, *, last: int, then: Callable[[], object]) -> None:
+        self.world = world
+        self.last = last
+        self.then = then
+        self.tokens: list[int] = []
+        self.left: list[float] = []
+
+    async def __call__(self, lock: Any, stop: Any) -> str:  # noqa: ANN401 - of either client
+        self.tokens.append(lock.fencing_token)
+        if len(self.tokens) == self.last:
+            return "done"
+        self.then()
+        await self.world.told(stop, 1000)
+        self.left.append(lock.remaining)
+        self.world.table.is_down = False
+        return "told"
+
+
+def outage(world: World, *, until: float = math.inf) -> Callable[[], None]:
+    """One that begins in 90 s."""
+
+    def plan() -> None:
+        world.at(90, lambda: setattr(world.table, "is_down", True))
+        if until < math.inf:
+            world.at(until, lambda: setattr(world.table, "is_down", False))
+
+    return plan
+
+
+async def now(world: World, _lock: object, _stop: object) -> float:
+    return world.now()
+
+
+async def led(world: World, work: Callable[..., Any] = now, **options: Any) -> Any:  # noqa: ANN401 - as of the work
+    """Leads; the work is called with the world, the lock and the event."""
+
+    async def call(lock: object, stop: object) -> Any:  # noqa: ANN401 - same
+        return await work(world, lock, stop)
+
+    return await world.lead(call, **options)
+
+
+async def is_free(world: World) -> bool:
+    return await done(world.another().try_acquire("a")) is not None
+
+
+@of_both_clients
+async def test_a_leader_acquires_works_and_releases_with_two_requests(world: World) -> None:
+    assert await led(world) == 0
+    assert world.table.requests == ["update_item"] * 2
+
+
+@of_both_clients
+async def test_describe_tells_who_leads(world: World) -> None:
+    async def work(world: World, _lock: object, _stop: object) -> None:
+        [holder] = (await done(world.another().describe("a"))).holders
+        assert (holder.owner_name, holder.data) == ("host-1", {"url": "http://host-1"})
+
+    await led(world, work, owner_name="host-1", data={"url": "http://host-1"})
+
+
+@pytest.mark.parametrize("seconds", [1000, 3600])
+@of_both_clients
+async def test_the_next_one_leads_as_soon_as_the_work_has_ended_however_long_it_waits(
+    world: World, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    for module in (leader, async_lock):
+        monkeypatch.setattr(module, "LONGEST_WAIT_SECONDS", 600)
+    before = await done(world.another().acquire("a"))
+    world.at(seconds, before.release)
+    assert seconds <= await led(world) <= seconds + 60
+
+
+@of_both_clients
+async def test_a_leader_that_died_is_replaced_after_its_lease(world: World) -> None:
+    dead = world.another()
+    await done(dead.acquire("a", lease=LEASE))
+    await done(dead.close())
+    assert LEASE <= await led(world) <= LEASE + 5
+
+
+@of_both_clients
+async def test_work_is_told_a_third_of_the_lease_before_its_end_and_called_again(
+    world: World,
+) -> None:
+    work = Terms(world, last=3, then=outage(world))
+    assert await world.lead(work, lease=LEASE) == "done"
+    assert work.left == pytest.approx([SAFE] * 2, abs=1)
+    assert all(a < b for a, b in pairwise(work.tokens))
+
+
+@of_both_clients
+async def test_a_process_that_was_frozen_is_told_when_it_asks(world: World) -> None:
+    """No heartbeat has run yet, and nothing was reported."""
+    terms: list[bool] = []
+
+    async def work(world: World, _lock: object, stop: Any) -> None:  # noqa: ANN401 - an event
+        if not terms:
+            world.stall(OWN - SAFE + 1)
+            terms.append(stop.is_set())
+
+    await led(world, work, lease=LEASE)
+    assert terms == [True]
+
+
+@of_both_clients
+async def test_what_was_said_once_stays_said(world: World) -> None:
+    heard: list[bool] = []
+
+    async def work(world: World, lock: Any, stop: Any) -> None:  # noqa: ANN401 - of either client
+        if not heard:
+            world.table.is_down = True
+            await world.told(stop, LEASE)
+            world.table.is_down = False
+            await world.sleep(SAFE / 2)
+            assert lock.remaining > SAFE, "renewed again"
+            heard.append(stop.is_set())
+
+    await led(world, work, lease=LEASE)
+    assert heard == [True]
+
+
+@of_both_clients
+async def test_a_leader_that_is_released_by_force_is_told_by_its_next_heartbeat(
+    world: World,
+) -> None:
+    async def take_away() -> None:
+        [holder] = (await done(world.locks.describe("a"))).holders
+        await done(world.locks.force_release("a", holder=holder, reason="it hangs"))
+
+    work = Terms(world, last=2, then=lambda: world.at(5, take_away))
+    assert await world.lead(work, lease=LEASE) == "done"
+    assert work.left in ([0], []), "told, or cancelled"
+    assert len(work.tokens) == 2
+
+
+@of_both_clients
+async def test_a_loss_that_the_work_was_told_of_only_ends_its_term(world: World) -> None:
+    terms: list[int] = []
+
+    async def work(world: World, lock: Any, _stop: object) -> None:  # noqa: ANN401 - of either client
+        terms.append(lock.fencing_token)
+        if len(terms) == 1:
+            world.stall(2 * LEASE)
+            lock.check()
+
+    await led(world, work, lease=LEASE)
+    assert len(terms) == 2
+
+
+@of_both_clients
+async def test_the_outage_that_ends_a_term_does_not_end_the_leading(world: World) -> None:
+    """It outlasts the release, and the work returns when it is told."""
+    world.locks = world.another("test", best_effort_release=False)
+    terms: list[int] = []
+
+    async def work(world: World, lock: Any, stop: Any) -> None:  # noqa: ANN401 - of either client
+        terms.append(lock.fencing_token)
+        if len(terms) == 1:
+            outage(world, until=400)()
+            await world.told(stop, 1000)
+
+    await led(world, work, lease=LEASE)
+    assert len(terms) == 2
+
+
+ERRORS = [
+    ZeroDivisionError("of the work"),
+    TimeoutError("of the work"),
+    LockStoreUnavailable("of the work"),
+    LockLost("lock 'another': its lease is over, of the work"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@of_both_clients
+async def test_an_error_of_the_work_leaves_lead_and_the_lock_is_free(
+    world: World, error: Exception
+) -> None:
+    async def work(_world: World, _lock: object, stop: Any) -> None:  # noqa: ANN401 - an event
+        stop.set()
+        raise error
+
+    with pytest.raises(type(error), match="of the work"):
+        await led(world, work)
+    assert await is_free(world)
+
+
+@of_both_clients
+async def test_a_release_that_fails_after_work_that_ended_by_itself_is_told(
+    world: World,
+) -> None:
+    world.locks = world.another("test", best_effort_release=False)
+
+    async def work(world: World, _lock: object, _stop: object) -> None:
+        world.table.is_down = True
+
+    with pytest.raises(LockStoreUnavailable):
+        await led(world, work)
+
+
+@of_both_clients
+async def test_work_that_sets_its_event_gives_the_lead_to_the_next_one(world: World) -> None:
+    terms: list[int] = []
+
+    async def work(_world: World, lock: Any, stop: Any) -> None:  # noqa: ANN401 - of either client
+        terms.append(lock.fencing_token)
+        if len(terms) < 3:
+            stop.set()
+
+    await led(world, work)
+    assert len(terms) == 3
+
+
+@of_both_clients
+async def test_a_client_without_heartbeats_cannot_lead(world: World) -> None:
+    world.locks = world.another("test", heartbeat_every=math.inf)
+    with pytest.raises(InvalidRequest, match="heartbeat_every: must be finite for `lead`"):
+        await led(world)
+    assert world.table.requests == []
+
+
+@of_both_clients
+async def test_a_leader_and_its_work_do_not_wait_for_themselves(world: World) -> None:
+    async with inside(world.locks.hold("a")):
+        with pytest.raises(InvalidRequest, match="wait for itself"):
+            await led(world)
+
+    async def work(world: World, _lock: object, _stop: object) -> None:
+        await done(world.locks.acquire("a"))
+
+    with pytest.raises(InvalidRequest, match="wait for itself"):
+        await led(world, work)

@@ -1,0 +1,403 @@
+"""The demo's verdicts: they pass on facts as they should be, and fail on bent ones and on none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from examples.demo import durable_act, readers_act
+from examples.demo.checks import (
+    Check,
+    all_finished,
+    no_two_holders,
+    no_update_lost,
+    overlaps_were_found,
+    tasks_got_their_token,
+    they_contended,
+    tokens_rise,
+    updates_were_lost,
+)
+from examples.demo.durable_act import Charged
+from examples.demo.facts import Account, Execution, Role, Run
+from examples.demo.incidents import error_kept, handed_on, stopped_at_work
+from examples.demo.ledger import Statement, statement, statements
+from examples.demo.readers_act import AMOUNT, EARLY, LATE, Read
+from examples.demo.runner import OPENING_BALANCE
+from examples.demo.turns import (
+    granted_in_order_of_entry,
+    less_idle_than,
+    waiting_cost_nothing,
+    woken,
+)
+from examples.demo.verdict import all_checks
+from tests.demo.builders import (
+    EMPTY,
+    FAILED,
+    LIMITS,
+    POLLING,
+    QUEUE,
+    STOPPED,
+    STORY,
+    UNGUARDED,
+    guarded_execution,
+    queued,
+    timed_out,
+    turn_taking,
+)
+
+
+def test_every_check_of_a_good_story_passes() -> None:
+    judged = all_checks(STORY, error="CardDeclined")
+    assert [check for checks in judged.values() for check in checks if not check.passed] == []
+
+
+# A run whose executions take turns.
+
+RunCheck = Callable[[Run], Check]
+
+
+def two_holders(run: Run) -> Check:
+    return no_two_holders(run.executions)
+
+
+def rising(run: Run) -> Check:
+    return tokens_rise(run.executions)
+
+
+def costs_nothing(run: Run) -> Check:
+    return waiting_cost_nothing(run, fallback_seconds=10)
+
+
+RUN_CHECKS: list[RunCheck] = [
+    *(all_finished, they_contended, no_update_lost, tasks_got_their_token, two_holders, rising),
+]
+OF_THE_QUEUE: list[RunCheck] = [granted_in_order_of_entry, costs_nothing]
+OF_NO_GUARD: list[RunCheck] = [updates_were_lost, overlaps_were_found]
+
+
+def of(*executions: Execution, accounts: Sequence[Account] = ()) -> Run:
+    return replace(EMPTY, executions=executions, accounts=tuple(accounts))
+
+
+IDLE = of(
+    replace(guarded_execution(), calls=(), status="RUNNING"),
+    accounts=[Account(account_id="alice", opening=1000, closing=1000, last_change="opening")],
+)
+
+
+@pytest.mark.parametrize("check", [*RUN_CHECKS, *OF_THE_QUEUE, *OF_NO_GUARD])
+@pytest.mark.parametrize("run", [EMPTY, IDLE], ids=["empty", "idle"])
+def test_a_run_in_which_nothing_happened_fails(check: RunCheck, run: Run) -> None:
+    assert not check(run).passed
+
+
+@pytest.mark.parametrize("check", RUN_CHECKS)
+def test_a_run_that_takes_turns_passes(check: RunCheck) -> None:
+    assert check(POLLING).passed
+    assert check(QUEUE).passed
+
+
+FIRST, SECOND, *OTHERS = POLLING.executions
+HOLDER = guarded_execution("first", granted_ms=100, released_ms=1_100)
+UNTOUCHED = Account(account_id="zoe", opening=1000, closing=1000, last_change="opening")
+LATER = {"granted_ms": 2_000, "released_ms": 3_000}
+
+
+def entering(granted_ms: int) -> Run:
+    return of(guarded_execution("second", granted_ms=granted_ms, released_ms=3_000), HOLDER)
+
+
+def asking(asked_ms: int) -> Run:
+    times = {"asked_ms": asked_ms, "granted_ms": 1_150, "released_ms": 2_000}
+    return of(HOLDER, queued(guarded_execution("a-2", **times)))  # type: ignore[arg-type]  # times
+
+
+def tokens(first: int, second: int) -> Run:
+    return of(guarded_execution("b", token=second, **LATER), guarded_execution("a", token=first))  # type: ignore[arg-type]  # times
+
+
+def waited(granted_ms: int) -> Run:
+    """One that asked in vain for a fallback period, behind another one."""
+    first = queued(guarded_execution("a-1", granted_ms=100, released_ms=granted_ms - 50))
+    late = guarded_execution("a-2", granted_ms=granted_ms, released_ms=granted_ms + 1_000)
+    return of(first, timed_out(queued(late), 0))
+
+
+def overtaken() -> Run:
+    times = ((1, 0, 100, 1_000), (3, 20, 1_050, 2_000), (2, 10, 2_050, 3_000))
+    return of(
+        *(
+            queued(guarded_execution(f"a-{n}", asked_ms=a, granted_ms=g, released_ms=r))
+            for n, a, g, r in times
+        )
+    )
+
+
+HIDDEN = of(
+    guarded_execution("long", granted_ms=0, released_ms=10_000),
+    guarded_execution("short", granted_ms=1_000, released_ms=2_000),
+    guarded_execution("late", granted_ms=5_000, released_ms=6_000),
+)
+SWAPPED = replace(FIRST, calls=(*FIRST.calls[:-2], SECOND.calls[-2], FIRST.calls[-1]))
+OTHER_ACCOUNT = of(
+    guarded_execution("a-1", "alice", asked_ms=0, granted_ms=5_000, released_ms=6_000),
+    guarded_execution("b-1", "bob", asked_ms=100, granted_ms=150, released_ms=1_000),
+)
+BENT: dict[str, tuple[RunCheck, Run, bool, str]] = {
+    "one did not finish": (
+        *(all_finished, replace(POLLING, executions=(replace(FIRST, status="FAILED"), *OTHERS))),
+        *(False, "4 of 5 succeeded"),
+    ),
+    "nothing was lost": (updates_were_lost, POLLING, False, "no evidence"),
+    "something was lost": (updates_were_lost, UNGUARDED, True, "1 of 2 (alice 1)"),
+    "no overlap without a guard": (overlaps_were_found, POLLING, False, "0 of 6"),
+    "an overlap without a guard": (overlaps_were_found, UNGUARDED, True, "1 of 2"),
+    "a lost update": (no_update_lost, UNGUARDED, False, "alice 980 (expected 970)"),
+    "an account that no one charged": (
+        *(no_update_lost, replace(POLLING, accounts=(*POLLING.accounts, UNTOUCHED))),
+        *(False, ""),
+    ),
+    "in when the holder lets go": (two_holders, entering(1_100), True, "2 holds checked"),
+    "in a millisecond before": (
+        *(two_holders, entering(1_099), False),
+        "2 holds checked, 1 overlaps (worst: first and second, 0.001 s)",
+    ),
+    "hidden behind a short hold": (two_holders, HIDDEN, False, "2 overlaps"),
+    "holders of two locks": (
+        *(two_holders, of(guarded_execution("a-1"), guarded_execution("b-1", "bob"))),
+        *(True, ""),
+    ),
+    "a token that repeats": (rising, tokens(7, 7), False, ""),
+    "a token that falls": (rising, tokens(7, 6), False, ""),
+    "a single token": (rising, of(guarded_execution()), False, ""),
+    "another grant's token": (
+        *(tasks_got_their_token, replace(POLLING, executions=(SWAPPED, SECOND, *OTHERS))),
+        *(False, "5 of 6"),
+    ),
+    "asked before the other left": (they_contended, asking(1_099), True, ""),
+    "asked after": (they_contended, asking(1_100), False, ""),
+    "alone on one lock": (
+        *(they_contended, of(*QUEUE.executions, guarded_execution("zoe-1", "zoe")), False),
+        "4 of 7 had to wait for another to leave, on 2 of 3 locks",
+    ),
+    "alone": (they_contended, of(*turn_taking(count=1)), False, ""),
+    "in the order of entry": (granted_in_order_of_entry, QUEUE, True, "6 pairs compared, 0 times"),
+    "overtaken": (granted_in_order_of_entry, overtaken(), False, "3 pairs compared, 1 times"),
+    "another account's newcomer": (granted_in_order_of_entry, OTHER_ACCOUNT, False, "0 pairs"),
+    "waiting is free": (costs_nothing, QUEUE, True, "4 transitions, also after 2.1 s of waiting"),
+    "polling pays": (
+        *(costs_nothing, POLLING, False),
+        "4 paid for more than the 5 transitions of the cheapest",
+    ),
+    "one transition more in a fallback period": (costs_nothing, waited(11_050), True, ""),
+    "one more in less than that": (costs_nothing, waited(9_050), False, ""),
+}
+
+
+@pytest.mark.parametrize("bent", BENT)
+def test_a_run_with_one_bent_fact_is_judged_by_it(bent: str) -> None:
+    check, run, passed, evidence = BENT[bent]
+    found = check(run)
+    assert found.passed is passed
+    assert evidence in found.evidence
+
+
+def test_the_queue_is_idle_for_less_time_than_polling() -> None:
+    assert less_idle_than(QUEUE, POLLING) == Check(
+        claim="the lock was idle between holders for less time than with polling",
+        passed=True,
+        evidence="median 40 ms, with polling 500 ms",
+    )
+    alone = of(queued(guarded_execution()))
+    for one, other in ((POLLING, POLLING), (alone, QUEUE), (QUEUE, alone), (EMPTY, QUEUE)):
+        assert not less_idle_than(one, other).passed
+
+
+# A failed task and a stopped execution.
+
+
+def without(execution: Execution, role: Role) -> Execution:
+    return replace(execution, calls=tuple(c for c in execution.calls if c.role is not role))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        replace(FAILED.broken, error="States.TaskFailed"),
+        without(FAILED.broken, Role.RELEASE),
+        guarded_execution(),
+    ],
+    ids=["renamed", "not released", "succeeded"],
+)
+def test_an_error_that_was_renamed_or_not_raised_or_leaked_fails(broken: Execution) -> None:
+    assert error_kept(FAILED, "CardDeclined").passed
+    assert not error_kept(replace(FAILED, broken=broken), "CardDeclined").passed
+
+
+def test_an_execution_stopped_before_or_after_its_work_is_no_evidence() -> None:
+    assert stopped_at_work(STOPPED).passed
+    for broken in (
+        without(STOPPED.broken, Role.CHARGE),
+        replace(guarded_execution(), status="ABORTED"),
+    ):
+        assert not stopped_at_work(replace(STOPPED, broken=broken)).passed
+
+
+def erin(*in_vain_ms: int, asked_ms: int = 500, granted_ms: int = 1_600) -> Execution:
+    """The next one asked once and got in; or it asked at these times in vain before."""
+    times = {"asked_ms": asked_ms, "granted_ms": granted_ms, "released_ms": granted_ms + 500}
+    late = guarded_execution("erin-2", "erin", **times)  # type: ignore[arg-type]  # times
+    return timed_out(late, *in_vain_ms) if in_vain_ms else queued(late)
+
+
+def test_who_was_pushed_into_a_stopped_executions_place_passes() -> None:
+    assert handed_on(STOPPED, LIMITS) == Check(
+        claim="stopped execution: its lock was handed on before its lease was over, "
+        "and the next one did not have to ask again",
+        passed=True,
+        evidence="in 600 ms after the stop, asked 1 time (lease and tolerance would have taken "
+        "7.1 s, and a question of its own up to 10 s more)",
+    )
+
+
+# The lock was acquired at 95 ms: the lease is over at 6,095 ms, the clock tolerance at 8,095 ms.
+@pytest.mark.parametrize(
+    ("following", "passed", "evidence"),
+    [
+        (erin(granted_ms=1_001), True, "in "),
+        (erin(granted_ms=6_094), True, "in "),
+        (erin(granted_ms=6_095), False, "in "),
+        (erin(granted_ms=8_120), False, "in "),
+        (erin(500, granted_ms=1_600), False, "in 600 ms after the stop, asked 2 times"),
+        (erin(500, granted_ms=10_600), False, "in 9.6 s after the stop, asked 2 times"),
+        (guarded_execution("erin-2", "erin", asked_ms=500, granted_ms=1_600), False, ""),
+        (erin(asked_ms=500, granted_ms=900), False, "no evidence"),
+        (erin(asked_ms=1_050, granted_ms=1_100), False, "no evidence"),
+        (without(STOPPED.following, Role.ACQUIRE), False, ""),
+    ],
+)
+def test_the_next_one_must_be_pushed_in_before_the_lease_is_over(
+    following: Execution, *, passed: bool, evidence: str
+) -> None:
+    check = handed_on(replace(STOPPED, following=following), LIMITS)
+    assert check.passed is passed
+    assert check.evidence.startswith(evidence)
+
+
+def test_without_a_grant_of_the_stopped_one_there_is_no_evidence() -> None:
+    never_held = replace(STOPPED, broken=without(STOPPED.broken, Role.ACQUIRE))
+    assert not handed_on(never_held, LIMITS).passed
+
+
+def dave(*, asked_ms: int = 0, granted_ms: int = 1_150) -> Execution:
+    return guarded_execution(
+        "dave-2", "dave", asked_ms=asked_ms, granted_ms=granted_ms, released_ms=granted_ms + 900
+    )
+
+
+@pytest.mark.parametrize(
+    ("following", "passed", "evidence"),
+    [
+        (FAILED.following, True, "asked 1 time, in 50 ms after the broken one"),
+        (
+            timed_out(dave(granted_ms=10_600), 500),
+            False,
+            "asked 2 times, in 9.5 s after",
+        ),
+        (dave(), False, ""),
+        (dave(asked_ms=1_105), False, ""),
+        (replace(dave(asked_ms=1_105), calls=()), False, ""),
+    ],
+    ids=["woken", "asked again", "polled", "came later", "never came"],
+)
+def test_the_next_after_a_failed_task_is_woken_and_does_not_ask_again(
+    following: Execution, *, passed: bool, evidence: str
+) -> None:
+    check = woken(replace(FAILED, following=following))
+    assert check.passed is passed
+    assert evidence in check.evidence
+
+
+# Lost updates are found by who had read whose change, not by clocks.
+
+
+def test_an_overwritten_update_is_named() -> None:
+    (account,) = UNGUARDED.accounts
+    assert statement(UNGUARDED, account) == Statement(
+        account=account, changes=2, expected=970, lost=("a-1",), adds_up=True
+    )
+
+
+def test_taking_turns_loses_nothing() -> None:
+    found = [(s.expected, s.account.closing, s.lost, s.adds_up) for s in statements(POLLING)]
+    assert found == [(940, 940, (), True)] * 2
+
+
+def test_a_balance_or_a_last_change_that_no_recorded_change_explains_does_not_add_up() -> None:
+    alice = POLLING.accounts[0]
+    assert not statement(POLLING, replace(alice, closing=123)).adds_up
+    stranger = statement(POLLING, replace(alice, last_change="a-stranger"))
+    assert (stranger.lost, stranger.adds_up) == (("alice-1", "alice-2", "alice-3"), False)
+
+
+# The act with durable functions.
+
+EXPECTED = OPENING_BALANCE - sum(durable_act.AMOUNTS)
+ACT = (
+    Charged(kind="durable function", token=7, invocations=2),
+    Charged(kind="workflow", token=8),
+    Charged(kind="durable function", token=9, invocations=3),
+    Charged(kind="workflow", token=10),
+)
+FINISHED, NOTHING_LOST, OWN_TOKENS, SLEEPS = range(4)
+
+
+def failed(checks: Sequence[Check]) -> list[int]:
+    return [at for at, check in enumerate(checks) if not check.passed]
+
+
+@pytest.mark.parametrize(
+    ("charged", "balance", "faults"),
+    [
+        (ACT, EXPECTED, []),
+        ((), OPENING_BALANCE, [FINISHED, NOTHING_LOST, OWN_TOKENS, SLEEPS]),
+        (ACT, EXPECTED + 10, [NOTHING_LOST]),
+        ((*ACT[:3], Charged(kind="workflow", token=None)), EXPECTED, [FINISHED, OWN_TOKENS]),
+        ((*ACT[:3], Charged(kind="workflow", token=7)), EXPECTED, [OWN_TOKENS]),
+        ((replace(ACT[0], invocations=9), *ACT[1:]), EXPECTED, [SLEEPS]),
+    ],
+)
+def test_what_went_wrong_in_the_durable_act_is_found(
+    charged: Sequence[Charged], balance: int, faults: list[int]
+) -> None:
+    assert failed(durable_act.judge(charged, balance=balance)) == faults
+
+
+# The act with readers.
+
+AFTER = OPENING_BALANCE - AMOUNT
+EARLY_READ = Read(is_late=False, first=OPENING_BALANCE, last=OPENING_BALANCE, beside=EARLY)
+LATE_READ = Read(is_late=True, first=AFTER, last=AFTER, beside=LATE)
+READS = (*[EARLY_READ] * EARLY, *[LATE_READ] * LATE)
+TOGETHER, ALONE, IN_ORDER = range(3)
+
+
+@pytest.mark.parametrize(
+    ("reads", "status", "faults"),
+    [
+        (READS, "SUCCEEDED", []),
+        ((), "SUCCEEDED", [TOGETHER, ALONE, IN_ORDER]),
+        ((*[replace(EARLY_READ, beside=1)] * EARLY, *READS[EARLY:]), "SUCCEEDED", [TOGETHER]),
+        ((replace(EARLY_READ, last=AFTER), *READS[1:]), "SUCCEEDED", [ALONE]),
+        ((*READS[:-1], replace(LATE_READ, first=OPENING_BALANCE)), "SUCCEEDED", [IN_ORDER]),
+        (READS[:-1], "SUCCEEDED", [IN_ORDER]),
+        (READS, "FAILED", [ALONE]),
+    ],
+)
+def test_what_went_wrong_in_the_readers_act_is_found(
+    reads: Sequence[Read], status: str, faults: list[int]
+) -> None:
+    writer = replace(guarded_execution(), status=status)
+    assert failed(readers_act.judge(reads, writer)) == faults

@@ -1,0 +1,418 @@
+"""When a guard's wait is over there was no grant: `on_timeout` must not need its fencing token.
+
+All handlers are in one app, which is validated as at synth, in both query languages: those that
+would fail at run time beside those that are right. Each of the latter is near to one of the former.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from aws_cdk import App, Duration
+from aws_cdk import aws_stepfunctions as sfn
+
+from fairlock import InvalidRequest
+from fairlock.cdk import LockGuard, Waiting
+from fairlock.cdk.guard import guard_rules, standalone
+from fairlock.cdk.guard.guard_rules import GuardInMachine, faults_of_end
+from tests.unit.cdk.guard_forms import Case, Cases
+from tests.unit.cdk.test_guard_shape import definition_of
+
+JSONATA, JSONPATH = "Jsonata", "JsonPath"
+LANGUAGES = (JSONATA, JSONPATH)
+RULE: Final = "on_timeout: must not lead to a state that needs this guard's fencing token: "
+Handler = Callable[[Case, str], sfn.IChainable]
+
+
+def tell(case: Case, language: str, *, name: str = "Tell", guard: str = "Guard") -> sfn.Pass:
+    """A state that needs a guard's fencing token."""
+    if language == JSONATA:
+        return case.step(name, outputs=LockGuard.fencing_token_of(case, guard))
+    path = LockGuard.fencing_token_path_of(case, guard)
+    return sfn.Pass(case, name, parameters={"token": sfn.JsonPath.number_at(path)})
+
+
+def choice(case: Case, condition: str = "{% $states.input.urgent %}") -> sfn.Choice:
+    return sfn.Choice.jsonata(case, "Which?").when(
+        sfn.Condition.jsonata(condition), case.step("Urgent")
+    )
+
+
+def needs_no_token(case: Case, expression: str) -> sfn.Pass:
+    token = LockGuard.fencing_token_of(case, "Guard").strip("{}% ")
+    return case.step("Tell", outputs=f"{{% {expression.replace('TOKEN', token)} %}}")
+
+
+def after_another(case: Case, language: str) -> sfn.IChainable:
+    return case.step("First").next(tell(case, language))
+
+
+def behind_a_choice(case: Case, language: str) -> sfn.IChainable:
+    return choice(case).otherwise(tell(case, language))
+
+
+def in_a_parallel(case: Case, language: str) -> sfn.IChainable:
+    inner = choice(case).otherwise(tell(case, language))
+    return sfn.Parallel.jsonata(case, "Both").branch(inner)
+
+
+def in_a_map(case: Case, language: str) -> sfn.IChainable:
+    return case.map("Each", case.step("First").next(tell(case, language)))
+
+
+def under_another_lock(case: Case, language: str) -> sfn.IChainable:
+    return case.guard("Fallback", tell(case, language))
+
+
+def in_a_condition(case: Case, language: str) -> sfn.IChainable:
+    if language == JSONATA:
+        token = LockGuard.fencing_token_of(case, "Guard").strip("{}% ")
+        return choice(case, f"{{% {token} > 5 %}}").otherwise(case.step("Later"))
+    path = LockGuard.fencing_token_path_of(case, "Guard")
+    high = sfn.Condition.number_greater_than(path, 5)
+    which = sfn.Choice(case, "Which?").when(high, case.step("Urgent"))
+    return which.otherwise(case.step("Later"))
+
+
+def in_a_catch(case: Case, language: str) -> sfn.IChainable:
+    call = case.call("Mail")
+    call.add_catch(tell(case, language), errors=["Known"])
+    return call
+
+
+BROKEN: Final[dict[str, Handler]] = {
+    "AtOnce": tell,
+    "AfterAnother": after_another,
+    "BehindAChoice": behind_a_choice,
+    "InAParallel": in_a_parallel,
+    "InAMap": in_a_map,
+    "UnderAnotherLock": under_another_lock,
+    "InACondition": in_a_condition,
+    "InACatch": in_a_catch,
+}
+BY_LANGUAGE: Final = ("AtOnce", "InACondition", "Joined")
+"""What is read in another way in each query language; the way to a state is the same in both."""
+WAYS: Final[dict[str, dict[str, Any]]] = {
+    "Queue": {},
+    "Poll": {"waiting": Waiting.poll()},
+    "Skip": {"max_wait": Duration.seconds(0)},
+    "KeepAlive": {"keep_alive": Duration.seconds(20)},
+}
+
+
+def broken(cases: Cases) -> None:
+    for name, way in WAYS.items():
+        case = cases.case(name)
+        task = case.step("One").next(case.step("Two"))
+        case.machine(case.guard(task=task, on_timeout=tell(case, JSONPATH), **way))
+    for name, handler in BROKEN.items():
+        for language in LANGUAGES if name in BY_LANGUAGE else (JSONPATH,):
+            case = cases.case(f"{name}{language}")
+            case.machine(case.guard(on_timeout=handler(case, language)))
+    for language in LANGUAGES:
+        case = cases.case(f"Joined{language}")
+        after, skipped = tell(case, language), case.step("Skipped")
+        skipped.next(after)
+        case.machine(case.guard(on_timeout=skipped).next(after))
+    case = cases.case("ByTwoGuards")
+    give_up = tell(case, JSONATA)
+    first = case.guard(on_timeout=give_up)
+    case.machine(first.next(case.guard("Second", on_timeout=give_up)))
+    case = cases.case("Prefixed")
+    guard = case.guard(on_timeout=tell(case, JSONPATH))
+    case.machine(guard.prefix_states("First "))
+
+
+def sound(cases: Cases) -> None:
+    for language in LANGUAGES:
+        case = cases.case(f"OuterToken{language}")
+        inner = case.guard("Inner", on_timeout=tell(case, language))
+        case.machine(case.guard(task=inner, on_timeout=case.step("Later")))
+        case = cases.case(f"OwnTokenOfTheFallback{language}")
+        fallback = case.guard("Fallback", tell(case, language, guard="Fallback"))
+        case.machine(case.guard(on_timeout=fallback))
+        case = cases.case(f"AChoiceAsks{language}")
+        which = choice(case).otherwise(tell(case, language))
+        skipped = case.step("Skipped").next(which)
+        case.machine(case.guard(on_timeout=skipped).next(which))
+        case = cases.case(f"AfterTheWork{language}")
+        guard = case.guard(on_timeout=sfn.Succeed.jsonata(case, "AnotherOneRuns"))
+        case.machine(guard.next(tell(case, language)))
+        case = cases.case(f"InTheWork{language}")
+        work = sfn.Parallel.jsonata(case, "Both").branch(
+            case.map("Each", tell(case, language)), choice(case).otherwise(case.step("Other"))
+        )
+        case.machine(case.guard(task=work, on_timeout=case.step("Later")))
+    case = cases.case("OuterTokenInTheFallback")
+    fallback = case.guard("Fallback", on_timeout=tell(case, JSONPATH))
+    inner = case.guard("Inner", on_timeout=fallback)
+    case.machine(case.guard(task=inner))
+    case = cases.case("TriesAgain")
+    wait = sfn.Wait.jsonata(case, "Pause", time=sfn.WaitTime.seconds("{% 60 %}"))
+    guard = case.guard(task=tell(case, JSONPATH), on_timeout=wait)
+    wait.next(guard)
+    case.machine(guard)
+    case = cases.case("TokenOfTheGuardBefore")
+    second = case.guard("Second", on_timeout=tell(case, JSONPATH))
+    case.machine(case.guard(on_timeout=case.step("Later")).next(second))
+    case = cases.case("InAChild")
+    child = case.guard("Inner", tell(case, JSONPATH, guard="Inner"))
+    children = case.map("Each", child, sfn.StateMachineType.STANDARD)
+    case.machine(case.guard(on_timeout=children))
+    case = cases.case("FailsThen")
+    fail = sfn.Fail.jsonata(case, "Busy", error="Busy", cause="another one runs")
+    case.machine(case.guard(task=tell(case, JSONATA), on_timeout=fail))
+    for number, expression in enumerate(
+        (
+            "$exists(TOKEN) ? TOKEN : 'none'",
+            "TOKEN ? TOKEN : 'none'",
+            "{'token': TOKEN ?? 'none'}",
+            "$exists(TOKEN)",
+        )
+    ):
+        case = cases.case(f"AsksFirst{number}")
+        case.machine(case.guard(on_timeout=needs_no_token(case, expression)))
+    case = cases.case("AsksInJsonPath")
+    path = LockGuard.fencing_token_path_of(case, "Guard")
+    granted = sfn.Condition.and_(
+        sfn.Condition.is_present(path), sfn.Condition.number_greater_than(path, 5)
+    )
+    which = sfn.Choice(case, "Granted?").when(granted, case.step("Urgent"))
+    case.machine(case.guard(on_timeout=which.otherwise(case.step("Later"))))
+    case = cases.case("OtherFields")
+    variable = LockGuard.fencing_token_of(case, "Guard").strip("{}% ").partition(".")[0]
+    fields = {name: f"{{% {variable}.{name} %}}" for name in ("lock_name", "waiting_since_ms")}
+    owner = {"owner": LockGuard.owner_id_of(case, "Guard"), "fencing_token": "none"}
+    case.machine(case.guard(on_timeout=case.step("Tell", outputs={**fields, **owner})))
+    case = cases.case("Comment")
+    token = LockGuard.fencing_token_of(case, "Guard")
+    case.machine(case.guard(on_timeout=case.step("Tell", comment=f"here is no {token}")))
+
+
+@pytest.fixture(scope="module")
+def app() -> App:
+    app = App()
+    cases = Cases(app, "Cases")
+    for build in (sound, broken):
+        build(cases)
+    return app
+
+
+@pytest.fixture(scope="module")
+def faults(app: App) -> dict[str, str]:
+    """What synth would tell, by the path that it names."""
+    return dict(fault.split(": ", 1) for fault in app.node.validate())
+
+
+REFUSED = [
+    *WAYS,
+    "ByTwoGuards",
+    "Prefixed",
+    *(f"{name}{each}" for name in BY_LANGUAGE for each in LANGUAGES),
+    *(f"{name}{JSONPATH}" for name in BROKEN if name not in BY_LANGUAGE),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_handler_that_needs_the_token_of_a_grant_that_never_was_is_refused(
+    case: str, faults: dict[str, str]
+) -> None:
+    state = "Which?" if case.startswith("InACondition") else "Tell"
+    fault = faults[f"Cases/{case}/Guard"]
+    assert fault.startswith(RULE)
+    assert fault.endswith(f"(got {state!r})")
+
+
+def test_of_twenty_two_other_handlers_none_is_refused(faults: dict[str, str]) -> None:
+    assert set(faults) == {f"Cases/{case}/Guard" for case in REFUSED}
+
+
+def test_without_the_rule_all_would_be_synthesized(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control."""
+    monkeypatch.setattr(GuardInMachine, "_tokens_without_a_grant", lambda *_: ())
+    assert app.node.validate() == []
+
+
+# `max_hold` of a guard: the time-out of its task is not longer, or synth refuses the guard.
+
+TEN_MINUTES = Duration.minutes(10)
+NO_END = "max_hold: needs a single task state with a time-out"
+TOO_LONG = "max_hold: must be as long as the task may take"
+FUNCTIONS = dict.fromkeys(standalone.FUNCTIONS, "arn")
+
+
+@pytest.fixture
+def empty_app() -> App:
+    return App()
+
+
+@pytest.fixture
+def case(empty_app: App) -> Case:
+    return Cases(empty_app, "Cases").case("Case")
+
+
+def ends_after(seconds: int) -> dict[str, Any]:
+    timeout = sfn.Timeout.duration(Duration.seconds(seconds))
+    return {"task_timeout": timeout, "retry_on_service_exceptions": False}
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        {"waiting": Waiting.queue()},
+        {"waiting": Waiting.poll()},
+        {"max_wait": Duration.seconds(0)},
+        {"express": True},
+        {"keep_alive": Duration.seconds(20)},
+        {"shared": True},
+    ],
+)
+def test_a_task_with_a_time_out_is_guarded_as_without_max_hold(
+    case: Case, way: dict[str, Any]
+) -> None:
+    plain = case.guard("Plain", case.call("A", **ends_after(600)), lock_name="x", **way)
+    capped = case.guard(
+        "Capped", case.call("B", **ends_after(600)), lock_name="x", max_hold=TEN_MINUTES, **way
+    )
+    states, expected = str(definition_of(capped).states), str(definition_of(plain).states)
+    assert len(states.replace("Capped", "Plain")) == len(expected)
+
+
+def test_in_jsonpath_it_is_the_same(case: Case) -> None:
+    task = sfn.CustomState(
+        case,
+        "Custom",
+        state_json={"Type": "Task", "Resource": "arn:aws:states:::x", "TimeoutSeconds": 600},
+    )
+    case.guard(task=task, max_hold=TEN_MINUTES)
+
+
+def works_without_an_end(case: Case) -> dict[str, sfn.IChainable]:
+    caught = case.call("Caught", **ends_after(5))
+    caught.add_catch(case.step("After"))
+    path = {"task_timeout": sfn.Timeout.at("{% $states.input.seconds %}")}
+    return {
+        "no time-out": case.call("NoTimeOut"),
+        "a time-out of the input": case.call("ByInput", **path),
+        "a chain": case.call("First", **ends_after(5)).next(case.call("Next", **ends_after(5))),
+        "a catch": caught,
+        "no task": case.step("Pass"),
+        "a wait": sfn.Wait(case, "Wait", time=sfn.WaitTime.duration(Duration.seconds(1))),
+        "a parallel": sfn.Parallel(case, "Parallel").branch(case.call("In", **ends_after(5))),
+        "a guard": case.guard("Inner", case.call("Inside", **ends_after(5))),
+    }
+
+
+@pytest.mark.parametrize("kind", list(works_without_an_end(Cases(App(), "C").case("K"))))
+def test_work_without_an_end_is_refused_and_what_to_do_is_told(case: Case, kind: str) -> None:
+    with pytest.raises(InvalidRequest, match=NO_END) as refused:
+        case.guard("Outer", works_without_an_end(case)[kind], max_hold=TEN_MINUTES)
+    assert "Set its task_timeout (TimeoutSeconds) to a number" in str(refused.value)
+    assert "start a chain as a workflow of its own" in str(refused.value)
+
+
+def test_a_time_out_that_is_longer_is_refused(case: Case) -> None:
+    with pytest.raises(InvalidRequest, match=TOO_LONG):
+        case.guard(task=case.call("Long", **ends_after(601)), max_hold=TEN_MINUTES)
+
+
+def test_the_retries_that_cdk_adds_count_with_their_pauses(case: Case) -> None:
+    """Seven attempts, and 2 + 4 + 8 + 16 + 32 + 64 s between them."""
+    timeout = sfn.Timeout.duration(Duration.seconds(60))
+    enough, short = Duration.seconds(7 * 60 + 126), Duration.seconds(7 * 60 + 125)
+    case.guard("Enough", case.call("A", task_timeout=timeout), max_hold=enough)
+    with pytest.raises(InvalidRequest, match=TOO_LONG):
+        case.guard("Short", case.call("B", task_timeout=timeout), max_hold=short)
+
+
+@pytest.mark.parametrize(
+    ("retry", "longest"),
+    [
+        ([], 10),
+        ([{"ErrorEquals": ["States.ALL"]}], 10 + 3 * 10 + 1 + 2 + 4),
+        ([{"MaxAttempts": 0}], 10),
+        ([{"MaxAttempts": 2, "IntervalSeconds": 5, "BackoffRate": 1}], 3 * 10 + 10),
+        ([{"MaxAttempts": 4, "IntervalSeconds": 5, "MaxDelaySeconds": 8}], 5 * 10 + 5 + 3 * 8),
+        ([{"MaxAttempts": 1}, {"MaxAttempts": 2}], 4 * 10 + 1 + 1 + 2),
+    ],
+)
+def test_all_attempts_and_their_pauses_have_to_fit(
+    retry: list[dict[str, Any]], longest: int
+) -> None:
+    task = {"TimeoutSeconds": 10, "Retry": retry}
+    assert list(faults_of_end(longest, task)) == []
+    assert len(list(faults_of_end(longest - 1, task))) == 1
+    assert list(faults_of_end(longest + 60, task, wait_seconds=60)) == []
+    assert len(list(faults_of_end(longest + 59, task, wait_seconds=60))) == 1
+
+
+def test_a_retry_of_a_hundred_million_attempts_is_refused_soon() -> None:
+    task = {"TimeoutSeconds": 1, "Retry": [{"MaxAttempts": 99_999_999, "IntervalSeconds": 1}]}
+    assert len(list(faults_of_end(3600, task))) == 1
+
+
+def test_several_locks_are_held_while_the_guard_waits_for_the_last_one(case: Case) -> None:
+    names = {"lock_name": ["a", "b"], "max_wait": Duration.minutes(5)}
+    enough = Duration.seconds(300 + 600)
+    case.guard("Enough", case.call("A", **ends_after(600)), max_hold=enough, **names)
+    with pytest.raises(InvalidRequest, match="300 s may pass before it for the other locks"):
+        case.guard("Short", case.call("B", **ends_after(600)), max_hold=TEN_MINUTES, **names)
+
+
+@pytest.mark.parametrize("wrong", [600, "10m", Duration.millis(1500)])
+def test_a_length_that_is_no_duration_of_seconds_is_refused(case: Case, wrong: Any) -> None:  # noqa: ANN401 - of any type
+    with pytest.raises(InvalidRequest, match="max_hold: must be a"):
+        case.guard(task=case.call("Work", **ends_after(5)), max_hold=wrong)
+
+
+def guard_with_a_late_retry(case: Case) -> None:
+    task = case.call("Work", **ends_after(400))
+    case.machine(case.guard(task=task, max_hold=TEN_MINUTES))
+    task.add_retry(max_attempts=2)
+
+
+def test_a_retry_that_is_added_later_is_found_at_synth(empty_app: App, case: Case) -> None:
+    guard_with_a_late_retry(case)
+    with pytest.raises(RuntimeError, match=TOO_LONG):
+        empty_app.synth()
+
+
+def test_a_look_at_the_task_when_it_is_guarded_would_not_find_that(
+    empty_app: App, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control."""
+    guard_with_a_late_retry(case)
+    monkeypatch.setattr(guard_rules.EndOfHold, "faults", lambda _self: iter(()))
+    empty_app.synth()
+
+
+TASK = {"Type": "Task", "Resource": "arn:aws:states:::lambda:invoke", "TimeoutSeconds": 600}
+
+
+def test_a_machine_without_an_app_obeys_the_same_rule() -> None:
+    made = standalone.guarded_machine(
+        TASK, functions=FUNCTIONS, lock_name="x", max_hold_seconds=600
+    )
+    assert made["States"]["Work"]["TimeoutSeconds"] == 600
+    assert made == standalone.guarded_machine(TASK, functions=FUNCTIONS, lock_name="x")
+
+
+@pytest.mark.parametrize(
+    ("work", "options", "told"),
+    [
+        (TASK, {"max_hold_seconds": 599}, TOO_LONG),
+        (TASK, {"max_hold_seconds": 600, "lock_name": ["x", "y"]}, TOO_LONG),
+        ({"Type": "Pass"}, {"max_hold_seconds": 600}, NO_END),
+        ({"StartAt": "A", "States": {"A": TASK, "B": TASK}}, {"max_hold_seconds": 600}, NO_END),
+    ],
+)
+def test_a_machine_without_an_app_that_may_hold_longer_is_refused(
+    work: dict[str, Any], options: dict[str, Any], told: str
+) -> None:
+    arguments = {"lock_name": "x", **options}
+    with pytest.raises(InvalidRequest, match=told):
+        standalone.guarded_machine(work, functions=FUNCTIONS, **arguments)

@@ -1,0 +1,283 @@
+"""Programs that tests run as processes of their own, to freeze them, to fork them, to end them.
+
+    python -m tests.unit.client.programs NAME TABLE [protected|unprotected]
+
+Each prints what it has found as JSON; see `test_processes.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import boto3
+
+from fairlock import ClientUnusable, Lock, LockClient, LockLost
+from fairlock.client.connection import Connection
+from fairlock.client.local_lease import LocalLease
+from fairlock.clock import BootClock
+from fairlock.errors import FairlockError
+from tests.unit.client.support.doubles import Table
+
+
+def outcome_of(action: Any) -> Any:  # noqa: ANN401 - a function without arguments, and what it gives
+    try:
+        return action()
+    except LockLost as lost:
+        return type(lost).__name__
+
+
+# Frozen while it holds: uses each lock for the first time when it thaws.
+
+FREEZES_SECONDS = 3
+"""The lease."""
+WRITES = 4
+"""Of each lock that is used for writes."""
+WRITING = ("transact_write", "condition_check", "no guard")
+
+
+class StandsStillWhenStopped(BootClock):
+    """The control: time in which this process could run, and no other."""
+
+    def __init__(self) -> None:
+        self._offset = super().monotonic()
+
+    def monotonic(self) -> float:
+        return self._offset + time.process_time()
+
+
+def fail_unless(*, is_so: bool) -> None:
+    if not is_so:
+        raise FairlockError
+
+
+def uses_of(table_name: str, dynamodb: Any, mode: str) -> dict[str, Callable[[Lock], object]]:  # noqa: ANN401 - a boto3 client
+    """What a program does with a lock; the last one asks no one."""
+
+    def put(lock: Lock) -> Any:  # noqa: ANN401 - a write of a transaction
+        key = {"pk": {"S": f"written-{mode}"}, "sk": {"S": lock.name}}
+        return {"Put": {"TableName": table_name, "Item": key}}
+
+    def write(*items: Any) -> None:  # noqa: ANN401 - same
+        dynamodb.transact_write_items(TransactItems=list(items))
+
+    return {
+        "check": lambda lock: lock.check(),
+        "remaining": lambda lock: fail_unless(is_so=lock.remaining > 0),
+        "lost": lambda lock: fail_unless(is_so=not lock.lost.is_set()),
+        "heartbeat": lambda lock: lock.heartbeat(),
+        "transact_write": lambda lock: lock.transact_write([put(lock)]),
+        "condition_check": lambda lock: write(lock.condition_check(), put(lock)),
+        "no guard": lambda lock: write(put(lock)),
+    }
+
+
+def freezes(table_name: str, _mode: str) -> object:
+    """Holds a lock for each use, by two clocks; is stopped, and says which uses went through."""
+    clocks = {"protected": BootClock(), "unprotected": StandsStillWhenStopped()}
+    dynamodb = boto3.client("dynamodb")
+    held: dict[str, list[tuple[str, Callable[[Lock], object], Lock]]] = {}
+    for mode, clock in clocks.items():
+        locks = LockClient(table_name, lease=FREEZES_SECONDS, clock=clock)
+        uses = uses_of(table_name, dynamodb, mode)
+        held[mode] = [(name, use, locks.acquire(f"{mode}-{name}")) for name, use in uses.items()]
+    assert all(lock.remaining > 0 for each in held.values() for _, _, lock in each)
+    sys.stdout.write("holding\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+    went_on: dict[str, Counter[str]] = {}
+    for mode, each in held.items():
+        went_on[mode] = Counter({name: 0 for name, _, _ in each})
+        for name, use, lock in each:
+            for _ in range(WRITES if name in WRITING else 1):
+                try:
+                    use(lock)
+                except (FairlockError, dynamodb.exceptions.TransactionCanceledException):
+                    continue
+                went_on[mode][name] += 1
+    return went_on
+
+
+# Forks: what the child can do with what it has inherited.
+
+
+def in_the_child(locks: LockClient, inherited: Lock, parents_client: object) -> dict[str, Any]:
+    """What the child can do with its parent's lock, and with a lock of its own."""
+    threads = threading.active_count()
+    seen = {
+        "threads": threads,
+        "lost": inherited.lost.is_set(),
+        "lost is waited for": inherited.lost.wait(0.1),
+        "remaining": inherited.remaining,
+        "check": outcome_of(inherited.check),
+        "heartbeat": outcome_of(inherited.heartbeat),
+        "condition_check": outcome_of(inherited.condition_check),
+        "block": outcome_of(lambda: bool(inherited.__enter__())),
+        "release": outcome_of(inherited.release),
+    }
+    client = locks._connection.dynamodb()  # noqa: SLF001 - whose sockets would else be shared
+    with locks.hold(f"child-of-{inherited.name}", max_wait=0) as own:
+        own.lost.wait(3)  # Longer than its lease: it has to be renewed.
+        seen["own lock is renewed"] = outcome_of(own.check)
+    inherited.__exit__(None, None, None)  # As of a fork in the middle of its block.
+    seen["connections of its own"] = client is not parents_client
+    return seen
+
+
+def forks(table_name: str, mode: str) -> object:
+    """Holds a lock, forks, and tells what parent and child see."""
+    locks = LockClient(table_name, lease=2)
+    lock = locks.acquire(f"parents-{mode}")
+    lock.lost.wait(0.8)  # Heartbeats are under way.
+    parents_client = locks._connection.dynamodb()  # noqa: SLF001 - as above
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        if mode == "unprotected":
+            LocalLease.is_from_parent_process = False  # type: ignore[method-assign, assignment]  # the control
+        seen = in_the_child(locks, lock, parents_client)
+        os.write(writing, json.dumps(seen).encode())
+        sys.exit()  # As a child ends that knows nothing of forks: with all exit handlers.
+    os.close(writing)
+    limit = threading.Timer(30, os.kill, (child, signal.SIGKILL))
+    limit.start()
+    with os.fdopen(reading) as pipe:
+        seen = json.loads(pipe.read() or "{}")
+    _, status = os.waitpid(child, 0)
+    limit.cancel()
+    lock.lost.wait(1.0)
+    told = {"child": seen, "child's status": status, "parent": outcome_of(lock.check)}
+    told["release"] = lock.release()
+    locks.close()
+    return told
+
+
+def close_given(self: Any) -> None:  # noqa: ANN401 - a connection
+    """The control: a child that closes what its parent was given."""
+    self._given["dynamodb"].close()
+
+
+def in_a_child(action: Callable[[], str], *, seconds: float) -> str | None:
+    """What the action returns; None if the child does not even get there."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, action().encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        is_told, _, _ = select.select([pipe], [], [], seconds)
+        if not is_told:
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return pipe.read().decode() if is_told else None
+
+
+def outcome_of_locking(locks: LockClient) -> str:
+    try:
+        locks.acquire("in-a-child", max_wait=0)
+    except ClientUnusable as error:
+        return str(error)
+    return "acquired"
+
+
+def forks_in_connection_pool(table_name: str, _mode: str) -> object:
+    """Forks while a thread is inside the connection pool of a client that was passed in.
+
+    Tells whether a child that does nothing comes to its end, what one is told that locks, and
+    whether one comes to its end that closes what its parent was given.
+    """
+    client: Any = boto3.client("dynamodb")
+    locks = LockClient(table_name, client=client)
+    locks.acquire("given").release()
+    pools = client._endpoint.http_session._manager.pools  # noqa: SLF001 - the moment is short
+    mutex = pools[next(iter(pools.keys()))].pool.mutex
+    inside, go_on = threading.Event(), threading.Event()
+
+    def be_inside() -> None:
+        with mutex:
+            inside.set()
+            go_on.wait(60)
+
+    other = threading.Thread(target=be_inside)
+    other.start()
+    assert inside.wait(20)
+    answer = {
+        "idle": in_a_child(lambda: "came to its end", seconds=30),
+        "locking": in_a_child(lambda: outcome_of_locking(locks), seconds=30),
+    }
+    Connection.forget = close_given  # type: ignore[method-assign]
+    answer["closing"] = in_a_child(lambda: "came to its end", seconds=2)
+    go_on.set()
+    other.join(20)
+    locks.close()
+    return answer
+
+
+# The main thread ends at once; another one holds a lock, for its whole lease if no one renews it.
+
+LEASE_SECONDS = 5.0
+
+
+class Pool:
+    """The control: the pool of the standard library, which ends with the main thread."""
+
+    def __init__(self, size: int, *, name: str) -> None:
+        self._pool = ThreadPoolExecutor(size, thread_name_prefix=name)
+
+    def submit(self, work: Callable[[], None]) -> None:
+        self._pool.submit(work)
+
+    def close(self, *, wait: bool = True) -> None:
+        self._pool.shutdown(wait=wait)
+
+
+def hold_without_main_thread() -> None:
+    threading.main_thread().join(60)
+    table = Table()
+    locks = LockClient(
+        "locks",
+        client=table,  # type: ignore[arg-type]  # a substitute
+        lease=LEASE_SECONDS,
+        heartbeat_every=0.2,
+        safe_period=4.0,
+    )
+    told = threading.Event()
+    lock = locks.acquire("a", on_danger=lambda _lock, _reason: told.set())
+    answer = {
+        "renewed": table.does_more(3, seconds=LEASE_SECONDS),
+        "lost": lock.lost.is_set(),
+    }
+    table.outage = ConnectionError("unplugged")
+    answer["told of danger"] = told.wait(LEASE_SECONDS)
+    table.outage = None
+    locks.close(release=True)
+    sys.stdout.write(json.dumps({**answer, "held": table.state("a").held}))
+
+
+def ends_its_main_thread(_table_name: str, mode: str) -> None:
+    if mode == "unprotected":
+        setattr(sys.modules["fairlock.client.heartbeats"], "WorkerPool", Pool)  # noqa: B010 - the control
+    threading.Thread(target=hold_without_main_thread).start()
+
+
+PROGRAMS: dict[str, Callable[[str, str], object]] = {
+    each.__name__: each for each in (freezes, forks, forks_in_connection_pool, ends_its_main_thread)
+}
+
+
+if __name__ == "__main__":
+    name, table, mode = sys.argv[1:]
+    found = PROGRAMS[name](table, mode)
+    if found is not None:
+        sys.stdout.write(json.dumps(found))
+        sys.stdout.flush()

@@ -1,1 +1,0 @@
-"""Programs that tests run as processes of their own, to fork them and to freeze them."""

@@ -1,1 +1,0 @@
-"""Helpers of this suite: stand-ins, simulated heartbeats, interrupts, requests on the wire."""

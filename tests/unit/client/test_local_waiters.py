@@ -1,0 +1,423 @@
+"""What the waiters of one client know, and tell each other: when one polls, and when it asks."""
+
+from __future__ import annotations
+
+import gc
+import math
+from dataclasses import replace
+
+import pytest
+
+from fairlock.backoff import poll_seconds
+from fairlock.client.local_waiters import (
+    FreePermit,
+    LocalQueue,
+    LocalWaiter,
+    LocalWaiters,
+    QueuePosition,
+)
+from fairlock.protocol.model import AcquireRequest, Holder, LockState, SeenLock, Waiter
+from fairlock.protocol.outcomes import Grant
+from tests.support import LOCK, START_MS, FakeAlarm, FakeClock, acquire, moved_clock
+
+# What the waiters of one client tell each other: which news count, and which come too late.
+
+NAME = "nightly-report"
+ME = "owner-id-of-anna"
+OTHER = "owner-id-of-ben-"
+
+
+def holder(owner_id: str, token: int) -> Holder:
+    return Holder(
+        owner_id=owner_id,
+        owner_name="",
+        acquired_at_ms=START_MS,
+        expires_at_ms=START_MS + 60_000,
+        lease_ms=60_000,
+        limit=1,
+        revision=1,
+        fencing_token=token,
+    )
+
+
+def held_by(owner_id: str, token: int, *, waiters: tuple[Waiter, ...] = ()) -> SeenLock:
+    state = LockState(fencing_token=token, held=1, holders=(holder(owner_id, token),))
+    seen_at = 5 if waiters else -math.inf
+    return SeenLock(state=state, waiters=waiters, queue_seen_at=seen_at, date_ms=START_MS)
+
+
+def waiter_of(owner_id: str) -> Waiter:
+    request = AcquireRequest(lock_name=NAME, owner_id=owner_id)
+    return Waiter(
+        request=request, entered_at_ms=START_MS, asked_at_ms=START_MS, expires_at_ms=START_MS
+    )
+
+
+@pytest.fixture
+def still_clock() -> FakeClock:
+    return FakeClock(now_ms=0)
+
+
+@pytest.fixture
+def waiters(still_clock: FakeClock) -> LocalWaiters:
+    return LocalWaiters(still_clock)
+
+
+@pytest.fixture
+def me(waiters: LocalWaiters) -> LocalWaiter:
+    return waiters.add(NAME, ME)
+
+
+def is_rung(waiter: LocalWaiter) -> bool:
+    assert isinstance(waiter.alarm, FakeAlarm)
+    return waiter.alarm.rung
+
+
+def test_the_waiter_that_holds_now_is_woken_with_its_grant_and_no_other(
+    waiters: LocalWaiters, me: LocalWaiter
+) -> None:
+    other = waiters.add(NAME, OTHER)
+    waiters.note(NAME, held_by(OTHER, 7), 3.0)
+    assert (is_rung(me), is_rung(other)) == (False, True)
+    told = other.take_grant()
+    assert told is not None
+    assert told.fencing_token == 7
+    assert told.repeated
+    assert (me.take_grant(), other.take_grant()) == (None, None)
+
+
+def test_a_grant_counts_from_the_request_that_showed_it(
+    waiters: LocalWaiters, me: LocalWaiter
+) -> None:
+    waiters.note(NAME, held_by(OTHER, 6), 2.5)
+    waiters.note(NAME, held_by(ME, 7), 9.0)
+    told = me.take_grant()
+    assert told is not None
+    assert told.since == 9.0
+
+
+def test_a_grant_that_was_seen_to_be_lost_is_no_news(
+    waiters: LocalWaiters, me: LocalWaiter
+) -> None:
+    """The thread that handed over stalled, and tells of it when all is over."""
+    waiters.note(NAME, held_by(OTHER, 8), 9.0)
+    waiters.note(NAME, held_by(ME, 7), 3.0)
+    assert (me.take_grant(), is_rung(me)) == (None, False)
+
+
+def test_a_grant_that_a_heartbeat_found_to_be_over_is_no_news(
+    waiters: LocalWaiters, me: LocalWaiter
+) -> None:
+    waiters.note(NAME, held_by(ME, 7), 3.0)
+    told = me.take_grant()
+    assert told is not None
+    me.note_loss(told)
+    waiters.note(NAME, held_by(ME, 7), 3.0)
+    assert me.take_grant() is None
+    waiters.note(NAME, held_by(ME, 9), 50.0)
+    again = me.take_grant()
+    assert again is not None
+    assert again.since == 50.0
+
+
+def test_without_the_tokens_a_lost_grant_would_be_believed(
+    waiters: LocalWaiters, me: LocalWaiter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiters.note(NAME, held_by(OTHER, 8), 9.0)
+    monkeypatch.setattr(me, "_absent_token", -1)
+    waiters.note(NAME, held_by(ME, 7), 3.0)
+    told = me.take_grant()
+    assert told is not None
+    assert isinstance(told, Grant)
+
+
+def test_a_state_that_comes_late_does_not_replace_a_newer_one(
+    waiters: LocalWaiters, me: LocalWaiter
+) -> None:
+    queue = me.queue
+    waiters.note(NAME, held_by(OTHER, 8), 2.0)
+    waiters.note(NAME, held_by("somebody", 7), 3.0)
+    waiters.note(NAME, SeenLock(state=LockState(fencing_token=8)), 1.0)
+    assert (queue.seen_at, queue.grants_since(0)) == (2.0, 8)
+    assert queue.seen_by_holder(2.0).state.holders[0].owner_id == OTHER
+
+
+def test_the_time_of_a_grant_is_the_time_for_which_the_last_holder_held(
+    waiters: LocalWaiters, me: LocalWaiter
+) -> None:
+    queue = me.queue
+    waiters.note(NAME, held_by(OTHER, 10), 1.0)
+    assert queue.seconds_per_grant == 0
+    waiters.note(NAME, held_by(OTHER, 10), 2.0)
+    assert (queue.changed_at, queue.seen_at) == (1.0, 2.0)
+    waiters.note(NAME, held_by("somebody", 11), 3.0)
+    assert queue.seconds_per_grant == 2.0
+
+
+def test_of_several_grants_the_first_holder_may_have_held_for_far_longer(
+    waiters: LocalWaiters, me: LocalWaiter
+) -> None:
+    waiters.note(NAME, held_by(OTHER, 10), 1.0)
+    waiters.note(NAME, held_by(OTHER, 10), 61.0)
+    waiters.note(NAME, held_by("somebody", 14), 62.5)
+    assert me.queue.seconds_per_grant == 0.5
+
+
+def test_a_longer_time_is_believed_slowly_and_a_shorter_one_at_once(
+    waiters: LocalWaiters, me: LocalWaiter
+) -> None:
+    """A waiter that polled too late would make all others poll later still."""
+    for token, sent in ((1, 0.0), (2, 1.0), (3, 11.0)):
+        waiters.note(NAME, held_by(OTHER, token), sent)
+    assert me.queue.seconds_per_grant == 1.25
+    waiters.note(NAME, held_by(OTHER, 4), 11.5)
+    assert me.queue.seconds_per_grant == 0.5
+
+
+def test_the_oldest_waiters_are_known_for_a_second_and_until_the_next_grant(
+    waiters: LocalWaiters, me: LocalWaiter
+) -> None:
+    queue, next_one = me.queue, waiter_of("somebody")
+    waiters.note(NAME, held_by(OTHER, 8, waiters=(next_one,)), 5.0)
+    waiters.note(NAME, held_by(OTHER, 8), 5.5)
+    assert queue.seen_by_holder(6.0).waiters == (next_one,)
+    assert queue.seen_by_holder(6.1).waiters == ()
+    waiters.note(NAME, held_by("somebody", 9), 5.6)
+    assert queue.seen_by_holder(5.7).waiters == ()
+
+
+def test_a_lock_was_seen_just_now_for_a_second(waiters: LocalWaiters, me: LocalWaiter) -> None:
+    queue: LocalQueue = me.queue
+    assert queue.seen_just_now(0.0) is None
+    waiters.note(NAME, held_by(OTHER, 8), 5.0)
+    assert queue.seen_just_now(6.0) is not None
+    assert queue.seen_just_now(6.1) is None
+
+
+def test_what_is_known_of_a_lock_is_forgotten_with_its_last_waiter_and_holder(
+    waiters: LocalWaiters,
+) -> None:
+    waiter = waiters.add(NAME, ME)
+    waiters.note(NAME, held_by(OTHER, 8), 5.0)
+    waiter.queue.remove(waiter)
+    del waiter
+    gc.collect()
+    assert waiters.add(NAME, ME).queue.grants_since(0) == 0
+
+
+# When a waiter polls: by the waiters in front, the time of a grant, and the time without one.
+
+
+def pause(
+    *,
+    unchanged: float = 0,
+    ahead: int = 0,
+    served: int = 9,
+    waited: float = 100,
+    seconds_per_grant: float = 0.1,
+) -> float:
+    """The longest pause, without jitter."""
+    return poll_seconds(
+        unchanged=unchanged,
+        ahead=ahead,
+        served=served,
+        waited=waited,
+        seconds_per_grant=seconds_per_grant,
+        longest=5,
+        until_free=math.inf,
+        random=lambda: 1,
+    )
+
+
+def test_the_next_waiter_polls_often_at_first_and_then_after_a_fifth_of_the_time() -> None:
+    assert pause() == 0.025
+    assert pause(unchanged=1) == 0.2
+    assert pause(unchanged=3600) == 5
+
+
+def test_a_waiter_behind_others_waits_for_half_of_their_time() -> None:
+    assert pause(ahead=10) == 0.5
+    assert pause(ahead=40) == 2
+    assert pause(ahead=1000) == 5
+
+
+def test_few_grants_are_weak_evidence() -> None:
+    """The first holder may have held for far longer than those behind it will."""
+    assert pause(ahead=40, served=3, waited=1) == 0.5
+    assert pause(ahead=40, served=4, waited=1) == 2
+
+
+def test_without_a_grant_the_time_without_one_counts() -> None:
+    assert pause(ahead=10, unchanged=0.2, seconds_per_grant=0) == 1
+
+
+@pytest.fixture
+def queue() -> LocalQueue:
+    return LocalWaiters(FakeClock(now_ms=0)).add(NAME, ME).queue
+
+
+def seen(token: int, *waiters: str) -> SeenLock:
+    return SeenLock(state=LockState(fencing_token=token), waiters=tuple(map(waiter_of, waiters)))
+
+
+def test_each_grant_brings_a_waiter_nearer(queue: LocalQueue) -> None:
+    position = QueuePosition(queue, began=0)
+    queue.note(seen(10), 1)
+    position.note(6, seen(10))
+    assert position.ahead == 5
+    queue.note(seen(13), 2)
+    assert position.ahead == 2
+    queue.note(seen(20), 3)
+    assert position.ahead == 0
+
+
+def test_the_head_of_the_queue_corrects_the_position(queue: LocalQueue) -> None:
+    position = QueuePosition(queue, began=0)
+    queue.note(seen(10), 1)
+    position.note(6, seen(10))
+    assert position.correct(ME, seen(10, "somebody", ME)) is False
+    assert position.ahead == 1
+
+
+def test_a_waiter_that_is_not_where_it_thought_counts_again(queue: LocalQueue) -> None:
+    position = QueuePosition(queue, began=0)
+    queue.note(seen(10), 1)
+    position.note(2, seen(10))
+    assert position.correct(ME, seen(10, "somebody", "another")) is True
+    position.note(9, seen(10))
+    assert position.correct(ME, seen(10, "somebody", "another")) is False
+
+
+def test_outside_of_a_full_queue_a_waiter_polls_as_one_behind_all_others(queue: LocalQueue) -> None:
+    """Thousands may be outside of a hot lock: each as the next in line would overload it."""
+    position = QueuePosition(queue, began=0)
+    queue.note(seen(10, "owner-id-of-ben"), 100)
+
+    def seconds() -> float:
+        return position.seconds_to_poll(100, longest=5, until_free=math.inf, random=lambda: 1)
+
+    assert seconds() < 0.1, "the next in line"
+    position.note_outside()
+    assert not position.correct(ME, seen(10, "owner-id-of-ben"))
+    assert seconds() == 5
+    position.note(2, seen(10))
+    assert position.ahead == 1, "it has a place now"
+
+
+# When a waiter asks by itself, because no one hands over what is free.
+
+FRONT_END_SECONDS = 0.5
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+def free_permit(clock: FakeClock, limit: int = 1) -> FreePermit:
+    request = acquire("anna", lock_name=LOCK, limit=limit)
+    return FreePermit(clock, moved_clock(clock), request)
+
+
+def held(
+    clock: FakeClock,
+    *seconds: float,
+    contended: bool = True,
+    fencing_token: int = 7,
+    holders_limit: int = 100,
+) -> SeenLock:
+    """A lock whose holders' leases are over in so many seconds."""
+    holders = tuple(
+        Holder(
+            owner_id=f"owner-{number}",
+            owner_name="",
+            acquired_at_ms=clock.wall_ms(),
+            expires_at_ms=clock.wall_ms() + round((left - FRONT_END_SECONDS) * 1000),
+            lease_ms=60_000,
+            limit=holders_limit,
+            revision=1,
+            fencing_token=number,
+        )
+        for number, left in enumerate(seconds)
+    )
+    state = LockState(
+        held=len(holders), holders=holders, contended=contended, fencing_token=fencing_token
+    )
+    return SeenLock(state=state, date_ms=clock.wall_ms())
+
+
+def test_a_held_lock_with_a_queue_is_not_requested(clock: FakeClock) -> None:
+    assert not free_permit(clock).is_worth_a_request(held(clock, 60))
+
+
+def test_a_lock_without_a_queue_is_requested_because_this_waiter_was_dropped(
+    clock: FakeClock,
+) -> None:
+    assert free_permit(clock).is_worth_a_request(held(clock, 60, contended=False))
+
+
+def test_a_free_permit_is_requested(clock: FakeClock) -> None:
+    assert free_permit(clock).is_worth_a_request(held(clock))
+    assert free_permit(clock, limit=2).is_worth_a_request(held(clock, 60))
+    assert not free_permit(clock, limit=2).is_worth_a_request(held(clock, 60, 60))
+
+
+def test_a_lease_that_is_over_is_requested_from_the_date_that_shows_it(clock: FakeClock) -> None:
+    permit = free_permit(clock)
+    lock = held(clock, 60)
+    clock.advance(59.999)
+    assert not permit.is_worth_a_request(replace(lock, date_ms=clock.wall_ms()))
+    clock.advance(0.001)
+    assert permit.is_worth_a_request(replace(lock, date_ms=clock.wall_ms()))
+
+
+@pytest.mark.parametrize(("limit", "seconds"), [(3, 10), (2, 20), (1, 60), (4, math.inf)], ids=str)
+def test_as_many_leases_have_to_end_as_leave_room_for_the_limit(
+    clock: FakeClock, limit: int, seconds: float
+) -> None:
+    permit = free_permit(clock, limit=limit)
+    permit.is_worth_a_request(held(clock, 20, 60, 10))
+    assert permit.expected_at - clock.monotonic() == pytest.approx(seconds)
+
+
+def test_a_permit_that_only_the_waiters_own_limit_would_leave_free_is_not_requested(
+    clock: FakeClock,
+) -> None:
+    permit = free_permit(clock, limit=5)
+    assert not permit.is_worth_a_request(held(clock, 60, holders_limit=1))
+    assert permit.expected_at - clock.monotonic() == pytest.approx(60)
+
+
+def test_a_lock_that_has_not_moved_is_requested_again_after_half_a_minute(
+    clock: FakeClock,
+) -> None:
+    permit = free_permit(clock)
+    assert permit.is_worth_a_request(held(clock))
+    clock.advance(29)
+    assert not permit.is_worth_a_request(held(clock))
+    assert permit.is_worth_a_request(held(clock, fencing_token=8)), "the lock has moved"
+    assert not permit.is_worth_a_request(held(clock, fencing_token=8))
+    clock.advance(30)
+    assert permit.is_worth_a_request(held(clock, fencing_token=8))
+
+
+def test_a_lease_that_was_over_by_one_date_is_requested_again_once_all_front_ends_agree(
+    clock: FakeClock,
+) -> None:
+    """The request is judged by another front end than the poll, whose clock may be behind."""
+    permit, lock = free_permit(clock), held(clock, 60)
+
+    def asks() -> bool:
+        return permit.is_worth_a_request(replace(lock, date_ms=clock.wall_ms()))
+
+    clock.advance(60)
+    assert asks()
+    clock.advance(0.1)
+    assert not asks()
+    assert permit.expected_at - clock.monotonic() == pytest.approx(0.9)
+    clock.advance(0.9)
+    assert asks(), "not half a minute later"
+    clock.advance(29)
+    assert not asks(), "no one's clock explains that any more"
+    clock.advance(1)
+    assert asks()
