@@ -271,6 +271,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     ),
     "release by force": Operation(force, [G, U], held),
     "release by force that hands over": Operation(force, [G, Q, T], waited_for),
+    # A pass that is taken up may hand the lock to a waiter of the dead, and frees it again.
     "first pass of the reaper": Operation(
         lambda w: w.reap(client=w.faulty), [], ended, tells=False
     ),
@@ -282,6 +283,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "slot of a pace": Operation(reserve, [U]),
     "guarded write": Operation(partial(write, releases=False), [T], held),
     "guarded write with release": Operation(partial(write, releases=True), [T], held),
+    # A repeat that commits the hand-off itself tells no one: the waiter learns it when it asks.
     "guarded write that hands over": Operation(
         partial(write, releases=True), [T, Q, T], waited_for, tells=False
     ),
