@@ -213,7 +213,6 @@ PERMITS = 5
 SECONDS_AN_ANSWER = 4.5
 """Three tries of 1.5 s each."""
 MOST_SECONDS = 10.0
-THROTTLED = "ThrottlingException"
 
 
 @pytest.fixture
