@@ -20,8 +20,7 @@ from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.local_lease import LocalLease
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.reporting import FailsafeLogger
-from fairlock.protocol.model import LockState
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import Grant, LockState
 from fairlock.store import keep_alive
 from tests.support import moved_clock
 from tests.support.faults import lost_reply

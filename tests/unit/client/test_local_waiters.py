@@ -16,8 +16,7 @@ from fairlock.client.local_waiters import (
     LocalWaiters,
     QueuePosition,
 )
-from fairlock.protocol.model import AcquireRequest, Holder, LockState, SeenLock, Waiter
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import AcquireRequest, Grant, Holder, LockState, SeenLock, Waiter
 from tests.support import LOCK, START_MS, FakeAlarm, FakeClock, acquire, moved_clock
 
 # What the waiters of one client tell each other: which news count, and which come too late.
