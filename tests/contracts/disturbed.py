@@ -18,8 +18,7 @@ from fairlock.errors import (
 )
 from fairlock.guarded.guarded_writes import GuardedWrites
 from fairlock.protocol.ceiling import SetCeilingRequest
-from fairlock.protocol.model import ForceReleaseRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.model import ForceReleaseRequest, Grant
 from fairlock.protocol.pace import PaceRequest
 from fairlock.store.turns import KnownPaces, Turn
 from fairlock.testing.fake_table import MemoryTable
@@ -335,9 +334,10 @@ def outcome_of(operation: Operation, *plan: Fault) -> Outcome:
     operation.before(world)
     world.faulty.will(*(replace(each, of=REQUESTS) for each in plan))
     answers = list[object]()
+    uncertain: tuple[type[BaseException], ...] = (*operation.unknown, Killed, KeyboardInterrupt)
     try:
         answers.append(operation.call(world))
-    except (*operation.unknown, Killed, KeyboardInterrupt):
+    except uncertain:
         assert plan, "nothing failed"
     except ClientError as error:
         if not was_not_written(error):
