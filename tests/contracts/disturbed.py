@@ -49,11 +49,6 @@ class World(Bench):
         """The store whose requests can fail."""
         return self.store(self.faulty)
 
-    def grant(self, name: str, **fields: Any) -> Grant:  # noqa: ANN401 - of the request
-        answer = self.store().acquire(acquire(name, **fields))
-        assert isinstance(answer, Grant)
-        return answer
-
     def token(self) -> int:
         """That of the youngest grant, as it is stored."""
         return max(holder.fencing_token for holder in self.store().read_state(LOCK).holders)
@@ -275,6 +270,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     ),
     "release by force": Operation(force, [G, U], held),
     "release by force that hands over": Operation(force, [G, Q, T], waited_for),
+    # A pass that is taken up may hand the lock to a waiter of the dead, and frees it again.
     "first pass of the reaper": Operation(
         lambda w: w.reap(client=w.faulty), [], ended, tells=False
     ),
@@ -286,6 +282,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "slot of a pace": Operation(reserve, [U]),
     "guarded write": Operation(partial(write, releases=False), [T], held),
     "guarded write with release": Operation(partial(write, releases=True), [T], held),
+    # A repeat that commits the hand-off itself tells no one: the waiter learns it when it asks.
     "guarded write that hands over": Operation(
         partial(write, releases=True), [T, Q, T], waited_for, tells=False
     ),
@@ -337,9 +334,10 @@ def outcome_of(operation: Operation, *plan: Fault) -> Outcome:
     operation.before(world)
     world.faulty.will(*(replace(each, of=REQUESTS) for each in plan))
     answers = list[object]()
+    uncertain: tuple[type[BaseException], ...] = (*operation.unknown, Killed, KeyboardInterrupt)
     try:
         answers.append(operation.call(world))
-    except (*operation.unknown, Killed, KeyboardInterrupt):
+    except uncertain:
         assert plan, "nothing failed"
     except ClientError as error:
         if not was_not_written(error):

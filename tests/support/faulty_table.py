@@ -6,6 +6,7 @@
     FaultyTable(client, repeat())                       botocore sends each write twice
     FaultyTable(client, delay(6, clock, of=READS))      each read takes 6 s
     FaultyTable(client, kill(2, is_done=True))          the process dies when the second is done
+    FaultyTable(client, Fault(tells=lambda _: {}))      no answer tells anything
 
 Requests are counted from 1, each fault counts those of its own kind from when it was planned.
 """
@@ -53,6 +54,7 @@ class Fault:
         times: how often it is sent.
         before: happens before it.
         after: happens after it, before its sender goes on.
+        tells: what its sender is told of the answer.
     """
 
     of: Collection[str] = WRITES
@@ -62,6 +64,7 @@ class Fault:
     times: int = 1
     before: Callable[[], object] = lambda: None
     after: Callable[[], object] = lambda: None
+    tells: Callable[[Any], Any] = lambda answer: answer
     seen: int = 0
 
     def strikes(self, name: str) -> bool:
@@ -167,6 +170,7 @@ class FaultyTable:
             answer = send(**arguments)
             for each in faults:
                 each.after()
+                answer = each.tells(answer)
             return answer
         if failing.is_done:
             with suppress(ClientError):

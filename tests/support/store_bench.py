@@ -62,6 +62,12 @@ class Bench:
         """The task tokens of the waiters that were told."""
         return [task_token for task_token, _ in self.workflows.woken]
 
+    def grant(self, name: str, **fields: Any) -> Grant:  # noqa: ANN401 - fields of the request
+        """An acquire that is granted."""
+        answer = self.store().acquire(acquire(name, **fields))
+        assert isinstance(answer, Grant), answer
+        return answer
+
     def wait(self, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
         """An acquire of a workflow in the queue, a second after the last one."""
         self.clock.advance(1)

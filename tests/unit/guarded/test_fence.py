@@ -199,14 +199,6 @@ def test_an_overrun_lease_that_no_one_took_over_passes(bench: Bench) -> None:
     assert reasons(bench, check_of(grant), deposit("x")) == []
 
 
-def test_a_holder_whose_place_was_taken_over_does_not_pass(bench: Bench) -> None:
-    stale = bench.granted("anna", lease_ms=1_000)
-    bench.clock.advance(10)
-    bench.granted("ben")
-    assert reasons(bench, check_of(stale), deposit("x")) == ["ConditionalCheckFailed", "None"]
-    assert bench.balance("x") is None
-
-
 def test_who_has_released_does_not_pass(bench: Bench) -> None:
     grant = bench.granted("anna")
     bench.release("anna")

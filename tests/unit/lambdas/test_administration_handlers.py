@@ -9,7 +9,7 @@ import botocore
 import pytest
 
 from fairlock.aws.executions import Delivery, DurableFunctions
-from fairlock.errors import InvalidRequest, LockStoreMisconfigured, LockStoreUnavailable
+from fairlock.errors import InvalidRequest, LockStoreMisconfigured
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Refusal
 from fairlock.store.reap import ExecutionEnded
@@ -178,15 +178,6 @@ def test_who_what_and_why_are_all_required(missing: str) -> None:
 def test_a_bad_question_is_refused(event: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
         inspect.handler(event, CONTEXT)
-
-
-@pytest.mark.usefixtures("over_botocore")
-def test_no_answer_of_the_table_is_neither_released_nor_changed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
-    with pytest.raises(LockStoreUnavailable):
-        force_release.handler({"lock_name": "a", "fencing_token": 7, **WHO}, CONTEXT)
 
 
 # The entry points and durable executions: answers, pushes through callbacks, and the reaper.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -61,24 +61,36 @@ def test_a_grant_is_one_count_under_the_only_dimension_in_the_namespace(capsys: 
     }
 
 
-def test_a_repeated_acquire_counts_nothing_more(capsys: Output) -> None:
-    acquire.handler(dict(NAMED), CONTEXT)
-    acquire.handler(dict(NAMED), CONTEXT)
-    assert [line["Granted"] for line in metrics(lines(capsys))] == [[1.0]]
+ACQUIRE, HEARTBEAT, RELEASE = (one.handler for one in (acquire, heartbeat, release))
+Call = tuple[Callable[..., dict[str, Any]], dict[str, Any]]
+COUNTED: dict[str, tuple[list[Call], Call, dict[str, list[float]]]] = {
+    "a busy lock": ([(ACQUIRE, NAMED)], (ACQUIRE, RIVAL), {"Busy": [1.0]}),
+    "a repeated acquire": ([(ACQUIRE, NAMED)], (ACQUIRE, NAMED), {}),
+    "a delayed duplicate": ([(ACQUIRE, NAMED), (RELEASE, NAMED)], (ACQUIRE, NAMED), {}),
+    "a renewal": ([(ACQUIRE, NAMED)], (HEARTBEAT, NAMED), {}),
+    "a loss that a heartbeat finds": ([], (HEARTBEAT, NAMED), {"Lost": [1.0]}),
+    "a loss that a release finds": ([], (RELEASE, NAMED), {"Lost": [1.0]}),
+    "a direct caller's repeat after others": (
+        [(ACQUIRE, NAMED), (RELEASE, NAMED), (ACQUIRE, RIVAL), (RELEASE, RIVAL)],
+        (RELEASE, NAMED),
+        {"Lost": [1.0]},
+    ),
+}
 
 
-def test_a_busy_lock_is_counted(capsys: Output) -> None:
-    acquire.handler(dict(NAMED), CONTEXT)
+@pytest.mark.parametrize("case", COUNTED)
+def test_what_each_call_counts(capsys: Output, case: str) -> None:
+    before, (handler, event), counted = COUNTED[case]
+    for earlier, its_event in before:
+        earlier(dict(its_event), CONTEXT)
     capsys.readouterr()
-    acquire.handler(dict(RIVAL), CONTEXT)
-    assert values(lines(capsys)) == {"Busy": [1.0]}
+    handler(dict(event), CONTEXT)
+    assert values(lines(capsys)) == counted
 
 
-def test_a_delayed_duplicate_is_not_counted_as_busy(capsys: Output) -> None:
-    acquire.handler(dict(NAMED), CONTEXT)
-    release.handler(dict(NAMED), CONTEXT)
-    capsys.readouterr()
-    assert acquire.handler(dict(NAMED), CONTEXT)["reason"] == "ALREADY_RELEASED"
+def test_an_invalid_request_counts_nothing(capsys: Output) -> None:
+    with pytest.raises(InvalidRequest):
+        acquire.handler({"lock_name": ""}, CONTEXT)
     assert values(lines(capsys)) == {}
 
 
@@ -138,22 +150,6 @@ def test_a_release_is_counted_with_the_time_held_and_its_repetition_is_not(capsy
     assert values(lines(capsys)) == {}
 
 
-def test_a_lost_lock_is_counted_by_heartbeat_and_release(capsys: Output) -> None:
-    heartbeat.handler(dict(NAMED), CONTEXT)
-    assert values(lines(capsys)) == {"Lost": [1.0]}
-    release.handler(dict(NAMED), CONTEXT)
-    assert values(lines(capsys)) == {"Lost": [1.0]}
-
-
-def test_a_renewal_and_an_invalid_request_count_nothing(capsys: Output) -> None:
-    acquire.handler(dict(NAMED), CONTEXT)
-    capsys.readouterr()
-    heartbeat.handler(dict(NAMED), CONTEXT)
-    with pytest.raises(InvalidRequest):
-        acquire.handler({"lock_name": ""}, CONTEXT)
-    assert values(lines(capsys)) == {}
-
-
 @pytest.mark.parametrize("fields", [{}, {"keep_alive": True}], ids=["guard", "keep_alive"])
 def test_a_workflows_repeated_release_is_no_loss_though_others_came_and_went(
     capsys: Output, fields: dict[str, Any]
@@ -166,15 +162,6 @@ def test_a_workflows_repeated_release_is_no_loss_though_others_came_and_went(
     capsys.readouterr()
     assert release.handler({**guard, **fields}, CONTEXT)["released"] is True
     assert values(lines(capsys)) == {}
-
-
-def test_a_direct_callers_repeat_is_counted_as_a_loss_then_as_documented(capsys: Output) -> None:
-    for caller in (NAMED, RIVAL):
-        acquire.handler(dict(caller), CONTEXT)
-        release.handler(dict(caller), CONTEXT)
-    capsys.readouterr()
-    assert release.handler(dict(NAMED), CONTEXT)["reason"] == "NOT_HELD"
-    assert values(lines(capsys)) == {"Lost": [1.0]}
 
 
 # The function that measures how long owners wait for the locks that an operator watches.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import boto3
 import pytest
@@ -34,8 +34,3 @@ def table(resource: DynamoDBServiceResource) -> Iterator[Table]:
     )
     yield table
     table.delete()
-
-
-@pytest.fixture
-def anna() -> dict[str, Any]:
-    return {"account": "anna"}

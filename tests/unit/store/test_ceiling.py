@@ -69,7 +69,7 @@ def test_a_paused_lock_is_refused_with_who_paused_it_and_why_and_resumed_by_one_
     client, store = bench.counting()
     store.change_ceiling(change(None))
     assert client.calls == ["get_item", "update_item"]
-    granted(bench.store().acquire(acquire("anna")))
+    bench.grant("anna")
     lock = bench.store().describe(LOCK)
     assert lock is not None
     assert lock.ceiling is None
@@ -79,11 +79,11 @@ def test_a_paused_lock_is_refused_with_who_paused_it_and_why_and_resumed_by_one_
 def test_the_first_token_after_a_pause_of_an_unused_lock_is_above_all_before(bench: Bench) -> None:
     bench.store().change_ceiling(change(0))
     bench.store().change_ceiling(change(None))
-    assert granted(bench.store().acquire(acquire("anna"))).fencing_token > bench.clock.now_ms * 1000
+    assert bench.grant("anna").fencing_token > bench.clock.now_ms * 1000
 
 
 def test_a_pause_stops_no_holder(bench: Bench) -> None:
-    mine = granted(bench.store().acquire(acquire("anna")))
+    mine = bench.grant("anna")
     bench.store().change_ceiling(change(0))
     assert granted(bench.store().heartbeat(heartbeat("anna"))).fencing_token == mine.fencing_token
     assert isinstance(bench.store().release(release("anna")), Released)
@@ -95,7 +95,7 @@ def test_below_a_ceiling_a_redriven_execution_that_still_holds_renews(
     bench: Bench, limit: int
 ) -> None:
     """Its pass has died behind the fence, and a ceiling retains the item by itself."""
-    granted(bench.store().acquire(acquire("anna", limit=5, execution_arn=RUN)))
+    bench.grant("anna", limit=5, execution_arn=RUN)
     bench.store().change_ceiling(change(limit))
     bench.end()
     with suppress(LockStoreUnavailable):
@@ -116,7 +116,7 @@ def test_no_grant_goes_above_a_ceiling(bench: Bench, limit: int) -> None:
 
 def test_a_lowered_ceiling_grants_nothing_until_fewer_hold(bench: Bench) -> None:
     for name in ("anna", "ben", "carl"):
-        granted(bench.store().acquire(acquire(name, limit=3)))
+        bench.grant(name, limit=3)
     bench.store().change_ceiling(change(2))
     bench.wait("dora", limit=3)
     bench.store().release(release("anna"))
@@ -160,7 +160,7 @@ def raise_while_the_head_gives_up(bench: Bench) -> list[str]:
     Ben has no room beside Anna, and leaves the queue between the operator's read and its write.
     Carl behind him comes in at the new ceiling.
     """
-    granted(bench.store().acquire(acquire("anna", limit=2)))
+    bench.grant("anna", limit=2)
     bench.store().change_ceiling(change(1))
     bench.wait("ben", limit=1, execution_arn=RUN)
     bench.wait("carl", limit=2)
@@ -198,7 +198,7 @@ def test_control_a_ceiling_raised_without_a_look_at_who_left_lets_a_waiter_sleep
 
 def test_raising_a_ceiling_serves_as_many_as_may_come_in(bench: Bench) -> None:
     bench.store().change_ceiling(change(1))
-    granted(bench.store().acquire(acquire("anna", limit=5)))
+    bench.grant("anna", limit=5)
     for name in ("ben", "carl", "dora"):
         bench.wait(name, limit=5)
     bench.store().change_ceiling(change(3))
@@ -217,14 +217,14 @@ def second_write(bench: Bench, pause: Callable[[], object]) -> None:
 
 def hand_off(bench: Bench, pause: Callable[[], object]) -> None:
     """A departing holder has read the queue."""
-    granted(bench.store().acquire(acquire("other")))
+    bench.grant("other")
     bench.wait("anna")
     bench.store(FaultyTable(bench.client, meanwhile(3, pause))).release(release("other"))
 
 
 def takeover(bench: Bench, pause: Callable[[], object]) -> None:
     """A contender has found that a lease is over."""
-    granted(bench.store().acquire(acquire("other")))
+    bench.grant("other")
     bench.clock.advance(3600)
     bench.store(FaultyTable(bench.client, meanwhile(2, pause))).acquire(acquire("anna"))
 
@@ -294,15 +294,15 @@ def test_a_first_write_that_does_not_ask_for_a_ceiling_would_be_granted(
 ) -> None:
     bench.store().change_ceiling(change(0))
     monkeypatch.setattr(admission, "NO_CEILING", "#h_limit <> :limit")
-    assert isinstance(bench.store().acquire(acquire("anna")), Grant)
+    bench.grant("anna")
 
 
 def uses(bench: Bench) -> Iterator[None]:
     """Writes of workflows, which retain an item for 400 days, below a ceiling of 2."""
     run = {"execution_arn": RUN, "limit": 3}
-    granted(bench.store().acquire(acquire("anna", **run)))
+    bench.grant("anna", **run)
     yield
-    granted(bench.store().acquire(acquire("ben", **run)))
+    bench.grant("ben", **run)
     yield
     bench.wait("carl", limit=3)
     yield
@@ -360,7 +360,7 @@ def test_if_it_did_not_look_for_leavers_a_waiter_would_sleep_beside_a_free_permi
 
 
 def a_holder_leaves_while_two_are_resumed(bench: Bench, number: int) -> None:
-    granted(bench.store().acquire(acquire("anna", limit=2)))
+    bench.grant("anna", limit=2)
     bench.store().change_ceiling(change(0))
     for name in ("ben", "carl"):
         bench.wait(name, limit=2)
@@ -400,7 +400,7 @@ def test_a_pause_of_unknown_outcome_does_not_land_after_the_resume(
     bench: Bench, *, is_used: bool
 ) -> None:
     if is_used:
-        granted(bench.store().acquire(acquire("anna")))
+        bench.grant("anna")
     pause = pause_of_unknown_outcome(bench)
     bench.store().change_ceiling(change(None))
     pause.land()

@@ -49,7 +49,7 @@ def test_a_stuck_holder_is_taken_out_with_two_requests_and_logged_with_who_and_w
 ) -> None:
     """On moto, so that the expressions are judged by other code."""
     bench = Bench(fresh_dynamodb, clock)
-    grant = granted(bench.store().acquire(acquire("anna")))
+    grant = bench.grant("anna")
     clock.advance(7)
     client, store = bench.counting()
     assert isinstance(store.force_release(force(grant.fencing_token)), Released)
@@ -70,11 +70,11 @@ def test_a_stuck_holder_is_taken_out_with_two_requests_and_logged_with_who_and_w
     assert lock is not None
     assert lock.last_forced_release is not None
     assert lock.last_forced_release.reason == "stuck since 3 a.m."
-    assert granted(bench.store().acquire(acquire("ben"))).fencing_token == grant.fencing_token + 1
+    assert bench.grant("ben").fencing_token == grant.fencing_token + 1
 
 
 def test_the_former_holder_is_told_that_it_holds_nothing(bench: Bench) -> None:
-    grant = granted(bench.store().acquire(acquire("anna")))
+    grant = bench.grant("anna")
     bench.store().force_release(force(grant.fencing_token))
     for now_held_by in ("nobody", "ben"):
         if now_held_by == "ben":
@@ -88,7 +88,7 @@ def test_the_mark_of_the_owner_who_released_last_stays(bench: Bench) -> None:
     """So a late copy of that owner's acquire is refused, as before."""
     bench.store().acquire(acquire("anna"))
     bench.store().release(release("anna"))
-    grant = granted(bench.store().acquire(acquire("ben")))
+    grant = bench.grant("ben")
     bench.store().force_release(force(grant.fencing_token))
     late = bench.store().acquire(acquire("anna"))
     assert isinstance(late, Refusal)
@@ -96,7 +96,7 @@ def test_the_mark_of_the_owner_who_released_last_stays(bench: Bench) -> None:
 
 
 def test_the_oldest_waiter_gets_the_lock_in_the_same_transaction(bench: Bench) -> None:
-    grant = granted(bench.store().acquire(acquire("anna")))
+    grant = bench.grant("anna")
     bench.wait("ben")
     bench.wait("carl")
     client, store = bench.counting()
@@ -109,7 +109,7 @@ def test_the_oldest_waiter_gets_the_lock_in_the_same_transaction(bench: Bench) -
 
 
 def test_one_holder_of_a_semaphore_is_taken_out_and_the_others_stay(bench: Bench) -> None:
-    grants = [granted(bench.store().acquire(acquire(n, limit=3))) for n in ("anna", "ben", "carl")]
+    grants = [bench.grant(n, limit=3) for n in ("anna", "ben", "carl")]
     bench.store().force_release(force(grants[1].fencing_token))
     assert (bench.holders(), state(bench).held) == (["anna", "carl"], 2)
 
@@ -132,7 +132,7 @@ def test_without_the_mark_a_repeat_could_not_tell_its_own_doing(
         )
 
     monkeypatch.setattr(leaving, "removal", unmarked)
-    grant = granted(bench.store().acquire(acquire("anna")))
+    grant = bench.grant("anna")
     assert isinstance(bench.store().force_release(force(grant.fencing_token)), Released)
     assert bench.store().force_release(force(grant.fencing_token)) is None
 
@@ -146,7 +146,7 @@ def pass_on(bench: Bench) -> None:
 def grant_anew(bench: Bench) -> None:
     """The same acquisition is evicted and granted again: another grant, under the same owner_id."""
     bench.clock.advance(63)
-    assert granted(bench.store().acquire(acquire("dora"))).taken_over == 1
+    assert bench.grant("dora").taken_over == 1
     bench.store().release(release("dora"))
     bench.store().acquire(acquire("anna"))
 
@@ -157,7 +157,7 @@ def test_a_holder_that_changed_meanwhile_stays_and_nothing_is_written(
     bench: Bench, changes: Callable[[Bench], None], number: int
 ) -> None:
     """Before the read, and between the read and the write."""
-    grant = granted(bench.store().acquire(acquire("anna")))
+    grant = bench.grant("anna")
     after: list[dict[Any, Any]] = []
 
     def change() -> None:
@@ -187,7 +187,7 @@ def test_by_the_owner_alone_a_later_grant_would_be_taken_out(
         )
 
     monkeypatch.setattr(leaving, "removal", by_owner)
-    grant = granted(bench.store().acquire(acquire("anna")))
+    grant = bench.grant("anna")
     between = FaultyTable(bench.client, meanwhile(2, lambda: grant_anew(bench)))
     assert isinstance(bench.store(between).force_release(force(grant.fencing_token)), Released)
     assert bench.holders() == []
@@ -195,7 +195,7 @@ def test_by_the_owner_alone_a_later_grant_would_be_taken_out(
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_waiter_that_joins_meanwhile_gets_the_lock(bench: Bench, number: int) -> None:
-    grant = granted(bench.store().acquire(acquire("anna")))
+    grant = bench.grant("anna")
     if number == 2:
         bench.wait("first", waiter_timeout_ms=1)
     between = FaultyTable(bench.client, meanwhile(number + 1, lambda: bench.wait("ben")))
@@ -206,7 +206,7 @@ def test_a_waiter_that_joins_meanwhile_gets_the_lock(bench: Bench, number: int) 
 
 def test_a_heartbeat_in_between_does_not_prevent_it(bench: Bench) -> None:
     """It is there to free a holder that lives."""
-    grant = granted(bench.store().acquire(acquire("anna")))
+    grant = bench.grant("anna")
     between = FaultyTable(
         bench.client, meanwhile(2, lambda: bench.store().heartbeat(heartbeat("anna")))
     )

@@ -142,7 +142,7 @@ def test_an_emptied_queue_hands_the_lock_to_no_ghost(bench: Bench) -> None:
     assert empty_queue(bench.store().context, LOCK) == 30
     assert bench.holders() == ["holder"]
     assert next_holders(bench) == []
-    assert isinstance(bench.store().acquire(acquire("ben")), Grant)
+    bench.grant("ben")
 
 
 def test_without_emptying_it_the_lock_goes_from_ghost_to_ghost(bench: Bench) -> None:
@@ -213,7 +213,6 @@ PERMITS = 5
 SECONDS_AN_ANSWER = 4.5
 """Three tries of 1.5 s each."""
 MOST_SECONDS = 10.0
-THROTTLED = "ThrottlingException"
 
 
 @pytest.fixture

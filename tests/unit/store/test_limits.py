@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -19,12 +18,6 @@ from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.store_bench import Bench, workflow_heartbeat
 
 
-def grant(bench: Bench, name: str, limit: int, **fields: Any) -> Grant:  # noqa: ANN401 - fields of the request
-    answer = bench.store().acquire(acquire(name, limit=limit, **fields))
-    assert isinstance(answer, Grant), answer
-    return answer
-
-
 def is_granted(bench: Bench, name: str, limit: int) -> bool:
     return isinstance(bench.store().acquire(acquire(name, limit=limit)), Grant)
 
@@ -34,7 +27,7 @@ def in_force(bench: Bench) -> int:
 
 
 def test_a_caller_with_a_higher_limit_does_not_get_in_beside_a_mutex(bench: Bench) -> None:
-    grant(bench, "guard", limit=1)
+    bench.grant("guard", limit=1)
     assert not is_granted(bench, "attacker", limit=2)
     assert not is_granted(bench, "attacker", limit=100)
     assert bench.holders() == ["guard"]
@@ -44,25 +37,25 @@ def test_without_the_limit_in_force_it_does(bench: Bench, monkeypatch: pytest.Mo
     """The negative control: the condition of before."""
     own_limit_only = "(attribute_not_exists(#held) OR #held < :limit)"
     monkeypatch.setattr("fairlock.protocol.admission.PERMIT_FREE", own_limit_only)
-    grant(bench, "guard", limit=1)
+    bench.grant("guard", limit=1)
     assert is_granted(bench, "attacker", limit=2)
 
 
 def test_a_caller_with_a_lower_limit_gets_in_while_fewer_hold_and_then_no_one(bench: Bench) -> None:
-    grant(bench, "anna", limit=5)
-    grant(bench, "ben", limit=2)
+    bench.grant("anna", limit=5)
+    bench.grant("ben", limit=2)
     assert in_force(bench) == 2
     assert not is_granted(bench, "carl", limit=5)
 
 
 def test_when_the_strict_holder_has_left_the_limit_rises_again(bench: Bench) -> None:
-    grant(bench, "anna", limit=5)
-    grant(bench, "ben", limit=2)
+    bench.grant("anna", limit=5)
+    bench.grant("ben", limit=2)
     bench.store().release(release("ben"))
     assert in_force(bench) == 2, "too low, which is safe"
-    grant(bench, "carl", limit=5)
+    bench.grant("carl", limit=5)
     assert in_force(bench) == 5
-    grant(bench, "dora", limit=5)
+    bench.grant("dora", limit=5)
 
 
 def test_an_idle_lock_takes_any_limit_in_one_request(bench: Bench) -> None:
@@ -87,8 +80,8 @@ def test_equal_limits_cost_one_request_each_and_a_different_one_two(bench: Bench
 def test_the_second_write_of_a_lower_limit_fails_if_another_came_in_between(
     bench: Bench, lower: int
 ) -> None:
-    grant(bench, "anna", limit=3)
-    between = FaultyTable(bench.client, meanwhile(2, lambda: grant(bench, "ben", limit=3)))
+    bench.grant("anna", limit=3)
+    between = FaultyTable(bench.client, meanwhile(2, lambda: bench.grant("ben", limit=3)))
     assert isinstance(bench.store(between).acquire(acquire("carl", limit=lower)), Refusal)
     assert bench.holders() == ["anna"] if lower == 1 else ["anna", "ben"]
 
@@ -98,40 +91,40 @@ def test_without_the_token_in_its_condition_it_does_not(
 ) -> None:
     """The negative control."""
     monkeypatch.setattr("fairlock.protocol.admission.NOBODY_CAME_IN", ":seen_token = :seen_token")
-    grant(bench, "anna", limit=3)
-    between = FaultyTable(bench.client, meanwhile(2, lambda: grant(bench, "ben", limit=3)))
+    bench.grant("anna", limit=3)
+    between = FaultyTable(bench.client, meanwhile(2, lambda: bench.grant("ben", limit=3)))
     assert isinstance(bench.store(between).acquire(acquire("carl", limit=2)), Grant)
     assert len(bench.holders()) == 3
 
 
 def test_a_takeover_leaves_the_other_holders_their_limits(bench: Bench) -> None:
-    grant(bench, "gone", limit=2, lease_ms=1_000)
-    grant(bench, "strict", limit=2)
+    bench.grant("gone", limit=2, lease_ms=1_000)
+    bench.grant("strict", limit=2)
     bench.clock.advance(10)
-    answer = grant(bench, "wide", limit=9)
+    answer = bench.grant("wide", limit=9)
     assert (answer.taken_over, bench.holders(), in_force(bench)) == (1, ["strict", "wide"], 2)
     assert not is_granted(bench, "wider", limit=9)
 
 
 def test_a_takeover_fails_if_another_came_in_between(bench: Bench) -> None:
-    grant(bench, "gone", limit=2, lease_ms=1_000)
+    bench.grant("gone", limit=2, lease_ms=1_000)
     bench.clock.advance(10)
-    between = FaultyTable(bench.client, meanwhile(2, lambda: grant(bench, "ben", limit=2)))
+    between = FaultyTable(bench.client, meanwhile(2, lambda: bench.grant("ben", limit=2)))
     assert isinstance(bench.store(between).acquire(acquire("strict", limit=1)), Refusal)
     assert "ben" in bench.holders()
 
 
 def test_raising_takes_effect_as_the_old_holders_leave(bench: Bench) -> None:
     for name in ("old-1", "old-2", "old-3"):
-        grant(bench, name, limit=3)
+        bench.grant(name, limit=3)
     assert not is_granted(bench, "new-1", limit=5)
     bench.store().release(release("old-1"))
-    grant(bench, "new-1", limit=5)
+    bench.grant("new-1", limit=5)
     assert not is_granted(bench, "new-2", limit=5), "two of the old still hold"
     bench.store().release(release("old-2"))
     bench.store().release(release("old-3"))
     for name in ("new-2", "new-3", "new-4", "new-5"):
-        grant(bench, name, limit=5)
+        bench.grant(name, limit=5)
     assert not is_granted(bench, "new-6", limit=5)
 
 
@@ -149,7 +142,7 @@ def test_a_waiter_does_not_join_beside_a_permit_that_became_free(bench: Bench) -
 
     def replace_the_strict_holder() -> None:
         bench.store().release(release("strict"))
-        grant(bench, "other", limit=3)
+        bench.grant("other", limit=3)
 
     between = FaultyTable(bench.client, meanwhile(2, replace_the_strict_holder))
     wide = acquire("wide", limit=3, waits=True, task_token="wide", waiting_since_ms=1)
@@ -159,7 +152,7 @@ def test_a_waiter_does_not_join_beside_a_permit_that_became_free(bench: Bench) -
 def leave_while_another_joins(bench: Bench) -> None:
     """A waiter joins by a clock that is slow, so it comes first, after the queue was read."""
     for name in ("anna", "ben"):
-        grant(bench, name, limit=2)
+        bench.grant(name, limit=2)
     bench.wait("strict", limit=1, execution_arn=None)
 
     def join() -> None:
@@ -177,7 +170,7 @@ def leave_while_the_head_gives_up(bench: Bench) -> None:
     That waiter serves those behind it, but has read the lock before the holder departs.
     """
     for name in ("anna", "ben"):
-        grant(bench, name, limit=2)
+        bench.grant(name, limit=2)
     bench.wait("strict", limit=1, execution_arn=None)
     ticket = bench.clock.now_ms
     bench.wait("wide", limit=2, execution_arn=None)
@@ -212,15 +205,15 @@ def test_a_redriven_workflow_takes_its_lock_again_only_as_far_as_limits_allow(
     bench.end()
     bench.reap()
     bench.redrive()
-    grant(bench, "other", limit=2)
+    bench.grant("other", limit=2)
     outcome = bench.store().keep_alive(workflow_heartbeat("guard", limit=limit))
     assert outcome is (KeepAliveOutcome.REACQUIRED if taken else KeepAliveOutcome.LOST)
     assert in_force(bench) == 2
 
 
 def test_mixed_limits_are_observed_once_a_call(bench: Bench) -> None:
-    grant(bench, "anna", limit=5)
-    grant(bench, "ben", limit=2)
+    bench.grant("anna", limit=5)
+    bench.grant("ben", limit=2)
     found = MixedLimits(lock_name=LOCK, limit=2, holders_limits=(5,))
     assert [event for event in bench.events if isinstance(event, MixedLimits)] == [found]
     bench.events.clear()
@@ -229,7 +222,7 @@ def test_mixed_limits_are_observed_once_a_call(bench: Bench) -> None:
 
 
 def test_equal_limits_are_not(bench: Bench) -> None:
-    grant(bench, "anna", limit=1)
+    bench.grant("anna", limit=1)
     assert not is_granted(bench, "ben", limit=1)
     assert bench.events == []
 
@@ -239,27 +232,18 @@ def test_equal_limits_are_not(bench: Bench) -> None:
 HOLDERS = 50
 
 
-@dataclass
-class WeighingTable:
-    """Passes requests on to a table in memory; notes the bytes of each answer to an update.
+class WeighingTable(MemoryTable):
+    """Notes the bytes of each answer to an update; each asks for what `always` says, if it does."""
 
-    Args:
-        always: what every update asks for, whatever it says.
-    """
+    def __init__(self, always: str | None = None) -> None:
+        super().__init__()
+        self.always, self.answers = always, list[int]()
 
-    always: str | None = None
-    inner: MemoryTable = field(default_factory=MemoryTable)
-    answers: list[int] = field(default_factory=list)
-
-    def update_item(self, **request: Any) -> Any:  # noqa: ANN401 - as boto3 takes and answers it
-        if self.always is not None:
-            request["ReturnValues"] = self.always
-        answer = self.inner.update_item(**request)
+    def update_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        asked = {} if self.always is None else {"ReturnValues": self.always}
+        answer = super().update_item(**{**request, **asked})
         self.answers.append(item_bytes(answer["Attributes"]))
         return answer
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the table has
-        return getattr(self.inner, name)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def while_it_is_told(bench: Bench, waiter: str, act: Callable[[], object]) -> No
 
 def two_hold_version_3(bench: Bench) -> None:
     for name in ("h1", "h2"):
-        assert isinstance(bench.store().acquire(acquire(name, only_newest=3, **TWO)), Grant)
+        bench.grant(name, only_newest=3, **TWO)
 
 
 def another_of_the_same_version_is_handed_the_lock(bench: Bench) -> None:
@@ -131,7 +131,7 @@ def another_is_granted(bench: Bench) -> None:
 def v4_asks_while_v5_is_told(bench: Bench, meanwhile: Scene, *, before: bool) -> None:
     """No one answers for version 5; version 4 waits by then, or asks in between."""
     for name in ("h1", "h2"):
-        assert isinstance(bench.store().acquire(acquire(name, **TWO)), Grant)
+        bench.grant(name, **TWO)
     bench.wait("dead", execution_arn=OTHER_RUN, only_newest=5, **TWO)
     bench.wait("plain", **TWO)
     if before:

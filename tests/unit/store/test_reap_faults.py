@@ -36,7 +36,7 @@ def test_an_acquire_under_way_is_freed_by_the_second_pass_whenever_the_first_one
     late.end_plan()
     bench.reap(second=True)
     assert bench.holders() == []
-    assert isinstance(bench.store().acquire(acquire("ben")), Grant)
+    bench.grant("ben")
 
 
 def test_without_the_second_pass_that_acquire_keeps_the_lock(bench: Bench) -> None:
@@ -65,7 +65,7 @@ def test_a_late_acquire_that_joins_the_queue_is_taken_out_by_the_second_pass(
     assert bench.waiters() == []
     bench.store().release(release("ben", execution_arn=OTHER_RUN))
     assert bench.pushed == []
-    assert isinstance(bench.store().acquire(acquire("carl")), Grant)
+    bench.grant("carl")
 
 
 def test_a_redriven_acquire_between_the_question_and_the_bar_is_not_robbed(bench: Bench) -> None:
@@ -128,13 +128,13 @@ def test_a_release_that_died_after_its_mark_is_made_up_for(bench: Bench) -> None
 
 # Executions with more claims than one invocation can free, or one page can show.
 
-CLAIMS = 1_000
-WAITERS = 200
+CLAIMS = 200
+WAITERS = 60
 SECONDS_A_LOOK = 19.0
 MOST_PASSES = 20
 
 
-def reap_pass(bench: Bench, *, second: bool, seconds_a_request: float = 0.01) -> Reaped:
+def reap_pass(bench: Bench, *, second: bool, seconds_a_request: float = 0.05) -> Reaped:
     deadline = bench.clock.monotonic() + SECONDS_A_LOOK
     retry_budget = RetryBudget(clock=bench.clock, deadline=deadline)
     client = FaultyTable(bench.client, delay(seconds_a_request, bench.clock))
@@ -153,11 +153,11 @@ def looks_until_complete(bench: Bench, *, second: bool) -> list[Reaped]:
 def test_passes_that_run_out_of_time_are_taken_up_where_they_ended(bench: Bench) -> None:
     table = LockTable(bench.client, TABLE)
     for number in range(CLAIMS):
-        name = f"lock-{number % 500}"
+        name = f"lock-{number % 100}"
         owner_id = f"iteration-{number:06d}"
         claim = Claim(execution_arn=RUN, lock_name=name, owner_id=owner_id)
         table.update(write_claim(claim, waits=True, now_ms=bench.clock.now_ms))
-    names = [f"lock-{number}" for number in range(0, 500, 50)]
+    names = [f"lock-{number}" for number in range(0, 100, 10)]
     for name in names:
         bench.wait("anna", lock_name=name)
         bench.wait("ben", lock_name=name, execution_arn=OTHER_RUN)
@@ -178,7 +178,7 @@ def test_no_waiter_is_left_when_the_first_lock_is_released_however_many_passes_t
     for number in range(WAITERS):
         bench.wait(f"iteration-{number:04d}")
     bench.end()
-    while not (reaped := reap_pass(bench, second=False, seconds_a_request=0.1)).holders:
+    while not (reaped := reap_pass(bench, second=False, seconds_a_request=0.2)).holders:
         assert not reaped.complete
         assert bench.holders() == ["iteration-0000"]
     assert (bench.waiters(), bench.pushed) == ([], [])

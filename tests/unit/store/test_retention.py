@@ -55,7 +55,7 @@ def seconds_to_live(bench: Bench) -> int:
 
 
 def claim(bench: Bench) -> None:
-    assert isinstance(bench.store().acquire(acquire("anna")), Grant)
+    bench.grant("anna")
 
 
 def renew_for_long(bench: Bench) -> None:
@@ -146,23 +146,17 @@ def back_up(bench: Bench) -> MemoryTable:
     return MemoryTable(items=copy.deepcopy(bench.client.items))
 
 
-def granted(bench: Bench, name: str, **terms: object) -> Grant:
-    answer = bench.store().acquire(acquire(name, **terms))
-    assert isinstance(answer, Grant)
-    return answer
-
-
 def tokens_before_and_after(bench: Bench, *, restored: bool) -> tuple[int, int]:
     """The token of a grant after the backup, and that of the first grant in the other table."""
-    granted(bench, "anna")
+    bench.grant("anna")
     bench.store().release(release("anna"))
     backup = back_up(bench)
     bench.clock.advance(DAY_SECONDS)
-    before = granted(bench, "ben").fencing_token
+    before = bench.grant("ben").fencing_token
     bench.store().release(release("ben"))
     bench.client = backup if restored else MemoryTable()
     bench.clock.advance(1)
-    return before, granted(bench, "carl").fencing_token
+    return before, bench.grant("carl").fencing_token
 
 
 def test_in_an_empty_table_fencing_tokens_go_on_growing(restored_bench: Bench) -> None:
@@ -180,8 +174,8 @@ def test_who_was_granted_since_the_backup_is_told_that_it_holds_nothing(
     restored_bench: Bench, *, restored: bool
 ) -> None:
     backup = back_up(restored_bench)
-    granted(restored_bench, "anna")
-    granted(restored_bench, "run", lock_name="another", execution_arn=RUN)
+    restored_bench.grant("anna")
+    restored_bench.grant("run", lock_name="another", execution_arn=RUN)
     restored_bench.client = backup if restored else MemoryTable()
     assert isinstance(restored_bench.store().heartbeat(heartbeat("anna")), NotHeld)
     assert isinstance(restored_bench.store().release(release("anna")), NotHeld)
@@ -191,7 +185,7 @@ def test_who_was_granted_since_the_backup_is_told_that_it_holds_nothing(
 
 def restore_a_queue_of_the_dead(bench: Bench) -> None:
     """A day later: the holder, a workflow and a client in the queue are gone for long."""
-    granted(bench, "anna")
+    bench.grant("anna")
     bench.wait("dead workflow")
     bench.store().acquire(acquire("dead client", waits=True))
     backup = back_up(bench)
@@ -204,7 +198,7 @@ def restore_a_queue_of_the_dead(bench: Bench) -> None:
 
 def test_the_first_caller_passes_the_dead_of_a_restored_queue(restored_bench: Bench) -> None:
     restore_a_queue_of_the_dead(restored_bench)
-    granted(restored_bench, "ben")
+    restored_bench.grant("ben")
     assert (restored_bench.holders(), restored_bench.waiters()) == (["ben"], [])
 
 
@@ -212,7 +206,7 @@ def test_a_workflow_that_released_since_the_backup_and_still_runs_holds_until_it
     restored_bench: Bench,
 ) -> None:
     """Nothing in the table says that it has released. An operator ends that: release by force."""
-    granted(restored_bench, "run", execution_arn=RUN, owner_name=RUN)
+    restored_bench.grant("run", execution_arn=RUN, owner_name=RUN)
     backup = back_up(restored_bench)
     restored_bench.store().release(release("run", execution_arn=RUN))
     restored_bench.client = backup
@@ -229,7 +223,7 @@ def test_leases_of_a_restored_table_that_have_not_ended_are_respected(
     restored_bench: Bench,
 ) -> None:
     """The control: what the first caller passes above, it passes because it is over."""
-    granted(restored_bench, "anna")
+    restored_bench.grant("anna")
     backup = back_up(restored_bench)
     restored_bench.store().release(release("anna"))
     restored_bench.client = backup

@@ -21,13 +21,14 @@ from fairlock.protocol.outcomes import Refusal
 from fairlock.wire.rules import callback_token
 from tests.support import START_MS, FakeClock, owner
 from tests.support.bad_inputs import VALID_EXECUTION
-from tests.support.faults import client_error, lost_reply
+from tests.support.faults import lost_reply
 
 CALLBACK = "Q2FsbGJhY2s="
 EXECUTION = (
     "arn:aws:lambda:us-east-1:123456789012:function:billing:7/durable-execution/"
     "090c4189-b18b-4296-9d0c-cfd01dc3a122/9f7d84c9-ea3d-3ffc-b3e5-5ec51c34ffc9"
 )
+TELLS = "send_durable_execution_callback_success"
 ASKED = {"DurableExecutionArn": EXECUTION, "IncludeExecutionData": False}
 GRANT = Grant(
     lock_name="a",
@@ -83,61 +84,46 @@ def test_a_waiter_is_told_what_acquire_would_have_answered(
         "acquired_at": iso_utc(START_MS),
     }
     request = {"CallbackId": CALLBACK, "Result": json.dumps(answer).encode()}
-    stub.add_response("send_durable_execution_callback_success", {}, request)
+    stub.add_response(TELLS, {}, request)
     assert engine(lambda_client).wake_waiter(CALLBACK, GRANT) is Delivery.DELIVERED
 
 
 @pytest.mark.parametrize(
-    ("code", "delivery"),
+    ("code", "retries", "delivery"),
     [
-        ("CallbackTimeoutException", Delivery.GONE),
-        ("ResourceNotFoundException", Delivery.GONE),
-        ("InvalidParameterValueException", Delivery.GONE),
-        ("AccessDeniedException", Delivery.UNKNOWN),
-        ("ServiceException", Delivery.UNKNOWN),
-        ("KMSDisabledException", Delivery.UNKNOWN),
+        ("CallbackTimeoutException", 0, Delivery.GONE),
+        ("ResourceNotFoundException", 0, Delivery.GONE),
+        ("InvalidParameterValueException", 0, Delivery.GONE),
+        # An earlier sending, whose reply was lost, may have completed the callback.
+        ("CallbackTimeoutException", 2, Delivery.UNKNOWN),
+        ("AccessDeniedException", 0, Delivery.UNKNOWN),
+        ("ServiceException", 0, Delivery.UNKNOWN),
+        ("KMSDisabledException", 0, Delivery.UNKNOWN),
     ],
 )
 def test_a_message_that_lambda_refuses(
-    lambda_client: LambdaClient, stub: Stubber, code: str, delivery: Delivery
+    lambda_client: LambdaClient, stub: Stubber, code: str, retries: int, delivery: Delivery
 ) -> None:
-    stub.add_client_error("send_durable_execution_callback_success", code)
+    meta: Any = {"RetryAttempts": retries}
+    stub.add_client_error(TELLS, code, response_meta=meta)
     assert engine(lambda_client).wake_waiter(CALLBACK, GRANT) is delivery
 
 
-class Busy:
-    """A Lambda client that throttles, and then answers."""
-
-    def __init__(self, *answers: Exception | None, exceptions: object) -> None:
-        self.answers = list(answers)
-        self.exceptions = exceptions
-
-    def send_durable_execution_callback_success(self, **_request: object) -> None:
-        answer = self.answers.pop(0)
-        if answer is not None:
-            raise answer
+def test_a_throttled_message_is_repeated(lambda_client: LambdaClient, stub: Stubber) -> None:
+    for _ in range(2):
+        stub.add_client_error(TELLS, "TooManyRequestsException", http_status_code=429)
+    stub.add_response(TELLS, {})
+    assert engine(lambda_client).wake_waiter(CALLBACK, GRANT) is Delivery.DELIVERED
 
 
-def test_a_throttled_message_is_repeated(lambda_client: LambdaClient) -> None:
-    throttle = client_error("TooManyRequestsException", 429)
-    client = Busy(throttle, throttle, None, exceptions=lambda_client.exceptions)
-    assert engine(client).wake_waiter(CALLBACK, GRANT) is Delivery.DELIVERED
-    assert client.answers == []
-
-
-def test_a_message_without_an_answer_is_unknown(lambda_client: LambdaClient) -> None:
-    client = Busy(lost_reply(), exceptions=lambda_client.exceptions)
-    assert engine(client).wake_waiter(CALLBACK, GRANT) is Delivery.UNKNOWN
-
-
-def test_a_callback_that_an_earlier_sending_may_have_completed_is_unknown(
-    lambda_client: LambdaClient,
+def test_a_message_without_an_answer_is_unknown(
+    lambda_client: LambdaClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late = lambda_client.exceptions.CallbackTimeoutException(
-        client_error("CallbackTimeoutException").response, "x"
-    )
-    client = Busy(late, exceptions=lambda_client.exceptions)
-    assert engine(client).wake_waiter(CALLBACK, GRANT) is Delivery.UNKNOWN
+    def times_out(**_: object) -> None:
+        raise lost_reply()
+
+    monkeypatch.setattr(lambda_client, TELLS, times_out)
+    assert engine(lambda_client).wake_waiter(CALLBACK, GRANT) is Delivery.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -157,16 +143,29 @@ def test_a_callback_that_an_earlier_sending_may_have_completed_is_unknown(
 def test_each_status_of_an_execution(
     lambda_client: LambdaClient, stub: Stubber, status: str, liveness: Liveness
 ) -> None:
+    """Asked without its data, which Lambda decrypts by the caller's permissions."""
     stub.add_response("get_durable_execution", answer_of(status), ASKED)
     assert engine(lambda_client).describe(EXECUTION) == Execution(liveness)
 
 
-def test_an_execution_whose_function_has_a_key_is_asked_without_its_data(
-    lambda_client: LambdaClient, stub: Stubber
+@pytest.mark.parametrize(
+    ("code", "arn", "liveness"),
+    [
+        ("ResourceNotFoundException", EXECUTION, Liveness.OVER),
+        ("ResourceNotFoundException", EXECUTION.replace("us-", "eu-"), Liveness.UNKNOWN),
+        ("ResourceNotFoundException", EXECUTION.replace("12345678", "2" * 8), Liveness.UNKNOWN),
+        ("TooManyRequestsException", EXECUTION, Liveness.UNKNOWN),
+        ("AccessDeniedException", EXECUTION, Liveness.UNKNOWN),
+        ("KMSAccessDeniedException", EXECUTION, Liveness.UNKNOWN),
+        ("ServiceException", EXECUTION, Liveness.UNKNOWN),
+        ("New", EXECUTION, Liveness.UNKNOWN),
+    ],
+)
+def test_an_execution_that_is_forgotten_where_it_ran_is_over_and_any_other_error_is_no_guess(
+    lambda_client: LambdaClient, stub: Stubber, code: str, arn: str, liveness: Liveness
 ) -> None:
-    """Lambda decrypts data by the caller's permissions: see its guide, "durable-encryption"."""
-    stub.add_response("get_durable_execution", answer_of("STOPPED"), ASKED)
-    assert engine(lambda_client).describe(EXECUTION).liveness is Liveness.OVER
+    stub.add_client_error("get_durable_execution", code)
+    assert engine(lambda_client).describe(arn) == Execution(liveness)
 
 
 def test_a_sdk_that_cannot_leave_the_data_out_asks_with_them(
@@ -181,46 +180,11 @@ def test_a_sdk_that_cannot_leave_the_data_out_asks_with_them(
     assert engine(lambda_client).describe(EXECUTION).liveness is Liveness.RUNNING
 
 
-def test_a_key_that_may_not_be_used_tells_nothing(
-    lambda_client: LambdaClient, stub: Stubber
-) -> None:
-    stub.add_client_error("get_durable_execution", "KMSAccessDeniedException")
-    assert engine(lambda_client).describe(EXECUTION) == Execution(Liveness.UNKNOWN)
-
-
 def test_the_end_of_an_execution_is_told(lambda_client: LambdaClient, stub: Stubber) -> None:
     ended = datetime.fromtimestamp(START_MS / 1000, UTC)
     stub.add_response("get_durable_execution", answer_of("STOPPED", EndTimestamp=ended))
     expected = Execution(Liveness.OVER, ended_at_ms=START_MS)
     assert engine(lambda_client).describe(EXECUTION) == expected
-
-
-def test_an_execution_that_lambda_has_forgotten_is_over(
-    lambda_client: LambdaClient, stub: Stubber
-) -> None:
-    stub.add_client_error("get_durable_execution", "ResourceNotFoundException")
-    assert engine(lambda_client).describe(EXECUTION) == Execution(Liveness.OVER)
-
-
-@pytest.mark.parametrize(
-    ("part", "other"), [("us-east-1", "eu-west-1"), ("123456789012", "2" * 12)]
-)
-def test_an_execution_that_was_asked_for_elsewhere_is_not_over(
-    lambda_client: LambdaClient, stub: Stubber, part: str, other: str
-) -> None:
-    stub.add_client_error("get_durable_execution", "ResourceNotFoundException")
-    found = engine(lambda_client).describe(EXECUTION.replace(part, other))
-    assert found == Execution(Liveness.UNKNOWN)
-
-
-@pytest.mark.parametrize(
-    "code", ["TooManyRequestsException", "AccessDeniedException", "ServiceException", "New"]
-)
-def test_any_other_error_is_unknown_and_never_a_guess(
-    lambda_client: LambdaClient, stub: Stubber, code: str
-) -> None:
-    stub.add_client_error("get_durable_execution", code)
-    assert engine(lambda_client).describe(EXECUTION) == Execution(Liveness.UNKNOWN)
 
 
 @pytest.mark.parametrize("client", [None, SimpleNamespace()])

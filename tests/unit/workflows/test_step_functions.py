@@ -54,30 +54,44 @@ def test_the_waiting_task_gets_the_answer_that_acquire_would_have_given(
         stub.assert_no_pending_responses()
 
 
-@pytest.mark.parametrize("code", ["TaskDoesNotExist", "TaskTimedOut", "InvalidToken"])
-def test_a_token_that_no_one_waits_with_is_gone(workflows: SFNClient, code: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "retries", "delivery"),
+    [
+        ("TaskDoesNotExist", 0, Delivery.GONE),
+        ("TaskTimedOut", 0, Delivery.GONE),
+        ("InvalidToken", 0, Delivery.GONE),
+        # The first sending, whose reply was lost, may have told the task.
+        ("TaskTimedOut", 1, Delivery.UNKNOWN),
+        ("ThrottlingException", 0, Delivery.UNKNOWN),
+        ("AccessDeniedException", 0, Delivery.UNKNOWN),
+        ("New", 0, Delivery.UNKNOWN),
+    ],
+)
+def test_a_token_that_no_one_waits_with_is_gone_and_any_other_error_is_unknown(
+    workflows: SFNClient, clock: FakeClock, code: str, retries: int, delivery: Delivery
+) -> None:
     with Stubber(workflows) as stub:
-        stub.add_client_error("send_task_success", code)
-        assert StepFunctions(lambda: workflows).wake_waiter(TOKEN, GRANT) is Delivery.GONE
+        for _ in range(200):
+            fails(stub, code, retries=retries)
+        assert push(workflows, clock) is delivery
 
 
-@pytest.mark.parametrize("code", ["ThrottlingException", "AccessDeniedException", "New"])
-def test_any_other_error_is_unknown(workflows: SFNClient, code: str) -> None:
-    with Stubber(workflows) as stub:
-        stub.add_client_error("send_task_success", code)
-        assert StepFunctions(lambda: workflows).wake_waiter(TOKEN, GRANT) is Delivery.UNKNOWN
-
-
-def test_a_timeout_is_unknown(workflows: SFNClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_answer_nothing_is_known(
+    workflows: SFNClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def times_out(**_: object) -> None:
         raise lost_reply()
 
-    monkeypatch.setattr(workflows, "send_task_success", times_out)
+    for call in ("send_task_success", "describe_execution"):
+        monkeypatch.setattr(workflows, call, times_out)
     assert StepFunctions(lambda: workflows).wake_waiter(TOKEN, GRANT) is Delivery.UNKNOWN
+    assert liveness_of(workflows) is Liveness.UNKNOWN
 
 
-def test_who_may_not_call_step_functions_tells_no_one() -> None:
+def test_who_may_not_call_step_functions_tells_no_one_and_knows_nothing() -> None:
     assert NoWorkflows().wake_waiter(TOKEN, GRANT) is Delivery.UNKNOWN
+    assert NoWorkflows().end_heartbeat(TOKEN, RELEASED) is Delivery.UNKNOWN
+    assert NoWorkflows().describe(VALID_EXECUTION) == Execution(Liveness.UNKNOWN)
 
 
 @pytest.mark.parametrize(
@@ -128,10 +142,6 @@ def test_a_heartbeat_that_is_not_told_is_gone_or_unknown(
         assert StepFunctions(lambda: workflows).end_heartbeat(TOKEN, end) is pushed
 
 
-def test_who_may_not_call_step_functions_ends_no_heartbeat() -> None:
-    assert NoWorkflows().end_heartbeat(TOKEN, RELEASED) is Delivery.UNKNOWN
-
-
 # What Step Functions says about a holder's workflow, and what follows from its silence.
 
 
@@ -145,6 +155,8 @@ def answer_of(status: str) -> dict[str, object]:
 
 
 ACCOUNT = "123456789012"
+IN_ANOTHER_REGION = VALID_EXECUTION.replace("us-east-1", "eu-central-1")
+OF_ANOTHER_ACCOUNT = VALID_EXECUTION.replace(ACCOUNT, "210987654321")
 
 
 def liveness_of(
@@ -162,6 +174,7 @@ def liveness_of(
         ("FAILED", Liveness.OVER),
         ("TIMED_OUT", Liveness.OVER),
         ("ABORTED", Liveness.OVER),
+        ("HIBERNATING", Liveness.UNKNOWN),
     ],
 )
 def test_each_status_of_an_execution(workflows: SFNClient, status: str, liveness: Liveness) -> None:
@@ -171,58 +184,28 @@ def test_each_status_of_an_execution(workflows: SFNClient, status: str, liveness
         stub.assert_no_pending_responses()
 
 
-def test_an_execution_that_step_functions_has_forgotten_is_over(workflows: SFNClient) -> None:
-    with Stubber(workflows) as stub:
-        stub.add_client_error("describe_execution", "ExecutionDoesNotExist")
-        assert liveness_of(workflows) is Liveness.OVER
-
-
 @pytest.mark.parametrize(
-    ("arn", "account"),
+    ("code", "arn", "account", "liveness"),
     [
-        (VALID_EXECUTION.replace("us-east-1", "eu-central-1"), ACCOUNT),
-        (VALID_EXECUTION.replace(ACCOUNT, "210987654321"), ACCOUNT),
-        (VALID_EXECUTION, None),
+        ("ExecutionDoesNotExist", VALID_EXECUTION, ACCOUNT, Liveness.OVER),
+        # It runs where it is, and its lock must not be taken from it.
+        ("ExecutionDoesNotExist", IN_ANOTHER_REGION, ACCOUNT, Liveness.UNKNOWN),
+        ("ExecutionDoesNotExist", OF_ANOTHER_ACCOUNT, ACCOUNT, Liveness.UNKNOWN),
+        ("ExecutionDoesNotExist", VALID_EXECUTION, None, Liveness.UNKNOWN),
+        ("ThrottlingException", VALID_EXECUTION, ACCOUNT, Liveness.UNKNOWN),
+        ("AccessDeniedException", VALID_EXECUTION, ACCOUNT, Liveness.UNKNOWN),
+        ("InvalidArn", VALID_EXECUTION, ACCOUNT, Liveness.UNKNOWN),
+        ("ServiceUnavailable", VALID_EXECUTION, ACCOUNT, Liveness.UNKNOWN),
+        ("New", VALID_EXECUTION, ACCOUNT, Liveness.UNKNOWN),
     ],
-    ids=["another region", "another account", "an account that no one knows"],
 )
-def test_an_execution_that_was_asked_for_elsewhere_is_not_over(
-    workflows: SFNClient, arn: str, account: str | None
+def test_an_execution_that_is_forgotten_where_it_ran_is_over_and_any_other_error_is_no_guess(
+    workflows: SFNClient, code: str, arn: str, account: str | None, liveness: Liveness
 ) -> None:
-    """It runs where it is, and its lock must not be taken from it."""
-    with Stubber(workflows) as stub:
-        stub.add_client_error("describe_execution", "ExecutionDoesNotExist")
-        assert liveness_of(workflows, arn, account) is Liveness.UNKNOWN
-
-
-@pytest.mark.parametrize(
-    "code",
-    ["ThrottlingException", "AccessDeniedException", "InvalidArn", "ServiceUnavailable", "New"],
-)
-def test_any_other_error_is_unknown_and_never_a_guess(workflows: SFNClient, code: str) -> None:
     with Stubber(workflows) as stub:
         stub.add_client_error("describe_execution", code)
-        assert liveness_of(workflows) is Liveness.UNKNOWN
-
-
-def test_a_description_that_times_out_is_unknown(
-    workflows: SFNClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def times_out(**_: object) -> None:
-        raise lost_reply()
-
-    monkeypatch.setattr(workflows, "describe_execution", times_out)
-    assert liveness_of(workflows) is Liveness.UNKNOWN
-
-
-def test_a_status_that_is_not_known_yet_is_unknown(workflows: SFNClient) -> None:
-    with Stubber(workflows) as stub:
-        stub.add_response("describe_execution", answer_of("HIBERNATING"))
-        assert liveness_of(workflows) is Liveness.UNKNOWN
-
-
-def test_no_one_knows_of_a_caller_who_may_not_ask() -> None:
-    assert NoWorkflows().describe(VALID_EXECUTION) == Execution(Liveness.UNKNOWN)
+        found = StepFunctions(lambda: workflows, account=lambda: account).describe(arn)
+    assert found == Execution(liveness, 0)
 
 
 @pytest.mark.parametrize(
@@ -255,13 +238,6 @@ def test_it_is_told_when_an_execution_ended_if_it_has(
         stub.add_response("describe_execution", {**answer_of(status), **stopped})
         execution = StepFunctions(lambda: workflows).describe(VALID_EXECUTION)
     assert execution.ended_at_ms == ended_at_ms
-
-
-def test_a_forgotten_execution_was_never_redriven(workflows: SFNClient) -> None:
-    with Stubber(workflows) as stub:
-        stub.add_client_error("describe_execution", "ExecutionDoesNotExist")
-        engine = StepFunctions(lambda: workflows, account=lambda: ACCOUNT)
-        assert engine.describe(VALID_EXECUTION) == Execution(Liveness.OVER, 0)
 
 
 # A workflow of which no one can hear is refused: its lock would never be free.
@@ -324,12 +300,3 @@ def test_but_not_for_ever(workflows: SFNClient, clock: FakeClock) -> None:
             fails(stub, "ThrottlingException")
         assert push(workflows, clock) is Delivery.UNKNOWN
     assert 5 <= clock.monotonic() - began < 6
-
-
-@pytest.mark.parametrize(("retries", "pushed"), [(0, Delivery.GONE), (1, Delivery.UNKNOWN)])
-def test_a_task_that_is_gone_after_a_repeat_may_have_heard_the_first_sending(
-    workflows: SFNClient, clock: FakeClock, retries: int, pushed: Delivery
-) -> None:
-    with Stubber(workflows) as stub:
-        fails(stub, "TaskTimedOut", retries=retries)
-        assert push(workflows, clock) is pushed
