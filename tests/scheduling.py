@@ -9,8 +9,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 WHOLE_SUITES: Final = (
-    *("e2e/lifetimes", "e2e/roles", "e2e/attacks"),
-    *("e2e", "smoke", "model", "unit/cdk"),
+    ("e2e/attacks/", "e2e/lifetimes/"),
+    *(("e2e/roles/",), ("e2e/",), ("smoke/",), ("model/",), ("unit/cdk/",)),
 )
 """Each is run by one process, because its tests share a deployment, searches or a synthesis.
 
@@ -72,8 +72,8 @@ class SuiteScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is un
     """Hands out whole suites where tests share something dear, and single files elsewhere."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        suites = (suite for suite in WHOLE_SUITES if file.startswith(f"tests/{suite}/"))
+        file = nodeid.partition("::")[0].removeprefix("tests/")
+        suites = (suite[0] for suite in WHOLE_SUITES if file.startswith(suite))
         return next(suites, file)
 
 
@@ -88,7 +88,7 @@ def arrange(items: list[pytest.Item], checkout: Path) -> None:
         suites = enumerate(WHOLE_SUITES)
         # Not `len(items)`: a list that is being sorted looks empty.
         last = len(WHOLE_SUITES)
-        suite = next((at for at, suite in suites if file.startswith(f"{suite}/")), last)
+        suite = next((at for at, suite in suites if file.startswith(suite)), last)
         within = enumerate(WITHIN_A_SUITE)
         return suite, next((at for at, files in within if file.startswith(files)), OTHERS)
 

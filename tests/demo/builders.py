@@ -33,39 +33,14 @@ def guarded_execution(
     read: int = OPENING,
     amount: int = 10,
 ) -> Execution:
+    held = {"acquired": False, "reason": "HELD", "retry_after_seconds": 1}
+    grant = {"acquired": True, "fencing_token": token, "acquired_at_ms": granted_ms - 5}
+    worked_ms = (granted_ms + 20, released_ms - 20)
+    charge = charge_answer(name, token, worked_ms, seen=seen, read=read, amount=amount)
     refused = [
-        Call(
-            role=Role.ACQUIRE,
-            asked_at_ms=at_ms,
-            answered_at_ms=at_ms + 10,
-            answer={"acquired": False, "reason": "HELD", "retry_after_seconds": 1},
-        )
+        call(Role.ACQUIRE, at_ms, at_ms + 10, held)
         for at_ms in range(asked_ms, granted_ms - 1_000, 1_010)
     ]
-    granted = Call(
-        role=Role.ACQUIRE,
-        asked_at_ms=granted_ms - 10,
-        answered_at_ms=granted_ms,
-        answer={
-            "acquired": True,
-            "fencing_token": token,
-            "acquired_at_ms": granted_ms - 5,
-        },
-    )
-    charge = Call(
-        role=Role.CHARGE,
-        asked_at_ms=granted_ms + 1,
-        answered_at_ms=released_ms - 1,
-        answer=charge_answer(
-            name, token, (granted_ms + 20, released_ms - 20), seen=seen, read=read, amount=amount
-        ),
-    )
-    release = Call(
-        role=Role.RELEASE,
-        asked_at_ms=released_ms,
-        answered_at_ms=released_ms + 10,
-        answer={"released": True},
-    )
     return Execution(
         name=name,
         account_id=account_id,
@@ -73,33 +48,34 @@ def guarded_execution(
         error=None,
         started_at_ms=asked_ms,
         ended_at_ms=released_ms + 12,
-        calls=(*refused, granted, charge, release),
+        calls=(
+            *refused,
+            call(Role.ACQUIRE, granted_ms - 10, granted_ms, grant),
+            call(Role.CHARGE, granted_ms + 1, released_ms - 1, charge),
+            call(Role.RELEASE, released_ms, released_ms + 10, {"released": True}),
+        ),
         transitions=5 + 2 * len(refused),
     )
 
 
-def unguarded_execution(
-    name: str, account_id: str, worked_ms: tuple[int, int], *, seen: str, read: int, amount: int
-) -> Execution:
-    answer = charge_answer(name, None, worked_ms, seen=seen, read=read, amount=amount)
+def unguarded_execution(name: str, worked_ms: tuple[int, int], *, amount: int) -> Execution:
+    """One on the first account that has read the opening balance."""
     start_ms, end_ms = worked_ms
+    answer = charge_answer(name, None, worked_ms, seen="opening", read=OPENING, amount=amount)
     return Execution(
         name=name,
-        account_id=account_id,
+        account_id="alice",
         status="SUCCEEDED",
         error=None,
         started_at_ms=start_ms - 50,
         ended_at_ms=end_ms + 20,
-        calls=(
-            Call(
-                role=Role.CHARGE,
-                asked_at_ms=start_ms - 40,
-                answered_at_ms=end_ms + 10,
-                answer=answer,
-            ),
-        ),
+        calls=(call(Role.CHARGE, start_ms - 40, end_ms + 10, answer),),
         transitions=1,
     )
+
+
+def call(role: Role, asked_at_ms: int, answered_at_ms: int, answer: dict[str, object]) -> Call:
+    return Call(role=role, asked_at_ms=asked_at_ms, answered_at_ms=answered_at_ms, answer=answer)
 
 
 def charge_answer(
@@ -127,12 +103,8 @@ def charge_answer(
 
 def account_after(account_id: str, last: Execution) -> Account:
     assert last.charge is not None
-    return Account(
-        account_id=account_id,
-        opening=OPENING,
-        closing=last.charge.balance_written,
-        last_change=last.name,
-    )
+    closing = last.charge.balance_written
+    return Account(account_id=account_id, opening=OPENING, closing=closing, last_change=last.name)
 
 
 def queued(execution: Execution) -> Execution:
@@ -193,12 +165,6 @@ def _run(title: str, mode: Mode, turns: dict[str, list[Execution]]) -> Run:
     )
 
 
-def _charge(name: str, worked_ms: tuple[int, int], amount: int) -> Execution:
-    return unguarded_execution(
-        name, "alice", worked_ms, seen="opening", read=OPENING, amount=amount
-    )
-
-
 def _next(name: str, account_id: str, *, asked_ms: int, granted_ms: int) -> Execution:
     token = 1_700_000_000_000_002
     times = {"asked_ms": asked_ms, "granted_ms": granted_ms, "released_ms": granted_ms + 1_000}
@@ -222,7 +188,12 @@ QUEUE = _run(
 UNGUARDED = _run(
     "Without the guard",
     Mode.BARE,
-    {"alice": [_charge("a-1", (100, 900), 10), _charge("a-2", (300, 1_100), 20)]},
+    {
+        "alice": [
+            unguarded_execution("a-1", (100, 900), amount=10),
+            unguarded_execution("a-2", (300, 1_100), amount=20),
+        ]
+    },
 )
 """Two executions that read the same balance: the first one's update is lost."""
 _DAVE, _ERIN = (guarded_execution(f"{name}-1", name) for name in ("dave", "erin"))

@@ -114,16 +114,9 @@ browser_needed = pytest.mark.skipif(
     BROWSER is None, reason="no chromium, chromium-browser or google-chrome on PATH"
 )
 FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--window-size=1300,1200",
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-sync", "--disable-background-networking", "--disable-component-update"),
+    *("--hide-scrollbars", "--window-size=1300,1200"),
 )
 
 
@@ -196,6 +189,7 @@ def test_an_unguarded_account_shows_the_crowd_and_the_lost_update() -> None:
 
 def test_a_guarded_account_shows_turns_in_order_of_entry_with_their_tokens() -> None:
     group, _ = run_panel(POLLING).groups
+    assert (group.account_id, [lane.name for lane in group.lanes]) == ("alice", ["1", "2", "3"])
     assert [lane.label for lane in group.lanes] == ["…0000", "…0001", "…0002"]
     assert group.lanes[1].bars == (
         Bar(kind=Kind.WAITING, start=0.0, end=1.6),
@@ -227,11 +221,6 @@ def test_every_run_has_a_panel_that_says_what_it_cost() -> None:
     assert shown.runs[1].span == pytest.approx(4.1)
 
 
-def test_a_lane_is_named_by_what_its_account_does_not_say_already() -> None:
-    group, _ = run_panel(POLLING).groups
-    assert (group.account_id, [lane.name for lane in group.lanes]) == ("alice", ["1", "2", "3"])
-
-
 def test_the_time_in_which_no_one_was_inside_though_others_waited_is_shown() -> None:
     assert run_panel(POLLING).groups[0].idle == ((1.1, 1.6), (2.6, 3.1))
     assert run_panel(QUEUE).groups[0].idle == ((1.1, 1.14), (2.14, 2.18))
@@ -241,17 +230,13 @@ def test_the_time_in_which_no_one_was_inside_though_others_waited_is_shown() -> 
     ]
 
 
-def test_a_stopped_execution_whose_lock_no_one_got_has_no_end_of_it_to_show() -> None:
-    never = replace(STORY.stopped, following=replace(STORY.stopped.following, calls=()))
-    _, group = incident_panel(replace(STORY, stopped=never)).groups
+@pytest.mark.parametrize(("at", "which"), [(0, "failed"), (1, "stopped")])
+def test_a_next_one_that_never_got_in_is_shown_as_bad(at: int, which: str) -> None:
+    incident = getattr(STORY, which)
+    never = replace(incident, following=replace(incident.following, calls=()))
+    group = incident_panel(replace(STORY, **{which: never})).groups[at]
     assert [bar.kind for bar in group.lanes[0].bars] == [Kind.WAITING, Kind.INSIDE]
     assert (group.note, group.bad) == ("no one waited and got in", True)
-
-
-def test_a_next_one_that_never_got_in_is_shown_as_bad() -> None:
-    never = replace(STORY.failed, following=replace(STORY.failed.following, calls=()))
-    group, _ = incident_panel(replace(STORY, failed=never)).groups
-    assert (group.note, group.bad, group.idle) == ("no one waited and got in", True, ())
 
 
 # The demo's own description names its modules.

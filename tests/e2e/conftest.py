@@ -11,11 +11,13 @@ from aws_cdk import App, Stack
 
 from app import build
 from testbed.localaws import LocalAws
+from tests.e2e.attacks.stack import Attacks, SecondService, Untold
 from tests.e2e.deployment import Deployment
 from tests.e2e.durable.executions import DurableForms
 from tests.e2e.guard import queued_lock
 from tests.e2e.guard.stack import GuardForms
 from tests.e2e.known_failures.stack import KnownFailures
+from tests.e2e.lifetimes.stack import DyingWorkflows, Lifetimes, Unreaped
 from tests.e2e.optimistic.stack import OptimisticForms
 from tests.e2e.readme.test_samples import guard_sample
 from tests.e2e.scenario_runs import ScenarioRuns, begun, warm_up
@@ -30,6 +32,14 @@ WORKFLOWS = {
     "DurableForms": DurableForms,
     "Billing": guard_sample,
 }
+DYING_WORKFLOWS = {
+    "Lifetimes": Lifetimes,
+    "DyingWorkflows": DyingWorkflows,
+    "Unreaped": Unreaped,
+    "Attacks": Attacks,
+    "SecondService": SecondService,
+    "Untold": Untold,
+}
 FEW_ENVIRONMENTS = {"LOCALAWS_FEW_ENVIRONMENTS": "1"}
 """Each environment of a function is a cold start: most of a second of a processor."""
 
@@ -39,6 +49,13 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
     """`Fairlock` and the stacks of workflows that the suites run against it."""
     with LocalAws(settings=FEW_ENVIRONMENTS) as aws:
         yield deployed(aws, WORKFLOWS, tmp_path_factory.mktemp("cdk.out"))
+
+
+@pytest.fixture(scope="session")
+def dying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """Another one, whose suites are run by another process: they play long scenarios."""
+    with LocalAws(settings=FEW_ENVIRONMENTS) as aws:
+        yield deployed(aws, DYING_WORKFLOWS, tmp_path_factory.mktemp("cdk.out"))
 
 
 @pytest.fixture(scope="session")

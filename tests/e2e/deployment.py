@@ -89,7 +89,7 @@ LONGEST_WAIT_SECONDS = 300
 """A bound and no promise: what a reap pass misses comes again after two minutes, by design."""
 LONGEST_CALL_SECONDS = 60
 MOST_CLIENTS = 32
-_PAUSE_SECONDS = 0.3
+_PAUSE_SECONDS = 0.6
 _FIRST_PAUSE_SECONDS = 0.02
 
 

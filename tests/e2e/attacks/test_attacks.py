@@ -11,7 +11,6 @@ from typing import Any, Final
 import pytest
 
 from fairlock.clock import stored_end_ms
-from testbed.localaws import LocalAws
 from tests.e2e.attacks import redrives, siblings
 from tests.e2e.attacks.redrives import GUARDED, UNGUARDED, Redriven
 from tests.e2e.attacks.siblings import (
@@ -23,8 +22,7 @@ from tests.e2e.attacks.siblings import (
     Children,
     Siblings,
 )
-from tests.e2e.attacks.stack import LEASE, Attacks, SecondService, Untold
-from tests.e2e.conftest import FEW_ENVIRONMENTS, deployed
+from tests.e2e.attacks.stack import LEASE
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.lifetimes.contested_lock import QUICK_SECONDS, ContestedLock
 from tests.e2e.lifetimes.stack import PLAIN_LEASE_SECONDS
@@ -36,14 +34,10 @@ from tests.e2e.scenario_runs import (
     warm_up,
 )
 
-WORKFLOWS: Final = {"Attacks": Attacks, "SecondService": SecondService, "Untold": Untold}
-
 
 @pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """One of its own, so that this suite is run beside the others."""
-    with LocalAws(settings=FEW_ENVIRONMENTS) as aws:
-        yield deployed(aws, WORKFLOWS, tmp_path_factory.mktemp("cdk.out"))
+def deployment(dying: Deployment) -> Deployment:
+    return dying
 
 
 @pytest.fixture(scope="module", autouse=True)

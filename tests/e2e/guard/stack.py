@@ -36,19 +36,22 @@ TURNS: Final = divide_wait(MAX_WAIT_SECONDS, fallback_seconds=SHORT_FALLBACK_SEC
 KEEP_ALIVE_SECONDS: Final = 2
 ELSEWHERE_SECONDS: Final = 5
 GIVES_UP_SECONDS: Final = (8, 25)
+Props = dict[str, Any]
+"""Arguments of a guard."""
 WAYS: Final = ("Poll", "Queue", "KeptAlive")
 """In which guards of one form differ."""
 
 
-def terms_of(way: str) -> dict[str, Any]:
+def terms_of(way: str) -> Props:
     """What a guard is told for its way to wait."""
     fallback = Waiting.queue(fallback=Duration.seconds(SHORT_FALLBACK_SECONDS))
-    return {
+    terms: dict[str, Props] = {
         "Poll": {"waiting": Waiting.poll()},
         "Queue": {"waiting": fallback},
         "KeptAlive": {"waiting": fallback, "keep_alive": Duration.seconds(KEEP_ALIVE_SECONDS)},
         "Skip": {"waiting": Waiting.queue(), "max_wait": Duration.seconds(0)},
-    }[way]
+    }
+    return terms[way]
 
 
 def function(scope: Construct, construct_id: str, **props: Any) -> lambda_.Function:  # noqa: ANN401 - a function's
@@ -126,12 +129,12 @@ class GuardForms(Forms):
         self.locks.grant_use(meddler)
         acquires = Spoilt(meddler, self.locks.heartbeat_function, self.locks.release_function)
         releases = Spoilt(self.locks.acquire_function, self.locks.heartbeat_function, meddler)
-        seconds = {"max_wait": Duration.seconds(20)}
+        seconds: Props = {"max_wait": Duration.seconds(20)}
         yield Faulty(self, "PollNotReleased", service=releases, **seconds)
         yield Faulty(self, "KeptAliveNotReleased", service=releases, **terms_of("KeptAlive"))
         for fault in ("LostReply", "GrantedAndFailed", "ReleasedMeanwhile"):
             yield Faulty(self, fault, service=acquires, **seconds)
-        gives_up = {"waiting": Waiting.queue(), "max_wait": Duration.seconds(6)}
+        gives_up: Props = {"waiting": Waiting.queue(), "max_wait": Duration.seconds(6)}
         yield Faulty(self, "NeverHeld", service=acquires, **gives_up)
 
 

@@ -8,22 +8,15 @@ from typing import Any, Final
 
 import pytest
 
-from testbed.localaws import LocalAws
-from tests.e2e.conftest import FEW_ENVIRONMENTS, deployed
 from tests.e2e.deployment import Deployment
 from tests.e2e.lifetimes import keep_alive, late_acquires, workflow_deaths
 from tests.e2e.lifetimes.contested_lock import ALIKE_TIMES, CONTROL_TIMES, MOST_CALLING, TIMES
-from tests.e2e.lifetimes.stack import DyingWorkflows, Lifetimes, Unreaped
 from tests.e2e.scenario_runs import Scenario, ScenarioRuns, begun, warm_up
-
-WORKFLOWS = {"Lifetimes": Lifetimes, "Unreaped": Unreaped, "DyingWorkflows": DyingWorkflows}
 
 
 @pytest.fixture(scope="session")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """One of its own, so that this suite is run beside the others."""
-    with LocalAws(settings=FEW_ENVIRONMENTS) as aws:
-        yield deployed(aws, WORKFLOWS, tmp_path_factory.mktemp("cdk.out"))
+def deployment(dying: Deployment) -> Deployment:
+    return dying
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -24,7 +24,7 @@ ALIKE_TIMES: Final = TIMES if TIMES > 2 else 1
 CONTROL_TIMES: Final = min(2, ALIKE_TIMES)
 QUICK_SECONDS: Final = 0.5
 """The longest pause between two polls, each of which costs the machine some milliseconds."""
-MEASURING_SECONDS: Final = 0.1
+MEASURING_SECONDS: Final = 0.1 if TIMES > 2 else 0.3
 SLOW_SECONDS: Final = 5.0
 """The longest pause where nothing is measured by polling."""
 TOLERANCE_SECONDS: Final = FRONT_END_MS / 1000

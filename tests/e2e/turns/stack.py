@@ -15,7 +15,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 
 from fairlock.cdk import LockGuard, LockService, Pace, Waiting
-from tests.e2e.guard.stack import INPUT, LEASE_SECONDS, Form, Forms
+from tests.e2e.guard.stack import INPUT, LEASE_SECONDS, Form, Forms, Props
 from tests.e2e.workflow_parts import LOCK, stay
 from tests.support.documents import Block, blocks
 
@@ -46,10 +46,10 @@ class TurnForms(Forms):
     waiting = Waiting.queue(fallback=Duration.seconds(FALLBACK_SECONDS))
 
     def forms(self) -> Sequence[Form]:
-        version = {"only_newest": "{% $states.input.version %}"}
-        polls = {"waiting": Waiting.poll()}
-        gives_up = {"max_wait": Duration.seconds(GIVES_UP_SECONDS)}
-        kept_alive = {"lease": Duration.seconds(6), "keep_alive": KEEP_ALIVE}
+        version: Props = {"only_newest": "{% $states.input.version %}"}
+        polls: Props = {"waiting": Waiting.poll()}
+        gives_up: Props = {"max_wait": Duration.seconds(GIVES_UP_SECONDS)}
+        kept_alive: Props = {"lease": Duration.seconds(6), "keep_alive": KEEP_ALIVE}
         return (
             Newest(self, "NewestQueue", **version),
             Newest(self, "NewestPoll", **version, **polls),
@@ -155,7 +155,7 @@ class OtherService(Forms):
     def forms(self) -> Sequence[Form]:
         self.locks = LockService(self, "Locks", pace=True, lifecycle_events=True, reaper=False)
         self.locks.add_outputs()
-        hourly = {"rate": (1, Duration.hours(1)), "max_wait": Duration.seconds(0)}
+        hourly: Props = {"rate": (1, Duration.hours(1)), "max_wait": Duration.seconds(0)}
         return (
             Untold(self, "Untold"),
             Paced(self, "PaceEach"),
@@ -182,9 +182,9 @@ class Paced(Form):
 
     def paced(self, **props: Any) -> Pace:  # noqa: ANN401 - a Pace's
         one_a_second = (60 // INTERVAL_SECONDS, Duration.minutes(1))
-        arguments = {"pace_name": "{% $states.input.pace %}", "rate": one_a_second}
-        arguments |= {**props, **self.terms}
-        return Pace(self, "Pace", service=self.forms.locks, **arguments)
+        arguments: Props = {"pace_name": "{% $states.input.pace %}", "rate": one_a_second}
+        arguments |= {"service": self.forms.locks, **props, **self.terms}
+        return Pace(self, "Pace", **arguments)
 
 
 class PacedByPath(Paced):
