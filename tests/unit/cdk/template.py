@@ -115,7 +115,6 @@ def resolved(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 # Reads the state machines of a synthesized template, and walks them.
 
-Json = dict[str, Any]
 EvaluationError = JException
 """What an expression raises that Step Functions would end with States.QueryEvaluationError."""
 

@@ -196,8 +196,6 @@ def test_control_two_of_the_same_name_have_all_in_common(tmp_path: Path) -> None
 
 # cdk-nag and cfn-lint find nothing but what is acknowledged, each with its reason.
 
-Json = dict[str, Any]
-
 
 OF_MACHINES = {"AwsSolutions-SF1", "AwsSolutions-SF2"}
 """The log and the traces of a state machine: its owner decides, not a guard in it."""

@@ -135,7 +135,6 @@ def test_the_stack_names_no_account_and_no_region(lock_template: Json) -> None:
 
 # The reaper's template: which events it gets, by which way, and from which senders.
 
-Json = dict[str, Any]
 
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
 

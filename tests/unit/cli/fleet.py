@@ -78,7 +78,7 @@ class Fleet:
 
     def run(self, *arguments: str, **environment: str) -> tuple[int, str, str]:
         """Exit status, output and errors."""
-        return outcome(self.start(*arguments, **environment))
+        return outcome(self.start(*arguments, streams=None, **environment))
 
     def end(self) -> None:
         """Kills whatever still runs: a command has a group of its own, and may ignore signals."""
