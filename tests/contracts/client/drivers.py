@@ -18,7 +18,7 @@ from typing import Any, ParamSpec
 
 from botocore.exceptions import ClientError
 
-from fairlock import LockDescription, locked
+from fairlock import Lock, LockDescription, locked
 from fairlock.aio.async_lock import AsyncHold, AsyncHoldAll, AsyncLock
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
@@ -107,6 +107,14 @@ class WrongClock:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - waiting is as with the true clock
         return getattr(self._true, name)
+
+    @property
+    def __class__(self) -> Any:  # noqa: ANN401 - fake clients take no clock but their own kind
+        return type(self._true)
+
+    @__class__.setter
+    def __class__(self, _kind: object) -> None:
+        """Stays as it is."""
 
 
 class World(ABC):
@@ -309,7 +317,8 @@ def at_once(value: Any) -> Any:  # noqa: ANN401 - what a method of either client
 
 async def done(value: Any) -> Any:  # noqa: ANN401 - what a method of either client returns
     """The value, waited for if the client is the one for asyncio."""
-    return await value if inspect.isawaitable(value) else value
+    # A `Lock` can be awaited as well: it says that this is a mistake.
+    return value if isinstance(value, Lock) or not inspect.isawaitable(value) else await value
 
 
 @asynccontextmanager

@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from fairlock import InvalidRequest, LockLost, LockStoreUnavailable, LockWaitTimeout
+from fairlock import (
+    AsyncLock,
+    InvalidRequest,
+    Lock,
+    LockLost,
+    LockStoreUnavailable,
+    LockWaitTimeout,
+)
 from fairlock.client.several_locks import LocksInOrder
 from fairlock.testing import FakeLockClient
 from tests.contracts.client.drivers import Tasks, World, done, inside, of_both_clients
@@ -115,7 +122,8 @@ async def test_a_lock_that_is_lost_while_the_next_is_waited_for_ends_the_wait_wi
     world: World, monkeypatch: pytest.MonkeyPatch, *, protected: bool
 ) -> None:
     if not protected:
-        monkeypatch.setattr("fairlock.client.base_lock.BaseLock.check", lambda _: None)
+        for kind in (Lock, AsyncLock):
+            monkeypatch.setattr(kind, "check", lambda _: None)
     second = await done(world.another().acquire("ben", lease=600))
     client = world.another(heartbeat_every=float("inf"))
     world.at(40, lambda: world.stall(60))
