@@ -21,7 +21,7 @@ from fairlock.errors import LockStoreUnavailable
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import parse_acquire
 from tests.support import LOCK, FakeClock, acquire, owner, release
-from tests.support.faults import ENDPOINT, WRITES
+from tests.support.faulty_table import ENDPOINT, WRITES
 from tests.support.store_bench import RUN, Bench
 
 TIME_OUT_SECONDS: Final = 1.5

@@ -23,8 +23,18 @@ from fairlock.protocol.pace import PaceRequest
 from fairlock.store.turns import KnownPaces, Turn
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
-from tests.support.faults import client_error, lost_reply, refusal
-from tests.support.faulty_table import REQUESTS, Fault, FaultyTable, Killed, fault, kill, repeat
+from tests.support.faulty_table import (
+    REQUESTS,
+    Fault,
+    FaultyTable,
+    Killed,
+    client_error,
+    fault,
+    kill,
+    lost_reply,
+    refusal,
+    repeat,
+)
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
 U, G, Q, T, P, D = (

@@ -33,8 +33,15 @@ from tests.contracts.disturbed import (
     write,
 )
 from tests.support import TABLE
-from tests.support.faults import client_error, defects, unknown_outcomes
-from tests.support.faulty_table import REQUESTS, FaultyTable, Killed, fault
+from tests.support.faulty_table import (
+    REQUESTS,
+    FaultyTable,
+    Killed,
+    client_error,
+    defects,
+    fault,
+    unknown_outcomes,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

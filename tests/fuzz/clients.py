@@ -19,7 +19,7 @@ from fairlock.errors import InvalidRequest
 from fairlock.testing.fake_table import MemoryTable
 from tests.fuzz.findings import LOCKS, MARK, Findings, captured_log, hostile, leaks, shown
 from tests.support import FakeClock, acquire, store_over
-from tests.support.faults import lost_reply, refusal
+from tests.support.faulty_table import lost_reply, refusal
 
 _CALLS_PER_CLIENT: Final = 100
 _FAULT_SHARE: Final = 0.02

@@ -30,7 +30,7 @@ from lambdas import (
     set_limit,
 )
 from tests.fuzz.findings import EXECUTIONS, LOCKS, MARK, SECRETS, Findings, hostile, leaks, shown
-from tests.support.faults import defects, refusal, unknown_outcomes
+from tests.support.faulty_table import defects, refusal, unknown_outcomes
 from tests.support.lambda_context import LambdaContextStub
 
 _REQUESTS_PER_TABLE: Final = 250

@@ -25,7 +25,7 @@ from lambdas import acquire, runtime
 from tests.fuzz.clients import fuzz_clients
 from tests.fuzz.findings import SECRETS, leaks
 from tests.fuzz.handlers import fuzz_handlers
-from tests.support.faults import refusal
+from tests.support.faulty_table import refusal
 
 REQUESTS = 2_500
 CALLS = 1_000

@@ -12,7 +12,7 @@ from typing import Any
 
 from fairlock.protocol.schema import lock_key
 from tests.support import TABLE, FakeClock, store_over
-from tests.support.faults import lost_reply
+from tests.support.faulty_table import lost_reply
 from tests.support.operations import Operations
 from tests.support.workflows import FakeWorkflows
 

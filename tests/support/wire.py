@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.claims import write_claim
 from fairlock.protocol.table_requests import Update
-from tests.support.faults import ENDPOINT, WRITES
+from tests.support.faulty_table import ENDPOINT, WRITES
 from tests.support.operations import Operations
 from tests.support.store_bench import Bench
 

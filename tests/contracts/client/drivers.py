@@ -27,7 +27,7 @@ from fairlock.testing.fake_async_client import LoopClock
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.testing.manual_clock import ManualClock, VirtualTimeLoop
 from tests.support import store_over
-from tests.support.faults import WRITES
+from tests.support.faulty_table import WRITES
 from tests.support.operations import Operations
 
 LEASE = 30

@@ -21,7 +21,7 @@ from fairlock.errors import ClientUnusable
 from fairlock.protocol.outcomes import Queued
 from tests.contracts.client.drivers import World, done, of_both_clients
 from tests.support import HOLDER, acquire, owner
-from tests.support.faults import refusal
+from tests.support.faulty_table import refusal
 
 PUT: Any = {"Put": {"TableName": "any", "Item": {"pk": {"S": "a"}, "sk": {"S": "b"}}}}
 WHY = "stuck since 3 a.m."

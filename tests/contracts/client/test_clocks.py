@@ -27,7 +27,7 @@ from fairlock.protocol import outcomes
 from fairlock.testing.fake_async_client import _Awaitable
 from tests.contracts.client.drivers import Threads, World, done, of_both_clients
 from tests.support import acquire, heartbeat
-from tests.support.faults import lost_reply
+from tests.support.faulty_table import lost_reply
 
 TWO_HOURS = 7200.0
 NO_HEARTBEATS: dict[str, Any] = {"heartbeat_every": math.inf, "safe_period": 1}

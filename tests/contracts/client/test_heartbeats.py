@@ -13,7 +13,7 @@ import pytest
 
 from fairlock import LockLost, LockStoreUnavailable
 from tests.contracts.client.drivers import LEASE, OWN, World, done, inside, of_both_clients
-from tests.support.faults import refusal
+from tests.support.faulty_table import refusal
 
 
 class Told:

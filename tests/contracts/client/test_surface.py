@@ -7,7 +7,7 @@ import pytest
 from fairlock import ClientUnusable, LockLost, LockStoreUnavailable, LockWaitTimeout
 from fairlock.testing.manual_clock import START_MS
 from tests.contracts.client.drivers import World, done, inside, of_both_clients
-from tests.support.faults import unknown_outcomes
+from tests.support.faulty_table import unknown_outcomes
 
 
 @of_both_clients

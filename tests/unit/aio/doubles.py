@@ -12,7 +12,7 @@ from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.testing.manual_clock import VirtualTimeLoop, run_in_virtual_time
-from tests.support.faults import lost_reply
+from tests.support.faulty_table import lost_reply
 from tests.unit.client.support.doubles import READS, WRITES
 
 LATENCY_SECONDS = 0.01

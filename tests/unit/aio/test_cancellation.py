@@ -11,7 +11,7 @@ import pytest
 from fairlock import AsyncLock, AsyncLockClient
 from fairlock.client.acquisition import Acquisition
 from fairlock.protocol.model import Grant
-from tests.support.faults import lost_reply
+from tests.support.faulty_table import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
 

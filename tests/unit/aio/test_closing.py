@@ -14,7 +14,7 @@ from fairlock.aio import AsyncLock
 from fairlock.aio.tasks import AsyncHeartbeats, BackgroundTasks
 from fairlock.testing import run_in_virtual_time
 from fairlock.testing.fake_async_client import LoopClock
-from tests.support.faults import lost_reply
+from tests.support.faulty_table import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
 

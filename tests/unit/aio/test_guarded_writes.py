@@ -12,7 +12,7 @@ import pytest
 
 from fairlock import AsyncLock, LockLost
 from fairlock.testing.fake_table import MemoryTable
-from tests.support.faults import lost_reply
+from tests.support.faulty_table import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable, in_virtual_time
 

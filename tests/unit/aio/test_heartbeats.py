@@ -15,7 +15,7 @@ from fairlock.aio.tasks import BackgroundTasks
 from fairlock.client.heartbeats import HeartbeatSchedule, ScheduledHeartbeat
 from fairlock.client.reporting import FailsafeLogger
 from fairlock.testing import run_in_virtual_time
-from tests.support.faults import lost_reply
+from tests.support.faulty_table import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable, in_virtual_time, virtual_loop
 

@@ -17,7 +17,7 @@ from fairlock import LockClient
 from fairlock.cli import main
 from fairlock.cli.target import Target
 from tests.support import TABLE
-from tests.support.faults import client_error
+from tests.support.faulty_table import client_error
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -15,7 +15,7 @@ from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 from fairlock.cli.doctor import PROBES, Finding, Verdict, doctor, examine
 from fairlock.cli.target import Target
 from tests.support import FakeClock, acquire, store_over
-from tests.support.faults import client_error
+from tests.support.faulty_table import client_error
 from tests.unit.cli.support import terminal, text_of
 from tests.unit.client.support.doubles import Table
 

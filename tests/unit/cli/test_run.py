@@ -16,7 +16,7 @@ from fairlock.cli.target import rate_of
 from fairlock.errors import LockStoreUnavailable
 from fairlock.names import HELD_LOCKS_VARIABLE
 from testbed.localaws import LocalAws
-from tests.support.faults import client_error
+from tests.support.faulty_table import client_error
 from tests.unit.cli.fleet import TABLE, Fleet, ForkedProcess, outcome, runs, until
 
 ALONE = "mkdir $0 || exit 3; until [ -e go ]; do sleep 0.02; done; rmdir $0"

@@ -14,7 +14,7 @@ from fairlock.cli import exit_codes, main
 from fairlock.cli.exit_codes import CONFIGURATION, UNAVAILABLE, Ended
 from fairlock.cli.target import Target
 from fairlock.errors import LockItemMalformed
-from tests.support.faults import client_error
+from tests.support.faulty_table import client_error
 from tests.unit.cli.fleet import Fleet, Process, outcome, state_of, until, until_renewed
 from tests.unit.cli.test_loss import POLITE, lose
 

@@ -11,8 +11,7 @@ from fairlock import Lock, LockClient, LockLost, LockStoreUnavailable
 from fairlock.client.local_lease import LocalLease
 from fairlock.errors import TransactionRefused
 from tests.support import TABLE, release, store_over
-from tests.support.faults import lost_reply
-from tests.support.faulty_table import FaultyTable, fault, lose
+from tests.support.faulty_table import FaultyTable, fault, lose, lost_reply
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table
 

@@ -23,7 +23,7 @@ from fairlock.client.reporting import FailsafeLogger
 from fairlock.protocol.model import Grant, LockState
 from fairlock.store import keep_alive
 from tests.support import moved_clock
-from tests.support.faults import lost_reply
+from tests.support.faulty_table import lost_reply
 from tests.unit.client.conftest import Beating, MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table
 

@@ -23,7 +23,7 @@ from fairlock.protocol.model import AcquireRequest, Grant, ReleaseRequest
 from fairlock.store import acquire
 from fairlock.store.context import LockContext
 from tests.support import START_MS
-from tests.support.faults import client_error, lost_reply
+from tests.support.faulty_table import client_error, lost_reply
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table
 

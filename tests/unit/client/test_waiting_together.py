@@ -10,7 +10,7 @@ import pytest
 
 from fairlock import ClientUnusable, LockClient, LockWaitTimeout
 from fairlock.client.local_waiters import LocalQueue, LocalWaiters
-from tests.support.faults import lost_reply
+from tests.support.faulty_table import lost_reply
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import READS, EventfulClock, Table, Together
 

@@ -26,7 +26,7 @@ from fairlock import (
 from fairlock.decorator import default_clients
 from fairlock.decorator.locked_call import Call
 from fairlock.testing.fake_async_client import LoopClock
-from tests.support.faults import lost_reply
+from tests.support.faulty_table import lost_reply
 from tests.unit.aio.doubles import AsyncTable, in_virtual_time
 from tests.unit.client.support.doubles import EventfulClock, Table
 from tests.unit.decorator.conftest import Context

@@ -24,7 +24,7 @@ from fairlock.errors import (
 )
 from lambdas.runtime import InvalidRequest as InvalidRequestOfAFunction
 from tests.support import acquire
-from tests.support.faults import client_error
+from tests.support.faulty_table import client_error
 from tests.unit.durable.runner import LOCK, error_of, result_of
 from tests.unit.durable.service import Service
 

@@ -24,8 +24,7 @@ from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Queued, Refusal, Released
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire, release, store_over
-from tests.support.faults import client_error
-from tests.support.faulty_table import FaultyTable, fault
+from tests.support.faulty_table import FaultyTable, client_error, fault
 from tests.support.store_bench import Bench
 
 Reaction = Callable[["Handler"], None]

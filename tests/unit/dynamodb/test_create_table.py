@@ -12,8 +12,7 @@ from botocore.exceptions import ClientError
 from fairlock import InvalidRequest, LockClient, create_table
 from testbed.localaws import LocalAws
 from tests.support import FakeClock, create_lock_table
-from tests.support.faults import client_error
-from tests.support.faulty_table import At, Fault, FaultyTable, fault
+from tests.support.faulty_table import At, Fault, FaultyTable, client_error, fault
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -20,8 +20,7 @@ from fairlock.aws.retry import RetryBudget
 from fairlock.protocol.model import AcquireRequest, Grant
 from fairlock.store.context import LockContext
 from tests.support import LOCK, TABLE, FakeClock, owner
-from tests.support.faults import client_error
-from tests.support.faulty_table import Fault, FaultyTable, fault
+from tests.support.faulty_table import Fault, FaultyTable, client_error, fault
 from tests.support.operations import Operations
 from tests.support.workflows import FakeWorkflows
 from tests.unit.client.support.interrupts import TimeLimitError

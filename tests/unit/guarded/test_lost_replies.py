@@ -16,8 +16,7 @@ from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable, Tran
 from fairlock.guarded import guarded_writes
 from fairlock.guarded.guarded_writes import GuardedWrites
 from tests.support import FakeClock
-from tests.support.faults import lost_reply
-from tests.support.faulty_table import FaultyTable, fault
+from tests.support.faulty_table import FaultyTable, fault, lost_reply
 from tests.unit.guarded.bench import Bench, deposit, open_account
 
 QUEUED = pytest.mark.parametrize("queued", [False, True])

@@ -22,8 +22,14 @@ from fairlock.protocol.model import AcquireRequest, ReleaseRequest
 from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.protocol.schema import lock_key
 from tests.support import LOCK, START_MS, TABLE, FakeClock, owner
-from tests.support.faults import client_error
-from tests.support.faulty_table import TRANSACTIONS, FaultyTable, fault, lose, meanwhile
+from tests.support.faulty_table import (
+    TRANSACTIONS,
+    FaultyTable,
+    client_error,
+    fault,
+    lose,
+    meanwhile,
+)
 from tests.support.workflows import FakeWorkflows
 from tests.unit.guarded.bench import Bench, deposit, open_account
 

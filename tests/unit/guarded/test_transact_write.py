@@ -19,8 +19,7 @@ from fairlock.guarded import guarded_table
 from fairlock.guarded.guarded_writes import GuardedWrites
 from testbed.localaws import LocalAws
 from tests.support import LOCK, TABLE, owner
-from tests.support.faults import client_error
-from tests.support.faulty_table import FaultyTable, fault
+from tests.support.faulty_table import FaultyTable, client_error, fault
 from tests.unit.guarded.bench import Bench, deposit, open_account
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable
 from fairlock.store.turns import KnownPaces
 from lambdas import acquire, heartbeat, pace, release
 from tests.support import TABLE
-from tests.support.faults import lost_reply
+from tests.support.faulty_table import lost_reply
 from tests.support.lambda_context import LambdaContextStub, lines, logged, printed, values
 from tests.support.workflows import FakeWorkflows
 

@@ -15,8 +15,16 @@ from fairlock import optimistic
 from fairlock.errors import OutcomeUnknown, VersionConflict
 from fairlock.protocol import versions
 from tests.support import FakeClock
-from tests.support.faults import client_error, defects, lost_reply, unknown_outcomes
-from tests.support.faulty_table import READS, FaultyTable, fault, lose
+from tests.support.faulty_table import (
+    READS,
+    FaultyTable,
+    client_error,
+    defects,
+    fault,
+    lose,
+    lost_reply,
+    unknown_outcomes,
+)
 from tests.unit.optimistic.tables import ANNA, add, noted, retry_budget, stored
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from examples.bank.account import OverdrawnError, debited
 from fairlock import optimistic
 from fairlock.errors import InvalidRequest, VersionConflict
 from tests.support import FakeClock
-from tests.support.faults import WRITES, refusal
-from tests.support.faulty_table import FaultyTable, fault, meanwhile
+from tests.support.faulty_table import WRITES, FaultyTable, fault, meanwhile, refusal
 from tests.unit.optimistic.tables import ANNA, add, plain, retry_budget, stored
 
 if TYPE_CHECKING:

@@ -21,8 +21,15 @@ from fairlock.store import administration
 from fairlock.store.context import CeilingChanged
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
-from tests.support.faults import lost_reply
-from tests.support.faulty_table import FaultyTable, Killed, fault, kill, meanwhile, repeat
+from tests.support.faulty_table import (
+    FaultyTable,
+    Killed,
+    fault,
+    kill,
+    lost_reply,
+    meanwhile,
+    repeat,
+)
 from tests.support.store_bench import RUN, Bench, workflow_heartbeat
 from tests.support.wire import Wire, late
 

@@ -11,8 +11,7 @@ from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import NotHeld, Queued, Reaped, Refusal, RefusalReason, Released
 from fairlock.store.context import ClaimNotRemoved
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
-from tests.support.faults import client_error, lost_reply, refusal
-from tests.support.faulty_table import FaultyTable, fault
+from tests.support.faulty_table import FaultyTable, client_error, fault, lost_reply, refusal
 from tests.support.store_bench import RUN, Bench, claim_key
 
 if TYPE_CHECKING:

@@ -17,8 +17,15 @@ from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer
 from tests.support import LOCK, FakeClock, acquire, owner, release
-from tests.support.faults import client_error
-from tests.support.faulty_table import TRANSACTIONS, FaultyTable, Killed, fault, kill, meanwhile
+from tests.support.faulty_table import (
+    TRANSACTIONS,
+    FaultyTable,
+    Killed,
+    client_error,
+    fault,
+    kill,
+    meanwhile,
+)
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 from tests.support.workflows import FakeWorkflows
 

@@ -16,8 +16,7 @@ from fairlock.store import reap
 from fairlock.store import release as store_release
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import LOCK, FakeClock, acquire, release
-from tests.support.faults import lost_reply
-from tests.support.faulty_table import FaultyTable, fault, meanwhile
+from tests.support.faulty_table import FaultyTable, fault, lost_reply, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 from tests.support.workflows import FakeWorkflows
 

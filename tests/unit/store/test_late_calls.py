@@ -18,8 +18,7 @@ from fairlock.protocol.waiters import mark_given_up
 from fairlock.store import hand_off, keep_alive, queue
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import LOCK, acquire, owner, release
-from tests.support.faults import lost_reply
-from tests.support.faulty_table import TRANSACTIONS, FaultyTable, fault, meanwhile
+from tests.support.faulty_table import TRANSACTIONS, FaultyTable, fault, lost_reply, meanwhile
 from tests.support.late_copies import confirmation_of_a_waiter_that_left
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 from tests.support.wire import Wire, late

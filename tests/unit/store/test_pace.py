@@ -23,8 +23,7 @@ from fairlock.store.turns import KnownPaces, Turn
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import TABLE, FakeClock, acquire, release, store_over
 from tests.support.capacity import MeteredTable
-from tests.support.faults import lost_reply
-from tests.support.faulty_table import READS, FaultyTable, delay, fault, lose
+from tests.support.faulty_table import READS, FaultyTable, delay, fault, lose, lost_reply
 from tests.support.operations import Operations
 from tests.support.wire import Wire
 

@@ -14,8 +14,7 @@ from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Queued, Reaped, Refusal
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import TABLE, acquire, release
-from tests.support.faults import lost_reply
-from tests.support.faulty_table import FaultyTable, delay, fault, meanwhile
+from tests.support.faulty_table import FaultyTable, delay, fault, lost_reply, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
 

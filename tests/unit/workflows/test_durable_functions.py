@@ -21,7 +21,7 @@ from fairlock.protocol.outcomes import Refusal
 from fairlock.wire.rules import callback_token
 from tests.support import START_MS, FakeClock, owner
 from tests.support.bad_inputs import VALID_EXECUTION
-from tests.support.faults import lost_reply
+from tests.support.faulty_table import lost_reply
 
 CALLBACK = "Q2FsbGJhY2s="
 EXECUTION = (

@@ -20,7 +20,7 @@ from lambdas import acquire, heartbeat, release
 from lambdas.runtime import require_same_account
 from tests.support import START_MS, FakeClock
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION
-from tests.support.faults import lost_reply
+from tests.support.faulty_table import lost_reply
 from tests.support.lambda_context import LambdaContextStub
 
 TOKEN = "AAAAKgAAAAIAAAAAAAAAAQ"

@@ -14,7 +14,7 @@ from fairlock.protocol.model import LockState
 from fairlock.testing.fake_table import MemoryTable, dated
 from testbed.localaws import LocalAws
 from tests.support import FakeAlarm, FakeClock
-from tests.support.faults import lost_reply
+from tests.support.faulty_table import lost_reply
 
 READS = ("get_item", "query", "scan")
 WRITES = ("update_item", "transact_write_items", "put_item", "delete_item")
