@@ -17,6 +17,7 @@ from fairlock.clock import Seconds, in_seconds
 START_MS: Final = 1_900_000_000_000
 """The first moment: 17 March 2030, 17:46:40 UTC."""
 _SHORTEST_STEP_SECONDS: Final = 0.001
+_SHORTEST_TIMER_SECONDS: Final = 1e-6
 _MOST_SECONDS: Final = 1_000_000_000
 
 
@@ -187,6 +188,20 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
         return self._jumping.now
+
+    def call_later(  # type: ignore[override]  # asyncio's own arguments, whatever they are
+        self,
+        delay: float,
+        *args: Any,  # noqa: ANN401 - asyncio's own
+        **options: Any,  # noqa: ANN401 - asyncio's own
+    ) -> asyncio.TimerHandle:
+        """As asyncio's, but a timer to come moves the time.
+
+        By a clock beside the loop's, the rest of a wait may be shorter than a step of a float. Who
+        sleeps until no rest is left would sleep for ever.
+        """
+        late = delay if delay <= 0 else max(delay, _SHORTEST_TIMER_SECONDS)
+        return super().call_later(late, *args, **options)
 
     def block(self, seconds: float) -> None:
         """Does what code does that blocks the loop: time passes, and no task runs."""

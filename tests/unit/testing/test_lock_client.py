@@ -275,6 +275,17 @@ def test_in_a_real_loop_a_stall_loses_the_lock_at_once() -> None:
         asyncio.run(scene())
 
 
+def test_a_sleep_that_is_shorter_than_a_step_of_a_float_moves_the_time_too() -> None:
+    async def scene() -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(1_000_000)
+        begun = loop.time()
+        await asyncio.sleep(1e-12)
+        assert loop.time() > begun
+
+    run_in_virtual_time(scene())
+
+
 def test_tasks_that_wait_for_nothing_are_an_error_and_do_not_hang() -> None:
     async def scene() -> None:
         await asyncio.get_running_loop().create_future()
