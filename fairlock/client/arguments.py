@@ -27,7 +27,6 @@ _LONGEST_DEFAULT_NAME: Final = 256
 _REMEMBERED_NAMES: Final = 16
 
 
-_AWAITED: Final = "for asyncio await AsyncLockClient.acquire, or write `async with` its hold"
 _Callback = TypeVar("_Callback")
 
 
@@ -122,11 +121,6 @@ class EnteredOneWay:
             """Overridden by what `async with` enters."""
             rule = f"must be `with` for {type(self).__name__}; for asyncio see AsyncLockClient"
             refuse("with", rule, self)
-
-        def __await__(self) -> NoReturn:
-            """Raises: a client without asyncio has done it when it returns."""
-            rule = f"must be left out before {type(self).__name__}; {_AWAITED}"
-            refuse("await", rule, self)
 
         def __exit__(self, *_error: object) -> None:
             """Python asks for it before it enters."""

@@ -6,7 +6,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import NoReturn, cast
 
 from fairlock.client.arguments import EnteredOneWay, default_owner_name, refuse, require_max_wait
 from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
@@ -40,9 +40,6 @@ from fairlock.wire import rules
 
 class NotCopied(EnteredOneWay):
     """A client, of either kind: its connections and locks belong to one process."""
-
-    if not TYPE_CHECKING:
-        __await__ = None  # Frameworks that provide it await whatever can be awaited.
 
     def __getstate__(self) -> NoReturn:
         """Refuses to be copied or pickled."""

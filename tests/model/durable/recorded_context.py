@@ -46,7 +46,7 @@ class Stopped(BaseException):
     """The move is over: the next operation is another one."""
 
 
-@dataclass
+@dataclass(eq=False)
 class RecordedContext:
     """Replaces a `DurableContext`.
 

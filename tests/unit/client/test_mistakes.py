@@ -129,13 +129,6 @@ def async_with(thing: Any) -> None:  # noqa: ANN401 - whatever is no async conte
     asyncio.run(enter())
 
 
-def awaited(thing: Any) -> None:  # noqa: ANN401 - whatever is not to be awaited
-    async def work() -> None:
-        await thing
-
-    asyncio.run(work())
-
-
 async def later(_lock: object, _reason: object = "") -> None:
     """What a client without an event loop cannot call."""
 
@@ -263,10 +256,6 @@ MISTAKES: list[Row] = [
      "await: must stand before acquire(…), which has not run yet: write `await` before it"),
     ("41b no await before release", lambda _: unawaited_release(), INVALID,
      "await: must stand before release(…), which has not run yet: write `await` before it"),
-    ("41e await without asyncio", lambda d: awaited(d.fake().acquire("a")), INVALID,
-     "await: must be left out before Lock; for asyncio await AsyncLockClient.acquire, or write"),
-    ("41f await of a block", lambda d: awaited(d.fake().hold("a")), INVALID,
-     "await: must be left out before Hold; for asyncio await AsyncLockClient.acquire, or write"),
     ("41g a block as a decorator", lambda d: d.fake().hold("a")(later), INVALID,
      "hold: is no decorator: write `@locked(name, client=locks)` instead"),
     ("41c lost as a condition", lambda d: bool(d.fake().acquire("a").lost), INVALID,
