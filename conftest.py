@@ -20,7 +20,7 @@ from moto import mock_aws
 from testbed.localaws import LocalAws
 from tests.scheduling import SEARCHES, SuiteScheduling, arrange, file_below, is_covered
 from tests.support import FakeClock, create_lock_table
-from tests.support.cache import Cache, digest_of, files_of_code
+from tests.support.checkout import Cache, digest_of, files_of_code
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -18,8 +18,7 @@ from fairlock.store import acquire, queue
 from fairlock.testing.fake_table import MemoryTable
 from tests.clocks.outages import KINDS, ghosts_of, of_an_invocation
 from tests.support import FakeClock
-from tests.support.store_bench import Bench
-from tests.support.wire import claim_whatever_has_ended
+from tests.support.store_bench import Bench, claim_whatever_has_ended
 
 OUTAGES: Final = int(os.environ.get("OUTAGES", "3"))
 _NEVER_MS: Final = 10**15

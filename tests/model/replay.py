@@ -24,8 +24,7 @@ from fairlock.protocol.table_requests import Answer, Delete, Page, Query, Update
 from fairlock.store.context import LockContext
 from fairlock.testing.interpreter import Item, Scope, changed
 from tests.model.request_names import DESCRIBE, END_HEARTBEAT, PUSH, READ, Names
-from tests.support import START_MS
-from tests.support.operations import Operations
+from tests.support import START_MS, Operations
 
 EPOCH_MS: Final = 1_000_000
 """The next epoch begins when every lease of this one is over."""

@@ -2,7 +2,7 @@
 
 `make test` visits the first states of each search, those with the shortest way there; `make model`
 (`FAIRLOCK_SEARCH=all`) visits all. A search reads nothing but modules of this checkout: what one
-found on the same modules before is taken from the cache (`tests/support/cache.py`).
+found on the same modules before is taken from the cache (`tests/support/checkout.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.model.executions.scenes import KNOWN_GAPS, SCENES
 from tests.model.mutant import Mutant
 from tests.model.request_names import Names, naming
 from tests.model.search import Report, Search
-from tests.support.cache import Cache, digest_of, files_of_imported_packages
+from tests.support.checkout import Cache, digest_of, files_of_imported_packages
 
 SEARCHES: Final[dict[str, Configuration | Scene]] = {
     search.name: search for search in (*CONFIGURATIONS, *SCENES, *KNOWN_GAPS)

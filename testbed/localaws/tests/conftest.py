@@ -9,7 +9,7 @@ import pytest
 from testbed.localaws import LocalAws
 from testbed.localaws.tests.gates import Gates
 from testbed.localaws.workbench import Workbench
-from tests.support.cache import Cache, digest_of
+from tests.support.checkout import Cache, digest_of
 
 HERE = Path(__file__).parent
 

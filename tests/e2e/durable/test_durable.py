@@ -19,7 +19,7 @@ from fairlock import LockClient
 from tests.e2e.conftest import Tell
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.durable.executions import TIMES, DurableLock
-from tests.support.documents import ROOT
+from tests.support.checkout import ROOT
 
 IS_LONG: Final = TIMES > 1
 DURABLE, WORKFLOWS, CLIENTS = (30, 10, 10) if IS_LONG else (3, 1, 1)

@@ -34,8 +34,8 @@ from tests.e2e.lifetimes.stack import (
     UNTOLD_INTERVAL_SECONDS,
 )
 from tests.e2e.scenario_runs import ScenarioRuns
+from tests.support import Operations
 from tests.support.faulty_table import FaultyTable
-from tests.support.operations import Operations
 
 # What keep_alive costs: no time after the work, and a call and two requests for each interval.
 

@@ -14,7 +14,7 @@ import pytest
 from fairlock import LockClient, LockLost, LockWaitTimeout
 from tests.e2e.deployment import Deployment, most_inside, wait_until
 from tests.e2e.turns.stack import GIVES_UP_SECONDS, MAX_HOLD_SECONDS, example, run_example
-from tests.support.documents import Block
+from tests.support.checkout import Block
 
 
 @pytest.fixture

@@ -19,8 +19,7 @@ from fairlock.store.reap import ExecutionEnded
 from tests.model.executions.state import Local, Operation, Status
 from tests.model.numbered_tables import LOCK
 from tests.model.replay import RecordedWorld
-from tests.support import START_MS
-from tests.support.operations import Operations
+from tests.support import START_MS, Operations
 
 LEASE_MS: Final = 10_000
 STOPPABLE: Final = "stoppable"

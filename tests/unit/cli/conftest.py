@@ -10,8 +10,7 @@ import pytest
 
 from fairlock import LockClient, create_table
 from testbed.localaws import LocalAws
-from tests.support import FakeClock, store_over
-from tests.support.operations import Operations
+from tests.support import FakeClock, Operations, store_over
 from tests.unit.cli.fleet import TABLE, Fleet, Forks, share_descriptions
 from tests.unit.client.support.doubles import Table
 

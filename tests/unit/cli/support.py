@@ -13,8 +13,7 @@ from rich.text import Text
 
 from fairlock import LockClient
 from fairlock.cli.listing import list_locks, reader, watch
-from tests.support import FakeClock, acquire, store_over
-from tests.support.operations import Operations
+from tests.support import FakeClock, Operations, acquire, store_over
 from tests.unit.client.support.doubles import Table
 
 PLACE = "lock table 'locks' in us-east-1"

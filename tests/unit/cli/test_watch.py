@@ -10,9 +10,8 @@ from rich.console import Console
 
 from fairlock import LockClient, LockDescription
 from fairlock.cli.listing import reader, watch
-from tests.support import FakeClock, acquire, release
+from tests.support import FakeClock, Operations, acquire, release
 from tests.support.faulty_table import lost_reply
-from tests.support.operations import Operations
 from tests.unit.cli.support import (
     PICTURE,
     WIDTHS,

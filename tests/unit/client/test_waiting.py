@@ -14,9 +14,8 @@ from fairlock.client.acquisition import Acquisition
 from fairlock.client.lease_handle import LeaseHandle, Unreleased
 from fairlock.clock import FRONT_END_MS
 from fairlock.protocol.schema import holder_attribute, token_attribute
-from tests.support import FakeClock, acquire, release, store_over
+from tests.support import FakeClock, Operations, acquire, release, store_over
 from tests.support.faulty_table import lost_reply
-from tests.support.operations import Operations
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import WRITES, EventfulClock, Table
 

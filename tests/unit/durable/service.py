@@ -20,8 +20,7 @@ from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer, release_answer
 from fairlock.wire.requests import parse_acquire, parse_release
 from fairlock.wire.rules import callback_id_in
-from tests.support import TABLE, moved_clock
-from tests.support.operations import Operations
+from tests.support import TABLE, Operations, moved_clock
 
 Json = dict[str, Any]
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:billing:1/durable-execution"

@@ -10,8 +10,7 @@ from fairlock.errors import LockLost
 from fairlock.guarded.guarded_writes import GuardedWrites
 from fairlock.protocol.model import Grant, LockState
 from fairlock.store.context import LockContext
-from tests.support import LOCK, TABLE, acquire, heartbeat, release, store_bench
-from tests.support.operations import Operations
+from tests.support import LOCK, TABLE, Operations, acquire, heartbeat, release, store_bench
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -11,7 +11,7 @@ import pytest
 
 from fairlock.errors import InvalidRequest, LockStoreMisconfigured, LockStoreUnavailable
 from lambdas import acquire, force_release, heartbeat, inspect, reap, release
-from tests.support import TABLE
+from tests.support import TABLE, LambdaContextStub, lines, logged
 from tests.support.bad_inputs import (
     ACQUIRES,
     HEARTBEATS,
@@ -21,7 +21,6 @@ from tests.support.bad_inputs import (
     VALID_EXECUTION,
     VALID_OWNER,
 )
-from tests.support.lambda_context import LambdaContextStub, lines, logged
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

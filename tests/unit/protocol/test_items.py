@@ -29,7 +29,7 @@ from fairlock.protocol.schema import (
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import MOST_HOLDERS_BYTES, parse_acquire
 from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, owner, release, store_over
-from tests.support.capacity import item_bytes
+from tests.support.memory_tables import item_bytes
 from tests.support.store_bench import Bench
 
 # Holders' records: short in the table, and the same when they are read.

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import FakeClock, store_over
-from tests.support.operations import Operations
+from tests.support import FakeClock, Operations, store_over
 from tests.support.store_bench import Bench
 
 if TYPE_CHECKING:
