@@ -28,8 +28,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.controls.control import CHECKOUT, Control
-from tests.controls.register import KEPT, REGISTER
+from tests.controls.control import CHECKOUT, KEPT, REGISTER, Control
 from tests.controls.selection import FOLDER, Recorded, record
 
 MATRIX: Final = FOLDER / "matrix.json"

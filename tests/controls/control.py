@@ -10,8 +10,10 @@ from __future__ import annotations
 import ast
 import importlib.abc
 import importlib.machinery
+import json
 import sys
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -105,3 +107,30 @@ class _Loader(importlib.machinery.SourceFileLoader):
         code: Any = compile(self._control.source(), str(self._control.path), "exec")
         assert isinstance(code, CodeType)
         return code
+
+
+# All controls by their names, and which files of tests catch each: the matrix, kept.
+#
+# The register is data: `protocol.toml`, `store.toml` and `client.toml`, by the files of the
+# product.
+
+_HERE: Final = Path(__file__).parent
+KEPT: Final = _HERE / "caught.json"
+"""By control, the files of tests that fail; written by `python -m tests.controls --keep`."""
+
+
+def read_register() -> Iterator[Control]:
+    """Every control, in the order of the files."""
+    for path in sorted(_HERE.glob("*.toml")):
+        for file, controls in tomllib.loads(path.read_text()).items():
+            for fields in controls:
+                yield Control(file=file, **fields)
+
+
+REGISTER: Final[dict[str, Control]] = {control.name: control for control in read_register()}
+
+
+def caught() -> dict[str, list[str]]:
+    """The kept summary."""
+    found: dict[str, list[str]] = json.loads(KEPT.read_text())
+    return found

@@ -252,7 +252,7 @@ def test_what_is_below_is_no_second_address(package: str) -> None:
 
 SOURCES = ("tests/support/checkout.py", "fairlock/clock.py")
 OF_A_SEARCH = """
-from tests.model import searches
+from tests.model import search
 from tests.support.checkout import files_of_imported_packages
 print(*files_of_imported_packages(), sep="\\n")
 """
@@ -330,7 +330,7 @@ def test_the_digest_of_a_search_counts_every_file_that_it_runs() -> None:
             "fairlock/protocol/grants.py",
             "fairlock/aws/lock_table.py",
             "tests/model/contention/mutants.py",
-            "tests/model/searches.py",
+            "tests/model/search.py",
         )
     } <= set(listed)
     assert not [path for path in listed if "/site-packages/" in path]

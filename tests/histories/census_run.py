@@ -42,7 +42,7 @@ from tests.histories.late_network import (
     Mutation,
     NamedTable,
 )
-from tests.model.request_names import Names
+from tests.model.replay import Names
 from tests.support import LOCK, FakeClock, Operations, moved_clock
 from tests.support.store_bench import FakeWorkflows
 

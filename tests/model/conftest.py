@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.model.searches import LONGEST_SECONDS, Searches, run_searches
+from tests.model.search import LONGEST_SECONDS, Searches, run_searches
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
