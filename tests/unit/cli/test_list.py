@@ -23,9 +23,9 @@ from fairlock.text import printable
 from testbed.localaws import LocalAws
 from tests.support import LOCK, FakeClock, Operations, acquire, release, store_over
 from tests.support.bad_inputs import VALID_EXECUTION
+from tests.unit.cli.conftest import PLACE, client_of, pipe, shown_lines, terminal, text_of
 from tests.unit.cli.fleet import SECONDS, TABLE, Fleet, until
-from tests.unit.cli.support import PLACE, client_of, pipe, shown_lines, terminal, text_of
-from tests.unit.client.support.doubles import Table
+from tests.unit.client.doubles import Table
 
 EVIL = "anna\x1b[2J\x9b31m\N{RIGHT-TO-LEFT OVERRIDE}\r[bold]\N{ZERO WIDTH SPACE}"
 LONG = "customer/" + "x" * 200

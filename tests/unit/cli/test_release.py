@@ -24,8 +24,8 @@ from fairlock.cli.operating import (
 )
 from fairlock.cli.target import Target, caller
 from tests.support import FakeClock, Operations, acquire, owner, release
-from tests.unit.cli.support import client_of, shown_lines, terminal
-from tests.unit.client.support.doubles import Table
+from tests.unit.cli.conftest import client_of, shown_lines, terminal
+from tests.unit.client.doubles import Table
 
 Output = pytest.CaptureFixture[str]
 
