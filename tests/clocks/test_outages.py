@@ -265,8 +265,3 @@ def test_without_its_protection_every_outage_makes_one(
     for module, name, instead in CONTROLS[kind]:
         monkeypatch.setattr(module, name, instead)
     assert ghosts_of(kind, OUTAGES) == OUTAGES
-
-
-def test_a_direct_caller_that_does_not_say_when_it_called_is_unprotected() -> None:
-    bench = Bench(MemoryTable(), FakeClock())
-    assert of_an_invocation(bench, 4) == ["anna"]

@@ -148,7 +148,7 @@ def test_a_call_sends_the_requests_of_its_operation_and_no_other(
 
     def session() -> Session:
         made = get_session()
-        made.register("request-created", lambda operation_name, **_: sent.append(operation_name))
+        made.register("request-created", lambda **told: sent.append(told["operation_name"]))
         return made
 
     monkeypatch.setattr(runtime, "get_session", session)
