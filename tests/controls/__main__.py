@@ -28,8 +28,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.controls.control import CHECKOUT, KEPT, REGISTER, Control
-from tests.controls.selection import FOLDER, Recorded, record
+from tests.controls.control import CHECKOUT, FOLDER, KEPT, REGISTER, Control, Recorded, record
 
 MATRIX: Final = FOLDER / "matrix.json"
 _LONGEST_RUN_SECONDS: Final = 90

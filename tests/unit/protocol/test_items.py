@@ -40,11 +40,6 @@ ELSEWHERE = "arn:aws:states:eu-west-1:123456789012:execution:"
 SOME_UUID = "7d3f2c1e-9a4b-4c5d-8e6f-0123456789ab"
 
 
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryTable(), clock)
-
-
 def arns(bench: Bench) -> list[str | None]:
     return [holder.execution_arn for holder in bench.store().read_state(LOCK).holders]
 
