@@ -130,11 +130,16 @@ def digest_of(files: Iterable[Path], checkout: Path = ROOT) -> str:
     return found.hexdigest()
 
 
-def files_of_code() -> list[Path]:
-    """What a test of code can read: the files of packages, tests, examples and the project."""
-    below = (path for folder in _OF_CODE for path in (ROOT / folder).rglob("*"))
+def files_of_code(below: str = "") -> list[Path]:
+    """What a test of code can read: the files of packages, tests, examples and the project.
+
+    Args:
+        below: of the packages only this folder, such as `testbed/localaws/`.
+    """
+    folders = [below] if below else _OF_CODE
+    packages = (path for folder in folders for path in (ROOT / folder).rglob("*"))
     project = (path for kind in _OF_THE_PROJECT for path in ROOT.glob(kind))
-    found = itertools.chain(below, project)
+    found = itertools.chain(packages, project)
     return [path for path in found if path.is_file() and _GENERATED.isdisjoint(path.parts)]
 
 
