@@ -28,7 +28,7 @@ from tests.scheduling import (
     is_covered,
 )
 from tests.support import FakeClock, create_lock_table
-from tests.support.cache import Cache, digest_of, files_of_code
+from tests.support.checkout import Cache, digest_of, files_of_code
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
