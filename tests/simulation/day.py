@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from fairlock.client import heartbeats
 from fairlock.client.several_locks import LocksInOrder
-from fairlock.protocol import leaving
 from fairlock.protocol.schema import TTL_ATTRIBUTE
-from fairlock.store import hand_off
 from fairlock.testing.fake_table import Key
 from fairlock.testing.interpreter import Item
 from tests.model.contention.mutants import MUTANTS
@@ -21,6 +18,7 @@ from tests.simulation.faults import ClockErrors, Database, Faults, Machines, Net
 from tests.simulation.fleet import Fleet
 from tests.simulation.functions import LambdaFaults, lambda_runtime
 from tests.simulation.guard import Account, AccountFaults
+from tests.simulation.hot_lock import newest_first
 from tests.simulation.lost_messages import BOUND_SECONDS
 from tests.simulation.scenario import Control, Scenario, patched
 from tests.simulation.ways import operate, options_of_a_kind
@@ -99,15 +97,6 @@ def _play(world: World) -> None:
     world.figures.update(expired=ttl.removed)
 
 
-def _newest_first() -> AbstractContextManager[object]:
-    right = leaving.next_step
-
-    def wrong(lock_name: str, state: Any, live: Any, departing: Any, **fields: Any) -> Any:  # noqa: ANN401 - as the real one
-        return right(lock_name, state, live[::-1], departing, **fields)
-
-    return patched((hand_off, "next_step", wrong))
-
-
 DAY: Final = Scenario(
     number=1,
     title="a day of a large service",
@@ -128,7 +117,7 @@ DAY: Final = Scenario(
         Control(
             name="a departing holder serves the newest waiter that it has read",
             breaks="first come, first served",
-            sabotage=_newest_first,
+            sabotage=newest_first,
             scale=0.0012,
         ),
     ),

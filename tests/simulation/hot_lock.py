@@ -57,7 +57,7 @@ def _smaller_queue(scale: float) -> AbstractContextManager[object]:
     return patched((queue, "MOST_WAITERS", max(1, round(1_000 * scale))))
 
 
-def _newest_first() -> AbstractContextManager[object]:
+def newest_first() -> AbstractContextManager[object]:
     right = leaving.next_step
 
     def wrong(lock_name: str, state: Any, live: Any, departing: Any, **fields: Any) -> Any:  # noqa: ANN401 - as the real one
@@ -83,7 +83,7 @@ HOT_LOCK: Final = Scenario(
         Control(
             name="a departing holder serves the newest waiter that it has read",
             breaks="first come, first served",
-            sabotage=_newest_first,
+            sabotage=newest_first,
         ),
     ),
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -11,7 +13,9 @@ import pytest
 
 from fairlock import InvalidRequest, LockLost, LockStoreUnavailable
 from fairlock.aio import async_lock
+from fairlock.aio.tasks import AsyncStopEvent
 from fairlock.client import leader
+from fairlock.client.leader import StopEvent, Term
 from tests.contracts.client.drivers import World, done, inside, of_both_clients
 
 LEASE = 60
@@ -115,8 +119,25 @@ async def test_work_is_told_a_third_of_the_lease_before_its_end_and_called_again
 
 
 @of_both_clients
-async def test_a_process_that_was_frozen_is_told_when_it_asks(world: World) -> None:
-    """No heartbeat has run yet, and nothing was reported."""
+async def test_work_that_is_not_told_in_time_would_find_its_lock_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Term, "_is_in_danger", lambda _self: False)
+    monkeypatch.setattr(Term, "on_danger", lambda *_: None)
+    work = Terms(world, last=2, then=outage(world))
+    assert await world.lead(work, lease=LEASE) == "done"
+    assert work.left in ([0], []), "told, or cancelled"
+
+
+@pytest.mark.parametrize("asks", [True, False], ids=["protected", "control"])
+@of_both_clients
+async def test_a_process_that_was_frozen_is_told_when_it_asks(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, asks: bool
+) -> None:
+    """No heartbeat has run yet, and nothing was reported: the clock is asked."""
+    if not asks:
+        monkeypatch.setattr(StopEvent, "is_set", threading.Event.is_set)
+        monkeypatch.setattr(AsyncStopEvent, "is_set", asyncio.Event.is_set)
     terms: list[bool] = []
 
     async def work(world: World, _lock: object, stop: Any) -> None:  # noqa: ANN401 - an event
@@ -125,7 +146,7 @@ async def test_a_process_that_was_frozen_is_told_when_it_asks(world: World) -> N
             terms.append(stop.is_set())
 
     await led(world, work, lease=LEASE)
-    assert terms == [True]
+    assert terms == [asks]
 
 
 @of_both_clients
@@ -173,8 +194,11 @@ async def test_a_loss_that_the_work_was_told_of_only_ends_its_term(world: World)
     assert len(terms) == 2
 
 
+@pytest.mark.parametrize("is_control", [False, True], ids=["protected", "control"])
 @of_both_clients
-async def test_the_outage_that_ends_a_term_does_not_end_the_leading(world: World) -> None:
+async def test_the_outage_that_ends_a_term_does_not_end_the_leading(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, is_control: bool
+) -> None:
     """It outlasts the release, and the work returns when it is told."""
     world.locks = world.another("test", best_effort_release=False)
     terms: list[int] = []
@@ -185,6 +209,12 @@ async def test_the_outage_that_ends_a_term_does_not_end_the_leading(world: World
             outage(world, until=400)()
             await world.told(stop, 1000)
 
+    if is_control:  # The release has the last word.
+        never = property(lambda _: False, lambda *_: None)
+        monkeypatch.setattr(Term, "has_returned", never, raising=False)
+        with pytest.raises(LockStoreUnavailable):
+            await led(world, work, lease=LEASE)
+        return
     await led(world, work, lease=LEASE)
     assert len(terms) == 2
 

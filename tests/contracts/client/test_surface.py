@@ -21,6 +21,7 @@ from fairlock.testing.manual_clock import START_MS
 from fairlock.wire.rules import HIGHEST_VERSION
 from tests.contracts.client.drivers import World, done, inside, of_both_clients
 from tests.support.faulty_table import unknown_outcomes
+from tests.unit.client.doubles import Told
 
 
 @of_both_clients
@@ -124,19 +125,6 @@ async def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
 
 
 # The hook for metrics is told of everything once.
-
-
-class Told:
-    """Remembers events."""
-
-    def __init__(self) -> None:
-        self.events: list[LockEvent] = []
-
-    def __call__(self, event: LockEvent) -> None:
-        self.events.append(event)
-
-    def kinds(self) -> list[str]:
-        return [event.kind.value for event in self.events]
 
 
 @of_both_clients

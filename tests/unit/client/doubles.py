@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import FrameType, SimpleNamespace
 from typing import Any, Final, ParamSpec
 
+from fairlock import LockEvent
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
 from fairlock.testing.fake_table import MemoryTable, dated
@@ -160,6 +161,19 @@ class Table:
         if self.loses_replies:
             raise lost_reply()
         return answer
+
+
+class Told:
+    """Remembers what a hook is told."""
+
+    def __init__(self) -> None:
+        self.events: list[LockEvent] = []
+
+    def __call__(self, event: LockEvent) -> None:
+        self.events.append(event)
+
+    def kinds(self) -> list[str]:
+        return [event.kind.value for event in self.events]
 
 
 # Clients at the embedded AWS, and what they send over the wire, retries included.

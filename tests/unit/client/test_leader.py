@@ -21,74 +21,16 @@ from fairlock import (
     InvalidRequest,
     Lock,
     LockClient,
-    LockStoreUnavailable,
 )
-from fairlock.client.leader import StopEvent, Term
 from fairlock.testing import FakeAsyncLockClient, FakeLockClient, FakeTable, run_in_virtual_time
 
 LEASE = 60
 SAFE = LEASE / 3
-OWN = LEASE * 0.98
-"""For how long a holder relies on such a lease."""
 
 
 @pytest.fixture
 def locks() -> FakeLockClient:
     return FakeLockClient()
-
-
-class Terms:
-    """Work that goes on until it is told, and ends by itself in its last term."""
-
-    def __init__(self, locks: FakeLockClient, *, last: int, then: Callable[[], object]) -> None:
-        self.locks = locks
-        self.last = last
-        self.then = then
-        self.tokens: list[int] = []
-        self.left: list[float] = []
-
-    def __call__(self, lock: Lock, stop: threading.Event) -> str:
-        self.tokens.append(lock.fencing_token)
-        if len(self.tokens) == self.last:
-            return "done"
-        self.then()
-        while not stop.wait(1):
-            pass
-        self.left.append(lock.remaining)
-        self.locks.table.is_down = False
-        return "told"
-
-
-def outage(locks: FakeLockClient) -> Callable[[], object]:
-    return lambda: locks.clock.at(90, lambda: setattr(locks.table, "is_down", True))
-
-
-def test_work_that_is_not_told_in_time_would_find_its_lock_lost(
-    locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Term, "_is_in_danger", lambda _self: False)
-    monkeypatch.setattr(Term, "on_danger", lambda *_: None)
-    work = Terms(locks, last=2, then=outage(locks))
-    locks.lead("exporter", work, lease=LEASE)
-    assert work.left == [0]
-
-
-def test_a_frozen_process_is_told_by_the_clock(
-    locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    terms: list[bool] = []
-
-    def work(_lock: Lock, stop: threading.Event) -> None:
-        if not terms:
-            locks.clock.stall(OWN - SAFE + 1)
-            terms.append(stop.is_set())  # No heartbeat has run yet, and nothing was reported.
-
-    locks.lead("exporter", work, lease=LEASE)
-    assert terms == [True]
-    monkeypatch.setattr(StopEvent, "is_set", threading.Event.is_set)
-    terms.clear()
-    locks.lead("exporter", work, lease=LEASE)
-    assert terms == [False], "the clock is asked"
 
 
 def test_work_that_goes_on_after_its_lease_is_warned_of(
@@ -107,29 +49,6 @@ def test_work_that_goes_on_after_its_lease_is_warned_of(
         locks.lead("exporter", work, lease=LEASE)
     assert "lock 'exporter' is lost, and its work goes on: another process may lead" in caplog.text
     assert len(terms) == 2
-
-
-def lead_through_an_outage_that_outlasts_the_release(locks: FakeLockClient) -> int:
-    """Returns how many terms there were; the work returns when it is told, in the last at once."""
-    terms: list[int] = []
-
-    def work(lock: Lock, stop: threading.Event) -> None:
-        terms.append(lock.fencing_token)
-        if len(terms) == 1:
-            locks.clock.at(90, lambda: setattr(locks.table, "is_down", True))
-            locks.clock.at(400, lambda: setattr(locks.table, "is_down", False))
-            stop.wait()
-
-    locks.lead("exporter", work, lease=LEASE)
-    return len(terms)
-
-
-def test_it_would_if_the_release_had_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        Term, "has_returned", property(lambda _: False, lambda *_: None), raising=False
-    )
-    with pytest.raises(LockStoreUnavailable):
-        lead_through_an_outage_that_outlasts_the_release(FakeLockClient(best_effort_release=False))
 
 
 def test_a_signal_that_raises_ends_the_leader_and_frees_its_lock(locks: FakeLockClient) -> None:

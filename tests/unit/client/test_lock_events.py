@@ -21,21 +21,9 @@ from fairlock import (
 from fairlock.client import reporting
 from fairlock.client.reporting import LockEventKind, LockEvents
 from fairlock.testing import FakeLockClient, FakeTable
+from tests.unit.client.doubles import Told
 
 BOUND_SECONDS = 30
-
-
-class Told:
-    """Remembers events."""
-
-    def __init__(self) -> None:
-        self.events: list[LockEvent] = []
-
-    def __call__(self, event: LockEvent) -> None:
-        self.events.append(event)
-
-    def kinds(self) -> list[str]:
-        return [event.kind.value for event in self.events]
 
 
 @pytest.fixture
