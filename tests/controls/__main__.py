@@ -34,6 +34,7 @@ MATRIX: Final = FOLDER / "matrix.json"
 _LONGEST_RUN_SECONDS: Final = 90
 _LONGEST_RECORD_SECONDS: Final = 1200
 _LONGEST_TEST_SECONDS: Final = 4.0
+_TIMEOUT_SECONDS: Final = 30
 _IMPORTED_ONCE: Final = ("boto3", "moto.dynamodb.models", "aiobotocore.session", "greenlet")
 
 
@@ -119,14 +120,15 @@ def run(control: Control, tests: list[str], *, whole: bool) -> dict[str, Any]:
 
     def under_the_control() -> None:
         control.apply()
-        pytest.main([*options, "--timeout", "30", *files], [judge])
+        pytest.main([*options, "--timeout", str(_TIMEOUT_SECONDS), *files], [judge])
 
     log, began = failures.with_suffix(".log"), time.monotonic()
     is_whole = in_a_process(under_the_control, log=log, seconds=_LONGEST_RUN_SECONDS)
     failed = failures.read_text().splitlines()
     if tests and not failed and not begun.exists():
         raise RuntimeError(f"{control.name}: no test ran; see {log}")
-    if not is_whole:
+    # The last test hangs only if it has outlasted its time-out: else a busy machine ended the run.
+    if not is_whole and time.time() - begun.stat().st_mtime > _TIMEOUT_SECONDS:
         failed.append(begun.read_text())
     return {
         "breaks": control.breaks,
