@@ -104,11 +104,19 @@ CASES: Final = {
     ),
     "the correction of a wrong clock, after a heartbeat": Case(
         makers="correct_grant",
-        scene=scenes.correction_before_a_heartbeat,
+        scene=partial(scenes.correction_before, another_grant=False),
         by=("#mine.#h_revision = :revision",),
         sees=scenes.left_ms,
         right=60_000,
         wrong=40_000,
+    ),
+    "the correction of an earlier grant": Case(
+        makers="correct_grant",
+        scene=partial(scenes.correction_before, another_grant=True),
+        by=(MY_GRANT,),
+        sees=scenes.left_ms,
+        right=60_000,
+        wrong=38_000,
     ),
     "an extension of an earlier grant": Case(
         makers="extend_lease",
@@ -231,6 +239,14 @@ CASES: Final = {
         sees=scenes.is_undelivered,
         right=[False],
         wrong=[True],
+    ),
+    "a mark of a grant that its owner has renewed": Case(
+        makers="mark_undelivered",
+        scene=partial(scenes.mark_of_a_grant_that_nobody_was_told_of, renewed=True),
+        by=("#mine.#h_revision = :one",),
+        sees=scenes.left_ms,
+        right=600_000,
+        wrong=59_000,
     ),
     "the claim of an acquisition that is done": Case(
         makers="write_claim",
