@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -130,6 +130,22 @@ def test_a_read_that_fails_costs_no_place(
     assert table.log.count("transact_write_items") == 2  # ben joined once, anna handed over once.
 
 
+def test_a_waiter_whose_first_request_was_lost_joins_behind_those_that_wait(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    """A read would show it that others wait, and nothing of the place that it does not have."""
+    make_client("anna", lease=600).acquire("a")
+    waits = {"waits": True, "waiter_timeout_ms": 600_000}
+    store_over(table, clock).acquire(acquire("carl", lock_name="a", **waits))
+    table.outage = lost_reply()
+    clock.at(3, lambda: setattr(table, "outage", None))
+    waiting: list[str] = []
+    clock.at(15, lambda: waiting.extend(table.waiters("a")))
+    with pytest.raises(LockWaitTimeout):
+        make_client("ben").acquire("a", max_wait=20)
+    assert waiting == ["carl", "ben"]
+
+
 def test_a_permit_that_became_free_by_a_higher_limit_is_taken(
     make_client: MakeClient, table: Table, clock: EventfulClock
 ) -> None:
@@ -169,8 +185,13 @@ def test_a_holder_relies_on_a_lock_that_was_handed_over_no_longer_than_is_stored
     assert ends_ms <= holder.expires_at_ms - FRONT_END_MS
 
 
+FOUND: Final = {"by a read": 50, "by asking again": 100}
+"""When the holder releases: a waiter that wakes after two minutes asks for its place."""
+
+
+@pytest.mark.parametrize("seconds", FOUND.values(), ids=FOUND)
 def test_a_hand_over_that_was_found_late_is_renewed_before_it_is_returned(
-    make_client: MakeClient, table: Table, clock: EventfulClock
+    make_client: MakeClient, table: Table, clock: EventfulClock, seconds: int
 ) -> None:
     lock = make_client("anna", lease=600).acquire("a")
 
@@ -178,14 +199,15 @@ def test_a_hand_over_that_was_found_late_is_renewed_before_it_is_returned(
         lock.release()
         clock.advance(25)
 
-    clock.at(100, release_and_stall)
+    clock.at(seconds, release_and_stall)
     got = make_client("ben").acquire("a", max_wait=200, lease=30)
     assert got.remaining == pytest.approx(30 * 0.98)
     assert table.state("a").holders[0].revision > 1
 
 
+@pytest.mark.parametrize("seconds", [10, 100], ids=FOUND)
 def test_a_hand_over_that_was_found_too_late_is_waited_for_again(
-    make_client: MakeClient, table: Table, clock: EventfulClock
+    make_client: MakeClient, table: Table, clock: EventfulClock, seconds: int
 ) -> None:
     lock = make_client("anna", lease=600).acquire("a")
     direct = store_over(table, clock)
@@ -201,7 +223,7 @@ def test_a_hand_over_that_was_found_too_late_is_waited_for_again(
             direct.acquire(acquire("carl", lock_name="a", lease_ms=600_000))
             clock.at(20, lambda: direct.release(release("carl", lock_name="a")))
 
-    clock.at(100, release_and_stall_while_somebody_else_takes_it)
+    clock.at(seconds, release_and_stall_while_somebody_else_takes_it)
     got = make_client("ben").acquire("a", max_wait=300, lease=30)
     got.check()
     assert got.fencing_token == lock.fencing_token + 3
