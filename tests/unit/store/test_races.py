@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Delivery
 from fairlock.aws.lock_table import Cancelled, ConditionFailed
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.ceiling import CeilingChange, SetCeilingRequest, raise_ceiling
@@ -14,7 +14,7 @@ from fairlock.protocol.items import new_waiter
 from fairlock.protocol.leaving import serve_waiter
 from fairlock.protocol.model import ForceReleaseRequest, Grant, Waiter
 from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, Released
-from fairlock.protocol.waiters import confirm_join, mark_given_up
+from fairlock.protocol.waiters import confirm_join, join_queue, mark_given_up
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
@@ -32,6 +32,8 @@ from tests.support.store_bench import RUN, Bench, workflow_heartbeat
 POLLS = {"waits": True, "poll_interval_ms": 500}
 LAST_OF_A_PASS = 5
 """The request that moves the claim on, when the lock is free."""
+GIVES_UP = 2
+"""The request by which a waiter leaves, after it has found that it does not hold."""
 STAYS = {"waits": True, "waiter_timeout_ms": 600_000}
 
 
@@ -50,6 +52,15 @@ def pause() -> SetCeilingRequest:
     return SetCeilingRequest(lock_name=LOCK, limit=0, requested_by="olga", reason="a test")
 
 
+def waiter_of(name: str, *, now_ms: int, **fields: Any) -> Waiter:  # noqa: ANN401 - of the request
+    return Waiter(
+        request=acquire(name, waits=True, **fields),
+        entered_at_ms=now_ms,
+        asked_at_ms=now_ms,
+        expires_at_ms=now_ms + 60_000,
+    )
+
+
 # A write refuses by itself what the step before it has ruled out.
 
 
@@ -58,12 +69,7 @@ def test_a_waiter_that_holds_already_is_handed_no_second_permit(bench: Bench) ->
     state = bench.store().read_state(LOCK)
     grant = bench.grant("ben", limit=3)
     now_ms = bench.clock.now_ms
-    waiter = Waiter(
-        request=acquire("ben", limit=3, waits=True),
-        entered_at_ms=now_ms,
-        asked_at_ms=now_ms,
-        expires_at_ms=now_ms + 60_000,
-    )
+    waiter = waiter_of("ben", now_ms=now_ms, limit=3)
     bench.client.put_item(TableName=TABLE, Item=new_waiter(waiter))
     blind = replace(state, fencing_token=grant.fencing_token)
     hand_off, _ = serve_waiter(
@@ -80,6 +86,22 @@ def test_a_holder_neither_confirms_a_join_nor_gives_up(bench: Bench) -> None:
         mark_given_up(release("ben"), left_at_ms=now_ms),
     ):
         assert isinstance(bench.store().context.table.update(write), ConditionFailed)
+
+
+def test_no_one_joins_a_queue_once_a_permit_is_free(bench: Bench) -> None:
+    bench.grant("anna")
+    state = bench.store().read_state(LOCK)
+    bench.store().release(release("anna"))
+    now_ms = bench.clock.now_ms
+    join = join_queue(
+        waiter_of("ben", now_ms=now_ms),
+        state,
+        behind_others=False,
+        again=False,
+        sent_at_ms=now_ms,
+        now_ms=now_ms,
+    )
+    assert isinstance(bench.store().context.table.transact(join), Cancelled)
 
 
 @pytest.mark.parametrize("missed", ["wait_seq", "fencing_token"])
@@ -164,6 +186,18 @@ def test_a_waiter_that_is_served_while_it_joins_is_told_of_no_lock_that_it_saw(
     assert joined.seen is None
 
 
+def test_a_waiter_that_is_served_while_it_gives_up_gives_that_back(bench: Bench) -> None:
+    bench.grant("anna")
+    joined = bench.store().acquire(acquire("ben", **STAYS))
+    assert isinstance(joined, Queued)
+    leaving = release("ben", ticket=joined.entered_at_ms)
+    serves = meanwhile(GIVES_UP, lambda: bench.store().release(release("anna")))
+    answer = bench.store(FaultyTable(bench.client, serves)).release(leaving)
+    assert isinstance(answer, Released)
+    assert answer.gave_back
+    assert bench.holders() == []
+
+
 def test_a_release_by_its_fencing_token_leaves_a_later_grant_of_its_owner(bench: Bench) -> None:
     first = bench.grant("anna")
     bench.store().force_release(by_force(first))
@@ -197,7 +231,7 @@ def test_a_release_by_force_that_may_have_happened_is_unknown(bench: Bench) -> N
 
 
 def test_an_owner_whose_clock_is_behind_the_last_departure_can_give_up(bench: Bench) -> None:
-    bench.clock.skew_ms = 5_000
+    bench.clock.skew_ms = 60_000
     bench.pass_through()
     bench.clock.skew_ms = 0
     assert isinstance(bench.store().release(release("anna", waits=True)), Released)
@@ -209,16 +243,6 @@ def test_of_two_contenders_that_find_a_lease_over_one_asks_about_its_workflow(be
     client = FaultyTable(bench.client, meanwhile(3, lambda: bench.store().acquire(acquire("ben"))))
     bench.store(client).acquire(acquire("carl"))
     assert bench.workflows.described == [RUN]
-
-
-def test_a_version_whose_grant_reached_no_one_keeps_no_lower_one_out(bench: Bench) -> None:
-    """Its workflow runs on, so it keeps its place for a minute."""
-    bench.grant("anna")
-    for version in (5, 4):
-        bench.wait(f"v{version}", only_newest=version, limit=2)
-    bench.workflows.wakes = lambda token, _: Delivery.GONE if token == "v5" else Delivery.DELIVERED
-    bench.store().release(release("anna"))
-    assert sorted(bench.holders()) == ["v4", "v5"]
 
 
 # The reaper, and heartbeats of an execution that was redriven.
@@ -237,6 +261,17 @@ def test_a_reaper_takes_no_waiter_out_whose_claim_it_could_not_fence(bench: Benc
     reaped = bench.reap(client=FaultyTable(bench.client, meanwhile(2, redriven)))
     assert bench.waiters() == ["anna"]
     assert not reaped.complete
+
+
+def test_an_acquire_of_an_execution_that_was_reaped_leaves_its_claim_as_it_is(
+    bench: Bench,
+) -> None:
+    bench.wait("anna")
+    bench.end()
+    bench.reap()
+    claims = bench.claims()
+    assert isinstance(bench.wait("anna"), Refusal)
+    assert bench.claims() == claims
 
 
 def test_a_pass_that_a_heartbeat_has_crossed_is_not_complete(bench: Bench) -> None:
