@@ -106,21 +106,6 @@ def test_a_grant_that_was_seen_to_be_lost_is_no_news(
     assert (me.take_grant(), is_rung(me)) == (None, False)
 
 
-def test_a_grant_that_a_heartbeat_found_to_be_over_is_no_news(
-    waiters: LocalWaiters, me: LocalWaiter
-) -> None:
-    waiters.note(NAME, held_by(ME, 7), 3.0)
-    told = me.take_grant()
-    assert told is not None
-    me.note_loss(told)
-    waiters.note(NAME, held_by(ME, 7), 3.0)
-    assert me.take_grant() is None
-    waiters.note(NAME, held_by(ME, 9), 50.0)
-    again = me.take_grant()
-    assert again is not None
-    assert again.since == 50.0
-
-
 def test_without_the_tokens_a_lost_grant_would_be_believed(
     waiters: LocalWaiters, me: LocalWaiter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
