@@ -239,7 +239,7 @@ def test_a_transaction_that_is_cancelled_in_passing_is_sent_again(
     bench = Bench(MemoryTable(), clock)
     bench.grant("anna")
     cancelled = client_error("TransactionCanceledException")
-    cancelled.response["CancellationReasons"] = [{"Code": "None"}, {"Code": code}]  # type: ignore[typeddict-unknown-key]  # of transactions
+    cancelled.response["CancellationReasons"] = [{"Code": "None"}, {"Code": code}]
     client = FaultyTable(bench.client, fault(cancelled, 1, of=TRANSACTIONS))
     assert isinstance(bench.store(client).acquire(acquire("ben", waits=True)), Queued)
     assert client.calls.count("transact_write_items") == 2
