@@ -138,11 +138,13 @@ _traced: set[str] = set()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Measure the coverage of each test function by its first case: tracing doubles the time."""
+    """Measure the coverage of each test function by its first case: tracing doubles the time.
+
+    `python -m tests.controls --record` measures every case: it asks which tests run a line.
+    """
     tracer, function = Coverage.current(), item.nodeid.partition("[")[0]
-    # `python -m tests.controls --record` traces every case, and does not ask for coverage.
-    is_asked_for = item.config.getoption("--coverage") == "with"
-    if tracer is None or not is_asked_for or function not in _traced:
+    is_recorded = item.config.getoption("--coverage") is None
+    if tracer is None or is_recorded or function not in _traced:
         _traced.add(function)
         return (yield)
     tracer.stop()

@@ -382,20 +382,18 @@ class Acquisition:
         return Superseded(lock_name=self.request.lock_name, version=version, newest=newest or 0)
 
     def _renew_if_late(self, granted: Grant, *, handed_over: bool = False) -> Grant | None:
-        """Renews a grant that was found late, or not marked yet; None if it is gone."""
+        """Renews a grant that was found late, or not marked yet; None if it is gone.
+
+        News that come late may tell of the same grant again: then it is asked for once more.
+        """
         is_marked = self.request.only_newest is None or not handed_over
         if is_marked and has_enough_left(granted, now=self._clock.monotonic()):
             return granted
         try:
-            renewed = take_up(self._context(), self.request)
+            return take_up(self._context(), self.request)
         except LockStoreUnavailable as error:
             self._note_unknown(error)
             return None
-        if renewed is None:
-            # Another owner has it: this grant's lease was over before it was found. Without the
-            # note the next poll would find the same grant in what was read before, and so on.
-            self._waiter.note_loss(granted)
-        return renewed
 
     def _report(self, kind: LockEventKind, **fields: Any) -> None:  # noqa: ANN401 - see `LockEvent`
         self._events.report(

@@ -140,8 +140,8 @@ class HeartbeatSchedule:
         self._under_way -= 1
         scheduled.in_flight = False
         self.late_seconds += _NEWEST_WEIGHT * (now - scheduled.due_at - self.late_seconds)
-        # The lock may have been removed, or added again under another entry, while this heartbeat
-        # was under way. Its end must not plan a second row of heartbeats. Nor does a release.
+        # The lock was removed or added again while this heartbeat was under way; or this was the
+        # release at the end of max_hold, whose next entry would release once more.
         if self._scheduled.get(scheduled.handle) is not scheduled:
             return
         lease = scheduled.handle.lease

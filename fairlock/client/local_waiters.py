@@ -53,10 +53,6 @@ class LocalWaiter:
         self._absent_token = -1
         self._granted: Grant | None = None
 
-    def note_loss(self, grant: Grant) -> None:
-        """A grant to the waiter was found to be over."""
-        self._absent_token = max(self._absent_token, grant.fencing_token)
-
     def note(self, seen: SeenLock, sent: float) -> None:
         """A state of the lock, from a request of this client that was sent at that reading.
 

@@ -235,6 +235,14 @@ class Recorded:
                 chosen.append(test)
         return sorted(chosen)
 
+    def of_files(self, files: Sequence[str], *, longest_seconds: float) -> list[str]:
+        """The tests in these files, without those that take long."""
+        return [
+            test
+            for test, seconds in self.seconds.items()
+            if test.partition("::")[0] in files and seconds < longest_seconds
+        ]
+
     def _of_lines(self, file: str, lines: Iterable[int]) -> set[str]:
         return {test for line in lines for test in self._tests[file][line]}
 

@@ -105,7 +105,7 @@ def heartbeat_as_seen_before_the_last(bench: Bench) -> Wire:
     return wire
 
 
-def correction_before_a_heartbeat(bench: Bench) -> Wire:
+def correction_before(bench: Bench, *, another_grant: bool) -> Wire:
     bench.store().acquire(acquire("anna"))
     (holder,) = state(bench).holders
     correction = correct_grant(LOCK, holder, raises_token=False, now_ms=bench.clock.now_ms)
@@ -115,7 +115,11 @@ def correction_before_a_heartbeat(bench: Bench) -> Wire:
 
     wire = copied(bench, "#h_acquired_at_ms = :now", correct)
     bench.clock.advance(20)
-    bench.store().heartbeat(heartbeat("anna"))
+    if another_grant:
+        bench.store().release(release("anna"))
+        granted_again(bench, seconds=1)
+    else:
+        bench.store().heartbeat(heartbeat("anna"))
     return wire
 
 
@@ -293,13 +297,16 @@ def eviction_without_successor(bench: Bench) -> Wire:
     return wire
 
 
-def mark_of_a_grant_that_nobody_was_told_of(bench: Bench) -> Wire:
+def mark_of_a_grant_that_nobody_was_told_of(bench: Bench, *, renewed: bool = False) -> Wire:
     bench.workflows.wakes = lambda token, _: (
         Delivery.GONE if token == "gone" else Delivery.DELIVERED
     )
     bench.store().acquire(acquire("holder"))
-    bench.wait("anna", task_token="gone", lease_ms=10_000)
+    bench.wait("anna", task_token="gone", lease_ms=600_000 if renewed else 10_000)
     wire = copied(bench, "#h_undelivered = :yes", lambda store: store.release(release("holder")))
+    if renewed:
+        bench.wait("anna", task_token="there", lease_ms=600_000)
+        return wire
     bench.clock.advance(12.5)
     bench.store().acquire(acquire("carl"))
     bench.wait("anna", task_token="there", lease_ms=10_000)

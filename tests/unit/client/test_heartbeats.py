@@ -6,6 +6,7 @@ import logging
 import math
 import random
 import threading
+from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
@@ -270,7 +271,14 @@ def grant_at(sent: float, lease_seconds: float, name: str = "a") -> Grant:
     )
 
 
-def handle_of(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a") -> LeaseHandle:
+def handle_of(
+    clock: EventfulClock,
+    *,
+    lease_seconds: float = 30,
+    name: str = "a",
+    max_hold: float = math.inf,
+    on_danger: Callable[[str], None] = lambda _reason: None,
+) -> LeaseHandle:
     connection = Connection(
         session=None,
         dynamodb=Table(),  # type: ignore[arg-type]  # replaces a client
@@ -288,8 +296,9 @@ def handle_of(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a
         clock,
         grant_at(clock.monotonic(), lease_seconds, name),
         timing=Timing(heartbeat_every=None, safe_period=None),
+        max_hold=max_hold,
         on_lost=lambda _reason: None,
-        on_danger=lambda _reason: None,
+        on_danger=on_danger,
         on_released=lambda: None,
     )
     return LeaseHandle(stores, lease)
@@ -366,6 +375,51 @@ def test_a_heartbeat_of_unknown_outcome_is_repeated_soon_and_until_the_end(
     assert max(pauses) < 4
     assert len(tries) > 15
     assert schedule.handles() == []  # Its lease is over.
+
+
+def test_the_end_of_a_lease_is_noticed_although_its_heartbeat_hangs(clock: EventfulClock) -> None:
+    schedule = schedule_of(clock, 30)
+    clock.advance(15)
+    (hanging,) = schedule.due(clock.monotonic())
+    clock.advance(15)
+    assert schedule.next_at() <= clock.monotonic()
+    schedule.due(clock.monotonic())
+    assert schedule.handles() == []
+    assert hanging.handle.lease.has_ended
+
+
+def test_a_lock_whose_max_hold_is_over_is_released_once(clock: EventfulClock) -> None:
+    schedule = schedule_of(clock)
+    schedule.add(handle_of(clock, max_hold=5))
+    clock.advance(5)
+    (release,) = schedule.due(clock.monotonic())
+    schedule.done(release, renewed=False, now=clock.monotonic())
+    clock.advance(30)
+    assert schedule.due(clock.monotonic()) == []
+
+
+def test_a_renewal_that_comes_in_the_moment_of_the_end_wins(clock: EventfulClock) -> None:
+    lease = handle_of(clock).lease
+    clock.advance(30)
+    assert lease.is_over()
+    lease.renew(grant_at(clock.monotonic(), 30))
+    lease.lose("its lease is over", only_if_over=True)
+    assert lease.is_held()
+
+
+def test_a_listener_that_raises_delays_no_heartbeat(clock: EventfulClock) -> None:
+    """No thread can be started to call a callback, for instance."""
+    told = []
+
+    def listen(reason: str) -> None:
+        told.append(reason)
+        raise RuntimeError(reason)
+
+    schedule = schedule_of(clock, 31)
+    schedule.add(handle_of(clock, on_danger=listen))
+    clock.advance(29)
+    assert sorted(leases(schedule.due(clock.monotonic()))) == [30, 31]
+    assert len(told) == 1
 
 
 def test_a_lock_that_was_taken_out_has_no_further_heartbeat(clock: EventfulClock) -> None:

@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 
 from fairlock.backoff import poll_seconds
+from fairlock.client.arguments import Timing
+from fairlock.client.local_lease import LocalLease
 from fairlock.client.local_waiters import (
     FreePermit,
     LocalQueue,
@@ -104,21 +106,6 @@ def test_a_grant_that_was_seen_to_be_lost_is_no_news(
     assert (me.take_grant(), is_rung(me)) == (None, False)
 
 
-def test_a_grant_that_a_heartbeat_found_to_be_over_is_no_news(
-    waiters: LocalWaiters, me: LocalWaiter
-) -> None:
-    waiters.note(NAME, held_by(ME, 7), 3.0)
-    told = me.take_grant()
-    assert told is not None
-    me.note_loss(told)
-    waiters.note(NAME, held_by(ME, 7), 3.0)
-    assert me.take_grant() is None
-    waiters.note(NAME, held_by(ME, 9), 50.0)
-    again = me.take_grant()
-    assert again is not None
-    assert again.since == 50.0
-
-
 def test_without_the_tokens_a_lost_grant_would_be_believed(
     waiters: LocalWaiters, me: LocalWaiter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +126,25 @@ def test_a_state_that_comes_late_does_not_replace_a_newer_one(
     waiters.note(NAME, SeenLock(state=LockState(fencing_token=8)), 1.0)
     assert (queue.seen_at, queue.grants_since(0)) == (2.0, 8)
     assert queue.seen_by_holder(2.0).state.holders[0].owner_id == OTHER
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["a loss", "the end of a lease"])
+def test_a_lock_that_this_client_has_lost_is_not_its_to_hand_over(
+    waiters: LocalWaiters, me: LocalWaiter, still_clock: FakeClock, *, is_told: bool
+) -> None:
+    waiters.note(NAME, held_by(OTHER, 7), 3.0)
+    lease = LocalLease(
+        still_clock,
+        replace(Grant.of(NAME, holder(OTHER, 7)), since=0.0, own_ms=60_000),
+        timing=Timing(heartbeat_every=None, safe_period=None),
+        on_lost=lambda _reason: None,
+        on_danger=lambda _reason: None,
+        on_released=lambda: None,
+    )
+    waiters.add_holder(lease)
+    assert me.queue.is_held_by_this_client()
+    lease.lose("taken") if is_told else still_clock.advance(60)
+    assert not me.queue.is_held_by_this_client()
 
 
 def test_the_time_of_a_grant_is_the_time_for_which_the_last_holder_held(

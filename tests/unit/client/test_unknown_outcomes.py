@@ -158,6 +158,19 @@ def test_a_release_whose_reply_was_lost_is_repeated_and_succeeds(
     assert not lock.lost.is_set()
 
 
+def test_a_release_of_unknown_outcome_is_repeated_after_others_came_and_went_and_is_no_loss(
+    make_client: MakeClient, table: Table
+) -> None:
+    lock = make_client().acquire("a")
+    table.loses_replies, table.fails_after = True, len(table.log) + 1
+    with pytest.raises(LockStoreUnavailable):
+        lock.release()
+    table.loses_replies, table.fails_after = False, None
+    make_client("ben").acquire("a", max_wait=0).release()
+    assert lock.release() is True
+    assert not lock.lost.is_set()
+
+
 def test_a_stale_release_changes_nothing(
     make_client: MakeClient, table: Table, clock: EventfulClock
 ) -> None:

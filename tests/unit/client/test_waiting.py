@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -13,6 +13,7 @@ from fairlock.client import acquisition
 from fairlock.client.acquisition import Acquisition
 from fairlock.client.lease_handle import LeaseHandle, Unreleased
 from fairlock.clock import FRONT_END_MS
+from fairlock.protocol.model import ForceReleaseRequest
 from fairlock.protocol.schema import holder_attribute, token_attribute
 from tests.support import FakeClock, Operations, acquire, release, store_over
 from tests.support.faulty_table import WRITES, lost_reply
@@ -130,6 +131,22 @@ def test_a_read_that_fails_costs_no_place(
     assert table.log.count("transact_write_items") == 2  # ben joined once, anna handed over once.
 
 
+def test_a_waiter_whose_first_request_was_lost_joins_behind_those_that_wait(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    """A read would show it that others wait, and nothing of the place that it does not have."""
+    make_client("anna", lease=600).acquire("a")
+    waits = {"waits": True, "waiter_timeout_ms": 600_000}
+    store_over(table, clock).acquire(acquire("carl", lock_name="a", **waits))
+    table.outage = lost_reply()
+    clock.at(3, lambda: setattr(table, "outage", None))
+    waiting: list[str] = []
+    clock.at(15, lambda: waiting.extend(table.waiters("a")))
+    with pytest.raises(LockWaitTimeout):
+        make_client("ben").acquire("a", max_wait=20)
+    assert waiting == ["carl", "ben"]
+
+
 def test_a_permit_that_became_free_by_a_higher_limit_is_taken(
     make_client: MakeClient, table: Table, clock: EventfulClock
 ) -> None:
@@ -169,40 +186,53 @@ def test_a_holder_relies_on_a_lock_that_was_handed_over_no_longer_than_is_stored
     assert ends_ms <= holder.expires_at_ms - FRONT_END_MS
 
 
+FOUND: Final = ("by a read", "by the loss of the place")
+"""Until a waiter has waited for 15 s, it does not look whether it still has its place."""
+
+
+@pytest.mark.parametrize("times", [(1, 12, 10), (100, 25, 30)], ids=FOUND)
 def test_a_hand_over_that_was_found_late_is_renewed_before_it_is_returned(
-    make_client: MakeClient, table: Table, clock: EventfulClock
+    make_client: MakeClient, table: Table, clock: EventfulClock, times: tuple[int, int, int]
 ) -> None:
+    released, stall, lease = times
     lock = make_client("anna", lease=600).acquire("a")
 
     def release_and_stall() -> None:
         lock.release()
-        clock.advance(25)
+        clock.advance(stall)
 
-    clock.at(100, release_and_stall)
-    got = make_client("ben").acquire("a", max_wait=200, lease=30)
-    assert got.remaining == pytest.approx(30 * 0.98)
+    clock.at(released, release_and_stall)
+    got = make_client("ben").acquire("a", max_wait=200, lease=lease)
+    assert got.remaining == pytest.approx(lease * 0.98)
     assert table.state("a").holders[0].revision > 1
 
 
+@pytest.mark.parametrize("times", [(1, 12, 10), (100, 100, 30)], ids=FOUND)
 def test_a_hand_over_that_was_found_too_late_is_waited_for_again(
-    make_client: MakeClient, table: Table, clock: EventfulClock
+    make_client: MakeClient, table: Table, clock: EventfulClock, times: tuple[int, int, int]
 ) -> None:
+    released, stall, lease = times
     lock = make_client("anna", lease=600).acquire("a")
     direct = store_over(table, clock)
 
     def release_and_stall_while_somebody_else_takes_it() -> None:
         lock.release()
-        clock.advance(100)
+        clock.advance(stall)
         table.before = take_it
 
     def take_it(_name: str, arguments: dict[str, Any]) -> None:
         if "#h_revision = #mine.#h_revision + :one" in arguments.get("UpdateExpression", ""):
             table.before = None
+            by_force = {"requested_by": "olga", "reason": "it has stalled"}
+            token = table.state("a").fencing_token
+            direct.force_release(
+                ForceReleaseRequest(lock_name="a", fencing_token=token, **by_force)
+            )
             direct.acquire(acquire("carl", lock_name="a", lease_ms=600_000))
             clock.at(20, lambda: direct.release(release("carl", lock_name="a")))
 
-    clock.at(100, release_and_stall_while_somebody_else_takes_it)
-    got = make_client("ben").acquire("a", max_wait=300, lease=30)
+    clock.at(released, release_and_stall_while_somebody_else_takes_it)
+    got = make_client("ben").acquire("a", max_wait=300, lease=lease)
     got.check()
     assert got.fencing_token == lock.fencing_token + 3
 

@@ -108,6 +108,21 @@ def test_a_client_that_is_closed_in_the_moment_of_a_grant_gives_it_back(
     assert (table.state("a").held, table.waiters("a")) == (0, [])
 
 
+def test_a_client_that_is_closed_while_its_first_request_is_granted_gives_that_back(
+    make_client: MakeClient, table: Table
+) -> None:
+    locks = make_client()
+
+    def close(_name: str, _arguments: object) -> None:
+        table.before = None
+        locks.close()
+
+    table.before = close
+    with pytest.raises(ClientUnusable):
+        locks.acquire("a", max_wait=0)
+    assert table.state("a").held == 0
+
+
 def test_a_grant_in_the_moment_of_leaving_goes_to_the_next_waiter(
     make_client: MakeClient, table: Table, clock: EventfulClock
 ) -> None:

@@ -23,8 +23,8 @@ from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Queued, Refusal, Released
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import FakeClock, acquire, release, store_over
-from tests.support.faulty_table import FaultyTable, client_error, fault
+from tests.support import LOCK, FakeClock, acquire, release, store_over
+from tests.support.faulty_table import READS, TRANSACTIONS, FaultyTable, client_error, fault
 from tests.support.store_bench import Bench
 
 Reaction = Callable[["Handler"], None]
@@ -228,6 +228,49 @@ def test_a_false_condition_is_an_answer_whatever_the_class_of_its_error(client: 
     assert isinstance(waiting, Queued)
     assert isinstance(store.release(release("anna")), Released)
     assert isinstance(store.release(release("carl", ticket=waiting.entered_at_ms)), Released)
+
+
+@pytest.mark.parametrize(
+    "code", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"]
+)
+def test_a_transaction_that_is_cancelled_in_passing_is_sent_again(
+    clock: FakeClock, code: str
+) -> None:
+    bench = Bench(MemoryTable(), clock)
+    bench.grant("anna")
+    cancelled = client_error("TransactionCanceledException")
+    cancelled.response["CancellationReasons"] = [{"Code": "None"}, {"Code": code}]
+    client = FaultyTable(bench.client, fault(cancelled, 1, of=TRANSACTIONS))
+    assert isinstance(bench.store(client).acquire(acquire("ben", waits=True)), Queued)
+    assert client.calls.count("transact_write_items") == 2
+
+
+class Reads:
+    """A table that notes of each read whether it is strongly consistent."""
+
+    def __init__(self) -> None:
+        self.inner = MemoryTable()
+        self.consistent: dict[str, bool] = {}
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the table has
+        if name not in READS:
+            return getattr(self.inner, name)
+
+        def read(**request: Any) -> Any:  # noqa: ANN401 - as boto3 answers
+            self.consistent[name] = request.get("ConsistentRead", False)
+            return getattr(self.inner, name)(**request)
+
+        return read
+
+
+def test_every_read_is_strongly_consistent(clock: FakeClock) -> None:
+    table = Reads()
+    store = store_over(table, clock)
+    store.acquire(acquire("anna"))
+    store.read_state(LOCK)
+    store.read_lock(LOCK)
+    assert list(store.list_locks())
+    assert table.consistent == dict.fromkeys(READS, True)
 
 
 # A request that was sent more than once may have been written by the first of them.

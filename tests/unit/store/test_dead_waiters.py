@@ -22,6 +22,7 @@ from tests.support.faulty_table import (
     FaultyTable,
     Killed,
     client_error,
+    delay,
     fault,
     kill,
     meanwhile,
@@ -116,9 +117,32 @@ def test_a_waiter_that_asks_again_while_the_dead_are_removed_stays_and_is_served
     asks = meanwhile(1, lambda: asked.append(bench.store().acquire(late)), of=TRANSACTIONS)
     client = FaultyTable(bench.client, asks)
     assert isinstance(bench.store(client).release(release("anna")), Released)
+    assert client.calls[-2:] == ["query", "transact_write_items"]
+    assert client.calls.count("update_item") == 1  # No departure is tried that leaves it behind.
     assert isinstance(asked[0], Queued)
     assert bench.holders() == ["dead-3"]
     assert left(bench) == 0
+
+
+def test_a_waiter_that_was_passed_over_and_asks_again_is_served_first(bench: Bench) -> None:
+    invent(bench, 1)
+    bench.clock.advance(10)
+    put(bench, "ben", seconds=60)
+    ticket = int(bench.client.waiters(LOCK)[0]["entered_at_ms"]["N"])
+    again = acquire("dead", waits=True, ticket=ticket)
+    asks = meanwhile(1, lambda: bench.store().acquire(again), of=TRANSACTIONS)
+    bench.store(FaultyTable(bench.client, asks)).release(release("anna"))
+    assert bench.holders() == ["dead"]
+
+
+def test_a_queue_that_there_was_no_time_to_read_to_its_end_is_not_closed(bench: Bench) -> None:
+    invent(bench, 30)
+    bench.clock.advance(10)
+    put(bench, "ben", seconds=60)
+    slow = delay(6, bench.clock, 1, of=("query",))
+    bench.store(FaultyTable(bench.client, slow)).release(release("anna"))
+    assert isinstance(bench.store().acquire(acquire("carl")), Refusal)
+    assert bench.holders() == ["ben"]
 
 
 @pytest.mark.parametrize("code", ["InternalServerError", "ServiceUnavailable"])

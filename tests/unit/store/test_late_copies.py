@@ -16,7 +16,7 @@ from fairlock.store import acquire as store_acquire
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import acquire, owner, release
 from tests.support import late_copies as scenes
-from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support.faulty_table import Fault, FaultyTable, meanwhile
 from tests.support.late_copies import Scene, Sight
 from tests.support.store_bench import RUN, Bench, workflow_heartbeat
 
@@ -104,11 +104,19 @@ CASES: Final = {
     ),
     "the correction of a wrong clock, after a heartbeat": Case(
         makers="correct_grant",
-        scene=scenes.correction_before_a_heartbeat,
+        scene=partial(scenes.correction_before, another_grant=False),
         by=("#mine.#h_revision = :revision",),
         sees=scenes.left_ms,
         right=60_000,
         wrong=40_000,
+    ),
+    "the correction of an earlier grant": Case(
+        makers="correct_grant",
+        scene=partial(scenes.correction_before, another_grant=True),
+        by=(MY_GRANT,),
+        sees=scenes.left_ms,
+        right=60_000,
+        wrong=38_000,
     ),
     "an extension of an earlier grant": Case(
         makers="extend_lease",
@@ -231,6 +239,14 @@ CASES: Final = {
         sees=scenes.is_undelivered,
         right=[False],
         wrong=[True],
+    ),
+    "a mark of a grant that its owner has renewed": Case(
+        makers="mark_undelivered",
+        scene=partial(scenes.mark_of_a_grant_that_nobody_was_told_of, renewed=True),
+        by=("#mine.#h_revision = :one",),
+        sees=scenes.left_ms,
+        right=600_000,
+        wrong=59_000,
     ),
     "the claim of an acquisition that is done": Case(
         makers="write_claim",
@@ -389,9 +405,10 @@ def test_a_late_departure_of_a_dead_waiter_finds_no_one(bench: Bench) -> None:
     assert bench.waiters() == ["ben"]
 
 
+@pytest.mark.parametrize("at_once", [True, False], ids=["behind its claim", "before its write"])
 @pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
 def test_a_call_that_stalled_until_its_work_had_ended_is_granted_nothing(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, protected: bool
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, protected: bool, at_once: bool
 ) -> None:
     """Its own time is old, so its first write is refused; but code goes on, where a copy cannot."""
     if not protected:
@@ -405,7 +422,8 @@ def test_a_call_that_stalled_until_its_work_had_ended_is_granted_nothing(
         bench.clock.advance(2)
         bench.pass_through()
 
-    answer = bench.store(FaultyTable(bench.client, meanwhile(2, pass_by))).acquire(request)
+    stall = Fault(at=1, after=pass_by) if at_once else meanwhile(2, pass_by)
+    answer = bench.store(FaultyTable(bench.client, stall)).acquire(request)
     assert isinstance(answer, Refusal) is protected
     assert bench.holders() == ([] if protected else ["anna"])
 

@@ -256,6 +256,18 @@ def test_a_caller_whose_slot_is_over_before_its_answer_comes_reserves_again(
     assert one.table.calls == ["update_item"] * (2 if protected else 1)
 
 
+def test_a_late_copy_of_a_second_reservation_takes_no_slot(
+    dynamodb: DynamoDBClient, one: Process
+) -> None:
+    wire = Wire(dynamodb, "#next_slot_us = :seen")
+    one.table.inner = wire
+    one.table.will(delay(8, one.clock, 1, of=UPDATES, late=True))
+    one.reserve("anna", max_wait=30)
+    before = state(dynamodb)
+    assert not wire.land()
+    assert state(dynamodb) == before
+
+
 def test_a_caller_that_is_held_up_past_its_own_slot_may_be_refused(one: Process) -> None:
     """Its first slot is wasted, as that of a dead caller is."""
     one.table.will(delay(2 * HOUR, one.clock, 1, of=UPDATES, late=True))

@@ -10,7 +10,13 @@ import pytest
 from fairlock.aws.executions import Delivery
 from fairlock.protocol import grants, leaving
 from fairlock.protocol.ceiling import SetCeilingRequest
-from fairlock.protocol.model import BY_TIME, ForceReleaseRequest, Grant, LockState
+from fairlock.protocol.model import (
+    BY_TIME,
+    TELLING_MS,
+    ForceReleaseRequest,
+    Grant,
+    LockState,
+)
 from fairlock.protocol.outcomes import Refusal, RefusalReason
 from fairlock.store import hand_off
 from fairlock.store.keep_alive import KeepAliveOutcome
@@ -55,14 +61,15 @@ def another_of_the_same_version_is_handed_the_lock(bench: Bench) -> None:
     bench.store().release(release("h1"))
 
 
-def another_finds_its_grant(bench: Bench, version: int) -> None:
+def another_finds_its_grant(bench: Bench, version: int, *, lives: bool = False) -> None:
     two_hold_version_3(bench)
     ben: dict[str, Any] = {**POLLS, **TWO, "only_newest": version}
     bench.clock.advance(1)
     bench.store().acquire(acquire("ben", **ben))
     bench.store().release(release("h1"))
     bench.wait("dead", execution_arn=OTHER_RUN, only_newest=5, **TWO)
-    bench.end(OTHER_RUN)
+    if not lives:
+        bench.end(OTHER_RUN)
     found: list[object] = []
     asks = lambda: found.append(bench.store().acquire(acquire("ben", **ben)))  # noqa: E731 - a race in a line
     while_it_is_told(bench, "dead", asks)
@@ -108,12 +115,21 @@ def test_if_the_last_mark_were_no_ones_an_older_version_would_run(
     assert newest(bench) == 3
 
 
-def test_older_waiters_stay_if_the_queue_is_read_again_after_a_push_to_no_one(bench: Bench) -> None:
+def test_what_another_has_set_stays_if_an_owner_that_lives_was_not_told(bench: Bench) -> None:
+    another_finds_its_grant(bench, 5, lives=True)
+    assert bench.holders() == ["ben", "dead"]
+    assert newest(bench) == 5
+
+
+@pytest.mark.parametrize("seconds", [0, TELLING_MS // 1000], ids=["quick", "slow"])
+def test_older_waiters_stay_if_the_queue_is_read_again_after_a_push_to_no_one(
+    bench: Bench, seconds: int
+) -> None:
     """The newest leaves a permit free, so its hand-off looks for the next waiter."""
     for version in (1, 2):
         bench.wait(f"v{version}", only_newest=version)
     bench.wait("v3", execution_arn=OTHER_RUN, only_newest=3, **TWO)
-    while_it_is_told(bench, "v3", lambda: None)
+    while_it_is_told(bench, "v3", lambda: bench.clock.advance(seconds))
     bench.store().release(release("v1", execution_arn=RUN))
     assert (bench.holders(), bench.waiters(), newest(bench)) == (["v3"], ["v2"], 1)
     assert all(isinstance(answer, Grant) for _, answer in bench.workflows.woken)

@@ -10,12 +10,14 @@ import pytest
 
 from fairlock.aws.executions import Delivery
 from fairlock.protocol import grants, leaving
+from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import NotHeld, Queued, Refusal
-from fairlock.protocol.schema import lock_key
+from fairlock.protocol.schema import FOREVER_SECONDS, lock_key
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
+from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, FakeWorkflows, workflow_heartbeat
 
 DAY_SECONDS = 24 * 3600
@@ -100,6 +102,18 @@ def test_without_the_protection_its_lock_may_be_deleted(
 ) -> None:
     become_holder(bench)
     assert seconds_to_live(bench) < SHORTEST_SECONDS
+
+
+def test_a_renewal_for_long_leaves_the_retention_of_a_ceiling_that_was_set_meanwhile(
+    bench: Bench,
+) -> None:
+    bench.clock.advance(-30 * DAY_SECONDS)
+    claim(bench)
+    bench.clock.advance(30 * DAY_SECONDS)
+    ceiling = SetCeilingRequest(lock_name=LOCK, limit=0, requested_by="olga", reason="a test")
+    client = FaultyTable(bench.client, meanwhile(2, lambda: bench.store().change_ceiling(ceiling)))
+    assert isinstance(bench.store(client).heartbeat(heartbeat("anna")), Grant)
+    assert seconds_to_live(bench) == FOREVER_SECONDS - bench.clock.now_ms // 1000
 
 
 def test_it_costs_one_request_more_and_then_none(bench: Bench) -> None:
