@@ -25,6 +25,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -237,10 +238,13 @@ class GuardedTable(LockTable):
             raise_if_unknown(error)
             if not isinstance(error, ClientError | ParamValidationError):
                 raise  # For want of credentials, for instance.
+            if call.committed:
+                return None  # Another thread has sent the same call, and later.
             # The refusal answers one sending. An earlier one, of ours or of botocore, may be under
             # way still, and land when its conditions hold again.
             if not is_repeat and not request.repeated:
-                call.open.remove(transaction)
+                with suppress(ValueError):  # The other thread has cleared it in this moment.
+                    call.open.remove(transaction)
             if isinstance(error, ClientError) and is_false_condition(error):
                 self._when(error.response, request)  # The end of the next lease is written by it.
                 return self._own_reasons(transaction, error)
