@@ -164,10 +164,6 @@ def note_nothing(_lock_name: str, _seen: SeenLock, _sent: float) -> None:
     """For a caller whose process has no waiters."""
 
 
-def repeat_nothing(_hand_off: HandOff) -> None:
-    """For a caller that never sends the transaction of a hand-off again."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockContext:
     """What an operation on a lock needs besides its request.
@@ -185,7 +181,7 @@ class LockContext:
     workflows: WorkflowEngine = field(default_factory=NoWorkflows)
     observe: Observe = ignore_events
     note_hand_off: NoteHandOff = note_nothing
-    note_sending: Callable[[HandOff], None] = repeat_nothing
+    note_sending: Callable[[HandOff], None] | None = None
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
     random: Random = random.random
 

@@ -214,7 +214,7 @@ def _send(context: LockContext, step: Step, state: LockState) -> Written | _Move
         if isinstance(outcome, Written):
             return outcome
         return _Moved(read_state(outcome.item), repeated=outcome.repeated)
-    if step.hand_off is not None:
+    if step.hand_off is not None and context.note_sending is not None:
         context.note_sending(step.hand_off)
     try:
         result = context.table.transact(step.write)
