@@ -17,8 +17,8 @@ from fairlock.guarded import guarded_writes
 from fairlock.guarded.guarded_writes import GuardedWrites
 from tests.support import FakeClock
 from tests.support.faulty_table import FaultyTable, fault, lost_reply, refusal
-from tests.support.workflows import FakeWorkflows
-from tests.unit.guarded.bench import Bench, deposit, open_account
+from tests.support.store_bench import FakeWorkflows
+from tests.unit.guarded.conftest import Bench, deposit, open_account
 
 QUEUED = pytest.mark.parametrize("queued", [False, True])
 MINUTE = 60
