@@ -147,9 +147,8 @@ class AsyncLock(BaseLock):
         try:
             super()._write(call)
         finally:
-            if call.release and not self._handle.lease.is_held():
-                self._end_heartbeats()
-                self._services.unreleased.discard_if_settled(self._handle)
+            if call.release:
+                self._after_release_with_items()
 
     async def __aenter__(self) -> Self:
         """The lock itself."""

@@ -272,7 +272,8 @@ def create_table_command(
             raise_if_unknown(error)
             raise misconfigured(error, table_name=name, region=target.region_name()) from error
     if as_json:
-        typer.echo(json.dumps({"table": name, "region": target.region_name()}))
+        with exit_codes.output():
+            typer.echo(json.dumps({"table": name, "region": target.region_name()}))
 
 
 _JSON_OBJECT: Final = 'must be a JSON object, such as {"job": "7"}'

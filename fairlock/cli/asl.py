@@ -134,7 +134,8 @@ def asl_command(
         max_hold_seconds=max_hold,
         only_newest=False if only_newest is None else only_newest,
     )
-    typer.echo(json.dumps(machine, indent=2, ensure_ascii=False))
+    with exit_codes.output():
+        typer.echo(json.dumps(machine, indent=2, ensure_ascii=False))
 
 
 def _read(file: str) -> object:

@@ -9,6 +9,7 @@ more.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ USAGE: Final = 64
 UNKNOWN_LOCK: Final = 66
 UNAVAILABLE: Final = 69
 HOLDER_CHANGED: Final = 73
+NOT_TOLD: Final = 74
 TAKEN: Final = 75
 LOST: Final = 76
 CONFIGURATION: Final = 78
@@ -78,6 +80,21 @@ def statuses() -> Iterator[None]:
         end(UNAVAILABLE, error)
     except (LockStoreMisconfigured, LockItemMalformed, BotoCoreError, ClientError) as error:
         end(CONFIGURATION, error)
+
+
+@contextmanager
+def output() -> Iterator[None]:
+    """Gives an output that cannot be written a status of its own.
+
+    Typer would end with 1, which says of a release that nothing was released.
+    """
+    try:
+        yield
+    except OSError as error:
+        sys.stdout = None  # Python would fail to flush it once more.
+        if not isinstance(error, BrokenPipeError):  # Its reader has seen enough.
+            say(error)
+        raise Ended(NOT_TOLD) from error
 
 
 _AGAIN_AFTER_SECONDS: Final = 60.0
@@ -150,7 +167,8 @@ _TABLE: Final = {
     f"{CONFIGURATION}": "AWS refuses: no table, permission, credentials or region",
 }
 _EVERY: Final = {f"{USAGE}": "wrong usage; nothing was done"}
-_READS: Final = {"0": "done", **_TABLE}
+_TELLS: Final = {f"{NOT_TOLD}": "the output cannot be written; what it tells of was done"}
+_READS: Final = {"0": "done", **_TABLE, **_TELLS}
 
 ENDINGS: Final[Mapping[str, Ending]] = {
     "fairlock": Ending(
@@ -256,6 +274,7 @@ ENDINGS: Final[Mapping[str, Ending]] = {
             "0": "the table is fit to lock with",
             f"{DECLINED}": "there is a failure",
             f"{CONFIGURATION}": "AWS was not asked: there is no region, for instance",
+            **_TELLS,
         },
         "examine-a-table",
     ),
@@ -264,14 +283,14 @@ ENDINGS: Final[Mapping[str, Ending]] = {
             "fairlock create-table locks",
             "fairlock create-table locks --recovery --protection --json",
         ),
-        {"0": "the table is there", **_TABLE},
+        {"0": "the table is there", **_TABLE, **_TELLS},
     ),
     "asl": Ending(
         (
             "fairlock asl --task task.json --lock-name nightly-report",
             "fairlock asl --task task.json --lock-name '$.customer_id' --max-wait 10m",
         ),
-        {"0": "done", **{code: f"--stack: {text}" for code, text in _TABLE.items()}},
+        {"0": "done", **{code: f"--stack: {text}" for code, text in _TABLE.items()}, **_TELLS},
         "guard-a-workflow-without-the-cdk",
     ),
 }

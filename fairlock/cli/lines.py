@@ -29,9 +29,16 @@ _MANY_DAYS: Final = 100
 _SHARES: Final = ("  shared: yes",)
 
 
+class _Screen(Console):
+    """An output that tells of a reader that has gone, where rich would end the program with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def screen() -> Console:
     """The output. With NO_COLOR in the environment it has no bold either, which rich would keep."""
-    return Console(color_system=None if os.environ.get("NO_COLOR") else "auto")
+    return _Screen(color_system=None if os.environ.get("NO_COLOR") else "auto")
 
 
 def details(lock: LockDescription) -> Iterator[str]:

@@ -14,7 +14,7 @@ import os
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Annotated, Any, Final
@@ -213,7 +213,8 @@ def about_a_table(so: str = "") -> Callable[[Callable[..., int]], Callable[..., 
         @wraps(command)
         def run(**given: Any) -> None:  # noqa: ANN401 - what the command takes
             target = target_of(**{name: given.pop(name) for name in (*_WHICH_TABLE, *_WHERE)})
-            with target.named_in_errors(so=so):
+            # One that starts a command has no output of its own.
+            with target.named_in_errors(so=so), nullcontext() if so else exit_codes.output():
                 status = command(target, **given)
             raise exit_codes.Ended(status)
 

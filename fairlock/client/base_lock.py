@@ -256,6 +256,15 @@ class BaseLock(EnteredOneWay, ABC):
         write = self._handle.write_and_release if call.release else self._handle.write
         write(call, self._guarded().send)
 
+    def _after_release_with_items(self) -> None:
+        """A guarded write that was to release the lock has ended, whatever became of it."""
+        if not self._handle.lease.is_held():
+            self._end_heartbeats()
+            self._services.unreleased.discard_if_settled(self._handle)
+        elif not self._is_renewed():
+            # While it was under way, the lock counted as released.
+            self._begin_heartbeats()
+
     def _guarded(self) -> GuardedWrites:
         """One object for as long as the lock is held: it remembers calls of unknown outcome."""
         require_alone(shared=self.shared)
@@ -330,6 +339,10 @@ class BaseLock(EnteredOneWay, ABC):
     @abstractmethod
     def _begin_heartbeats(self) -> None:
         """Schedules heartbeats by the lease as it is now."""
+
+    @abstractmethod
+    def _end_heartbeats(self) -> None:
+        """Begins no further heartbeat."""
 
     @abstractmethod
     def _call_soon(self, description: str, callback: Callable[[], Any]) -> None:

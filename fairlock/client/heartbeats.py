@@ -83,6 +83,9 @@ class HeartbeatSchedule:
         lease = handle.lease
         share = _LEAST_FIRST_SHARE + self.random() * (1 - _LEAST_FIRST_SHARE)
         due_at = lease.renewed_at + lease.period * share
+        if due_at < math.inf:
+            # One of the user's own that failed may have left a lease that ends before that.
+            due_at = min(due_at, lease.danger_at)
         scheduled = self._scheduled[handle] = ScheduledHeartbeat(handle, due_at)
         self._enter(scheduled)
 

@@ -44,6 +44,7 @@ class LeaseHandle:
         self._store_factory = store_factory
         self._mutex = mutex or threading.RLock()
         self._may_be_released = False
+        self._release_has_begun = False
         self.dropped = ""
 
     @property
@@ -137,6 +138,7 @@ class LeaseHandle:
             return False
         was_lost = self.lease.is_lost()
         try:
+            self._release_has_begun = True
             # Before the mutex: from here on `check` says no, and a heartbeat that waits for the
             # mutex is not sent any more.
             self.lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
@@ -198,11 +200,14 @@ class LeaseHandle:
         if lease.is_from_parent_process:
             lease.require_held()
         with self._mutex:
+            was_held = lease.state() is LeaseState.HELD
             if not call.may_have_happened and lease.state() is not LeaseState.RELEASING:
                 lease.require_held()
             try:
+                # Before it is sent, as in `release`: the next owner may hold the lock by the time
+                # its answer is here. Renewed by a heartbeat, it would be reported as stolen.
+                lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
                 send(call)
-                lease.change_state(LeaseState.HELD, LeaseState.RELEASED)
                 lease.change_state(LeaseState.RELEASING, LeaseState.RELEASED)
             except LockLost:
                 # An earlier write with release, of unknown outcome, may have ended the grant.
@@ -210,10 +215,12 @@ class LeaseHandle:
                     lease.lose(_REFUSED, taken=True)
                 raise
             except BaseException:
-                # Renewed by a heartbeat, a lock that is free by now would be reported as stolen.
                 if call.may_have_happened:
                     self._may_be_released = True
-                    lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
+                elif was_held:  # Surely refused, or not sent.
+                    lease.change_state(LeaseState.RELEASING, LeaseState.HELD)
+                    if self._release_has_begun:  # It waits for this write.
+                        lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
                 raise
 
     def _require_no_interrupted_request(self) -> None:

@@ -2,8 +2,9 @@
 
           ┌──▶ LOST         the lease is over, or the table names another owner; reported once
     HELD ─┤
-          └──▶ RELEASING ─▶ RELEASED
-                    └─────▶ LOST    the release found that this owner held nothing any more
+     ▲    └──▶ RELEASING ─▶ RELEASED
+     │              ├─────▶ LOST    the release found that this owner held nothing any more
+     └──────────────┘               a guarded write that was to release it was refused
 
 The lease is counted from the moment before its last successful renewal was sent, and for as long as
 the Date of the answer allows (`clock.py`). With a `max_hold` it ends with that at the

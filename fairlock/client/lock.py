@@ -147,9 +147,8 @@ class Lock(BaseLock):
         try:
             self._write(call)
         finally:
-            if release and not self._handle.lease.is_held():
-                self._end_heartbeats()
-                self._services.unreleased.discard_if_settled(self._handle)
+            if release:
+                self._after_release_with_items()
 
     def __enter__(self) -> Self:
         """The lock itself.

@@ -25,6 +25,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -53,6 +54,7 @@ from fairlock.errors import (
 )
 from fairlock.guarded.conditions import HOLDS_ALONE, GrantKey, holds_alone_names, require_alone
 from fairlock.protocol.items import read_state
+from fairlock.protocol.outcomes import HandOff
 from fairlock.protocol.table_requests import Item, Transaction, Update
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ class SentTransaction:
     token: str
     wall_ms: int
     monotonic: float
+    hand_off: HandOff | None = None
 
     def age_seconds(self, clock: Clock) -> float:
         """The greater of two ages: the wall clock may be set, the other sleeps with its host."""
@@ -87,6 +90,8 @@ class GuardedCall:
         has_token: whether the application can name it again.
         request_token: for the transaction, if it is always the same one; None takes a new one each.
         open: the transactions sent for it that may have happened, or may happen yet.
+        untold: the hand-off of one of them that was sent again, and has happened: its waiter may
+            not know.
         is_answered: whether a call that sent it has ended.
     """
 
@@ -95,6 +100,7 @@ class GuardedCall:
     has_token: bool = False
     request_token: str | None = None
     open: list[SentTransaction] = field(default_factory=list)
+    untold: HandOff | None = None
     committed: bool = False
     is_answered: bool = False
 
@@ -155,6 +161,11 @@ class GuardedTable(LockTable):
         self._grant = grant
         self._call = call
         self._items = call.items  # Kept for a sending beside the one that commits.
+        self._hand_off: HandOff | None = None
+
+    def note_sending(self, hand_off: HandOff) -> None:
+        """The next transaction hands the lock to a waiter: see `LockContext`."""
+        self._hand_off = hand_off
 
     def update(self, update: Update) -> Written | ConditionFailed:
         """Sends the holder's departure with the items, and any later update as it is."""
@@ -190,9 +201,11 @@ class GuardedTable(LockTable):
         """Sends our writes and the application's items as one new transaction."""
         token, wall_ms = self._call.request_token or str(uuid.uuid4()), self._clock.wall_ms()
         monotonic = self._clock.monotonic()
-        return self.send(
-            SentTransaction(own=own, token=token, wall_ms=wall_ms, monotonic=monotonic)
+        hand_off, self._hand_off = self._hand_off, None
+        sent = SentTransaction(
+            own=own, token=token, wall_ms=wall_ms, monotonic=monotonic, hand_off=hand_off
         )
+        return self.send(sent)
 
     def send(self, transaction: SentTransaction) -> list[dict[str, Any]] | None:
         """Sends a transaction, perhaps again.
@@ -225,10 +238,13 @@ class GuardedTable(LockTable):
             raise_if_unknown(error)
             if not isinstance(error, ClientError | ParamValidationError):
                 raise  # For want of credentials, for instance.
+            if call.committed:
+                return None  # Another thread has sent the same call, and later.
             # The refusal answers one sending. An earlier one, of ours or of botocore, may be under
             # way still, and land when its conditions hold again.
             if not is_repeat and not request.repeated:
-                call.open.remove(transaction)
+                with suppress(ValueError):  # The other thread has cleared it in this moment.
+                    call.open.remove(transaction)
             if isinstance(error, ClientError) and is_false_condition(error):
                 self._when(error.response, request)  # The end of the next lease is written by it.
                 return self._own_reasons(transaction, error)
@@ -238,6 +254,7 @@ class GuardedTable(LockTable):
         # Of the transactions of a call only one can happen: a release ends the grant that all of
         # them depend on, and others have one request token. So none is to be asked about any more.
         call.committed = True
+        call.untold = transaction.hand_off if is_repeat else None
         call.open.clear()
         call.items = []
         return None

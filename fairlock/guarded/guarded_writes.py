@@ -33,7 +33,7 @@ from fairlock.protocol.leaving import DepartingHolder, release_permit
 from fairlock.protocol.model import ReleaseRequest
 from fairlock.protocol.schema import PARTITION_KEY, partition_of
 from fairlock.store.context import LockContext, leave
-from fairlock.store.hand_off import hand_over
+from fairlock.store.hand_off import hand_over, wake_if_it_holds
 from fairlock.wire import rules
 
 if TYPE_CHECKING:
@@ -205,6 +205,10 @@ class GuardedWrites:
             raise LockStoreUnavailable(text.format(error=error)) from error
         finally:
             call.is_answered = True
+        if call.untold is not None:
+            # Before the repeat no one could know that its waiter would hold.
+            wake_if_it_holds(self._context, call.untold)
+            call.untold = None
 
     def _send(self, table: GuardedTable, call: GuardedCall) -> None:
         try:
@@ -274,7 +278,8 @@ class GuardedWrites:
             return
         holder = read_holder(outcome.item, request.owner_id)
         departing = DepartingHolder(holder, voluntary=True)
-        hand_over(replace(context, table=table), request.lock_name, state, departing=departing)
+        context = replace(context, table=table, note_sending=table.note_sending)
+        hand_over(context, request.lock_name, state, departing=departing)
 
     def _checked(
         self, items: Sequence[TransactWriteItemTypeDef], *, release: bool

@@ -32,6 +32,7 @@ from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.grants import correct_grant
 from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.model import Grant, Holder, LockState, SeenLock
+from fairlock.protocol.outcomes import HandOff
 from fairlock.protocol.table_requests import Answer
 
 
@@ -171,6 +172,8 @@ class LockContext:
         workflows: wakes waiters, ends heartbeat states, and tells whether an execution still runs.
         note_hand_off: receives each hand-off of this process, for the waiters in it. What it
             receives proves ownership.
+        note_sending: receives each hand-off before its transaction is sent, for a caller that may
+            send that again, and then has to tell the waiter.
         retry_budget: how long to go on when other owners keep changing the lock.
     """
 
@@ -178,6 +181,7 @@ class LockContext:
     workflows: WorkflowEngine = field(default_factory=NoWorkflows)
     observe: Observe = ignore_events
     note_hand_off: NoteHandOff = note_nothing
+    note_sending: Callable[[HandOff], None] | None = None
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
     random: Random = random.random
 

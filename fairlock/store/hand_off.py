@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from fairlock.aws.executions import Delivery, Liveness
 from fairlock.aws.lock_table import Written
-from fairlock.errors import LockStoreUnavailable
+from fairlock.errors import FairlockError, LockStoreUnavailable
 from fairlock.protocol.admission import Unlearned
 from fairlock.protocol.grants import mark_undelivered
 from fairlock.protocol.items import read_state
@@ -214,11 +214,13 @@ def _send(context: LockContext, step: Step, state: LockState) -> Written | _Move
         if isinstance(outcome, Written):
             return outcome
         return _Moved(read_state(outcome.item), repeated=outcome.repeated)
+    if step.hand_off is not None and context.note_sending is not None:
+        context.note_sending(step.hand_off)
     try:
         result = context.table.transact(step.write)
     except LockStoreUnavailable:
         if step.hand_off is not None:
-            _wake_if_it_holds(context, step.hand_off)
+            wake_if_it_holds(context, step.hand_off)
         raise
     if isinstance(result, Written):
         return result
@@ -227,8 +229,10 @@ def _send(context: LockContext, step: Step, state: LockState) -> Written | _Move
     return _Moved(found, is_over=result.check_failed)
 
 
-def _wake_if_it_holds(context: LockContext, hand_off: HandOff) -> None:
+def wake_if_it_holds(context: LockContext, hand_off: HandOff) -> None:
     """Tells a waiter of a hand-off whose answer was lost, if the lock shows that it happened.
+
+    Never fails: it must not take the place of the outcome.
 
     A repeat of the call finds that its holder is out, and nothing of the waiter, which would sleep
     until its fallback poll. What the push finds does not matter: another call may have made this
@@ -237,7 +241,7 @@ def _wake_if_it_holds(context: LockContext, hand_off: HandOff) -> None:
     grant, task_token = hand_off.grant, hand_off.waiter.request.task_token
     if task_token is None:
         return
-    with suppress(LockStoreUnavailable):
+    with suppress(FairlockError):
         holder = read_state(context.table.read(lock_key(grant.lock_name))).holder(grant.owner_id)
         if holder is not None and holder.fencing_token == grant.fencing_token:
             context.workflows.wake_waiter(task_token, grant)

@@ -6,6 +6,7 @@ The lease is 30 s: a heartbeat every 10 s, danger 10 s before the end.
 from __future__ import annotations
 
 import logging
+import math
 import re
 from typing import Any
 
@@ -199,3 +200,32 @@ async def test_a_heartbeat_of_ones_own_that_is_unknown_counts_its_shorter_lease(
     world.table.defect = None
     await world.sleep(100)
     lock.check()
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+@pytest.mark.parametrize("lease", [1, 5, 25])
+@of_both_clients
+async def test_one_that_is_unknown_and_asks_for_a_shorter_lease_is_made_up_for(
+    lease: float, world: World, *, is_written: bool
+) -> None:
+    """The next one would be due only after the end of the lease that may have been written."""
+    told = Told()
+    async with inside(world.client().hold("a", lease=60, **told.callbacks())) as lock:
+        world.table.loses_replies, world.table.is_down = is_written, not is_written
+        with pytest.raises(LockStoreUnavailable):
+            await done(lock.heartbeat(lease=lease))
+        world.table.loses_replies = world.table.is_down = False
+        await world.sleep(300)
+        lock.check()
+    assert [what for what, _ in told.events] in ([], ["danger"])
+
+
+@of_both_clients
+async def test_a_lock_without_heartbeats_gets_none_by_one_of_its_own(world: World) -> None:
+    locks = world.client(heartbeat_every=math.inf)
+    async with inside(locks.hold("a", lease=60)) as lock:
+        await done(lock.heartbeat(lease=20))
+        sent = len(world.table.requests)
+        await world.sleep(15)
+        lock.check()
+        assert len(world.table.requests) == sent

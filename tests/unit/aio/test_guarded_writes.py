@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fairlock import AsyncLock, LockLost
+from fairlock.errors import TransactionRefused
 from fairlock.testing.fake_table import MemoryTable
 from tests.support.faulty_table import lost_reply
 from tests.unit.aio.conftest import MakeClient
@@ -150,3 +151,23 @@ async def test_a_cancelled_write_with_release_ends_the_heartbeats_and_is_no_loss
                 lock.check()
         else:
             assert after == 0  # It had not begun.
+
+
+REFUSED: Any = {
+    "Update": {**DEPOSIT["Update"], "ConditionExpression": "attribute_exists(#balance)"}
+}
+
+
+@in_virtual_time
+async def test_a_release_that_waits_for_a_refused_write_with_release_ends_the_lock(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    async with a_lock(make_client) as lock:
+        write = asyncio.create_task(lock.transact_write([REFUSED], release=True))
+        await asyncio.sleep(0.1)
+        assert await lock.release()
+        with pytest.raises(TransactionRefused):
+            await write
+        with pytest.raises(LockLost, match="released"):
+            lock.check()
+        assert table.state("a").held == 0

@@ -226,6 +226,44 @@ def test_a_lock_that_is_taken_has_its_status_although_no_line_can_be_written(
     assert outcome(control)[0] != 0
 
 
+READERS = pytest.mark.parametrize("reader", ["/dev/full", "gone"])
+
+
+def told_to(fleet: Fleet, reader: str, *line: str) -> tuple[int, str, str]:
+    """What becomes of a command whose output no one can read."""
+    if reader != "gone":
+        return outcome(fleet.start(*line, streams={1: reader}))
+    # The shell opens the pipe for both, and goes on when its reader has gone.
+    gone = 'mkfifo "$0" && { sleep 0.01 <"$0" & } && exec 3>"$0" && wait && exec "$@" >&3 3>&-'
+    pipe = str(fleet.home / "pipe")
+    shell = ("sh", "-c", gone, pipe, sys.executable, "-m", "fairlock", *line)
+    return outcome(fleet.popen([*shell]))
+
+
+@READERS
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_release_whose_output_cannot_be_written_is_not_told_as_declined(
+    fleet: Fleet, locks: LockClient, reader: str, options: tuple[str, ...]
+) -> None:
+    """The status 1 would say that nothing was released."""
+    locks.acquire("told")
+    status, _, errors = told_to(fleet, reader, "release", "told", "--force", "--yes", *options)
+    assert (status, fleet.state("told").held) == (exit_codes.NOT_TOLD, 0)
+    assert "Traceback" not in errors
+
+
+@READERS
+@pytest.mark.parametrize("line", ["ls", "show shown", "doctor"])
+def test_an_output_that_cannot_be_written_has_a_status_of_its_own(
+    fleet: Fleet, locks: LockClient, reader: str, line: str
+) -> None:
+    with locks.hold("shown"):
+        status, _, errors = told_to(fleet, reader, *line.split())
+    assert status == exit_codes.NOT_TOLD
+    assert ("No space left" in errors) == (reader != "gone")
+    assert "Traceback" not in errors
+
+
 def test_a_stopped_command_can_be_ended(fleet: Fleet) -> None:
     """It notices no signal before it goes on; before, no one makes it go on: the control."""
     process = fleet.start("run", "stopped", "--lease", "2", "--", "sh", "-c", STOPS_ITSELF)

@@ -12,7 +12,7 @@ from fairlock.client.local_lease import LocalLease
 from fairlock.errors import TransactionRefused
 from tests.support import TABLE, release, store_over
 from tests.support.faulty_table import FaultyTable, fault, lose, lost_reply
-from tests.unit.client.conftest import MakeClient
+from tests.unit.client.conftest import Beating, MakeClient
 from tests.unit.client.doubles import EventfulClock, Table
 
 if TYPE_CHECKING:
@@ -212,6 +212,39 @@ def test_one_that_takes_every_refusal_for_a_loss_would_tell_a_false_one(
     told: list[Lock] = []
     assert write_during_a_release(told).lost.is_set()
     assert len(told) == 1
+
+
+def test_while_a_release_with_writes_is_under_way_the_lock_is_not_held(
+    make_client: MakeClient, table: Table
+) -> None:
+    """The next owner may hold it before the answer is here."""
+    lock = make_client().acquire("a")
+    seen: list[tuple[str, float]] = []
+    table.before = lambda name, _: seen.append((name, lock.remaining))
+    lock.transact_write([RELEASE_PUT], release=True)
+    assert seen == [("transact_write_items", 0)]
+
+
+def test_a_lease_that_ends_before_the_answer_to_a_release_with_writes_is_no_loss(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    told: list[Lock] = []
+    with make_client().hold("a", on_lost=lambda lost, _reason: told.append(lost)) as lock:
+        table.before = lambda _name, _arguments: clock.advance(lock.lease)
+        lock.transact_write([RELEASE_PUT], release=True)
+    assert (lock.lost.is_set(), told) == (False, [])
+
+
+def test_a_lock_is_renewed_on_after_a_release_with_writes_that_was_refused(
+    beating: Beating, table: Table
+) -> None:
+    """Its heartbeat is due while the write is under way."""
+    lock = beating.locks.acquire("a")
+    table.before = lambda name, _: beating.pass_time(20) if name.startswith("transact") else None
+    with pytest.raises(TransactionRefused):
+        lock.transact_write([REFUSED], release=True)
+    beating.pass_time(300)
+    assert lock.remaining > 0
 
 
 def test_after_a_refused_repeat_of_an_unknown_release_the_lock_waits_for_its_release(

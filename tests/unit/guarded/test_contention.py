@@ -17,10 +17,11 @@ from fairlock import InvalidRequest, Lock, LockClient, LockLost, LockStoreUnavai
 from fairlock.aws.executions import Delivery
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import RetryBudget
+from fairlock.errors import TransactionRefused
 from fairlock.protocol.model import AcquireRequest, Grant
 from fairlock.store.context import LockContext
 from tests.support import LOCK, TABLE, FakeClock, Operations, owner
-from tests.support.faulty_table import Fault, FaultyTable, client_error, fault
+from tests.support.faulty_table import Fault, FaultyTable, client_error, fault, refusal
 from tests.support.store_bench import FakeWorkflows
 from tests.unit.client.doubles import TimeLimitError
 from tests.unit.guarded.conftest import LEDGER, Bench, deposit, is_refused
@@ -308,3 +309,32 @@ def test_a_write_that_is_not_let_in_when_botocore_repeats_it_may_be_written(
         lock.transact_write([deposit("x")], token="one", release=release)
     lock.transact_write([deposit("x")], token="one", release=release)
     assert bench.balance("x") == 1
+
+
+def test_a_refusal_that_another_thread_has_overtaken_with_the_same_write_is_none(
+    bench: Bench,
+) -> None:
+    """Both send the same call: one is refused, then the other is done, then both are answered."""
+    refused: Any = refusal("TransactionCanceledException")
+    refused.response["CancellationReasons"] = [{"Code": "None"}, {"Code": "ConditionalCheckFailed"}]
+    faulty = FaultyTable(bench.inner)
+    writes = bench.through(faulty).writes(bench.granted("anna"))
+
+    def write() -> None:
+        writes.transact_write([deposit("x")], token="one")
+
+    faulty.will(fault(refused, 1, then=write))
+    write()
+    assert bench.balance("x") == 1
+
+
+def test_a_refusal_that_no_one_has_overtaken_is_one(bench: Bench) -> None:
+    """The negative control."""
+    refused: Any = refusal("TransactionCanceledException")
+    refused.response["CancellationReasons"] = [{"Code": "None"}, {"Code": "ConditionalCheckFailed"}]
+    writes = bench.through(FaultyTable(bench.inner, fault(refused, 1))).writes(
+        bench.granted("anna")
+    )
+    with pytest.raises(TransactionRefused):
+        writes.transact_write([deposit("x")], token="one")
+    assert bench.balance("x") is None

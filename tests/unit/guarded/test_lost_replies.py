@@ -16,7 +16,8 @@ from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable, Tran
 from fairlock.guarded import guarded_writes
 from fairlock.guarded.guarded_writes import GuardedWrites
 from tests.support import FakeClock
-from tests.support.faulty_table import FaultyTable, fault, lost_reply
+from tests.support.faulty_table import FaultyTable, fault, lost_reply, refusal
+from tests.support.store_bench import FakeWorkflows
 from tests.unit.guarded.conftest import Bench, deposit, open_account
 
 QUEUED = pytest.mark.parametrize("queued", [False, True])
@@ -372,3 +373,51 @@ def test_a_release_that_landed_late_is_a_success_and_no_lost_lock(bench: Bench) 
     bench.granted("ben")
     writes.transact_write(items, token="one", release=True)
     assert (bench.balance("sum"), bench.holders()) == (1, ["ben"])
+
+
+# A hand-off whose transaction is sent again: its waiter sleeps until it is told.
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_waiter_is_told_of_its_grant_when_the_write_is_repeated(
+    bench: Bench, *, is_done: bool
+) -> None:
+    workflows = bench.workflows = FakeWorkflows()
+    grant = bench.granted("anna")
+    bench.waits("ben")
+    when: Any = "after" if is_done else "before"
+    faulty = FaultyTable(bench.inner, fault(lost_reply(), 2, when=when))
+    writes = bench.through(faulty).writes(grant)
+    unknown(writes, [deposit("x")], release=True)
+    assert [task_token for task_token, _ in workflows.woken] == ["ben"] * is_done
+    writes.transact_write([deposit("x")], release=True, token="one")
+    assert (bench.balance("x"), bench.holders()) == (1, ["ben"])
+    assert workflows.woken[-1] == ("ben", workflows.woken[0][1])
+    told = len(workflows.woken)
+    writes.transact_write([deposit("x")], release=True, token="one")
+    assert len(workflows.woken) == told
+
+
+def test_a_waiter_that_has_lost_its_grant_is_not_told_by_the_repeat(bench: Bench) -> None:
+    workflows = bench.workflows = FakeWorkflows()
+    grant = bench.granted("anna")
+    bench.waits("ben")
+    writes = bench.through(losing(bench, 2)).writes(grant)
+    unknown(writes, [deposit("x")], release=True)
+    bench.release("ben")
+    told = len(workflows.woken)
+    writes.transact_write([deposit("x")], release=True, token="one")
+    assert len(workflows.woken) == told
+
+
+def test_what_keeps_a_waiter_from_being_told_does_not_hide_that_the_write_is_done(
+    bench: Bench,
+) -> None:
+    grant = bench.granted("anna")
+    bench.waits("ben")
+    no_permission = fault(refusal("AccessDeniedException"), of=("get_item",))
+    faulty = FaultyTable(bench.inner, fault(lost_reply(), 2), no_permission)
+    writes = bench.through(faulty).writes(grant)
+    unknown(writes, [deposit("x")], release=True)
+    writes.transact_write([deposit("x")], release=True, token="one")
+    assert (bench.balance("x"), bench.holders()) == (1, ["ben"])

@@ -42,7 +42,7 @@ def test_the_waiter_of_a_hand_off_whose_reply_was_lost_is_told(
 ) -> None:
     """The repeated release finds only that its holder is out, and nothing of the waiter."""
     if not protected:
-        monkeypatch.setattr(hand_off, "_wake_if_it_holds", does_nothing)
+        monkeypatch.setattr(hand_off, "wake_if_it_holds", does_nothing)
     bench.store().acquire(acquire("anna"))
     bench.wait("ben")
     with pytest.raises(LockStoreUnavailable):
