@@ -23,6 +23,7 @@ from fairlock.cdk.fragments import (
     jsonata,
     whole_seconds,
 )
+from fairlock.cdk.guard.guard_rules import NO_LOCK
 from fairlock.cdk.service.service_base import ILockService, LockServiceBase
 from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.errors import InvalidRequest
@@ -77,13 +78,19 @@ def check_work(task: sfn.IChainable, **instead: sfn.IChainable | None) -> None:
     if task.start_state.node.path in _guarded_in_app_of(task):
         rule = "must be guarded once: make a state of its own for each guard"
         raise InvalidRequest(field="task", rule=rule, value=task.start_state.state_id)
-    for field, states in instead.items():
-        if states is None:
-            continue
+    given = {field: states for field, states in instead.items() if states is not None}
+    work = _reached_from(task) if given else set()
+    for field, states in given.items():
         check_states(field, states)
-        if states.start_state is task.start_state:
-            rule = "must begin with another state than the task, which would run without the lock"
-            raise InvalidRequest(field=field, rule=rule, value=task.start_state.state_id)
+        # What is connected by now: `GuardInMachine` checks the finished machine.
+        if shared := sorted(_reached_from(states) & work):
+            raise InvalidRequest(field=field, rule=NO_LOCK, value=shared[0].rpartition("/")[2])
+
+
+def _reached_from(states: sfn.IChainable) -> set[str]:
+    """The paths of a chain's states, and of those that it leads to by now."""
+    found = sfn.State.find_reachable_states(states.start_state, include_error_handlers=True)
+    return {state.node.path for state in found}
 
 
 _GUARDED: Final[WeakKeyDictionary[IConstruct, set[str]]] = WeakKeyDictionary()

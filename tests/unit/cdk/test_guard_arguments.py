@@ -155,7 +155,7 @@ def test_the_task_cannot_be_what_is_done_when_the_wait_is_over(
     stack: Stack, guards: GuardFactory
 ) -> None:
     task = sfn.Pass(stack, "Charge")
-    with pytest.raises(InvalidRequest, match=r"^on_timeout: must begin with another state than"):
+    with pytest.raises(InvalidRequest, match=r"^on_timeout: must not lead to the task, which"):
         LockGuard(stack, "Guard", service=guards.locks, task=task, lock_name="x", on_timeout=task)
 
 

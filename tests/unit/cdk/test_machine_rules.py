@@ -92,6 +92,16 @@ def sound(cases: Cases) -> None:
     elsewhere.machine(case.guard())
 
 
+def locked_again(cases: Cases) -> None:
+    """Ways back to the guard, which then waits for the lock."""
+    case = cases.case("WaitsOnceMore")
+    later = case.step("Later")
+    later.next(guard := case.guard(task=case.call("Call"), on_timeout=later))
+    again = sfn.Choice.jsonata(case, "Again?").otherwise(case.step("Done"))
+    again.when(sfn.Condition.jsonata("{% $states.input.again %}"), guard.start_state)
+    case.machine(guard.next(again))
+
+
 def broken(cases: Cases) -> None:
     """One case a rule."""
     case = cases.case("NoMachine")
@@ -139,6 +149,53 @@ def broken(cases: Cases) -> None:
     guard = case.guard(task=call)
     urgent = sfn.Choice.jsonata(case, "Urgent?").when(sfn.Condition.jsonata("{% true %}"), call)
     case.machine(urgent.otherwise(guard))
+
+
+def unlocked(cases: Cases) -> None:
+    """Every way to a task that is not its guard's grant."""
+    case = cases.case("AfterItself")
+    call = case.call("Call")
+    case.machine(case.guard(task=call).next(call))
+    case = cases.case("AfterItselfInAMap")
+    call = case.call("Call")
+    case.machine(case.map("Each", case.guard(task=call).next(call)))
+    case = cases.case("AfterItselfBehindSeveral")
+    call = case.call("Call")
+    case.machine(case.guard(task=call, lock_name=["one", "two"]).next(call))
+    case = cases.case("AfterAStateOfTheGuardsScope")
+    call = case.call("Call")
+    guard = case.guard(task=call)
+    case.machine(guard.next(sfn.Pass.jsonata(guard, "Log").next(call)))
+    case = cases.case("AfterTheWait")
+    later, call = case.step("Later"), case.call("Call")
+    guard = case.guard(task=call, on_timeout=later)
+    later.next(call)
+    case.machine(guard)
+    case = cases.case("AfterANewer")
+    later, call = case.step("Later"), case.call("Call")
+    guard = case.guard(task=call, only_newest=True, on_superseded=later)
+    later.next(call)
+    case.machine(guard)
+    case = cases.case("AfterAnotherGuard")
+    call = case.call("Call")
+    case.machine(case.guard("One", on_timeout=call).next(case.guard(task=call)))
+    case = cases.case("AfterAnError")
+    first, call = case.call("First"), case.call("Call")
+    case.machine(first.add_catch(call).next(case.guard(task=call)))
+    case = cases.case("ByName")
+    goto = sfn.CustomState(case, "Goto", state_json={"Type": "Pass", "Next": "Guard: Work"})
+    case.machine(case.guard().next(goto))
+    case = cases.case("Inside")
+    goto = sfn.CustomState(case, "Goto", state_json={"Type": "Pass", "Next": "Guard: Acquire"})
+    case.machine(case.guard(task=case.call("Call")).next(goto))
+    case = cases.case("AtTheStart")
+    call = case.call("Call")
+    guard = case.guard(task=call)
+    case.machine(sfn.Chain.custom(call, [call], call))
+    case = cases.case("InAnotherGuard")
+    call = case.call("Call")
+    case.guard(task=call)
+    case.machine(case.guard("Other", case.step("Before").next(call)))
 
 
 def misread(cases: Cases) -> None:
@@ -200,7 +257,7 @@ def doubtful(cases: Cases) -> None:
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
     made = Cases(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Cases")
-    for build in (sound, broken, misread, doubtful):
+    for build in (sound, locked_again, broken, unlocked, misread, doubtful):
         build(made)
     return made
 
@@ -217,6 +274,18 @@ def faults(cases: Cases) -> dict[str, str]:
 
 
 AS_TEXT = "variable: must be read in the query language of the state 'Tell'"
+UNLOCKED = (
+    "AfterItself",
+    "AfterItselfInAMap",
+    "AfterItselfBehindSeveral",
+    "AfterAStateOfTheGuardsScope",
+    "AfterAnotherGuard",
+    "AfterAnError",
+    "ByName",
+    "Inside",
+    "AtTheStart",
+    "InAnotherGuard",
+)
 FAULTS = {
     "NoMachine/Guard": "guard: is in no state machine: pass it to DefinitionBody",
     "NoMachineForUpdate/Update": "update: is in no state machine",
@@ -232,6 +301,9 @@ FAULTS = {
     "CatchAddedLater/Guard": "task: must get its own Catch before LockGuard(…) is called, which",
     "CatchAddedBesideHeartbeat/Guard": "task: must get its own Catch before LockGuard(…)",
     "WayPastTheLock/Guard": "task: must be reached by its guard only: ",
+    **{f"{case}/Guard": "task: must be reached by its guard only: " for case in UNLOCKED},
+    "AfterTheWait/Guard": "on_timeout: must not lead to the task, which would run without the lock",
+    "AfterANewer/Guard": "on_superseded: must not lead to the task, which would run without the",
     "JsonataInJsonPath/Machine": f"{AS_TEXT}, which would hand on",
     "PathAsText/Machine": AS_TEXT,
     "PathInJsonata/Machine": AS_TEXT,

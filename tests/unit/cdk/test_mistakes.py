@@ -1,6 +1,6 @@
 """What people get wrong with constructs: synth names the field, the rule and the next step.
 
-Guards have theirs in `test_guard_arguments.py` and `test_machine_rules.py`.
+More of guards are in `test_guard_arguments.py` and `test_machine_rules.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,13 @@ from fairlock.errors import InvalidRequest
 from tests.unit.cdk.guard_forms import Case, Cases
 
 Mistake = Callable[[Case], object]
+NO_LOCK = "must not lead to the task, which would run without the lock: lead to the guard again"
+
+
+def leads_to_its_task(field: str, case: Case, *, chained: bool = False, **options: Any) -> object:  # noqa: ANN401 - a guard's
+    call = case.call("Call")
+    way: dict[str, Any] = {field: case.step("Log").next(call) if chained else call}
+    return case.guard(task=call, **way, **options)
 
 
 def with_setting(setting: str, value: Any, case: Case) -> object:  # noqa: ANN401 - mistakes are no types
@@ -30,6 +37,22 @@ AT_ONCE: dict[str, tuple[Mistake, str]] = {
     "10a only_newest as NaN": (
         lambda c: c.guard(only_newest=math.nan),
         "only_newest: must be True, the version of this caller (a whole number of at least 0), or",
+    ),
+    "17 the task when the wait is over": (
+        partial(leads_to_its_task, "on_timeout"),
+        f"on_timeout: {NO_LOCK}",
+    ),
+    "17a a chain to the task when the wait is over": (
+        partial(leads_to_its_task, "on_timeout", chained=True),
+        f"on_timeout: {NO_LOCK}",
+    ),
+    "17b the task in a branch when the wait is over": (
+        partial(leads_to_its_task, "on_timeout", keep_alive=Duration.seconds(20)),
+        f"on_timeout: {NO_LOCK}",
+    ),
+    "17c the task when a newer came": (
+        partial(leads_to_its_task, "on_superseded", only_newest=True),
+        f"on_superseded: {NO_LOCK}",
     ),
     "18a the stack's name as NaN": (
         lambda c: LockService.from_stack(c, "Shared", stack_name=math.nan),  # type: ignore[arg-type]  # the mistake
