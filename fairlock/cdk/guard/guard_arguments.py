@@ -162,7 +162,14 @@ def checked_only_newest(only_newest: bool | int | str) -> int | str | None:  # n
 
 def checked_lease_seconds(lease: Duration) -> int:
     """Whole seconds, from one second to twelve hours."""
-    return checked("lease", rules.LEASE_SECONDS, whole_seconds("lease", lease))
+    seconds = whole_seconds("lease", lease)
+    if not rules.LEASE_SECONDS.allows(seconds):
+        rule = (
+            "must be from 1 second to 12 hours, such as the default of 1 minute: in a Standard "
+            "workflow, a task that takes longer keeps the lock"
+        )
+        raise InvalidRequest(field="lease", rule=rule, value=lease.to_human_string())
+    return seconds
 
 
 def checked_max_wait_seconds(

@@ -34,6 +34,10 @@ def with_setting(setting: str, value: Any, case: Case) -> object:  # noqa: ANN40
 
 
 AT_ONCE: dict[str, tuple[Mistake, str]] = {
+    "8 a lease of 13 hours": (
+        lambda c: c.guard(lease=Duration.hours(13)),
+        "lease: must be from 1 second to 12 hours, such as the default of 1 minute: in a Standard",
+    ),
     "10a only_newest as NaN": (
         lambda c: c.guard(only_newest=math.nan),
         "only_newest: must be True, the version of this caller (a whole number of at least 0), or",
@@ -107,7 +111,11 @@ AT_ONCE: dict[str, tuple[Mistake, str]] = {
     ),
     "26 a pace as text": (
         lambda c: Pace(c, "P", service=c.shared(), pace_name="v", rate="10/1m"),  # type: ignore[arg-type]  # the mistake
-        "rate: must be a pair of a number and a Duration, such as (10, Duration.minutes(1))",
+        "rate: must be a pair such as (10, Duration.minutes(1)): how many, a whole number of at",
+    ),
+    "26b a pace in seconds": (
+        lambda c: Pace(c, "P", service=c.shared(), pace_name="v", rate=(10, 60)),  # type: ignore[arg-type]  # the mistake
+        "rate: must be a pair such as (10, Duration.minutes(1)): how many, a whole number of at",
     ),
     "26a a pace without rate": (
         lambda c: Pace(c, "P", service=c.shared(), pace_name="v"),  # type: ignore[call-arg]  # the mistake
