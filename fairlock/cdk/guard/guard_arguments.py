@@ -229,6 +229,8 @@ def checked_keep_alive_seconds(
 
 
 _NOT_EVALUATED: Final = ("{%", "%}", "$.", "$$", "$states", "States.Format(")
+_PLACEHOLDER: Final = re.compile(r"(?<!\$)\{(?:\d*|[A-Za-z_][^{}]*)\}")
+"""As an f-string and `format` replace it. Not `${…}`: tokens of CDK, templates of JSON."""
 _STEP: Final = r"""\.(?P<name>[A-Za-z_]\w*)|\['(?P<quoted>[^'`]+)'\]|\[(?P<index>\d+)\]"""
 _PATH: Final = re.compile(
     r"(?P<root>\$\$|\$[A-Za-z_]\w*|\$)(?P<steps>(?:" + re.sub(r"\?P<\w+>", "", _STEP) + r")*)"
@@ -295,6 +297,13 @@ def literal_lock_name(lock_name: str) -> str | None:
 def _refuse_parts_without_evaluation(literal: str, field: str) -> None:
     """Step Functions takes such a text as it is: it would be one lock for all customers."""
     found = next((part for part in _NOT_EVALUATED if part in literal), None)
+    if found is None and (placeholder := _PLACEHOLDER.search(literal)):
+        rule = (
+            f"must not contain {placeholder[0]}, which nothing replaces: put an f before the "
+            "quotes for a value of this program, and for a value of the workflow write "
+            "'{% 'customer/' & $states.input.id %}'"
+        )
+        raise InvalidRequest(field=field, rule=rule, value=literal)
     if found is not None:
         rule = (
             f"must not contain {found}, which nothing evaluates within a literal: "
@@ -309,8 +318,12 @@ def _from_token(scope: Construct, lock_name: str, field: str) -> str:
     try:
         is_path = sfn.JsonPath.is_encoded_json_path(lock_name)
     except RuntimeError as error:  # how jsii hands over that a path is only a part of the string
-        rule = "must be a JsonPath token as a whole: join with JsonPath.format or in JSONata"
-        raise InvalidRequest(field=field, rule=rule, value=str(error)) from error
+        rule = (
+            "must be a JsonPath token as a whole, without other text: write "
+            "JsonPath.format('customer/{}', JsonPath.string_at('$.id'))"
+        )
+        shown = re.sub(r"\$\{Token\[[^\]]*\]\}", "…", lock_name)
+        raise InvalidRequest(field=field, rule=rule, value=shown) from error
     return (
         jsonata(_translated(str(Stack.of(scope).resolve(lock_name)), field))
         if is_path

@@ -273,8 +273,28 @@ def test_a_call_that_cannot_be_meant_is_refused_with_the_call_that_is(
 
 
 def test_a_part_of_a_string_cannot_be_a_path(guards: GuardFactory) -> None:
-    with pytest.raises(InvalidRequest, match=r"^lock_name: must be a JsonPath token as a whole"):
+    with pytest.raises(
+        InvalidRequest, match=r"^lock_name: must be a JsonPath token as a whole"
+    ) as told:
         guards.guard(lock_name=f"customer/{sfn.JsonPath.string_at('$.customer')}")
+    assert str(told.value).endswith("JsonPath.string_at('$.id')) (got 'customer/…')")
+
+
+@pytest.mark.parametrize(
+    "name", ["customer/{id}", "customer/{event['id']!r}", "{a}/{b}", "customer/{}", "customer/{0}"]
+)
+def test_a_name_without_the_f_before_it_is_refused(guards: GuardFactory, name: str) -> None:
+    text = r"^lock_name: must not contain \{.*\}, which nothing replaces: put an f before the quo"
+    for lock_name in (name, ["other", name]):
+        with pytest.raises(InvalidRequest, match=text):
+            guards.guard(lock_name=lock_name)
+
+
+@pytest.mark.parametrize(
+    "name", ["deploy/${Stage}", f"report-{Aws.REGION}", '{"id":7}', "a{", "}{"]
+)
+def test_other_braces_stand_in_a_name(guards: GuardFactory, name: str) -> None:
+    assert guards.lock_name(name)
 
 
 def test_a_name_known_at_deployment_is_a_literal(guards: GuardFactory) -> None:
