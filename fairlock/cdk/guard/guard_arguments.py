@@ -147,7 +147,7 @@ def checked_only_newest(only_newest: bool | int | str) -> int | str | None:  # n
     if only_newest is True:
         return jsonata("$millis()")  # When the guard is entered, by the clock of Step Functions.
     if is_jsonata(only_newest):
-        return checked_jsonata("only_newest", str(only_newest))
+        return _that_exists("only_newest", checked_jsonata("only_newest", str(only_newest)))
     if _is_number_token(only_newest):
         rule = "must be True, a number or JSONata, '{% $states.input.build %}': a token is none"
         raise InvalidRequest(field="only_newest", rule=rule, value="a token")
@@ -261,8 +261,10 @@ _KEY: Final = f"function($name) {{ $replace($name, /[^ -~]+/, function($run) {{ 
 JSONata sorts by UTF-16, in which some names come in another order."""
 _IN_ORDER: Final = (
     "($key := {key}; $later := function($l, $r) {{ $key($l) > $key($r) }}; $names := [{names}]; "
-    "$count($distinct($names)) = {number} ? $sort($names, $later) "
-    ": $error('lock_name has a lock twice, or lacks one'))"
+    "$count($distinct($names)) = {number} ? $sort($names, $later) : ($twice := $filter($names, "
+    "function($name) {{ $count($names[$ = $name]) > 1 }})[0]; $error('lock_name: ' & ("
+    "$exists($twice) ? $string($twice) & ' must come once: correct one of its expressions' "
+    ": 'each expression must give one name, not a list'))))"
 )
 
 
@@ -283,7 +285,12 @@ def names_in_order(
         raise InvalidRequest(field="lock_name", rule=rule, value="a token")
     if not any(is_jsonata(value) for value in values):
         return None, rules.in_lock_order(values)
-    parts = [each[2:-2].strip() if is_jsonata(each) else json.dumps(each) for each in values]
+    parts = [
+        json.dumps(each)
+        if not is_jsonata(each)
+        else (each if f"${_CHECK}(" in each else _that_exists("lock_name", each))[2:-2].strip()
+        for each in values
+    ]
     names = ", ".join(f"({part})" for part in parts)
     order = jsonata(_IN_ORDER.format(key=_KEY, names=names, number=len(values)))
     return order, [jsonata(f"${stored}[{number}]") for number in range(len(values))]

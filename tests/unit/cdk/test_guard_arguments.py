@@ -263,7 +263,7 @@ def test_a_call_that_cannot_be_meant_is_refused_with_the_call_that_is(
             lambda: make("R", task),
         ),
         "service": (
-            r"^stack_name: is required: SharedLockService\(scope, construct_id, stack_name, encr",
+            r"^stack_name: is required: LockService.from_stack\(scope, construct_id, stack_name, ",
             lambda: LockService.from_stack(stack, "LocksProd"),  # type: ignore[call-arg]  # the mistake
         ),
     }

@@ -70,6 +70,10 @@ AT_ONCE: dict[str, tuple[Mistake, str]] = {
         lambda _: LockService.from_stack(None, "Shared", stack_name="Fairlock"),  # type: ignore[arg-type]  # the mistake
         "scope: must be the parent construct, such as a Stack (got None)",
     ),
+    "18g from_stack as of the client": (
+        lambda _: LockService.from_stack("Fairlock"),  # type: ignore[call-arg,arg-type]  # the mistake
+        "construct_id: is required: LockService.from_stack(scope, construct_id, stack_name, encr",
+    ),
     "18d a service without an id": (
         lambda c: LockService(c, None),  # type: ignore[arg-type]  # the mistake
         "construct_id: must be a text that is not empty (got None)",
