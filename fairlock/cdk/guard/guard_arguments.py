@@ -261,9 +261,10 @@ _KEY: Final = f"function($name) {{ $replace($name, /[^ -~]+/, function($run) {{ 
 JSONata sorts by UTF-16, in which some names come in another order."""
 _IN_ORDER: Final = (
     "($key := {key}; $later := function($l, $r) {{ $key($l) > $key($r) }}; $names := [{names}]; "
-    "$count($distinct($names)) = {number} ? $sort($names, $later) : ($twice := $filter($names, "
-    "function($name) {{ $count($names[$ = $name]) > 1 }})[0]; $error('lock_name: ' & ("
-    "$exists($twice) ? $string($twice) & ' must come once: correct one of its expressions' "
+    "$count($names) = {number} and $count($distinct($names)) = {number} ? $sort($names, $later) : "
+    "($twice := $filter($names, function($name) {{ $count($names[$ = $name]) > 1 }})[0]; "
+    "$error('lock_name: ' & ($exists($twice) "
+    "? $string($twice) & ' must come once: correct one of its expressions' "
     ": 'each expression must give one name, not a list'))))"
 )
 
@@ -306,9 +307,9 @@ def _refuse_parts_without_evaluation(literal: str, field: str) -> None:
     found = next((part for part in _NOT_EVALUATED if part in literal), None)
     if found is None and (placeholder := _PLACEHOLDER.search(literal)):
         rule = (
-            f"must not contain {placeholder[0]}, which nothing replaces: put an f before the "
-            "quotes for a value of this program, and for a value of the workflow write "
-            "'{% 'customer/' & $states.input.id %}'"
+            f"must not contain {placeholder[0]}, which nothing replaces: for a value of the "
+            "workflow write '{% 'customer/' & $states.input.id %}', and for a value of a Python "
+            "program put an f before the quotes"
         )
         raise InvalidRequest(field=field, rule=rule, value=literal)
     if found is not None:

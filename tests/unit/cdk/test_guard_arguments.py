@@ -284,7 +284,7 @@ def test_a_part_of_a_string_cannot_be_a_path(guards: GuardFactory) -> None:
     "name", ["customer/{id}", "customer/{event['id']!r}", "{a}/{b}", "customer/{}", "customer/{0}"]
 )
 def test_a_name_without_the_f_before_it_is_refused(guards: GuardFactory, name: str) -> None:
-    text = r"^lock_name: must not contain \{.*\}, which nothing replaces: put an f before the quo"
+    text = r"^lock_name: must not contain \{.*\}, which nothing replaces: for a value of the wor"
     for lock_name in (name, ["other", name]):
         with pytest.raises(InvalidRequest, match=text):
             guards.guard(lock_name=lock_name)

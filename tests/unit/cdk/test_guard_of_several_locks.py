@@ -224,6 +224,7 @@ def test_by_utf_16_they_do_not(guards: GuardFactory, monkeypatch: pytest.MonkeyP
         (["b", "a", "b"], "lock_name: b must come once: correct one of its expressions"),
         (["a", None], r"lock_name: \$states\.input\.n1 must give a value: it is missing"),
         (["a", ["b", "c"]], "lock_name: each expression must give one name, not a list"),
+        (["a", ["a", "b"]], "lock_name: a must come once"),
         (["a", []], "lock_name: each expression must give one name, not a list"),
     ],
 )
