@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from functools import partial
 from typing import Any
 
 import pytest
@@ -294,8 +293,11 @@ def test_an_error_of_the_work_by_that_name_is_not_taken_for_the_guards_own(work:
 @pytest.mark.parametrize("field", ["limit", "only_newest"])
 def test_a_number_that_is_missing_when_the_workflow_runs_is_named(field: str) -> None:
     expression = f"{{% $states.input.{field} %}}"
-    number = {"limit": partial(checked_limit, shared=False), "only_newest": checked_only_newest}
-    made = str(number[field](expression))
+    made = str(
+        checked_limit(expression, shared=False)
+        if field == "limit"
+        else checked_only_newest(expression)
+    )
     text = rf"^{field}: \$states.input.{field} must give a value: it is missing"
     with pytest.raises(EvaluationError, match=text):
         evaluate(made, states={"input": {}})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from aws_cdk import App, Duration, Stack, Stage
@@ -16,6 +17,7 @@ from constructs import Construct
 
 from fairlock.cdk import LockGuard, OptimisticUpdate, Waiting
 from fairlock.cdk.guard.guard_rules import GuardInMachine
+from fairlock.errors import InvalidRequest
 from tests.unit.cdk.guard_forms import Case, Cases
 
 EXPRESS = sfn.StateMachineType.EXPRESS
@@ -335,6 +337,26 @@ def test_a_catch_that_was_added_later_does_leave_the_guard_without_the_release(
     rules = call.to_state_json()["Catch"]
     released = "Guard: Release after error"
     assert [rule["Next"] for rule in rules] == [released, "Handle", released]
+
+
+@pytest.mark.parametrize("chained", [False, True])
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [
+        ("on_timeout", {}),
+        ("on_timeout", {"keep_alive": Duration.seconds(20)}),
+        ("on_superseded", {"only_newest": True}),
+    ],
+    ids=str,
+)
+def test_what_is_done_instead_does_not_lead_to_the_task(
+    field: str, options: dict[str, Any], *, chained: bool
+) -> None:
+    case = Cases(App(), "Cases").case("Case")
+    call = case.call("Call")
+    way: dict[str, Any] = {field: case.step("Log").next(call) if chained else call}
+    with pytest.raises(InvalidRequest, match=rf"^{field}: must not lead to the task, which would"):
+        case.guard(task=call, **options, **way)
 
 
 def warnings(construct: Construct) -> Iterator[str]:
