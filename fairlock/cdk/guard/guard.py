@@ -197,9 +197,9 @@ class LockGuard(sfn.StateMachineFragment):
                 heartbeat costs one state transition and six events of the history, which ends the
                 execution at 25,000: after about 4,100 heartbeats (of 20 s: 22 hours).
             on_timeout: where to go, with the guard's input, when `max_wait` is over. It does not
-                continue after the guard, unless it is itself connected there. There is no fencing
-                token of this guard: synth refuses a state there that needs one. Default: fail with
-                `LockWaitTimeout`.
+                continue after the guard, unless it is itself connected there. It runs without the
+                lock: synth refuses a way to the task, and a state that needs this guard's fencing
+                token. Default: fail with `LockWaitTimeout`.
             express: whether the machine is an Express workflow: those cannot be described.
             shared: whether others that share the lock may be inside meanwhile. Then `limit` is how
                 many there may be; 1, the default, means 20.
@@ -297,6 +297,7 @@ class LockGuard(sfn.StateMachineFragment):
         for number, enter in entered.items():
             placed = GuardInMachine(
                 construct=self,
+                number=number,
                 own=own,
                 variable=self._variables[number].name,
                 enter=enter,

@@ -130,6 +130,7 @@ class GuardInMachine:
 
     Attributes:
         construct: the guard.
+        number: which of the guard's locks this is, from 0.
         own: the states that it has made, for all of its locks.
         variable: the name of its variable.
         enter: the state with which it begins.
@@ -148,6 +149,7 @@ class GuardInMachine:
     """
 
     construct: IConstruct
+    number: int
     own: Sequence[sfn.State]
     variable: str
     enter: sfn.State
@@ -205,6 +207,8 @@ class GuardInMachine:
         CDK lets you add a Catch to a task after its guard was made, and connect every state to it:
         what `on_timeout` leads to, what follows the guard, and the guard's own ends.
         """
+        if self.number:
+            return  # the way to the task begins with the first lock
         own = self._own_names()
         task = None if self.bare_task is None else self.bare_task.state_id
         work = {self.work.state_id, task}
