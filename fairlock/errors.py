@@ -143,7 +143,7 @@ def _require_call(
     taken = [name for name in parameters if name not in _FIRST]
     options = [name for name in taken if parameters[name].default is not Parameter.empty] or taken
     called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
-    whole = f"{called}({', '.join(taken)})"
+    whole = f"{_CALLED.get(called, called)}({', '.join(taken)})"
     for name, value in named.items():
         if name not in parameters:
             near = _ELSEWHERE.get(name, "")
@@ -166,6 +166,8 @@ def _require_call(
 
 
 _FIRST: Final = ("self", "cls")
+_CALLED: Final = {"SharedLockService": "LockService.from_stack"}
+"""How a user calls a class that has another name in the documents."""
 
 
 class LockStoreUnavailable(FairlockError):  # noqa: N818 - class names are API

@@ -339,7 +339,8 @@ class MachineChecks:
             for machine, name in sorted(names)
             if len(name) > _LONGEST_STATE_NAME
         ]
-        return faults + [f"{use.machine}: {fault}" for use, fault in uses]
+        faults += [f"{use.machine}: {fault}" for use, fault in uses]
+        return [*dict.fromkeys(faults)]  # a guard of several locks is a part for each of them
 
 
 _LONGEST_STATE_NAME: Final = 80

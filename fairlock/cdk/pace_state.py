@@ -29,7 +29,13 @@ from fairlock.cdk.guard.guard_arguments import checked, workflow_lock_name
 from fairlock.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS
 from fairlock.cdk.service.service_base import LockServiceBase
 from fairlock.errors import InvalidRequest, SlotTooLate, explained
-from fairlock.wire.rules import BURST, DEFAULT_MAX_WAIT_SECONDS, PACE_RATE, PACE_WAIT_SECONDS
+from fairlock.wire.rules import (
+    BURST,
+    DEFAULT_MAX_WAIT_SECONDS,
+    MOST_A_SECOND,
+    PACE_RATE,
+    PACE_WAIT_SECONDS,
+)
 
 _DEFAULT_MAX_WAIT: Final = Duration.seconds(DEFAULT_MAX_WAIT_SECONDS)
 _REQUEST_SECONDS: Final = FUNCTION_TIMEOUT_SECONDS + 10
@@ -180,9 +186,17 @@ def _checked_service(service: LockServiceBase, scope: Construct) -> lambda_.IFun
 
 def _checked_rate(rate: object) -> tuple[int, int]:
     """How many, in how many whole seconds."""
-    if not isinstance(rate, tuple) or len(rate) != len(("count", "period")):
-        rule = "must be a pair of a number and a Duration, such as (10, Duration.minutes(1))"
-        raise InvalidRequest(field="rate", rule=rule, value=rate)
-    seconds = whole_seconds("rate", rate[1])
-    count, period = checked("rate", PACE_RATE, (rate[0], seconds))
-    return int(count), period
+    shown = rate
+    if isinstance(rate, tuple) and len(rate) == len(("count", "period")):
+        count, period = rate
+        shown = f"({count!r}, {period!r})"
+        if isinstance(period, Duration):
+            seconds = whole_seconds("rate", period)
+            if PACE_RATE.allows((count, seconds)):
+                return int(count), seconds
+            shown = f"({count!r}, {period.to_human_string()})"
+    rule = (
+        "must be a pair such as (10, Duration.minutes(1)): how many, a whole number of at least 1, "
+        f"and in how much time, at most 31 days; at most {MOST_A_SECOND} a second"
+    )
+    raise InvalidRequest(field="rate", rule=rule, value=shown)

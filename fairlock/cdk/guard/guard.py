@@ -197,9 +197,9 @@ class LockGuard(sfn.StateMachineFragment):
                 heartbeat costs one state transition and six events of the history, which ends the
                 execution at 25,000: after about 4,100 heartbeats (of 20 s: 22 hours).
             on_timeout: where to go, with the guard's input, when `max_wait` is over. It does not
-                continue after the guard, unless it is itself connected there. There is no fencing
-                token of this guard: synth refuses a state there that needs one. Default: fail with
-                `LockWaitTimeout`.
+                continue after the guard, unless it is itself connected there. It runs without the
+                lock: synth refuses a way to the task, and a state that needs this guard's fencing
+                token. Default: fail with `LockWaitTimeout`.
             express: whether the machine is an Express workflow: those cannot be described.
             shared: whether others that share the lock may be inside meanwhile. Then `limit` is how
                 many there may be; 1, the default, means 20.
@@ -280,6 +280,7 @@ class LockGuard(sfn.StateMachineFragment):
             )
         )
         granted: sfn.IChainable = self._work
+        entered: dict[int, sfn.Pass] = {}
         for number in reversed(range(len(names))):
             enter = locks[number].enter(names[number])
             next_states = NextStates(
@@ -289,9 +290,15 @@ class LockGuard(sfn.StateMachineFragment):
                 superseded=superseded[number] if superseded else None,
             )
             enter.next(options.waiting.begin(locks[number], next_states))
-            granted = enter
+            granted = entered[number] = enter
+        self._start = granted if order is None else locks[0].order(order).next(granted)
+        # As of now: a user may put more states into this scope.
+        own = [child for child in self.node.children if isinstance(child, sfn.State)]
+        for number, enter in entered.items():
             placed = GuardInMachine(
                 construct=self,
+                number=number,
+                own=own,
                 variable=self._variables[number].name,
                 enter=enter,
                 gives_up={
@@ -299,7 +306,7 @@ class LockGuard(sfn.StateMachineFragment):
                     **({} if on_superseded is None else {"on_superseded": superseded[0]}),
                 },
                 work=self._work.start_state,
-                bare_task=bare_task if number == 0 else None,
+                bare_task=bare_task,
                 lock_name=literal_lock_name(names[number]),
                 service=name_of_service(service),
                 express=express,
@@ -311,7 +318,6 @@ class LockGuard(sfn.StateMachineFragment):
             )
             placed.warn_of_missing_part()
             MachineChecks.add(self, placed)
-        self._start = granted if order is None else locks[0].order(order).next(granted)
 
     @property
     @jsii.member(jsii_name="startState")

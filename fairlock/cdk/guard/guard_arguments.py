@@ -23,6 +23,7 @@ from fairlock.cdk.fragments import (
     jsonata,
     whole_seconds,
 )
+from fairlock.cdk.guard.guard_rules import NO_LOCK
 from fairlock.cdk.service.service_base import ILockService, LockServiceBase
 from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.errors import InvalidRequest
@@ -77,13 +78,19 @@ def check_work(task: sfn.IChainable, **instead: sfn.IChainable | None) -> None:
     if task.start_state.node.path in _guarded_in_app_of(task):
         rule = "must be guarded once: make a state of its own for each guard"
         raise InvalidRequest(field="task", rule=rule, value=task.start_state.state_id)
-    for field, states in instead.items():
-        if states is None:
-            continue
+    given = {field: states for field, states in instead.items() if states is not None}
+    work = _reached_from(task) if given else set()
+    for field, states in given.items():
         check_states(field, states)
-        if states.start_state is task.start_state:
-            rule = "must begin with another state than the task, which would run without the lock"
-            raise InvalidRequest(field=field, rule=rule, value=task.start_state.state_id)
+        # What is connected by now: `GuardInMachine` checks the finished machine.
+        if shared := sorted(_reached_from(states) & work):
+            raise InvalidRequest(field=field, rule=NO_LOCK, value=shared[0].rpartition("/")[2])
+
+
+def _reached_from(states: sfn.IChainable) -> set[str]:
+    """The paths of a chain's states, and of those that it leads to by now."""
+    found = sfn.State.find_reachable_states(states.start_state, include_error_handlers=True)
+    return {state.node.path for state in found}
 
 
 _GUARDED: Final[WeakKeyDictionary[IConstruct, set[str]]] = WeakKeyDictionary()
@@ -140,7 +147,7 @@ def checked_only_newest(only_newest: bool | int | str) -> int | str | None:  # n
     if only_newest is True:
         return jsonata("$millis()")  # When the guard is entered, by the clock of Step Functions.
     if is_jsonata(only_newest):
-        return checked_jsonata("only_newest", str(only_newest))
+        return _that_exists("only_newest", checked_jsonata("only_newest", str(only_newest)))
     if _is_number_token(only_newest):
         rule = "must be True, a number or JSONata, '{% $states.input.build %}': a token is none"
         raise InvalidRequest(field="only_newest", rule=rule, value="a token")
@@ -155,7 +162,14 @@ def checked_only_newest(only_newest: bool | int | str) -> int | str | None:  # n
 
 def checked_lease_seconds(lease: Duration) -> int:
     """Whole seconds, from one second to twelve hours."""
-    return checked("lease", rules.LEASE_SECONDS, whole_seconds("lease", lease))
+    seconds = whole_seconds("lease", lease)
+    if not rules.LEASE_SECONDS.allows(seconds):
+        rule = (
+            "must be from 1 second to 12 hours, such as the default of 1 minute: in a Standard "
+            "workflow, a task that takes longer keeps the lock"
+        )
+        raise InvalidRequest(field="lease", rule=rule, value=lease.to_human_string())
+    return seconds
 
 
 def checked_max_wait_seconds(
@@ -215,6 +229,8 @@ def checked_keep_alive_seconds(
 
 
 _NOT_EVALUATED: Final = ("{%", "%}", "$.", "$$", "$states", "States.Format(")
+_PLACEHOLDER: Final = re.compile(r"(?<!\$)\{(?:\d*|[A-Za-z_][^{}]*)\}")
+"""As an f-string and `format` replace it. Not `${…}`: tokens of CDK, templates of JSON."""
 _STEP: Final = r"""\.(?P<name>[A-Za-z_]\w*)|\['(?P<quoted>[^'`]+)'\]|\[(?P<index>\d+)\]"""
 _PATH: Final = re.compile(
     r"(?P<root>\$\$|\$[A-Za-z_]\w*|\$)(?P<steps>(?:" + re.sub(r"\?P<\w+>", "", _STEP) + r")*)"
@@ -245,8 +261,11 @@ _KEY: Final = f"function($name) {{ $replace($name, /[^ -~]+/, function($run) {{ 
 JSONata sorts by UTF-16, in which some names come in another order."""
 _IN_ORDER: Final = (
     "($key := {key}; $later := function($l, $r) {{ $key($l) > $key($r) }}; $names := [{names}]; "
-    "$count($distinct($names)) = {number} ? $sort($names, $later) "
-    ": $error('lock_name has a lock twice, or lacks one'))"
+    "$count($names) = {number} and $count($distinct($names)) = {number} ? $sort($names, $later) : "
+    "($twice := $filter($names, function($name) {{ $count($names[$ = $name]) > 1 }})[0]; "
+    "$error('lock_name: ' & ($exists($twice) "
+    "? $string($twice) & ' must come once: correct one of its expressions' "
+    ": 'each expression must give one name, not a list'))))"
 )
 
 
@@ -267,7 +286,12 @@ def names_in_order(
         raise InvalidRequest(field="lock_name", rule=rule, value="a token")
     if not any(is_jsonata(value) for value in values):
         return None, rules.in_lock_order(values)
-    parts = [each[2:-2].strip() if is_jsonata(each) else json.dumps(each) for each in values]
+    parts = [
+        json.dumps(each)
+        if not is_jsonata(each)
+        else (each if f"${_CHECK}(" in each else _that_exists("lock_name", each))[2:-2].strip()
+        for each in values
+    ]
     names = ", ".join(f"({part})" for part in parts)
     order = jsonata(_IN_ORDER.format(key=_KEY, names=names, number=len(values)))
     return order, [jsonata(f"${stored}[{number}]") for number in range(len(values))]
@@ -281,6 +305,13 @@ def literal_lock_name(lock_name: str) -> str | None:
 def _refuse_parts_without_evaluation(literal: str, field: str) -> None:
     """Step Functions takes such a text as it is: it would be one lock for all customers."""
     found = next((part for part in _NOT_EVALUATED if part in literal), None)
+    if found is None and (placeholder := _PLACEHOLDER.search(literal)):
+        rule = (
+            f"must not contain {placeholder[0]}, which nothing replaces: for a value of the "
+            "workflow write '{% 'customer/' & $states.input.id %}', and for a value of a Python "
+            "program put an f before the quotes"
+        )
+        raise InvalidRequest(field=field, rule=rule, value=literal)
     if found is not None:
         rule = (
             f"must not contain {found}, which nothing evaluates within a literal: "
@@ -295,8 +326,12 @@ def _from_token(scope: Construct, lock_name: str, field: str) -> str:
     try:
         is_path = sfn.JsonPath.is_encoded_json_path(lock_name)
     except RuntimeError as error:  # how jsii hands over that a path is only a part of the string
-        rule = "must be a JsonPath token as a whole: join with JsonPath.format or in JSONata"
-        raise InvalidRequest(field=field, rule=rule, value=str(error)) from error
+        rule = (
+            "must be a JsonPath token as a whole, without other text: write "
+            "JsonPath.format('customer/{}', JsonPath.string_at('$.id'))"
+        )
+        shown = re.sub(r"\$\{Token\[[^\]]*\]\}", "…", lock_name)
+        raise InvalidRequest(field=field, rule=rule, value=shown) from error
     return (
         jsonata(_translated(str(Stack.of(scope).resolve(lock_name)), field))
         if is_path

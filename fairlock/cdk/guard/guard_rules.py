@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
 from typing import Any, Final, TypeGuard
@@ -13,7 +13,13 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import IConstruct
 
 from fairlock.cdk.fragments import is_jsonata, whole_seconds
-from fairlock.cdk.machines import Machines, PartOfMachine, not_in_a_machine, reachable
+from fairlock.cdk.machines import (
+    Machines,
+    PartOfMachine,
+    Transition,
+    not_in_a_machine,
+    reachable,
+)
 from fairlock.errors import InvalidRequest
 from fairlock.text import missing_part
 
@@ -33,7 +39,14 @@ _LEAVES: Final = (
     "must get its own Catch before LockGuard(…) is called, which then puts the task into a branch: "
     "this one leaves the guard without the release"
 )
-_ENTERS: Final = "must be reached by its guard only: this way leads to it without the lock"
+_ENTERS: Final = (
+    "must be reached by its guard only: this way would run it without the lock; lead to the guard "
+    "instead, or make a state of its own for this way"
+)
+NO_LOCK: Final = (
+    "must not lead to the task, which would run without the lock: lead to the guard again, or make "
+    "a state of its own for this way"
+)
 _NO_END: Final = (
     "needs a single task state with a time-out: a workflow holds its lock while it runs. Set its "
     "task_timeout (TimeoutSeconds) to a number of seconds; let such a task start a chain as a "
@@ -117,6 +130,8 @@ class GuardInMachine:
 
     Attributes:
         construct: the guard.
+        number: which of the guard's locks this is, from 0.
+        own: the states that it has made, for all of its locks.
         variable: the name of its variable.
         enter: the state with which it begins.
         gives_up: the states that lead on to `on_timeout` and `on_superseded`, by these names, if
@@ -134,6 +149,8 @@ class GuardInMachine:
     """
 
     construct: IConstruct
+    number: int
+    own: Sequence[sfn.State]
     variable: str
     enter: sfn.State
     gives_up: Mapping[str, sfn.State]
@@ -185,22 +202,38 @@ class GuardInMachine:
         self._warn_beside([rival for rival in rivals if rival in earlier])
 
     def _ways_past_the_guard(self, machines: Machines) -> Iterator[InvalidRequest]:
-        """Transitions of a bare task that the guard did not make.
+        """Transitions that lead to the task past the grant, or leave it past the release.
 
-        CDK lets you add a Catch to a task after the guard was made, or lead to it.
+        CDK lets you add a Catch to a task after its guard was made, and connect every state to it:
+        what `on_timeout` leads to, what follows the guard, and the guard's own ends.
         """
-        if self.bare_task is None:
-            return
-        task = self.bare_task.state_id
-        own = {child.state_id for child in self.construct.node.children if _is_state(child)}
-        places = {place.machine for place in machines.placements.get(self.variable, ())}
-        for step in machines.transitions:
-            if step.machine not in places:
-                continue
-            if step.source == task and step.target not in own:
-                yield _past(_LEAVES, f"{task} -> {step.target}")
-            if step.target == task and step.source not in own:
-                yield _past(_ENTERS, f"{step.source or 'StartAt'} -> {task}")
+        if self.number:
+            return  # the way to the task begins with the first lock
+        own = self._own_names()
+        task = None if self.bare_task is None else self.bare_task.state_id
+        work = {self.work.state_id, task}
+        for machine in {place.machine for place in machines.placements.get(self.variable, ())}:
+            steps = [step for step in machines.transitions if step.machine == machine]
+            for step in steps:
+                if task is not None and step.source == task and step.target not in own:
+                    yield _past("task", _LEAVES, step)
+            behind = {step.target for step in steps if step.source in work} - work
+            ways: dict[str, Iterable[str | None]] = {
+                **{field: [state.state_id] for field, state in self.gives_up.items()},
+                "task": [None, *behind],
+            }
+            told: set[Transition] = set()
+            for field, begin in ways.items():
+                # Only an execution that enters the guard is granted the lock.
+                without = reachable(steps, begin, stop=self.enter.state_id)
+                found = {step for step in steps if step.target in work and step.source in without}
+                for step in sorted(found - told, key=str):
+                    yield _past(field, _ENTERS if field == "task" else NO_LOCK, step)
+                told |= found
+
+    def _own_names(self) -> set[str]:
+        """As they are in the machine, which may have put a prefix before them."""
+        return {state.state_id for state in self.own}
 
     def _tokens_without_a_grant(self, machines: Machines) -> Iterator[InvalidRequest]:
         """States after a wait that has failed, which need the token of this guard's grant.
@@ -224,7 +257,7 @@ class GuardInMachine:
 
     def _tokens_elsewhere(self, machines: Machines) -> Iterator[InvalidRequest]:
         """States that read the token before there is one; warns of those behind the release."""
-        own = {child.state_id for child in self.construct.node.children if _is_state(child)}
+        own = self._own_names()
         work = self.work.state_id
         for machine in {place.machine for place in machines.placements.get(self.variable, ())}:
             steps = [step for step in machines.transitions if step.machine == machine]
@@ -296,5 +329,6 @@ def _is_state(child: object) -> TypeGuard[sfn.State]:
     return isinstance(child, sfn.State)
 
 
-def _past(rule: str, transition: str) -> InvalidRequest:
-    return InvalidRequest(field="task", rule=rule, value=transition)
+def _past(field: str, rule: str, step: Transition) -> InvalidRequest:
+    told = f"{step.source or 'StartAt'} -> {step.target}"
+    return InvalidRequest(field=field, rule=rule, value=told)

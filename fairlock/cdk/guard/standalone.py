@@ -20,7 +20,7 @@ from fairlock.cdk.fragments import WorkflowVariable
 from fairlock.cdk.guard.guard import LockGuard, longest_wait
 from fairlock.cdk.guard.guard_rules import faults_of_end
 from fairlock.cdk.guard.waiting import Waiting
-from fairlock.cdk.machines import Placement, read_definition
+from fairlock.cdk.machines import Placement, read_definition, targets
 from fairlock.errors import InvalidRequest
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS
 
@@ -75,6 +75,35 @@ def require_evaluated(made: Json, variable: str) -> None:
             "ItemSelector"
         )
         raise InvalidRequest(field="task", rule=rule, value=f"the state {use.state}")
+
+
+def check_states_of(machine: Json) -> None:
+    """Checks what Step Functions refuses in every machine, and what would lead past the guard."""
+    for scope in _scopes(machine):
+        for name, state in scope["States"].items():
+            if state.get("Type") == "Task" and not state.get("Resource"):
+                rule = (
+                    "must have a Resource in each Task state, such as "
+                    "'arn:aws:states:::lambda:invoke'"
+                )
+                raise InvalidRequest(field="task", rule=rule, value=f"the state {name}")
+        steps = [("StartAt", scope.get("StartAt")), *_transitions(scope)]
+        for name, target in steps:
+            if target not in scope["States"]:
+                rule = (
+                    "must lead to states of the same machine, branch or Map only: the guard "
+                    "connects the task"
+                )
+                raise InvalidRequest(field="task", rule=rule, value=f"{name} -> {target}")
+
+
+def _transitions(scope: Json) -> Iterator[tuple[str, object]]:
+    for name, state in scope["States"].items():
+        try:
+            yield from [(name, target) for target in targets(state)]
+        except (TypeError, AttributeError):
+            rule = "must have lists of objects as Catch and Choices"
+            raise InvalidRequest(field="task", rule=rule, value=f"the state {name}") from None
 
 
 def put_in(made: Json, machine: Json, *, bare: bool) -> None:
@@ -192,6 +221,7 @@ def guarded_machine(
     """
     machine = as_machine(work)
     others = names_in(machine)
+    check_states_of(machine)
     if not name:
         raise InvalidRequest(field="name", rule="must be a text that is not empty", value=name)
     stack = Stack()

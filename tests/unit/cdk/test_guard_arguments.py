@@ -159,7 +159,7 @@ def test_the_task_cannot_be_what_is_done_when_the_wait_is_over(
     stack: Stack, guards: GuardFactory
 ) -> None:
     task = sfn.Pass(stack, "Charge")
-    with pytest.raises(InvalidRequest, match=r"^on_timeout: must begin with another state than"):
+    with pytest.raises(InvalidRequest, match=r"^on_timeout: must not lead to the task, which"):
         LockGuard(stack, "Guard", service=guards.locks, task=task, lock_name="x", on_timeout=task)
 
 
@@ -267,7 +267,7 @@ def test_a_call_that_cannot_be_meant_is_refused_with_the_call_that_is(
             lambda: make("R", task),
         ),
         "service": (
-            r"^stack_name: is required: SharedLockService\(scope, construct_id, stack_name, encr",
+            r"^stack_name: is required: LockService.from_stack\(scope, construct_id, stack_name, ",
             lambda: LockService.from_stack(stack, "LocksProd"),  # type: ignore[call-arg]  # the mistake
         ),
     }
@@ -277,8 +277,28 @@ def test_a_call_that_cannot_be_meant_is_refused_with_the_call_that_is(
 
 
 def test_a_part_of_a_string_cannot_be_a_path(guards: GuardFactory) -> None:
-    with pytest.raises(InvalidRequest, match=r"^lock_name: must be a JsonPath token as a whole"):
+    with pytest.raises(
+        InvalidRequest, match=r"^lock_name: must be a JsonPath token as a whole"
+    ) as told:
         guards.guard(lock_name=f"customer/{sfn.JsonPath.string_at('$.customer')}")
+    assert str(told.value).endswith("JsonPath.string_at('$.id')) (got 'customer/…')")
+
+
+@pytest.mark.parametrize(
+    "name", ["customer/{id}", "customer/{event['id']!r}", "{a}/{b}", "customer/{}", "customer/{0}"]
+)
+def test_a_name_without_the_f_before_it_is_refused(guards: GuardFactory, name: str) -> None:
+    text = r"^lock_name: must not contain \{.*\}, which nothing replaces: for a value of the wor"
+    for lock_name in (name, ["other", name]):
+        with pytest.raises(InvalidRequest, match=text):
+            guards.guard(lock_name=lock_name)
+
+
+@pytest.mark.parametrize(
+    "name", ["deploy/${Stage}", f"report-{Aws.REGION}", '{"id":7}', "a{", "}{"]
+)
+def test_other_braces_stand_in_a_name(guards: GuardFactory, name: str) -> None:
+    assert guards.lock_name(name)
 
 
 def test_a_name_known_at_deployment_is_a_literal(guards: GuardFactory) -> None:
@@ -328,6 +348,10 @@ def with_setting(setting: str, value: Any, case: Case) -> object:  # noqa: ANN40
 
 
 AT_ONCE: dict[str, tuple[Mistake, str]] = {
+    "8 a lease of 13 hours": (
+        lambda c: c.guard(lease=Duration.hours(13)),
+        "lease: must be from 1 second to 12 hours, such as the default of 1 minute: in a Standard",
+    ),
     "10a only_newest as NaN": (
         lambda c: c.guard(only_newest=math.nan),
         "only_newest: must be True, the version of this caller (a whole number of at least 0), or",
@@ -343,6 +367,10 @@ AT_ONCE: dict[str, tuple[Mistake, str]] = {
     "18c from_stack without a scope": (
         lambda _: LockService.from_stack(None, "Shared", stack_name="Fairlock"),  # type: ignore[arg-type]  # the mistake
         "scope: must be the parent construct, such as a Stack (got None)",
+    ),
+    "18g from_stack as of the client": (
+        lambda _: LockService.from_stack("Fairlock"),  # type: ignore[call-arg,arg-type]  # the mistake
+        "construct_id: is required: LockService.from_stack(scope, construct_id, stack_name, encr",
     ),
     "18d a service without an id": (
         lambda c: LockService(c, None),  # type: ignore[arg-type]  # the mistake
@@ -385,7 +413,11 @@ AT_ONCE: dict[str, tuple[Mistake, str]] = {
     ),
     "26 a pace as text": (
         lambda c: Pace(c, "P", service=c.shared(), pace_name="v", rate="10/1m"),  # type: ignore[arg-type]  # the mistake
-        "rate: must be a pair of a number and a Duration, such as (10, Duration.minutes(1))",
+        "rate: must be a pair such as (10, Duration.minutes(1)): how many, a whole number of at",
+    ),
+    "26b a pace in seconds": (
+        lambda c: Pace(c, "P", service=c.shared(), pace_name="v", rate=(10, 60)),  # type: ignore[arg-type]  # the mistake
+        "rate: must be a pair such as (10, Duration.minutes(1)): how many, a whole number of at",
     ),
     "26a a pace without rate": (
         lambda c: Pace(c, "P", service=c.shared(), pace_name="v"),  # type: ignore[call-arg]  # the mistake

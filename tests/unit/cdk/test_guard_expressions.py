@@ -12,7 +12,7 @@ from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk import Waiting
 from fairlock.cdk.guard import guard_arguments
-from fairlock.cdk.guard.guard_arguments import checked_limit
+from fairlock.cdk.guard.guard_arguments import checked_limit, checked_only_newest
 from fairlock.cdk.guard.standalone import FUNCTIONS, guarded_machine
 from tests.unit.cdk.guard_forms import GuardFactory
 from tests.unit.cdk.template import EvaluationError, Scope, evaluate, machine_of
@@ -290,12 +290,18 @@ def test_an_error_of_the_work_by_that_name_is_not_taken_for_the_guards_own(work:
 # What only shows when a workflow runs, such as an id that is missing, fails by its field and rule.
 
 
-def test_a_limit_that_is_missing_when_the_workflow_runs_is_named() -> None:
-    limit = checked_limit("{% $states.input.limit %}", shared=False)
-    text = r"^limit: \$states.input.limit must give a value: it is missing"
+@pytest.mark.parametrize("field", ["limit", "only_newest"])
+def test_a_number_that_is_missing_when_the_workflow_runs_is_named(field: str) -> None:
+    expression = f"{{% $states.input.{field} %}}"
+    made = str(
+        checked_limit(expression, shared=False)
+        if field == "limit"
+        else checked_only_newest(expression)
+    )
+    text = rf"^{field}: \$states.input.{field} must give a value: it is missing"
     with pytest.raises(EvaluationError, match=text):
-        evaluate(str(limit), states={"input": {}})
-    assert evaluate(str(limit), states={"input": {"limit": 3}}) == 3
+        evaluate(made, states={"input": {}})
+    assert evaluate(made, states={"input": {field: 3}}) == 3
 
 
 CUSTOMER = "{% 'customer/' & $states.input.customer_id %}"

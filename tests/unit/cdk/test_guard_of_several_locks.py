@@ -218,11 +218,20 @@ def test_by_utf_16_they_do_not(guards: GuardFactory, monkeypatch: pytest.MonkeyP
     assert found == [SMILE, FULL_WIDTH_TILDE] != in_lock_order(names.values())
 
 
-@pytest.mark.parametrize("names", [["a", "a"], ["a", None]])
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["b", "a", "b"], "lock_name: b must come once: correct one of its expressions"),
+        (["a", None], r"lock_name: \$states\.input\.n1 must give a value: it is missing"),
+        (["a", ["b", "c"]], "lock_name: each expression must give one name, not a list"),
+        (["a", ["a", "b"]], "lock_name: a must come once"),
+        (["a", []], "lock_name: each expression must give one name, not a list"),
+    ],
+)
 def test_a_name_that_comes_twice_or_is_missing_ends_the_workflow_before_any_is_taken(
-    guards: GuardFactory, names: list[str | None]
+    guards: GuardFactory, names: list[Any], told: str
 ) -> None:
-    with pytest.raises(EvaluationError, match="lock_name has a lock twice, or lacks one"):
+    with pytest.raises(EvaluationError, match=told):
         ordered(guards, names)
 
 

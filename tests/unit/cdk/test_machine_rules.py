@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from aws_cdk import App, Duration, Stack, Stage
@@ -16,6 +17,7 @@ from constructs import Construct
 
 from fairlock.cdk import LockGuard, OptimisticUpdate, Waiting
 from fairlock.cdk.guard.guard_rules import GuardInMachine
+from fairlock.errors import InvalidRequest
 from tests.unit.cdk.guard_forms import Case, Cases
 
 EXPRESS = sfn.StateMachineType.EXPRESS
@@ -92,6 +94,16 @@ def sound(cases: Cases) -> None:
     elsewhere.machine(case.guard())
 
 
+def locked_again(cases: Cases) -> None:
+    """Ways back to the guard, which then waits for the lock."""
+    case = cases.case("WaitsOnceMore")
+    later = case.step("Later")
+    later.next(guard := case.guard(task=case.call("Call"), on_timeout=later))
+    again = sfn.Choice.jsonata(case, "Again?").otherwise(case.step("Done"))
+    again.when(sfn.Condition.jsonata("{% $states.input.again %}"), guard.start_state)
+    case.machine(guard.next(again))
+
+
 def broken(cases: Cases) -> None:
     """One case a rule."""
     case = cases.case("NoMachine")
@@ -139,6 +151,53 @@ def broken(cases: Cases) -> None:
     guard = case.guard(task=call)
     urgent = sfn.Choice.jsonata(case, "Urgent?").when(sfn.Condition.jsonata("{% true %}"), call)
     case.machine(urgent.otherwise(guard))
+
+
+def unlocked(cases: Cases) -> None:
+    """Every way to a task that is not its guard's grant."""
+    case = cases.case("AfterItself")
+    call = case.call("Call")
+    case.machine(case.guard(task=call).next(call))
+    case = cases.case("AfterItselfInAMap")
+    call = case.call("Call")
+    case.machine(case.map("Each", case.guard(task=call).next(call)))
+    case = cases.case("AfterItselfBehindSeveral")
+    call = case.call("Call")
+    case.machine(case.guard(task=call, lock_name=["one", "two"]).next(call))
+    case = cases.case("AfterAStateOfTheGuardsScope")
+    call = case.call("Call")
+    guard = case.guard(task=call)
+    case.machine(guard.next(sfn.Pass.jsonata(guard, "Log").next(call)))
+    case = cases.case("AfterTheWait")
+    later, call = case.step("Later"), case.call("Call")
+    guard = case.guard(task=call, on_timeout=later)
+    later.next(call)
+    case.machine(guard)
+    case = cases.case("AfterANewer")
+    later, call = case.step("Later"), case.call("Call")
+    guard = case.guard(task=call, only_newest=True, on_superseded=later)
+    later.next(call)
+    case.machine(guard)
+    case = cases.case("AfterAnotherGuard")
+    call = case.call("Call")
+    case.machine(case.guard("One", on_timeout=call).next(case.guard(task=call)))
+    case = cases.case("AfterAnError")
+    first, call = case.call("First"), case.call("Call")
+    case.machine(first.add_catch(call).next(case.guard(task=call)))
+    case = cases.case("ByName")
+    goto = sfn.CustomState(case, "Goto", state_json={"Type": "Pass", "Next": "Guard: Work"})
+    case.machine(case.guard().next(goto))
+    case = cases.case("Inside")
+    goto = sfn.CustomState(case, "Goto", state_json={"Type": "Pass", "Next": "Guard: Acquire"})
+    case.machine(case.guard(task=case.call("Call")).next(goto))
+    case = cases.case("AtTheStart")
+    call = case.call("Call")
+    guard = case.guard(task=call)
+    case.machine(sfn.Chain.custom(call, [call], call))
+    case = cases.case("InAnotherGuard")
+    call = case.call("Call")
+    case.guard(task=call)
+    case.machine(case.guard("Other", case.step("Before").next(call)))
 
 
 def misread(cases: Cases) -> None:
@@ -200,7 +259,7 @@ def doubtful(cases: Cases) -> None:
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
     made = Cases(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Cases")
-    for build in (sound, broken, misread, doubtful):
+    for build in (sound, locked_again, broken, unlocked, misread, doubtful):
         build(made)
     return made
 
@@ -217,6 +276,18 @@ def faults(cases: Cases) -> dict[str, str]:
 
 
 AS_TEXT = "variable: must be read in the query language of the state 'Tell'"
+UNLOCKED = (
+    "AfterItself",
+    "AfterItselfInAMap",
+    "AfterItselfBehindSeveral",
+    "AfterAStateOfTheGuardsScope",
+    "AfterAnotherGuard",
+    "AfterAnError",
+    "ByName",
+    "Inside",
+    "AtTheStart",
+    "InAnotherGuard",
+)
 FAULTS = {
     "NoMachine/Guard": "guard: is in no state machine: pass it to DefinitionBody",
     "NoMachineForUpdate/Update": "update: is in no state machine",
@@ -232,6 +303,9 @@ FAULTS = {
     "CatchAddedLater/Guard": "task: must get its own Catch before LockGuard(…) is called, which",
     "CatchAddedBesideHeartbeat/Guard": "task: must get its own Catch before LockGuard(…)",
     "WayPastTheLock/Guard": "task: must be reached by its guard only: ",
+    **{f"{case}/Guard": "task: must be reached by its guard only: " for case in UNLOCKED},
+    "AfterTheWait/Guard": "on_timeout: must not lead to the task, which would run without the lock",
+    "AfterANewer/Guard": "on_superseded: must not lead to the task, which would run without the",
     "JsonataInJsonPath/Machine": f"{AS_TEXT}, which would hand on",
     "PathAsText/Machine": AS_TEXT,
     "PathInJsonata/Machine": AS_TEXT,
@@ -263,6 +337,26 @@ def test_a_catch_that_was_added_later_does_leave_the_guard_without_the_release(
     rules = call.to_state_json()["Catch"]
     released = "Guard: Release after error"
     assert [rule["Next"] for rule in rules] == [released, "Handle", released]
+
+
+@pytest.mark.parametrize("chained", [False, True])
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [
+        ("on_timeout", {}),
+        ("on_timeout", {"keep_alive": Duration.seconds(20)}),
+        ("on_superseded", {"only_newest": True}),
+    ],
+    ids=str,
+)
+def test_what_is_done_instead_does_not_lead_to_the_task(
+    field: str, options: dict[str, Any], *, chained: bool
+) -> None:
+    case = Cases(App(), "Cases").case("Case")
+    call = case.call("Call")
+    way: dict[str, Any] = {field: case.step("Log").next(call) if chained else call}
+    with pytest.raises(InvalidRequest, match=rf"^{field}: must not lead to the task, which would"):
+        case.guard(task=call, **options, **way)
 
 
 def warnings(construct: Construct) -> Iterator[str]:

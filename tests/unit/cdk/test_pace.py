@@ -14,6 +14,7 @@ from aws_cdk.assertions import Template
 
 from fairlock import InvalidRequest
 from fairlock.cdk import LockGuard, LockService, Pace, Waiting
+from fairlock.cdk.guard.guard_arguments import checked_only_newest
 from tests.unit.cdk.guard_forms import Cases, GuardFactory
 from tests.unit.cdk.template import Scope, evaluate, ways_out_unreleased
 from tests.unit.cdk.test_guard_shape import RELEASE_FUNCTION as RELEASE
@@ -80,7 +81,7 @@ def test_the_version_is_evaluated_once_and_sent_with_each_call(
     machine = newest[way]
     [variable] = machine.assigned()
     [lock] = machine.states["Guard: Enter"]["Assign"].values()
-    assert lock["only_newest"] == "{% $states.input.build %}"
+    assert lock["only_newest"] == checked_only_newest("{% $states.input.build %}")
     sent = machine.states["Guard: Acquire"]["Arguments"]["Payload"]["only_newest"]
     assert sent == f"{{% ${variable}.only_newest %}}"
 

@@ -39,6 +39,11 @@ CHAIN = {
 PASS = {"Type": "Pass"}
 
 
+def one(state: Json) -> Json:
+    """A machine with a single state."""
+    return {"StartAt": "In", "States": {"In": state}}
+
+
 def machine(work: object, **options: Any) -> Json:  # noqa: ANN401 - those of a guarded machine
     given = {"functions": ARNS, "lock_name": CUSTOMER, **options}
     return guarded_machine(work, **given)
@@ -132,6 +137,26 @@ def test_cfn_lint_accepts_the_machine() -> None:
         ({"Type": "Parallel", "Branches": [{}]}, "^task: must have an object with States"),
         ({**PASS, "Next": "B"}, r"^task: must not lead to other states: .* \(got 'Next'\)"),
         ({"Type": "Task", "Catch": []}, "^task: must not lead to other states"),
+        (
+            {"Type": "Task"},
+            r"^task: must have a Resource in each Task .* \(got 'the state Work'\)$",
+        ),
+        (
+            {"Type": "Map", "ItemProcessor": one({"Type": "Task", "End": True})},
+            r"^task: must have a Resource in each Task state, such as .* \(got 'the state In'\)$",
+        ),
+        (
+            one({**PASS, "Next": "Guard: Release"}),
+            r"^task: must lead to states of the same .* \(got 'In -> Guard: Release'\)$",
+        ),
+        (
+            {"Type": "Map", "ItemProcessor": {**one(PASS), "StartAt": "Work"}},
+            r"^task: must lead to states of the same .* \(got 'StartAt -> Work'\)$",
+        ),
+        (
+            one({**PASS, "Catch": 5}),
+            r"^task: must have lists of objects as Catch and Choices \(got",
+        ),
         (
             {"StartAt": "Guard: Enter", "States": {"Guard: Enter": {**PASS, "End": True}}},
             "^task: must have other names for its states than the guard",
