@@ -97,6 +97,7 @@ LONGEST_REASON_BYTES: Final = 512
 LONGEST_REQUESTED_BY_BYTES: Final = 256
 HIGHEST_FENCING_TOKEN: Final = 10**18
 MOST_REDRIVES: Final = 10**9 - 1
+EARLIEST_EPOCH_MS: Final = 1_577_836_800_000  # 2020 began; the seconds of today are below it
 LATEST_EPOCH_MS: Final = 253_402_300_799_999  # the last millisecond of the year 9999
 
 _OWNER_ID: Final = re.compile(r"[\x20-\x7e]{16,128}")
@@ -134,9 +135,12 @@ class Rule:
         """What `InvalidRequest` shows of the rule for a value that breaks it."""
         said = self.sentence if self.fault is None else self.fault(value)
         is_number = isinstance(value, str) and _NUMBER.fullmatch(value) is not None
-        if isinstance(value, Decimal) and self.allows(1):
+        if isinstance(value, Decimal) and self._allows_numbers():
             return f"{said}; pass int(…) or float(…) of a Decimal"
-        return f"{said}; pass a number, not text" if is_number and self.allows(1) else said
+        return f"{said}; pass a number, not text" if is_number and self._allows_numbers() else said
+
+    def _allows_numbers(self) -> bool:
+        return self.allows(1) or self.allows(EARLIEST_EPOCH_MS)
 
 
 def require(field: str, rule: Rule, value: object, *, show_text: bool = False) -> None:
@@ -395,7 +399,13 @@ ATTRIBUTE: Final = Rule(
 )
 FLAG: Final = Rule("must be true or false", lambda value: isinstance(value, bool))
 EPOCH_MS: Final = Rule(
-    "must be a whole number of milliseconds since the epoch", _whole(0, LATEST_EPOCH_MS)
+    "must be a whole number of milliseconds since 1970",
+    _whole(EARLIEST_EPOCH_MS, LATEST_EPOCH_MS),
+    lambda value: (
+        "must be milliseconds since 1970, not seconds: multiply by 1000, and round"
+        if is_number(value, 1, EARLIEST_EPOCH_MS)
+        else EPOCH_MS.sentence
+    ),
 )
 TICKET: Final = Rule(
     "must be the ticket of an earlier answer, a whole number; or null for none",
