@@ -120,13 +120,37 @@ def shorten(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN_VALUE else f"{text[:_LONGEST_SHOWN_VALUE]}…"
 
 
-_MISSING_PART: Final = re.compile(r"(?:^|[/:#.])(None|null|undefined)(?=$|[/:#.])")
+_EXPRESSION: Final = re.compile(r"^\${1,2}\.|\{%")
+ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+>")
+
+
+def fault_of_formatting(name: str) -> str | None:
+    """What shows that a text is not what its writer wanted; None if nothing does.
+
+    An expression that nothing has evaluated is one lock for all customers. An address is another
+    lock in each process.
+    """
+    if found := _EXPRESSION.search(name):
+        return (
+            f"must not {'contain' if found[0] == '{%' else 'start with'} {found[0]}, a JSONPath or "
+            "JSONata expression that was not evaluated: pass its value"
+        )
+    if ADDRESS.search(name):
+        return "must not contain the address of an object: pass its id"
+    return None
+
+
+_MISSING_PART: Final = re.compile(
+    r"(?:^|[/:#.])(None|null|undefined|nan|NaN)(?=$|[/:#.])|[/:#]($)|/(?=/)(?<!:/)()"
+    r"|(\{[A-Za-z_][\w.\[\]]*\})"
+)
 
 
 def missing_part(name: str) -> str | None:
     """The part of a lock's name that was most likely formatted from a value that was missing.
 
-    It is no error, because such an id may exist: there are people whose name is Null.
+    Empty text, or a field in braces that nothing has filled, are such parts too. It is no error,
+    because such an id may exist: there are people whose name is Null, and routes with braces.
     """
     found = _MISSING_PART.search(name)
-    return found and found[1]
+    return found and next(part for part in found.groups() if part is not None)

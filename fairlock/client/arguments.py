@@ -258,10 +258,11 @@ def _owner_name(host: str, process_id: int, program: str | None, script: str) ->
 @lru_cache(_REMEMBERED_NAMES)
 def warn_of_missing_part(name: str) -> None:
     """Logs once that a name was most likely formatted from a value that was missing."""
-    if part := missing_part(name):
+    if (part := missing_part(name)) is not None:
         logger.warning(
             "lock %r: its part %r looks like a missing value, and all callers without the value "
-            'share this lock; pass the value: composite_name("customer", customer_id) refuses None',
+            'share this lock; pass the value: composite_name("customer", customer_id) refuses None '
+            "and empty text",
             *(name, part),
         )
 
@@ -274,11 +275,12 @@ def composite_name(*parts: str) -> str:
     `a` + `b/c`. Parts without these two characters stay as they are.
 
     Raises:
-        InvalidRequest: there is no part, one is no string, or the name breaks the rule of names.
+        InvalidRequest: there is no part, one is no string or empty, or the name breaks the rule of
+            names.
     """
     for part in parts:
-        if not isinstance(part, str):
-            rule = "must be strings: pass str(part), and a value that is not missing"
+        if not isinstance(part, str) or not part:
+            rule = "must be strings: pass str(part), and a value that is not missing or empty"
             raise InvalidRequest(field="parts", rule=rule, value=part)
     name = "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
     require("name", LOCK_NAME, name)

@@ -28,7 +28,7 @@ from typing import Any, Final
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.model import DEFAULT_LEASE_MS
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
-from fairlock.text import DEEPEST, compact_json, is_nested_at_most
+from fairlock.text import DEEPEST, compact_json, fault_of_formatting, is_nested_at_most
 
 _NAMED: Final = r"[^:\s<>{}\[\]?*\"#%\\^|~`$&,;]"  # as StartExecution has it, and a map's label
 _STANDARD: Final = re.compile(
@@ -265,7 +265,10 @@ def fault_of_name(value: object) -> str | None:
         return "must be in NFC: pass it through unicodedata.normalize('NFC', …)"
     # A later Unicode may compose what has no meaning yet: then one name would be two.
     odd = next((each for each in value if unicodedata.category(each) in _WITHOUT_MEANING), None)
-    return odd and f"must not contain U+{ord(odd):04X}, which is unassigned or private: remove it"
+    unknown = (
+        odd and f"must not contain U+{ord(odd):04X}, which is unassigned or private: remove it"
+    )
+    return unknown or fault_of_formatting(value)
 
 
 def _is_small_object(value: object) -> bool:

@@ -134,6 +134,12 @@ WRONG: list[tuple[str, Use, str]] = [
      "shared: must be True here: the outer block shares the lock, and cannot become exclusive"),
     ("a reader asks to write, and waits", inner(outer={"shared": True}),
      "name: must not be 'a' here: this thread is inside a `with` that shares it, and a shared"),
+    # Names that no one has evaluated
+    *((name, of, f"{field}: must not {fault} expression that was not evaluated")
+      for name, fault in (("$.id", "start with $., a JSONPath or JSONata"),
+                          ("a/{% $x %}", "contain {%, a JSONPath or JSONata"))
+      for field, of in (("lock_name", acquire(lock_name=name)), ("pace_name", pace(pace_name=name)),
+                        ("name", durable(name)), ("name", decorator(lambda name=name: name)))),
     # Several
     *(("a text", of(lambda c: c.hold_all("ab")), LIST) for of in BOTH),
     *(("twice", of(lambda c: c.hold_all(["a", "a"])), TWICE) for of in BOTH),

@@ -205,7 +205,17 @@ MISTAKES: list[Row] = [
     ("12c name with a private character", lambda d: d.fake().acquire("a\ue000"), INVALID,
      "name: must not contain U+E000, which is unassigned or private: remove it"),
     ("13 a part None", lambda _: composite_name("customer", None), INVALID,  # type: ignore[arg-type]  # the mistake
-     "parts: must be strings: pass str(part), and a value that is not missing (got None)"),
+     "parts: must be strings: pass str(part), and a value that is not missing or empty (got No"),
+    ("13a a part that is empty", lambda _: composite_name("customer", ""), INVALID,
+     "parts: must be strings: pass str(part), and a value that is not missing or empty (got '')"),
+    ("13b a JSONPath expression", lambda d: d.fake().hold("$.id").__enter__(), INVALID,
+     "name: must not start with $., a JSONPath or JSONata expression that was not evaluated: pas"),
+    ("13c its context", lambda d: d.fake().acquire("$$.Execution.Id"), INVALID,
+     "name: must not start with $$., a JSONPath or JSONata expression that was not evaluated"),
+    ("13d a JSONata expression", lambda d: d.fake().acquire("a/{% $states.input.id %}"), INVALID,
+     "name: must not contain {%, a JSONPath or JSONata expression that was not evaluated: pass"),
+    ("13e an object", lambda d: d.fake().acquire(f"customer/{object()}"), INVALID,
+     "name: must not contain the address of an object: pass its id"),
     ("14 limit 0", lambda d: d.fake().acquire("a", limit=0), INVALID,
      "limit: must be a whole number from 1 to 100 (got 0)"),
     ("15 limit '5'", lambda d: d.fake().acquire("a", limit="5"), INVALID,
@@ -267,7 +277,15 @@ MISTAKES: list[Row] = [
     ("43 @locked field is no parameter", lambda d: formatted(d, "a/{missing}", 7), INVALID,
      "name: its fields must be parameters of the function (order) (got 'a/{missing}')"),
     ("44 @locked with None", lambda d: formatted(d, "a/{order}", None), INVALID,
-     "name: must be formed from the arguments of the call, but 'order is None: pass its value'"),
+     "name: must be formed from the arguments of the call, but order is None: pass its value (got"),
+    ("44a @locked with empty text", lambda d: formatted(d, "a/{order}", ""), INVALID,
+     "name: must be formed from the arguments of the call, but order is empty: pass its value"),
+    ("44b @locked with a list", lambda d: formatted(d, "a/{order}", [7]), INVALID,
+     "but ValueError: list is not one value: name an element of it (got 'a/{order}')"),
+    ("44c @locked with a dot", lambda d: formatted(d, "a/{order.id}", {"id": 7}), INVALID,
+     "'dict' object has no attribute 'id': write {order[id]} (got 'a/{order.id}')"),
+    ("44d @locked without a key", lambda d: formatted(d, "a/{order[id]}", {}), INVALID,
+     "but KeyError: 'id' is missing: pass it (got 'a/{order[id]}')"),
     ("45 @locked if_taken", lambda d: locked("a", client=d.fake(), if_taken="ignore"), INVALID,  # type: ignore[call-overload]  # the mistake
      'if_taken: must be "wait", "skip" or "raise" (got \'ignore\')'),
     ("46 @locked otherwise", lambda d: locked("a", client=d.fake(), otherwise=3), INVALID,  # type: ignore[call-overload]  # the mistake
@@ -473,18 +491,29 @@ def test_hasattr_copies_and_debuggers_see_no_such_attribute_of_a_hold(desk: Desk
         copy.deepcopy(hold)
 
 
-def test_13_a_name_that_was_formatted_from_none_is_logged_once(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        (f"customer/{None}", "'None'"),
+        (f"customer/{math.nan}", "'nan'"),
+        ("customer/", "''"),
+        ("customer//order", "''"),
+        ("customer/{customer_id}", "'{customer_id}'"),
+    ],
+)
+def test_13_a_name_that_was_formatted_from_no_value_is_logged_once(
+    desk: Desk, caplog: pytest.LogCaptureFixture, name: str, part: str
 ) -> None:
     """It is no error: a customer may be called Null."""
     arguments.warn_of_missing_part.cache_clear()
     locks = desk.fake()
     with caplog.at_level(logging.WARNING, "fairlock"):
         for _ in range(3):
-            locks.acquire(f"customer/{None}").release()
-        locks.acquire("customer/Nonesuch").release()
+            locks.acquire(name).release()
+        for right in ("customer/Nonesuch", "https://example.com/7", "{0d1c-4e}", "a:b/c#d"):
+            locks.acquire(right).release()
     [logged] = [each.getMessage() for each in caplog.records if "missing" in each.getMessage()]
-    assert logged.startswith("lock 'customer/None': its part 'None' looks like a missing value")
+    assert logged.startswith(f"lock {name!r}: its part {part} looks like a missing value")
     assert 'composite_name("customer", customer_id)' in logged
 
 
