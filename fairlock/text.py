@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 
@@ -77,6 +77,14 @@ def compact_json(value: object) -> str | None:
     except (ValueError, TypeError, RecursionError):
         return None
     return text
+
+
+def as_call(called: str, first: Iterable[str], named: Iterable[tuple[str, object]]) -> str:
+    """A call as it should be written: `hold(name, lease=30)`. No text is shown."""
+    if called == "hold_all":
+        return 'hold_all(["a", "b"], …), one list of all names'
+    shown = (f"{n}={v if isinstance(v, bool | int | float) else '…'}" for n, v in named)
+    return f"{called}({', '.join([*first, *shown])})"
 
 
 _LONGEST_SHOWN_VALUE: Final = 60

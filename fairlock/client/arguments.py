@@ -80,8 +80,11 @@ class Timing:
                 *(self.safe_period, lease_seconds - self.safe_period),
             )
 
-    def require_room(self, lease_seconds: float) -> None:
-        """Raises `InvalidRequest` if a lock would be in danger although its renewals succeed."""
+    def require_room(self, lease_seconds: float, *, blamed: str = "lease") -> None:
+        """Raises `InvalidRequest` if a lock would be in danger although its renewals succeed.
+
+        Of a client (`blamed` is "timing"), the field at fault is one of these, if only one is set.
+        """
         period, safe = self.period(lease_seconds), self.safe(lease_seconds)
         needed, rule = safe, f"must be at least 2 % longer than safe_period ({safe:g} s)"
         if period != math.inf:
@@ -90,8 +93,21 @@ class Timing:
                 "must be at least 2 % longer than heartbeat_every and safe_period together "
                 f"({period:g} s + {safe:g} s)"
             )
-        if lease_for(needed) >= lease_seconds:
-            raise InvalidRequest(field="lease", rule=rule, value=lease_seconds)
+        if lease_for(needed) < lease_seconds:
+            return
+        if blamed == "timing" and (self.safe_period is None or self.heartbeat_every is None):
+            field = "heartbeat_every" if self.safe_period is None else "safe_period"
+            other = lease_seconds / 3  # The default of both.
+            most = math.floor((lease_seconds / lease_for(1) - other) * 100) / 100
+            rule = (
+                f"must be below {most:g} with a lease of {lease_seconds:g} s: with the "
+                f"{'safe_period' if self.safe_period is None else 'heartbeat_every'} of "
+                f"{other:g} s it must leave 2 % of the lease"
+            )
+            raise InvalidRequest(field=field, rule=rule, value=getattr(self, field))
+        least = math.ceil(lease_for(needed) * 100 + 1) / 100
+        rule = f"{rule}: at least {least:g} s"
+        raise InvalidRequest(field="lease", rule=rule, value=lease_seconds)
 
     def require_hold(self, max_hold: object, lease_seconds: float) -> None:
         """Raises `InvalidRequest` if a lock would be in danger from its first moments on."""
@@ -191,6 +207,13 @@ def require_max_wait(value: object) -> None:
     """Raises `InvalidRequest` unless the value is a number of seconds that the queue allows."""
     advice = " (7 days); 0 does not wait"
     require_seconds("max_wait", value, least=0, most=LONGEST_WAIT_SECONDS, advice=advice)
+
+
+def checked_owner_id(value: object) -> str:
+    """The owner_id; says how to come by it if it is the lock."""
+    if hasattr(value, "owner_id"):
+        refuse("owner_id", "must be the text that proves ownership: pass lock.owner_id", value)
+    return rules.plain_text("owner_id", rules.OWNER_ID, value)  # type: ignore[arg-type]  # the rule
 
 
 def require_callable(field: str, value: object, *takes: str, of_asyncio: bool = False) -> None:

@@ -382,7 +382,7 @@ ONLY_NEWEST: Final = Rule(
     lambda value: value is True or _is_whole(value, 0, HIGHEST_VERSION),
 )
 PACE_RATE: Final = Rule(
-    "must be a pair, such as 10 in 60 seconds: how many, a whole number of at least 1, and in how "
+    "must be a pair of numbers, such as (10, 60): how many, at least 1 and whole, and in how "
     f"many seconds, from 1 to {LONGEST_PERIOD_SECONDS:,} (31 days); at most {MOST_A_SECOND} a "
     "second",
     _is_rate,
