@@ -160,7 +160,19 @@ class NotThere(InvalidRequest, AttributeError):  # noqa: N818 - it is an Invalid
     """A lock's attribute is asked for before there is a lock.
 
     It is an AttributeError too, so that `hasattr`, copies and debuggers see no such attribute.
+    Everywhere else it is the `InvalidRequest` that the documents name: in a traceback, in what the
+    Lambda runtime reports, which workflows match on, and when it is pickled or copied.
     """
+
+    __module__, __qualname__ = InvalidRequest.__module__, InvalidRequest.__qualname__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Makes an `InvalidRequest`: this class is not found by its name."""
+        rebuild, (_, args), state = super().__reduce__()
+        return rebuild, (InvalidRequest, args), state
+
+
+NotThere.__name__ = InvalidRequest.__name__
 
 
 _Class = TypeVar("_Class", bound=type)
@@ -227,6 +239,8 @@ def require_callable(field: str, value: object, *takes: str, of_asyncio: bool = 
     if inspect.iscoroutinefunction(value) and not of_asyncio:
         refuse(field, "must be a plain function: no event loop would run a coroutine", value)
     rule = f"must be a function of {' and '.join(takes)}: lambda {', '.join(takes)}: …"
+    if not takes:
+        rule = "must be a function without arguments: pass lock.release, not lock.release()"
     if not callable(value):
         refuse(field, rule, value)
     try:

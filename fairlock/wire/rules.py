@@ -401,7 +401,7 @@ ATTRIBUTE: Final = Rule(
     lambda value: is_text(value, least_bytes=1, most_bytes=255),
 )
 FLAG: Final = Rule("must be true or false", lambda value: isinstance(value, bool))
-EPOCH_MS: Final = Rule(
+EPOCH_MS: Final[Rule] = Rule(
     "must be a whole number of milliseconds since 1970",
     _whole(EARLIEST_EPOCH_MS, LATEST_EPOCH_MS),
     lambda value: (

@@ -12,8 +12,10 @@ import gc
 import inspect
 import logging
 import math
+import pickle
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -37,7 +39,7 @@ from fairlock import (
     optimistic,
 )
 from fairlock.client import arguments
-from fairlock.testing import FakeAsyncLockClient, FakeLockClient
+from fairlock.testing import FakeAsyncLockClient, FakeLockClient, FakeTable
 from tests.support import TABLE
 
 if TYPE_CHECKING:
@@ -186,6 +188,12 @@ MISTAKES: list[Row] = [
      "table of a stack make the client by from_stack (got dynamodb.Table(name="),
     ("6 a boto3 resource", lambda d: d.real(client=boto3.resource("dynamodb")), INVALID,
      'client: must be a client, as boto3.client("dynamodb") makes it, and no resource'),
+    ("4a a client by position", lambda d: LockClient(d.dynamodb), INVALID,  # type: ignore[arg-type]  # the mistake
+     'table_name: must be the name of the lock table: pass a client as LockClient("locks", client'),
+    ("4b a fake table by position", lambda _: LockClient(FakeTable()), INVALID,  # type: ignore[arg-type]  # the mistake
+     'table_name: must be the name of the lock table: pass a client as LockClient("locks", client'),
+    ("6a a client of locks", lambda d: d.real(client=d.fake()), INVALID,
+     "client: must be a client of DynamoDB: this one is a client of locks, so use it itself"),
     ("7 name None", lambda d: d.fake().acquire(None), INVALID,
      "name: must be a string of 1 to 512 bytes of UTF-8 (got None)"),
     ("8 name int", lambda d: d.fake().acquire(7), INVALID,
@@ -512,6 +520,19 @@ def test_27_28_a_hold_is_no_lock_and_says_what_to_write(
     )
     with pytest.raises(InvalidRequest, match=expected):
         getattr(kind().hold("a"), attribute)
+
+
+@pytest.mark.filterwarnings("ignore:lock .* was never acquired:RuntimeWarning")
+def test_27a_tracebacks_logs_and_copies_show_the_class_that_the_documents_name(desk: Desk) -> None:
+    hold = desk.fake().hold("a")
+    with pytest.raises(InvalidRequest) as told:
+        hold.fencing_token  # noqa: B018 - the mistake
+    shown = traceback.format_exception_only(told.value)[0]
+    assert shown.startswith("fairlock.errors.InvalidRequest: with: must enter this block first")
+    assert type(told.value).__name__ == "InvalidRequest"
+    for again in (copy.copy(told.value), pickle.loads(pickle.dumps(told.value))):  # noqa: S301 - our own
+        assert type(again) is InvalidRequest
+        assert (str(again), again.field) == (str(told.value), "with")
 
 
 @pytest.mark.parametrize("kind", [FakeLockClient, FakeAsyncLockClient])

@@ -316,6 +316,31 @@ def test_virtual_time_ends_after_a_day_unless_told_otherwise() -> None:
         run_in_virtual_time(asyncio.sleep(1), longest=0)
 
 
+@pytest.mark.parametrize("name", ["is_donw", "lose_replies"])
+def test_a_misspelled_attribute_of_the_table_is_refused(locks: FakeLockClient, name: str) -> None:
+    with pytest.raises(AttributeError, match=f"'{name}'; it has is_down, loses_replies, requests"):
+        setattr(locks.table, name, True)
+
+
+def test_what_is_planned_is_a_function_and_not_its_answer(locks: FakeLockClient) -> None:
+    with pytest.raises(
+        InvalidRequest, match=r"^action: must be a function without arguments: pass"
+    ):
+        locks.clock.at(60, locks.acquire("a").release())  # type: ignore[arg-type]  # the mistake
+
+
+def test_a_class_is_no_client_for_locked_functions() -> None:
+    with pytest.raises(InvalidRequest, match=r"^client: must be .*, such as FakeLockClient\(\)"):
+        used_by_locked_functions(FakeLockClient)  # type: ignore[arg-type]  # the mistake
+
+
+def test_a_block_of_locked_functions_that_never_begins_is_pointed_out(
+    locks: FakeLockClient,
+) -> None:
+    with pytest.warns(RuntimeWarning, match="write `with used_by_locked_functions"):
+        used_by_locked_functions(locks)
+
+
 @locked("report", if_taken="skip", otherwise="skipped")
 async def report() -> str:
     return "written"
