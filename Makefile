@@ -10,7 +10,7 @@ RELEASE := .release
 RUNTIME := .runtime
 # The functions' Python: on the PATH, or one of pyenv's. Empty where there is none.
 RUNTIME_PYTHON ?= $(shell for each in python3.13 $(HOME)/.pyenv/versions/3.13.*/bin/python3.13; do "$$each" -c "" 2>/dev/null && echo "$$each" && break; done)
-# Every process would compile all modules anew where this is set.
+# Every process would compile all modules again where this is set.
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
@@ -74,7 +74,7 @@ else
 	PYENV_VERSION= $(RUNTIME)/bin/python -m pytest -n 2 -p no:cacheprovider tests/unit/lambdas tests/unit/store tests/packaging/test_handlers_alone.py
 endif
 controls: $(VENV)/ready node_modules/ready ## the embedded AWS without single corrections; `make test` runs them after a change of it
-	$(BIN)/python -m pytest -n 2 testbed/localaws/tests
+	$(BIN)/python -m pytest -n 2 testbed/localaws
 model: $(VENV)/ready ## search the protocol exhaustively, and its mutants, about 15 minutes; `make test` visits the first states of each search, CI all
 	FAIRLOCK_SEARCH=all $(BIN)/python -m pytest tests/model
 fuzz: $(VENV)/ready ## 100,000 requests and 25,000 client calls of any kind: no untyped error, no write on refusal, no secret shown
@@ -138,7 +138,7 @@ template: $(VENV)/ready ## write the lock service as a CloudFormation template a
 	$(BIN)/python -m infra.template $(SETTINGS)
 template-test: $(VENV)/ready node_modules/ready ## deploy the template into the embedded AWS and use it (`make test` compares it with the stack of the CDK)
 	FAIRLOCK_TEMPLATE_TEST=1 $(BIN)/python -m pytest tests/e2e/template
-requirements: ## compile the pins anew
+requirements: ## compile the pins again
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" --extra async --extra cdk --extra cli --extra dev --extra durable -o requirements.txt pyproject.toml
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" -o testbed/second_engine/requirements.txt testbed/second_engine/requirements.in
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-deps --generate-hashes --strip-extras --custom-compile-command "make requirements" -o bench/requirements.txt bench/requirements.in

@@ -15,12 +15,20 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 from botocore.loaders import JSONFileLoader, Loader
+from coverage import Coverage
 from moto import mock_aws
 
 from testbed.localaws import LocalAws
-from tests.scheduling import SEARCHES, SuiteScheduling, arrange, file_below, is_covered
+from tests.scheduling import (
+    EMULATOR,
+    RUN_ONCE,
+    SuiteScheduling,
+    arrange,
+    file_below,
+    is_covered,
+)
 from tests.support import FakeClock, create_lock_table
-from tests.support.cache import Cache, digest_of, files_of_code
+from tests.support.checkout import Cache, digest_of, files_of_code
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -87,22 +95,26 @@ def pytest_collection_finish() -> None:
 
 
 def has_passed_before(item: pytest.Item) -> bool:
-    """Whether it is a search that `make test` ran on the same files; what is asked for runs."""
+    """Whether `make test` need not run it again. What is asked for runs."""
     every = {*item.config.getini("testpaths")}
-    return (
-        is_search(item)
-        and every.issuperset(item.config.args)
-        and Cache().get(digest_of_code(), item.nodeid) == "passed"
-    )
+    if not (runs_once(item) and every.issuperset(item.config.args)):
+        return False
+    return bool(Cache().get(digest_for(item), item.nodeid) == "passed")
 
 
-def is_search(item: pytest.Item) -> bool:
-    return file_below(item.path, Path(__file__).parent).startswith(SEARCHES)
+def runs_once(item: pytest.Item) -> bool:
+    return file_below(item.path, Path(__file__).parent).startswith(RUN_ONCE)
+
+
+def digest_for(item: pytest.Item) -> str:
+    """Digest of all files that may decide how a test ends."""
+    file = file_below(item.path, Path(__file__).parent)
+    return digest_of_code(EMULATOR if file.startswith(EMULATOR) else "")
 
 
 @cache
-def digest_of_code() -> str:
-    return digest_of(files_of_code())
+def digest_of_code(below: str) -> str:
+    return digest_of(files_of_code(below))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -116,9 +128,26 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.when == "call" and report.passed and is_search(item):
-        Cache().put(digest_of_code(), item.nodeid, "passed")
+    if report.when == "call" and report.passed and runs_once(item):
+        Cache().put(digest_for(item), item.nodeid, "passed")
     return report
+
+
+_traced: set[str] = set()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Measure the coverage of each test function by its first case: tracing doubles the time."""
+    tracer, function = Coverage.current(), item.nodeid.partition("[")[0]
+    if tracer is None or function not in _traced:
+        _traced.add(function)
+        return (yield)
+    tracer.stop()
+    try:
+        return (yield)
+    finally:
+        tracer.start()
 
 
 @pytest.hookimpl(optionalhook=True)

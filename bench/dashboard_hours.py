@@ -27,9 +27,9 @@ from fairlock.clock import SystemClock
 from fairlock.names import REAP_QUEUE_VARIABLE, TABLE_NAME_VARIABLE, MetricName
 from fairlock.protocol.model import Grant
 from lambdas import acquire, force_release, heartbeat, reap, release, runtime
-from tests.support.capacity import MeteredTable
-from tests.support.lambda_context import LambdaContextStub
-from tests.support.workflows import FakeWorkflows
+from tests.support import LambdaContextStub
+from tests.support.memory_tables import MeteredTable
+from tests.support.store_bench import FakeWorkflows
 
 HOURS: Final = 4
 STUCK_FROM_SECONDS: Final = 6_000.0

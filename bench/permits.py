@@ -9,9 +9,8 @@ from typing import Final
 from bench.bed import Bed, Figures, lock_client, together
 from bench.goals import Goal
 from fairlock.protocol.model import AcquireRequest, ReleaseRequest
-from tests.support import FakeClock, store_over
-from tests.support.capacity import MeteredTable, guard_request, item_bytes
-from tests.support.operations import Operations
+from tests.support import FakeClock, Operations, store_over
+from tests.support.memory_tables import MeteredTable, guard_request, item_bytes
 
 PERMITS: Final = (1, 5, 20, 50, 100)
 PARTITION_UNITS: Final = 1_000

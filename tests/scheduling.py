@@ -46,16 +46,25 @@ WITHOUT_COVERAGE: Final = (
 doubles the time of a test, and what these execute is measured by others as well."""
 
 
-SEARCHES: Final = (
+EMULATOR: Final = "testbed/localaws/"
+
+RUN_ONCE: Final = (
     "clocks/",
     "fuzz/",
     "model/",
+    "packaging/test_app.py",
+    "packaging/test_asset.py",
+    "packaging/test_handlers_alone.py",
     "property/",
     "simulation/",
     "typing/",
-    "packaging/test_app.py",
+    EMULATOR,
 )
-"""What reads files of this checkout alone, and no clock: on the same files it ends the same way."""
+"""What `make test` leaves out if it passed on the same files before.
+
+These read files of this checkout alone, so they end the same way. Those of the embedded AWS take
+real time too, but test a tool: they run again after a change of it.
+"""
 
 
 def file_below(path: Path, checkout: Path) -> str:

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Queued
+from testbed.localaws import LocalAws
 from tests.behaviour.waiters import Waiters, all_at_once
-from tests.support import TABLE, owner
+from tests.support import OTHER_DYNAMODB, TABLE, create_lock_table, owner
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+
+@pytest.fixture(scope="module")
+def dynamodb(request: pytest.FixtureRequest) -> Iterator[DynamoDBClient]:
+    """On the embedded DynamoDB, which serves many clients at once and is atomic."""
+    client: DynamoDBClient | None = request.config.stash.get(OTHER_DYNAMODB, None)
+    if client is None:
+        aws: LocalAws = request.getfixturevalue("aws")
+        client = aws.client("dynamodb", max_pool_connections=64)
+    create_lock_table(client)
+    yield client
+    client.delete_table(TableName=TABLE)
 
 
 @pytest.mark.parametrize("size", [10, 40])

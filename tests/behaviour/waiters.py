@@ -13,10 +13,9 @@ from fairlock.aws.retry import RetryBudget
 from fairlock.protocol.model import AcquireRequest, Grant, ReleaseRequest
 from fairlock.protocol.outcomes import Queued, Refusal, Released
 from fairlock.store.context import LockContext
-from tests.support import TABLE, owner
+from tests.support import TABLE, Operations, owner
 from tests.support.faulty_table import FaultyTable
-from tests.support.operations import Operations
-from tests.support.workflows import FakeWorkflows
+from tests.support.store_bench import FakeWorkflows
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bench import contention, permits, report, uncontended, waiting
 from bench.bed import spread
 from bench.permits import units
-from bench.systems import other_library
 from tests.histories.calls import Recorder
-from tests.support import old_lock_client as stand_in
 
 # The bench counts what it says: gaps, overlaps, inversions, and sections that were left out.
 
@@ -96,39 +92,6 @@ def test_a_section_without_figures_is_named_and_has_no_table() -> None:
     assert "50 with 5 permits" in text
     assert "Not measured in this run: waiting." in text
     assert "## Many waiting clients" not in text
-
-
-# The documents' stand-in for the other lock client has its names and arguments.
-
-CALLED = (
-    (stand_in.DynamoDBLockClient, "__init__"),
-    (stand_in.DynamoDBLockClient, "acquire_lock"),
-    (stand_in.DynamoDBLock, "release"),
-    (stand_in.DynamoDBLockError, "__init__"),
-)
-
-
-@pytest.fixture
-def library() -> Any:  # noqa: ANN401 - it has no types
-    try:
-        return other_library()
-    except ModuleNotFoundError:
-        pytest.skip("python_dynamodb_lock is installed by make bench only")
-
-
-@pytest.mark.parametrize(("kind", "method"), CALLED, ids=str)
-def test_each_argument_that_the_documents_give_exists(
-    library: Any,  # noqa: ANN401 - same
-    kind: type,
-    method: str,
-) -> None:
-    there = inspect.signature(getattr(getattr(library, kind.__name__), method)).parameters
-    assert set(inspect.signature(getattr(kind, method)).parameters) <= set(there)
-
-
-def test_a_lock_that_was_not_granted_in_time_has_this_code(library: Any) -> None:  # noqa: ANN401 - same
-    ours = stand_in.DynamoDBLockError.ACQUIRE_TIMEOUT
-    assert ours == library.DynamoDBLockError.ACQUIRE_TIMEOUT
 
 
 # The documents' tables of locks with many permits: write units.

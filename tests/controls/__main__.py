@@ -28,9 +28,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.controls.control import CHECKOUT, Control
-from tests.controls.register import KEPT, REGISTER
-from tests.controls.selection import FOLDER, Recorded, record
+from tests.controls.control import CHECKOUT, FOLDER, KEPT, REGISTER, Control, Recorded, record
 
 MATRIX: Final = FOLDER / "matrix.json"
 _LONGEST_RUN_SECONDS: Final = 90

@@ -10,12 +10,23 @@ from __future__ import annotations
 import ast
 import importlib.abc
 import importlib.machinery
+import json
+import math
+import os
+import re
 import sys
-from collections.abc import Sequence
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
+from random import Random
 from types import CodeType, ModuleType
 from typing import Any, Final
+
+import coverage
+import pytest
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 
@@ -105,3 +116,146 @@ class _Loader(importlib.machinery.SourceFileLoader):
         code: Any = compile(self._control.source(), str(self._control.path), "exec")
         assert isinstance(code, CodeType)
         return code
+
+
+# All controls by their names, and which files of tests catch each: the matrix, kept.
+#
+# The register is data: `protocol.toml`, `store.toml` and `client.toml`, by the files of the
+# product.
+
+_HERE: Final = Path(__file__).parent
+KEPT: Final = _HERE / "caught.json"
+"""By control, the files of tests that fail; written by `python -m tests.controls --keep`."""
+
+
+def read_register() -> Iterator[Control]:
+    """Every control, in the order of the files."""
+    for path in sorted(_HERE.glob("*.toml")):
+        for file, controls in tomllib.loads(path.read_text()).items():
+            for fields in controls:
+                yield Control(file=file, **fields)
+
+
+REGISTER: Final[dict[str, Control]] = {control.name: control for control in read_register()}
+
+
+def caught() -> dict[str, list[str]]:
+    """The kept summary."""
+    found: dict[str, list[str]] = json.loads(KEPT.read_text())
+    return found
+
+
+# Which tests execute the lines that a control changes: recorded once, by running them all.
+#
+# The record is kept outside the checkout, one for each folder of tests. It may be older than the
+# tests: then a control runs too few of them, and says so by failing none.
+
+HOME: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+FOLDER: Final = HOME / "fairlock-tests" / "controls"
+_PRODUCT: Final = CHECKOUT / "fairlock"
+
+
+class Recorder:
+    """A plugin of pytest that names the running test to coverage, and notes how long it takes."""
+
+    def __init__(self, measured: coverage.Coverage) -> None:
+        self._measured = measured
+        self.seconds: dict[str, float] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self._measured.switch_context(item.nodeid)
+        yield
+        self._measured.switch_context("")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self.seconds[report.nodeid] = report.duration
+
+
+def record(folder: str) -> None:
+    """Runs the tests of a folder, and records what each executes. Must come before any import."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    name = folder.strip("/").replace("/", "-")
+    lines = FOLDER / f"{name}.lines"
+    lines.unlink(missing_ok=True)
+    measured = coverage.Coverage(
+        data_file=str(lines),
+        config_file=False,
+        source=[str(_PRODUCT)],
+        concurrency=["greenlet", "thread"],
+    )
+    recorder = Recorder(measured)
+    measured.start()
+    pytest.main(["-q", "-p", "no:xdist", "-p", "no:cov", "--timeout", "120", folder], [recorder])
+    measured.stop()
+    measured.save()
+    (FOLDER / f"{name}.json").write_text(json.dumps(recorder.seconds))
+
+
+class Recorded:
+    """What was recorded of all folders."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._tests: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+        for path in FOLDER.glob("*.lines"):
+            self.seconds |= json.loads(path.with_suffix(".json").read_text())
+            data = coverage.CoverageData(str(path))
+            data.read()
+            for file in data.measured_files():
+                below = file.rpartition(f"/{_PRODUCT.name}/")[2]  # Of whichever checkout.
+                for line, tests in data.contexts_by_lineno(file).items():
+                    self._tests[below][line] |= {test for test in tests if test}
+
+    def tests_of(
+        self, control: Control, *, longest_seconds: float, seconds: float = math.inf
+    ) -> list[str]:
+        """The tests that execute what the control changes, without those that take long.
+
+        Args:
+            control: the change.
+            longest_seconds: how long one test may take.
+            seconds: how long all may take. Some of each file are taken, until that is reached.
+        """
+        found = self._of_lines(control.file, control.lines())
+        if not found:  # A constant, a class, a decorator: executed once, by an import.
+            found = {test for name in _names(control) for test in self._of_name(name)}
+        short = (t for t in sorted(found) if self.seconds.get(t, math.inf) < longest_seconds)
+        of_files: dict[str, list[str]] = defaultdict(list)
+        for test in short:
+            of_files[test.partition("::")[0]].append(test)
+        chosen, random = list[str](), Random(control.name)  # noqa: S311 - a choice of tests
+        for tests in of_files.values():
+            random.shuffle(tests)
+        in_turn = (t for row in zip_longest(*of_files.values()) for t in row if t is not None)
+        for test in in_turn:
+            if self.seconds[test] <= seconds:
+                seconds -= self.seconds[test]
+                chosen.append(test)
+        return sorted(chosen)
+
+    def _of_lines(self, file: str, lines: Iterable[int]) -> set[str]:
+        return {test for line in lines for test in self._tests[file][line]}
+
+    def _of_name(self, name: str, *, further: bool = True) -> Iterator[str]:
+        """The tests that execute a line with a name; of a constant that uses it, that one's."""
+        for path in _PRODUCT.rglob("*.py"):
+            file = path.relative_to(_PRODUCT).as_posix()
+            for number, line in enumerate(path.read_text().splitlines(), start=1):
+                if not re.search(rf"\b{name}\b", line):
+                    continue
+                yield from self._of_lines(file, [number])
+                constant = re.match(r"(_?[A-Z][A-Z_]+)\b.*=", line)
+                if further and constant and constant[1] != name:
+                    yield from self._of_name(constant[1], further=False)
+
+
+def _names(control: Control) -> list[str]:
+    """What the changed statement of a module defines."""
+    first = control.lines()[0]
+    for node in ast.walk(ast.parse(control.path.read_text())):
+        if isinstance(node, ast.stmt) and node.lineno == first:
+            targets = getattr(node, "targets", [getattr(node, "target", None)])
+            return [target.id for target in targets if isinstance(target, ast.Name)]
+    return []

@@ -6,8 +6,7 @@ import ast
 
 import pytest
 
-from tests.controls.control import CHECKOUT, Control
-from tests.controls.register import REGISTER, caught, read_register
+from tests.controls.control import CHECKOUT, REGISTER, Control, caught, read_register
 
 
 @pytest.mark.parametrize("control", REGISTER.values(), ids=REGISTER)

@@ -2,7 +2,7 @@
 
 | language      | what is checked                                                                  |
 |---------------|----------------------------------------------------------------------------------|
-| `python`      | it runs: `PYTHON_WORLDS` of tests/support/documents.py names the test            |
+| `python`      | it runs: `PYTHON_WORLDS` of tests/support/checkout.py names the test            |
 | `sh`          | each command is one that we know, and its words are parsed by the program's own  |
 | `console`     | the same of the lines behind `$`; answers in JSON are JSON                       |
 | `json`        | it is JSON: an answer of a function, or a policy, of names that exist            |
@@ -37,7 +37,7 @@ from fairlock.errors import InvalidRequest
 from fairlock.protocol.schema import lock_key
 from fairlock.wire.lifecycle import LifecycleKind
 from fairlock.wire.requests import parse_acquire, parse_force_release
-from tests.support.documents import (
+from tests.support.checkout import (
     PYTHON_WORLDS,
     ROOT,
     Block,

@@ -17,7 +17,7 @@ import fairlock.errors
 import testbed.localaws.corrections
 from fairlock import AsyncLockClient, Lock, LockClient
 from fairlock.cdk import LockService
-from tests.support.documents import FENCE, ROOT, documents
+from tests.support.checkout import FENCE, ROOT, documents
 
 OURS = ("fairlock", "lambdas", "infra", "testbed", "examples", "bench", "tests")
 LINK = re.compile(r"\]\((?!https?://)([^)#]*)(?:#([\w-]+))?\)")

@@ -22,8 +22,7 @@ from fairlock.protocol.waiters import (
     MOST_WAITERS,
 )
 from fairlock.wire import rules
-from tests.support.cache import CHECKOUT, Cache, digest_of
-from tests.support.documents import ROOT
+from tests.support.checkout import ROOT, Cache, digest_of
 
 # The package is a few files, each a page that can be read from top to bottom, under one name.
 
@@ -251,10 +250,10 @@ def test_what_is_below_is_no_second_address(package: str) -> None:
 
 # What passed before is known again on the same files, and on no others.
 
-SOURCES = ("tests/support/cache.py", "fairlock/clock.py")
+SOURCES = ("tests/support/checkout.py", "fairlock/clock.py")
 OF_A_SEARCH = """
-from tests.model import searches
-from tests.support.cache import files_of_imported_packages
+from tests.model import search
+from tests.support.checkout import files_of_imported_packages
 print(*files_of_imported_packages(), sep="\\n")
 """
 
@@ -263,7 +262,7 @@ print(*files_of_imported_packages(), sep="\\n")
 def checkout(tmp_path: Path) -> Path:
     for name in (*SOURCES, "requirements.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(CHECKOUT / name, tmp_path / name)
+        shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
 
@@ -318,20 +317,20 @@ def test_a_broken_entry_and_a_folder_that_cannot_be_written_are_an_empty_cache(
 def test_the_digest_of_a_search_counts_every_file_that_it_runs() -> None:
     listed = subprocess.run(
         [sys.executable, "-c", OF_A_SEARCH],
-        cwd=CHECKOUT,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=120,
         check=True,
     ).stdout.split()
     assert {
-        str(CHECKOUT / path)
+        str(ROOT / path)
         for path in (
             "fairlock/store/acquire.py",
             "fairlock/protocol/grants.py",
             "fairlock/aws/lock_table.py",
             "tests/model/contention/mutants.py",
-            "tests/model/searches.py",
+            "tests/model/search.py",
         )
     } <= set(listed)
     assert not [path for path in listed if "/site-packages/" in path]
@@ -344,7 +343,7 @@ def test_a_search_that_passed_is_skipped_on_the_same_files_unless_it_is_asked_fo
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
         return subprocess.run(
             [*command, "-k", "test_a_handler_that_raises_a_key_error_is_found", *words],
-            cwd=CHECKOUT,
+            cwd=ROOT,
             env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
             capture_output=True,
             text=True,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.imports import Import, imports_of, module_of
+from tests.support.checkout import Import, imports_of, module_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_ROOT_FILES = 8
@@ -79,7 +79,7 @@ ALLOWED: dict[str, set[str]] = {
     "testbed.conformance.tests": {"testbed.conformance"},
     "tests.contracts": {*LIBRARY, *HELPERS, "tests.unit"},
     "tests.controls": {"tests.support"},
-    "tests.conventions": {*PRODUCT, *HELPERS, "examples.fenced_sql"},
+    "tests.conventions": {*PRODUCT, *HELPERS, "bench", "examples.fenced_sql"},
     "tests.demo": {"examples.demo", "infra", "fairlock.cdk"},
     "tests.e2e": {*PRODUCT, *HELPERS},
     "tests.fuzz": {*LIBRARY, "lambdas", "tests.support"},

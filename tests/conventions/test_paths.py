@@ -35,9 +35,8 @@ from fairlock.client.lock_client import LockClient
 from fairlock.durable import hold
 from fairlock.testing.fake_table import MemoryTable
 from lambdas import acquire, reap, release, runtime
-from tests.support import FakeClock
+from tests.support import FakeClock, LambdaContextStub
 from tests.support.bad_inputs import VALID_EXECUTION
-from tests.support.lambda_context import LambdaContextStub
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = (f"{ROOT}/fairlock/", f"{ROOT}/lambdas/")

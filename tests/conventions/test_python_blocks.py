@@ -10,14 +10,17 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 import pytest
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 
 import fairlock
+from bench.systems import other_library
 from fairlock import LockStoreUnavailable, locked
 from fairlock.errors import FairlockError
 from fairlock.testing import FakeAsyncLockClient, FakeLockClient
@@ -25,8 +28,7 @@ from fairlock.testing.fake_client import used_by_locked_functions
 from fairlock.testing.interpreter import Scope, changed, holds
 from fairlock.testing.manual_clock import run_in_virtual_time
 from testbed.localaws import LocalAws
-from tests.support.documents import Block, blocks, python_world
-from tests.support.old_lock_client import NAME, DynamoDBLockClient, DynamoDBLockError
+from tests.support.checkout import Block, blocks, python_world
 
 TABLE = "Fairlock-LocksTable…"
 STACK = "Fairlock"
@@ -260,8 +262,50 @@ def test_an_example_of_the_embedded_aws_calls_it_as_it_is(block: Block) -> None:
     assert inside.deploy.called
 
 
-# Before and after of docs/migration.md do the same, whether the lock is free, taken or not
-# known.
+# Before and after of docs/migration.md do the same, whether the lock is free, taken or not known.
+# Before, they call python_dynamodb_lock 0.9.1; these replace it, with its names and arguments.
+
+NAME = "customer/7"
+
+
+class DynamoDBLockError(Exception):
+    ACQUIRE_TIMEOUT: ClassVar = "ACQUIRE_TIMEOUT"
+    UNKNOWN: ClassVar = "UNKNOWN"
+
+    def __init__(self, code: str = "UNKNOWN", message: str = "Unknown error") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass
+class DynamoDBLock:
+    is_held: bool = True
+
+    def release(self, best_effort: bool = True) -> None:  # noqa: FBT001, FBT002 - as it is there
+        assert best_effort
+        self.is_held = False
+
+
+@dataclass
+class DynamoDBLockClient:
+    """The locks that were granted are remembered; `answer` is what the next call raises."""
+
+    granted: ClassVar[list[DynamoDBLock]] = []
+    answer: ClassVar[DynamoDBLockError | None] = None
+
+    dynamodb_resource: object
+    table_name: str = "DynamoDBLockTable"
+    lease_duration: timedelta = field(default=timedelta(seconds=30))
+
+    def acquire_lock(
+        self, partition_key: str, *, retry_timeout: timedelta | None = None
+    ) -> DynamoDBLock:
+        assert (partition_key, retry_timeout) == (NAME, timedelta(seconds=120))
+        assert self.lease_duration == timedelta(seconds=30)
+        if self.answer is not None:
+            raise self.answer
+        self.granted.append(DynamoDBLock())
+        return self.granted[-1]
 
 
 @pytest.fixture
@@ -344,3 +388,36 @@ def test_an_outage_is_neither_done_nor_later(
     assert done(before(), locks) == ["unknown"]
     locks.table.is_down = True
     assert done(after(), locks) == ["unknown"]
+
+
+# What replaces the library has its names and arguments, where it is installed.
+
+CALLED = (
+    (DynamoDBLockClient, "__init__"),
+    (DynamoDBLockClient, "acquire_lock"),
+    (DynamoDBLock, "release"),
+    (DynamoDBLockError, "__init__"),
+)
+
+
+@pytest.fixture
+def library() -> Any:  # noqa: ANN401 - it has no types
+    try:
+        return other_library()
+    except ModuleNotFoundError:
+        pytest.skip("python_dynamodb_lock is installed by make bench only")
+
+
+@pytest.mark.parametrize(("kind", "method"), CALLED, ids=str)
+def test_each_argument_that_the_documents_give_exists(
+    library: Any,  # noqa: ANN401 - same
+    kind: type,
+    method: str,
+) -> None:
+    there = inspect.signature(getattr(getattr(library, kind.__name__), method)).parameters
+    assert set(inspect.signature(getattr(kind, method)).parameters) <= set(there)
+
+
+def test_a_lock_that_was_not_granted_in_time_has_this_code(library: Any) -> None:  # noqa: ANN401 - same
+    ours = DynamoDBLockError.ACQUIRE_TIMEOUT
+    assert ours == library.DynamoDBLockError.ACQUIRE_TIMEOUT

@@ -23,7 +23,7 @@ from fairlock.protocol.schema import (
 )
 from fairlock.store.context import LockContext
 from testbed.localaws import LocalAws
-from tests.support.operations import Operations
+from tests.support import Operations
 
 _ENTERED: Final = "stateEnteredEventDetails"
 

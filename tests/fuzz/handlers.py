@@ -30,8 +30,8 @@ from lambdas import (
     set_limit,
 )
 from tests.fuzz.findings import EXECUTIONS, LOCKS, MARK, SECRETS, Findings, hostile, leaks, shown
+from tests.support import LambdaContextStub
 from tests.support.faulty_table import defects, refusal, unknown_outcomes
-from tests.support.lambda_context import LambdaContextStub
 
 _REQUESTS_PER_TABLE: Final = 250
 _OWNERS: Final = 8

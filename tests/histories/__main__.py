@@ -32,8 +32,7 @@ from tests.histories.faulty_endpoint import (
     memory_backend,
     passing_to,
 )
-from tests.histories.processes import two_processes
-from tests.histories.runs import LARGE, check
+from tests.histories.runs import LARGE, check, two_processes
 from tests.support import create_lock_table
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from tests.histories.census_run import STEPS, Run
 from tests.histories.late_network import Landings, Mutation
-from tests.model.request_names import Names, naming
+from tests.model.replay import Names, naming
 
 
 @dataclass

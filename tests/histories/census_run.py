@@ -42,10 +42,9 @@ from tests.histories.late_network import (
     Mutation,
     NamedTable,
 )
-from tests.model.request_names import Names
-from tests.support import LOCK, FakeClock, moved_clock
-from tests.support.operations import Operations
-from tests.support.workflows import FakeWorkflows
+from tests.model.replay import Names
+from tests.support import LOCK, FakeClock, Operations, moved_clock
+from tests.support.store_bench import FakeWorkflows
 
 STEPS: Final = 28
 _PAUSES: Final = (0.05, 0.3, 0.3, 1, 2, 8, 13)

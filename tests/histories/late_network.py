@@ -26,7 +26,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from fairlock.aws.lock_table import Cancelled, ConditionFailed, LockTable, Written
 from fairlock.protocol.table_requests import Delete, Deletes, Item, Transaction, Update
 from fairlock.testing.fake_table import Key, MemoryTable
-from tests.model.request_names import Names
+from tests.model.replay import Names
 from tests.support import FakeClock
 
 READ_TIMEOUT_SECONDS: Final = 1.5

@@ -23,8 +23,16 @@ from tests.histories.faulty_endpoint import (
     faulty_endpoint,
     memory_backend,
 )
-from tests.histories.processes import RATE, processes
-from tests.histories.runs import SMALL, Plan, check, dynamodb_at, new_client, run_plans
+from tests.histories.runs import (
+    RATE,
+    SMALL,
+    Plan,
+    check,
+    dynamodb_at,
+    new_client,
+    processes,
+    run_plans,
+)
 from tests.property.reference_locks import FaultyClient
 from tests.property.test_locks import MUTANTS
 

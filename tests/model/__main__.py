@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from tests.model.search import Report
-from tests.model.searches import LARGE_SEARCHES, MUTANTS, SEARCHES, search_mutant, search_protocol
+from tests.model.search import (
+    LARGE_SEARCHES,
+    MUTANTS,
+    SEARCHES,
+    Report,
+    search_mutant,
+    search_protocol,
+)
 
 
 def _names() -> str:

@@ -13,7 +13,7 @@ from unittest.mock import patch
 from fairlock.protocol.table_requests import Delete, Transaction, Update
 from fairlock.testing.interpreter import placeholders
 from tests.model.contention.configurations import Configuration
-from tests.model.executions.scene import Scene
+from tests.model.executions.scenes import Scene
 
 Maker = Callable[..., Any]
 Patch: TypeAlias = tuple[ModuleType | type, str, Any]

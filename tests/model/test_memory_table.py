@@ -21,11 +21,11 @@ from tests.model.contention.configurations import PAUL, workflows
 from tests.model.executions import transitions as executions
 from tests.model.executions.scenes import SCENES
 from tests.model.numbered_tables import LOCK, NumberedTables
-from tests.model.replay import Call
-from tests.model.request_names import (
+from tests.model.replay import (
     CLAIM_REQUEST_NAMES,
     READ,
     REQUEST_NAMES,
+    Call,
     Names,
     naming,
 )

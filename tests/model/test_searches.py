@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from unittest.mock import patch
@@ -14,7 +14,7 @@ from tests.model.durable.scene import DurableScene
 from tests.model.durable.scenes import DURABLE_MUTANTS, DURABLE_SCENES, Checker
 from tests.model.durable.world import DurableWorld
 from tests.model.executions.scenes import KEEP_ALIVE, REAPING, SCENES, STALLED_CALL
-from tests.model.request_names import (
+from tests.model.replay import (
     CLAIM_REQUEST_NAMES,
     DESCRIBE,
     END_HEARTBEAT,
@@ -22,8 +22,25 @@ from tests.model.request_names import (
     READ,
     REQUEST_NAMES,
 )
-from tests.model.search import Report, Search
-from tests.model.searches import FIRST_DURABLE_STATES, MUTANTS, Searches
+from tests.model.search import (
+    FIRST_DURABLE_STATES,
+    LONGEST_SECONDS,
+    MUTANTS,
+    Report,
+    Search,
+    Searches,
+    run_searches,
+)
+
+pytestmark = pytest.mark.timeout(LONGEST_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def searches() -> Iterator[Searches]:
+    """All searches begin at the first test that asks for one."""
+    with run_searches() as searches:
+        yield searches
+
 
 # Every state that a few clients can bring about, through the real code, request by request.
 

@@ -16,7 +16,7 @@ import pytest
 
 from fairlock.cdk.service import asset as _asset
 from fairlock.cdk.service.asset import AssetError, assemble
-from tests.support.imports import imports_of, module_of
+from tests.support.checkout import imports_of, module_of
 
 MOST_BYTES = 1_500_000
 MOST_ZIPPED_BYTES = 400_000

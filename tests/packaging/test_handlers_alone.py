@@ -15,7 +15,7 @@ import pytest
 
 from fairlock.cdk.service import asset as asset_module
 from fairlock.cdk.service.asset import add_byte_code
-from tests.support.compiling import COUNT_COMPILED
+from tests.support.checkout import COUNT_COMPILED
 
 HANDLERS = ["acquire", "heartbeat", "release"]
 ELSEWHERE = {"AWS_DEFAULT_REGION": "us-east-1", "FAIRLOCK_TABLE_NAME": "locks"}

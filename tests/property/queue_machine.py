@@ -19,7 +19,7 @@ from fairlock.protocol.model import AcquireRequest, Grant, HeartbeatRequest, Rel
 from fairlock.protocol.outcomes import Queued
 from fairlock.testing.fake_table import MemoryTable
 from tests.property.reference_locks import Bench, Killed, read_stored
-from tests.support.operations import Operations
+from tests.support import Operations
 
 TOLERANCE_MS = 500
 LIMITS = {"mutex": 1, "pair": 2}

@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fairlock.protocol.schema import lock_key
-from tests.support import TABLE, FakeClock, store_over
+from tests.support import TABLE, FakeClock, Operations, store_over
 from tests.support.faulty_table import lost_reply
-from tests.support.operations import Operations
-from tests.support.workflows import FakeWorkflows
+from tests.support.store_bench import FakeWorkflows
 
 Answer = dict[str, Any]
 FRONT_END_MS = 500

@@ -36,10 +36,9 @@ from tests.simulation.campaign import (
     summaries,
     table_of,
 )
-from tests.simulation.concurrency import CONCURRENCY
 from tests.simulation.day import DAY, MIXED, MONTH
-from tests.simulation.deployment import DEPLOYMENT
 from tests.simulation.hot_lock import HOT_LOCK, MASS_STOP, PERMITS
+from tests.simulation.lambda_scenarios import CONCURRENCY, DEPLOYMENT
 from tests.simulation.lost_messages import KILLED_HANDLERS, LOST_EVENTS, LOST_PUSHES, REDRIVES
 from tests.simulation.outages import CLOCKS, OUTAGE, SUSPENSIONS, THROTTLED, UNRELIABLE_NETWORK
 from tests.simulation.scenario import Result, Scenario, run, weakened

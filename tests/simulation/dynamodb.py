@@ -26,7 +26,7 @@ from fairlock.testing.fake_table import Key, MemoryTable, TransactionCanceledExc
 from fairlock.testing.interpreter import Item, Scope, holds
 from tests.simulation.engine import START, Engine
 from tests.simulation.faults import Database, Network
-from tests.support.capacity import item_bytes
+from tests.support.memory_tables import item_bytes
 
 Seen = Callable[[Key, Item, Item], object]
 """Called with each write: the key, the item before it and after it; empty if there is none."""

@@ -17,10 +17,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.simulation.engine import START, Engine
+from tests.simulation.engine import START, Bucket, Engine, Quota
 from tests.simulation.functions import Functions, Outcome
 from tests.simulation.machines import recorded
-from tests.simulation.quotas import Bucket, Quota
 
 Json = dict[str, Any]
 _DELIVERY_SECONDS: Final = 0.5

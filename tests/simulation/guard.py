@@ -12,12 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.simulation.engine import Engine
+from tests.simulation.engine import QUOTAS, Engine, Quota
 from tests.simulation.events import EventBus, EventFaults, Queue, SqsClient
 from tests.simulation.functions import Done, Functions, Json, LambdaFaults, Outcome
 from tests.simulation.judge import Belief, Judge
 from tests.simulation.machines import machine, recorded
-from tests.simulation.quotas import QUOTAS, Quota
 from tests.simulation.states import Execution, Flow
 from tests.simulation.stepfunctions import StepFunctions, StepFunctionsClient
 from tests.simulation.world import World

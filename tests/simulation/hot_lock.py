@@ -13,13 +13,12 @@ from fairlock.store import hand_off, queue, reap
 from fairlock.testing.fake_table import Key
 from fairlock.testing.interpreter import Item
 from tests.simulation.clients import ClientActor
-from tests.simulation.engine import START
+from tests.simulation.engine import QUOTAS, START
 from tests.simulation.faults import Database, Faults
 from tests.simulation.functions import LambdaFaults, lambda_runtime
 from tests.simulation.guard import Account, AccountFaults
 from tests.simulation.lost_messages import BOUND_SECONDS
 from tests.simulation.machines import LEASE_SECONDS, recorded
-from tests.simulation.quotas import QUOTAS
 from tests.simulation.scenario import Control, Scenario, patched
 from tests.simulation.states import Execution
 from tests.simulation.workload import (

@@ -1,6 +1,6 @@
 """The state machines of the simulated world: what `LockGuard` makes, recorded as JSON.
 
-The CDK takes seconds, so `machines.json` is recorded, and `test_machines.py` fails if the guard
+The CDK takes seconds, so `machines.json` is recorded, and `test_simulation.py` fails if the guard
 makes other states today. `python -m tests.simulation.machines` records them again.
 """
 

@@ -20,9 +20,8 @@ from uuid import UUID
 
 from botocore.exceptions import ClientError
 
-from tests.simulation.engine import Engine
+from tests.simulation.engine import Bucket, Engine, Quota
 from tests.simulation.functions import PLACE, Json
-from tests.simulation.quotas import Bucket, Quota
 from tests.simulation.states import Execution, Flow, Invoke, Watcher
 
 _ENTRY_SECONDS: Final = 0.02

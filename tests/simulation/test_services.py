@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.simulation.engine import Engine
+from tests.simulation.engine import QUOTAS, Bucket, Engine, Quota
 from tests.simulation.events import EventBus, EventFaults, Queue
 from tests.simulation.faults import Faults
 from tests.simulation.functions import (
@@ -25,7 +25,6 @@ from tests.simulation.functions import (
 )
 from tests.simulation.guard import Account, AccountFaults
 from tests.simulation.machines import KEEP_ALIVE_SECONDS, machine, recorded
-from tests.simulation.quotas import QUOTAS, Bucket, Quota
 from tests.simulation.states import Execution, Flow
 from tests.simulation.stepfunctions import StepFunctions
 from tests.simulation.versions import EARLIER, TODAY, earlier

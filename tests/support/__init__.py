@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -11,14 +13,32 @@ import pytest
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import RetryBudget
 from fairlock.clock import AwsClock, Clock
-from fairlock.errors import DescribedHolder
-from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
-from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY
+from fairlock.errors import DescribedHolder, LockItemMalformed
+from fairlock.protocol.ceiling import SetCeilingRequest
+from fairlock.protocol.description import LockDescription
+from fairlock.protocol.items import read_state
+from fairlock.protocol.model import (
+    AcquireRequest,
+    ForceReleaseRequest,
+    Grant,
+    HeartbeatRequest,
+    KeepAliveRequest,
+    LockState,
+    ReleaseRequest,
+    SeenLock,
+)
+from fairlock.protocol.outcomes import NotHeld, Queued, Reaped, Refusal, Released
+from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY, lock_key
+from fairlock.store import acquire as acquiring
+from fairlock.store import administration, keep_alive, queue, reap
+from fairlock.store import release as releasing
 from fairlock.store.context import LockContext
-from tests.support.operations import Operations
+from fairlock.store.keep_alive import KeepAliveOutcome
+from fairlock.store.reap import ExecutionEnded
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
 
 LOCK = "nightly-report"
 TABLE = "locks"
@@ -134,3 +154,103 @@ def heartbeat(name: str, **fields: Any) -> HeartbeatRequest:  # noqa: ANN401 - s
 def release(name: str, **fields: Any) -> ReleaseRequest:  # noqa: ANN401 - same
     fields = {"waits": "ticket" in fields, **fields}
     return ReleaseRequest(**{"lock_name": LOCK, "owner_id": owner(name), **fields})
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """The operations of a lock as one object over one context; the product has none.
+
+    Each call looks its operation up in its module, so that a test can replace it there.
+    """
+
+    context: LockContext
+
+    def acquire(
+        self, request: AcquireRequest, *, seen: SeenLock | None = None
+    ) -> Grant | Queued | Refusal:
+        return acquiring.acquire(self.context, request, seen=seen)
+
+    def heartbeat(self, request: HeartbeatRequest) -> Grant | NotHeld:
+        grant = keep_alive.renew_lease(self.context, request)
+        return grant or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
+
+    def keep_alive(self, request: KeepAliveRequest) -> KeepAliveOutcome:
+        return keep_alive.keep_alive(self.context, request)
+
+    def release(
+        self, request: ReleaseRequest, *, seen: SeenLock | None = None
+    ) -> Released | NotHeld:
+        return releasing.release(self.context, request, seen=seen)
+
+    def reap(self, ended: ExecutionEnded) -> Reaped:
+        return reap.reap(self.context, ended)
+
+    def force_release(self, request: ForceReleaseRequest) -> Released | None:
+        return administration.force_release(self.context, request)
+
+    def change_ceiling(self, request: SetCeilingRequest) -> None:
+        administration.change_ceiling(self.context, request)
+
+    def read_state(self, lock_name: str) -> LockState:
+        return read_state(self.context.table.read(lock_key(lock_name)))
+
+    def read_lock(self, lock_name: str) -> SeenLock:
+        return queue.read_lock(self.context, lock_name)
+
+    def count_ahead(self, lock_name: str, owner_id: str, *, ticket: int) -> int:
+        return queue.count_ahead(self.context, lock_name, owner_id, entered_at_ms=ticket)
+
+    def describe(self, lock_name: str) -> LockDescription | None:
+        return administration.describe(self.context, lock_name)
+
+    def list_locks(
+        self, prefix: str = "", *, after: str | None = None
+    ) -> Iterator[LockDescription | LockItemMalformed]:
+        return administration.list_locks(self.context, prefix, after=after)
+
+
+@dataclass(frozen=True)
+class LambdaContextStub:
+    """What the Lambda runtime hands to a handler beside the event."""
+
+    function_name: str = "acquire"
+    memory_limit_in_mb: int = 256
+    invoked_function_arn: str = "arn:aws:lambda:us-east-1:123456789012:function:acquire"
+    aws_request_id: str = "11111111-2222-3333-4444-555555555555"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 10_000
+
+
+# What handlers print: each line is JSON, a metric in the embedded format of CloudWatch or a log.
+
+Line = dict[str, Any]
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[Line]:
+    """All that was printed since the last call."""
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def metrics(found: Iterable[Line]) -> list[Line]:
+    return [line for line in found if "_aws" in line]
+
+
+def logged(found: Iterable[Line]) -> list[Line]:
+    return [line for line in found if "_aws" not in line]
+
+
+def values(found: Iterable[Line]) -> dict[str, list[float]]:
+    """The values of each metric."""
+    return {
+        metric["Name"]: line[metric["Name"]]
+        for line in metrics(found)
+        for directive in line["_aws"]["CloudWatchMetrics"]
+        for metric in directive["Metrics"]
+    }
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, list[float]], list[str]]:
+    """The values of each metric, and the messages logged, since the last call."""
+    found = lines(capsys)
+    return values(found), [line["message"] for line in logged(found)]

@@ -13,11 +13,9 @@ from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.grants import correct_grant
 from fairlock.protocol.model import ForceReleaseRequest, Grant
 from fairlock.store.keep_alive import KeepAliveOutcome
-from tests.support import LOCK, acquire, heartbeat, release
+from tests.support import LOCK, Operations, acquire, heartbeat, release
 from tests.support.faulty_table import FaultyTable, meanwhile
-from tests.support.operations import Operations
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
-from tests.support.wire import Wire, copied, late
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, Wire, copied, late, workflow_heartbeat
 
 Scene = Callable[[Bench], Wire]
 """Sends a write of which a copy stays on the wire, and all that comes before the copy lands."""

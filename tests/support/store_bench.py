@@ -1,28 +1,72 @@
-"""A bench for the store: a table, a clock, what was pushed and observed, how far executions are."""
+"""A bench for the store: a table, a clock, a workflow engine, and a wire that holds writes back."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import copy
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fairlock.aws.executions import Execution, Liveness
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from fairlock.aws.executions import Delivery, Execution, Liveness
+from fairlock.errors import LockLost, LockStoreUnavailable
 from fairlock.protocol import schema
+from fairlock.protocol.claims import write_claim
 from fairlock.protocol.model import Grant, KeepAliveRequest
-from fairlock.protocol.outcomes import Queued, Reaped, Refusal
+from fairlock.protocol.outcomes import NotHeld, Queued, Reaped, Refusal, Released
+from fairlock.protocol.table_requests import Update
 from fairlock.store.context import Event
 from fairlock.store.reap import ExecutionEnded
 from tests.support import (
     LOCK,
     TABLE,
     FakeClock,
+    Operations,
     acquire,
     owner,
     release,
     store_over,
 )
-from tests.support.faulty_table import FaultyTable
-from tests.support.operations import Operations
-from tests.support.workflows import FakeWorkflows
+from tests.support.faulty_table import ENDPOINT, WRITES, FaultyTable
+
+
+@dataclass
+class FakeWorkflows:
+    """A workflow engine that does what a test says, and remembers what it was told.
+
+    Attributes:
+        wakes: what becomes of a message to a waiter, or a function that tells.
+        ends: what becomes of a message to a heartbeat state, or a function that tells.
+        runs: what is known of an execution, or a function from its ARN.
+        woken: the task tokens of waiters that were told, with their answers.
+        ended: the task tokens of heartbeats that were ended, with the text of the loss.
+        described: the ARNs that were asked about.
+    """
+
+    wakes: Delivery | Callable[[str, Any], Delivery] = Delivery.DELIVERED
+    ends: Delivery | Callable[[str, Released | NotHeld | LockLost], Delivery] = Delivery.DELIVERED
+    runs: Liveness | Callable[[str], Execution] = Liveness.UNKNOWN
+    woken: list[tuple[str, Any]] = field(default_factory=list)
+    ended: list[tuple[str, str | None]] = field(default_factory=list)
+    described: list[str] = field(default_factory=list)
+
+    def wake_waiter(self, task_token: str, answer: Grant | Refusal) -> Delivery:
+        self.woken.append((task_token, answer))
+        return self.wakes if isinstance(self.wakes, Delivery) else self.wakes(task_token, answer)
+
+    def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
+        self.ended.append((task_token, str(end) if isinstance(end, LockLost) else None))
+        return self.ends if isinstance(self.ends, Delivery) else self.ends(task_token, end)
+
+    def describe(self, execution_arn: str) -> Execution:
+        self.described.append(execution_arn)
+        if isinstance(self.runs, Liveness):
+            return Execution(self.runs)
+        return self.runs(execution_arn)
+
 
 RUN = "arn:aws:states:us-east-1:123456789012:execution:billing:run"
 OTHER_RUN = "arn:aws:states:us-east-1:123456789012:execution:billing:other"
@@ -122,3 +166,102 @@ def workflow_heartbeat(name: str, task_token: str = "heartbeat", **fields: Any) 
 
 def claim_key(name: str, execution_arn: str = RUN, lock_name: str = LOCK) -> dict[str, Any]:
     return dict(schema.claim_key(execution_arn, lock_name=lock_name, owner_id=owner(name)))
+
+
+# A network that holds writes back, or copies them, and lets them land after everything else.
+
+_TRUE = "attribute_not_exists(#no_such)"
+_PLACEHOLDER = re.compile(r"[#:]\w+")
+
+
+@dataclass
+class Wire:
+    """Passes requests on; holds back or copies the first write that has a text in its expressions.
+
+    Attributes:
+        held_back: whether that write only stays here, and its sender sees a time-out; else it
+            happens, and a copy stays here.
+        late: the write, once it was sent.
+    """
+
+    inner: Any
+    text: str
+    held_back: bool = False
+    late: tuple[str, dict[str, Any]] | None = None
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        attribute = getattr(self.inner, name)
+        if name not in WRITES:
+            return attribute
+
+        def call(**request: Any) -> Any:  # noqa: ANN401 - same
+            if self.late is None and any(self.text in _expressions(w) for w in _writes(request)):
+                self.late = name, copy.deepcopy(request)
+                if self.held_back:
+                    raise ReadTimeoutError(endpoint_url=ENDPOINT)
+            return attribute(**request)
+
+        return call
+
+    def land(self, *, without: tuple[str, ...] = ()) -> bool:
+        """Lets the write land; tells whether it was written.
+
+        Args:
+            without: conditions that are taken out of it before.
+        """
+        assert self.late is not None, f"no write had {self.text!r}"
+        name, request = self.late
+        request = copy.deepcopy(request)
+        request.pop("ClientRequestToken", None)  # DynamoDB forgets it after ten minutes.
+        for condition in without:
+            found = [w for w in _writes(request) if condition in w["ConditionExpression"]]
+            assert found, f"{condition!r} is in no condition"
+            for write in found:
+                _take_out(write, condition)
+        try:
+            getattr(self.inner, name)(**request)
+        except ClientError:
+            return False
+        return True
+
+
+def _writes(request: dict[str, Any]) -> list[dict[str, Any]]:
+    if "TransactItems" in request:
+        return [write for item in request["TransactItems"] for write in item.values()]
+    return [request]
+
+
+def _expressions(write: dict[str, Any]) -> str:
+    return f"{write.get('UpdateExpression', '')} | {write.get('ConditionExpression', '')}"
+
+
+def _take_out(write: dict[str, Any], condition: str) -> None:
+    write["ConditionExpression"] = write["ConditionExpression"].replace(condition, _TRUE)
+    used = set(_PLACEHOLDER.findall(_expressions(write)))
+    names = {**write["ExpressionAttributeNames"], "#no_such": "no_such"}
+    write["ExpressionAttributeNames"] = {n: a for n, a in names.items() if n in used}
+    values = write.get("ExpressionAttributeValues", {})
+    write["ExpressionAttributeValues"] = {n: v for n, v in values.items() if n in used}
+
+
+def late(bench: Bench, text: str, send: Callable[[Operations], object]) -> Wire:
+    """The write with this text is held back: its sender gives it up."""
+    wire = Wire(bench.client, text, held_back=True)
+    with suppress(LockStoreUnavailable):
+        send(bench.store(wire))
+    return wire
+
+
+def copied(bench: Bench, text: str, send: Callable[[Operations], object]) -> Wire:
+    """The write with this text happens, and a copy of it stays on the wire."""
+    wire = Wire(bench.client, text)
+    send(bench.store(wire))
+    return wire
+
+
+def claim_whatever_has_ended(*args: Any, **kwargs: Any) -> Update:  # noqa: ANN401 - as `write_claim`
+    """For controls: the claim of an acquisition that is over is written again."""
+    update, alive = write_claim(*args, **kwargs), "attribute_not_exists(#ended)"
+    assert alive in update.condition
+    always = f"({alive} OR attribute_exists(#ended))"
+    return replace(update, condition=update.condition.replace(alive, always))

@@ -1,4 +1,4 @@
-"""The lock table of the unit tests, and the surroundings of the handlers."""
+"""The lock table of the unit tests, a bench and a store over one, the surroundings of handlers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from hypothesis import settings
 
 from fairlock.testing.fake_table import MemoryTable
 from lambdas import runtime
-from tests.support import OTHER_DYNAMODB, TABLE, create_lock_table
+from tests.support import (
+    OTHER_DYNAMODB,
+    TABLE,
+    FakeClock,
+    Operations,
+    create_lock_table,
+    store_over,
+)
+from tests.support.store_bench import Bench
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -35,6 +43,17 @@ def dynamodb(pytestconfig: pytest.Config) -> Iterator[DynamoDBClient]:
     create_lock_table(other)
     yield other
     other.delete_table(TableName=TABLE)
+
+
+@pytest.fixture
+def bench(clock: FakeClock) -> Bench:
+    """In memory, also where `dynamodb` is another engine."""
+    return Bench(MemoryTable(), clock)
+
+
+@pytest.fixture
+def store(dynamodb: DynamoDBClient, clock: FakeClock) -> Operations:
+    return store_over(dynamodb, clock)
 
 
 @pytest.fixture(scope="module")

@@ -26,9 +26,8 @@ from fairlock.testing import FakeAsyncLockClient, FakeLockClient, FakeTable, run
 from fairlock.testing.fake_async_client import LoopClock
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.testing.manual_clock import ManualClock, VirtualTimeLoop
-from tests.support import store_over
+from tests.support import Operations, store_over
 from tests.support.faulty_table import WRITES
-from tests.support.operations import Operations
 
 LEASE = 30
 """Renewed every 10 s, in danger 10 s before its end."""

@@ -1,11 +1,24 @@
-"""What both clients tell of a lock: granted, refused, waited for in vain, wrong, unknown, over."""
+"""What both clients tell of a lock, and their hook: granted, refused, superseded, unknown, over."""
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 
-from fairlock import ClientUnusable, LockLost, LockStoreUnavailable, LockWaitTimeout
+from fairlock import (
+    ClientUnusable,
+    InvalidRequest,
+    LockEvent,
+    LockEventKind,
+    LockLost,
+    LockStoreUnavailable,
+    LockWaitTimeout,
+    Superseded,
+)
 from fairlock.testing.manual_clock import START_MS
+from fairlock.wire.rules import HIGHEST_VERSION
 from tests.contracts.client.drivers import World, done, inside, of_both_clients
 from tests.support.faulty_table import unknown_outcomes
 
@@ -108,3 +121,202 @@ async def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
     world.table.defect = None
     state = world.table.state("a")
     assert (state.holders, state.contended) == ((), False)
+
+
+# The hook for metrics is told of everything once.
+
+
+class Told:
+    """Remembers events."""
+
+    def __init__(self) -> None:
+        self.events: list[LockEvent] = []
+
+    def __call__(self, event: LockEvent) -> None:
+        self.events.append(event)
+
+    def kinds(self) -> list[str]:
+        return [event.kind.value for event in self.events]
+
+
+@of_both_clients
+async def test_a_grant_tells_the_wait_and_a_release_tells_how_long_it_was_held(
+    world: World,
+) -> None:
+    told = Told()
+    locks = world.client(on_event=told)
+    other = await done(world.another().acquire("a"))
+    world.at(10, other.release)
+    lock = await done(locks.acquire("a"))
+    await world.sleep(40)
+    assert await done(lock.release()) is True
+    assert await done(lock.release()) is True
+    granted, released = told.events
+    assert (granted.kind, released.kind) == ("Granted", "Released")
+    assert granted.waited_seconds is not None
+    assert 10 <= granted.waited_seconds < 15
+    assert released.held_seconds is not None
+    assert 40 <= released.held_seconds < 60
+    assert granted.fencing_token == released.fencing_token == lock.fencing_token
+    assert granted.held_seconds is released.waited_seconds is None
+
+
+@of_both_clients
+async def test_a_refusal_a_timeout_and_an_unknown_outcome_are_three_events(world: World) -> None:
+    told = Told()
+    locks = world.client(on_event=told)
+    await done(world.another().acquire("a"))
+    assert await done(locks.try_acquire("a")) is None
+    with pytest.raises(LockWaitTimeout):
+        await done(locks.acquire("a", max_wait=20))
+    world.table.is_down = True
+    with pytest.raises(LockStoreUnavailable):
+        await done(locks.acquire("b", max_wait=5))
+    with pytest.raises(InvalidRequest):
+        await done(locks.acquire(""))
+    assert told.kinds() == ["Refused", "TimedOut", "Failed"]
+    assert [event.reason for event in told.events] == ["", "", "LockStoreUnavailable"]
+    assert told.events[1].waited_seconds == 20
+
+
+@of_both_clients
+async def test_late_heartbeats_are_a_danger_and_then_a_loss_each_once(world: World) -> None:
+    told = Told()
+    locks = world.client(on_event=told)
+    lock = await done(locks.acquire("a"))
+    world.table.is_down = True
+    await world.sleep(60)
+    with pytest.raises(LockLost):
+        lock.check()
+    world.table.is_down = False
+    assert await done(lock.release()) is False
+    assert told.kinds() == ["Granted", "InDanger", "Lost"]
+    assert told.events[-1].held_seconds == pytest.approx(30, abs=1)
+
+
+@of_both_clients
+async def test_a_release_by_a_transaction_and_one_at_the_end_of_the_client_are_told(
+    world: World,
+) -> None:
+    told = Told()
+    locks = world.client(on_event=told)
+    guard = await done(world.another().acquire("guard"))
+    lock = await done(locks.acquire("a"))
+    await done(lock.transact_write([guard.condition_check()], release=True))
+    await done(locks.acquire("b"))
+    assert told.kinds() == ["Granted", "Released", "Granted"]
+    await done(locks.close(release=True))
+    assert told.kinds() == ["Granted", "Released", "Granted", "Released"]
+
+
+@of_both_clients
+async def test_a_release_of_unknown_outcome_is_no_event_until_it_is_known(world: World) -> None:
+    told = Told()
+    locks = world.client(on_event=told)
+    lock = await done(locks.acquire("a"))
+    world.table.is_down = True
+    with pytest.raises(LockStoreUnavailable):
+        await done(lock.release())
+    assert told.kinds() == ["Granted"]
+    world.table.is_down = False
+    await done(lock.release())
+    assert told.kinds() == ["Granted", "Released"]
+
+
+@of_both_clients
+async def test_the_hook_adds_no_request_and_no_event_proves_ownership(world: World) -> None:
+    told = Told()
+    locks = world.client(on_event=told)
+    async with inside(locks.hold("a")) as lock:
+        pass
+    assert world.table.requests == ["update_item"] * 2
+    assert all(lock.owner_id not in repr(event) for event in told.events)
+
+
+# `only_newest` of both clients: an older version is told that it is superseded.
+
+
+@of_both_clients
+async def test_a_lower_version_is_superseded_at_once_and_holds_nothing(world: World) -> None:
+    lock = await done(world.another().acquire("a", only_newest=7))
+    await done(lock.release())
+    world.table.requests.clear()
+    with pytest.raises(Superseded, match="version 6 is superseded, 7 was granted"):
+        await done(world.another().acquire("a", only_newest=6))
+    assert world.table.requests == ["update_item"]
+    assert await done(world.another().acquire("a", only_newest=7))
+
+
+@of_both_clients
+async def test_a_version_costs_one_request_like_any_lock(world: World) -> None:
+    lock = await done(world.another().acquire("a", only_newest=1))
+    await done(lock.release())
+    assert world.table.requests == ["update_item"] * 2
+
+
+@of_both_clients
+async def test_a_call_that_does_not_wait_tells_busy_from_superseded(world: World) -> None:
+    held = await done(world.another().acquire("a", only_newest=7))
+    with pytest.raises(LockWaitTimeout):
+        await done(world.another().acquire("a", only_newest=8, max_wait=0))
+    with pytest.raises(Superseded):
+        await done(world.another().acquire("a", only_newest=6, max_wait=0))
+    await done(held.release())
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, "7", None, HIGHEST_VERSION + 1, math.nan])
+@of_both_clients
+async def test_a_version_that_is_none_is_refused_before_any_request(
+    world: World,
+    wrong: Any,  # noqa: ANN401 - whatever is wrong
+) -> None:
+    with pytest.raises(InvalidRequest, match=r"only_newest: must be true, or the version"):
+        await done(world.another().acquire("a", only_newest=wrong))
+    assert world.table.requests == []
+
+
+@of_both_clients
+async def test_a_reader_has_no_version(world: World) -> None:
+    with pytest.raises(InvalidRequest, match="only_newest: must be left out with shared"):
+        await done(world.another().acquire("a", only_newest=True, shared=True))
+    assert world.table.requests == []
+
+
+@of_both_clients
+async def test_the_hook_is_told(world: World) -> None:
+    told: list[LockEvent] = []
+    client = world.another(on_event=told.append)
+    lock = await done(client.acquire("a", only_newest=2))
+    await done(lock.release())
+    with pytest.raises(Superseded):
+        await done(client.acquire("a", only_newest=1))
+    await done(client.close())
+    assert [event.kind for event in told][-1] is LockEventKind.SUPERSEDED
+
+
+@of_both_clients
+async def test_describe_tells_the_newest_and_the_versions_that_wait(world: World) -> None:
+    held = await done(world.another().acquire("a", only_newest=7))
+    with pytest.raises(LockWaitTimeout):
+        await done(world.another().acquire("a", only_newest=8, max_wait=1))
+    found = await done(world.another().describe("a"))
+    assert found is not None
+    assert found.newest == 7
+    await done(held.release())
+
+
+@pytest.mark.parametrize(("outer", "other"), [(4, 5), (False, 5), (True, 1), (False, 0)])
+@of_both_clients
+async def test_a_block_inside_a_block_has_no_other_version_than_that(
+    world: World, outer: int, other: int
+) -> None:
+    """Its work would count as that of a version that was never granted."""
+    locks = world.another()
+    async with inside(locks.hold("a", only_newest=outer)) as lock:
+        world.table.requests.clear()
+        with pytest.raises(InvalidRequest, match=r"^only_newest: must be left out, or be that"):
+            async with inside(locks.hold("a", only_newest=other, reentrant=True)):
+                pass
+        async with inside(locks.hold("a", only_newest=outer, reentrant=True)) as same:
+            assert same is lock
+        assert world.table.requests == []

@@ -19,11 +19,10 @@ from fairlock import LockClient
 from tests.e2e.conftest import Tell
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.durable.executions import TIMES, DurableLock
-from tests.support.documents import ROOT
+from tests.support.checkout import ROOT
 
 IS_LONG: Final = TIMES > 1
 DURABLE, WORKFLOWS, CLIENTS = (30, 10, 10) if IS_LONG else (3, 1, 1)
-WAITS_SECONDS: Final = 60 if IS_LONG else 3
 LEASE_SECONDS: Final = 2
 TOLERANCE_SECONDS: Final = 2
 SLACK_SECONDS: Final = 2 if IS_LONG else 20
@@ -82,17 +81,6 @@ def _hold(client: LockClient, lock: DurableLock, name: str) -> None:
             os.write(descriptor, line.encode())
             os.close(descriptor)
             time.sleep(0.05)
-
-
-def test_a_waiting_execution_is_invoked_as_often_as_replay_needs(lock: DurableLock) -> None:
-    holder = lock.start_inside("holder", stays=True)
-    waiter = lock.start_behind("waiter")
-    wait_until(lambda: lock.invocations(waiter) == 1)
-    time.sleep(WAITS_SECONDS)
-    assert lock.invocations(waiter) == 1
-    lock.stop(holder)
-    assert lock.ended(waiter)["Status"] == "SUCCEEDED"
-    assert lock.invocations(waiter) == 2
 
 
 OF_THE_BODY: Final = 2
@@ -200,21 +188,6 @@ def test_a_body_that_sleeps_five_leases_is_not_robbed(lock: DurableLock) -> None
     assert notes["out"].at - notes["in"].at >= 5 * lease
     assert notes["out"].token == notes["in"].token
     assert False in answers
-
-
-def test_max_wait_holds_to_two_seconds(lock: DurableLock, tell: Tell) -> None:
-    holder = lock.start_inside("holder", stays=True)
-    took = []
-    for number in range(min(TIMES, 5)):
-        began = time.time()
-        late = lock.start(f"late-{number}", max_wait=2)
-        assert lock.ended(late)["Result"] == '"late"'
-        [at] = [note.at for note in lock.notes() if note.name == f"late-{number}"]
-        took.append(at - began)
-    assert lock.deployment.waiters(lock.lock) == []
-    assert max(took) <= 2 + SLACK_SECONDS
-    lock.stop(holder)
-    tell("durable functions, max_wait of 2 s", took)
 
 
 def test_a_callback_that_someone_else_completes_is_no_grant(lock: DurableLock) -> None:

@@ -21,9 +21,9 @@ from fairlock.store.context import LockContext
 from tests.e2e.deployment import Deployment, Ended, wait_until
 from tests.e2e.guard.stack import GIVES_UP_SECONDS, TURNS
 from tests.e2e.scenario_runs import Scenario
+from tests.support import Operations
 from tests.support.faulty_table import FaultyTable, Killed, kill
-from tests.support.operations import Operations
-from tests.support.workflows import FakeWorkflows
+from tests.support.store_bench import FakeWorkflows
 
 HOLDER: Final = "a test"
 _ENTERING: Final = threading.BoundedSemaphore(3)

@@ -25,8 +25,8 @@ from tests.e2e.lifetimes.contested_lock import (
 )
 from tests.e2e.lifetimes.stack import PLAIN_LEASE_SECONDS
 from tests.e2e.scenario_runs import SECOND_PASS_SECONDS
-from tests.support.operations import Operations
-from tests.support.workflows import FakeWorkflows
+from tests.support import Operations
+from tests.support.store_bench import FakeWorkflows
 
 MOST_TRIES: Final = 3
 WORK_SECONDS: Final = 1

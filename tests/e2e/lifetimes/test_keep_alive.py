@@ -9,11 +9,7 @@ from functools import partial
 
 import pytest
 
-from fairlock.aws.lock_table import LockTable
 from fairlock.clock import over_at_ms, stored_end_ms
-from fairlock.protocol.model import AcquireRequest, KeepAliveRequest
-from fairlock.store.context import LockContext
-from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.e2e.conftest import Tell
 from tests.e2e.deployment import Deployment
 from tests.e2e.lifetimes.contested_lock import ALIKE_TIMES, TIMES, ContestedLock
@@ -28,16 +24,13 @@ from tests.e2e.lifetimes.keep_alive import (
 )
 from tests.e2e.lifetimes.stack import (
     INTERVAL_SECONDS,
-    KEEP_ALIVE_LEASE_SECONDS,
     LONG_INTERVAL_SECONDS,
     PLAIN_LEASE_SECONDS,
     UNTOLD_INTERVAL_SECONDS,
 )
 from tests.e2e.scenario_runs import ScenarioRuns
-from tests.support.faulty_table import FaultyTable
-from tests.support.operations import Operations
 
-# What keep_alive costs: no time after the work, and a call and two requests for each interval.
+# What keep_alive costs: no time after the work, and a call for each interval.
 
 AT_ONCE = 2
 INTERVALS = {LONG_INTERVAL_SECONDS: "DiesKeptAlive", INTERVAL_SECONDS: "KeepAliveChain"}
@@ -100,26 +93,6 @@ def test_a_heartbeat_is_one_transition_and_one_call(deployment: Deployment) -> N
     cheap, dear = (deployment.transitions(execution) for execution in executions)
     assert dear - cheap == long - short
     assert [deployment.calls(execution) - 2 for execution in executions] == [short, long]
-
-
-def test_a_heartbeat_is_two_requests(deployment: Deployment) -> None:
-    contested = ContestedLock(deployment)
-    execution = contested.start_inside("KeepAliveChain", seconds=60)
-    client = FaultyTable(deployment.aws.client("dynamodb"))
-    table = LockTable(client, deployment.table_name)  # type: ignore[arg-type]  # counts, passes on
-    store = Operations(LockContext(table=table))
-    acquisition = AcquireRequest(
-        lock_name=contested.lock,
-        owner_id=contested.holder().owner_id,
-        lease_ms=KEEP_ALIVE_LEASE_SECONDS * 1000,
-        execution_arn=execution,
-    )
-    heartbeat = KeepAliveRequest(
-        acquisition=acquisition, execution_arn=execution, task_token=f"{INTERVAL_SECONDS} s"
-    )
-    assert store.keep_alive(heartbeat) is KeepAliveOutcome.RENEWED
-    assert client.calls == ["update_item", "update_item"]
-    contested.stop(execution)
 
 
 # With keep_alive the work stops when its lock is lost; a redrive does not run it unguarded.

@@ -209,15 +209,3 @@ def test_an_item_whose_version_is_no_number_is_not_written(account: Account) -> 
     ended = account.replace(new={"balance": {"N": "2"}})
     assert (ended.status, ended.error) == ("FAILED", "States.QueryEvaluationError")
     assert account.item() == item
-
-
-def test_it_costs_three_transitions_besides_the_task(account: Account) -> None:
-    execution = account.deployment.start("Replace", {"account": account.name, "new": EVERY_TYPE})
-    account.deployment.ended(execution)
-    assert account.deployment.states_entered(execution) == [
-        "ReplaceUpdate: Update",
-        "ReplaceUpdate: Read",
-        "Only reads?",
-        "Give",
-        "ReplaceUpdate: Write",
-    ]

@@ -17,7 +17,7 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from fairlock.cdk import LockGuard, LockService, Pace, Waiting
 from tests.e2e.guard.stack import INPUT, LEASE_SECONDS, Form, Forms, Props
 from tests.e2e.workflow_parts import LOCK, stay
-from tests.support.documents import Block, blocks
+from tests.support.checkout import Block, blocks
 
 BOTH = ["{% $states.input.one %}", "{% $states.input.other %}"]
 GIVES_UP_SECONDS = 8

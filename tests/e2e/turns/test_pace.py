@@ -151,15 +151,6 @@ def test_clients_functions_and_workflows_share_a_pace(paced: Deployment, name: s
     assert paced.run("PaceHourly", {"pace": name}).output == "skipped"
 
 
-def test_a_client_begins_an_interval_after_another(paced: Deployment, name: str) -> None:
-    begun: list[float] = []
-    with LockClient(paced.table_name, client=paced.aws.client("dynamodb")) as locks:
-        for _ in range(4):
-            locks.pace(name, rate=(1, INTERVAL_SECONDS))
-            begun.append(next_slot(paced, name))
-    assert all(b - a >= INTERVAL_SECONDS for a, b in pairwise(begun))
-
-
 def test_the_state_and_the_client_of_the_document_share_a_pace(paced: Deployment) -> None:
     with LockClient(paced.table_name, client=paced.aws.client("dynamodb")) as locks:
         run_example(example("# returns when the slot begins"), locks=locks)

@@ -25,8 +25,7 @@ from fairlock.protocol.schema import number
 from fairlock.testing.interpreter import Item
 from tests.model.numbered_tables import LOCK
 from tests.model.replay import time_ms
-from tests.support import START_MS
-from tests.support.operations import Operations
+from tests.support import START_MS, Operations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

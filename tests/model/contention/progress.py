@@ -23,8 +23,7 @@ from tests.model.contention.clients import (
     task_token,
 )
 from tests.model.numbered_tables import Numbered, NumberedTables, described
-from tests.model.replay import Call, RecordedWorld, run_to_next_call
-from tests.model.request_names import Names
+from tests.model.replay import Call, Names, RecordedWorld, run_to_next_call
 
 _LONGEST_OPERATION: Final = 40
 """Requests. Without contention no operation takes ten."""

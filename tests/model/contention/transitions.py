@@ -31,8 +31,7 @@ from tests.model.contention.clients import (
 )
 from tests.model.contention.progress import Progress
 from tests.model.numbered_tables import EMPTY, NumberedTables
-from tests.model.replay import next_epoch
-from tests.model.request_names import DESCRIBE, PUSH, Names
+from tests.model.replay import DESCRIBE, PUSH, Names, next_epoch
 
 State = tuple[int, ...]
 """Numbers: the table, the instant, the faults that are left, what is on the wire, and how far each

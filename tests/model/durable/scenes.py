@@ -8,8 +8,14 @@ from typing import Any, Final
 
 from fairlock.durable import durable_lock, holding
 from fairlock.store import release
-from tests.model.durable.recorded_context import Recorded, RecordedContext
-from tests.model.durable.scene import DurableScene, Invariant, Move, State
+from tests.model.durable.scene import (
+    DurableScene,
+    Invariant,
+    Move,
+    Recorded,
+    RecordedContext,
+    State,
+)
 from tests.model.durable.world import LOCK, DurableWorld
 
 

@@ -23,10 +23,17 @@ from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer, release_answer
 from fairlock.wire.requests import parse_acquire, parse_release
 from fairlock.wire.rules import callback_id_in
-from tests.model.durable.recorded_context import Recorded, RecordedContext, Stopped
-from tests.model.durable.scene import DurableScene, Execution, Invariant, Move, State
-from tests.support import START_MS, FakeClock, acquire, release, store_over
-from tests.support.operations import Operations
+from tests.model.durable.scene import (
+    DurableScene,
+    Execution,
+    Invariant,
+    Move,
+    Recorded,
+    RecordedContext,
+    State,
+    Stopped,
+)
+from tests.support import START_MS, FakeClock, Operations, acquire, release, store_over
 
 LOCK: Final = "customer"
 _BEGAN: Final = START_MS / 1000

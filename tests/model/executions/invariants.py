@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from fairlock.protocol.model import LockState
-from tests.model.executions.actors import HEARTBEAT, Heartbeats, ReapPass, Workflow
-from tests.model.executions.scene import Invariant
-from tests.model.executions.state import Move, State, Status
+from tests.model.executions.actors import (
+    HEARTBEAT,
+    Heartbeats,
+    Move,
+    ReapPass,
+    State,
+    Status,
+    Workflow,
+)
+from tests.model.executions.scenes import Invariant
 from tests.model.executions.transitions import MOST_ACQUISITIONS, NOBODY, World
 from tests.model.numbered_tables import LockOfTable
 

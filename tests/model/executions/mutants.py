@@ -13,7 +13,6 @@ from fairlock.protocol.table_requests import Put
 from fairlock.store import acquire, keep_alive, reap, release
 from fairlock.store.context import LockContext
 from tests.model.executions.actors import Heartbeats
-from tests.model.executions.scene import Invariant, Scene
 from tests.model.executions.scenes import (
     ANNA,
     BEN,
@@ -29,6 +28,8 @@ from tests.model.executions.scenes import (
     TOLD,
     TOLD_AGAIN,
     ZITA,
+    Invariant,
+    Scene,
 )
 from tests.model.mutant import Mutant, weak
 

@@ -17,13 +17,25 @@ from tests.model.executions.actors import (
     STOPPABLE,
     Actor,
     Heartbeats,
+    Local,
+    Move,
+    Operation,
     ReapPass,
+    State,
+    Status,
     Workflow,
 )
-from tests.model.executions.scene import Calls, Scene
-from tests.model.executions.state import Local, Move, Operation, State, Status
-from tests.model.replay import TICKS, Call, next_epoch, time_ms
-from tests.model.request_names import DESCRIBE, END_HEARTBEAT, PUSH, Names
+from tests.model.executions.scenes import Calls, Scene
+from tests.model.replay import (
+    DESCRIBE,
+    END_HEARTBEAT,
+    PUSH,
+    TICKS,
+    Call,
+    Names,
+    next_epoch,
+    time_ms,
+)
 
 MOST_ACQUISITIONS: Final = 3
 NOBODY: Final = -1

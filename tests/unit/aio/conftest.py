@@ -9,7 +9,7 @@ import pytest
 
 from fairlock import AsyncLockClient
 from fairlock.testing.fake_async_client import LoopClock
-from tests.unit.aio.doubles import AsyncTable
+from tests.unit.client.doubles import AsyncTable
 
 MakeClient = Callable[..., AsyncLockClient]
 

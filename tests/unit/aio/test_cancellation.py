@@ -13,7 +13,7 @@ from fairlock.client.acquisition import Acquisition
 from fairlock.protocol.model import Grant
 from tests.support.faulty_table import lost_reply
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
+from tests.unit.client.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
 
 MOMENTS = [n * LATENCY_SECONDS / 4 for n in range(24)]
 

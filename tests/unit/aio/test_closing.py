@@ -16,7 +16,7 @@ from fairlock.testing import run_in_virtual_time
 from fairlock.testing.fake_async_client import LoopClock
 from tests.support.faulty_table import lost_reply
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
+from tests.unit.client.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
 
 # The end of a client: nothing goes on, and no one waits for ever.
 

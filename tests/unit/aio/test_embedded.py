@@ -28,7 +28,7 @@ from fairlock.store.context import Event, HandedOver, PushUnknown
 from testbed.localaws import LocalAws
 from tests.support import FakeClock, acquire, store_over
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.aio.doubles import AsyncTable, in_virtual_time, virtual_loop
+from tests.unit.client.doubles import AsyncTable, in_virtual_time, virtual_loop
 
 TABLE = "aio-locks"
 INCREMENTS = 5

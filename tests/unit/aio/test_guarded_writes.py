@@ -14,7 +14,7 @@ from fairlock import AsyncLock, LockLost
 from fairlock.testing.fake_table import MemoryTable
 from tests.support.faulty_table import lost_reply
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.aio.doubles import AsyncTable, in_virtual_time
+from tests.unit.client.doubles import AsyncTable, in_virtual_time
 
 ACCOUNT = ("account", "anna")
 DEPOSIT: Any = {

@@ -17,7 +17,7 @@ from fairlock.client.reporting import FailsafeLogger
 from fairlock.testing import run_in_virtual_time
 from tests.support.faulty_table import lost_reply
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.aio.doubles import AsyncTable, in_virtual_time, virtual_loop
+from tests.unit.client.doubles import AsyncTable, in_virtual_time, virtual_loop
 
 
 @in_virtual_time

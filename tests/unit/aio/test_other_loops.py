@@ -21,7 +21,7 @@ from fairlock.aio.tasks import AsyncHeartbeats
 from fairlock.testing import run_in_virtual_time
 from fairlock.testing.manual_clock import VirtualTimeLoop
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.aio.doubles import AsyncTable, virtual_loop
+from tests.unit.client.doubles import AsyncTable, virtual_loop
 
 
 class TableOfOneLoop(AsyncTable):

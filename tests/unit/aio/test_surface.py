@@ -24,9 +24,9 @@ from fairlock.aio.bridge import BridgedMutex, run, wait_for
 from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
 from fairlock.testing.fake_async_client import _Awaitable
 from fairlock.testing.fake_table import FakeTable
+from tests.support.faulty_table import READS
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.aio.doubles import AsyncTable, in_virtual_time, virtual_loop
-from tests.unit.client.support.doubles import READS
+from tests.unit.client.doubles import AsyncTable, in_virtual_time, virtual_loop
 
 WITHOUT_EXTRA = """
 import sys

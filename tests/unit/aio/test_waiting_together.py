@@ -14,7 +14,7 @@ import pytest
 from fairlock import LockWaitTimeout, backoff
 from fairlock.client.local_waiters import LocalWaiters
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
+from tests.unit.client.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
 
 SECTION_SECONDS = 0.05
 SPACING_SECONDS = 0.015

@@ -19,7 +19,7 @@ from fairlock.cdk import LockService
 from fairlock.cdk.service import asset as asset_module
 from fairlock.cdk.service import functions
 from fairlock.cdk.service.asset import add_byte_code
-from tests.support.compiling import COUNT_COMPILED
+from tests.support.checkout import COUNT_COMPILED
 
 HERE = f"python3.{sys.version_info.minor}"
 Json = dict[str, Any]

@@ -24,7 +24,7 @@ from aws_cdk.aws_logs import RetentionDays
 import fairlock.cdk
 from fairlock.cdk import LockService
 from fairlock.errors import InvalidRequest
-from tests.support.documents import Block, blocks, python_world
+from tests.support.checkout import Block, blocks, python_world
 
 BLOCKS = [block for block in blocks("python") if python_world(block) == "cdk"]
 ARN = "arn:aws:{}:us-east-1:123456789012:{}"

@@ -1,18 +1,22 @@
-"""Mistakes in a guard's arguments are told at synth, by field and rule."""
+"""Mistakes in the arguments of guards and other constructs are told at synth, by field and rule."""
 
 from __future__ import annotations
 
+import math
 import uuid
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
-from aws_cdk import Aws, Duration, Stack
+from aws_cdk import App, Aws, Duration, Stack
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from fairlock.cdk import LockGuard, LockService, Waiting
+from fairlock.cdk import LockAlarms, LockGuard, LockMonitoring, LockService, Pace, Waiting
 from fairlock.errors import InvalidRequest
-from tests.unit.cdk.guard_forms import GuardFactory
+from tests.unit.cdk.guard_forms import Case, Cases, GuardFactory
 from tests.unit.cdk.template import evaluate
 
 Json = dict[str, Any]
@@ -311,3 +315,101 @@ def test_guards_with_long_ids_get_names_that_step_functions_takes(guards: GuardF
     guard = guards.guard("G" * 200)
     assert len(guard.start_state.state_id) <= 80
     assert len(guard.fencing_token_path) <= 80
+
+
+# Of all constructs: what synth tells names the field, the rule and the next step.
+
+Mistake = Callable[[Case], object]
+
+
+def with_setting(setting: str, value: Any, case: Case) -> object:  # noqa: ANN401 - mistakes are no types
+    settings: dict[str, Any] = {setting: value}
+    return LockService(case, "Own", **settings)
+
+
+AT_ONCE: dict[str, tuple[Mistake, str]] = {
+    "10a only_newest as NaN": (
+        lambda c: c.guard(only_newest=math.nan),
+        "only_newest: must be True, the version of this caller (a whole number of at least 0), or",
+    ),
+    "18a the stack's name as NaN": (
+        lambda c: LockService.from_stack(c, "Shared", stack_name=math.nan),  # type: ignore[arg-type]  # the mistake
+        "stack_name: must be the name of a stack: a letter, then up to 127 letters, digits and",
+    ),
+    "18b an ARN in place of the key": (
+        lambda c: LockService.from_stack(c, "Shared", stack_name="A", encryption_key="arn:…"),  # type: ignore[arg-type]  # the mistake
+        "encryption_key: must be an aws_kms.IKey (got 'arn:…')",
+    ),
+    "18c from_stack without a scope": (
+        lambda _: LockService.from_stack(None, "Shared", stack_name="Fairlock"),  # type: ignore[arg-type]  # the mistake
+        "scope: must be the parent construct, such as a Stack (got None)",
+    ),
+    "18d a service without an id": (
+        lambda c: LockService(c, None),  # type: ignore[arg-type]  # the mistake
+        "construct_id: must be a text that is not empty (got None)",
+    ),
+    "18e a setting of a service that there is not": (
+        lambda c: LockService(c, "Own", reapers=False),  # type: ignore[call-arg]  # the mistake
+        "reapers: is no argument; use reaper",
+    ),
+    **{
+        f"18f {flag} as text": (
+            partial(with_setting, flag, "false"),
+            f"{flag}: must be True or False (got 'false')",
+        )
+        for flag in ("reaper", "durable", "administration", "lifecycle_events", "pace")
+    },
+    "24 a grant to an ARN": (
+        lambda c: c.shared().grant_use("arn:aws:iam::123456789012:role/x"),
+        "grantee: must be a principal, such as a function, a state machine or a role of aws_iam",
+    ),
+    "24a a grant on the table to an ARN": (
+        lambda c: c.shared().grant_client("arn:aws:iam::123456789012:role/x"),
+        "grantee: must be a principal, such as a function, a state machine or a role of aws_iam",
+    ),
+    "24b a key of a durable function as text": (
+        lambda c: c.shared().grant_durable(lambda_.Function, key="arn:…"),
+        "key: must be an aws_kms.IKey (got 'arn:…')",
+    ),
+    "25 the name of a dashboard with a space": (
+        lambda c: LockMonitoring(c, "Watch", service=c.shared(), dashboard_name="My locks"),
+        "dashboard_name: must be 1 to 255 letters, digits, hyphens and underscores, or None",
+    ),
+    "25a an alarm at nothing": (
+        lambda _: LockAlarms(lost=0),
+        "lost: must be a whole number from 1 on, or None for no alarm (got 0)",
+    ),
+    "25b an alarm in seconds": (
+        lambda _: LockAlarms(current_wait=600),  # type: ignore[arg-type]  # the mistake
+        "current_wait: must be a Duration, such as Duration.seconds(60) (got 600)",
+    ),
+    "26 a pace as text": (
+        lambda c: Pace(c, "P", service=c.shared(), pace_name="v", rate="10/1m"),  # type: ignore[arg-type]  # the mistake
+        "rate: must be a pair of a number and a Duration, such as (10, Duration.minutes(1))",
+    ),
+    "26a a pace without rate": (
+        lambda c: Pace(c, "P", service=c.shared(), pace_name="v"),  # type: ignore[call-arg]  # the mistake
+        "rate: is required: Pace(scope, construct_id, service, pace_name, rate, burst, max_wait",
+    ),
+    "27 the token of a guard by a keyword that there is not": (
+        lambda c: LockGuard.fencing_token_of(c, guard_id="Guard"),  # type: ignore[call-arg]  # the mistake
+        "guard_id: is no argument; use one of",
+    ),
+    "28 the fallback in seconds": (
+        lambda _: Waiting.queue(fallback=300),  # type: ignore[arg-type]  # the mistake
+        "fallback: must be a Duration, such as Duration.seconds(60) (got 300)",
+    ),
+    "28a the fallback by another name": (
+        lambda _: Waiting.queue(fall_back=Duration.minutes(5)),  # type: ignore[call-arg]  # the mistake
+        "fall_back: is no argument; use fallback",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", AT_ONCE)
+def test_a_wrong_argument_is_refused_before_anything_is_made(mistake: str) -> None:
+    make, text = AT_ONCE[mistake]
+    with pytest.raises(InvalidRequest) as told:
+        make(Cases(App(), "Cases").case("Case"))
+    assert text in str(told.value)
+    assert str(told.value).startswith(f"{told.value.field}: {told.value.rule}")

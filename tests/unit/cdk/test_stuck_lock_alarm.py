@@ -18,8 +18,8 @@ from fairlock.cdk.guard.service_calls import divide_wait
 from fairlock.clock import SystemClock
 from fairlock.wire.rules import DEFAULT_FALLBACK_SECONDS, DEFAULT_MAX_WAIT_SECONDS
 from lambdas import acquire, heartbeat, release, runtime
-from tests.support.lambda_context import LambdaContextStub
-from tests.support.workflows import FakeWorkflows
+from tests.support import LambdaContextStub
+from tests.support.store_bench import FakeWorkflows
 
 Json = dict[str, Any]
 Datum = tuple[float, float]

@@ -16,8 +16,8 @@ from fairlock.cli.doctor import PROBES, Finding, Verdict, doctor, examine
 from fairlock.cli.target import Target
 from tests.support import FakeClock, acquire, store_over
 from tests.support.faulty_table import client_error
-from tests.unit.cli.support import terminal, text_of
-from tests.unit.client.support.doubles import Table
+from tests.unit.cli.conftest import terminal, text_of
+from tests.unit.client.doubles import Table
 
 LEFT_BEHIND = "Fairlock-LocksTable1A2B-OLD"
 NAME = "Fairlock-LocksTable1A2B-NEW"

@@ -21,12 +21,11 @@ from fairlock.client.arguments import default_owner_name
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.text import printable
 from testbed.localaws import LocalAws
-from tests.support import LOCK, FakeClock, acquire, release, store_over
+from tests.support import LOCK, FakeClock, Operations, acquire, release, store_over
 from tests.support.bad_inputs import VALID_EXECUTION
-from tests.support.operations import Operations
+from tests.unit.cli.conftest import PLACE, client_of, pipe, shown_lines, terminal, text_of
 from tests.unit.cli.fleet import SECONDS, TABLE, Fleet, until
-from tests.unit.cli.support import PLACE, client_of, pipe, shown_lines, terminal, text_of
-from tests.unit.client.support.doubles import Table
+from tests.unit.client.doubles import Table
 
 EVIL = "anna\x1b[2J\x9b31m\N{RIGHT-TO-LEFT OVERRIDE}\r[bold]\N{ZERO WIDTH SPACE}"
 LONG = "customer/" + "x" * 200

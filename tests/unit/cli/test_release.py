@@ -23,10 +23,9 @@ from fairlock.cli.operating import (
     release_own,
 )
 from fairlock.cli.target import Target, caller
-from tests.support import FakeClock, acquire, owner, release
-from tests.support.operations import Operations
-from tests.unit.cli.support import client_of, shown_lines, terminal
-from tests.unit.client.support.doubles import Table
+from tests.support import FakeClock, Operations, acquire, owner, release
+from tests.unit.cli.conftest import client_of, shown_lines, terminal
+from tests.unit.client.doubles import Table
 
 Output = pytest.CaptureFixture[str]
 

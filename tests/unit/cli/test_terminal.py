@@ -17,12 +17,11 @@ import pytest
 
 from fairlock.cli import exit_codes
 from fairlock.cli.run import told_of_a_wait, waits_for
-from tests.support import LOCK, FakeClock, acquire
+from tests.support import LOCK, FakeClock, Operations, acquire
 from tests.support.faulty_table import lost_reply
-from tests.support.operations import Operations
+from tests.unit.cli.conftest import client_of
 from tests.unit.cli.fleet import SECONDS, Fleet, outcome, state_of, until, until_renewed
-from tests.unit.cli.support import client_of
-from tests.unit.client.support.doubles import Table
+from tests.unit.client.doubles import Table
 
 CTRL_Z = "\x1a"
 AT_A_TERMINAL = """

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from fairlock import LockClient, LockDescription
-from fairlock.cli.listing import reader, watch
-from tests.support import FakeClock, acquire, release
+from fairlock.cli.listing import list_locks, reader, watch
+from tests.support import FakeClock, Operations, acquire, release, store_over
 from tests.support.faulty_table import lost_reply
-from tests.support.operations import Operations
-from tests.unit.cli.support import (
-    PICTURE,
-    WIDTHS,
+from tests.unit.cli.conftest import (
+    PLACE,
     client_of,
-    draw,
     pipe,
     shown_lines,
     terminal,
     text_of,
 )
-from tests.unit.client.support.doubles import Table
+from tests.unit.client.doubles import Table
 
 Step = Callable[[], object]
 
@@ -151,11 +153,64 @@ def test_as_json_each_change_is_an_object_and_a_free_lock_has_no_holders(
     assert told[0].keys() == told[1].keys()
 
 
-# The picture in docs/command-line.md shows what the command shows.
+# What `fairlock ls` and `watch` show, as pictures: `python -m tests.unit.cli.test_watch`.
+#
+# The commands draw on a terminal in memory; the locks are in memory. The picture of `watch` is in
+# docs/command-line.md.
+
+PICTURE: Final = Path(__file__).resolve().parents[3] / "docs" / "images" / "watch.svg"
+WIDTHS: Final = (80, 120)
+_ERASE_LINE: Final = "\x1b[2K"
+_SHOW_CURSOR: Final = "\x1b[?25h"
+_MACHINE: Final = "arn:aws:states:us-east-1:123456789012:execution:Billing"
+
+
+def draw(command: str, width: int) -> str:
+    """A picture of the command on a terminal so wide, as SVG."""
+    locks, clock = _locks()
+    screen = io.StringIO()
+    console = Console(file=screen, width=width, force_terminal=True, color_system="standard")
+    if command == "ls":
+        list_locks(locks, console, PLACE, prefix=None, waiting=False, free=False, as_json=False)
+    else:
+        watch(reader(locks, [], None), console, clock, every=5, times=1)
+    # Each drawing of `watch` erases the one before, line by line.
+    last = screen.getvalue().rpartition(_ERASE_LINE)[2]
+    recorder = Console(file=io.StringIO(), width=width, record=True, force_terminal=True)
+    recorder.print(Text.from_ansi(last.removesuffix(_SHOW_CURSOR).rstrip()))
+    picture = recorder.export_svg(title=f"fairlock {command}", unique_id=f"{command}-{width}")
+    return re.sub(r"\s*@font-face \{.*?\}", "", picture, flags=re.DOTALL)  # From the internet.
+
+
+def _locks() -> tuple[LockClient, FakeClock]:
+    """Held by workflows and processes, waited for, free, and by a holder whose lease is over."""
+    table, clock = Table(), FakeClock()
+    store = store_over(table.memory, clock)
+    _hold(store, "reports/2030-03-17/europe-west/monthly-summary", "worker-3:1:report.py")
+    clock.advance(45)
+    _hold(store, "deploy/production", "build-7:4411:ci", lease_ms=300_000)
+    clock.advance(40)
+    _hold(store, "customer/1234", f"{_MACHINE}:run-1")
+    for number in range(2):
+        clock.advance(9)
+        _wait(store, "customer/1234", f"{_MACHINE}:run-{number + 2}")
+    for number in range(3):
+        _hold(store, "imports", f"worker-{number}:1:import.py", limit=5)
+    clock.advance(3)
+    return client_of(table, clock), clock
+
+
+def _hold(store: Operations, name: str, owner_name: str, **fields: int) -> None:
+    short = owner_name[-16:]
+    store.acquire(acquire(short, lock_name=name, **{"owner_name": owner_name, **fields}))
+
+
+def _wait(store: Operations, name: str, owner_name: str) -> None:
+    store.acquire(acquire(owner_name[-16:], lock_name=name, owner_name=owner_name, waits=True))
 
 
 def test_the_picture_in_the_document_is_what_watch_shows_today() -> None:
-    """Run `python -m tests.unit.cli.support` after a change of the table."""
+    """Run `python -m tests.unit.cli.test_watch` after a change of the table."""
     assert draw("watch", 80) == PICTURE.read_text()
 
 
@@ -164,3 +219,7 @@ def test_ls_shows_the_same_rows_as_watch(width: int) -> None:
     cells = ["customer/1234", "Billing:run-1", "1/1", "3/5", "over", "4m&#160;00s"]
     for command in ("ls", "watch"):
         assert [cell for cell in cells if cell not in draw(command, width)] == []
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(draw("watch", 80))

@@ -13,7 +13,7 @@ from fairlock import LockClient, create_table
 from fairlock.client.heartbeats import Heartbeats, ScheduledHeartbeat
 from fairlock.store.context import Event
 from testbed.localaws import LocalAws
-from tests.unit.client.support.doubles import EventfulClock, Table
+from tests.unit.client.doubles import EventfulClock, Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -26,7 +26,7 @@ from fairlock.client.connection import Connection
 from fairlock.client.local_lease import LocalLease
 from fairlock.clock import BootClock
 from fairlock.errors import FairlockError
-from tests.unit.client.support.doubles import Table
+from tests.unit.client.doubles import Table
 
 
 def outcome_of(action: Any) -> Any:  # noqa: ANN401 - a function without arguments, and what it gives

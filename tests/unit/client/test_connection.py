@@ -38,7 +38,7 @@ from fairlock.clock import BootClock
 from fairlock.testing import FakeLockClient
 from testbed.localaws import LocalAws
 from tests.support.faulty_table import client_error
-from tests.unit.client.support.doubles import Table
+from tests.unit.client.doubles import Table
 from tests.unit.workflows.test_step_functions import GRANT, TOKEN
 
 

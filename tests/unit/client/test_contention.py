@@ -24,7 +24,7 @@ from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
 from fairlock.testing.fake_table import MemoryTable
 from testbed.localaws import LocalAws
 from tests.support import TABLE
-from tests.unit.client.support.doubles import Table, Together, Wire, dynamodb_of
+from tests.unit.client.doubles import Table, Together, Wire, dynamodb_of
 
 # Many clients, one lock, a server whose writes are atomic.
 

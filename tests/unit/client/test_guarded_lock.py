@@ -13,7 +13,7 @@ from fairlock.errors import TransactionRefused
 from tests.support import TABLE, release, store_over
 from tests.support.faulty_table import FaultyTable, fault, lose, lost_reply
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.support.doubles import EventfulClock, Table
+from tests.unit.client.doubles import EventfulClock, Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

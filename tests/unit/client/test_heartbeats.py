@@ -25,7 +25,7 @@ from fairlock.store import keep_alive
 from tests.support import moved_clock
 from tests.support.faulty_table import lost_reply
 from tests.unit.client.conftest import Beating, MakeClient
-from tests.unit.client.support.doubles import EventfulClock, Table
+from tests.unit.client.doubles import EventfulClock, Table
 
 
 class Told:

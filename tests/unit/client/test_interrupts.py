@@ -18,8 +18,7 @@ from fairlock.client.lease_handle import Unreleased
 from fairlock.client.reporting import LockEventKind, LockEvents
 from fairlock.client.threads import WorkerPool
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.support.doubles import Table
-from tests.unit.client.support.interrupts import TimeLimitError, interrupt
+from tests.unit.client.doubles import Table, TimeLimitError, interrupt
 
 LEASE_SECONDS = 3600.0
 pytestmark = pytest.mark.filterwarnings("ignore:lock .* was never acquired:RuntimeWarning")

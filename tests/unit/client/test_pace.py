@@ -28,7 +28,7 @@ from fairlock.testing import (
     run_in_virtual_time,
 )
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.support.doubles import EventfulClock, SkewedClock, Table
+from tests.unit.client.doubles import EventfulClock, SkewedClock, Table
 
 # `pace` of both clients: waits for its slot, says why it refuses, and writes nothing then.
 

@@ -18,8 +18,8 @@ import pytest
 from fairlock import LockClient
 from fairlock.testing import FakeLockClient
 from testbed.localaws import LocalAws
+from tests.unit.client.doubles import dynamodb_of
 from tests.unit.client.programs import FREEZES_SECONDS, WRITES
-from tests.unit.client.support.doubles import dynamodb_of
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 LIMIT_SECONDS = 60

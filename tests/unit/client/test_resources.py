@@ -18,7 +18,7 @@ from fairlock import LockClient
 from fairlock.client.connection import Connection
 from fairlock.testing.fake_table import MemoryTable
 from testbed.localaws import LocalAws
-from tests.unit.client.support.doubles import Table
+from tests.unit.client.doubles import Table
 
 CYCLES = 2_000
 CYCLES_OVER_SOCKETS = 20

@@ -18,7 +18,7 @@ import fairlock
 from fairlock import InvalidRequest, LockClient, LockWaitTimeout, composite_name
 from fairlock.testing import FakeLockClient
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.support.doubles import EventfulClock, Table
+from tests.unit.client.doubles import EventfulClock, Table
 
 
 def test_more_permits_than_fit_into_an_item_are_refused_before_anything_is_written(

@@ -17,7 +17,7 @@ from fairlock import Lock, LockClient, LockStoreUnavailable
 from fairlock.client import heartbeats, lease_handle
 from fairlock.client.threads import Callbacks, WorkerPool
 from fairlock.errors import FairlockError
-from tests.unit.client.support.doubles import Table
+from tests.unit.client.doubles import Table
 
 HANGING = 20
 CHECKOUT = Path(__file__).resolve().parents[3]

@@ -25,7 +25,7 @@ from fairlock.store.context import LockContext
 from tests.support import START_MS
 from tests.support.faulty_table import client_error, lost_reply
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.support.doubles import EventfulClock, Table
+from tests.unit.client.doubles import EventfulClock, Table
 
 
 def test_a_store_that_takes_an_error_for_a_grant_would_be_noticed(

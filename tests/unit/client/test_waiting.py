@@ -14,11 +14,10 @@ from fairlock.client.acquisition import Acquisition
 from fairlock.client.lease_handle import LeaseHandle, Unreleased
 from fairlock.clock import FRONT_END_MS
 from fairlock.protocol.schema import holder_attribute, token_attribute
-from tests.support import FakeClock, acquire, release, store_over
-from tests.support.faulty_table import lost_reply
-from tests.support.operations import Operations
+from tests.support import FakeClock, Operations, acquire, release, store_over
+from tests.support.faulty_table import WRITES, lost_reply
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.support.doubles import WRITES, EventfulClock, Table
+from tests.unit.client.doubles import EventfulClock, Table
 
 JOINING = ["update_item", "query", "transact_write_items", "update_item"]
 ASKING_AGAIN = ["update_item", "transact_write_items"]

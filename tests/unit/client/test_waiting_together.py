@@ -10,9 +10,9 @@ import pytest
 
 from fairlock import ClientUnusable, LockClient, LockWaitTimeout
 from fairlock.client.local_waiters import LocalQueue, LocalWaiters
-from tests.support.faulty_table import lost_reply
+from tests.support.faulty_table import READS, lost_reply
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.support.doubles import READS, EventfulClock, Table, Together
+from tests.unit.client.doubles import EventfulClock, Table, Together
 
 THREADS, SECTIONS = 8, 5
 

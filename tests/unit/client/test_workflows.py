@@ -13,11 +13,10 @@ from botocore.exceptions import ClientError, NoRegionError
 
 from fairlock.client.reporting import log_event
 from fairlock.store.context import Event, Evicted, HandedOver, LivenessUnknown, PushUnknown
-from tests.support import acquire, owner, release, store_over
+from tests.support import Operations, acquire, owner, release, store_over
 from tests.support.faulty_table import client_error
-from tests.support.operations import Operations
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.support.doubles import EventfulClock, Table
+from tests.unit.client.doubles import EventfulClock, Table
 
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:Billing:run-1"
 

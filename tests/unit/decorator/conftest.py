@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from fairlock import LockClient
-from tests.unit.client.support.doubles import EventfulClock, Table
+from tests.unit.client.doubles import EventfulClock, Table
 
 
 @dataclass

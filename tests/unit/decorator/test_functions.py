@@ -12,7 +12,7 @@ import pytest
 
 from fairlock import InvalidRequest, Lock, LockClient, LockLost, LockWaitTimeout, locked
 from fairlock.decorator import default_clients
-from tests.unit.client.support.doubles import EventfulClock, Table
+from tests.unit.client.doubles import EventfulClock, Table
 from tests.unit.decorator.conftest import Context
 
 

@@ -27,8 +27,7 @@ from fairlock.decorator import default_clients
 from fairlock.decorator.locked_call import Call
 from fairlock.testing.fake_async_client import LoopClock
 from tests.support.faulty_table import lost_reply
-from tests.unit.aio.doubles import AsyncTable, in_virtual_time
-from tests.unit.client.support.doubles import EventfulClock, Table
+from tests.unit.client.doubles import AsyncTable, EventfulClock, Table, in_virtual_time
 from tests.unit.decorator.conftest import Context
 
 

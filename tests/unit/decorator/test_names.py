@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 
 from fairlock import InvalidRequest, LockClient, locked
-from tests.unit.client.support.doubles import Table
+from tests.unit.client.doubles import Table
 from tests.unit.decorator.conftest import Context
 
 

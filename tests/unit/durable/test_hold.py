@@ -15,8 +15,15 @@ from fairlock.durable.holding import options_of
 from fairlock.errors import InvalidRequest, LockWaitTimeout, Superseded
 from tests.support import acquire, owner
 from tests.support import release as release_request
-from tests.unit.durable.runner import LOCK, QUICK, error_of, executions_of, result_of
-from tests.unit.durable.service import Json, Service
+from tests.unit.durable.service import (
+    LOCK,
+    QUICK,
+    Json,
+    Service,
+    error_of,
+    executions_of,
+    result_of,
+)
 
 A_SECOND = Duration.from_seconds(1)
 

@@ -19,8 +19,17 @@ from fairlock.errors import LockWaitTimeout
 from tests.support import acquire, owner, release
 from tests.support import acquire as acquire_request
 from tests.support import release as release_request
-from tests.unit.durable.runner import LOCK, QUICK, Body, Executions, Killer, executions_of
-from tests.unit.durable.service import Json, Service, unavailable
+from tests.unit.durable.service import (
+    LOCK,
+    QUICK,
+    Body,
+    Executions,
+    Json,
+    Killer,
+    Service,
+    executions_of,
+    unavailable,
+)
 
 
 @dataclass

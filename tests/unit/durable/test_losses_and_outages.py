@@ -15,9 +15,8 @@ from fairlock.errors import InvalidRequest, LockStoreMisconfigured
 from fairlock.store import acquire as store_acquire
 from tests.support import FakeClock, acquire
 from tests.support import release as release_request
-from tests.support.wire import claim_whatever_has_ended
-from tests.unit.durable.runner import LOCK, Body, error_of, result_of
-from tests.unit.durable.service import Json, Service, unavailable
+from tests.support.store_bench import claim_whatever_has_ended
+from tests.unit.durable.service import LOCK, Body, Json, Service, error_of, result_of, unavailable
 
 
 def work_under_the_lock(service: Service, _event: object, context: DurableContext) -> str:

@@ -25,8 +25,7 @@ from fairlock.errors import (
 from lambdas.runtime import InvalidRequest as InvalidRequestOfAFunction
 from tests.support import acquire
 from tests.support.faulty_table import client_error
-from tests.unit.durable.runner import LOCK, error_of, result_of
-from tests.unit.durable.service import Service
+from tests.unit.durable.service import LOCK, Service, error_of, result_of
 
 A_SECOND = Duration.from_seconds(1)
 

@@ -19,12 +19,11 @@ from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import RetryBudget
 from fairlock.protocol.model import AcquireRequest, Grant
 from fairlock.store.context import LockContext
-from tests.support import LOCK, TABLE, FakeClock, owner
+from tests.support import LOCK, TABLE, FakeClock, Operations, owner
 from tests.support.faulty_table import Fault, FaultyTable, client_error, fault
-from tests.support.operations import Operations
-from tests.support.workflows import FakeWorkflows
-from tests.unit.client.support.interrupts import TimeLimitError
-from tests.unit.guarded.bench import LEDGER, Bench, deposit, is_refused
+from tests.support.store_bench import FakeWorkflows
+from tests.unit.client.doubles import TimeLimitError
+from tests.unit.guarded.conftest import LEDGER, Bench, deposit, is_refused
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

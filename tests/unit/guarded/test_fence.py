@@ -15,7 +15,7 @@ from fairlock.protocol.model import Grant
 from fairlock.protocol.schema import holder_attribute, lock_key, token_attribute
 from testbed.localaws import LocalAws
 from tests.support import LOCK, TABLE, owner
-from tests.unit.guarded.bench import LEDGER, Bench, deposit
+from tests.unit.guarded.conftest import LEDGER, Bench, deposit
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

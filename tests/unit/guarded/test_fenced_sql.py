@@ -22,8 +22,8 @@ from examples.fenced_sql import fence
 from fairlock import LockClient
 from testbed.localaws import LocalAws
 from tests.support import TABLE
-from tests.unit.guarded.bench import LEDGER
-from tests.unit.guarded.programs.paused import WRITES_OF_A_KIND
+from tests.unit.guarded.conftest import LEDGER
+from tests.unit.guarded.paused import WRITES_OF_A_KIND
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -186,7 +186,7 @@ GUARDED = (
 def holding(aws: LocalAws, lock_name: str) -> Iterator[subprocess.Popen[str]]:
     """A process that holds a lock."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.unit.guarded.programs.paused", TABLE, LEDGER, lock_name],
+        [sys.executable, "-m", "tests.unit.guarded.paused", TABLE, LEDGER, lock_name],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"], **aws.environment},
         stdin=subprocess.PIPE,

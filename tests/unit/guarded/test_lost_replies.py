@@ -17,7 +17,7 @@ from fairlock.guarded import guarded_writes
 from fairlock.guarded.guarded_writes import GuardedWrites
 from tests.support import FakeClock
 from tests.support.faulty_table import FaultyTable, fault, lost_reply
-from tests.unit.guarded.bench import Bench, deposit, open_account
+from tests.unit.guarded.conftest import Bench, deposit, open_account
 
 QUEUED = pytest.mark.parametrize("queued", [False, True])
 MINUTE = 60

@@ -30,8 +30,8 @@ from tests.support.faulty_table import (
     lose,
     meanwhile,
 )
-from tests.support.workflows import FakeWorkflows
-from tests.unit.guarded.bench import Bench, deposit, open_account
+from tests.support.store_bench import FakeWorkflows
+from tests.unit.guarded.conftest import Bench, deposit, open_account
 
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
 HOUR_MS = 3_600_000

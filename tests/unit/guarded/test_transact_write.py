@@ -20,7 +20,7 @@ from fairlock.guarded.guarded_writes import GuardedWrites
 from testbed.localaws import LocalAws
 from tests.support import LOCK, TABLE, owner
 from tests.support.faulty_table import FaultyTable, client_error, fault
-from tests.unit.guarded.bench import Bench, deposit, open_account
+from tests.unit.guarded.conftest import Bench, deposit, open_account
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairlock.aws.executions import StepFunctions
-from tests.support.workflows import FakeWorkflows
+from tests.support.store_bench import FakeWorkflows
 from tests.unit.lambdas.test_reap_handler import QUEUE_URL, Outside
 
 

@@ -15,9 +15,8 @@ from fairlock.protocol.outcomes import Refusal
 from fairlock.store.reap import ExecutionEnded
 from lambdas import acquire, force_release, heartbeat, inspect, release, runtime, set_limit
 from lambdas.reap_messages import ReapMessage, parse_reap_message
-from tests.support import TABLE
-from tests.support.lambda_context import LambdaContextStub, lines
-from tests.support.workflows import FakeWorkflows
+from tests.support import TABLE, LambdaContextStub, lines
+from tests.support.store_bench import FakeWorkflows
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -14,10 +14,9 @@ from fairlock.aws.executions import Liveness
 from fairlock.errors import InvalidRequest, LockItemMalformed, LockStoreUnavailable
 from fairlock.protocol.schema import HOLDER_EXPIRES_AT_MS, holder_attribute, lock_key
 from lambdas import acquire, heartbeat, release, watch
-from tests.support import TABLE
+from tests.support import TABLE, LambdaContextStub, lines, logged, metrics, values
 from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
-from tests.support.lambda_context import LambdaContextStub, lines, logged, metrics, values
-from tests.support.workflows import FakeWorkflows
+from tests.support.store_bench import FakeWorkflows
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

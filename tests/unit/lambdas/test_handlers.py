@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.session import Session, get_session
 
 from fairlock.errors import InvalidRequest, LockStoreMisconfigured, LockStoreUnavailable
-from lambdas import acquire, force_release, heartbeat, inspect, reap, release
-from tests.support import TABLE
+from lambdas import acquire, force_release, heartbeat, inspect, reap, release, runtime
+from tests.support import TABLE, LambdaContextStub, lines, logged
 from tests.support.bad_inputs import (
     ACQUIRES,
     HEARTBEATS,
@@ -21,7 +22,6 @@ from tests.support.bad_inputs import (
     VALID_EXECUTION,
     VALID_OWNER,
 )
-from tests.support.lambda_context import LambdaContextStub, lines, logged
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -136,10 +136,39 @@ def test_a_missing_table_is_a_defect_and_not_an_answer(monkeypatch: pytest.Monke
             handler(dict(NAMED), CONTEXT)
 
 
-# Logs of the handlers: JSON lines that say what happened and never who can prove it.
-
 ANNA = {"lock_name": "customer/1", "owner_id": "5f0e7c1e-anna-4c57-9d43-000000000001"}
 BEN = {"lock_name": "customer/1", "owner_id": "77aa01f2-ben_-4a1b-8b1e-000000000002"}
+
+
+@pytest.mark.usefixtures("over_botocore")
+def test_a_call_sends_the_requests_of_its_operation_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[str] = []
+
+    def session() -> Session:
+        made = get_session()
+        made.register("request-created", lambda **told: sent.append(told["operation_name"]))
+        return made
+
+    monkeypatch.setattr(runtime, "get_session", session)
+
+    def requests_of(name: str, owner: dict[str, str], **fields: object) -> list[str]:
+        sent.clear()
+        HANDLERS[name]({**owner, **fields}, CONTEXT)
+        return [*sent]
+
+    one = ["UpdateItem"]
+    for owner in (ANNA, ANNA, BEN):  # Granted, repeated, refused.
+        assert requests_of("acquire", owner) == one
+    assert [requests_of("heartbeat", owner) for owner in (ANNA, BEN)] == [one, one]
+    assert requests_of("heartbeat", ANNA, lease_seconds=1) == one * 2, "its lease would end sooner"
+    for owner in (BEN, ANNA, ANNA):  # Not held, released, repeated.
+        assert requests_of("release", owner) == one
+    assert requests_of("acquire", BEN) == one, "a lock that was used before"
+
+
+# Logs of the handlers: JSON lines that say what happened and never who can prove it.
 
 
 def run_all_operations() -> None:

@@ -14,10 +14,9 @@ from fairlock.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
 from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.wire.answers import release_answer
 from lambdas import acquire, force_release, heartbeat, release
-from tests.support import TABLE
+from tests.support import TABLE, LambdaContextStub, printed
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION, VALID_OWNER
-from tests.support.lambda_context import LambdaContextStub, printed
-from tests.support.workflows import FakeWorkflows
+from tests.support.store_bench import FakeWorkflows
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

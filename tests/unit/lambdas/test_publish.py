@@ -11,10 +11,9 @@ import pytest
 
 from fairlock.protocol.ceiling import SetCeilingRequest
 from lambdas import publish, runtime
-from tests.support import TABLE, FakeClock, acquire, release, store_over
-from tests.support.lambda_context import LambdaContextStub
+from tests.support import TABLE, FakeClock, LambdaContextStub, acquire, release, store_over
+from tests.support.memory_tables import StreamedTable
 from tests.support.store_bench import RUN
-from tests.support.stream import StreamedTable
 
 
 def published(batch: dict[str, Any]) -> Any:  # noqa: ANN401 - the handler's answer

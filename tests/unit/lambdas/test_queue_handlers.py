@@ -10,10 +10,9 @@ from fairlock.aws.executions import Delivery
 from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable
 from fairlock.store.turns import KnownPaces
 from lambdas import acquire, heartbeat, pace, release
-from tests.support import TABLE
+from tests.support import TABLE, LambdaContextStub, lines, logged, printed, values
 from tests.support.faulty_table import lost_reply
-from tests.support.lambda_context import LambdaContextStub, lines, logged, printed, values
-from tests.support.workflows import FakeWorkflows
+from tests.support.store_bench import FakeWorkflows
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

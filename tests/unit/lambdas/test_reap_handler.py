@@ -14,8 +14,8 @@ from fairlock.errors import InvalidRequest
 from fairlock.store.reap import ExecutionEnded
 from lambdas import acquire, reap, release
 from lambdas.reap_messages import MOST_ROUNDS, ReapMessage, parse_reap_message
+from tests.support import LambdaContextStub, lines, logged, values
 from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
-from tests.support.lambda_context import LambdaContextStub, lines, logged, values
 
 Output = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.usefixtures("lambda_environment", "outside")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import copy
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 import boto3
 import pytest
 
+from fairlock.aws.retry import RetryBudget
 from testbed.localaws import LocalAws
-from tests.unit.optimistic.tables import ACCOUNTS
+from tests.support import FakeClock
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBServiceResource
@@ -34,3 +36,51 @@ def table(resource: DynamoDBServiceResource) -> Iterator[Table]:
     )
     yield table
     table.delete()
+
+
+# Accounts, and changes to them.
+
+ACCOUNTS: Final = "accounts"
+ANNA: Final = {"account": "anna"}
+
+Item = dict[str, Any]
+
+
+def plain(item: Any) -> Item | None:  # noqa: ANN401 - an item or None
+    """An item without the id of its write, and with whole numbers."""
+    if item is None:
+        return None
+    return {
+        name: int(value) if name in {"balance", "version"} else value
+        for name, value in item.items()
+        if name != "version_id"
+    }
+
+
+def stored(table: Any) -> Item | None:  # noqa: ANN401 - a Table or one of these
+    return plain(table.get_item(Key=ANNA, ConsistentRead=True).get("Item"))
+
+
+def add(amount: int) -> Callable[[Item | None], Item]:
+    """A change that shows when it is made twice."""
+
+    def change(item: Item | None) -> Item:
+        item = item or {"balance": 0}
+        item["balance"] += amount
+        return item
+
+    return change
+
+
+def noted(change: Callable[[Item | None], Item], calls: list[Any]) -> Callable[[Any], Item]:
+    """The change, and what it was called with."""
+
+    def noted_change(item: Item | None) -> Item:
+        calls.append(copy.deepcopy(item))
+        return change(item)
+
+    return noted_change
+
+
+def retry_budget(clock: FakeClock | None = None) -> RetryBudget:
+    return RetryBudget(clock=clock or FakeClock(), random=lambda: 0.5)

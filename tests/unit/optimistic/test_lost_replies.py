@@ -25,7 +25,7 @@ from tests.support.faulty_table import (
     lost_reply,
     unknown_outcomes,
 )
-from tests.unit.optimistic.tables import ANNA, add, noted, retry_budget, stored
+from tests.unit.optimistic.conftest import ANNA, add, noted, retry_budget, stored
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table

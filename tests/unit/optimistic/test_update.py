@@ -21,7 +21,7 @@ from fairlock import optimistic
 from fairlock.errors import InvalidRequest, VersionConflict
 from tests.support import FakeClock
 from tests.support.faulty_table import WRITES, FaultyTable, fault, meanwhile, refusal
-from tests.unit.optimistic.tables import ANNA, add, plain, retry_budget, stored
+from tests.unit.optimistic.conftest import ANNA, add, plain, retry_budget, stored
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table

@@ -29,7 +29,7 @@ from fairlock.protocol.schema import (
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import MOST_HOLDERS_BYTES, parse_acquire
 from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, owner, release, store_over
-from tests.support.capacity import item_bytes
+from tests.support.memory_tables import item_bytes
 from tests.support.store_bench import Bench
 
 # Holders' records: short in the table, and the same when they are read.
@@ -38,11 +38,6 @@ from tests.support.store_bench import Bench
 HERE = "arn:aws:states:us-east-1:123456789012:execution:"
 ELSEWHERE = "arn:aws:states:eu-west-1:123456789012:execution:"
 SOME_UUID = "7d3f2c1e-9a4b-4c5d-8e6f-0123456789ab"
-
-
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryTable(), clock)
 
 
 def arns(bench: Bench) -> list[str | None]:

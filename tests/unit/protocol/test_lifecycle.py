@@ -13,8 +13,8 @@ from fairlock.protocol.items import read_state
 from fairlock.protocol.model import ForceReleaseRequest, Grant, LockState
 from fairlock.wire.lifecycle import LifecycleEvent, StreamRecords, events_of, lifecycle_json
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
+from tests.support.memory_tables import StreamedTable
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
-from tests.support.stream import StreamedTable
 
 LEASE_SECONDS = 60
 

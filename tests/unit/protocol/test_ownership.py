@@ -21,8 +21,7 @@ from fairlock.protocol.outcomes import HandOff
 from fairlock.protocol.table_requests import Delete, Transaction, Update
 from fairlock.store.context import LockContext
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import FakeClock
-from tests.support.operations import Operations
+from tests.support import FakeClock, Operations
 from tests.support.store_bench import RUN, Bench
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from tests.support import (
     START_MS,
     TABLE,
     FakeClock,
+    Operations,
     acquire,
     heartbeat,
     owner,
@@ -33,9 +34,7 @@ from tests.support import (
     store_over,
 )
 from tests.support.faulty_table import Fault, FaultyTable
-from tests.support.operations import Operations
-from tests.support.store_bench import Bench
-from tests.support.workflows import FakeWorkflows
+from tests.support.store_bench import Bench, FakeWorkflows
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -30,8 +30,7 @@ from tests.support.faulty_table import (
     meanwhile,
     repeat,
 )
-from tests.support.store_bench import RUN, Bench, workflow_heartbeat
-from tests.support.wire import Wire, late
+from tests.support.store_bench import RUN, Bench, Wire, late, workflow_heartbeat
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -17,8 +17,8 @@ from fairlock.protocol.outcomes import NotHeld, Queued, Released
 from fairlock.store import seen_queue
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, owner, release, store_over
-from tests.support.capacity import MeteredTable, guard_request
 from tests.support.faulty_table import FaultyTable
+from tests.support.memory_tables import MeteredTable, guard_request
 from tests.support.store_bench import Bench
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -26,8 +26,7 @@ from tests.support.faulty_table import (
     kill,
     meanwhile,
 )
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
-from tests.support.workflows import FakeWorkflows
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, FakeWorkflows, workflow_heartbeat
 
 MANY = 10_000
 PAGE = 2_500

@@ -16,10 +16,9 @@ from fairlock.store.administration import empty_queue
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire import rules
 from tests.support import LOCK, FakeClock, acquire, owner, release
-from tests.support.capacity import item_bytes
 from tests.support.faulty_table import FaultyTable, meanwhile
-from tests.support.store_bench import OTHER_RUN, RUN, Bench
-from tests.support.workflows import FakeWorkflows
+from tests.support.memory_tables import item_bytes
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, FakeWorkflows
 
 LONGEST_LEASE_MS = 12 * 3_600_000
 SOON_SECONDS = 70

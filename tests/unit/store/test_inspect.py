@@ -15,9 +15,8 @@ from fairlock.errors import LockItemMalformed
 from fairlock.protocol.description import LockDescription
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import lock_json
-from tests.support import LOCK, FakeClock, acquire, owner, release, store_over
+from tests.support import LOCK, FakeClock, Operations, acquire, owner, release, store_over
 from tests.support.faulty_table import FaultyTable, meanwhile
-from tests.support.operations import Operations
 from tests.support.store_bench import RUN
 
 if TYPE_CHECKING:

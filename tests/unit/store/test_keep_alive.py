@@ -17,8 +17,7 @@ from fairlock.store import release as store_release
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import LOCK, FakeClock, acquire, release
 from tests.support.faulty_table import FaultyTable, fault, lost_reply, meanwhile
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
-from tests.support.workflows import FakeWorkflows
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, FakeWorkflows, workflow_heartbeat
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -20,8 +20,7 @@ from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import LOCK, acquire, owner, release
 from tests.support.faulty_table import TRANSACTIONS, FaultyTable, fault, lost_reply, meanwhile
 from tests.support.late_copies import confirmation_of_a_waiter_that_left
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
-from tests.support.wire import Wire, late
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, Wire, late, workflow_heartbeat
 
 PROTECTED: Final = pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
 

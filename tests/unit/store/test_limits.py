@@ -13,8 +13,8 @@ from fairlock.store.context import MixedLimits
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, owner, release, store_over
-from tests.support.capacity import item_bytes
 from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support.memory_tables import item_bytes
 from tests.support.store_bench import Bench, workflow_heartbeat
 
 

@@ -21,10 +21,9 @@ from fairlock.protocol.schema import lock_key
 from fairlock.store import keep_alive, seen_queue
 from fairlock.store.context import WaitersSuperseded
 from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, heartbeat, release
-from tests.support.documents import blocks
+from tests.support.checkout import blocks
 from tests.support.faulty_table import FaultyTable, meanwhile
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
-from tests.support.wire import Wire
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, Wire, workflow_heartbeat
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

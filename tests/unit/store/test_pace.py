@@ -21,11 +21,10 @@ from fairlock.protocol.schema import pace_key
 from fairlock.store import turns
 from fairlock.store.turns import KnownPaces, Turn
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import TABLE, FakeClock, acquire, release, store_over
-from tests.support.capacity import MeteredTable
+from tests.support import TABLE, FakeClock, Operations, acquire, release, store_over
 from tests.support.faulty_table import READS, FaultyTable, delay, fault, lose, lost_reply
-from tests.support.operations import Operations
-from tests.support.wire import Wire
+from tests.support.memory_tables import MeteredTable
+from tests.support.store_bench import Wire
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -19,8 +19,7 @@ from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import parse_acquire
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faulty_table import FaultyTable, lose, meanwhile
-from tests.support.store_bench import OTHER_RUN, RUN, Bench
-from tests.support.workflows import FakeWorkflows
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, FakeWorkflows
 
 WAITER = "WAITER#"
 LONG_AGO = 1_577_836_800_000

@@ -17,9 +17,9 @@ from fairlock.store import reap
 from fairlock.store.reap import AskedTooEarly, ExecutionEnded, _release_request
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire
-from tests.support.capacity import MeteredTable
-from tests.support.documents import ROOT
+from tests.support.checkout import ROOT
 from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support.memory_tables import MeteredTable
 from tests.support.store_bench import RUN, Bench, workflow_heartbeat
 
 SECOND_PASS_SECONDS = 35

@@ -16,8 +16,7 @@ from fairlock.protocol.schema import lock_key
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
-from tests.support.workflows import FakeWorkflows
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, FakeWorkflows, workflow_heartbeat
 
 DAY_SECONDS = 24 * 3600
 LONG_AGO_DAYS = 399

@@ -15,7 +15,7 @@ from fairlock.store.context import MixedLimits
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.wire.rules import DEFAULT_READERS
 from tests.support import LOCK, FakeClock, acquire, release
-from tests.support.capacity import MeteredTable, guard_request, item_bytes
+from tests.support.memory_tables import MeteredTable, guard_request, item_bytes
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
 READER: dict[str, Any] = {"shared": True, "limit": DEFAULT_READERS}

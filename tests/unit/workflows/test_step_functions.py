@@ -18,10 +18,9 @@ from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import NotHeld, Released
 from lambdas import acquire, heartbeat, release
 from lambdas.runtime import require_same_account
-from tests.support import START_MS, FakeClock
+from tests.support import START_MS, FakeClock, LambdaContextStub
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION
 from tests.support.faulty_table import lost_reply
-from tests.support.lambda_context import LambdaContextStub
 
 TOKEN = "AAAAKgAAAAIAAAAAAAAAAQ"
 GRANT = Grant(

@@ -10,10 +10,9 @@ from aws_durable_execution_sdk_python import DurableContext, durable_execution
 from aws_durable_execution_sdk_python.config import Duration
 
 from fairlock.durable import hold
-from fairlock.errors import LockWaitTimeout
 
 
-def note(event: dict[str, Any], what: str, token: int = 0) -> None:
+def note(event: dict[str, Any], what: str, token: int) -> None:
     line = f"{what} {event['name']} {token} {time.time():.4f}\n"
     descriptor = os.open(event["notes"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(descriptor, line.encode())
@@ -21,27 +20,23 @@ def note(event: dict[str, Any], what: str, token: int = 0) -> None:
 
 
 @durable_execution
-def durable(event: dict[str, Any], context: DurableContext) -> int | str:
+def durable(event: dict[str, Any], context: DurableContext) -> int:
     """Notes when it comes in and when it leaves, and sleeps in between."""
-    try:
-        with hold(
-            context,
-            event["lock"],
-            lease=event.get("lease", 60),
-            max_wait=event.get("max_wait", 600),
-            fallback=event.get("fallback", 300),
-        ) as lock:
-            context.step(lambda _: note(event, "in", lock.fencing_token), name="in")
-            if event.get("sleeps"):
-                context.wait(Duration.from_seconds(event["sleeps"]), name="sleep")
-            if event.get("stays"):
-                context.create_callback(name="stays").result()
-            if event.get("fails"):
-                int("no number")
-            context.step(lambda _: note(event, "out", lock.fencing_token), name="out")
-    except LockWaitTimeout:
-        context.step(lambda _: note(event, "late"), name="late")
-        return "late"
+    with hold(
+        context,
+        event["lock"],
+        lease=event.get("lease", 60),
+        max_wait=600,
+        fallback=event.get("fallback", 300),
+    ) as lock:
+        context.step(lambda _: note(event, "in", lock.fencing_token), name="in")
+        if event.get("sleeps"):
+            context.wait(Duration.from_seconds(event["sleeps"]), name="sleep")
+        if event.get("stays"):
+            context.create_callback(name="stays").result()
+        if event.get("fails"):
+            int("no number")
+        context.step(lambda _: note(event, "out", lock.fencing_token), name="out")
     return lock.fencing_token
 
 

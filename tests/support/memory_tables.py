@@ -1,4 +1,4 @@
-"""What DynamoDB charges for: the bytes of items and the write units of requests, by its guide."""
+"""Lock tables in memory that say what a write costs, and what DynamoDB's stream tells of it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 from fairlock.protocol.model import AcquireRequest
 from fairlock.testing.fake_table import MemoryTable
+from tests.support import FakeClock
+from tests.support.faulty_table import WRITES
 
 WRITE_UNIT_BYTES = 1024
 _ARN = "arn:aws:states:us-east-1:123456789012:execution:Billing-MachineD1A2B3C4-x1y2z3:"
@@ -29,7 +31,7 @@ def guard_request(number: int, limit: int, *, waits: bool = False) -> AcquireReq
 
 
 def item_bytes(item: Mapping[str, Any]) -> int:
-    """The size of an item, by the rules in the DynamoDB developer guide ("Item sizes")."""
+    """The size that DynamoDB charges for, by its developer guide ("Item sizes")."""
     return sum(_utf8(name) + _value_bytes(value) for name, value in item.items())
 
 
@@ -88,3 +90,50 @@ class MeteredTable:
     def _bytes(self, write: Mapping[str, Any]) -> int:
         key = write["Key"] if "Key" in write else write["Item"]
         return item_bytes(self.inner.items.get((key["pk"]["S"], key["sk"]["S"]), {}))
+
+
+@dataclass
+class StreamedTable:
+    """Passes requests on to a table in memory, and keeps what the stream tells of their writes.
+
+    Attributes:
+        records: as a Lambda function gets them, one for each changed item, in order.
+    """
+
+    clock: FakeClock
+    inner: MemoryTable = field(default_factory=MemoryTable)
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the table has
+        attribute = getattr(self.inner, name)
+        return (lambda **request: self._write(attribute, request)) if name in WRITES else attribute
+
+    def take(self) -> list[dict[str, Any]]:
+        """The records since the last call."""
+        taken, self.records = self.records, []
+        return taken
+
+    def _write(self, send: Any, request: dict[str, Any]) -> Any:  # noqa: ANN401 - a method
+        before = dict(self.inner.items)
+        try:
+            return send(**request)
+        finally:
+            for key in [*before, *(key for key in self.inner.items if key not in before)]:
+                old, new = before.get(key), self.inner.items.get(key)
+                if old is not new:
+                    self._tell(key, old, new)
+
+    def _tell(self, key: tuple[str, str], old: Any, new: Any) -> None:  # noqa: ANN401 - items
+        images = {"OldImage": old, "NewImage": new}
+        self.records.append(
+            {
+                "eventID": f"{len(self.records):032x}",
+                "eventName": "INSERT" if old is None else "REMOVE" if new is None else "MODIFY",
+                "dynamodb": {
+                    # The stream tells whole seconds.
+                    "ApproximateCreationDateTime": self.clock.wall_ms() // 1000,
+                    "Keys": {"pk": {"S": key[0]}, "sk": {"S": key[1]}},
+                    **{name: dict(item) for name, item in images.items() if item is not None},
+                },
+            }
+        )

@@ -1,6 +1,6 @@
 """Holds a lock, is stopped and goes on, and then writes as if nothing had happened.
 
-    python -m tests.unit.guarded.programs.paused LOCK_TABLE LEDGER LOCK
+    python -m tests.unit.guarded.paused LOCK_TABLE LEDGER LOCK
 
 Prints "holding" and waits for a line on its standard input; the test stops it meanwhile. Then it
 prints how many writes of each kind were accepted.
