@@ -128,24 +128,19 @@ def shorten(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN_VALUE else f"{text[:_LONGEST_SHOWN_VALUE]}…"
 
 
-_EXPRESSION: Final = re.compile(r"^\${1,2}\.|\{%")
 ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+>")
+NEVER_MEANT: Final = re.compile(rf"^\${{1,2}}\.|\{{%|{ADDRESS.pattern}")
+"""What shows that a name is not what its writer wanted. An expression that nothing has evaluated
+would be one lock for all customers. An address would be another lock in each process."""
 
 
-def fault_of_formatting(name: str) -> str | None:
-    """What shows that a text is not what its writer wanted; None if nothing does.
-
-    An expression that nothing has evaluated is one lock for all customers. An address is another
-    lock in each process.
-    """
-    if found := _EXPRESSION.search(name):
-        return (
-            f"must not {'contain' if found[0] == '{%' else 'start with'} {found[0]}, a JSONPath or "
-            "JSONata expression that was not evaluated: pass its value"
-        )
+def fault_of_formatting(name: str) -> str:
+    """What to do about a name in which `NEVER_MEANT` is found."""
     if ADDRESS.search(name):
         return "must not contain the address of an object: pass its id"
-    return None
+    found = "contain {%" if "{%" in name else f"start with {name[: name.index('.') + 1]}"
+    what = "a JSONPath or JSONata expression that was not evaluated: pass its value"
+    return f"must not {found}, {what}"
 
 
 _MISSING_PART: Final = re.compile(

@@ -28,7 +28,7 @@ from typing import Any, Final
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.model import DEFAULT_LEASE_MS
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
-from fairlock.text import DEEPEST, compact_json, fault_of_formatting, is_nested_at_most
+from fairlock.text import DEEPEST, NEVER_MEANT, compact_json, fault_of_formatting, is_nested_at_most
 
 _NAMED: Final = r"[^:\s<>{}\[\]?*\"#%\\^|~`$&,;]"  # as StartExecution has it, and a map's label
 _STANDARD: Final = re.compile(
@@ -268,7 +268,7 @@ def fault_of_name(value: object) -> str | None:
     unknown = (
         odd and f"must not contain U+{ord(odd):04X}, which is unassigned or private: remove it"
     )
-    return unknown or fault_of_formatting(value)
+    return unknown or (fault_of_formatting(value) if NEVER_MEANT.search(value) else None)
 
 
 def _is_small_object(value: object) -> bool:
