@@ -32,7 +32,7 @@ from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
-from fairlock.text import describe, printable, shorten
+from fairlock.text import as_call, describe, printable, shorten
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -144,17 +144,24 @@ def _require_call(
     options = [name for name in taken if parameters[name].default is not Parameter.empty] or taken
     called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
     whole = f"{_CALLED.get(called, called)}({', '.join(taken)})"
+    by_name = [name for name in taken if parameters[name].kind is Parameter.KEYWORD_ONLY]
     for name, value in named.items():
         if name not in parameters:
             near = _ELSEWHERE.get(name, "")
             if re.split(r"\W", near)[0] not in {*parameters, "session"}:
                 near = next(iter(get_close_matches(name, parameters)), "")
-            rule = f"is no argument; use {near or 'one of ' + ', '.join(options)}"
+            near = _OTHER_METHOD.get((called, name), near) or f"one of {', '.join(options)}"
+            advice = f"use {near}" if taken else f"{called} takes no arguments"
+            rule = f"is no argument; {advice}"
             raise InvalidRequest(field=name, rule=rule, value=value, show_text=False)
     try:
         given = signature.bind_partial(*args, **named).arguments
     except TypeError as error:
-        rule = f"must be given by name, as in {whole}: {error}"
+        first = [name for name in taken if name not in by_name]
+        extra = args[len(parameters) - len(taken) + len(first) :]
+        rule = f"must be as in {whole}: {error}"
+        if pairs := list(zip(by_name, extra, strict=False)):
+            rule = f"must be given by name: {as_call(called, first, pairs)}"
         raise InvalidRequest(field="arguments", rule=rule, value=args[1:]) from None
     for name, each in parameters.items():
         is_needed = each.default is each.empty and each.kind not in {
@@ -162,12 +169,18 @@ def _require_call(
             each.VAR_KEYWORD,
         }
         if is_needed and name not in given:
-            raise InvalidRequest(field=name, rule=f"is required: {whole}", missing=True)
+            rule = f"is required: {whole}{_OTHER_FORM.get((called, name), '')}"
+            raise InvalidRequest(field=name, rule=rule, missing=True)
 
 
+_OTHER_METHOD: Final = {
+    ("acquire", "reentrant"): "hold(…, reentrant=True)",
+    ("try_acquire", "reentrant"): "hold(…, reentrant=True)",
+    ("try_acquire", "max_wait"): "acquire or hold, which wait",
+}
+_OTHER_FORM: Final = {("release", "owner_id"): "; a Lock has lock.release()"}
 _FIRST: Final = ("self", "cls")
-_CALLED: Final = {"SharedLockService": "LockService.from_stack"}
-"""How a user calls a class that has another name in the documents."""
+_CALLED: Final = {"SharedLockService": "LockService.from_stack"}  # As the documents call it.
 
 
 class LockStoreUnavailable(FairlockError):  # noqa: N818 - class names are API

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 
@@ -79,6 +79,14 @@ def compact_json(value: object) -> str | None:
     return text
 
 
+def as_call(called: str, first: Iterable[str], named: Iterable[tuple[str, object]]) -> str:
+    """A call as it should be written: `hold(name, lease=30)`. No text is shown."""
+    if called == "hold_all":
+        return 'hold_all(["a", "b"], …), one list of all names'
+    shown = (f"{n}={v if isinstance(v, bool | int | float) else '…'}" for n, v in named)
+    return f"{called}({', '.join([*first, *shown])})"
+
+
 _LONGEST_SHOWN_VALUE: Final = 60
 
 
@@ -120,13 +128,32 @@ def shorten(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN_VALUE else f"{text[:_LONGEST_SHOWN_VALUE]}…"
 
 
-_MISSING_PART: Final = re.compile(r"(?:^|[/:#.])(None|null|undefined)(?=$|[/:#.])")
+ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+>")
+NEVER_MEANT: Final = re.compile(rf"^\${{1,2}}\.|\{{%|{ADDRESS.pattern}")
+"""What shows that a name is not what its writer wanted. An expression that nothing has evaluated
+would be one lock for all customers. An address would be another lock in each process."""
+
+
+def fault_of_formatting(name: str) -> str:
+    """What to do about a name in which `NEVER_MEANT` is found."""
+    if ADDRESS.search(name):
+        return "must not contain the address of an object: pass its id"
+    found = "contain {%" if "{%" in name else f"start with {name[: name.index('.') + 1]}"
+    what = "a JSONPath or JSONata expression that was not evaluated: pass its value"
+    return f"must not {found}, {what}"
+
+
+_MISSING_PART: Final = re.compile(
+    r"(?:^|[/:#.])(None|null|undefined|nan|NaN)(?=$|[/:#.])|[/:#]($)|/(?=/)(?<!:/)()"
+    r"|(\{[A-Za-z_][\w.\[\]]*\})"
+)
 
 
 def missing_part(name: str) -> str | None:
     """The part of a lock's name that was most likely formatted from a value that was missing.
 
-    It is no error, because such an id may exist: there are people whose name is Null.
+    Empty text, or a field in braces that nothing has filled, are such parts too. It is no error,
+    because such an id may exist: there are people whose name is Null, and routes with braces.
     """
     found = _MISSING_PART.search(name)
-    return found and found[1]
+    return found and next(part for part in found.groups() if part is not None)

@@ -93,8 +93,9 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         **settings: Unpack[ClientOptions],
     ) -> None:
         self._settings = ClientSettings.of(
-            table_name, clock, machine_clock=BridgedClock, **settings
+            table_name, clock=clock, machine_clock=BridgedClock, **settings
         )
+        self._settings.timing.warn_of_other_meaning(self._settings.lease)
         max_workers, on_event = self._settings.max_workers, self._settings.on_event
         self._connections = [
             AsyncConnection(
@@ -130,6 +131,7 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         **settings: Unpack[ClientOptions],
     ) -> Self:
         """Makes a client for the table of a shared service. As `LockClient.from_stack`."""
+        ClientSettings.of("unread", machine_clock=BridgedClock, **settings)
         async with temporary_client("ssm", session) as make_client:
             table = await run(told_by_stack, stack_name, TABLE_NAME_PARAMETER, make_client)
         return cls(table, session=session, **settings)

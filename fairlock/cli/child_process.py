@@ -42,7 +42,8 @@ def become(command: Sequence[str]) -> NoReturn:
         os.execvp(command[0], list(command))  # noqa: S606 - what the caller wants to run
     except OSError as error:
         missing = isinstance(error, FileNotFoundError)
-        exit_codes.end(exit_codes.NOT_FOUND if missing else exit_codes.CANNOT_START, error)
+        status = exit_codes.NOT_FOUND if missing else exit_codes.CANNOT_START
+        exit_codes.end(status, exit_codes.not_started(error, command))
 
 
 class SignalPipe:

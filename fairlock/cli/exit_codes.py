@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -58,7 +58,32 @@ def say(message: object) -> None:
     to be released, and a status is to be told.
     """
     with suppress(OSError, ValueError):  # Closed, a pipe that is not read, a full disk.
-        typer.echo(f"fairlock: {printable(str(message))}", err=True)
+        typer.echo(f"fairlock: {printable(in_shell_words(message))}", err=True)
+
+
+_STACK: Final = "for the table of a stack, give --stack"
+_IN_SHELL_WORDS: Final = {
+    "the client for the table of a stack is made by from_stack": _STACK,
+    "for the table of a stack make the client by from_stack": _STACK,
+    'composite_name("customer", customer_id) refuses None and empty text': (
+        '"customer/${customer_id:?}" refuses an empty one'
+    ),
+}
+
+
+def in_shell_words(message: object) -> str:
+    """A message of the client, which says what to write in a shell instead of Python."""
+    text = str(message)
+    for python, shell in _IN_SHELL_WORDS.items():
+        text = text.replace(python, shell)
+    return text
+
+
+def not_started(error: OSError, command: Sequence[str]) -> str:
+    """Why a command cannot be started, and what to write if all of it was given as one word."""
+    if len(command) == 1 and " " in command[0]:
+        return f"{error}; {command[0]!r} is one word: give the words separately, or use sh -c"
+    return str(error)
 
 
 def end(status: int, message: object) -> NoReturn:
@@ -128,6 +153,10 @@ class LogLines(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("fairlock: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The message, with the traceback of a defect."""
+        return in_shell_words(super().format(record))
 
     def formatException(  # noqa: N802 - logging's name
         self,

@@ -204,7 +204,7 @@ def _run(
             command = Command(job.command, environment, terminal)
         except OSError as error:
             # No command runs, so others need not wait for the end of the lease.
-            exit_codes.say(error)
+            exit_codes.say(exit_codes.not_started(error, job.command))
             missing = isinstance(error, FileNotFoundError)
             return _release(lock, exit_codes.NOT_FOUND if missing else exit_codes.CANNOT_START)
         try:

@@ -80,8 +80,11 @@ class Timing:
                 *(self.safe_period, lease_seconds - self.safe_period),
             )
 
-    def require_room(self, lease_seconds: float) -> None:
-        """Raises `InvalidRequest` if a lock would be in danger although its renewals succeed."""
+    def require_room(self, lease_seconds: float, *, blamed: str = "lease") -> None:
+        """Raises `InvalidRequest` if a lock would be in danger although its renewals succeed.
+
+        Of a client (`blamed` is "timing"), the field at fault is one of these, if only one is set.
+        """
         period, safe = self.period(lease_seconds), self.safe(lease_seconds)
         needed, rule = safe, f"must be at least 2 % longer than safe_period ({safe:g} s)"
         if period != math.inf:
@@ -90,8 +93,21 @@ class Timing:
                 "must be at least 2 % longer than heartbeat_every and safe_period together "
                 f"({period:g} s + {safe:g} s)"
             )
-        if lease_for(needed) >= lease_seconds:
-            raise InvalidRequest(field="lease", rule=rule, value=lease_seconds)
+        if lease_for(needed) < lease_seconds:
+            return
+        if blamed == "timing" and (self.safe_period is None or self.heartbeat_every is None):
+            field = "heartbeat_every" if self.safe_period is None else "safe_period"
+            other = lease_seconds / 3  # The default of both.
+            most = math.floor((lease_seconds / lease_for(1) - other) * 100) / 100
+            rule = (
+                f"must be below {most:g} with a lease of {lease_seconds:g} s: with the "
+                f"{'safe_period' if self.safe_period is None else 'heartbeat_every'} of "
+                f"{other:g} s it must leave 2 % of the lease"
+            )
+            raise InvalidRequest(field=field, rule=rule, value=getattr(self, field))
+        least = math.ceil(lease_for(needed) * 100 + 1) / 100
+        rule = f"{rule}: at least {least:g} s"
+        raise InvalidRequest(field="lease", rule=rule, value=lease_seconds)
 
     def require_hold(self, max_hold: object, lease_seconds: float) -> None:
         """Raises `InvalidRequest` if a lock would be in danger from its first moments on."""
@@ -144,7 +160,19 @@ class NotThere(InvalidRequest, AttributeError):  # noqa: N818 - it is an Invalid
     """A lock's attribute is asked for before there is a lock.
 
     It is an AttributeError too, so that `hasattr`, copies and debuggers see no such attribute.
+    Everywhere else it is the `InvalidRequest` that the documents name: in a traceback, in what the
+    Lambda runtime reports, which workflows match on, and when it is pickled or copied.
     """
+
+    __module__, __qualname__ = InvalidRequest.__module__, InvalidRequest.__qualname__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Makes an `InvalidRequest`: this class is not found by its name."""
+        rebuild, (_, args), state = super().__reduce__()
+        return rebuild, (InvalidRequest, args), state
+
+
+NotThere.__name__ = InvalidRequest.__name__
 
 
 _Class = TypeVar("_Class", bound=type)
@@ -193,6 +221,13 @@ def require_max_wait(value: object) -> None:
     require_seconds("max_wait", value, least=0, most=LONGEST_WAIT_SECONDS, advice=advice)
 
 
+def checked_owner_id(value: object) -> str:
+    """The owner_id; says how to come by it if it is the lock."""
+    if hasattr(value, "owner_id"):
+        refuse("owner_id", "must be the text that proves ownership: pass lock.owner_id", value)
+    return rules.plain_text("owner_id", rules.OWNER_ID, value)  # type: ignore[arg-type]  # the rule
+
+
 def require_callable(field: str, value: object, *takes: str, of_asyncio: bool = False) -> None:
     """Raises `InvalidRequest` unless the value is a function of these arguments, or None.
 
@@ -204,6 +239,8 @@ def require_callable(field: str, value: object, *takes: str, of_asyncio: bool = 
     if inspect.iscoroutinefunction(value) and not of_asyncio:
         refuse(field, "must be a plain function: no event loop would run a coroutine", value)
     rule = f"must be a function of {' and '.join(takes)}: lambda {', '.join(takes)}: …"
+    if not takes:
+        rule = "must be a function without arguments: pass lock.release, not lock.release()"
     if not callable(value):
         refuse(field, rule, value)
     try:
@@ -258,10 +295,11 @@ def _owner_name(host: str, process_id: int, program: str | None, script: str) ->
 @lru_cache(_REMEMBERED_NAMES)
 def warn_of_missing_part(name: str) -> None:
     """Logs once that a name was most likely formatted from a value that was missing."""
-    if part := missing_part(name):
+    if (part := missing_part(name)) is not None:
         logger.warning(
             "lock %r: its part %r looks like a missing value, and all callers without the value "
-            'share this lock; pass the value: composite_name("customer", customer_id) refuses None',
+            'share this lock; pass the value: composite_name("customer", customer_id) refuses None '
+            "and empty text",
             *(name, part),
         )
 
@@ -274,11 +312,12 @@ def composite_name(*parts: str) -> str:
     `a` + `b/c`. Parts without these two characters stay as they are.
 
     Raises:
-        InvalidRequest: there is no part, one is no string, or the name breaks the rule of names.
+        InvalidRequest: there is no part, one is no string or empty, or the name breaks the rule of
+            names.
     """
     for part in parts:
-        if not isinstance(part, str):
-            rule = "must be strings: pass str(part), and a value that is not missing"
+        if not isinstance(part, str) or not part:
+            rule = "must be strings: pass str(part), and a value that is not missing or empty"
             raise InvalidRequest(field="parts", rule=rule, value=part)
     name = "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
     require("name", LOCK_NAME, name)

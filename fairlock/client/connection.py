@@ -169,7 +169,9 @@ class Connection:
         is_async = any(kind.__module__ == "aiobotocore.client" for kind in kinds)
         is_other = is_of_another_service(given, service)
         if given is not None and (is_async or is_other or not hasattr(given, has)):
-            raise InvalidRequest(field=field, rule=_BOTO3[field], value=given)
+            of_locks = hasattr(given, "try_acquire")
+            rule = _USE_ITSELF if of_locks else _BOTO3[field]
+            raise InvalidRequest(field=field, rule=rule, value=given)
 
     def _one_at_a_time(self) -> AbstractContextManager[object]:
         return _making
@@ -291,6 +293,7 @@ def _longest_pause(seconds: float) -> float:
     return max(share, _LONGEST_PAUSE_SECONDS)
 
 
+_USE_ITSELF: Final = "must be a client of DynamoDB: this one is a client of locks, so use it itself"
 _NOT_SHARED: Final = (
     "no stack of this name shares a lock service in this account and region; check all three, and "
     "that the stack calls `LockService.share`"
@@ -315,6 +318,9 @@ def table_or_default(table_name: str | None) -> str:
             "by `from_stack`"
         )
         raise InvalidRequest(field="table_name", rule=rule, missing=True)
+    if hasattr(table, "transact_write_items"):
+        rule = 'must be the name of the lock table: pass a client as LockClient("locks", client=…)'
+        raise InvalidRequest(field="table_name", rule=rule, value=table)
     return table or ""
 
 

@@ -16,7 +16,7 @@ from fairlock.wire import rules
 _UPGRADE: Final = ", and a shared lock cannot become exclusive; end that block first"
 _SHARED_AGAIN: Final = (
     ", and would wait behind a writer that waits for it; go on under it with "
-    "hold(…, shared=True, reentrant=True)"
+    "hold(…, shared=True, reentrant=True) or @locked(…, shared=True, reentrant=True)"
 )
 
 
@@ -109,7 +109,7 @@ class EnteredLocks:
             rule = (
                 f"must not be {name!r} here: this {self._who()} is inside a `with` that holds the "
                 "lock, and would wait for itself; end that block first, or go on under it with "
-                "hold(…, reentrant=True)"
+                "hold(…, reentrant=True) or @locked(…, reentrant=True)"
             )
             refuse("name", rule, name)
 

@@ -87,7 +87,10 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         clock: Clock | Literal["system"] | None = None,
         **settings: Unpack[ClientOptions],
     ) -> None:
-        self._settings = ClientSettings.of(table_name, clock, machine_clock=BootClock, **settings)
+        self._settings = ClientSettings.of(
+            table_name, clock=clock, machine_clock=BootClock, **settings
+        )
+        self._settings.timing.warn_of_other_meaning(self._settings.lease)
         self._connection = Connection(
             session=session,
             dynamodb=client,
@@ -119,6 +122,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
             InvalidRequest: no stack can have this name, or a setting breaks its rule.
         """
         Connection.check("session", session, has="client")
+        ClientSettings.of("unread", machine_clock=BootClock, **settings)  # Before the request.
         maker: Any = session or boto3
         table = told_by_stack(
             stack_name, TABLE_NAME_PARAMETER, lambda: maker.client("ssm", config=CLIENT_CONFIG)

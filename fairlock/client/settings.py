@@ -73,9 +73,12 @@ class ClientSettings:
     def of(
         cls,
         table_name: str | None,
-        clock: Clock | Literal["system"] | None,
         *,
         machine_clock: Callable[[], Clock],
+        session: object = None,
+        client: object = None,
+        stepfunctions: object = None,
+        clock: Clock | Literal["system"] | None = None,
         owner_name: str | None = None,
         lease: Seconds = rules.DEFAULT_LEASE_SECONDS,
         max_wait: Seconds | None = None,
@@ -86,7 +89,11 @@ class ClientSettings:
         best_effort_release: bool = True,
         on_event: OnEvent | None = None,
     ) -> Self:
-        """The settings of a client that was given these arguments, and the default of each."""
+        """The settings of a client that was given these arguments, and the default of each.
+
+        The AWS clients are checked elsewhere, and only named here, where an argument is explained.
+        """
+        del session, client, stepfunctions
         return cls(
             table_name=table_or_default(table_name),
             owner_name=owner_name,
@@ -114,8 +121,7 @@ class ClientSettings:
             seconds = getattr(self.timing, field)
             if seconds is not None:
                 require_seconds(field, seconds, least=_SHORTEST_PERIOD_SECONDS, most=math.inf)
-        self.timing.require_room(self.lease)
-        self.timing.warn_of_other_meaning(self.lease)
+        self.timing.require_room(self.lease, blamed="timing")
         require_seconds(
             "longest_poll", self.longest_poll, least=_SHORTEST_PERIOD_SECONDS, most=3600
         )
@@ -223,7 +229,7 @@ def adopt(
     """
     settings, store_factory = services.settings, services.store_factory
     name = rules.plain_text("name", rules.LOCK_NAME, options.name)
-    owner_id = rules.plain_text("owner_id", rules.OWNER_ID, owner_id)
+    owner_id = arguments.checked_owner_id(owner_id)
     lease = in_seconds(options.lease)
     if lease is not None:
         rules.require("lease", rules.LEASE_SECONDS, lease)

@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn, cast
 
-from fairlock.client.arguments import EnteredOneWay, default_owner_name, refuse, require_max_wait
+from fairlock.client.arguments import (
+    EnteredOneWay,
+    checked_owner_id,
+    default_owner_name,
+    refuse,
+    require_max_wait,
+)
 from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
 from fairlock.client.reporting import logger
 from fairlock.client.settings import ClientSettings
@@ -242,7 +248,7 @@ class LockAdministration(ABC):
         """
         request = ReleaseRequest(
             lock_name=rules.plain_text("name", rules.LOCK_NAME, name),
-            owner_id=rules.plain_text("owner_id", rules.OWNER_ID, owner_id),
+            owner_id=checked_owner_id(owner_id),
             tells_grant=False,
         )
         answer, _ = self._opened().repeat(

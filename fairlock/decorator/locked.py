@@ -16,6 +16,7 @@ from fairlock.client.arguments import (
     require_max_wait,
 )
 from fairlock.client.lock_client import LockClient
+from fairlock.client.table_client import NotCopied
 from fairlock.clock import Seconds, in_seconds
 from fairlock.decorator.default_clients import default_async_client, default_client
 from fairlock.decorator.locked_call import (
@@ -187,6 +188,7 @@ def locked(
     if otherwise is not None and if_taken != "skip":
         rule = 'goes with if_taken="skip" only'
         raise InvalidRequest(field="otherwise", rule=rule, value=otherwise)
+    _require_client(client)
     others = (if_taken, otherwise, max_wait, lease, limit, reentrant, client, shared, max_hold)
     defaults = ("wait", None, None, None, 1, False, None, False, None)
     is_bare = is_function_to_decorate(name) and others == defaults and only_newest is False
@@ -196,6 +198,24 @@ def locked(
         *(longest_hold, only_newest),
     )
     return options.around(name) if is_bare else options.around
+
+
+def _require_client(client: object) -> None:
+    """A class would make a client, and with a fake one a table, for each call."""
+    is_client = isinstance(client, NotCopied) and hasattr(client, "hold")
+    if isinstance(client, type) or not (client is None or is_client or callable(client)):
+        rule = (
+            "must be a LockClient, an AsyncLockClient for coroutine functions, or a function that "
+            "returns the client, as in client=lambda: locks"
+        )
+        raise InvalidRequest(field="client", rule=rule, value=client)
+
+
+def _require_kind(client: AnyClient, *, is_async: bool) -> None:
+    if isinstance(client, LockClient) is is_async:
+        kinds = ("a LockClient, as it is no", "an AsyncLockClient, as it is a")
+        rule = f"must be {kinds[is_async]} coroutine function"
+        raise InvalidRequest(field="client", rule=rule, value=client)
 
 
 class Locked(Protocol):
@@ -237,6 +257,8 @@ class _Options:
     def around(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         plan = plan_for(function, self.name)
         is_async = inspect.iscoroutinefunction(function)
+        if self.client is not None and not callable(self.client):
+            _require_kind(self.client, is_async=is_async)
         wrap = self._around_coroutine if is_async else self._around_function
         wrapper = functools.wraps(function)(wrap(plan, function))
         wrapper.__signature__ = plan.signature  # type: ignore[attr-defined]  # see PEP 362
@@ -290,10 +312,7 @@ class _Options:
 
     def _entering(self, client: AnyClient, call: Call, *, is_async: bool) -> Call:
         """The call by this client; inside a block of its lock, it asks for the lease of that."""
-        if isinstance(client, LockClient) is is_async:
-            kinds = ("a LockClient, as it is no", "an AsyncLockClient, as it is a")
-            rule = f"must be {kinds[is_async]} coroutine function"
-            raise InvalidRequest(field="client", rule=rule, value=client)
+        _require_kind(client, is_async=is_async)
         if not self.reentrant or call.lease is not None:
             return call
         # Less of the invocation is left by now, and the outer block keeps its lease.

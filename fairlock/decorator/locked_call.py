@@ -16,13 +16,14 @@ from typing import Any, Final, Literal
 
 from fairlock.clock import lease_for
 from fairlock.errors import InvalidRequest
-from fairlock.text import shorten
+from fairlock.text import ADDRESS, printable
 from fairlock.wire.rules import LONGEST_LEASE_SECONDS, SHORTEST_LEASE_SECONDS
 
 NameOf = Callable[..., str]
 """Makes the name of the lock from the arguments of a call."""
 
-_ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+>")
+_DOTTED: Final = re.compile(r"\.(\w+)")
+_LONGEST_REASON: Final = 200
 
 
 class _Strict(Formatter):
@@ -30,9 +31,11 @@ class _Strict(Formatter):
 
     def convert_field(self, value: Any, conversion: Any) -> Any:  # noqa: ANN401 - whatever is there
         """Applies `!r` and the like to one value."""
-        if value is None:
-            raise ValueError("a value is None")
+        if value is None or value == "":
+            raise ValueError(f"a value is {'None' if value is None else 'empty'}")
         kind: Any = type(value)
+        if isinstance(value, list | tuple) and kind.__str__ is object.__str__:
+            raise ValueError(f"{kind.__name__} is not one value: name an element of it")
         if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
             raise ValueError(f"{kind.__name__} has no text of its own, only an address")
         if isinstance(value, set | frozenset | Mapping):
@@ -71,19 +74,30 @@ def template(text: str, signature: inspect.Signature) -> NameOf:
             return _without_address(_Strict().vformat(text, (), named))
         except Exception as error:
             # Whatever a value's own text raises: this is about the arguments of a call.
-            what = f"{type(error).__name__}: {error}"
-            missing = [name for name in _fields(text) if named.get(name, "") is None]
-            if missing:
-                what = f"{missing[0]} is None: pass its value"
-            rule = f"must be formed from the arguments of the call, but {shorten(what)}"
+            what = _explained(text, named, error)
+            rule = f"must be formed from the arguments of the call, but {what}"
             raise InvalidRequest(field="name", rule=rule, value=text) from error
 
     return name_of
 
 
+def _explained(text: str, named: Mapping[str, Any], error: Exception) -> str:
+    """What was wrong with the arguments of a call, and what to write."""
+    for name in _fields(text):
+        if named.get(name, "given") in (None, ""):
+            return f"{name} is {'None' if named[name] is None else 'empty'}: pass its value"
+    what = printable(f"{type(error).__name__}: {error}"[:_LONGEST_REASON])
+    for field in (part[1] for part in Formatter().parse(text) if part[1]):
+        root, *rest = re.split(r"[.\[]", field)
+        if isinstance(error, AttributeError) and rest and isinstance(named.get(root), Mapping):
+            subscripts = _DOTTED.sub(r"[\1]", field)
+            return f"{what}: write {{{subscripts}}}"
+    return f"{what} is missing: pass it" if isinstance(error, KeyError) else what
+
+
 def _without_address(name: str) -> str:
     """The name; `ValueError` if a value in it is shown by its address, as within a list."""
-    if _ADDRESS.search(name):
+    if ADDRESS.search(name):
         raise ValueError("a value has no text of its own, only an address")
     return name
 
@@ -209,6 +223,9 @@ def plan_for(function: Callable[..., Any], name: str | NameOf | None) -> Plan:
     """Inspects a function that is being decorated."""
     if not callable(function) or isinstance(function, staticmethod):
         rule = "must be a function; below @staticmethod and @classmethod, not above"
+        raise InvalidRequest(field="function", rule=rule, value=function)
+    if inspect.isclass(function):
+        rule = "must be a function, and no class: decorate the methods that do the work"
         raise InvalidRequest(field="function", rule=rule, value=function)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         rule = "must not be a generator: it runs when its lock has been released already"

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar, Unpack
 
 from fairlock.client.arguments import refuse
@@ -203,8 +205,32 @@ class FakeClient(Protocol):
         """A client of the same table and clock."""
 
 
-@contextmanager
-def used_by_locked_functions(client: FakeClient) -> Iterator[None]:
+class _UsedInABlock(AbstractContextManager[None]):
+    """A block that warns if it never begins."""
+
+    def __init__(self, block: AbstractContextManager[None]) -> None:
+        self._block = block
+        self._was_entered = False
+
+    def __enter__(self) -> None:
+        self._was_entered = True
+        self._block.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return self._block.__exit__(kind, error, traceback)
+
+    def __del__(self) -> None:
+        if not self._was_entered:
+            message = "no function uses this client: write `with used_by_locked_functions(…):`"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+def used_by_locked_functions(client: FakeClient) -> AbstractContextManager[None]:
     """Within the block, `@locked` functions without a client use the table of this one.
 
     Each kind of call gets a client with the settings that it would have in production, so that a
@@ -217,8 +243,14 @@ def used_by_locked_functions(client: FakeClient) -> Iterator[None]:
     Raises:
         InvalidRequest: the client is neither.
     """
-    if not hasattr(client, "another"):
-        refuse("client", "must be a FakeLockClient or a FakeAsyncLockClient", client)
+    if isinstance(client, type) or not hasattr(client, "another"):
+        rule = "must be a FakeLockClient or a FakeAsyncLockClient, such as FakeLockClient()"
+        refuse("client", rule, client)
+    return _UsedInABlock(_replaced_by(client))
+
+
+@contextmanager
+def _replaced_by(client: FakeClient) -> Iterator[None]:
     made: dict[tuple[asyncio.AbstractEventLoop | None, ClientKind], Any] = {}
 
     def client_in(loop: asyncio.AbstractEventLoop | None, kind: ClientKind) -> Any:  # noqa: ANN401 - of either kind

@@ -237,6 +237,7 @@ _OPERATIONS: Final = frozenset(
         *("get_item", "query", "scan"),
     }
 )
+_ATTRIBUTES: Final = ("is_down", "loses_replies", "requests", "clock", "meta")
 _ENDPOINT: Final = "https://dynamodb.us-east-1.amazonaws.com"
 _LOCKS_ONLY: Final = (
     "the fake lock table has locks only, and this transaction writes other items: use the fixture "
@@ -279,6 +280,14 @@ class FakeTable(DynamoDBClient):
         self.meta: Any = SimpleNamespace(region_name="us-east-1")
         self._memory = MemoryTable()
         self._one_at_a_time = threading.Lock()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuses a misspelled attribute, with which a test would pass that tests nothing."""
+        is_known = name in _ATTRIBUTES or name in _OPERATIONS or name.startswith("_")
+        if not is_known and type(self) is FakeTable:
+            message = f"FakeTable has no {name!r}; it has {', '.join(_ATTRIBUTES)}"
+            raise AttributeError(message)
+        super().__setattr__(name, value)
 
     @property
     def exceptions(self) -> Any:  # noqa: ANN401 - as boto3 has it

@@ -7,18 +7,22 @@ to the next timer when nothing can go on.
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
 from fairlock.client.arguments import refuse, require_callable, require_seconds
 from fairlock.clock import Seconds, in_seconds
+from fairlock.errors import InvalidRequest
 
 START_MS: Final = 1_900_000_000_000
 """The first moment: 17 March 2030, 17:46:40 UTC."""
 _SHORTEST_STEP_SECONDS: Final = 0.001
 _SHORTEST_TIMER_SECONDS: Final = 1e-6
 _MOST_SECONDS: Final = 1_000_000_000
+_LONGEST_SECONDS: Final = 24 * 3600.0
+"""Of a coroutine, by default. Heartbeats of one lock go through a day in a few seconds."""
 
 
 def checked_seconds(length: Seconds) -> float:
@@ -155,14 +159,21 @@ _NOTHING_LEFT = (
     "nothing will ever happen again in this event loop: every task waits for something that no "
     "task and no timer does"
 )
+_TOO_LONG = (
+    "{:g} s of virtual time have passed, and the coroutine has not returned: most likely it waits "
+    "for something that never happens, while timers, such as the heartbeats of a lock that it "
+    "holds, go on for ever; if it needs more time, pass run_in_virtual_time(…, longest=…)"
+)
 
 
 class _JumpingSelector(selectors.DefaultSelector):
     """Instead of waiting for the next timer it makes it that late."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: float) -> None:
         super().__init__()
         self.now = 0.0
+        self._longest = longest
+        self._ends_at = longest
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
@@ -170,6 +181,9 @@ class _JumpingSelector(selectors.DefaultSelector):
             return ready
         if timeout is None:
             raise RuntimeError(_NOTHING_LEFT)
+        if self.now + timeout > self._ends_at:
+            self._ends_at = self.now + self._longest  # Cancelled tasks clean up after this.
+            raise RuntimeError(_TOO_LONG.format(self._longest))
         self.now += timeout
         return []
 
@@ -179,10 +193,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     For coroutines that wait for each other and for timers. Not for sockets, subprocesses and
     threads: time does not wait for these.
+
+    Args:
+        longest: virtual seconds after which the loop takes its coroutine for one that hangs.
     """
 
-    def __init__(self) -> None:
-        self._jumping = _JumpingSelector()
+    def __init__(self, longest: float = math.inf) -> None:
+        self._jumping = _JumpingSelector(longest)
         super().__init__(self._jumping)
 
     def time(self) -> float:
@@ -208,14 +225,29 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._jumping.now += seconds
 
 
-def run_in_virtual_time(main: Coroutine[Any, Any, _T]) -> _T:
+def run_in_virtual_time(
+    main: Coroutine[Any, Any, _T], *, longest: Seconds = _LONGEST_SECONDS
+) -> _T:
     """Runs a coroutine like `asyncio.run`, in an event loop of its own that does not wait.
 
+    Args:
+        main: the coroutine.
+        longest: virtual seconds within which it must return; a day by default. A held lock has
+            heartbeats for ever, so only this ends a wait for something that never happens.
+
     Raises:
-        InvalidRequest: it is no coroutine.
-        RuntimeError: every task waits, and there is no timer: in a real loop the test would hang.
+        InvalidRequest: it is no coroutine, or `longest` is no number of seconds above 0.
+        RuntimeError: every task waits and there is no timer, or `longest` is over: in a real loop
+            the test would hang.
     """
+    try:
+        seconds = in_seconds(longest)
+        require_seconds("longest", seconds, least=_SHORTEST_STEP_SECONDS, most=_MOST_SECONDS)
+    except InvalidRequest:
+        if asyncio.iscoroutine(main):
+            main.close()  # Else Python complains that it was never awaited.
+        raise
     if not asyncio.iscoroutine(main):
         refuse("main", "must be a coroutine: call the function, as in main()", main)
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(seconds)) as runner:
         return runner.run(main)

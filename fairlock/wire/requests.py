@@ -272,7 +272,8 @@ def _checked(schema: _Schema, event: object) -> Mapping[str, Any]:
             raise _fault(name, known[name].broken_by(value), value)
     for name, value in event.items():
         if name not in known:
-            rule = f"is not a field of this request; its fields are {', '.join(known)}"
+            fields = "lock_name alone, or " * (schema is _LIST) + ", ".join(known)
+            rule = f"is not a field of this request; its fields are {fields}"
             raise _fault(str(name), rule, value)
     for name in schema.required:
         if name not in event:

@@ -28,7 +28,7 @@ from typing import Any, Final
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.model import DEFAULT_LEASE_MS
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
-from fairlock.text import DEEPEST, compact_json, is_nested_at_most
+from fairlock.text import DEEPEST, NEVER_MEANT, compact_json, fault_of_formatting, is_nested_at_most
 
 _NAMED: Final = r"[^:\s<>{}\[\]?*\"#%\\^|~`$&,;]"  # as StartExecution has it, and a map's label
 _STANDARD: Final = re.compile(
@@ -97,6 +97,7 @@ LONGEST_REASON_BYTES: Final = 512
 LONGEST_REQUESTED_BY_BYTES: Final = 256
 HIGHEST_FENCING_TOKEN: Final = 10**18
 MOST_REDRIVES: Final = 10**9 - 1
+EARLIEST_EPOCH_MS: Final = 1_577_836_800_000  # 2020 began; the seconds of today are below it
 LATEST_EPOCH_MS: Final = 253_402_300_799_999  # the last millisecond of the year 9999
 
 _OWNER_ID: Final = re.compile(r"[\x20-\x7e]{16,128}")
@@ -134,9 +135,12 @@ class Rule:
         """What `InvalidRequest` shows of the rule for a value that breaks it."""
         said = self.sentence if self.fault is None else self.fault(value)
         is_number = isinstance(value, str) and _NUMBER.fullmatch(value) is not None
-        if isinstance(value, Decimal) and self.allows(1):
+        if isinstance(value, Decimal) and self._allows_numbers():
             return f"{said}; pass int(…) or float(…) of a Decimal"
-        return f"{said}; pass a number, not text" if is_number and self.allows(1) else said
+        return f"{said}; pass a number, not text" if is_number and self._allows_numbers() else said
+
+    def _allows_numbers(self) -> bool:
+        return self.allows(1) or self.allows(EARLIEST_EPOCH_MS)
 
 
 def require(field: str, rule: Rule, value: object, *, show_text: bool = False) -> None:
@@ -261,7 +265,10 @@ def fault_of_name(value: object) -> str | None:
         return "must be in NFC: pass it through unicodedata.normalize('NFC', …)"
     # A later Unicode may compose what has no meaning yet: then one name would be two.
     odd = next((each for each in value if unicodedata.category(each) in _WITHOUT_MEANING), None)
-    return odd and f"must not contain U+{ord(odd):04X}, which is unassigned or private: remove it"
+    unknown = (
+        odd and f"must not contain U+{ord(odd):04X}, which is unassigned or private: remove it"
+    )
+    return unknown or (fault_of_formatting(value) if NEVER_MEANT.search(value) else None)
 
 
 def _is_small_object(value: object) -> bool:
@@ -375,7 +382,7 @@ ONLY_NEWEST: Final = Rule(
     lambda value: value is True or _is_whole(value, 0, HIGHEST_VERSION),
 )
 PACE_RATE: Final = Rule(
-    "must be a pair, such as 10 in 60 seconds: how many, a whole number of at least 1, and in how "
+    "must be a pair of numbers, such as (10, 60): how many, at least 1 and whole, and in how "
     f"many seconds, from 1 to {LONGEST_PERIOD_SECONDS:,} (31 days); at most {MOST_A_SECOND} a "
     "second",
     _is_rate,
@@ -394,8 +401,14 @@ ATTRIBUTE: Final = Rule(
     lambda value: is_text(value, least_bytes=1, most_bytes=255),
 )
 FLAG: Final = Rule("must be true or false", lambda value: isinstance(value, bool))
-EPOCH_MS: Final = Rule(
-    "must be a whole number of milliseconds since the epoch", _whole(0, LATEST_EPOCH_MS)
+EPOCH_MS: Final[Rule] = Rule(
+    "must be a whole number of milliseconds since 1970",
+    _whole(EARLIEST_EPOCH_MS, LATEST_EPOCH_MS),
+    lambda value: (
+        "must be milliseconds since 1970, not seconds: multiply by 1000, and round"
+        if is_number(value, 1, EARLIEST_EPOCH_MS)
+        else EPOCH_MS.sentence
+    ),
 )
 TICKET: Final = Rule(
     "must be the ticket of an earlier answer, a whole number; or null for none",

@@ -21,7 +21,8 @@ TEXT_DATA = (
     "must be a JSON object of at most 2048 bytes of compact UTF-8 and 32 levels, without NaN"
 )
 TEXT_EXECUTION = "must be the ARN of a Standard workflow execution"
-TEXT_ENTERED = "must be a whole number of milliseconds since the epoch"
+TEXT_ENTERED = "must be a whole number of milliseconds since 1970"
+TEXT_NO_SECONDS = "must be milliseconds since 1970, not seconds: multiply by 1000, and round"
 TEXT_TICKET = "must be the ticket of an earlier answer, a whole number; or null for none"
 TEXT_FALLBACK = "must be a number of seconds from 1 to 43200 (12 h)"
 TEXT_TOKEN = "must be a task token of Step Functions, a string of 1 to 2048 characters"
@@ -233,7 +234,8 @@ ACQUIRES: Final = [
         TEXT_ENTERED,
         {
             "negative": -1,
-            "a fraction": 0.5,
+            "zero": 0,
+            "a fraction": 1_900_000_000_000.5,
             "year 10000": 253_402_300_800_000,
             "NaN": NAN,
             "true": True,
@@ -252,7 +254,16 @@ ACQUIRES: Final = [
         field="entered_at_ms",
         rule="must not be sent with task_token: the claim of the execution tells a late call",
     ),
-    *_field("waiting_since_ms", TEXT_ENTERED, {"negative": -1, "text": "1", "null": None}),
+    *(
+        row
+        for field in ("entered_at_ms", "waiting_since_ms")
+        for row in _field(
+            field, TEXT_NO_SECONDS, {"seconds": 1_795_486_316, "with a fraction": 1_795_486_316.5}
+        )
+    ),
+    *_field(
+        "waiting_since_ms", TEXT_ENTERED, {"zero": 0, "negative": -1, "text": "1", "null": None}
+    ),
     *_field("ticket", TEXT_TICKET, {"negative": -1, "text": "1", "a fraction": 1.5, "true": True}),
     *_field(
         "fallback_seconds",

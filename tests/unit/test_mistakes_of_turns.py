@@ -19,7 +19,7 @@ from fairlock import InvalidRequest, locked
 from fairlock.cli import exit_codes, main
 from fairlock.durable import hold
 from fairlock.testing import FakeAsyncLockClient, FakeLockClient
-from fairlock.wire.requests import parse_acquire, parse_pace, parse_set_limit
+from fairlock.wire.requests import parse_acquire, parse_inspect, parse_pace, parse_set_limit
 
 OWNER_ID = "o" * 16
 Use = Callable[[], object]
@@ -114,7 +114,7 @@ LIST = "names: must be a list of 1 to 20 lock names; for one lock, use hold"
 NOT_HERE = "is no argument; use one of "
 SHORT = "max_hold: must be a number of seconds, at least 40 with a lease of 60 s ("
 OUTER = "must be left out, or be that of the outer block, whose lock is entered again"
-RATE = "rate: must be a pair, such as 10 in 60 seconds: how many, a whole number of at least 1, and"
+RATE = "rate: must be a pair of numbers, such as (10, 60): how many, at least 1 and whole, and in "
 WHY = "reason: must tell why, a string of 1 to 512 bytes of UTF-8"
 PAUSE = "limit: must be at least 1; to let no one hold the lock, use `pause` (got 0)"
 
@@ -134,6 +134,15 @@ WRONG: list[tuple[str, Use, str]] = [
      "shared: must be True here: the outer block shares the lock, and cannot become exclusive"),
     ("a reader asks to write, and waits", inner(outer={"shared": True}),
      "name: must not be 'a' here: this thread is inside a `with` that shares it, and a shared"),
+    # Inspect
+    ("a name for one lock", function(parse_inspect, name="x"),
+     "name: is not a field of this request; its fields are lock_name alone, or prefix, after"),
+    # Names that no one has evaluated
+    *((name, of, f"{field}: must not {fault} expression that was not evaluated")
+      for name, fault in (("$.id", "start with $., a JSONPath or JSONata"),
+                          ("a/{% $x %}", "contain {%, a JSONPath or JSONata"))
+      for field, of in (("lock_name", acquire(lock_name=name)), ("pace_name", pace(pace_name=name)),
+                        ("name", durable(name)), ("name", decorator(lambda name=name: name)))),
     # Several
     *(("a text", of(lambda c: c.hold_all("ab")), LIST) for of in BOTH),
     *(("twice", of(lambda c: c.hold_all(["a", "a"])), TWICE) for of in BOTH),

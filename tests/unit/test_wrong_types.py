@@ -56,9 +56,8 @@ SERVICE = mock.Mock(spec=["acquire", "release"])
 Call = Callable[..., object]
 UNUSED = {
     "FakeLockClient.from_stack": {"session"},
-    "LockClient.from_stack": {*ClientOptions.__annotations__},
 }
-"""A fake reads nothing, and needs no session. A real one asks for the table first."""
+"""A fake reads nothing, and needs no session."""
 
 
 @wraps(RetryBudget)

@@ -25,6 +25,7 @@ from fairlock.cli.exit_codes import ENDINGS, ending
 from testbed.localaws import LocalAws
 from tests.unit.cli.fleet import TABLE, until
 
+Terminal = tuple[pytest.CaptureFixture[str], pytest.LogCaptureFixture]
 run = importlib.import_module("fairlock.cli.run")
 """The module: the package has nothing else of that name, but the module has a function."""
 
@@ -111,6 +112,40 @@ def test_a_command_that_cannot_be_started_is_told_as_shells_do(
     command: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert status_of(monkeypatch, "run", "start", "--", command) == status
+
+
+@pytest.fixture
+def terminal(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Terminal:
+    """What is printed, and what is logged, which pytest keeps from the terminal."""
+    return capfd, caplog
+
+
+@pytest.mark.parametrize("line", ["run words --", "pace words --rate 10/1s --"])
+def test_a_command_in_one_word_is_told_what_to_write(
+    line: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(monkeypatch, *line.split(), "echo hi") == 127
+    told = "; 'echo hi' is one word: give the words separately, or use sh -c"
+    assert told in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "told", "status"),
+    [
+        ("run x --table nope -- true", "for the table of a stack, give --stack (An error", 78),
+        ("run x --table a=b -- true", "for the table of a stack, give --stack (got 'a=b')", 64),
+        ("run customer/ -- true", 'pass the value: "customer/${customer_id:?}" refuses an emp', 0),
+    ],
+)
+def test_what_to_write_is_told_in_words_of_the_shell(
+    line: str, told: str, status: int, monkeypatch: pytest.MonkeyPatch, terminal: Terminal
+) -> None:
+    captured, logged = terminal
+    assert answered(monkeypatch, *line.split()) == status
+    lines = [exit_codes.LogLines().format(record) for record in logged.records]
+    shown = " ".join([captured.readouterr().err, *lines])
+    assert told in shown
+    assert not re.search("from_stack|composite_name", shown)
 
 
 def test_a_superseded_command_is_not_started_and_has_a_status_of_its_own(

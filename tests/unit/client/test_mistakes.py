@@ -12,8 +12,10 @@ import gc
 import inspect
 import logging
 import math
+import pickle
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -37,7 +39,7 @@ from fairlock import (
     optimistic,
 )
 from fairlock.client import arguments
-from fairlock.testing import FakeAsyncLockClient, FakeLockClient
+from fairlock.testing import FakeAsyncLockClient, FakeLockClient, FakeTable
 from tests.support import TABLE
 
 if TYPE_CHECKING:
@@ -186,6 +188,12 @@ MISTAKES: list[Row] = [
      "table of a stack make the client by from_stack (got dynamodb.Table(name="),
     ("6 a boto3 resource", lambda d: d.real(client=boto3.resource("dynamodb")), INVALID,
      'client: must be a client, as boto3.client("dynamodb") makes it, and no resource'),
+    ("4a a client by position", lambda d: LockClient(d.dynamodb), INVALID,  # type: ignore[arg-type]  # the mistake
+     'table_name: must be the name of the lock table: pass a client as LockClient("locks", client'),
+    ("4b a fake table by position", lambda _: LockClient(FakeTable()), INVALID,  # type: ignore[arg-type]  # the mistake
+     'table_name: must be the name of the lock table: pass a client as LockClient("locks", client'),
+    ("6a a client of locks", lambda d: d.real(client=d.fake()), INVALID,
+     "client: must be a client of DynamoDB: this one is a client of locks, so use it itself"),
     ("7 name None", lambda d: d.fake().acquire(None), INVALID,
      "name: must be a string of 1 to 512 bytes of UTF-8 (got None)"),
     ("8 name int", lambda d: d.fake().acquire(7), INVALID,
@@ -205,7 +213,17 @@ MISTAKES: list[Row] = [
     ("12c name with a private character", lambda d: d.fake().acquire("a\ue000"), INVALID,
      "name: must not contain U+E000, which is unassigned or private: remove it"),
     ("13 a part None", lambda _: composite_name("customer", None), INVALID,  # type: ignore[arg-type]  # the mistake
-     "parts: must be strings: pass str(part), and a value that is not missing (got None)"),
+     "parts: must be strings: pass str(part), and a value that is not missing or empty (got No"),
+    ("13a a part that is empty", lambda _: composite_name("customer", ""), INVALID,
+     "parts: must be strings: pass str(part), and a value that is not missing or empty (got '')"),
+    ("13b a JSONPath expression", lambda d: d.fake().hold("$.id").__enter__(), INVALID,
+     "name: must not start with $., a JSONPath or JSONata expression that was not evaluated: pas"),
+    ("13c its context", lambda d: d.fake().acquire("$$.Execution.Id"), INVALID,
+     "name: must not start with $$., a JSONPath or JSONata expression that was not evaluated"),
+    ("13d a JSONata expression", lambda d: d.fake().acquire("a/{% $states.input.id %}"), INVALID,
+     "name: must not contain {%, a JSONPath or JSONata expression that was not evaluated: pass"),
+    ("13e an object", lambda d: d.fake().acquire(f"customer/{object()}"), INVALID,
+     "name: must not contain the address of an object: pass its id"),
     ("14 limit 0", lambda d: d.fake().acquire("a", limit=0), INVALID,
      "limit: must be a whole number from 1 to 100 (got 0)"),
     ("15 limit '5'", lambda d: d.fake().acquire("a", limit="5"), INVALID,
@@ -231,7 +249,21 @@ MISTAKES: list[Row] = [
     ("25a a misspelled argument", lambda d: d.fake().hold("a", leese=3), INVALID,
      "leese: is no argument; use lease (got 3)"),
     ("25b lease by position", lambda d: d.fake().acquire("a", 30), INVALID,
-     "arguments: must be given by name, as in acquire(name, lease, max_wait, limit, "),
+     "arguments: must be given by name: acquire(name, lease=30)"),
+    ("25c more by position", lambda d: d.fake().hold("a", 30, "ten"), INVALID,
+     "arguments: must be given by name: hold(name, lease=30, max_wait=…)"),
+    ("25d names that are no list", lambda d: d.fake().hold_all("a", "b"), INVALID,
+     'arguments: must be given by name: hold_all(["a", "b"], …), one list of all names'),
+    ("25e close by position", lambda d: d.fake().close(1), INVALID,
+     "arguments: must be given by name: close(release=1)"),
+    ("25f locked by position", lambda _: locked("a", "skip"), INVALID,  # type: ignore[call-overload]  # the mistake
+     "arguments: must be given by name: locked(name, if_taken=…)"),
+    ("25g a wait of try_acquire", lambda d: d.fake().try_acquire("a", max_wait=5), INVALID,
+     "max_wait: is no argument; use acquire or hold, which wait (got 5)"),
+    ("25h acquire that is reentrant", lambda d: d.fake().acquire("a", reentrant=True), INVALID,
+     "reentrant: is no argument; use hold(…, reentrant=True) (got True)"),
+    ("25i release by force", lambda d: d.released().release(force=True), INVALID,
+     "force: is no argument; release takes no arguments (got True)"),
     ("31 check after release", lambda d: d.released().check(), LockLost,
      "lock 'a': it was released; acquire it again for further work"),
     ("33 heartbeat after release", lambda d: d.released().heartbeat(), LockLost,
@@ -241,7 +273,7 @@ MISTAKES: list[Row] = [
     ("35 nested hold", nested, INVALID,
      "and would wait for itself; end that block first, or go on under it with hold(…, reentrant"),
     ("36 recursion of @locked", recursive, INVALID,
-     "name: must not be 'a' here: this thread is inside a `with` that holds the lock"),
+     "go on under it with hold(…, reentrant=True) or @locked(…, reentrant=True)"),
     ("37 closed client", closed, ClientUnusable, "this LockClient is closed: make another one"),
     ("37a close with no flag", lambda d: d.fake().close(release="no"), INVALID,
      "release: must be True or False (got text of 2 characters)"),
@@ -267,13 +299,33 @@ MISTAKES: list[Row] = [
     ("43 @locked field is no parameter", lambda d: formatted(d, "a/{missing}", 7), INVALID,
      "name: its fields must be parameters of the function (order) (got 'a/{missing}')"),
     ("44 @locked with None", lambda d: formatted(d, "a/{order}", None), INVALID,
-     "name: must be formed from the arguments of the call, but 'order is None: pass its value'"),
+     "name: must be formed from the arguments of the call, but order is None: pass its value (got"),
+    ("44a @locked with empty text", lambda d: formatted(d, "a/{order}", ""), INVALID,
+     "name: must be formed from the arguments of the call, but order is empty: pass its value"),
+    ("44b @locked with a list", lambda d: formatted(d, "a/{order}", [7]), INVALID,
+     "but ValueError: list is not one value: name an element of it (got 'a/{order}')"),
+    ("44c @locked with a dot", lambda d: formatted(d, "a/{order.id}", {"id": 7}), INVALID,
+     "'dict' object has no attribute 'id': write {order[id]} (got 'a/{order.id}')"),
+    ("44d @locked without a key", lambda d: formatted(d, "a/{order[id]}", {}), INVALID,
+     "but KeyError: 'id' is missing: pass it (got 'a/{order[id]}')"),
     ("45 @locked if_taken", lambda d: locked("a", client=d.fake(), if_taken="ignore"), INVALID,  # type: ignore[call-overload]  # the mistake
      'if_taken: must be "wait", "skip" or "raise" (got \'ignore\')'),
     ("46 @locked otherwise", lambda d: locked("a", client=d.fake(), otherwise=3), INVALID,  # type: ignore[call-overload]  # the mistake
      'otherwise: goes with if_taken="skip" only (got 3)'),
     ("46a @locked timeout", lambda d: locked("a", client=d.fake(), timeout=3), INVALID,  # type: ignore[call-overload]  # the mistake
      "timeout: is no argument; use max_wait (got 3)"),
+    ("46b @locked with a table", lambda _: locked("a", client="locks"), INVALID,  # type: ignore[call-overload]  # the mistake
+     "client: must be a LockClient, an AsyncLockClient for coroutine functions, or a function th"),
+    ("46c @locked with a class", lambda _: locked("a", client=FakeLockClient), INVALID,
+     "or a function that returns the client, as in client=lambda: locks (got <class"),
+    ("46d @locked, no coroutine", lambda _: locked("a", client=FakeAsyncLockClient())(len), INVALID,
+     "client: must be a LockClient, as it is no coroutine function"),
+    ("46e @locked, a coroutine", lambda d: locked("a", client=d.fake())(later), INVALID,
+     "client: must be an AsyncLockClient, as it is a coroutine function"),
+    ("46f @locked on a class", lambda d: locked("a", client=d.fake())(Desk), INVALID,
+     "function: must be a function, and no class: decorate the methods that do the work"),
+    ("46g @locked alone on a class", lambda _: locked(Desk), INVALID,
+     "function: must be a function, and no class: decorate the methods that do the work"),
     ("47 data too big", lambda d: d.fake().acquire("a", data={"x": "y" * 3000}), INVALID,
      "levels, without NaN, and has 3008 bytes: store the rest elsewhere, and put its key here"),
     ("47a data with a date", lambda d: d.fake().acquire("a", data={"at": WEEK}), INVALID,
@@ -328,13 +380,28 @@ MISTAKES: list[Row] = [
     ("60 adopt by a wrong owner", lambda d: d.fake().adopt("a", "x" * 20), LockLost,
      "not held by this owner_id: it was released, or its lease has expired; acquire the lock"),
     ("61 release without an owner", lambda d: d.fake().release("a"), INVALID,
-     "owner_id: is required: release(name, owner_id) (it is missing)"),
+     "owner_id: is required: release(name, owner_id); a Lock has lock.release() (it is missing)"),
+    ("61a release of a lock", lambda d: d.fake().release(d.released()), INVALID,
+     "owner_id: is required: release(name, owner_id); a Lock has lock.release() (it is missing)"),
+    ("61b release by a lock", lambda d: d.fake().release("a", d.released()), INVALID,
+     "owner_id: must be the text that proves ownership: pass lock.owner_id"),
+    ("60a adopt by a lock", lambda d: d.fake().adopt("a", d.released()), INVALID,
+     "owner_id: must be the text that proves ownership: pass lock.owner_id"),
     ("62 safe_period > lease", lambda d: d.fake(safe_period=20, lease=10), INVALID,
-     "lease: must be at least 2 % longer than heartbeat_every and safe_period together"),
+     "safe_period: must be below 6.46 with a lease of 10 s: with the heartbeat_every of 3.33333"),
+    ("62a both", lambda d: d.fake(safe_period=20, heartbeat_every=5, lease=10), INVALID,
+     "heartbeat_every and safe_period together (5 s + 20 s): at least 25.53 s (got 10)"),
+    ("62b of a lock", lambda d: d.fake(safe_period=20).acquire("a", lease=10), INVALID,
+     "heartbeat_every and safe_period together (3.33333 s + 20 s): at least 23.82 s (got 10)"),
     ("63 heartbeat_every > lease", lambda d: d.fake(heartbeat_every=20, lease=10), INVALID,
-     "lease: must be at least 2 % longer than heartbeat_every and safe_period together"),
-    ("64 a setting that is gone", lambda d: d.fake(takeover="observed"), INVALID,
-     "takeover: is no argument; use one of owner_name, lease, max_wait, heartbeat_every"),
+     "heartbeat_every: must be below 6.46 with a lease of 10 s: with the safe_period of 3.33333"),
+    ("57a from_stack in a region",
+     lambda _: LockClient.from_stack("F", region_name="x"), INVALID,  # type: ignore[call-arg]  # the mistake
+     "region_name: is no argument; use session=boto3.Session(region_name=…)"),
+    ("57b a misspelled session", lambda d: d.real(sesion=boto3.Session()), INVALID,
+     "sesion: is no argument; use session (got a value of type Session)"),
+    ("64 a setting that is gone", lambda d: d.real(takeover="observed"), INVALID,
+     "takeover: is no argument; use one of session, client, stepfunctions, clock, owner_na"),
 ]  # fmt: skip
 
 
@@ -455,6 +522,19 @@ def test_27_28_a_hold_is_no_lock_and_says_what_to_write(
         getattr(kind().hold("a"), attribute)
 
 
+@pytest.mark.filterwarnings("ignore:lock .* was never acquired:RuntimeWarning")
+def test_27a_tracebacks_logs_and_copies_show_the_class_that_the_documents_name(desk: Desk) -> None:
+    hold = desk.fake().hold("a")
+    with pytest.raises(InvalidRequest) as told:
+        hold.fencing_token  # noqa: B018 - the mistake
+    shown = traceback.format_exception_only(told.value)[0]
+    assert shown.startswith("fairlock.errors.InvalidRequest: with: must enter this block first")
+    assert type(told.value).__name__ == "InvalidRequest"
+    for again in (copy.copy(told.value), pickle.loads(pickle.dumps(told.value))):  # noqa: S301 - our own
+        assert type(again) is InvalidRequest
+        assert (str(again), again.field) == (str(told.value), "with")
+
+
 @pytest.mark.parametrize("kind", [FakeLockClient, FakeAsyncLockClient])
 def test_a_framework_that_awaits_what_it_can_leaves_a_client_as_it_is(kind: type[Any]) -> None:
     assert not inspect.isawaitable(kind())
@@ -473,18 +553,29 @@ def test_hasattr_copies_and_debuggers_see_no_such_attribute_of_a_hold(desk: Desk
         copy.deepcopy(hold)
 
 
-def test_13_a_name_that_was_formatted_from_none_is_logged_once(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        (f"customer/{None}", "'None'"),
+        (f"customer/{math.nan}", "'nan'"),
+        ("customer/", "''"),
+        ("customer//order", "''"),
+        ("customer/{customer_id}", "'{customer_id}'"),
+    ],
+)
+def test_13_a_name_that_was_formatted_from_no_value_is_logged_once(
+    desk: Desk, caplog: pytest.LogCaptureFixture, name: str, part: str
 ) -> None:
     """It is no error: a customer may be called Null."""
     arguments.warn_of_missing_part.cache_clear()
     locks = desk.fake()
     with caplog.at_level(logging.WARNING, "fairlock"):
         for _ in range(3):
-            locks.acquire(f"customer/{None}").release()
-        locks.acquire("customer/Nonesuch").release()
+            locks.acquire(name).release()
+        for right in ("customer/Nonesuch", "https://example.com/7", "{0d1c-4e}", "a:b/c#d"):
+            locks.acquire(right).release()
     [logged] = [each.getMessage() for each in caplog.records if "missing" in each.getMessage()]
-    assert logged.startswith("lock 'customer/None': its part 'None' looks like a missing value")
+    assert logged.startswith(f"lock {name!r}: its part {part} looks like a missing value")
     assert 'composite_name("customer", customer_id)' in logged
 
 

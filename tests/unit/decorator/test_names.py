@@ -104,7 +104,7 @@ def test_the_formatter_of_python_would_make_another_name_of_it(
 @pytest.mark.parametrize(
     ("template", "event", "why"),
     [
-        ("orders/{event[detail][id]}", {"detail": {}}, "KeyError"),
+        ("orders/{event[detail][id]}", {"detail": {}}, "KeyError: 'id' is missing: pass it"),
         ("orders/{event[id][0]}", {"id": 7}, "TypeError"),
         ("orders/{event.number}", {}, "AttributeError"),
         ("orders/{event[number]}", [1], "TypeError"),
@@ -122,7 +122,14 @@ def test_the_formatter_of_python_would_make_another_name_of_it(
             "ValueError: Opaque has no text of its own, only an address",
         ),
         ("orders/{event!r}", None, "event is None"),
-        ("orders/{event}", [Opaque()], "a value has no text of its own, only an address"),
+        ("orders/{event}", [7], "ValueError: list is not one value: name an element of it"),
+        ("orders/{event}", "", "event is empty: pass its value"),
+        ("orders/{event[id]}", {"id": ""}, "a value is empty"),
+        (
+            "orders/{event.detail.id}",
+            {"detail": {"id": 7}},
+            r"object has no attribute 'detail': write \{event\[detail\]\[id\]\}",
+        ),
         ("orders/{event}", Order(7, [Opaque()]), "a value has no text of its own"),  # type: ignore[list-item]  # odd
         ("orders/{event}", handle, "a value has no text of its own, only an address"),
         ("orders/{event}", {"id": 7}, "ValueError: dict has its elements in any order"),

@@ -22,12 +22,13 @@ from tests.support.faulty_table import FaultyTable, lose, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, FakeWorkflows
 
 WAITER = "WAITER#"
+LONG_AGO = 1_577_836_800_000
 ATTACKS: dict[str, dict[str, Any]] = {
     "ticket 0": {"ticket": 0},
     "ticket 1": {"ticket": 1},
-    "waiting since 0": {"waiting_since_ms": 0},
-    "both": {"ticket": 0, "waiting_since_ms": 0},
-    "of a workflow": {"ticket": 0, "waiting_since_ms": 0, "execution_arn": RUN},
+    "waiting since 2020": {"waiting_since_ms": LONG_AGO},
+    "both": {"ticket": 0, "waiting_since_ms": LONG_AGO},
+    "of a workflow": {"ticket": 0, "waiting_since_ms": LONG_AGO, "execution_arn": RUN},
 }
 
 
@@ -66,7 +67,7 @@ def test_no_one_overtakes_by_what_a_request_says(bench: Bench, attack: str) -> N
 
 
 def test_a_call_that_says_it_was_made_long_ago_gets_no_place_at_all(bench: Bench) -> None:
-    answer = asks(bench, "mallory", entered_at_ms=0, ticket=0)
+    answer = asks(bench, "mallory", entered_at_ms=LONG_AGO, ticket=0)
     assert getattr(answer, "reason", None) == "ASK_AGAIN"
     assert in_order(bench) == ["ben"]
 
@@ -120,7 +121,7 @@ def test_a_workflow_gets_its_place_with_its_first_call_that_waits(bench: Bench) 
 
 def test_a_workflow_keeps_its_place_whatever_its_later_calls_say(bench: Bench) -> None:
     first = ticket_of(asks(bench, "carl", execution_arn=RUN))
-    for fields in ({}, {"ticket": 0}, {"waiting_since_ms": 0}, {"ticket": first + 99_000}):
+    for fields in ({}, {"ticket": 0}, {"waiting_since_ms": LONG_AGO}, {"ticket": first + 99_000}):
         assert ticket_of(asks(bench, "carl", execution_arn=RUN, **fields)) == first
     assert in_order(bench) == ["ben", "carl"]
 

@@ -7,6 +7,7 @@ import math
 import sys
 import threading
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -283,7 +284,7 @@ def test_a_sleep_that_is_shorter_than_a_step_of_a_float_moves_the_time_too() -> 
         await asyncio.sleep(1e-12)
         assert loop.time() > begun
 
-    run_in_virtual_time(scene())
+    run_in_virtual_time(scene(), longest=2_000_000)
 
 
 def test_tasks_that_wait_for_nothing_are_an_error_and_do_not_hang() -> None:
@@ -292,6 +293,52 @@ def test_tasks_that_wait_for_nothing_are_an_error_and_do_not_hang() -> None:
 
     with pytest.raises(RuntimeError, match="nothing will ever happen"):
         run_in_virtual_time(scene())
+
+
+def test_a_wait_for_nothing_under_a_lock_is_an_error_and_the_lock_is_released() -> None:
+    """Its heartbeats are timers, and would go on for ever."""
+    locks = FakeAsyncLockClient()
+
+    async def scene() -> None:
+        async with locks.hold("a") as lock:
+            await lock.lost.wait()
+
+    with pytest.raises(RuntimeError, match=r"^600 s of virtual time have passed, .* longest=…"):
+        run_in_virtual_time(scene(), longest=600)
+    run_in_virtual_time(locks.another().acquire("a", max_wait=0))
+
+
+def test_virtual_time_ends_after_a_day_unless_told_otherwise() -> None:
+    with pytest.raises(RuntimeError, match=r"^86400 s of virtual time have passed"):
+        run_in_virtual_time(asyncio.sleep(86_401))
+    run_in_virtual_time(asyncio.sleep(86_401), longest=timedelta(days=2))
+    with pytest.raises(InvalidRequest, match=r"^longest: must be a number of seconds"):
+        run_in_virtual_time(asyncio.sleep(1), longest=0)
+
+
+@pytest.mark.parametrize("name", ["is_donw", "lose_replies"])
+def test_a_misspelled_attribute_of_the_table_is_refused(locks: FakeLockClient, name: str) -> None:
+    with pytest.raises(AttributeError, match=f"'{name}'; it has is_down, loses_replies, requests"):
+        setattr(locks.table, name, True)
+
+
+def test_what_is_planned_is_a_function_and_not_its_answer(locks: FakeLockClient) -> None:
+    with pytest.raises(
+        InvalidRequest, match=r"^action: must be a function without arguments: pass"
+    ):
+        locks.clock.at(60, locks.acquire("a").release())  # type: ignore[arg-type]  # the mistake
+
+
+def test_a_class_is_no_client_for_locked_functions() -> None:
+    with pytest.raises(InvalidRequest, match=r"^client: must be .*, such as FakeLockClient\(\)"):
+        used_by_locked_functions(FakeLockClient)  # type: ignore[arg-type]  # the mistake
+
+
+def test_a_block_of_locked_functions_that_never_begins_is_pointed_out(
+    locks: FakeLockClient,
+) -> None:
+    with pytest.warns(RuntimeWarning, match="write `with used_by_locked_functions"):
+        used_by_locked_functions(locks)
 
 
 @locked("report", if_taken="skip", otherwise="skipped")

@@ -186,8 +186,8 @@ def test_a_release_leaves_the_queue_if_it_names_the_queue_or_a_ticket(
 
 
 def test_the_time_of_the_call_says_nothing_of_the_wait() -> None:
-    parsed = parse_acquire({**NAMED, "entered_at_ms": 7})
-    assert parsed == replace(parse_acquire(dict(NAMED)), called_at_ms=7)
+    parsed = parse_acquire({**NAMED, "entered_at_ms": 1_900_000_000_007})
+    assert parsed == replace(parse_acquire(dict(NAMED)), called_at_ms=1_900_000_000_007)
 
 
 @pytest.mark.parametrize("fields", [{}, {"ticket": None}])
@@ -197,7 +197,7 @@ def test_a_ticket_that_is_null_is_none(fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("field", ["entered_at_ms", "waiting_since_ms"])
 def test_neither_the_time_of_the_call_nor_that_of_the_wait_is_a_ticket(field: str) -> None:
-    parsed = parse_acquire({**NAMED, "queue": True, field: 0})
+    parsed = parse_acquire({**NAMED, "queue": True, field: 1_900_000_000_000})
     assert (parsed.ticket, parsed.claimed_at_ms) == (None, None)
 
 
@@ -258,8 +258,8 @@ def test_a_limit_may_be_written_as_a_float_without_a_fraction(value: float, limi
     assert (parsed, type(parsed)) == (limit, int)
 
 
-@pytest.mark.parametrize("value", [0, 1_900_000_000_000.0, 253_402_300_799_999])
-def test_the_begin_of_the_wait_is_a_whole_number_up_to_the_year_9999(value: float) -> None:
+@pytest.mark.parametrize("value", [1_577_836_800_000, 1_900_000_000_000.0, 253_402_300_799_999])
+def test_the_begin_of_the_wait_is_a_whole_number_from_2020_to_the_year_9999(value: float) -> None:
     parsed = parse_acquire({**NAMED, "waiting_since_ms": value}).waiting_since_ms
     assert (parsed, type(parsed)) == (int(value), int)
 
