@@ -347,7 +347,7 @@ def test_a_catch_that_was_added_later_does_leave_the_guard_without_the_release(
         ("on_timeout", {"keep_alive": Duration.seconds(20)}),
         ("on_superseded", {"only_newest": True}),
     ],
-    ids=str,
+    ids=["on_timeout", "on_timeout of keep_alive", "on_superseded"],
 )
 def test_what_is_done_instead_does_not_lead_to_the_task(
     field: str, options: dict[str, Any], *, chained: bool
