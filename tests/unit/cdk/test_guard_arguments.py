@@ -295,7 +295,9 @@ def test_a_name_without_the_f_before_it_is_refused(guards: GuardFactory, name: s
 
 
 @pytest.mark.parametrize(
-    "name", ["deploy/${Stage}", f"report-{Aws.REGION}", '{"id":7}', "a{", "}{"]
+    "name",
+    ["deploy/${Stage}", f"report-{Aws.REGION}", '{"id":7}', "a{", "}{"],
+    ids=["substitution", "token", "JSON", "opened", "reversed"],
 )
 def test_other_braces_stand_in_a_name(guards: GuardFactory, name: str) -> None:
     assert guards.lock_name(name)
