@@ -28,6 +28,7 @@ from tests.unit.durable.service import Service
 NAME = "must be a string of 1 to 512 bytes of UTF-8"
 LIMIT = "must be a whole number from 1 to 100"
 SECONDS = r"must be a (whole )?number of seconds"
+LEASE = f"({SECONDS}|must be from 1 second to 12 hours)"
 WAIT = f"({SECONDS}|must be from 1 s to 366 days)"
 DATA = "must be a JSON object of at most 2048 bytes of compact UTF-8 and 32 levels, without NaN"
 OWNER_NAME = "must be a string of at most 512 characters"
@@ -43,7 +44,7 @@ BROKEN: dict[str, list[tuple[Any, str]]] = {
         ("x" * 513, "must have at most 512 bytes of UTF-8, and has 513"),
     ],
     "limit": [(value, LIMIT) for value in (0, 101, 1.5, True, "3", math.nan)],
-    "lease": [(value, SECONDS) for value in (0, 0.5, 43_201, *NO_NUMBERS)],
+    "lease": [(value, LEASE) for value in (0, 0.5, 43_201, *NO_NUMBERS)],
     "data": [(value, DATA) for value in ([1], "text", {"a": math.nan}, {"a": "x" * 2048})],
     "shared": [(value, "must be [Tt]rue or [Ff]alse") for value in ("yes", 1, None)],
     "owner_name": [(value, OWNER_NAME) for value in ("a\tb", "x" * 513, 7)],
