@@ -76,11 +76,7 @@ class VersionedItem:
         self.retry_budget = retry_budget or RetryBudget()
 
     def read(self) -> Item | None:
-        """The item, strongly consistent.
-
-        Raises:
-            botocore.exceptions.ClientError, BotoCoreError: a defect, or the retry_budget is over.
-        """
+        """The item, strongly consistent."""
         request = RepeatedRequest(self.retry_budget, repeat_after=may_pass)
         try:
             answer = request.send(self._table.get_item, Key=self._key, ConsistentRead=True)
@@ -96,12 +92,7 @@ class VersionedItem:
         return _is_same(self._content(seen), self._content(new))
 
     def replace(self, seen: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Item:
-        """Writes `new` in the place of `seen`; returns it with its version.
-
-        Raises:
-            VersionConflict: another writer was faster. Nothing was written.
-            OutcomeUnknown: neither an answer nor the item tells whether the write happened.
-        """
+        """Writes `new` in the place of `seen`; returns it with its version. Errors as of `put`."""
         version, write_id = self._version_of(seen), self._new_write_id(seen)
         item = {**self._content(new), self._version: version + 1, self._write_id: write_id}
         condition = self._unchanged(seen, version)
@@ -113,7 +104,7 @@ class VersionedItem:
         return item
 
     def delete(self, seen: Mapping[str, Any] | None) -> None:
-        """Deletes `seen`; errors as of `replace`."""
+        """Deletes `seen`; errors as of `delete` below."""
         condition = self._unchanged(seen, self._version_of(seen))
         write_id = self._new_write_id(seen)
         self._send(lambda: self._table.delete_item(Key=self._key, **condition), write_id, seen)
@@ -239,9 +230,9 @@ def _is_same(one: object, other: object) -> bool:
 def _is_version(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return False
-    if isinstance(value, Decimal) and not value.is_finite():
-        return False
-    return -_VERSIONS_BELOW < value < _VERSIONS_BELOW and value % 1 == 0
+    # NaN compares with nothing, so it is ruled out first.
+    is_finite = not isinstance(value, Decimal) or value.is_finite()
+    return is_finite and -_VERSIONS_BELOW < value < _VERSIONS_BELOW and value % 1 == 0
 
 
 def _require_item(field: str, item: object) -> None:
@@ -326,8 +317,7 @@ def update(
         VersionConflict: other writers were faster at every try, or at each until the deadline of
             the retry_budget. Nothing was written.
         OutcomeUnknown: the reply to a write got lost, and the item does not tell (any more) whether
-            it happened: it is gone, was created again, or others wrote twice. The change may have
-            been made; read the item before making it again.
+            it happened. Read the item before making the change again.
         InvalidRequest: an argument, the stored version or the changed key breaks a rule. Nothing
             was written.
         botocore.exceptions.ClientError, BotoCoreError: DynamoDB refuses the request, or is too busy
@@ -371,14 +361,7 @@ def read(
 ) -> Item | None:
     """The item, strongly consistent; None if there is none. What `put` and `delete` call `seen`.
 
-    Args:
-        table: a boto3 Table resource.
-        key: the item's whole primary key.
-        retry_budget: how long to go on when DynamoDB does not answer.
-
-    Raises:
-        InvalidRequest: the key is not one.
-        botocore.exceptions.ClientError, BotoCoreError: DynamoDB refuses, or does not answer.
+    Arguments and errors are as of `update`.
     """
     return VersionedItem(table, key, DEFAULT_VERSION_ATTRIBUTE, retry_budget).read()
 
@@ -393,7 +376,7 @@ def put(
     version_attribute: str = DEFAULT_VERSION_ATTRIBUTE,
     retry_budget: RetryBudget | None = None,
 ) -> Item:
-    """Replaces the item that was seen. One request.
+    """Replaces the item that was seen. One request. Arguments and other errors are as of `update`.
 
     Args:
         table: a boto3 Table resource.
@@ -408,7 +391,6 @@ def put(
 
     Raises:
         VersionConflict: another writer wrote since. Nothing was written.
-        OutcomeUnknown, InvalidRequest, ClientError, BotoCoreError: see `update`.
     """
     return VersionedItem(table, key, version_attribute, retry_budget).replace(seen, item)
 
@@ -422,19 +404,11 @@ def delete(
     version_attribute: str = DEFAULT_VERSION_ATTRIBUTE,
     retry_budget: RetryBudget | None = None,
 ) -> None:
-    """Deletes the item that was seen. One request.
-
-    Args:
-        table: a boto3 Table resource.
-        key: the item's whole primary key.
-        seen: the item as it was read.
-        version_attribute: where the item keeps its version.
-        retry_budget: how long to go on when DynamoDB does not answer.
+    """Deletes the item `seen`, as it was read. One request. Arguments are as of `update`.
 
     Raises:
         VersionConflict: another writer wrote or deleted it since. Nothing was deleted.
         OutcomeUnknown: the reply got lost, and the item is gone (any program may have deleted it),
             was created again, or was written twice by others.
-        InvalidRequest, ClientError, BotoCoreError: see `update`.
     """
     VersionedItem(table, key, version_attribute, retry_budget).delete(seen)

@@ -4,29 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Final, TypeVar
+from typing import Any, Final
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 from constructs import Node
 
-_T = TypeVar("_T")
-
-_REMOVAL_POLICIES: Final = {
-    "retain": RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
-    "destroy": RemovalPolicy.DESTROY,
-}
 _FLAGS: Final = {"true": True, "false": False}
-_LOG_RETENTION: Final = {
-    "1": logs.RetentionDays.ONE_DAY,
-    "7": logs.RetentionDays.ONE_WEEK,
-    "14": logs.RetentionDays.TWO_WEEKS,
-    "30": logs.RetentionDays.ONE_MONTH,
-    "90": logs.RetentionDays.THREE_MONTHS,
-    "365": logs.RetentionDays.ONE_YEAR,
+_ANYWHERE: Final = {**_FLAGS, "default": None}
+_CHOICES: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
+    **dict.fromkeys(("demo", "durable", "administration"), (_FLAGS, "false")),
+    **dict.fromkeys(("lifecycle_events", "pace", "deletion_protection"), (_FLAGS, "false")),
+    **dict.fromkeys(("tracing", "recursive_loop"), (_ANYWHERE, "default")),
+    "removal_policy": (
+        {"retain": RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE, "destroy": RemovalPolicy.DESTROY},
+        "retain",
+    ),
+    "log_retention": (
+        {
+            "1": logs.RetentionDays.ONE_DAY,
+            "7": logs.RetentionDays.ONE_WEEK,
+            "14": logs.RetentionDays.TWO_WEEKS,
+            "30": logs.RetentionDays.ONE_MONTH,
+            "90": logs.RetentionDays.THREE_MONTHS,
+            "365": logs.RetentionDays.ONE_YEAR,
+        },
+        "30",
+    ),
+    "log_level": ({level: level for level in ("DEBUG", "INFO", "WARNING", "ERROR")}, "INFO"),
+    "architecture": ({"arm64": "arm64", "x86_64": "x86_64", "default": None}, "default"),
 }
-_LOG_LEVELS: Final = {level: level for level in ("DEBUG", "INFO", "WARNING", "ERROR")}
-_ARCHITECTURES: Final = {"arm64": "arm64", "x86_64": "x86_64", "default": None}
+"""What may be chosen for each setting, and the default."""
+_CONTEXT: Final = {"log_retention": "log_retention_days"}
 
 
 class SettingError(ValueError):
@@ -76,29 +85,15 @@ class Settings:
         Raises:
             SettingError: names the setting, its value and the allowed values.
         """
-        return cls(
-            demo=_choice(node, "demo", _FLAGS, default="false"),
-            durable=_choice(node, "durable", _FLAGS, default="false"),
-            administration=_choice(node, "administration", _FLAGS, default="false"),
-            lifecycle_events=_choice(node, "lifecycle_events", _FLAGS, default="false"),
-            pace=_choice(node, "pace", _FLAGS, default="false"),
-            removal_policy=_choice(node, "removal_policy", _REMOVAL_POLICIES, default="retain"),
-            deletion_protection=_choice(node, "deletion_protection", _FLAGS, default="false"),
-            log_retention=_choice(node, "log_retention_days", _LOG_RETENTION, default="30"),
-            log_level=_choice(node, "log_level", _LOG_LEVELS, default="INFO"),
-            memory_size_mib=_memory(node),
-            tracing=_choice(node, "tracing", {**_FLAGS, "default": None}, default="default"),
-            architecture=_choice(node, "architecture", _ARCHITECTURES, default="default"),
-            recursive_loop=_choice(
-                node, "recursive_loop", {**_FLAGS, "default": None}, default="default"
-            ),
-            table_name=node.try_get_context("table_name"),
-        )
+        chosen = {
+            name: _choice(node, _CONTEXT.get(name, name), *choices)
+            for name, choices in _CHOICES.items()
+        }
+        table_name = node.try_get_context("table_name")
+        return cls(**chosen, memory_size_mib=_memory(node), table_name=table_name)
 
 
-SETTINGS: Final = {each.name for each in fields(Settings)} - {"log_retention"} | {
-    "log_retention_days"
-}
+SETTINGS: Final = {_CONTEXT.get(each.name, each.name) for each in fields(Settings)}
 """The names of all settings, as context has them."""
 
 
@@ -114,7 +109,7 @@ def _memory(node: Node) -> int:
     return int(text)
 
 
-def _choice(node: Node, name: str, choices: Mapping[str, _T], *, default: str) -> _T:
+def _choice(node: Node, name: str, choices: Mapping[str, Any], default: str) -> Any:  # noqa: ANN401 - of any setting
     given = node.try_get_context(name)
     text = default if given is None else str(given)
     known = {key.lower(): value for key, value in choices.items()}

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import botocore
 from aws_lambda_powertools import Logger, Metrics, single_metric
@@ -49,11 +49,20 @@ from fairlock.wire.answers import invalid_request_text
 from fairlock.wire.rules import is_durable, place_in
 
 if TYPE_CHECKING:
-    from aws_lambda_powertools.utilities.typing import LambdaContext
-
     from fairlock.aws.executions import Account
 
-Handler = Callable[[dict[str, Any], "LambdaContext"], dict[str, Any]]
+
+class Invocation(Protocol):
+    """What the handlers use of the context that Lambda passes to them."""
+
+    invoked_function_arn: str
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Until Lambda ends the function."""
+        ...
+
+
+Handler = Callable[[dict[str, Any], Invocation], dict[str, Any]]
 Service = Literal["dynamodb", "events", "stepfunctions", "lambda", "sqs"]
 
 _SECONDS_TO_ANSWER: Final = 1.0
@@ -76,7 +85,7 @@ def reports_faults(handler: Handler) -> Handler:
     """Lets callers read what was wrong with a request as JSON, in the last line of the error."""
 
     @wraps(handler)
-    def reporting(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    def reporting(event: dict[str, Any], context: Invocation) -> dict[str, Any]:
         try:
             return handler(event, context)
         except errors.InvalidRequest as refused:
@@ -89,12 +98,6 @@ def require_durable_calls(execution_arn: str | None) -> None:
     """Refuses a durable execution where the AWS SDK cannot ask for it.
 
     No one could wake it, or tell that it has died: its lock would stay taken.
-
-    Args:
-        execution_arn: the execution that the request names; None if it names none.
-
-    Raises:
-        LockStoreMisconfigured: names the version that is there, and the one that is needed.
     """
     if execution_arn is None or not is_durable(execution_arn):
         return
@@ -110,13 +113,6 @@ def require_same_account(execution_arn: str | None, *, function_arn: str) -> Non
     """Refuses an execution of another account or region.
 
     The service gets no events of it and may not describe it: its lease would be extended for ever.
-
-    Args:
-        execution_arn: the execution that the request names; None if it names none.
-        function_arn: the function that serves the request.
-
-    Raises:
-        InvalidRequest: names the account and region that the execution must be of.
     """
     if execution_arn is None or place_in(execution_arn) == place_in(function_arn):
         return
@@ -127,7 +123,7 @@ def require_same_account(execution_arn: str | None, *, function_arn: str) -> Non
     raise errors.InvalidRequest(field="execution_arn", rule=rule, value=execution_arn)
 
 
-def lock_context(invocation: LambdaContext) -> context.LockContext:
+def lock_context(invocation: Invocation) -> context.LockContext:
     """The table named by FAIRLOCK_TABLE_NAME and its services, until the invocation's deadline."""
     remaining_seconds = invocation.get_remaining_time_in_millis() / 1000
     deadline = _CLOCK.monotonic() + remaining_seconds - _SECONDS_TO_ANSWER
@@ -161,11 +157,7 @@ def hide_message(queue_url: str, receipt_handle: str, seconds: int) -> None:
 
 
 def put_events(entries: list[dict[str, str]]) -> None:
-    """Sends events to the account's default bus of EventBridge.
-
-    Raises:
-        RuntimeError: EventBridge did not take all of them.
-    """
+    """Sends events to the account's default bus; raises if EventBridge did not take all of them."""
     answer = _client("events").put_events(Entries=entries)
     if answer["FailedEntryCount"]:
         codes = {each["ErrorCode"] for each in answer["Entries"] if "ErrorCode" in each}
@@ -174,10 +166,10 @@ def put_events(entries: list[dict[str, str]]) -> None:
 
 
 def make_clients(*services: Service) -> None:
-    """Makes clients before the first invocation; called when a handler is imported by Lambda.
+    """Makes clients before the first invocation, if Lambda imports the handler.
 
-    Elsewhere it does nothing: there a client may need a region that is not set. Lambda's own client
-    takes as long as all others, so it is made only where durable functions may be met.
+    Elsewhere a client may need a region that is not set. Lambda's own client takes as long as all
+    others, so it is made only where durable functions may be met.
     """
     if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
         durable: tuple[Service, ...] = ("lambda",) if MEETS_DURABLE_VARIABLE in os.environ else ()
@@ -239,6 +231,17 @@ _SERVICE: Final = os.environ.get(SERVICE_NAME_VARIABLE, "fairlock")
 
 logger: Final = Logger(service=_SERVICE, utc=True)
 metrics: Final = Metrics(provider=_Provider(namespace=NAMESPACE, service=_SERVICE))
+
+
+def entry_point(*services: Service) -> Callable[[Handler], Handler]:
+    """Makes a function a handler with these clients, and with logs, metrics and readable faults."""
+    make_clients(*services)
+
+    def decorate(handler: Handler) -> Handler:
+        logged: Handler = logger.inject_lambda_context(metrics.log_metrics(reports_faults(handler)))
+        return logged
+
+    return decorate
 
 
 def count(name: MetricName, number: int = 1) -> None:
@@ -374,34 +377,19 @@ def observe_event(event: context.Event) -> None:
         count(MetricName.SUPERSEDED, event.told)  # The others are counted when they ask.
         logger.info(LogMessage.SUPERSEDED, extra=asdict(event))
         return
-    name, log, message = _EVENTS[type(event)]
-    count(name, event.holders if isinstance(event, context.Evicted) else 1)
+    metric, message = _EVENTS[type(event)]
+    count(metric, event.holders if isinstance(event, context.Evicted) else 1)
+    log = logger.info if isinstance(event, context.Extended) else logger.warning
     log(message, extra=asdict(event))
 
 
-_EVENTS: Final[dict[type[context.Event], tuple[MetricName, Callable[..., None], LogMessage]]] = {
-    context.Evicted: (MetricName.TAKEN_OVER, logger.warning, LogMessage.EVICTED),
-    context.ReleasedByForce: (
-        MetricName.FORCED_RELEASE,
-        logger.warning,
-        LogMessage.RELEASED_BY_FORCE,
-    ),
-    context.CeilingChanged: (
-        MetricName.CEILING_CHANGED,
-        logger.warning,
-        LogMessage.CEILING_CHANGED,
-    ),
-    context.MixedLimits: (MetricName.MIXED_LIMITS, logger.warning, LogMessage.MIXED_LIMITS),
-    context.Extended: (MetricName.EXTENDED, logger.info, LogMessage.EXTENDED),
-    context.LivenessUnknown: (
-        MetricName.LIVENESS_UNKNOWN,
-        logger.warning,
-        LogMessage.LIVENESS_UNKNOWN,
-    ),
-    context.PushUnknown: (MetricName.PUSH_UNKNOWN, logger.warning, LogMessage.PUSH_UNKNOWN),
-    context.ClaimNotRemoved: (
-        MetricName.CLAIM_NOT_REMOVED,
-        logger.warning,
-        LogMessage.CLAIM_NOT_REMOVED,
-    ),
+_EVENTS: Final[dict[type[context.Event], tuple[MetricName, LogMessage]]] = {
+    context.Evicted: (MetricName.TAKEN_OVER, LogMessage.EVICTED),
+    context.ReleasedByForce: (MetricName.FORCED_RELEASE, LogMessage.RELEASED_BY_FORCE),
+    context.CeilingChanged: (MetricName.CEILING_CHANGED, LogMessage.CEILING_CHANGED),
+    context.MixedLimits: (MetricName.MIXED_LIMITS, LogMessage.MIXED_LIMITS),
+    context.Extended: (MetricName.EXTENDED, LogMessage.EXTENDED),
+    context.LivenessUnknown: (MetricName.LIVENESS_UNKNOWN, LogMessage.LIVENESS_UNKNOWN),
+    context.PushUnknown: (MetricName.PUSH_UNKNOWN, LogMessage.PUSH_UNKNOWN),
+    context.ClaimNotRemoved: (MetricName.CLAIM_NOT_REMOVED, LogMessage.CLAIM_NOT_REMOVED),
 }

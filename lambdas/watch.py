@@ -15,22 +15,18 @@ from fairlock.errors import LockItemMalformed
 from fairlock.names import WATCHED_VARIABLE, LogMessage, MetricName
 from fairlock.protocol.description import LockDescription
 from fairlock.store.administration import describe, list_locks
-from lambdas.runtime import lock_context, logger, make_clients, measure_of_watched
+from lambdas.runtime import Invocation, entry_point, lock_context, logger, measure_of_watched
 
 if TYPE_CHECKING:
-    from aws_lambda_powertools.utilities.typing import LambdaContext
-
     from fairlock.store.context import LockContext
 
 ANY: Final = "*"
 """At the end of a name: all locks that begin with what stands before it."""
 _SHOWN: Final = 20
 
-make_clients("dynamodb")
 
-
-@logger.inject_lambda_context
-def handler(_event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+@entry_point("dynamodb")
+def handler(_event: dict[str, Any], context: Invocation) -> dict[str, int]:
     """Measures the longest wait under each watched name, 0 if no owner waits; logs each such lock.
 
     Raises:

@@ -7,6 +7,7 @@ CloudWatch Logs Insights: the logs name the locks, which metrics do not.
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -24,10 +25,10 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from fairlock.cdk.dashboard import MonitoredService, graphs_of
-from fairlock.cdk.fragments import check_place, whole_seconds
+from fairlock.cdk.fragments import check_place, is_whole, require, whole_seconds
 from fairlock.cdk.service.functions import FunctionFactory, Platform, handler_code
 from fairlock.cdk.service.service_base import LockServiceBase
-from fairlock.errors import InvalidRequest, explained
+from fairlock.errors import explained
 from fairlock.names import WATCHED_VARIABLE, LogMessage, MetricName
 from fairlock.text import documented
 from fairlock.wire.rules import LOCK_NAME
@@ -69,15 +70,12 @@ class LockAlarms:
         """Checks each threshold."""
         for name in _DURATIONS:
             duration = getattr(self, name)
-            if duration is not None and whole_seconds(name, duration) < 1:
-                rule = "must be longer than nothing, or None for no alarm"
-                raise InvalidRequest(field=name, rule=rule, value="0 s")
+            is_long = duration is None or whole_seconds(name, duration) >= 1
+            require(name, is_long, "must be longer than nothing, or None for no alarm", "0 s")
         for name in _COUNTS:
             count = getattr(self, name)
-            whole = isinstance(count, int) and not isinstance(count, bool)
-            if count is not None and not (whole and count >= 1):
-                rule = "must be a whole number from 1 on, or None for no alarm"
-                raise InvalidRequest(field=name, rule=rule, value=count)
+            is_right = count is None or is_whole(count, 1, math.inf)
+            require(name, is_right, "must be a whole number from 1 on, or None for no alarm", count)
 
 
 def _any_of(*messages: LogMessage) -> str:
@@ -193,15 +191,13 @@ class LockMonitoring(Construct):
                 `alarm_topic` is no topic; `watch` has what is neither a name nor a beginning.
         """
         check_place(scope, construct_id)
-        if not isinstance(service, LockServiceBase):
-            rule = "must be a LockService, or one of LockService.from_stack(…)"
-            raise InvalidRequest(field="service", rule=rule, value=service)
-        if alarms is not None and not isinstance(alarms, LockAlarms):
-            rule = "must be LockAlarms(…), or None"
-            raise InvalidRequest(field="alarms", rule=rule, value=alarms)
-        if alarm_topic is not None and not hasattr(alarm_topic, "topic_arn"):
-            rule = "must be an aws_sns.ITopic, such as Topic.from_topic_arn(…)"
-            raise InvalidRequest(field="alarm_topic", rule=rule, value=alarm_topic)
+        rule = "must be a LockService, or one of LockService.from_stack(…)"
+        require("service", isinstance(service, LockServiceBase), rule, service)
+        is_alarms = alarms is None or isinstance(alarms, LockAlarms)
+        require("alarms", is_alarms, "must be LockAlarms(…), or None", alarms)
+        is_topic = alarm_topic is None or hasattr(alarm_topic, "topic_arn")
+        rule = "must be an aws_sns.ITopic, such as Topic.from_topic_arn(…)"
+        require("alarm_topic", is_topic, rule, alarm_topic)
         _check_dashboard_name(dashboard_name)
         _check_watched(watch)
         super().__init__(scope, construct_id)
@@ -237,25 +233,23 @@ class LockMonitoring(Construct):
         return self._alarms
 
     def _alarms_of_locks(self, monitored: MonitoredService, alarms: LockAlarms) -> None:
-        self._alarm(
-            "CurrentWait",
-            monitored.metric(MetricName.CURRENT_WAIT),
-            _milliseconds(alarms.current_wait),
-            "An owner has waited too long and is still waiting. A lock may be stuck.",
-            periods=_PERIODS_OF_A_WAIT,
-        )
-        self._alarm(
-            "HandOffLatency",
-            monitored.metric(MetricName.HAND_OFF_LATENCY),
-            _milliseconds(alarms.hand_off_latency),
-            "The next holder receives the lock late.",
-        )
         for name, threshold, description in (
+            (
+                MetricName.CURRENT_WAIT,
+                _milliseconds(alarms.current_wait),
+                "An owner has waited too long and is still waiting. A lock may be stuck.",
+            ),
+            (
+                MetricName.HAND_OFF_LATENCY,
+                _milliseconds(alarms.hand_off_latency),
+                "The next holder receives the lock late.",
+            ),
             (MetricName.LOST, alarms.lost, "An owner acted on a lock that it had lost."),
             (MetricName.TAKEN_OVER, alarms.taken_over, "Leases expired, and others took over."),
             (MetricName.QUEUE_LENGTH, alarms.queue_length, "Many owners wait for one lock."),
         ):
-            self._alarm(name.value, monitored.metric(name), threshold, description)
+            periods = _PERIODS_OF_A_WAIT if name is MetricName.CURRENT_WAIT else 1
+            self._alarm(name, monitored.metric(name), threshold, description, periods=periods)
 
     def _alarms_of_parts(self, monitored: MonitoredService, alarms: LockAlarms) -> None:
         if monitored.dead_letters is not None:
@@ -372,9 +366,9 @@ def _check_dashboard_name(name: object) -> None:
     """Refuses what CloudWatch takes for no name."""
     if name is None or (isinstance(name, str) and Token.is_unresolved(name)):
         return
-    if not isinstance(name, str) or _DASHBOARD_NAME.fullmatch(name) is None:
-        rule = "must be 1 to 255 letters, digits, hyphens and underscores, or None"
-        raise InvalidRequest(field="dashboard_name", rule=rule, value=name)
+    is_name = isinstance(name, str) and _DASHBOARD_NAME.fullmatch(name) is not None
+    rule = "must be 1 to 255 letters, digits, hyphens and underscores, or None"
+    require("dashboard_name", is_name, rule, name)
 
 
 def _check_watched(watch: Sequence[str]) -> None:
@@ -388,10 +382,10 @@ def _check_watched(watch: Sequence[str]) -> None:
         plain = name.removesuffix(_ANY) if isinstance(name, str) else "ä"
         is_name = LOCK_NAME.allows(plain or "x") and plain.isascii() and _ANY not in plain
         is_name = is_name and len(plain) <= _LONGEST_WATCHED
-        if not is_list or not name or not is_name or watch.count(name) > 1:
-            raise InvalidRequest(field="watch", rule=rule, value=name)
-    if is_list and len(json.dumps(list(watch))) > _LONGEST_LIST:
-        raise InvalidRequest(field="watch", rule=rule, value=f"{len(watch)} names")
+        is_right = is_list and name and is_name and watch.count(name) == 1
+        require("watch", is_right, rule, name)
+    is_short = len(json.dumps(list(watch))) <= _LONGEST_LIST
+    require("watch", is_short, rule, f"{len(watch)} names")
 
 
 def _row_of(alarm: str) -> str:

@@ -15,6 +15,7 @@ depth): a recursive function would not reach the 32 levels of nesting that Dynam
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,9 +38,11 @@ from fairlock.cdk.fragments import (
     check_item_key,
     check_place,
     check_states,
+    is_whole,
     jsonata,
     never_repeat,
     repeat,
+    require,
 )
 from fairlock.cdk.machines import MachineChecks, Machines, PartOfMachine, not_in_a_machine
 from fairlock.errors import InvalidRequest, VersionConflict, explained
@@ -57,21 +60,17 @@ def check_update(
     retries: int,
 ) -> None:
     """Checks the table, the key, the attribute of the version and the number of retries."""
-    if not hasattr(table, "table_name"):
-        rule = "must be a table of aws_dynamodb, such as Table.from_table_name(…)"
-        raise InvalidRequest(field="table", rule=rule, value=table)
+    rule = "must be a table of aws_dynamodb, such as Table.from_table_name(…)"
+    require("table", hasattr(table, "table_name"), rule, table)
     check_item_key(key)
-    if not isinstance(version_attribute, str) or not _ATTRIBUTE.fullmatch(version_attribute):
-        rule = "must be a name of letters, digits and _.- that does not begin with a digit"
-        raise InvalidRequest(field="version_attribute", rule=rule, value=version_attribute)
-    if {version_attribute, write_id_attribute(version_attribute)} & set(key):
-        rule = "must not be a part of the key"
-        raise InvalidRequest(field="version_attribute", rule=rule, value=version_attribute)
-    if isinstance(retries, bool) or not isinstance(retries, int):
-        raise InvalidRequest(field="retries", rule="must be a whole number", value=retries)
-    if not 0 <= retries <= _MOST_RETRIES:
-        rule = f"must be from 0, for a single try, to {_MOST_RETRIES}"
-        raise InvalidRequest(field="retries", rule=rule, value=retries)
+    is_name = isinstance(version_attribute, str) and _ATTRIBUTE.fullmatch(version_attribute)
+    rule = "must be a name of letters, digits and _.- that does not begin with a digit"
+    require("version_attribute", is_name, rule, version_attribute)
+    is_in_key = {version_attribute, write_id_attribute(version_attribute)} & set(key)
+    require("version_attribute", not is_in_key, "must not be a part of the key", version_attribute)
+    require("retries", is_whole(retries, -math.inf, math.inf), "must be a whole number", retries)
+    rule = f"must be from 0, for a single try, to {_MOST_RETRIES}"
+    require("retries", is_whole(retries, 0, _MOST_RETRIES), rule, retries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -355,19 +354,18 @@ class OptimisticUpdate(sfn.StateMachineFragment):
 
     The input is any object. The task gets `{"input": the input, "item": the item, or null}` and
     returns the whole new item, or null to delete it. Items are in DynamoDB's own form
-    (`{"balance": {"N": "70"}}`), in both directions: any other would lose digits, sets or bytes.
-    The output is the item as it was written, with its version, or null. A task that ends in a
-    Succeed of its own ends the update without a write.
+    (`{"balance": {"N": "70"}}`), in both directions. The output is the item as it was written, with
+    its version, or null. A task that ends in a Succeed of its own ends the update without a write.
+    Input and item together have at most 256 KiB.
 
     Errors: `VersionConflict` after the last try, nothing was written; the task's own errors, by
     their names; those of DynamoDB (`DynamoDb.…`), as for any task: after one of the write, read the
-    item before you repeat the change. The input and the item, in DynamoDB's form, are together at
-    most 256 KiB, like all payloads of Step Functions. Items may be nested as deeply as DynamoDB
-    allows, 32 levels. Works in Standard and Express workflows, with JSONPath and JSONata.
+    item before you repeat the change.
 
-    Uncontended it costs one read, one write (at the price of a transaction) and three state
-    transitions besides the task. The machine may get, put and delete items of this table; if it is
-    encrypted with a key of your own, grant that to the machine.
+    Works in Standard and Express workflows, with JSONPath and JSONata. Uncontended it costs one
+    read, one write (at the price of a transaction) and three state transitions besides the task.
+    The machine may get, put and delete items of this table; if it is encrypted with a key of your
+    own, grant that to the machine.
     """
 
     @explained

@@ -23,6 +23,7 @@ from fairlock.cdk.fragments import (
     first_difference,
     jsonata,
     repeat_unknown,
+    require,
     whole_seconds,
 )
 from fairlock.cdk.guard.guard_arguments import checked, workflow_lock_name
@@ -172,9 +173,8 @@ class Pace(sfn.StateMachineFragment):
 
 def _checked_service(service: LockServiceBase, scope: Construct) -> lambda_.IFunction:
     """The function to call, in the account and region of the scope."""
-    if not isinstance(service, LockServiceBase):
-        rule = "must be a LockService of this app, or one of LockService.from_stack(…)"
-        raise InvalidRequest(field="service", rule=rule, value=service)
+    rule = "must be a LockService of this app, or one of LockService.from_stack(…)"
+    require("service", isinstance(service, LockServiceBase), rule, service)
     function = service.pace_function
     difference = first_difference(Stack.of(scope), function.env)
     if difference is not None:

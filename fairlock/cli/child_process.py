@@ -28,10 +28,7 @@ FORWARDED: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, sign
 
 
 def become(command: Sequence[str]) -> NoReturn:
-    """Puts the command in the place of this process: its signals, its terminal and its status.
-
-    Ends with the status of shells if there is no such program, or if it cannot be started.
-    """
+    """Puts the command in the place of this process, or ends with the status of shells."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # Closed at our start.
             with suppress(OSError, ValueError):
@@ -49,9 +46,8 @@ def become(command: Sequence[str]) -> NoReturn:
 class SignalPipe:
     """Collects signals in a pipe, so that none interrupts; a context for the main thread.
 
-    A signal that is ignored at the start stays ignored, by this program and by the command, as
-    with `env` and `timeout`: `nohup` and shells ignore signals for background jobs. SIGCHLD is
-    never ignored, because the kernel would forget the command's status.
+    A signal that is ignored at the start stays so, also for the command: `nohup` and shells ignore
+    signals for background jobs. SIGCHLD never is: the kernel would forget the command's status.
     """
 
     def __enter__(self) -> Self:
@@ -113,11 +109,7 @@ class InterruptibleClock(BootClock):
         return _InterruptibleAlarm(self, self._signals)
 
     def wait(self, seconds: float) -> None:
-        """Lets that much time pass.
-
-        Raises:
-            Interrupted: in the main thread, by the first signal.
-        """
+        """Lets that much time pass; in the main thread the first signal raises `Interrupted`."""
         if not self.may_be_interrupted:
             time.sleep(seconds)
             return
@@ -169,7 +161,7 @@ class Terminal:
     Attributes:
         is_ours_alone: whether this program is in the foreground with its input and its output, and
             so in no pipeline, whose other members may need the terminal too.
-        is_given_away: whether a command was put into the foreground in this program's place.
+        is_given_away: whether a command is in the foreground in this program's place.
     """
 
     def __enter__(self) -> Self:
@@ -231,8 +223,8 @@ _PR_SET_PDEATHSIG: Final = 1
 def dies_with_parent() -> Callable[[], None] | None:
     """What a child calls before it becomes the command: Linux then kills it when its parent dies.
 
-    Guaranteed for the command itself, also after KILL or out of memory. Not for what the command
-    has started, nor on other systems (None), nor for a program that changes its user.
+    So it is after KILL or out of memory, but not for what the command has started, nor on other
+    systems (None), nor for a program that changes its user.
     """
     if sys.platform != "linux":
         return None
@@ -257,12 +249,9 @@ class Command:
     ) -> None:
         """Starts the command, with our own input and output.
 
-        The command gets what is typed, Ctrl-C included. In a pipeline, or if input or output is
-        redirected, it gets the terminal only when it asks for it, as ssh and sudo do for a
-        password: others in the pipeline may be using the terminal.
-
-        Raises:
-            OSError: the command cannot be started.
+        It gets what is typed, Ctrl-C included. In a pipeline, or if input or output is redirected,
+        it gets the terminal only when it asks for it, as ssh and sudo do for a password: others in
+        the pipeline may be using the terminal.
         """
         # `preexec_fn` may block in a program with threads; this one makes two system calls.
         self._process = subprocess.Popen(  # noqa: S603 - to start what the user says is the purpose
@@ -276,10 +265,9 @@ class Command:
             self.send(signal.SIGCONT)  # It may have tried to read already, and was stopped.
 
     def status(self) -> int | None:
-        """Returns the exit status as shells tell it; None while the command runs.
+        """The exit status as shells tell it; None while the command runs.
 
-        A command that has ended stays a zombie until `forget`, so that no other process group can
-        get its number.
+        It stays a zombie until `forget`, so that no other process group can get its number.
         """
         ended = self._wait_id(os.WEXITED)
         if ended is None:
@@ -289,8 +277,8 @@ class Command:
     def continue_if_stopped(self) -> None:
         """Continues a command that was stopped by Ctrl-Z, or because it wants the terminal.
 
-        No other process would: the shell has not stopped it. If this is in the background as
-        well, the command stays stopped until the shell brings us to the foreground.
+        No shell would. If this is in the background as well, the command stays stopped until the
+        shell brings us to the foreground.
         """
         with suppress(ChildProcessError):  # It has ended meanwhile.
             stopped = self._wait_id(os.WSTOPPED)

@@ -51,11 +51,10 @@ class Ended(SystemExit):
 
 
 def say(message: object) -> None:
-    """Prints a message among the errors, so that the command's output stays its own.
+    """Prints a message among the errors, as text that cannot command the terminal.
 
-    A message may hold what others stored: nothing in it reaches the terminal that could
-    command it. What prevents a line changes nothing else: no one may read the errors, but a lock is
-    to be released, and a status is to be told.
+    What prevents a line changes nothing else: no one may read the errors, but a lock is to be
+    released, and a status is to be told.
     """
     with suppress(OSError, ValueError):  # Closed, a pipe that is not read, a full disk.
         typer.echo(f"fairlock: {printable(in_shell_words(message))}", err=True)
@@ -109,10 +108,7 @@ def statuses() -> Iterator[None]:
 
 @contextmanager
 def output() -> Iterator[None]:
-    """Gives an output that cannot be written a status of its own.
-
-    Typer would end with 1, which says of a release that nothing was released.
-    """
+    """Gives an output that cannot be written a status of its own: Typer's means "not released"."""
     try:
         yield
     except OSError as error:
@@ -126,11 +122,7 @@ _AGAIN_AFTER_SECONDS: Final = 60.0
 
 
 class NotTooOften(logging.Filter):
-    """Lets the same message through once a minute.
-
-    Credentials that are over fail at each heartbeat, and heartbeats come ever sooner towards the
-    end of the lease.
-    """
+    """Lets the same message through once a minute: heartbeats may fail ever sooner."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -335,10 +327,7 @@ def ending(command: str) -> str:
         "Examples": wanted.examples,
         "Exit statuses": tuple(f"{code:<{width}}  {text}" for code, text in statuses.items()),
     }
-    told = [
-        "\n".join((f"{heading}:", *(f"  {line}" for line in lines)))
-        for heading, lines in parts.items()
-    ]
+    told = ["\n  ".join((f"{heading}:", *lines)) for heading, lines in parts.items()]
     anchor = f"#{wanted.heading}" if wanted.heading else ""
     told.append(f"More: {documented(PAGE)}{anchor}")
     return "\n\n".join(f"{_VERBATIM}{part}" for part in told)

@@ -42,8 +42,8 @@ def list_locks(
 ) -> int:
     """Prints the locks as they are read; returns the exit status.
 
-    A table on a terminal; lines with tabs elsewhere; one JSON object a line with `as_json`. A
-    terminal says if there is none, and in which place.
+    A table on a terminal, which says if there is none; lines with tabs elsewhere; one JSON object a
+    line with `as_json`.
     """
     chosen = (lock for lock in locks.list(prefix) if is_wanted(lock, waiting=waiting, free=free))
     first = True
@@ -89,13 +89,12 @@ def reader(locks: LockClient, names: Sequence[str], prefix: str | None) -> Read:
     """Reads the locks of these names, two requests each; or all that are in use, by a scan."""
 
     def read() -> Iterator[LockDescription]:
-        if names:
-            found = (locks.describe(name) for name in names)
-            yield from (lock for lock in found if lock is not None)
-        else:
-            yield from (
-                lock for lock in locks.list(prefix) if is_wanted(lock, waiting=False, free=False)
-            )
+        found = (
+            map(locks.describe, names)
+            if names
+            else (one for one in locks.list(prefix) if one.is_in_use)
+        )
+        return (lock for lock in found if lock is not None)
 
     return read
 
@@ -112,8 +111,7 @@ def watch(
     """Shows the locks until Ctrl-C; returns the exit status.
 
     On a terminal the table is drawn again each time. Elsewhere a line is printed for each lock when
-    it is first seen, changes hands, is limited or paused, or another number waits, and when it is
-    free again. If the table does not answer, a line says so, and it is read again.
+    it is first seen, changes, and is free again.
     """
     try:
         moments = _moments(clock, every, times)
@@ -212,16 +210,7 @@ def _moments(clock: Clock, every: float, times: int | None) -> Iterator[int]:
 
 
 def show(locks: LockClient, place: str, lock_name: str, *, as_json: bool = False) -> int:
-    """Prints the holders and the oldest waiters; returns the exit status.
-
-    Two requests, and one more for each MB of waiters.
-
-    Raises:
-        InvalidRequest: the lock's name breaks its rule.
-        LockStoreUnavailable: the lock table did not answer.
-        LockStoreMisconfigured: AWS refuses.
-        LockItemMalformed: another program has changed an item of the lock.
-    """
+    """Prints the holders and the oldest waiters; returns the exit status."""
     found = locks.describe(lock_name)
     if found is None:
         return unknown(place, lock_name)

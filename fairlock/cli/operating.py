@@ -75,7 +75,9 @@ def force_release(locks: LockClient, place: str, wanted: ForcedRelease) -> int:
     exit_codes.say(f"lock {wanted.name!r} of {place} is held by")
     for line in lines.details_of_holder(holder, seen_at=found.seen_at):
         exit_codes.say(line)
-    if not _is_confirmed(found, wanted):
+    waits = "the oldest waiter gets the lock" if found.waiters.count else "no one waits"
+    question = f"Release it by force? Its work is not stopped by this; {waits}."
+    if not _is_confirmed(question, yes=wanted.yes, ask=wanted.ask):
         return exit_codes.DECLINED
     locks.force_release(
         wanted.name,
@@ -108,14 +110,10 @@ def _tell_holders(found: LockDescription, fencing_token: int | None) -> int:
     return exit_codes.HOLDER_CHANGED
 
 
-def _is_confirmed(found: LockDescription, wanted: ForcedRelease) -> bool:
-    if wanted.yes:
-        return True
-    if wanted.ask is None:
+def _is_confirmed(question: str, *, yes: bool, ask: Callable[[str], bool] | None) -> bool:
+    if not yes and ask is None:
         exit_codes.end(exit_codes.USAGE, _NOBODY_TO_ASK)
-    waiting = found.waiters.count
-    heir = "the oldest waiter gets the lock" if waiting else "no one waits"
-    return wanted.ask(f"Release it by force? Its work is not stopped by this; {heir}.")
+    return yes or ask(question)  # type: ignore[misc]  # it is there
 
 
 def empty_queue(
@@ -135,11 +133,9 @@ def empty_queue(
     exit_codes.say(f"{waiting.count} wait for lock {name!r} of {place}")
     for each in waiting.first[:_SHOWN]:
         exit_codes.say(f"  {lines.name_of(each.owner_name)}, since {iso(each.entered_at)}")
-    if not yes:
-        if ask is None:
-            exit_codes.end(exit_codes.USAGE, _NOBODY_TO_ASK)
-        if not ask("Remove all of them? Those that ask again wait again."):
-            return exit_codes.DECLINED
+    question = "Remove all of them? Those that ask again wait again."
+    if not _is_confirmed(question, yes=yes, ask=ask):
+        return exit_codes.DECLINED
     removed = locks.empty_queue(name)
     if as_json:
         typer.echo(json.dumps({"lock_name": name, "removed": removed}))
@@ -149,26 +145,22 @@ def empty_queue(
 
 
 def change_ceiling(
-    locks: LockClient,
-    name: str,
-    limit: int | None,
-    *,
-    reason: str,
-    requested_by: str,
-    as_json: bool = False,
+    target: Target, name: str, limit: int | None, *, reason: str, as_json: bool
 ) -> int:
     """Limits, pauses (0) or resumes (None) a lock; returns the exit status."""
-    if limit is None:
-        locks.resume(name, reason=reason, requested_by=requested_by)
-    elif limit:
-        locks.set_limit(name, limit, reason=reason, requested_by=requested_by)
-    else:
-        locks.pause(name, reason=reason, requested_by=requested_by)
-    if as_json:
-        typer.echo(json.dumps({"lock_name": name, "limit": limit}))
-        return 0
-    done = {None: "resumed", 0: "paused"}.get(limit, f"limited to {limit}")
-    typer.echo(f"{printable(name)}: {done}; {_now(locks, name)}")
+    with target.locks() as locks:
+        who = {"reason": reason, "requested_by": caller(target)}
+        if limit is None:
+            locks.resume(name, **who)
+        elif limit:
+            locks.set_limit(name, limit, **who)
+        else:
+            locks.pause(name, **who)
+        if as_json:
+            typer.echo(json.dumps({"lock_name": name, "limit": limit}))
+        else:
+            done = {None: "resumed", 0: "paused"}.get(limit, f"limited to {limit}")
+            typer.echo(f"{printable(name)}: {done}; {_now(locks, name)}")
     return 0
 
 
@@ -315,9 +307,7 @@ def limit_command(
     replaces an earlier limit or pause.
     """
     require_limit(limit)
-    with target.locks() as locks:
-        who = caller(target)
-        return change_ceiling(locks, name, limit, reason=reason, requested_by=who, as_json=as_json)
+    return change_ceiling(target, name, limit, reason=reason, as_json=as_json)
 
 
 @commands.command("pause", cls=Command)
@@ -330,9 +320,7 @@ def pause_command(
     This applies until `fairlock resume`. Callers wait meanwhile, and holders continue. It replaces
     an earlier limit, and `resume` does not bring that back.
     """
-    with target.locks() as locks:
-        who = caller(target)
-        return change_ceiling(locks, name, 0, reason=reason, requested_by=who, as_json=as_json)
+    return change_ceiling(target, name, 0, reason=reason, as_json=as_json)
 
 
 @commands.command("resume", cls=Command)
@@ -344,9 +332,7 @@ def resume_command(
 
     The lock is handed over to those who wait.
     """
-    with target.locks() as locks:
-        who = caller(target)
-        return change_ceiling(locks, name, None, reason=reason, requested_by=who, as_json=as_json)
+    return change_ceiling(target, name, None, reason=reason, as_json=as_json)
 
 
 @commands.command("empty-queue", cls=Command)

@@ -54,8 +54,7 @@ _END_OF_THREAD_SECONDS: Final = 0.2
 def waits_for(locks: LockClient, lock_name: str, *, seconds: float) -> str:
     """That the command waits, how long at most, and who holds the lock. Two reads, no write.
 
-    An error is shown in its place: a table that does not answer may be why it waits. Empty if no
-    owner holds or waits: then the acquire is only slow.
+    An error is shown in its place. Empty if no owner holds or waits: then the acquire is only slow.
     """
     told = f"waiting for lock {lock_name!r}, for up to {seconds:g} s"
     try:
@@ -79,8 +78,8 @@ def told_of_a_wait(
 ) -> Iterator[None]:
     """Tells of the block if it takes longer than that: once meanwhile, and once when it succeeds.
 
-    The first line, or an empty one for none, is made by `waits` in a thread of its own; the second
-    begins with `end`. A block that is over is not held up by the line, nor by its reads.
+    The first line, or an empty one for none, is made by `waits` in a thread of its own, which holds
+    up no block that is over; the second begins with `end`.
     """
     if sys.stderr is None:
         yield
@@ -242,10 +241,9 @@ def _held_around() -> list[_Held]:
 
 
 def _require_not_waiting_for_itself(job: Job, around: Sequence[_Held]) -> None:
-    """Refuses a wait that only the end of the wait could end.
+    """Refuses a wait that only its own end could end.
 
-    A caller that does not wait learns that the lock is taken. A `run` that has ended holds nothing:
-    its command may have left a process behind, which inherited the variable.
+    A `run` that has ended holds nothing: it may have left a process that inherited the variable.
     """
     if job.max_wait == 0:
         return

@@ -106,14 +106,7 @@ _loops: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClients]] = Weak
 
 
 async def default_async_client(*, heartbeats: bool) -> AsyncLockClient:
-    """Returns the client of this event loop for the table that the environment names.
-
-    Arguments as of `default_client`.
-
-    Raises:
-        InvalidRequest: the environment names no table.
-        ImportError: the extra `async` is not installed.
-    """
+    """Returns the client of this event loop for the table that the environment names."""
     if (stand_in := _stand_ins.get(True)) is not None:
         return cast("AsyncLockClient", stand_in(heartbeats=heartbeats))
     from fairlock.aio import AsyncLockClient  # noqa: PLC0415 - an optional part

@@ -208,12 +208,7 @@ class Plan:
     name_of: NameOf
 
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any], **seconds: float | None) -> Call:
-        """Tells what a call with these arguments asks for.
-
-        Raises:
-            InvalidRequest: no name can be formed from the arguments.
-            TypeError: the arguments do not fit the signature.
-        """
+        """Tells what a call with these arguments asks for."""
         self.signature.bind(*args, **kwargs)
         name = self.name_of(*args, **kwargs)
         return Call(name=name, **seconds, seconds_left=_seconds_left(args))
@@ -261,10 +256,7 @@ def _without_lock(signature: inspect.Signature) -> tuple[inspect.Signature, bool
 
 
 def refuse_coroutine(result: object) -> None:
-    """Raises `InvalidRequest` if a plain function has returned a coroutine.
-
-    The body of the coroutine has not run yet, and would run after the release of the lock.
-    """
+    """Refuses a coroutine of a plain function: its body would run after the release of the lock."""
     if isinstance(result, Coroutine):
         result.close()
         rule = "must be a coroutine function (async def) if it returns a coroutine"

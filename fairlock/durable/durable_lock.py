@@ -245,12 +245,7 @@ class Acquisition:
         self._entry = self.context.step(_enter, name=_operation(self.options.name, "enter"))
 
     def acquire(self) -> DurableLock | None:
-        """Returns the lock, now or after a suspension; None if it is busy and no one is to wait.
-
-        Raises:
-            LockWaitTimeout, Superseded, LockLost, LockStoreUnavailable, LockStoreMisconfigured,
-                InvalidRequest: see `hold`.
-        """
+        """Returns the lock, now or after a suspension; None if it is busy and no one is to wait."""
         try:
             answer = self._wait() if self.options.max_wait is not None else self._ask()
         except (StepError, InvalidRequest, LockStoreMisconfigured) as error:
@@ -279,11 +274,7 @@ class Acquisition:
         return None
 
     def release(self) -> None:
-        """Gives the lock back.
-
-        Raises:
-            LockLost: another owner has taken it, or its max_hold is over.
-        """
+        """Gives the lock back; raises `LockLost` if it was lost, or its max_hold is over."""
         late = None
         try:
             if self.options.max_hold is not None:
@@ -295,7 +286,7 @@ class Acquisition:
         departure = self._leave("release", entered=False)
         if late is not None:
             raise late
-        if departure is not None and not departure["released"] and not departure["is_repeat"]:
+        if departure and not departure["released"] and not departure["is_repeat"]:
             raise LockLost(
                 f"lock {self.options.name!r} was not held any more when its work was done"
             )
@@ -304,7 +295,7 @@ class Acquisition:
         name, owner_id, max_hold = self.options.name, self._entry["owner_id"], self.options.max_hold
         if max_hold is None:
             return DurableLock(name, token, owner_id)
-        granted_at = self.context.step(_note_time, name=_operation(self.options.name, "granted at"))
+        granted_at = self.context.step(_note_time, name=_operation(name, "granted at"))
         return DurableLock(name, token, owner_id, max_hold, granted_at)
 
     def _wait(self) -> Answer:

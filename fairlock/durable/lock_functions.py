@@ -86,11 +86,8 @@ class LockFunctions:
         client: a Lambda client; None makes one.
 
     Raises:
-        InvalidRequest: an argument breaks its rule.
-
-    Raises (each call):
-        InvalidRequest: the service refused the request; nothing was written.
-        LockStoreUnavailable: outcome unknown.
+        InvalidRequest: an argument breaks its rule, or the service refused a request.
+        LockStoreUnavailable: the outcome of a call is unknown.
         LockStoreMisconfigured: the function does not exist, or this one may not invoke it.
     """
 
@@ -110,11 +107,7 @@ class LockFunctions:
 
     @classmethod
     def from_environment(cls) -> LockFunctions:
-        """The service that `LockService.grant_durable` has written into the environment.
-
-        Raises:
-            LockStoreMisconfigured: the variables are missing.
-        """
+        """The service that `LockService.grant_durable` has written into the environment."""
         try:
             return cls(os.environ[ACQUIRE_FUNCTION_VARIABLE], os.environ[RELEASE_FUNCTION_VARIABLE])
         except KeyError as missing:

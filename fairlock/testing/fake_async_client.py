@@ -27,9 +27,6 @@ class LoopClock:
         """Lets time pass in which no task runs, as if code had blocked the event loop.
 
         Leases shorter than the stall are over then: so a test makes a holder lose its lock.
-
-        Raises:
-            InvalidRequest: the seconds are no number, or below 0.
         """
         seconds = checked_seconds(length)
         loop = asyncio.get_running_loop()

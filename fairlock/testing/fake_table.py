@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from types import SimpleNamespace
@@ -114,32 +114,24 @@ class MemoryTable:
         partition, low = values[":pk"]["S"], values.get(":prefix", {"S": ""})["S"]
         is_range = "BETWEEN" in request["KeyConditionExpression"]
         high = values[":me"]["S"] if is_range else low + "\uffff"
-        start = request.get("ExclusiveStartKey")
-        after = ("", "") if start is None else _key({"Key": start})
         found = [
             item
             for (pk, sk), item in sorted(self.items.items())
-            if pk == partition and low <= sk <= high and (pk, sk) > after
+            if pk == partition and low <= sk <= high
         ]
+        return self._page(request, found)
+
+    def scan(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        """Partitions in the order of their keys, which DynamoDB does not promise."""
+        return self._page(request, [item for _, item in sorted(self.items.items())])
+
+    def _page(self, request: Mapping[str, Any], items: Sequence[Item]) -> dict[str, Any]:
+        start = request.get("ExclusiveStartKey")
+        found = [i for i in items if not start or _key({"Item": i}) > _key({"Key": start})]
         page = found[: min(request.get("Limit", self.page_size), self.page_size)]
         only = request.get("FilterExpression")
         wanted = [item for item in page if not only or holds(only, _scope(request, item))]
         shown = [_projected(request, item) for item in wanted]
-        answer: dict[str, Any] = {"Items": shown, "Count": len(shown)}
-        if len(found) > len(page):
-            answer["LastEvaluatedKey"] = {
-                name: page[-1][name] for name in (PARTITION_KEY, SORT_KEY)
-            }
-        return answer
-
-    def scan(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
-        """Partitions in the order of their keys, which DynamoDB does not promise."""
-        start = request.get("ExclusiveStartKey")
-        after = ("", "") if start is None else _key({"Key": start})
-        found = [item for key, item in sorted(self.items.items()) if key > after]
-        page = found[: self.page_size]
-        only = request.get("FilterExpression")
-        shown = [dict(i) for i in page if not only or holds(only, _scope(request, i))]
         answer: dict[str, Any] = {"Items": shown, "Count": len(shown)}
         if len(found) > len(page):
             answer["LastEvaluatedKey"] = {n: page[-1][n] for n in (PARTITION_KEY, SORT_KEY)}
@@ -189,8 +181,6 @@ class MemoryTable:
                 self.items[key] = dict(write["Item"])
             case "Delete":
                 self.items.pop(key, None)
-            case _:
-                pass  # A ConditionCheck.
 
 
 def _scope(request: Mapping[str, Any], item: Item) -> Scope:
@@ -232,10 +222,7 @@ else:
     DynamoDBClient = object  # For type checkers it is one: so a `LockClient` takes it.
 
 _OPERATIONS: Final = frozenset(
-    {
-        *("update_item", "put_item", "delete_item", "transact_write_items"),
-        *("get_item", "query", "scan"),
-    }
+    ["update_item", "put_item", "delete_item", "transact_write_items", "get_item", "query", "scan"]
 )
 _ATTRIBUTES: Final = ("is_down", "loses_replies", "requests", "clock", "meta")
 _ENDPOINT: Final = "https://dynamodb.us-east-1.amazonaws.com"

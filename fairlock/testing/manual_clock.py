@@ -53,6 +53,9 @@ class ManualClock:
 
     Not guaranteed: anything about threads. For threads give a `LockClient` the table, and let it
     use its own clock: `LockClient("locks", client=FakeTable())`.
+
+    Raises:
+        InvalidRequest: the seconds are no number, or below 0; an action is no function.
     """
 
     def __init__(self) -> None:
@@ -61,11 +64,7 @@ class ManualClock:
         self._timed: list[Timed] = []
 
     def advance(self, seconds: Seconds) -> None:
-        """Lets time pass. Heartbeats are sent meanwhile, and what was planned happens.
-
-        Raises:
-            InvalidRequest: the seconds are no number, or below 0.
-        """
+        """Lets time pass. Heartbeats are sent meanwhile, and what was planned happens."""
         self._pass(checked_seconds(seconds), lambda: False)
 
     def stall(self, seconds: Seconds) -> None:
@@ -73,20 +72,14 @@ class ManualClock:
 
         Heartbeats are late after that, and leases shorter than the stall are over: so a test
         makes a holder lose its lock. Whatever was planned meanwhile happens when time passes next.
-
-        Raises:
-            InvalidRequest: the seconds are no number, or below 0.
         """
         self._now += checked_seconds(seconds)
 
     def at(self, seconds: Seconds, action: Callable[[], object]) -> None:
         """Plans something for so many seconds from now, such as another holder's release.
 
-        The action happens in the middle of the call that lets the time pass. What it raises leaves
-        that call.
-
-        Raises:
-            InvalidRequest: the seconds are no number, or below 0; the action is no function.
+        It happens in the middle of the call that lets the time pass, and what it raises leaves that
+        call.
         """
         require_callable("action", action)
         self._plans.append((self._now + checked_seconds(seconds), action))
@@ -133,11 +126,7 @@ class ManualClock:
 
 
 class ManualAlarm:
-    """A wait on a clock that is moved by hand; ends as soon as what happens on the way rings it.
-
-    Args:
-        let_pass: lets time pass, until a condition holds.
-    """
+    """A wait on a clock that is moved by hand; ends as soon as what happens on the way rings it."""
 
     def __init__(self, let_pass: Callable[[float, Callable[[], bool]], None]) -> None:
         self._let_pass = let_pass

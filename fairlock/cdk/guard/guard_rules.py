@@ -13,6 +13,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import IConstruct
 
 from fairlock.cdk.fragments import is_jsonata, whole_seconds
+from fairlock.cdk.guard.service_calls import AcquireOptions
 from fairlock.cdk.machines import (
     Machines,
     PartOfMachine,
@@ -132,7 +133,6 @@ class GuardInMachine:
         construct: the guard.
         number: which of the guard's locks this is, from 0.
         own: the states that it has made, for all of its locks.
-        variable: the name of its variable.
         enter: the state with which it begins.
         gives_up: the states that lead on to `on_timeout` and `on_superseded`, by these names, if
             the guard does not fail then.
@@ -140,11 +140,7 @@ class GuardInMachine:
         bare_task: the guarded task, if it got its transitions from the guard; None in a branch.
         lock_name: the lock, if its name is known at synth.
         service: tells one lock service from another.
-        express: what the guard was notified of its machine.
-        limit: how many it lets in, or JSONata.
         waiting: how it waits, as a caller writes it; None if it does not wait.
-        shared: whether it shares the lock.
-        only_newest: whether newer callers supersede it.
         end: that its work is over in time, if it was told a max_hold.
     """
 
@@ -159,10 +155,8 @@ class GuardInMachine:
     lock_name: str | None
     service: str
     express: bool
-    limit: int | str
+    options: AcquireOptions
     waiting: str | None
-    shared: bool
-    only_newest: bool = False
     end: EndOfHold | None = None
 
     @property
@@ -182,7 +176,8 @@ class GuardInMachine:
                 rule = _NO_TASK_TOKENS if place.express else _REAPED
                 told = f"{self.express}, in {place.machine}"
                 yield InvalidRequest(field="express", rule=rule, value=told)
-        if self.only_newest and self.lock_name and any(place.in_map for place in places):
+        is_versioned = self.options.only_newest is not None
+        if is_versioned and self.lock_name and any(place.in_map for place in places):
             yield InvalidRequest(field="only_newest", rule=_IN_A_MAP, value=self.lock_name)
         if self.end is not None:
             yield from self.end.faults()
@@ -209,7 +204,7 @@ class GuardInMachine:
         """
         if self.number:
             return  # the way to the task begins with the first lock
-        own = self._own_names()
+        own = {state.state_id for state in self.own}  # The machine may have put a prefix before it.
         task = None if self.bare_task is None else self.bare_task.state_id
         work = {self.work.state_id, task}
         for machine in {place.machine for place in machines.placements.get(self.variable, ())}:
@@ -230,10 +225,6 @@ class GuardInMachine:
                 for step in sorted(found - told, key=str):
                     yield _past(field, _ENTERS if field == "task" else NO_LOCK, step)
                 told |= found
-
-    def _own_names(self) -> set[str]:
-        """As they are in the machine, which may have put a prefix before them."""
-        return {state.state_id for state in self.own}
 
     def _tokens_without_a_grant(self, machines: Machines) -> Iterator[InvalidRequest]:
         """States after a wait that has failed, which need the token of this guard's grant.
@@ -257,7 +248,7 @@ class GuardInMachine:
 
     def _tokens_elsewhere(self, machines: Machines) -> Iterator[InvalidRequest]:
         """States that read the token before there is one; warns of those behind the release."""
-        own = self._own_names()
+        own = {state.state_id for state in self.own}
         work = self.work.state_id
         for machine in {place.machine for place in machines.placements.get(self.variable, ())}:
             steps = [step for step in machines.transitions if step.machine == machine]
@@ -306,16 +297,17 @@ class GuardInMachine:
         polling guard gets nothing as long as others queue. Mostly it is a mistake.
         """
         for other in rivals:
-            is_reader_and_writer = self.shared != other.shared and 1 in {self.limit, other.limit}
+            mine, theirs = self.options, other.options
+            is_reader_and_writer = mine.shared != theirs.shared and 1 in {mine.limit, theirs.limit}
             differences = [
-                f"{field}={mine} here and {theirs} there"
-                for field, mine, theirs in (
-                    ("limit", self.limit, other.limit),
+                f"{field}={here} here and {there} there"
+                for field, here, there in (
+                    ("limit", mine.limit, theirs.limit),
                     ("waiting", self.waiting, other.waiting),
                 )
-                if mine != theirs and None not in {mine, theirs}
+                if here != there and None not in {here, there}
                 if field != "limit" or not is_reader_and_writer
-                if not is_jsonata(mine) and not is_jsonata(theirs)
+                if not is_jsonata(here) and not is_jsonata(there)
             ]
             if differences:
                 text = f"lock_name {self.lock_name!r} is also that of {other.path}: "

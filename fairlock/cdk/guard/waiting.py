@@ -101,7 +101,7 @@ class _Poll(Waiting):
 
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
         lock = states.variable.field
-        acquire = states.calls.acquire(on_error=next_states.failed)
+        acquire = states.acquire(on_error=next_states.failed)
         released = f"{lock('reason')} = '{RefusalReason.ALREADY_RELEASED}'"
         pause = pause_before_restart(states.variable)
         wait = states.wait(
@@ -110,7 +110,7 @@ class _Poll(Waiting):
         )
         wait.next(acquire)
         choice = _acquired(states, next_states)
-        choice.when(_when(states.deadline.is_over), next_states.timed_out)
+        choice.when(_when(states.is_too_late), next_states.timed_out)
         choice.otherwise(wait)
         acquire.next(choice)
         return acquire
@@ -133,9 +133,9 @@ class _Queue(Waiting):
         return Duration.seconds(self.fallback_seconds * _MOST_PERIODS)
 
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
-        max_wait_seconds = states.calls.options.max_wait_seconds
+        max_wait_seconds = states.options.max_wait_seconds
         time_left = sfn.Choice.jsonata(states.scope, states.variable.state_name("Time left?"))
-        again = states.calls.acquire_in_queue(
+        again = states.acquire_in_queue(
             "Acquire again" if states.first in (None, states.variable) else "Acquire",
             period_after_restart(max_wait_seconds, fallback_seconds=self.fallback_seconds),
             on_restart=time_left,
@@ -143,7 +143,7 @@ class _Queue(Waiting):
             on_error=next_states.failed,
         )
         wait = states.wait(states.variable.field("pause_seconds"))
-        time_left.when(_when(states.deadline.is_over), next_states.timed_out)
+        time_left.when(_when(states.is_too_late), next_states.timed_out)
         time_left.otherwise(wait.next(again))
         granted = next_states.granted
         if next_states.superseded is not None:
@@ -152,7 +152,7 @@ class _Queue(Waiting):
         again.next(granted)
         if states.first not in (None, states.variable):
             return again
-        acquire = states.calls.acquire_in_queue(
+        acquire = states.acquire_in_queue(
             "Acquire",
             divide_wait(max_wait_seconds, fallback_seconds=self.fallback_seconds),
             on_restart=time_left,
@@ -176,7 +176,7 @@ class _SkipIfBusy(Waiting):
         return Duration.seconds(0)
 
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
-        acquire = states.calls.acquire(on_error=next_states.failed)
+        acquire = states.acquire(on_error=next_states.failed)
         acquire.next(_acquired(states, next_states).otherwise(next_states.timed_out))
         return acquire
 

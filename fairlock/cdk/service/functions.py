@@ -77,10 +77,10 @@ class Platform:
             resource.add_property_override(property_path, value)
 
     def allow_recursion(self, function: lambda_.Function) -> None:
-        """Lets a function send messages to itself, where Lambda can be told so.
+        """Lets a function send messages to itself, where Lambda has such a setting.
 
-        Elsewhere CloudFormation refuses the property: Lambda has no PutFunctionRecursionConfig in
-        GovCloud, mx-central-1 and ap-southeast-6 (its developer guide, "Recursive loop detection").
+        GovCloud, mx-central-1 and ap-southeast-6 have none (its developer guide, "Recursive loop
+        detection").
         """
         if self._recursive_loop is False:
             return
@@ -210,15 +210,11 @@ class FunctionFactory:
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
         )
         if table_actions:
-            role.add_to_policy(
-                iam.PolicyStatement(
-                    actions=[f"dynamodb:{action}" for action in table_actions],
-                    resources=[self.table.table_arn],
-                )
-            )
-        key = self.table.encryption_key
-        if key is not None:
-            grant_key(key, role)
+            actions = [f"dynamodb:{action}" for action in table_actions]
+            table = [self.table.table_arn]
+            role.add_to_policy(iam.PolicyStatement(actions=actions, resources=table))
+        if self.table.encryption_key is not None:
+            grant_key(self.table.encryption_key, role)
         log_group.grant_write(role)
         return role
 
@@ -279,25 +275,27 @@ class AdministrationFunctions:
 
 def make_administration(functions: FunctionFactory) -> AdministrationFunctions:
     """Makes the three functions."""
+
+    def make_writer(name: str, handler: str, description: str) -> lambda_.Function:
+        return functions.make(
+            name,
+            description=description,
+            handler=handler,
+            table_actions=HANDS_OVER,  # Raising a limit hands over to those who wait.
+            workflow_actions=WAKES,
+        )
+
     return AdministrationFunctions(
         inspect=functions.make(
             "Inspect",
             description="Fairlock: describes and lists locks",
             table_actions=["GetItem", "Query", "Scan"],
         ),
-        force_release=functions.make(
-            "ForceRelease",
-            description="Fairlock: releases holders by force",
-            handler="force_release",
-            table_actions=HANDS_OVER,
-            workflow_actions=WAKES,
+        force_release=make_writer(
+            "ForceRelease", "force_release", "Fairlock: releases holders by force"
         ),
-        set_limit=functions.make(
-            "SetLimit",
-            description="Fairlock: limits, pauses and resumes locks",
-            handler="set_limit",
-            table_actions=HANDS_OVER,  # Raising a limit hands over to those who wait.
-            workflow_actions=WAKES,
+        set_limit=make_writer(
+            "SetLimit", "set_limit", "Fairlock: limits, pauses and resumes locks"
         ),
     )
 

@@ -19,11 +19,10 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from fairlock.cdk.fragments import check_flag, check_key
+from fairlock.cdk.fragments import check_flag, check_key, is_whole, require
 from fairlock.cdk.service.functions import (
     HANDS_OVER,
     WAKES,
-    AdministrationFunctions,
     FunctionFactory,
     Platform,
     handler_code,
@@ -63,20 +62,19 @@ def check_functions(
     recursive_loop: object,
 ) -> None:
     """Checks the settings of the functions."""
-    if log_level not in LOG_LEVELS:
-        _refuse("log_level", f"must be one of {', '.join(LOG_LEVELS)}", log_level)
-    if not isinstance(log_retention, logs.RetentionDays):
-        _refuse("log_retention", "must be a member of aws_logs.RetentionDays", log_retention)
-    whole = isinstance(memory_size_mib, int) and not isinstance(memory_size_mib, bool)
-    if not (whole and LEAST_MEMORY_MIB <= memory_size_mib <= MOST_MEMORY_MIB):  # type: ignore[operator]  # an int by then
-        rule = f"must be a whole number from {LEAST_MEMORY_MIB} to {MOST_MEMORY_MIB}"
-        _refuse("memory_size_mib", rule, memory_size_mib)
+    rule = f"must be one of {', '.join(LOG_LEVELS)}"
+    require("log_level", log_level in LOG_LEVELS, rule, log_level)
+    is_known = isinstance(log_retention, logs.RetentionDays)
+    require("log_retention", is_known, "must be a member of aws_logs.RetentionDays", log_retention)
+    rule = f"must be a whole number from {LEAST_MEMORY_MIB} to {MOST_MEMORY_MIB}"
+    is_size = is_whole(memory_size_mib, LEAST_MEMORY_MIB, MOST_MEMORY_MIB)
+    require("memory_size_mib", is_size, rule, memory_size_mib)
+    rule = "must be True, False, or None for the default"
     for name, flag in (("tracing", tracing), ("recursive_loop", recursive_loop)):
-        if flag is not None and not isinstance(flag, bool):
-            _refuse(name, "must be True, False, or None for the default", flag)
-    if architecture is not None and not isinstance(architecture, lambda_.Architecture):
-        rule = "must be a member of aws_lambda.Architecture, or None for the default"
-        _refuse("architecture", rule, architecture)
+        require(name, flag is None or isinstance(flag, bool), rule, flag)
+    is_known = architecture is None or isinstance(architecture, lambda_.Architecture)
+    rule = "must be a member of aws_lambda.Architecture, or None for the default"
+    require("architecture", is_known, rule, architecture)
 
 
 def check_table(
@@ -88,33 +86,28 @@ def check_table(
     encryption_key: object,
 ) -> None:
     """Checks the settings of a new table, and that a table that exists already gets none."""
-    if table_name is not None and not _is_table_name(table_name):
-        rule = "must be 3 to 255 letters, digits, hyphens, underscores and dots"
-        _refuse("table_name", rule, table_name)
-    if removal_policy not in _REMOVAL_POLICIES:
-        rule = "must be RETAIN, RETAIN_ON_UPDATE_OR_DELETE or DESTROY of aws_cdk.RemovalPolicy"
-        _refuse("removal_policy", rule, removal_policy)
+    rule = "must be 3 to 255 letters, digits, hyphens, underscores and dots"
+    require("table_name", table_name is None or _is_table_name(table_name), rule, table_name)
+    rule = "must be RETAIN, RETAIN_ON_UPDATE_OR_DELETE or DESTROY of aws_cdk.RemovalPolicy"
+    require("removal_policy", removal_policy in _REMOVAL_POLICIES, rule, removal_policy)
     check_flag("deletion_protection", deletion_protection)
     check_key("encryption_key", encryption_key)
     if table is None:
         return
-    if not hasattr(table, "table_arn"):
-        _refuse("table", "must be an aws_dynamodb.ITable", table)
-    of_a_new_table = {"table_name": table_name, "deletion_protection": deletion_protection}
-    for name, value in {**of_a_new_table, "encryption_key": encryption_key}.items():
-        if value not in (None, False):
-            rule = "must be left out with table=…, which has its own"
-            _refuse(name, rule, True)  # noqa: FBT003 - that it is given
+    require("table", hasattr(table, "table_arn"), "must be an aws_dynamodb.ITable", table)
+    rule = "must be left out with table=…, which has its own"
+    for name, value in (
+        ("table_name", table_name),
+        ("deletion_protection", deletion_protection),
+        ("encryption_key", encryption_key),
+    ):
+        require(name, value in (None, False), rule, True)  # noqa: FBT003 - that it is given
 
 
 def _is_table_name(name: object) -> bool:
     if not isinstance(name, str):
         return False
     return Token.is_unresolved(name) or _TABLE_NAME.fullmatch(name) is not None
-
-
-def _refuse(field: str, rule: str, value: object) -> None:
-    raise InvalidRequest(field=field, rule=rule, value=value)
 
 
 _NOT_IN_A_DIMENSION: Final = re.compile(r"[^!-~]")
@@ -125,9 +118,9 @@ class LockService(LockServiceBase):
     """A lock service of its own: one table, a function for each operation, and the reaper.
 
     Attributes:
-        table: the lock table. It is not replicated to other regions, and must not be: a lock is
-            decided by conditional writes. Between regions these hold only with multi-region strong
-            consistency, which has neither transactions nor TTL.
+        table: the lock table. It must not be replicated to other regions: a lock is decided by
+            conditional writes, which hold between regions only with multi-region strong
+            consistency, and that has neither transactions nor TTL.
         acquire_function, heartbeat_function, release_function: see `ILockService`.
         reaper: frees the locks of executions that ended without doing so; None if left out.
         administration: the functions that show, free and pause locks; None if left out.
@@ -137,6 +130,7 @@ class LockService(LockServiceBase):
     acquire_function: lambda_.Function
     heartbeat_function: lambda_.Function
     release_function: lambda_.Function
+    publish_function: lambda_.Function | None
 
     from_stack = staticmethod(SharedLockService)
     """Refers to the service that a stack shares, by the stack's name, with the same arguments."""
@@ -176,19 +170,17 @@ class LockService(LockServiceBase):
             reaper_concurrency: how many of its functions run at once at most, from 2 to 1,000; stay
                 below the account's concurrency. 50 free the locks of 100,000 executions that are
                 stopped together in about five minutes.
-            durable: whether to serve every durable function of the account and region, also those
-                of other apps. Without it the service serves those that `grant_durable` names.
-            administration: whether to make three functions more, by which people see locks, pause
-                them and release them by force without access to the table; `grant_inspect`,
-                `grant_set_limit` and `grant_force_release` let them invoke these. They cost nothing
-                until they are called.
+            durable: whether to serve every durable function of the account and region. Without it
+                the service serves those that `grant_durable` names.
+            administration: whether to make three functions by which people see locks, pause them
+                and release them by force without access to the table: `grant_inspect`,
+                `grant_set_limit` and `grant_force_release` let them.
             lifecycle_events: whether to tell EventBridge when a lock is granted, released, lost,
-                taken over or reaped, by the table's stream and a function that reads it; see
-                docs/monitoring.md. Calls send no request more for it.
-            pace: whether to make one more function, which the states `Pace` of workflows call, and
-                any caller whom `grant_pace` lets. Python clients take turns without it.
-            table: a table that exists, for instance one that an earlier stack has retained, in this
-                account and region. It must have the key and the TTL attribute that this service
+                taken over or reaped (docs/monitoring.md). Calls send no request more for it.
+            pace: whether to make the function that the states `Pace` of workflows call, and any
+                caller whom `grant_pace` lets. Python clients take turns without it.
+            table: a table that exists, in this account and region, such as one that an earlier
+                stack has retained. It must have the key and the TTL attribute that this service
                 makes. Default is a new table.
             table_name: the name of a new table. With a name, a table that was retained makes the
                 deployment fail, instead of standing unused beside a second one.
@@ -227,11 +219,9 @@ class LockService(LockServiceBase):
             encryption_key=encryption_key,
         )
         check_concurrency(reaper_concurrency)
-        check_flag("reaper", reaper)
-        check_flag("durable", durable)
-        check_flag("administration", administration)
-        check_flag("lifecycle_events", lifecycle_events)
-        check_flag("pace", pace)
+        flags = {"reaper": reaper, "durable": durable, "administration": administration}
+        for name, flag in {**flags, "lifecycle_events": lifecycle_events, "pace": pace}.items():
+            check_flag(name, flag)
         super().__init__(scope, construct_id)
         self._table = table or lock_table(
             self,
@@ -245,7 +235,8 @@ class LockService(LockServiceBase):
             scope=self,
             code=handler_code(self),
             table=self._table,
-            service_name=self._name_by_reference(),
+            # By reference: without the CDK the stack may have any name.
+            service_name=f"{Aws.STACK_NAME}/{self._place()}",
             log_retention=log_retention,
             log_removal_policy=removal_policy,
             log_level=log_level,
@@ -278,25 +269,19 @@ class LockService(LockServiceBase):
             if reaper
             else None
         )
-        self.administration: AdministrationFunctions | None = (
-            make_administration(functions) if administration else None
-        )
-        self.publish_function: lambda_.Function | None = (
-            make_publisher(functions) if lifecycle_events else None
-        )
+        self.administration = make_administration(functions) if administration else None
+        self.publish_function = make_publisher(functions) if lifecycle_events else None
         self._pace_function = make_pace(functions) if pace else None
-        self._meet_durable = [self.acquire_function, self.heartbeat_function, self.release_function]
-        self._meet_durable += [] if self.reaper is None else [self.reaper.function]
-        self._meet_durable += (
-            []
-            if self.administration is None
-            else [self.administration.force_release, self.administration.set_limit]
-        )
+        meet_durable = [self.acquire_function, self.heartbeat_function, self.release_function]
+        if self.reaper is not None:
+            meet_durable.append(self.reaper.function)
+        if self.administration is not None:
+            meet_durable += [self.administration.force_release, self.administration.set_limit]
         self._serves_all_durable = durable
-        self._served = ServedFunctions(self, self._meet_durable)
+        self._served = ServedFunctions(self, meet_durable)
         self._shared_names: SharedNames | None = None
         if durable:
-            serve_all(self, self._meet_durable)
+            serve_all(self, meet_durable)
             if self.reaper is not None:
                 self.reaper.watch_every_durable_function()
 
@@ -309,10 +294,6 @@ class LockService(LockServiceBase):
     def service_name(self) -> str:
         """The stack's name and the construct's path in it, such as `Fairlock/Locks`."""
         return f"{Stack.of(self).stack_name}/{self._place()}"
-
-    def _name_by_reference(self) -> str:
-        """`service_name` for the own stack, which may have any name without the CDK."""
-        return f"{Aws.STACK_NAME}/{self._place()}"
 
     def _place(self) -> str:
         """The path in the stack. CloudWatch takes ASCII in a dimension."""
@@ -399,14 +380,11 @@ class LockService(LockServiceBase):
             functions["Inspect"] = self.administration.inspect
             functions["ForceRelease"] = self.administration.force_release
             functions["SetLimit"] = self.administration.set_limit
-        if self._pace_function is not None:
-            functions["Pace"] = self._pace_function
-        if self.publish_function is not None:
-            functions["Publish"] = self.publish_function
-        if self.reaper is not None:
-            functions["Reap"] = self.reaper.function
+        reap = None if self.reaper is None else self.reaper.function
+        others = {"Pace": self._pace_function, "Publish": self.publish_function, "Reap": reap}
+        functions |= {name: function for name, function in others.items() if function is not None}
         return Deployed(
-            service_name=self._name_by_reference(),
+            service_name=f"{Aws.STACK_NAME}/{self._place()}",
             table=self.table,
             functions=functions,
             reaper=self.reaper,

@@ -26,7 +26,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.interfaces.aws_events import IRuleRef
 from constructs import Construct
 
-from fairlock.cdk.fragments import first_difference
+from fairlock.cdk.fragments import first_difference, is_whole, require
 from fairlock.cdk.service.functions import (
     FUNCTION_TIMEOUT_SECONDS,
     HANDS_OVER,
@@ -182,14 +182,14 @@ def check_machine(machine: sfn.IStateMachine, *, service: Construct) -> None:
     if not isinstance(arn, str):
         rule = "must be a state machine, made or imported (StateMachine.from_state_machine_arn)"
         raise InvalidRequest(field=_FIELD, rule=rule, value=machine)
-    if isinstance(machine, sfn.StateMachine) and (
+    is_express = isinstance(machine, sfn.StateMachine) and (
         machine.state_machine_type == sfn.StateMachineType.EXPRESS
-    ):
-        rule = "must be a Standard workflow: Step Functions reports the end of no Express workflow"
-        raise InvalidRequest(field=_FIELD, rule=rule, value=machine.node.path)
-    if not Token.is_unresolved(arn) and arn.count(":") > _COLONS:
-        rule = "must be the machine itself, whose events name it, not a version or an alias of it"
-        raise InvalidRequest(field=_FIELD, rule=rule, value=arn)
+    )
+    rule = "must be a Standard workflow: Step Functions reports the end of no Express workflow"
+    require(_FIELD, not is_express, rule, machine.node.path)
+    is_machine = Token.is_unresolved(arn) or arn.count(":") <= _COLONS
+    rule = "must be the machine itself, whose events name it, not a version or an alias of it"
+    require(_FIELD, is_machine, rule, arn)
     difference = first_difference(Stack.of(service), machine.env)
     if difference is not None:
         kind, own, _ = difference
@@ -209,10 +209,9 @@ _EVERY_DURABLE_FUNCTION: Final = "EveryDurableFunction"
 
 def check_concurrency(concurrency: int) -> None:
     """Checks how many functions of the reaper may run at once, as Lambda takes it."""
-    is_whole = isinstance(concurrency, int) and not isinstance(concurrency, bool)
-    if not is_whole or not _LEAST_AT_ONCE <= concurrency <= _MOST_AT_ONCE:
-        rule = f"must be a whole number from {_LEAST_AT_ONCE} to {_MOST_AT_ONCE}"
-        raise InvalidRequest(field="reaper_concurrency", rule=rule, value=concurrency)
+    rule = f"must be a whole number from {_LEAST_AT_ONCE} to {_MOST_AT_ONCE}"
+    is_right = is_whole(concurrency, _LEAST_AT_ONCE, _MOST_AT_ONCE)
+    require("reaper_concurrency", is_right, rule, concurrency)
 
 
 class ExecutionReaper(Construct):
@@ -264,9 +263,8 @@ class ExecutionReaper(Construct):
 
     def watch(self, *machines: sfn.IStateMachine) -> None:
         """Narrows the reaper to these state machines; see `LockService.watch`."""
-        if not machines:
-            rule = "must name at least one state machine; reaper=False watches none"
-            raise InvalidRequest(field="machines", rule=rule, value=[])
+        rule = "must name at least one state machine; reaper=False watches none"
+        require("machines", machines, rule, [])
         for machine in machines:
             check_machine(machine, service=self)
         self._rules.require_room(OF_WORKFLOWS.source, machines, field="machines")
@@ -294,10 +292,7 @@ class ExecutionReaper(Construct):
         self._rules.arns.append(rule.rule_arn)
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Events that could not be delivered or handled, by default the maximum of 5 minutes.
-
-        An alarm above zero is worth having.
-        """
+        """Events that could not be delivered or handled, by default the maximum of 5 minutes."""
         return self.dead_letter_queue.metric_approximate_number_of_messages_visible(**options)
 
     def metric_oldest_event(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:

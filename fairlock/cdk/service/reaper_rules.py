@@ -18,7 +18,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from fairlock.errors import InvalidRequest
+from fairlock.cdk.fragments import require
 
 
 def allow_rules(queue: sqs.Queue, rule_arns: Sequence[str] | None = None) -> None:
@@ -26,7 +26,8 @@ def allow_rules(queue: sqs.Queue, rule_arns: Sequence[str] | None = None) -> Non
 
     Without `rule_arns` it takes `deny_all_but` as well.
     """
-    only = {} if rule_arns is None else {"ArnEquals": {"aws:SourceArn": _at_synth(rule_arns)}}
+    arns = None if rule_arns is None else Lazy.list(_Arns(rule_arns))
+    only = {} if arns is None else {"ArnEquals": {"aws:SourceArn": arns}}
     queue.add_to_resource_policy(
         iam.PolicyStatement(
             actions=["sqs:SendMessage"],
@@ -38,13 +39,12 @@ def allow_rules(queue: sqs.Queue, rule_arns: Sequence[str] | None = None) -> Non
 
 
 def deny_all_but(queue: sqs.Queue, rule_arns: Sequence[str], role: iam.IRole) -> None:
-    """Denies sending to all other rules and principals, also to who may send to every queue.
+    """Denies sending to all others, also to who may send to every queue.
 
-    The rules stand here alone, and not beside the permission as well, so that the policy takes
-    twice as many. Each by its exact ARN: any prefix would let anyone who may make a
-    rule of that name tell the reaper what they like.
+    Each rule by its exact ARN: any prefix would let anyone who may make a rule of that name tell
+    the reaper what they like. The rules stand here alone, so the policy takes twice as many.
     """
-    senders = {"aws:SourceArn": _at_synth(rule_arns), "aws:PrincipalArn": role.role_arn}
+    senders = {"aws:SourceArn": Lazy.list(_Arns(rule_arns)), "aws:PrincipalArn": role.role_arn}
     queue.add_to_resource_policy(
         iam.PolicyStatement(
             effect=iam.Effect.DENY,
@@ -56,12 +56,10 @@ def deny_all_but(queue: sqs.Queue, rule_arns: Sequence[str], role: iam.IRole) ->
     )
 
 
-def _at_synth(arns: Sequence[str]) -> list[str]:
-    return Lazy.list(_Arns(arns))
-
-
 @jsii.implements(IStableListProducer)
 class _Arns:
+    """A list as it is at synth."""
+
     def __init__(self, arns: Sequence[str]) -> None:
         self._arns = arns
 
@@ -107,13 +105,12 @@ class RulesBesideWatched:
             watched = addresses | set(self._watched.get(place, {}))
             counts[place] = len(watched)
         rules = sum(ceil(count / _IN_A_RULE) for count in counts.values())
-        if rules > _MOST_RULES:
-            rule = (
-                f"must fit {_MOST_RULES} EventBridge rules, {_IN_A_RULE} of one stack in each: the "
-                f"policy of the reaper's queue holds no more; leave out watch(), or make the "
-                f"service with durable=True, to serve all of the account and region by one rule"
-            )
-            raise InvalidRequest(field=field, rule=rule, value=f"{rules} rules")
+        rule = (
+            f"must fit {_MOST_RULES} EventBridge rules, {_IN_A_RULE} of one stack in each: the "
+            f"policy of the reaper's queue holds no more; leave out watch(), or make the "
+            f"service with durable=True, to serve all of the account and region by one rule"
+        )
+        require(field, rules <= _MOST_RULES, rule, f"{rules} rules")
 
     def add(
         self,
@@ -136,12 +133,15 @@ class RulesBesideWatched:
             rule = list(rules.values())[-1]
             rule.add_event_pattern(detail=detail)
         else:
-            stack = watched.stack
             service = Names.unique_resource_name(self._reaper, max_length=80)
             construct_id = f"{service}{source.title().replace('.', '')}{number + 1}"
-            name = self._rule_name(stack, construct_id)
-            rule = make(stack, construct_id, name)
-            self.arns.append(self._rule_arn(name))
+            name = self._rule_name(watched.stack, construct_id)
+            rule = make(watched.stack, construct_id, name)
+            form = ArnFormat.SLASH_RESOURCE_NAME
+            arn = Stack.of(self._reaper).format_arn(
+                service="events", resource="rule", resource_name=name, arn_format=form
+            )
+            self.arns.append(arn)
         rules[address] = rule
 
     def _rule_name(self, stack: Stack, construct_id: str) -> str:
@@ -153,11 +153,3 @@ class RulesBesideWatched:
         known = [place for place in places if not Token.is_unresolved(place)]
         digest = hashlib.sha256("\0".join(known).encode()).hexdigest()
         return f"fairlock-reaper-{digest[:24]}"
-
-    def _rule_arn(self, name: str) -> str:
-        return Stack.of(self._reaper).format_arn(
-            service="events",
-            resource="rule",
-            resource_name=name,
-            arn_format=ArnFormat.SLASH_RESOURCE_NAME,
-        )

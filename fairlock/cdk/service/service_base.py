@@ -24,6 +24,7 @@ from fairlock.cdk.fragments import (
     check_place,
     first_difference,
     grant_call,
+    require,
 )
 from fairlock.cdk.service.functions import AdministrationFunctions, grant_key, grant_workflow_action
 from fairlock.errors import InvalidRequest
@@ -112,8 +113,7 @@ def _check_prefix(prefix: str) -> None:
     """Refuses a prefix that IAM would read as a pattern."""
     rule = "must be the beginning of lock names, such as 'team-a/', without * ? and $"
     is_plain = rules.PREFIX.allows(prefix) and not Token.is_unresolved(prefix)
-    if not is_plain or not prefix or set(prefix) & set("*?$"):
-        raise InvalidRequest(field="prefix", rule=rule, value=prefix)
+    require("prefix", is_plain and prefix and not set(prefix) & set("*?$"), rule, prefix)
 
 
 class MetricOptions(TypedDict, total=False):
@@ -133,6 +133,8 @@ class MetricOptions(TypedDict, total=False):
     visible: bool
 
 
+AdministrationFunction = Literal["inspect", "force_release", "set_limit"]
+
 DURABLE_ACTIONS: Final = (
     "lambda:GetDurableExecution",
     "lambda:SendDurableExecutionCallbackSuccess",
@@ -145,9 +147,9 @@ def check_function(function: lambda_.IFunction, *, service: Construct) -> None:
 
     The environment of a version, an alias or an imported function cannot be set.
     """
-    if not isinstance(function, lambda_.Function):
-        rule = "must be a lambda_.Function of this app, and neither a version nor an alias of it"
-        raise InvalidRequest(field="function", rule=rule, value=type(function).__name__)
+    is_own = isinstance(function, lambda_.Function)
+    rule = "must be a lambda_.Function of this app, and neither a version nor an alias of it"
+    require("function", is_own, rule, type(function).__name__)
     here = Stack.of(service)
     difference = first_difference(here, function.env)
     if difference is not None:
@@ -207,11 +209,7 @@ class LockServiceBase(Construct):
     publish_function: lambda_.IFunction | None = None
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
-        """Makes the construct.
-
-        Raises:
-            InvalidRequest: there is no such place.
-        """
+        """Makes the construct."""
         check_place(scope, construct_id)
         super().__init__(scope, construct_id)
 
@@ -237,11 +235,7 @@ class LockServiceBase(Construct):
 
     @property
     def pace_function(self) -> lambda_.IFunction:
-        """Reserves slots of a pace.
-
-        Raises:
-            InvalidRequest: the service has no such function.
-        """
+        """Reserves slots of a pace; `InvalidRequest` if the service has no such function."""
         raise NotImplementedError
 
     @property
@@ -297,10 +291,8 @@ class LockServiceBase(Construct):
     def grant_client(self, grantee: iam.IGrantable, *, prefix: str | None = None) -> iam.Grant:
         """Lets a principal use the table itself, as `LockClient` does.
 
-        Such a principal can write anything into the table, wake executions that wait, and ask
-        whether one that holds a lock still runs, of Step Functions and of durable functions: give
-        this to code that may hold any lock of the service. `grant_use` lets it call the functions
-        only.
+        Such a principal can write anything into the table, wake executions that wait, and ask of
+        all whether they still run: give this to code that may hold any lock of the service.
 
         Args:
             grantee: the principal.
@@ -333,37 +325,23 @@ class LockServiceBase(Construct):
         """Lets a principal describe and list all locks, by a function; no owner id is shown.
 
         Raises:
-            InvalidRequest: the service has no such function.
+            InvalidRequest: the service has no such function, as of the others below.
         """
         return grant_call(self._required("inspect"), grantee)
 
     def grant_force_release(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Lets a principal release any holder by force, by a function that logs who and why.
-
-        Raises:
-            InvalidRequest: the service has no such function.
-        """
+        """Lets a principal release any holder by force, by a function that logs who and why."""
         return grant_call(self._required("force_release"), grantee)
 
     def grant_set_limit(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Lets a principal limit, pause and resume any lock, by a function that logs who and why.
-
-        Raises:
-            InvalidRequest: the service has no such function.
-        """
+        """Lets a principal limit, pause and resume all locks, by a function that logs it."""
         return grant_call(self._required("set_limit"), grantee)
 
     def grant_pace(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Lets a principal reserve slots of any pace. State machines with a `Pace` need no call.
-
-        Raises:
-            InvalidRequest: the service has no such function.
-        """
+        """Lets a principal reserve slots of any pace. State machines with a `Pace` need no call."""
         return grant_call(self.pace_function, grantee)
 
-    def _required(
-        self, name: Literal["inspect", "force_release", "set_limit"]
-    ) -> lambda_.IFunction:
+    def _required(self, name: AdministrationFunction) -> lambda_.IFunction:
         found: lambda_.IFunction | None = getattr(self.administration, name, None)
         if found is None:
             rule = f"must be True where the service is made, which so has no function {name}"
@@ -406,16 +384,14 @@ class LockServiceBase(Construct):
     ) -> iam.Grant:
         """Lets a durable function hold locks with `fairlock.durable`.
 
-        It may invoke the functions that acquire and release, and finds their names in its
-        environment. A service of another stack must be deployed with `durable=True`; one that is
-        made here is given what it needs for this function.
+        It finds the functions that acquire and release by its environment. A service of another
+        stack must be deployed with `durable=True`.
 
         Args:
             function: the durable function.
-            key: the customer's key of its DurableConfig. The service's functions may then use it:
-                Lambda asks that of every principal that completes a callback. Without it, waiting
-                executions are not woken, and find out at their fallback poll. The key's policy
-                must leave permissions to IAM, as that of a `kms.Key` does.
+            key: the customer's key of its DurableConfig, which the service's functions may then
+                use: without it they cannot wake its executions, which find out at their fallback
+                poll. The key's policy must leave permissions to IAM, as that of a `kms.Key` does.
 
         Raises:
             InvalidRequest: it is a version, an alias or an imported function, or is in another

@@ -24,9 +24,13 @@ from aws_cdk import aws_ssm as ssm
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from fairlock.cdk.fragments import check_key, grant_call
+from fairlock.cdk.fragments import check_key, require
 from fairlock.cdk.service.reaper import ExecutionReaper, check_machine
-from fairlock.cdk.service.service_base import LockServiceBase, MetricOptions
+from fairlock.cdk.service.service_base import (
+    AdministrationFunction,
+    LockServiceBase,
+    MetricOptions,
+)
 from fairlock.errors import InvalidRequest, explained
 from fairlock.names import TABLE_NAME_PARAMETER, stack_parameter
 from fairlock.wire import rules
@@ -49,9 +53,8 @@ def function_arn(operation: str) -> str:
 
 def parameter_name(stack_name: str, name: str) -> str:
     """Where in the Parameter Store a stack's service tells a name."""
-    if isinstance(stack_name, str) and Token.is_unresolved(stack_name):
-        rule = "must be known at synth: a token has no value yet"
-        raise InvalidRequest(field="stack_name", rule=rule, value=stack_name)
+    is_known = not isinstance(stack_name, str) or not Token.is_unresolved(stack_name)
+    require("stack_name", is_known, "must be known at synth: a token has no value yet", stack_name)
     rules.require("stack_name", rules.STACK_NAME, stack_name, show_text=True)
     return stack_parameter(stack_name, name)
 
@@ -91,9 +94,9 @@ class Deployed:
 def add_outputs(service: Construct, deployed: Deployed) -> None:
     """Makes each name an output of the service's stack, which must have no such output yet."""
     stack = Stack.of(service)
-    if stack.node.try_find_child(TABLE_NAME) is not None:
-        rule = f"must be called once in a stack, which has an output {TABLE_NAME} already"
-        raise InvalidRequest(field="add_outputs", rule=rule, value=service.node.path)
+    is_first = stack.node.try_find_child(TABLE_NAME) is None
+    rule = f"must be called once in a stack, which has an output {TABLE_NAME} already"
+    require("add_outputs", is_first, rule, service.node.path)
     for name, value in deployed.names().items():
         CfnOutput(stack, name, value=value)
 
@@ -106,16 +109,11 @@ class SharedNames(Construct):
 
         What the service does not have or do has no parameter, so that a stack that needs it cannot
         be deployed, instead of failing later and silently.
-
-        Raises:
-            InvalidRequest: a service of this stack is shared already, or its name is a token, as in
-                a nested stack.
         """
         stack = Stack.of(service)
         parameter_name(stack.stack_name, TABLE_NAME)
-        if stack.node.try_find_child(_SHARED) is not None:
-            rule = "must be called once in a stack: the service is found by the stack's name"
-            raise InvalidRequest(field="share", rule=rule, value=service.node.path)
+        rule = "must be called once in a stack: the service is found by the stack's name"
+        require("share", stack.node.try_find_child(_SHARED) is None, rule, service.node.path)
         super().__init__(stack, _SHARED)
         for name, value in deployed.names().items():
             if name in _SHARED_NAMES or name.endswith("FunctionArn"):
@@ -243,9 +241,6 @@ class SharedLockService(LockServiceBase):
 
         It watches every machine of the account and region, unless it was narrowed where it is made:
         then CloudFormation refuses to deploy the stack of this construct.
-
-        Raises:
-            InvalidRequest: a machine is in another account or region.
         """
         for machine in machines:
             check_machine(machine, service=self)
@@ -257,10 +252,7 @@ class SharedLockService(LockServiceBase):
         """See `LockServiceBase.grant_durable`.
 
         If the service does not serve every durable function, CloudFormation refuses to deploy the
-        stack of this construct. The roles that would use a key are not known here.
-
-        Raises:
-            InvalidRequest: a key is given, or see `LockServiceBase.grant_durable`.
+        stack of this construct. A key is refused: the roles that would use it are not known here.
         """
         check_key("key", key)
         if key is not None:
@@ -273,17 +265,9 @@ class SharedLockService(LockServiceBase):
         self._deployed(SERVES_EVERY_DURABLE_FUNCTION)
         return grant
 
-    def grant_inspect(self, grantee: iam.IGrantable) -> iam.Grant:
-        """See `LockService.grant_inspect`. Deploying fails without this function."""
-        return grant_call(self._function("Inspect"), grantee)
-
-    def grant_force_release(self, grantee: iam.IGrantable) -> iam.Grant:
-        """See `LockService.grant_force_release`. Deploying fails without this function."""
-        return grant_call(self._function("ForceRelease"), grantee)
-
-    def grant_set_limit(self, grantee: iam.IGrantable) -> iam.Grant:
-        """See `LockService.grant_set_limit`. Deploying fails without this function."""
-        return grant_call(self._function("SetLimit"), grantee)
+    def _required(self, name: AdministrationFunction) -> lambda_.IFunction:
+        """The function; deploying fails without it, as without a reaper below."""
+        return self._function(name.title().replace("_", ""))
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """See `LockService.metric_dead_letters`. Deploying fails without a reaper."""
