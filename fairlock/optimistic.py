@@ -192,7 +192,6 @@ class VersionedItem:
         return int(version)
 
     def _unchanged(self, seen: Mapping[str, Any] | None, version: int) -> dict[str, Any]:
-        """The condition that the item is still the one that was seen."""
         key_name = next(iter(self._key))
         if seen is None:
             return _condition(versions.NOT_THERE, {"#key": key_name})
@@ -242,7 +241,6 @@ def _require_item(field: str, item: object) -> None:
 
 
 def _require_storable(field: str, item: Item) -> None:
-    """Raises `InvalidRequest` if boto3 cannot convert a value, a float for instance."""
     try:
         _SERIALIZER.serialize(item)
     except TypeError as error:

@@ -52,14 +52,7 @@ class DemoStack(Stack):
         locks: ILockService,
         **stack_props: Any,  # noqa: ANN401 - the props of Stack
     ) -> None:
-        """Declares the stack.
-
-        Args:
-            scope: the app.
-            construct_id: the stack's name.
-            locks: the lock service that decides who may charge an account.
-            stack_props: props of `aws_cdk.Stack`, such as `env`.
-        """
+        """Declares the stack; `locks` decides who may charge an account."""
         super().__init__(scope, construct_id, **stack_props)
         self.accounts = dynamodb.TableV2(
             self,

@@ -1,7 +1,4 @@
-"""Puts a durable function, Fairlock and the SDK of durable functions into one directory.
-
-In a project of your own `pip install --target …` of the extra `durable` does this.
-"""
+"""Puts a durable function, Fairlock and the SDK into one directory, as `pip install` could."""
 
 from __future__ import annotations
 
@@ -16,12 +13,7 @@ _NOT_NEEDED: Final = ("__pycache__", "_lambdas", "aio", "cdk", "cli", "client", 
 
 
 def package(source: Path, target: Path) -> Path:
-    """Copies a function's source and the packages that it imports from this environment.
-
-    Args:
-        source: the directory with the handler.
-        target: a directory that does not exist yet.
-    """
+    """Copies a function's source and what it imports to `target`, which does not exist yet."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
     for name in PACKAGES:
         spec = find_spec(name)

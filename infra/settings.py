@@ -44,23 +44,9 @@ class SettingError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of one deployment.
+    """The settings of one deployment: those of `LockService`, and whether to deploy the demo.
 
-    Attributes:
-        demo: deploy the demo's stack as well.
-        durable: serve every durable function of the account and region.
-        administration: make the functions that show and free locks.
-        lifecycle_events: tell EventBridge what happens to locks.
-        pace: make the function that workflows take turns by.
-        removal_policy: whether the table and the logs outlive the stack.
-        deletion_protection: whether DynamoDB refuses to delete the table.
-        log_retention: how long logs are retained.
-        log_level: what the functions log.
-        memory_size_mib: memory of each function.
-        tracing: whether X-Ray traces the functions; None where it can.
-        architecture: of the functions' processors; None for arm64 where it is usual.
-        recursive_loop: whether the reaper's function is let loop; None where Lambda can be told.
-        table_name: the name of the table; None lets CloudFormation name it.
+    None of a setting is its default; of the table's name, the one that CloudFormation makes.
     """
 
     demo: bool = False
@@ -80,11 +66,7 @@ class Settings:
 
     @classmethod
     def from_context(cls, node: Node) -> Settings:
-        """Reads the settings; `log_retention` from `log_retention_days`, the others by their names.
-
-        Raises:
-            SettingError: names the setting, its value and the allowed values.
-        """
+        """Reads the settings by their names; `log_retention` from `log_retention_days`."""
         chosen = {
             name: _choice(node, _CONTEXT.get(name, name), *choices)
             for name, choices in _CHOICES.items()

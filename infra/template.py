@@ -83,16 +83,12 @@ def portable(template: Json, *, stack_name: str, code_file: str) -> Json:
                 "S3Key": {"Fn::Sub": f"${{CodeKeyPrefix}}{code_file}"},
             }
         elif resource["Type"] == _SHARED_NAME:
-            properties["Name"] = _by_any_stack(properties["Name"], stack_name)
+            before, _, after = properties["Name"].partition(f"/{stack_name}/")
+            properties["Name"] = {"Fn::Sub": f"{before}/${{AWS::StackName}}/{after}"}
     text = json.dumps(made)
     if found := [part for part in (*_OF_THE_CDK, f"/{stack_name}/") if part in text]:
         raise NotPortableError(f"the template still has {', '.join(found)} in it")
     return made
-
-
-def _by_any_stack(parameter_name: str, stack_name: str) -> Json:
-    before, _, after = parameter_name.partition(f"/{stack_name}/")
-    return {"Fn::Sub": f"{before}/${{AWS::StackName}}/{after}"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +128,6 @@ def write(target: Path, settings: Mapping[str, str]) -> Written:
 
 
 def _synthesized(directory: Path, settings: Mapping[str, str]) -> tuple[Json, dict[str, bytes]]:
-    """The stack's template, and the files of the functions' code with their licences."""
     context = json.loads((ROOT / "cdk.json").read_text())["context"]
     app = App(outdir=str(directory), context={**context, **settings})
     LockStack(app, _STACK_NAME, settings=Settings.from_context(app.node))

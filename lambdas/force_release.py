@@ -1,8 +1,7 @@
 """Lambda entry point: release a holder by force, for people without access to the table.
 
-The audit line is that of the event `ReleasedByForce`, which `observe_event` logs: who (as the
-request says), what and why. The request id beside it leads to the principal: CloudTrail records it
-if data events of this function are switched on.
+The audit line is that of the event `ReleasedByForce`. The request id beside it leads to the
+principal: CloudTrail records it if data events of this function are switched on.
 """
 
 from __future__ import annotations

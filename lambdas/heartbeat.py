@@ -21,10 +21,7 @@ from lambdas.task_tokens import answer_heartbeat
 
 @entry_point("dynamodb", "stepfunctions")
 def handler(event: dict[str, Any], context: Invocation) -> dict[str, Any]:
-    """Renews or refuses; raises InvalidRequest or LockStoreUnavailable.
-
-    With a task token it answers through it, and only when there is nothing to keep alive any more.
-    """
+    """Renews or refuses; with a task token it answers when there is nothing to keep alive."""
     request = parse_heartbeat(event)
     if isinstance(request, KeepAliveRequest):
         require_same_account(request.execution_arn, function_arn=context.invoked_function_arn)

@@ -25,7 +25,7 @@ what Fairlock has written has half of it."""
 
 @entry_point("dynamodb", "events")
 def handler(event: dict[str, Any], context: Invocation) -> dict[str, Any]:
-    """Publishes what a batch of the stream's records tells; raises if EventBridge did not take all.
+    """Publishes what a batch of records tells; raises if EventBridge did not take all.
 
     Then Lambda brings the batch again, so that an event may come twice, with the same `event_id`.
     """

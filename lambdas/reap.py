@@ -1,8 +1,4 @@
-"""Lambda entry point: free what workflows that are over have left behind.
-
-The queue brings two kinds of messages: events of Step Functions, each of which begins the first
-pass over an execution's claims, and the handler's own, delayed, each of which begins the second.
-"""
+"""Lambda entry point: free what workflows that are over have left behind."""
 
 from __future__ import annotations
 

@@ -1,13 +1,9 @@
 """What the handlers share: the lock table, the AWS clients, what they refuse, metrics and logs.
 
-Lambda runs the import of a handler with the CPU of a large function, and the first invocation with
-that of the function's own memory. So the network library is loaded, and the clients are made, at
-import. That touches no network.
-
-A log line names an acquisition by its lock and its fencing token, once it has one. The owner_id is
-the proof of ownership and is in no line, nor is a hash of it: a reader who can guess an id could
-find it by its hash. The workflow execution says who called and the owner_name, as far as the
-request names them, and by the request id, which CloudTrail knows with the principal.
+The network library is loaded, and the clients are made, at import, which Lambda runs with the CPU
+of a large function. A log line names an acquisition by its lock and its fencing token. The owner_id
+is the proof of ownership and is in no line, nor is a hash of it: a reader who can guess an id could
+find it by its hash. The request id, which CloudTrail knows with the principal, says who called.
 """
 
 from __future__ import annotations
@@ -81,24 +77,8 @@ class InvalidRequest(errors.InvalidRequest):
         self.args = (invalid_request_text(refused),)
 
 
-def reports_faults(handler: Handler) -> Handler:
-    """Lets callers read what was wrong with a request as JSON, in the last line of the error."""
-
-    @wraps(handler)
-    def reporting(event: dict[str, Any], context: Invocation) -> dict[str, Any]:
-        try:
-            return handler(event, context)
-        except errors.InvalidRequest as refused:
-            raise InvalidRequest(refused) from refused
-
-    return reporting
-
-
 def require_durable_calls(execution_arn: str | None) -> None:
-    """Refuses a durable execution where the AWS SDK cannot ask for it.
-
-    No one could wake it, or tell that it has died: its lock would stay taken.
-    """
+    """Refuses a durable execution where the AWS SDK cannot ask for it: no one could wake it."""
     if execution_arn is None or not is_durable(execution_arn):
         return
     if tuple(int(part) for part in botocore.__version__.split(".")[:2]) < _KNOWS_DURABLE_FUNCTIONS:
@@ -110,10 +90,7 @@ def require_durable_calls(execution_arn: str | None) -> None:
 
 
 def require_same_account(execution_arn: str | None, *, function_arn: str) -> None:
-    """Refuses an execution of another account or region.
-
-    The service gets no events of it and may not describe it: its lease would be extended for ever.
-    """
+    """Refuses an execution of another place, which the service cannot ask about."""
     if execution_arn is None or place_in(execution_arn) == place_in(function_arn):
         return
     partition, region, account = place_in(function_arn)
@@ -146,10 +123,7 @@ def send_message(queue_url: str, body: str, delay_seconds: int) -> None:
 
 
 def hide_message(queue_url: str, receipt_handle: str, seconds: int) -> None:
-    """Lets a message that was received come again after so many seconds.
-
-    If SQS does not do it, the message comes again after the queue's visibility timeout.
-    """
+    """Lets a message come again after so many seconds, or else after the visibility timeout."""
     with suppress(ClientError, BotoCoreError):
         _client("sqs").change_message_visibility(
             QueueUrl=queue_url, ReceiptHandle=receipt_handle, VisibilityTimeout=seconds
@@ -182,10 +156,7 @@ def make_clients(*services: Service) -> None:
 
 @cache
 def _session() -> Session:
-    """Makes the clients that boto3 makes, but for its version in their user agent.
-
-    The import of boto3 itself takes longer, for resources and transfers to S3 that no handler uses.
-    """
+    """Makes clients as boto3 does, without its import, which takes longer."""
     return get_session()
 
 
@@ -211,11 +182,7 @@ workflows: Final = _workflows(no_account)
 
 
 class _Provider(AmazonCloudWatchEMFProvider):
-    """Publishes the metrics of an invocation, if there are any.
-
-    A renewal and an invalid request count nothing, which is no mistake; Powertools would warn about
-    it, in a log line that is not JSON.
-    """
+    """Publishes metrics if there are any; Powertools would warn of none, and not in JSON."""
 
     def flush_metrics(self, raise_on_empty_metrics: bool = False) -> None:  # noqa: FBT001, FBT002 - Powertools' signature
         if self.metric_set:
@@ -234,11 +201,21 @@ metrics: Final = Metrics(provider=_Provider(namespace=NAMESPACE, service=_SERVIC
 
 
 def entry_point(*services: Service) -> Callable[[Handler], Handler]:
-    """Makes a function a handler with these clients, and with logs, metrics and readable faults."""
+    """Makes a function a handler with these clients, and with logs, metrics and readable faults.
+
+    Callers read what was wrong with a request as JSON, in the last line of the error.
+    """
     make_clients(*services)
 
     def decorate(handler: Handler) -> Handler:
-        logged: Handler = logger.inject_lambda_context(metrics.log_metrics(reports_faults(handler)))
+        @wraps(handler)
+        def reporting(event: dict[str, Any], context: Invocation) -> dict[str, Any]:
+            try:
+                return handler(event, context)
+            except errors.InvalidRequest as refused:
+                raise InvalidRequest(refused) from refused
+
+        logged: Handler = logger.inject_lambda_context(metrics.log_metrics(reporting))
         return logged
 
     return decorate
@@ -279,25 +256,20 @@ def request_fields(request: AcquireRequest) -> dict[str, object]:
     )
 
 
-def _current_wait_ms(
+def _measure_current_wait(
     request: AcquireRequest, answer: Queued | Refusal, *, now_ms: int
-) -> int | None:
-    """How long the caller has waited so far; None if that is not known.
+) -> dict[str, int]:
+    """Measures how long the caller has waited so far; returns it as the field of a log line.
 
-    The service knows since when a waiter is in the queue. A caller that polls says it itself, and
-    may say anything: what no polling caller can have waited is not measured.
+    A caller that polls says it itself: what none can have waited is not measured.
     """
     if isinstance(answer, Queued):
-        return max(0, now_ms - answer.entered_at_ms)
-    if request.waiting_since_ms is None or answer.reason not in _BUSY:
-        return None
-    waited_ms = max(0, now_ms - request.waiting_since_ms)
-    return waited_ms if waited_ms <= LONGEST_TOLD_WAIT_MS else None
-
-
-def _measure_current_wait(waited_ms: int | None) -> dict[str, int]:
-    """Measures a wait, and returns it as the field of a log line."""
-    if waited_ms is None:
+        waited_ms = max(0, now_ms - answer.entered_at_ms)
+    elif request.waiting_since_ms is not None and answer.reason in _BUSY:
+        waited_ms = max(0, now_ms - request.waiting_since_ms)
+        if waited_ms > LONGEST_TOLD_WAIT_MS:
+            return {}
+    else:
         return {}
     _measure_ms(MetricName.CURRENT_WAIT, waited_ms)
     return {"waited_ms": waited_ms}
@@ -310,7 +282,7 @@ def observe_acquire(
     caller = request_fields(request)
     waits: dict[str, int] = {}
     if not isinstance(answer, Grant):
-        waits = _measure_current_wait(_current_wait_ms(request, answer, now_ms=now_ms))
+        waits = _measure_current_wait(request, answer, now_ms=now_ms)
     match answer:
         case Grant():
             count(MetricName.GRANTED, 0 if answer.repeated else 1)

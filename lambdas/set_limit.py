@@ -1,8 +1,4 @@
-"""Lambda entry point: limit, pause or resume a lock, for people without access to the table.
-
-The audit line is that of the event `CeilingChanged`, which `observe_event` logs, as for a release
-by force.
-"""
+"""Lambda entry point: limit, pause or resume a lock; the event `CeilingChanged` is logged."""
 
 from __future__ import annotations
 

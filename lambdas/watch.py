@@ -1,14 +1,13 @@
 """Lambda entry point: measure how long owners wait for locks that an operator wants to watch.
 
-`LockClient` asks the table and no function, so only the table shows that its callers wait. A
-schedule invokes this; `LockMonitoring(watch=[…])` makes both.
+`LockClient` asks no function, so only the table shows that its callers wait.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlock.errors import LockItemMalformed
@@ -62,21 +61,17 @@ def handler(_event: dict[str, Any], context: Invocation) -> dict[str, int]:
 def _waits(
     context: LockContext, watched: str, unread: list[LockItemMalformed]
 ) -> Iterator[tuple[int, LockDescription]]:
-    for lock in _locks(context, watched):
+    found: Iterable[LockDescription | LockItemMalformed | None]
+    if watched.endswith(ANY):
+        found = list_locks(context, watched.removesuffix(ANY))
+    else:
+        try:
+            found = [describe(context, watched)]
+        except LockItemMalformed as malformed:
+            found = [malformed]
+    for lock in found:
         if isinstance(lock, LockItemMalformed):
             unread.append(lock)
         elif lock is not None and lock.waiters.oldest is not None:
             waited = lock.seen_at - lock.waiters.oldest
             yield max(0, int(waited.total_seconds() * 1000)), lock
-
-
-def _locks(
-    context: LockContext, watched: str
-) -> Iterator[LockDescription | LockItemMalformed | None]:
-    if watched.endswith(ANY):
-        yield from list_locks(context, watched.removesuffix(ANY))
-    else:
-        try:
-            yield describe(context, watched)
-        except LockItemMalformed as malformed:
-            yield malformed

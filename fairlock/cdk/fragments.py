@@ -1,8 +1,6 @@
-"""What the states of a guard and of an update have in common.
+"""What the states of a guard and of an update have in common, and checks of arguments.
 
-A workflow variable and the JSONata that reads it; which errors of a task state are repeated, and
-how often; and checks of arguments that CDK would not refuse, or not by name. The checks run in
-Python before a value reaches CDK: a value such as NaN ends CDK's process.
+The checks run in Python before a value reaches CDK: a value such as NaN ends CDK's process.
 """
 
 from __future__ import annotations

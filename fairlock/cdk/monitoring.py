@@ -1,7 +1,6 @@
 """`LockMonitoring`: a dashboard for a lock service, saved queries of its logs, and alarms.
 
-`LockAlarms` says which alarms there are, and when each of them fires. The saved queries are of
-CloudWatch Logs Insights: the logs name the locks, which metrics do not.
+The saved queries are of CloudWatch Logs Insights: logs name the locks, which metrics do not.
 """
 
 from __future__ import annotations
@@ -124,19 +123,6 @@ QUERIES: Final[Mapping[str, str]] = {
 }
 
 
-def save_queries(scope: Construct, log_group_names: Sequence[str]) -> None:
-    """Saves the queries over these log groups."""
-    folder = Names.unique_resource_name(scope, max_length=80)
-    for name, query in QUERIES.items():
-        logs.CfnQueryDefinition(
-            scope,
-            name.title().replace(" ", ""),
-            name=f"{folder}/{name}",
-            query_string=query,
-            log_group_names=list(log_group_names),
-        )
-
-
 _DASHBOARD_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 _UNHEARD: Final = "fairlock:alarmsWithoutTopic"
 _NO_TOPIC: Final = (
@@ -149,10 +135,7 @@ no value. One that is too high in any of three periods is enough, and so the ala
 
 
 class LockMonitoring(Construct):
-    """A dashboard, saved queries, and the alarms that were asked for.
-
-    Shows this service alone. The metrics have no dimension of a lock; the logs name locks and
-    owners.
+    """A dashboard of this service alone, saved queries, and the alarms that were asked for.
 
     Attributes:
         dashboard: the dashboard.
@@ -205,7 +188,15 @@ class LockMonitoring(Construct):
         self.dashboard = cloudwatch.Dashboard(
             self, "Dashboard", dashboard_name=dashboard_name, widgets=graphs_of(monitored)
         )
-        save_queries(self, service.log_group_names)
+        folder = Names.unique_resource_name(self, max_length=80)
+        for name, query in QUERIES.items():
+            logs.CfnQueryDefinition(
+                self,
+                name.title().replace(" ", ""),
+                name=f"{folder}/{name}",
+                query_string=query,
+                log_group_names=service.log_group_names,
+            )
         if watch:
             self._watch_function = self._measure(service, watch)
         if alarms is None and alarm_topic is not None:
@@ -267,7 +258,6 @@ class LockMonitoring(Construct):
             self._alarm(f"{name}Throttles", metric, alarms.throttles, description)
 
     def _measure(self, service: LockServiceBase, watch: Sequence[str]) -> lambda_.Function:
-        """Makes the function that reads the watched locks, and its schedule."""
         functions = FunctionFactory(
             scope=self,
             code=handler_code(self),
@@ -295,7 +285,6 @@ class LockMonitoring(Construct):
         return function
 
     def _alarm_of_watched(self, service: LockServiceBase, name: str, alarms: LockAlarms) -> None:
-        """Makes the alarm of one watched name, which says which locks are meant."""
         dimensions = {"service": service.service_name, "locks": name}
         command = f"fairlock show {shlex.quote(name)}"
         if name.endswith(_ANY):
@@ -309,7 +298,6 @@ class LockMonitoring(Construct):
         )
 
     def _first_step(self, name: str) -> str:
-        """What a person who is woken by the alarm types or opens first."""
         table = f"--table {self._table_name}"
         if name in _QUERIES_OF_ALARMS:
             return f"run the saved query {_QUERIES_OF_ALARMS[name]!r} of this alarm's stack."
@@ -363,7 +351,6 @@ _LONGEST_LIST: Final = 3_000
 
 
 def _check_dashboard_name(name: object) -> None:
-    """Refuses what CloudWatch takes for no name."""
     if name is None or (isinstance(name, str) and Token.is_unresolved(name)):
         return
     is_name = isinstance(name, str) and _DASHBOARD_NAME.fullmatch(name) is not None

@@ -1,15 +1,9 @@
 """`OptimisticUpdate`: reads an item, lets a task change it, writes it if it is still the same.
 
-Its arguments are checked when it is made, and its place in the finished state machine at synth.
-
-The JSONata of its states translates items, chooses conditions and makes writes. Step Functions
-spells the types of attribute values as the AWS SDK for Java does (`Bool`, `Nul`, `Ss`), unlike
-DynamoDB itself (`BOOL`, `NULL`, `SS`). So an item is translated after it was read, and back before
-it is written.
-
-The item is translated as text, by regular expressions. Step Functions ends an evaluation that is
-about 100 calls deep or takes a second (https://github.com/floci-io/floci/issues/2737 measured the
-depth): a recursive function would not reach the 32 levels of nesting that DynamoDB allows.
+Step Functions spells the types of attribute values as the AWS SDK for Java does (`Bool`, `Nul`,
+`Ss`), unlike DynamoDB (`BOOL`, `NULL`, `SS`). So an item is translated after it was read, and back
+before it is written: as text, by regular expressions, because Step Functions ends an evaluation
+that is about 100 calls deep (https://github.com/floci-io/floci/issues/2737) or takes a second.
 """
 
 from __future__ import annotations
@@ -80,11 +74,6 @@ class UpdateInMachine:
     construct: IConstruct
     variable: str
 
-    @property
-    def path(self) -> str:
-        """The update's path in the app."""
-        return self.construct.node.path
-
     def faults(
         self,
         machines: Machines,
@@ -144,7 +133,6 @@ class VersionedExpressions:
         return jsonata(f"$states.input = null ? null : {self._stamped()}")
 
     def _stamped(self) -> str:
-        """The task's item under its key, with its version and the id of this write."""
         stamps = (
             f"{{'{self.version}': {{'N': {self.variable}.next}},"
             f" '{write_id_attribute(self.version)}': {{'S': {self.variable}.token}}}}"
@@ -152,7 +140,6 @@ class VersionedExpressions:
         return f"$merge([$states.input, {self.variable}.key, {stamps}])"
 
     def _unchanged(self) -> str:
-        """The condition that the item is still the one that was read."""
         number = f"{_ITEM_READ}.`{self.version}`"
         write_id = f"{_ITEM_READ}.`{write_id_attribute(self.version)}`"
         names = {
@@ -204,8 +191,7 @@ class VersionedStates:
     """Makes the states of one update, which share its variable and the prefix of their names.
 
     The variable hands on from `read` to `write`: the key, the condition that the item is unchanged,
-    its next version, and the request token, which is also the id of the write. After a cancelled
-    write it has the cause, and the time of the first cancellation.
+    its next version, and the request token, which is also the id of the write.
     """
 
     scope: Construct
@@ -238,8 +224,7 @@ class VersionedStates:
     def write(self) -> tasks.CallAwsService:
         """Writes its input in the place of the item that was read, or deletes that item for null.
 
-        A transaction of one write may be repeated under its request token: so a write whose reply
-        was lost is not taken for a conflict.
+        A transaction may be repeated under its request token: a lost reply is no conflict.
         """
         write = tasks.CallAwsService.jsonata(
             self.scope,
@@ -303,7 +288,12 @@ class VersionedStates:
             max_attempts=retries,
             jitter_strategy=sfn.JitterType.FULL,
         )
-        gave_up = self._gave_up(retries=retries)
+        gave_up = sfn.Fail.jsonata(
+            self.scope,
+            self.variable.state_name("Gave up"),
+            error=VersionConflict.__name__,
+            cause=f"the item was changed by others before each of {retries + 1} tries to write it",
+        )
         tries.add_catch(gave_up, errors=[self.conflict], outputs=ERROR_OUTPUT)
         return tries
 
@@ -316,14 +306,6 @@ class VersionedStates:
             self.variable.state_name("Conflict"),
             error=jsonata(f"{is_conflict} ? '{self.conflict}' : '{_CANCELLED}'"),
             cause=jsonata(cause),
-        )
-
-    def _gave_up(self, *, retries: int) -> sfn.Fail:
-        return sfn.Fail.jsonata(
-            self.scope,
-            self.variable.state_name("Gave up"),
-            error=VersionConflict.__name__,
-            cause=f"the item was changed by others before each of {retries + 1} tries to write it",
         )
 
 

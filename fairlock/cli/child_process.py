@@ -1,9 +1,8 @@
 """The command that `fairlock run` starts, and all that may happen around it.
 
-It gets a process group of its own, so that signals reach everything that it starts. One pipe is
-waited for: it tells of signals, of the end of the command, and of news from other threads. At a
-terminal the group must be in the foreground, because the kernel stops any other that reads from it.
-If `fairlock` itself is killed, the kernel ends the command: its lock is renewed no more.
+It gets a process group of its own, so that signals reach everything that it starts, and at a
+terminal the foreground: the kernel stops any other group that reads from it. If `fairlock` itself
+is killed, the kernel ends the command: its lock is renewed no more.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NoReturn, Self
@@ -110,12 +108,7 @@ class InterruptibleClock(BootClock):
 
     def wait(self, seconds: float) -> None:
         """Lets that much time pass; in the main thread the first signal raises `Interrupted`."""
-        if not self.may_be_interrupted:
-            time.sleep(seconds)
-            return
-        end = self.monotonic() + seconds
-        while (left := end - self.monotonic()) > 0:
-            self.raise_if_signalled(left)
+        self.alarm().wait(seconds)
 
     def raise_if_signalled(self, seconds: float = 0.0) -> None:
         """Raises `Interrupted` if there is a signal, or comes one within so many seconds."""
@@ -134,7 +127,6 @@ class _InterruptibleAlarm:
         self._has_rung = False
 
     def wait(self, seconds: float) -> None:
-        """See `Alarm`."""
         if not self._clock.may_be_interrupted:
             self._alarm.wait(seconds)
             return
@@ -144,7 +136,6 @@ class _InterruptibleAlarm:
         self._has_rung = False
 
     def ring(self) -> None:
-        """See `Alarm`."""
         self._has_rung = True
         self._alarm.ring()
         self._signals.wake_up()
@@ -194,8 +185,8 @@ class Terminal:
     def given_away(self) -> Iterator[None]:
         """Within, neither keys nor the reads of others in the pipeline stop this program.
 
-        Enter it after the command's start, as the command would inherit the ignored signals. At
-        the end the terminal is taken back, and processes that were stopped for want of it go on.
+        Enter it after the command's start, which would inherit the ignored signals. At the end
+        processes that were stopped for want of the terminal go on.
         """
         before = {number: signal.signal(number, signal.SIG_IGN) for number in _STOPPING}
         try:

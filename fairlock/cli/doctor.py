@@ -1,11 +1,8 @@
 """`fairlock doctor`: whether a table is fit to lock with. It reads only, and writes nothing.
 
 A permission to write is probed on condition of an item that does not exist, under a key that no
-lock uses: AWS checks the permission, then the condition, and refuses.
-
-Other tables may be of the same service, made when its stack was deployed again. CloudFormation
-names a table after its stack and construct, and ends the name with random letters. A table that was
-retained when its stack was destroyed differs from the new one in these only.
+lock uses: AWS checks the permission, then the condition, and refuses. Other tables of the same base
+name may be of the same service: CloudFormation ends a table's name with random letters.
 """
 
 from __future__ import annotations
@@ -257,7 +254,6 @@ def _no_table(error: Exception, target: Target) -> Finding:
 
 
 def _attempted(check: str, examine: Callable[[], Finding]) -> Finding:
-    """The finding of a check, or that it was not possible."""
     try:
         return examine()
     except (BotoCoreError, ClientError) as error:
@@ -306,10 +302,10 @@ def _key(fields: Mapping[str, Any]) -> Finding:
 
 
 def _restored(dynamodb: Any, table: Mapping[str, Any]) -> Finding:  # noqa: ANN401 - a client of boto3's
-    """DynamoDB says for good that a table was made from a backup; its old locks tell how long.
+    """Whether a table from a backup has old locks; reads the table.
 
     A lock begins its fencing tokens with the time in microseconds, and never grants a million a
-    second: a token below the backup's time is of a lock that was in the backup. Reads the table.
+    second: a token below the backup's time is of a lock that was in the backup.
     """
     at = table["RestoreSummary"]["RestoreDateTime"]
     since = f"restored from a backup as of {at}: "

@@ -1,9 +1,7 @@
 """What `fairlock` tells the shell and its people: exit statuses, the ends of its help, log lines.
 
 The statuses are those of the command, 128 + n if signal n ended it or the waiting for the lock, and
-a few of `fairlock` that few programs use. The numbers are those of sysexits.h (BSD), of `timeout`,
-and of the shells. The help of each command ends with examples, its statuses, and the page that says
-more.
+a few whose numbers are those of sysexits.h (BSD), of `timeout`, and of the shells.
 """
 
 from __future__ import annotations

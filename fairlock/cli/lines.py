@@ -1,8 +1,4 @@
-"""Locks as text: every detail line by line, a line for a pipe, or a table for a terminal.
-
-What others have stored is shown as escapes where it must be. The table is as wide as the terminal
-and never wider, whatever the names are.
-"""
+"""Locks as text: every detail line by line, a line for a pipe, or a table for a terminal."""
 
 from __future__ import annotations
 
@@ -17,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fairlock.clock import iso
-from fairlock.errors import DescribedCeiling, DescribedForcedRelease, DescribedHolder
-from fairlock.protocol.description import LockDescription
+from fairlock.errors import DescribedCeiling, DescribedHolder
+from fairlock.protocol.description import DescribedForcedRelease, LockDescription
 from fairlock.text import printable
 
 _NO_NAME: Final = "(no name)"
@@ -89,13 +85,9 @@ def details_of_holder(holder: DescribedHolder, *, seen_at: datetime) -> Iterator
     if holder.execution_arn is not None and holder.execution_arn != holder.owner_name:
         yield f"  execution: {printable(holder.execution_arn)}"
     if holder.data is not None:
-        # What is no JSON object is shown as it is stored.
-        is_text = isinstance(holder.data, str)
-        data = (
-            holder.data
-            if is_text
-            else json.dumps(holder.data, ensure_ascii=False, separators=(",", ":"))
-        )
+        data = holder.data  # What is no JSON object is shown as it is stored.
+        if not isinstance(data, str):
+            data = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
         yield f"  data: {printable(data)}"
 
 
@@ -176,12 +168,6 @@ def lock_table(locks: Iterable[LockDescription], console: Console, *, header: bo
     return table
 
 
-def _without_account(owner: str) -> str:
-    """A guard's label is the ARN of its execution: what tells it from others is at the end."""
-    _, is_execution, name = owner.partition(":execution:")
-    return name if is_execution else owner
-
-
 def _limit_in_force(lock: LockDescription) -> int | None:
     """The lowest limit; 0 beside holders means that the lock is paused."""
     if lock.ceiling is None or lock.limit is None:
@@ -198,7 +184,8 @@ def _row(lock: LockDescription) -> list[Text]:
         left = oldest.expires_at - lock.seen_at
         cells[1:5] = [
             f"{len(lock.holders)}/{_limit_in_force(lock)}",
-            _without_account(owners_of(lock)),
+            # A guard's label is the ARN of its execution: what tells it from others is at the end.
+            owners_of(lock).split(":execution:", 1)[-1],
             short(lock.seen_at - oldest.acquired_at),
             short(left) if left.total_seconds() >= 0 else "over",
         ]

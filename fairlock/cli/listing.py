@@ -1,8 +1,4 @@
-"""The commands that show locks: `fairlock ls`, `fairlock watch` and `fairlock show`.
-
-`ls` shows the locks that are held or waited for, `watch` shows them again and again, and `show` the
-holders and waiters of one lock. Owner ids prove ownership and stay hidden.
-"""
+"""The commands that show locks: `fairlock ls`, `watch` and `show`. Owner ids stay hidden."""
 
 from __future__ import annotations
 
@@ -77,7 +73,6 @@ def _batches(locks: Iterable[LockDescription]) -> Iterator[list[LockDescription]
 
 
 def _print_lines(console: Console, found: Iterable[str]) -> None:
-    """Prints lines as they are, however long: neither wrapped nor coloured."""
     for line in found:
         console.file.write(f"{line}\n")
 
@@ -115,12 +110,10 @@ def watch(
     """
     try:
         moments = _moments(clock, every, times)
-        if as_json:
-            _print_objects(read, console, moments)
-        elif console.is_terminal:
+        if console.is_terminal and not as_json:
             _draw(read, console, moments, every=every)
         else:
-            _print_changes(read, console, moments)
+            _print_changes(read, console, moments, as_json=as_json)
     except KeyboardInterrupt:
         pass
     return 0
@@ -141,32 +134,25 @@ def _draw(read: Read, console: Console, moments: Iterator[int], *, every: float)
             live.update(Group(head, table), refresh=True)
 
 
-def _print_changes(read: Read, console: Console, moments: Iterator[int]) -> None:
+def _print_changes(read: Read, console: Console, moments: Iterator[int], *, as_json: bool) -> None:
+    """Prints lines, or objects as of `ls --json`: a lock that is free by now has no holders."""
     changes = _Changes()
     for now_ms in moments:
         at = iso_utc(now_ms)
         try:
-            told = [
-                f"{printable(name)}\tfree" if lock is None else lines.one_line(lock)
-                for name, lock in changes.since_last(read())
-            ]
+            found = list(changes.since_last(read()))
         except LockStoreUnavailable as error:
-            told = [f"no answer: {printable(str(error))}"]
-        for line in told:
-            console.file.write(f"{at}\t{line}\n")
-        console.file.flush()
-
-
-def _print_objects(read: Read, console: Console, moments: Iterator[int]) -> None:
-    """As `ls --json` prints them; a lock that is free by now has no holders and no waiters."""
-    changes = _Changes()
-    for now_ms in moments:
-        try:
-            for name, lock in changes.since_last(read()):
-                seen = lock or _free(name, now_ms)
-                console.file.write(f"{json.dumps(lock_json(seen))}\n")
-        except LockStoreUnavailable as error:
-            exit_codes.say(f"no answer: {error}")
+            if as_json:
+                exit_codes.say(f"no answer: {error}")
+            else:
+                console.file.write(f"{at}\tno answer: {printable(str(error))}\n")
+            found = []
+        for name, lock in found:
+            if as_json:
+                console.file.write(f"{json.dumps(lock_json(lock or _free(name, now_ms)))}\n")
+            else:
+                line = f"{printable(name)}\tfree" if lock is None else lines.one_line(lock)
+                console.file.write(f"{at}\t{line}\n")
         console.file.flush()
 
 
@@ -202,7 +188,6 @@ class _Changes:
 
 
 def _moments(clock: Clock, every: float, times: int | None) -> Iterator[int]:
-    """When to read, in epoch milliseconds, with the pause between two."""
     for number in count() if times is None else range(times):
         if number:
             clock.wait(every)

@@ -30,10 +30,7 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForcedRelease:
-    """The arguments of `fairlock release --force`.
-
-    Without a terminal no one can be asked. Who releases is found out when it is decided.
-    """
+    """The arguments of `fairlock release --force`; without a terminal no one can be asked."""
 
     name: str
     fencing_token: int | None
@@ -58,11 +55,7 @@ def release_own(locks: LockClient, name: str, owner_id: str, *, as_json: bool = 
 
 
 def force_release(locks: LockClient, place: str, wanted: ForcedRelease) -> int:
-    """Shows the holder, asks, and releases the grant that was shown; returns the exit status.
-
-    Raises:
-        HolderChanged: the grant that was shown is over; nothing was written.
-    """
+    """Shows the holder, asks, and releases the grant that was shown; returns the exit status."""
     found = locks.describe(wanted.name)
     if found is None:
         return unknown(place, wanted.name)
@@ -145,22 +138,20 @@ def empty_queue(
 
 
 def change_ceiling(
-    target: Target, name: str, limit: int | None, *, reason: str, as_json: bool
+    locks: LockClient, name: str, limit: int | None, *, as_json: bool = False, **why: str
 ) -> int:
     """Limits, pauses (0) or resumes (None) a lock; returns the exit status."""
-    with target.locks() as locks:
-        who = {"reason": reason, "requested_by": caller(target)}
-        if limit is None:
-            locks.resume(name, **who)
-        elif limit:
-            locks.set_limit(name, limit, **who)
-        else:
-            locks.pause(name, **who)
-        if as_json:
-            typer.echo(json.dumps({"lock_name": name, "limit": limit}))
-        else:
-            done = {None: "resumed", 0: "paused"}.get(limit, f"limited to {limit}")
-            typer.echo(f"{printable(name)}: {done}; {_now(locks, name)}")
+    if limit is None:
+        locks.resume(name, **why)
+    elif limit:
+        locks.set_limit(name, limit, **why)
+    else:
+        locks.pause(name, **why)
+    if as_json:
+        typer.echo(json.dumps({"lock_name": name, "limit": limit}))
+        return 0
+    done = {None: "resumed", 0: "paused"}.get(limit, f"limited to {limit}")
+    typer.echo(f"{printable(name)}: {done}; {_now(locks, name)}")
     return 0
 
 
@@ -307,7 +298,9 @@ def limit_command(
     replaces an earlier limit or pause.
     """
     require_limit(limit)
-    return change_ceiling(target, name, limit, reason=reason, as_json=as_json)
+    with target.locks() as locks:
+        why = {"reason": reason, "requested_by": caller(target)}
+        return change_ceiling(locks, name, limit, as_json=as_json, **why)
 
 
 @commands.command("pause", cls=Command)
@@ -320,7 +313,9 @@ def pause_command(
     This applies until `fairlock resume`. Callers wait meanwhile, and holders continue. It replaces
     an earlier limit, and `resume` does not bring that back.
     """
-    return change_ceiling(target, name, 0, reason=reason, as_json=as_json)
+    with target.locks() as locks:
+        why = {"reason": reason, "requested_by": caller(target)}
+        return change_ceiling(locks, name, 0, as_json=as_json, **why)
 
 
 @commands.command("resume", cls=Command)
@@ -332,7 +327,9 @@ def resume_command(
 
     The lock is handed over to those who wait.
     """
-    return change_ceiling(target, name, None, reason=reason, as_json=as_json)
+    with target.locks() as locks:
+        why = {"reason": reason, "requested_by": caller(target)}
+        return change_ceiling(locks, name, None, as_json=as_json, **why)
 
 
 @commands.command("empty-queue", cls=Command)

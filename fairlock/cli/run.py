@@ -135,7 +135,9 @@ class Job:
 
 def run(job: Job) -> int:
     """Runs the command under the lock; returns the exit status."""
-    _require_time_for_the_command(job)
+    if job.max_hold is not None and job.max_hold <= job.grace + _LAST_SECONDS:
+        rule = f"must be longer than the grace of {job.grace:g} s and {_LAST_SECONDS:g} s together"
+        raise InvalidRequest(field="max_hold", rule=rule, value=job.max_hold)
     around = _held_around()
     _require_not_waiting_for_itself(job, around)
     with SignalPipe() as signals:
@@ -267,12 +269,6 @@ def _is_alive(process: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     return True
-
-
-def _require_time_for_the_command(job: Job) -> None:
-    if job.max_hold is not None and job.max_hold <= job.grace + _LAST_SECONDS:
-        rule = f"must be longer than the grace of {job.grace:g} s and {_LAST_SECONDS:g} s together"
-        raise InvalidRequest(field="max_hold", rule=rule, value=job.max_hold)
 
 
 def _supervise(

@@ -1,9 +1,4 @@
-"""What a command is about and who runs it, by the options that several commands have.
-
-A table is meant by its name or by its stack, with a profile, a region and an endpoint. Who runs the
-command is shown to AWS and to the people who see the lock. Times are written as seconds, or as
-`30s`, `10m`, `2h`.
-"""
+"""What a command is about and who runs it, by the options that several commands have."""
 
 from __future__ import annotations
 
@@ -41,14 +36,7 @@ from fairlock.wire import rules
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A lock table, as the options name it.
-
-    Attributes:
-        table: its name or ARN.
-        profile: of the AWS configuration; None for the default.
-        region: None for that of the profile or of the environment.
-        endpoint_url: of another DynamoDB than AWS's; None for AWS's, or as the environment says.
-    """
+    """A lock table by its name or ARN; None is the default of the profile or the environment."""
 
     table: str
     profile: str | None = None
@@ -75,10 +63,7 @@ class Target:
             raise misconfigured(error, table_name=self.table, region=self.region) from error
 
     def place(self) -> str:
-        """The table and its region, for people, and the address if that is not AWS's own.
-
-        The environment or a profile may name the address too, and be left over from a test.
-        """
+        """The table and its region, for people, and the address if that is not AWS's own."""
         url = self.endpoint_url or ""
         with suppress(BotoCoreError, LockStoreMisconfigured):
             url = url or self.client("dynamodb").meta.endpoint_url

@@ -23,11 +23,7 @@ _NO_DANGER_SECONDS: Final = 0.05
 
 
 class ClientKind(NamedTuple):
-    """What calls need of a client; calls with the same needs share one.
-
-    A lease that lasts to the end of the invocation ends as planned, so that its end is no danger to
-    report.
-    """
+    """What calls need of a client; calls with the same needs share one."""
 
     table_name: str
     heartbeats: bool
@@ -49,7 +45,6 @@ class _CreationLock:
         self._reset_after_fork()
 
     def _reset_after_fork(self) -> None:
-        """See `Resettable`."""
         self.lock = threading.Lock()
 
 

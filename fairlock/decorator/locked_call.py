@@ -1,7 +1,4 @@
-"""What one call of a locked function asks for: a name, and seconds to wait and to hold.
-
-The name may be made from the call's arguments: `orders/{order_id}`, `{event[detail][id]}`.
-"""
+"""What one call of a locked function asks for: a name, and seconds to wait and to hold."""
 
 from __future__ import annotations
 
@@ -30,7 +27,6 @@ class _Strict(Formatter):
     """Formats as `str.format`, but refuses values whose text differs between processes."""
 
     def convert_field(self, value: Any, conversion: Any) -> Any:  # noqa: ANN401 - whatever is there
-        """Applies `!r` and the like to one value."""
         if value is None or value == "":
             raise ValueError(f"a value is {'None' if value is None else 'empty'}")
         kind: Any = type(value)
@@ -82,7 +78,6 @@ def template(text: str, signature: inspect.Signature) -> NameOf:
 
 
 def _explained(text: str, named: Mapping[str, Any], error: Exception) -> str:
-    """What was wrong with the arguments of a call, and what to write."""
     for name in _fields(text):
         if named.get(name, "given") in (None, ""):
             return f"{name} is {'None' if named[name] is None else 'empty'}: pass its value"
@@ -127,7 +122,6 @@ def own_name(function: Any, *, is_handler: Callable[[Sequence[Any]], bool]) -> N
 
 
 def _fields(text: str) -> list[str]:
-    """Lists the names of the arguments that a template uses."""
     try:
         parts = [part[1] for part in Formatter().parse(text) if part[1] is not None]
     except ValueError as error:

@@ -74,7 +74,6 @@ class Answer(TypedDict, total=False):
         is_repeat: whether an earlier call was sent whose outcome is unknown: it may be granted yet.
         detail: what else is to be said: that the lock is paused, for instance.
         left_seconds: until the longest wait is over, by the clock of the step.
-        failure: the call can never succeed.
     """
 
     fencing_token: int | None
@@ -123,10 +122,7 @@ def ask(
 
 
 def read_push(pushed: str | None, *, lock_name: str, owner_id: str) -> Answer | None:
-    """The final answer that came through the callback; None if it is none to this acquisition.
-
-    Everybody who knows the callback's id can complete it.
-    """
+    """The final answer that came through the callback, which everybody can complete, or None."""
     try:
         answer: Any = json.loads(pushed or "")
         is_mine = (answer["lock_name"], answer["owner_id"]) == (lock_name, owner_id)
@@ -167,10 +163,7 @@ _LONGEST_NAME: Final = 180
 
 
 def _operation(lock_name: str, purpose: str) -> str:
-    """The name of an operation: the SDK checks that a replay finds the same one.
-
-    Lambda takes 256 characters of ASCII.
-    """
+    """The name of an operation, the same on a replay: at most 256 characters of ASCII."""
     lock_name = lock_name.encode("ascii", "backslashreplace").decode()
     return f"{lock_name[:_LONGEST_NAME]}: {purpose}"
 
@@ -210,10 +203,7 @@ class DurableLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the user asked for, with the fields of each acquire; spans in seconds.
-
-    Without `max_wait` it does not wait. A callback waits for the push as long as `fallback`.
-    """
+    """What the user asked for, with the fields of each acquire; spans in seconds."""
 
     name: str
     request: Json
@@ -293,18 +283,20 @@ class Acquisition:
 
     def _granted(self, token: int) -> DurableLock:
         name, owner_id, max_hold = self.options.name, self._entry["owner_id"], self.options.max_hold
-        if max_hold is None:
-            return DurableLock(name, token, owner_id)
-        granted_at = self.context.step(_note_time, name=_operation(name, "granted at"))
+        granted_at = 0.0
+        if max_hold is not None:
+            granted_at = self.context.step(_note_time, name=_operation(name, "granted at"))
         return DurableLock(name, token, owner_id, max_hold, granted_at)
 
     def _wait(self) -> Answer:
         answer = self._ask()
         while _is_waiting(answer):
             is_last = answer["left_seconds"] <= self.options.fallback
+            # A replay has the callback already, and does not ask.
+            seconds = max(1, min(self.options.fallback, round(self._deadline - time.time())))
             callback = self.context.create_callback(
                 name=_operation(self.options.name, f"granted {self._asked}"),
-                config=CallbackConfig(timeout=Duration.from_seconds(self._callback_seconds())),
+                config=CallbackConfig(timeout=Duration.from_seconds(seconds)),
             )
             answer = self._ask(callback.callback_id)
             if not _is_waiting(answer):
@@ -380,11 +372,6 @@ class Acquisition:
     def _deadline(self) -> float:
         longest = _FOR_EVER if self.options.max_wait is None else self.options.max_wait
         return self._entry["entered_at"] + longest
-
-    def _callback_seconds(self) -> int:
-        """A replay has the callback already, and does not ask."""
-        left = self._deadline - time.time()
-        return max(1, min(self.options.fallback, round(left)))
 
     def _warn(self, reason: str) -> None:
         text = "lock %r: release failed, the end of the execution or its lease ends it: %s"

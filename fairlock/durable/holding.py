@@ -1,13 +1,12 @@
 """`hold`: a lock around a part of a durable execution.
 
-Its arguments are checked before anything is recorded, its place among the contexts of the
-execution before anything is asked: the SDK records the start of a context in the background, so
-that the contexts around this one are known for certain only after an operation inside of it.
+Its arguments are checked before anything is recorded, its place among the contexts before anything
+is asked: the SDK records the start of a context in the background, so that the contexts around this
+one are known for certain only after an operation inside of it.
 
-A lock inside itself is refused: its wait would end only with `max_wait`. Branches of
-`context.parallel` and `context.map` stand beside each other, not inside each other, and may wait
-for the same lock. So a lock counts as taken only for the part of the execution that runs inside of
-the `with` block: its own context, and the contexts below that.
+A lock inside itself is refused: its wait would end only with `max_wait`. Branches of `parallel` and
+`map` stand beside each other, so a lock counts as taken only for the context of the `with` block
+and those below.
 """
 
 from __future__ import annotations
@@ -325,7 +324,6 @@ class _Hold:
     _was_entered: bool = field(default=False, init=False)
 
     def __del__(self) -> None:
-        """Points out a block that never began: the work after it had no lock."""
         if not self._was_entered:
             name = self.options.name
             message = f"lock {name!r} was never acquired: write `with hold(context, {name!r}):`"
@@ -369,9 +367,8 @@ class _Hold:
 def _is_end_of_block(error: BaseException | None) -> bool:
     """Whether the block has ended, and will not be entered again by a replay.
 
-    Only return and ordinary exceptions end it. The SDK suspends an execution, and stops a thread
-    whose checkpoint failed, by exceptions that are no `Exception`; and by an `UnrecoverableError`
-    the invocation ends, to be repeated, or the whole execution.
+    The SDK suspends an execution, and stops a thread whose checkpoint failed, by exceptions that
+    are no `Exception`; by an `UnrecoverableError` the invocation ends, or the execution.
     """
     return error is None or (
         isinstance(error, Exception) and not isinstance(error, UnrecoverableError)

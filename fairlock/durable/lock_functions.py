@@ -1,7 +1,4 @@
-"""Invokes the functions of the lock service, and tells an answer from an error.
-
-An error has a name and a text: so a function reports it, and so an execution records it.
-"""
+"""Invokes the functions of the lock service, and tells an answer from an error."""
 
 from __future__ import annotations
 
@@ -34,11 +31,7 @@ def text_of(error: Exception) -> str:
 
 
 def error_named(kind: str, message: str) -> FairlockError:
-    """The error of this class name and text.
-
-    What Lambda itself reports of a function that it ended is an unknown outcome, like any other
-    name.
-    """
+    """The error of this class name and text; any other name is an unknown outcome."""
     match kind:
         case "InvalidRequest":
             return read_invalid_request(message)

@@ -24,10 +24,7 @@ class LoopClock:
         self._stalled_seconds = 0.0
 
     def stall(self, length: Seconds) -> None:
-        """Lets time pass in which no task runs, as if code had blocked the event loop.
-
-        Leases shorter than the stall are over then: so a test makes a holder lose its lock.
-        """
+        """Lets time pass in which no task runs: so a test makes a holder lose its lock."""
         seconds = checked_seconds(length)
         loop = asyncio.get_running_loop()
         if isinstance(loop, VirtualTimeLoop):
@@ -55,20 +52,8 @@ class LoopClock:
 class FakeAsyncLockClient(AsyncLockClient):
     """An `AsyncLockClient` for tests: its own code and protocol, over a table in memory.
 
-    Guaranteed and not guaranteed: as of `FakeLockClient`. Time is that of the event loop: waiting
-    for a lock takes as long as it says, or no time at all within `run_in_virtual_time`.
-
-    Args:
-        table: the lock table; None makes one. Clients exclude each other if they share it.
-        clock: the present; None makes one. Clients of one table share one clock.
-        settings: as of `LockClient`.
-
-    Attributes:
-        table: the lock table: counts requests, and can fail.
-        clock: the clock, which can be stalled.
-
-    Raises:
-        InvalidRequest: a setting breaks its rule.
+    Guarantees, arguments and attributes are as of `FakeLockClient`. Time is that of the event loop:
+    a wait takes as long as it says, or no time within `run_in_virtual_time`.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """`FakeTable`: a lock table in memory for tests, which counts requests and can fail.
 
-It has the methods of a boto3 client, and takes 0.1 ms a write, where moto takes 20. It serves one
-table, and one request at a time. `tests/model/test_memory_table.py` compares it with moto's
-DynamoDB, request by request, and so does one of the property tests.
+It serves one table, and one request at a time. `tests/model/test_memory_table.py` compares it with
+moto's DynamoDB, request by request.
 """
 
 from __future__ import annotations
@@ -164,7 +163,6 @@ class MemoryTable:
         raise ConditionalCheckFailedException(response, "UpdateItem")
 
     def _reason(self, write: Mapping[str, Any]) -> dict[str, Any]:
-        """Why a write cancels its transaction, if it does."""
         if self._holds(write):
             return {"Code": "None"}
         item = self.items.get(_key(write))

@@ -1,7 +1,6 @@
 """DynamoDB's condition and update expressions, interpreted: the part of the language we use.
 
-Written from the DynamoDB developer guide, apart from Fairlock's code, because it judges that code.
-An expression is parsed once and becomes a function, since the model evaluates it often.
+Written from the DynamoDB developer guide, because it judges our code. An expression is parsed once.
 """
 
 from __future__ import annotations
@@ -94,8 +93,6 @@ def _changes(text: str) -> list[Change]:
 
 
 class _Parser:
-    """Recursive descent over the tokens of one expression."""
-
     def __init__(self, text: str) -> None:
         self.tokens = _TOKEN.findall(text)
         if "".join(self.tokens) != re.sub(r"\s", "", text):

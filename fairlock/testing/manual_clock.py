@@ -1,8 +1,4 @@
-"""Time for tests: a clock that is moved by hand, and an event loop that does not wait.
-
-`ManualClock` passes time when a test says so, or when something waits for it. The event loop jumps
-to the next timer when nothing can go on.
-"""
+"""Time for tests: a clock that is moved by hand, and an event loop that jumps to its next timer."""
 
 from __future__ import annotations
 
@@ -109,13 +105,11 @@ class ManualClock:
         ends_at = self._now + max(0.0, seconds)
         self._do_due()
         while self._now < ends_at and not is_enough():
-            moment = min(self._next_at(), ends_at)
+            moments = [timed.next_at() for timed in self._timed]
+            moments += [moment for moment, _ in self._plans[:1]]
+            moment = min(moments, default=self._now)
             self._now = min(max(moment, self._now + _SHORTEST_STEP_SECONDS), ends_at)
             self._do_due()
-
-    def _next_at(self) -> float:
-        moments = [timed.next_at() for timed in self._timed]
-        return min([*moments, *(moment for moment, _ in self._plans[:1])], default=self._now)
 
     def _do_due(self) -> None:
         for timed in list(self._timed):
@@ -180,11 +174,8 @@ class _JumpingSelector(selectors.DefaultSelector):
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """Runs coroutines in virtual time: `asyncio.sleep(3600)` is over at once.
 
-    For coroutines that wait for each other and for timers. Not for sockets, subprocesses and
-    threads: time does not wait for these.
-
-    Args:
-        longest: virtual seconds after which the loop takes its coroutine for one that hangs.
+    Not for sockets, subprocesses and threads: time does not wait for these. After `longest` virtual
+    seconds the loop takes its coroutine for one that hangs.
     """
 
     def __init__(self, longest: float = math.inf) -> None:
@@ -203,8 +194,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.TimerHandle:
         """As asyncio's, but a timer to come moves the time.
 
-        By a clock beside the loop's, the rest of a wait may be shorter than a step of a float. Who
-        sleeps until no rest is left would sleep for ever.
+        The rest of a wait may be shorter than a step of a float, and would never be over.
         """
         late = delay if delay <= 0 else max(delay, _SHORTEST_TIMER_SECONDS)
         return super().call_later(late, *args, **options)

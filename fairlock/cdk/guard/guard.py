@@ -1,8 +1,4 @@
-"""`LockGuard`: runs a part of a workflow while it holds a lock.
-
-The construct checks the numbers and choices that it is given together, and takes defaults for the
-others.
-"""
+"""`LockGuard`: runs a part of a workflow while it holds a lock."""
 
 from __future__ import annotations
 
@@ -318,7 +314,7 @@ class LockGuard(sfn.StateMachineFragment):
     def owner_id(self) -> str:
         """The owner_id for a JSONata state inside the guard, to make guarded writes with.
 
-        It proves the ownership: any caller that has it can release the lock.
+        Any caller that has it can release the lock.
         """
         return self._only_variable("owner_id").jsonata("owner_id")
 

@@ -1,7 +1,4 @@
-"""The guard's arguments, checked at synth by the rules of the service.
-
-The lock's name may be a literal, JSONata or a JsonPath token; each becomes one JSONata value.
-"""
+"""The guard's arguments, checked by the rules of the service, and lock names as JSONata."""
 
 from __future__ import annotations
 
@@ -88,7 +85,6 @@ def check_work(task: sfn.IChainable, **instead: sfn.IChainable | None) -> None:
 
 
 def _reached_from(states: sfn.IChainable) -> set[str]:
-    """The paths of a chain's states, and of those that it leads to by now."""
     found = sfn.State.find_reachable_states(states.start_state, include_error_handlers=True)
     return {state.node.path for state in found}
 
@@ -263,9 +259,9 @@ _IN_ORDER: Final = (
 def names_in_order(
     scope: Construct, lock_name: str | Sequence[str], *, stored: str
 ) -> tuple[str | None, list[str]]:
-    """The values of JSONata states for the locks of a guard, in the order in which it takes them.
+    """The locks of a guard as JSONata, in the order in which it takes them.
 
-    Before them, what the variable `stored` is to be; None if all names are known at synth.
+    Before them what the variable `stored` is to be; None if all names are known at synth.
     """
     if not isinstance(lock_name, list | tuple):
         return None, [workflow_lock_name(scope, cast("str", lock_name))]
@@ -381,25 +377,18 @@ _OPERATOR: Final = re.compile(r"[?:;~=<>!+\-*/%|^@#,\s]")
 
 
 def _with_checked_parts(expression: str, field: str) -> str:
-    """The same JSONata, but a concatenation fails at a part that is missing.
-
-    Others stay as they are: their own functions may treat a missing part.
-    """
+    """The same JSONata, but a concatenation fails at a part that is missing."""
     parts = _operands(expression[2:-2])
     return expression if parts is None else jsonata(_concatenation(parts, field))
 
 
 def _concatenation(parts: Sequence[str], field: str) -> str:
     checked_parts = [
-        part if _is_literal(part) else f"${_CHECK}({part}, {json.dumps(part)})" for part in parts
+        part if part[0] in "'\"" else f"${_CHECK}({part}, {json.dumps(part)})" for part in parts
     ]
     if list(parts) == checked_parts:
         return " & ".join(parts)
     return f"(${_CHECK} := {_PART.format(field=field)}; {' & '.join(checked_parts)})"
-
-
-def _is_literal(operand: str) -> bool:
-    return operand[0] in "'\""
 
 
 def _operands(expression: str) -> list[str] | None:

@@ -1,11 +1,6 @@
 """The guard's own states. All are JSONata states, legal in JSONPath and in JSONata machines.
 
-*Enter* evaluates the lock's name and notes when the guard was first entered; its wait ends
-`max_wait` after that. After the grant come the work and the release. Without keep_alive:
-
-    Work ──▶ Release
-
-With it:
+After the grant come the work and the release. With keep_alive both are in a branch:
 
     ┌ Work ──────────────────────────────────┐
     │  the work ──▶ Release, ends Heartbeat  │
@@ -44,10 +39,7 @@ RESULT_IN_CAUSE: Final = jsonata("$parse($states.errorOutput.Cause).result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardStates(ServiceCalls):
-    """Makes the states of one guard, which share its variable and the prefix of their names.
-
-    Of several locks, the wait of the `first` is that of all.
-    """
+    """Makes the states of one guard. Of several locks, the wait of the `first` is that of all."""
 
     first: WorkflowVariable | None = None
 
@@ -109,10 +101,6 @@ class GuardStates(ServiceCalls):
             self.variable.state_name("Not released"),
             comment="Best effort: the result of the work stands; the lock ends with the execution.",
         )
-
-    def heartbeat_ended(self) -> sfn.Pass:
-        """Ends the branch of the heartbeat as its task token would have done."""
-        return sfn.Pass.jsonata(self.scope, self.variable.state_name("Heartbeat ended"))
 
     def not_released_beside_a_heartbeat(self) -> sfn.Fail:
         """Carries the result of the work out of its branch, as an error that stops the heartbeat.
@@ -215,7 +203,7 @@ def work_then_release(
 ) -> sfn.Chain:
     """The work as one state whose every error goes to `on_error`, as {Error, Cause}.
 
-    The lock that was taken last is released first. A release that fails leaves out no other one.
+    The lock that was taken last is released first; a release that fails leaves out no other one.
     """
     states = locks[0]
     work = task if is_bare_task(task) else states.branches(_WORK, task)
@@ -240,10 +228,8 @@ def work_beside_heartbeat(
     """The work with heartbeats beside it: a release ends its heartbeat, a loss ends the work.
 
     A task that is more than a bare one gets a branch of its own: a Succeed in it would end the
-    branch before the release, and leave the heartbeat running.
-
-    A release that fails has to fail its branch, because only that stops its heartbeat. The locks
-    that were taken before it are then released outside. The last one has been tried by then.
+    branch before the release. A release that fails has to fail its branch, because only that stops
+    its heartbeat; the locks that were taken before it are then released outside.
     """
     states = locks[0]
     not_ended = states.not_released_beside_a_heartbeat()
@@ -257,7 +243,8 @@ def work_beside_heartbeat(
     heartbeats = [
         each.heartbeat(
             interval_seconds=interval_seconds,
-            on_end=each.heartbeat_ended(),
+            # As its task token would have ended it.
+            on_end=sfn.Pass.jsonata(each.scope, each.variable.state_name("Heartbeat ended")),
             on_loss=each.rethrow("Not kept alive"),
         )
         for each in locks

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
-from fairlock.cdk.fragments import jsonata
+from fairlock.cdk.fragments import jsonata, require
 from fairlock.cdk.guard.guard_arguments import checked_fallback_seconds
 from fairlock.cdk.guard.guard_states import GuardStates
 from fairlock.cdk.guard.service_calls import (
@@ -18,7 +18,7 @@ from fairlock.cdk.guard.service_calls import (
     period_after_restart,
     restarted,
 )
-from fairlock.errors import InvalidRequest, explained
+from fairlock.errors import explained
 from fairlock.protocol.outcomes import RefusalReason
 from fairlock.wire.rules import DEFAULT_FALLBACK_SECONDS
 
@@ -49,8 +49,8 @@ class Waiting(ABC):
         """Asks again until the lock is granted, after as many seconds as the service advises.
 
         Works in Standard and Express workflows. Each further try costs three state transitions. The
-        advice has jitter, and grows with the wait to about a minute: a release is noticed late by
-        up to a fifth of the time waited. It is not fair: the first caller after a release wins.
+        advice grows with the wait to about a minute: a release is noticed late by up to a fifth of
+        the time waited. It is not fair: the first caller after a release wins.
         """
         return _Poll()
 
@@ -60,14 +60,11 @@ class Waiting(ABC):
         """Sleeps on a task token in a fair queue, until a release hands the lock over.
 
         Standard workflows only. One state transition whether it waits a second or an hour, and one
-        more for each fallback period, with a call of acquire; nothing else is paid for in between.
+        more for each fallback period, with a call of acquire.
 
         Args:
             fallback: how often a waiter asks again by itself, 10 s to 12 h, default 5 minutes. This
                 bounds the wait if a push is lost or a holder dies unnoticed.
-
-        Raises:
-            InvalidRequest: the fallback period breaks its rule.
         """
         given = _DEFAULT_FALLBACK if fallback is None else fallback
         return _Queue(checked_fallback_seconds(given))
@@ -86,10 +83,7 @@ class Waiting(ABC):
 
     @abstractmethod
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
-        """Makes the states that wait, each of whose ends goes to one of `next_states`.
-
-        A lock that is not the first of its guard waits for what is left of `max_wait`.
-        """
+        """Makes the states that wait, each of whose ends goes to one of `next_states`."""
 
 
 class _Poll(Waiting):
@@ -118,10 +112,7 @@ class _Poll(Waiting):
 
 @dataclass(frozen=True, slots=True)
 class _Queue(Waiting):
-    """acquire, which returns when the lock is granted.
-
-    If the acquisition was released meanwhile: time left? → wait → acquire again → time left? → …
-    """
+    """acquire, which returns when the lock is granted; else: time left? → wait → acquire again."""
 
     fallback_seconds: int
     express: ClassVar[bool] = False
@@ -164,10 +155,7 @@ class _Queue(Waiting):
 
 
 class _SkipIfBusy(Waiting):
-    """acquire → acquired?
-
-    A lock that has room counts as busy, too, while others queue for it: no one is overtaken.
-    """
+    """acquire → acquired? A lock that has room counts as busy, too, while others queue for it."""
 
     shown: ClassVar[str | None] = None
 
@@ -204,13 +192,11 @@ def checked_waiting(waiting: Waiting | None, *, express: bool) -> Waiting:
     """The way to wait that was given, else that of the kind of workflow."""
     if waiting is None:
         return Waiting.poll() if express else Waiting.queue()
-    if not isinstance(waiting, Waiting):
-        rule = "must be Waiting.queue() or Waiting.poll()"
-        raise InvalidRequest(field="waiting", rule=rule, value=waiting)
-    if express and not waiting.express:
-        rule = (
-            "must be Waiting.poll() in an Express workflow: "
-            "Step Functions has no task tokens there, so nothing could wake it"
-        )
-        raise InvalidRequest(field="waiting", rule=rule, value=waiting.shown)
+    rule = "must be Waiting.queue() or Waiting.poll()"
+    require("waiting", isinstance(waiting, Waiting), rule, waiting)
+    rule = (
+        "must be Waiting.poll() in an Express workflow: "
+        "Step Functions has no task tokens there, so nothing could wake it"
+    )
+    require("waiting", waiting.express or not express, rule, waiting.shown)
     return waiting

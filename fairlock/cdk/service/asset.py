@@ -117,13 +117,15 @@ def _python_files(directory: Path, name: PurePosixPath) -> Iterator[tuple[PurePo
 
 
 def _distribution_sources(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
-    """The modules and the licence of an installed distribution, without scripts and metadata."""
     try:
         found = distribution(name)
     except PackageNotFoundError as error:
         message = extra_missing(f"the functions' asset needs {name}", extra="cdk")
         raise AssetError(message) from error
-    _check_age(name, found.version)
+    oldest = OLDEST.get(name, ())
+    if tuple(map(int, re.findall(r"\d+", found.version)[: len(oldest)])) < oldest:
+        needed = ".".join(map(str, oldest))
+        raise AssetError(f"{name} {found.version} is too old: install {name}>={needed}")
     modules = 0
     for file in found.files or []:
         path, source = PurePosixPath(file.as_posix()), Path(str(file.locate()))
@@ -136,13 +138,6 @@ def _distribution_sources(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
         raise AssetError(
             f"{name} is installed without its files (editable?): install it from a wheel"
         )
-
-
-def _check_age(name: str, version: str) -> None:
-    oldest = OLDEST.get(name, ())
-    if tuple(int(number) for number in re.findall(r"\d+", version)[: len(oldest)]) < oldest:
-        needed = ".".join(map(str, oldest))
-        raise AssetError(f"{name} {version} is too old: install {name}>={needed}")
 
 
 def _content_hash(sources: Sources) -> str:
@@ -186,7 +181,9 @@ def add_byte_code(asset: Path, runtime: str) -> None:
     """
     tag = runtime.replace("python", "cpython-").replace(".", "")
     modules = [path.relative_to(asset).as_posix() for path in sorted(asset.rglob("*.py"))]
-    python = _python_of(runtime, tag)
+    # This Python if it is the runtime's, otherwise what has the runtime's name on the PATH.
+    is_own = sys.implementation.cache_tag == tag
+    python = sys.executable if is_own else shutil.which(runtime)
     if python is None or all((asset / byte_code_path(each, tag)).exists() for each in modules):
         return
     sources = tuple((each, (asset / each).read_bytes()) for each in modules)
@@ -198,11 +195,6 @@ def byte_code_path(module: str, tag: str) -> PurePosixPath:
     """Where Python looks for the byte code of a module."""
     source = PurePosixPath(module)
     return source.parent / "__pycache__" / f"{source.stem}.{tag}.pyc"
-
-
-def _python_of(runtime: str, tag: str) -> str | None:
-    """This Python if it is the runtime's, otherwise what has the runtime's name on the PATH."""
-    return sys.executable if sys.implementation.cache_tag == tag else shutil.which(runtime)
 
 
 @lru_cache(maxsize=1)

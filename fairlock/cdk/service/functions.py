@@ -1,13 +1,8 @@
 """The functions of the service, each with a log group and a role of its own.
 
-Lambda has no X-Ray in the regions of China, and not everywhere arm64 or a setting for recursive
-loops. A stack may name no region, so CloudFormation decides by the partition, when the stack is
-deployed.
-
-People see, free and pause locks without access to the table by three functions, because IAM grants
-whole functions: many may see, some may pause, and few may free, which can let two holders work at a
-time. None shows an owner_id. One more function tells EventBridge of grants, releases and losses, by
-the table's stream.
+Lambda has no X-Ray in China, and not everywhere arm64 or a setting for recursive loops. A stack may
+name no region, so CloudFormation decides by the partition, when the stack is deployed. People see,
+pause and free locks by three functions, because IAM grants whole functions. None shows an owner_id.
 """
 
 from __future__ import annotations
@@ -154,7 +149,7 @@ class FunctionFactory:
         """Makes a function with this handler; by default with that of the same name as its id.
 
         It may do `table_actions` on the lock table, and `workflow_actions` on every workflow of the
-        account and region. A transaction needs no action of its own, only those of its writes.
+        account and region.
         """
         log_group = logs.LogGroup(
             self.scope,
@@ -260,13 +255,7 @@ def grant_workflow_action(scope: Construct, grantee: iam.IGrantable, action: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdministrationFunctions:
-    """What a service with `administration=True` has besides.
-
-    Attributes:
-        inspect: describes a lock, or lists those that are in use.
-        force_release: releases a holder by force, and logs who did it and why.
-        set_limit: limits, pauses and resumes locks, and logs who did it and why.
-    """
+    """What a service with `administration=True` has besides; two of them log who did it and why."""
 
     inspect: lambda_.Function
     force_release: lambda_.Function

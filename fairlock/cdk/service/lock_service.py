@@ -1,8 +1,4 @@
-"""`LockService`: the lock table and the functions that decide who holds a lock.
-
-Its settings are checked first: what would fail at deployment, or when a function is imported, is
-`InvalidRequest` at synth, with the name of the argument and its rule.
-"""
+"""`LockService`: the lock table and the functions that decide who holds a lock."""
 
 from __future__ import annotations
 
@@ -34,6 +30,7 @@ from fairlock.cdk.service.reaper import DEFAULT_CONCURRENCY, ExecutionReaper, ch
 from fairlock.cdk.service.served_functions import ServedFunctions
 from fairlock.cdk.service.service_base import LockServiceBase, MetricOptions, lock_table, serve_all
 from fairlock.cdk.service.shared_service import (
+    WATCHES_EVERY_MACHINE,
     Deployed,
     SharedLockService,
     SharedNames,
@@ -87,7 +84,10 @@ def check_table(
 ) -> None:
     """Checks the settings of a new table, and that a table that exists already gets none."""
     rule = "must be 3 to 255 letters, digits, hyphens, underscores and dots"
-    require("table_name", table_name is None or _is_table_name(table_name), rule, table_name)
+    is_name = isinstance(table_name, str) and (
+        Token.is_unresolved(table_name) or _TABLE_NAME.fullmatch(table_name)
+    )
+    require("table_name", table_name is None or is_name, rule, table_name)
     rule = "must be RETAIN, RETAIN_ON_UPDATE_OR_DELETE or DESTROY of aws_cdk.RemovalPolicy"
     require("removal_policy", removal_policy in _REMOVAL_POLICIES, rule, removal_policy)
     check_flag("deletion_protection", deletion_protection)
@@ -102,12 +102,6 @@ def check_table(
         ("encryption_key", encryption_key),
     ):
         require(name, value in (None, False), rule, True)  # noqa: FBT003 - that it is given
-
-
-def _is_table_name(name: object) -> bool:
-    if not isinstance(name, str):
-        return False
-    return Token.is_unresolved(name) or _TABLE_NAME.fullmatch(name) is not None
 
 
 _NOT_IN_A_DIMENSION: Final = re.compile(r"[^!-~]")
@@ -223,7 +217,7 @@ class LockService(LockServiceBase):
         for name, flag in {**flags, "lifecycle_events": lifecycle_events, "pace": pace}.items():
             check_flag(name, flag)
         super().__init__(scope, construct_id)
-        self._table = table or lock_table(
+        self.table = table or lock_table(
             self,
             table_name=table_name,
             encryption_key=encryption_key,
@@ -234,7 +228,7 @@ class LockService(LockServiceBase):
         functions = FunctionFactory(
             scope=self,
             code=handler_code(self),
-            table=self._table,
+            table=self.table,
             # By reference: without the CDK the stack may have any name.
             service_name=f"{Aws.STACK_NAME}/{self._place()}",
             log_retention=log_retention,
@@ -269,6 +263,8 @@ class LockService(LockServiceBase):
             if reaper
             else None
         )
+        self.reap_function = None if self.reaper is None else self.reaper.function
+        self.has_dead_letters = reaper
         self.administration = make_administration(functions) if administration else None
         self.publish_function = make_publisher(functions) if lifecycle_events else None
         self._pace_function = make_pace(functions) if pace else None
@@ -286,11 +282,6 @@ class LockService(LockServiceBase):
                 self.reaper.watch_every_durable_function()
 
     @property
-    def table(self) -> dynamodb.ITable:
-        """The lock table: a new one, or the one that was given."""
-        return self._table
-
-    @property
     def service_name(self) -> str:
         """The stack's name and the construct's path in it, such as `Fairlock/Locks`."""
         return f"{Stack.of(self).stack_name}/{self._place()}"
@@ -302,22 +293,12 @@ class LockService(LockServiceBase):
         return _NOT_IN_A_DIMENSION.sub("", path)[:_LONGEST_PLACE]
 
     @property
-    def reap_function(self) -> lambda_.IFunction | None:
-        """The reaper's function; None without a reaper."""
-        return None if self.reaper is None else self.reaper.function
-
-    @property
     def pace_function(self) -> lambda_.Function:
         """See `LockServiceBase.pace_function`."""
         if self._pace_function is None:
             rule = "must be True where the service is made, which so has no function for a pace"
             raise InvalidRequest(field="pace", rule=rule, value=False)
         return self._pace_function
-
-    @property
-    def has_dead_letters(self) -> bool:
-        """Whether the service has a reaper."""
-        return self.reaper is not None
 
     @property
     def log_group_names(self) -> list[str]:
@@ -340,16 +321,15 @@ class LockService(LockServiceBase):
     def watch(self, *machines: sfn.IStateMachine) -> None:
         """Narrows the reaper from all state machines of the account and region to these.
 
-        You can call it again for more machines. A machine may be in any stack of the app, or be an
-        imported one; its rule is made beside it. An imported one must be in the service's account
-        and region; an ARN that is a parameter or an export cannot be checked.
+        You can call it again for more machines, of any stack of the app or imported. They must be
+        in the service's account and region; an ARN that is a parameter or an export is not checked.
 
         Raises:
             InvalidRequest: the service has no reaper, no machine was named, or one is elsewhere.
         """
         self._reaper_or_refuse("watch").watch(*machines)
         if self._shared_names is not None:
-            self._shared_names.watches_some_machines()
+            self._shared_names.node.try_remove_child(WATCHES_EVERY_MACHINE)
 
     def share(self) -> None:
         """Lets other stacks of the account and region find this service by the stack's name.
@@ -363,11 +343,7 @@ class LockService(LockServiceBase):
         self._shared_names = SharedNames(self, self._deployed())
 
     def add_outputs(self) -> None:
-        """Gives the stack the outputs that the stack `Fairlock` has: names and ARNs.
-
-        Raises:
-            InvalidRequest: the stack has such outputs already.
-        """
+        """Gives the stack the outputs that the stack `Fairlock` has, once: names and ARNs."""
         add_outputs(self, self._deployed())
 
     def _deployed(self) -> Deployed:
@@ -380,8 +356,8 @@ class LockService(LockServiceBase):
             functions["Inspect"] = self.administration.inspect
             functions["ForceRelease"] = self.administration.force_release
             functions["SetLimit"] = self.administration.set_limit
-        reap = None if self.reaper is None else self.reaper.function
-        others = {"Pace": self._pace_function, "Publish": self.publish_function, "Reap": reap}
+        others = {"Pace": self._pace_function, "Publish": self.publish_function}
+        others["Reap"] = None if self.reaper is None else self.reaper.function
         functions |= {name: function for name, function in others.items() if function is not None}
         return Deployed(
             service_name=f"{Aws.STACK_NAME}/{self._place()}",
@@ -392,19 +368,11 @@ class LockService(LockServiceBase):
         )
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Events that the reaper could not handle; an alarm above zero is worth having.
-
-        Raises:
-            InvalidRequest: the service has no reaper.
-        """
+        """Events that the reaper could not handle; an alarm above zero is worth having."""
         return self._reaper_or_refuse("metric_dead_letters").metric_dead_letters(**options)
 
     def metric_oldest_event(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Seconds that the reaper's oldest event has waited; more than half an hour is an alarm.
-
-        Raises:
-            InvalidRequest: the service has no reaper.
-        """
+        """Seconds that the reaper's oldest event has waited; more than half an hour is an alarm."""
         return self._reaper_or_refuse("metric_oldest_event").metric_oldest_event(**options)
 
     def _reaper_or_refuse(self, purpose: str) -> ExecutionReaper:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Unpack, cast
 
 import jsii
@@ -174,10 +175,7 @@ _COLONS: Final = "arn:aws:states:region:account:stateMachine:name".count(":")
 
 
 def check_machine(machine: sfn.IStateMachine, *, service: Construct) -> None:
-    """Checks that Step Functions reports the ends of the machine's executions to this service.
-
-    Not those of an Express one, nor to another account or region; and not under an alias's name.
-    """
+    """Checks that Step Functions reports the ends of the machine's executions to this service."""
     arn = getattr(machine, "state_machine_arn", None)
     if not isinstance(arn, str):
         rule = "must be a state machine, made or imported (StateMachine.from_state_machine_arn)"
@@ -224,14 +222,13 @@ class ExecutionReaper(Construct):
           events come. An execution that was redriven meanwhile is left alone.
 
     Not guaranteed:
-        * That the event arrives: status events are best effort. Without it the lock is free when
-          its lease is over and the next one asks.
+        * That the event arrives: without it the lock is free when its lease is over and the next
+          one asks.
         * Anything for Express workflows and direct callers, of which there are no such events.
 
-    An event that ten tries could not handle stays in the dead-letter queue for two weeks; the locks
-    are then free when their lease is over. The messages name executions, and do not contain their
-    inputs; both queues are encrypted. The queue's policy lets only the reaper's rules and its
-    function send, and denies everybody else: dead letters cannot be sent back to the queue.
+    An event that ten tries could not handle stays in the dead-letter queue for two weeks. The
+    messages name executions, without their inputs; both queues are encrypted. The queue's policy
+    lets only the reaper's rules and its function send: dead letters cannot be sent back to it.
 
     Attributes:
         function: frees the locks that an execution claimed.
@@ -253,7 +250,7 @@ class ExecutionReaper(Construct):
         allow_rules(self.queue)
         # Never without this: the permission above it is one for any rule.
         deny_all_but(self.queue, self._rules.arns, cast("iam.IRole", self.function.role))
-        rule = self._rule(self, _EVERY_MACHINE, OF_WORKFLOWS, detail={})
+        rule = self._rule(self, _EVERY_MACHINE, reported=OF_WORKFLOWS, detail={})
         self._rules.arns.append(rule.rule_arn)
 
     @property
@@ -288,7 +285,7 @@ class ExecutionReaper(Construct):
 
     def watch_every_durable_function(self) -> None:
         """Tells the reaper of all durable functions of the account and region."""
-        rule = self._rule(self, _EVERY_DURABLE_FUNCTION, OF_DURABLE_FUNCTIONS, detail={})
+        rule = self._rule(self, _EVERY_DURABLE_FUNCTION, reported=OF_DURABLE_FUNCTIONS, detail={})
         self._rules.arns.append(rule.rule_arn)
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
@@ -325,19 +322,17 @@ class ExecutionReaper(Construct):
     def _add_rule(
         self, watched: IResource, reported: StatusEvents, detail: Mapping[str, object]
     ) -> None:
-        def make(scope: Construct, construct_id: str, name: str) -> events.Rule:
-            return self._rule(scope, construct_id, reported, detail=detail, name=name)
-
+        make = partial(self._rule, reported=reported, detail=detail)
         self._rules.add(watched, reported.source, detail, make=make)
 
     def _rule(
         self,
         scope: Construct,
         construct_id: str,
-        reported: StatusEvents,
-        *,
-        detail: Mapping[str, object],
         name: str | None = None,
+        *,
+        reported: StatusEvents,
+        detail: Mapping[str, object],
     ) -> events.Rule:
         rule = events.Rule(
             scope,

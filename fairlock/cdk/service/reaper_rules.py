@@ -1,7 +1,6 @@
 """The reaper's rules beside what it watches, and the policy of its queue, which names them.
 
-AWS bounds both: the pattern of a rule, and the policy of a queue. So what is watched in one stack
-shares rules, and the policy names each rule once.
+AWS bounds both, so what is watched in one stack shares rules.
 """
 
 from __future__ import annotations
@@ -22,10 +21,7 @@ from fairlock.cdk.fragments import require
 
 
 def allow_rules(queue: sqs.Queue, rule_arns: Sequence[str] | None = None) -> None:
-    """Allows EventBridge to send: for any rule, or for these and those the list gets until synth.
-
-    Without `rule_arns` it takes `deny_all_but` as well.
-    """
+    """Allows EventBridge to send: for any rule, with `deny_all_but`, or for these at synth."""
     arns = None if rule_arns is None else Lazy.list(_Arns(rule_arns))
     only = {} if arns is None else {"ArnEquals": {"aws:SourceArn": arns}}
     queue.add_to_resource_policy(
@@ -82,7 +78,6 @@ _Watched = dict[_Place, dict[str, events.Rule]]
 
 
 def _by_place(source: str, watched: Sequence[IResource]) -> dict[_Place, set[str]]:
-    """Addresses in the app."""
     found: dict[_Place, set[str]] = {}
     for each in watched:
         found.setdefault((each.stack.node.addr, source), set()).add(each.node.addr)
@@ -120,10 +115,7 @@ class RulesBesideWatched:
         *,
         make: Callable[[Construct, str, str], events.Rule],
     ) -> None:
-        """Adds to a rule in the stack of what is watched, which so refers to the queue alone.
-
-        What is watched already stays so. `make` makes a rule by its scope, its id and its name.
-        """
+        """Adds to a rule beside what is watched; `make` makes one by scope, id and name."""
         [(place, [address])] = _by_place(source, [watched]).items()
         rules = self._watched.setdefault(place, {})
         if address in rules:

@@ -1,8 +1,6 @@
 """What every lock service offers, whether it is made here or found by the name of its stack.
 
-Grants of its functions and its table, its metrics for alarms and dashboards, and what it and
-durable functions may do with each other. The only dimension of the metrics is the service, because
-lock names are unbounded.
+The only dimension of its metrics is the service, because lock names are unbounded.
 """
 
 from __future__ import annotations
@@ -110,7 +108,6 @@ def _of_partitions(beginnings: Sequence[str]) -> dict[str, dict[str, object]]:
 
 
 def _check_prefix(prefix: str) -> None:
-    """Refuses a prefix that IAM would read as a pattern."""
     rule = "must be the beginning of lock names, such as 'team-a/', without * ? and $"
     is_plain = rules.PREFIX.allows(prefix) and not Token.is_unresolved(prefix)
     require("prefix", is_plain and prefix and not set(prefix) & set("*?$"), rule, prefix)
@@ -143,10 +140,7 @@ _ANY_FUNCTION: Final = "Any durable function of this account and region may hold
 
 
 def check_function(function: lambda_.IFunction, *, service: Construct) -> None:
-    """Checks that the function is one that can hold locks of this service.
-
-    The environment of a version, an alias or an imported function cannot be set.
-    """
+    """Checks that the function can hold locks: the environment of others cannot be set."""
     is_own = isinstance(function, lambda_.Function)
     rule = "must be a lambda_.Function of this app, and neither a version nor an alias of it"
     require("function", is_own, rule, type(function).__name__)
@@ -205,8 +199,13 @@ class LockServiceBase(Construct):
     acquire_function: lambda_.IFunction
     heartbeat_function: lambda_.IFunction
     release_function: lambda_.IFunction
+    reap_function: lambda_.IFunction | None
+    """Frees the locks of executions that ended; None without a reaper."""
+    table: dynamodb.ITable
     administration: AdministrationFunctions | None = None
     publish_function: lambda_.IFunction | None = None
+    has_dead_letters: bool = True
+    """Whether `metric_dead_letters` can be asked for."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         """Makes the construct."""
@@ -219,28 +218,13 @@ class LockServiceBase(Construct):
         raise NotImplementedError
 
     @property
-    def table(self) -> dynamodb.ITable:
-        """The lock table."""
-        raise NotImplementedError
-
-    @property
     def table_name(self) -> str:
         """The name of the lock table, for `LockClient`."""
         return self.table.table_name
 
     @property
-    def reap_function(self) -> lambda_.IFunction | None:
-        """Frees the locks of executions that ended; None without a reaper."""
-        raise NotImplementedError
-
-    @property
     def pace_function(self) -> lambda_.IFunction:
         """Reserves slots of a pace; `InvalidRequest` if the service has no such function."""
-        raise NotImplementedError
-
-    @property
-    def has_dead_letters(self) -> bool:
-        """Whether `metric_dead_letters` can be asked for."""
         raise NotImplementedError
 
     @property
@@ -249,11 +233,7 @@ class LockServiceBase(Construct):
         raise NotImplementedError
 
     def metric(self, name: MetricName | str, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Any metric of `fairlock.names.MetricName`, by default over 5 minutes.
-
-        Raises:
-            InvalidRequest: the service has no metric of this name.
-        """
+        """Any metric of `fairlock.names.MetricName`, by default over 5 minutes."""
         try:
             known = MetricName(name)
         except ValueError:
@@ -316,8 +296,7 @@ class LockServiceBase(Construct):
     def grant_administration(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a person see, pause and release all locks by force, in Python or by `fairlock`.
 
-        Such a principal reads the whole table, owner ids included, and can change every item: give
-        this to those who operate the service. A policy of your own may allow the reads only.
+        Such a principal reads the whole table, owner ids included, and can change every item.
         """
         return self._grant_on_table(grantee, _ADMINISTRATION)
 

@@ -1,10 +1,7 @@
 """`SharedLockService`: a service that another stack deployed, found by the name of that stack.
 
-A service tells the names of what it deploys as outputs of its stack, and as parameters for other
-stacks. The parameters are in the Parameter Store of Systems Manager, not exports of the stack:
-CloudFormation refuses to change or remove an export that another stack imports, so one user of the
-service could block its deployments. A parameter binds no one: a stack that uses the service reads
-it at each of its own deployments.
+The names are parameters of Systems Manager, not exports: CloudFormation refuses to change an export
+that another stack imports, so one user of the service could block its deployments.
 """
 
 from __future__ import annotations
@@ -35,14 +32,13 @@ from fairlock.errors import InvalidRequest, explained
 from fairlock.names import TABLE_NAME_PARAMETER, stack_parameter
 from fairlock.wire import rules
 
-TABLE_NAME: Final = TABLE_NAME_PARAMETER
 SERVICE_NAME: Final = "ServiceName"
 LOG_GROUP_NAMES: Final = "LogGroupNames"
 DEAD_LETTER_QUEUE_ARN: Final = "ReapDeadLetterQueueArn"
 REAP_QUEUE_ARN: Final = "ReapQueueArn"
 WATCHES_EVERY_MACHINE: Final = "WatchesEveryMachine"
 SERVES_EVERY_DURABLE_FUNCTION: Final = "ServesEveryDurableFunction"
-_SHARED_NAMES: Final = {SERVICE_NAME, TABLE_NAME, DEAD_LETTER_QUEUE_ARN, REAP_QUEUE_ARN}
+_SHARED_NAMES: Final = {SERVICE_NAME, TABLE_NAME_PARAMETER, DEAD_LETTER_QUEUE_ARN, REAP_QUEUE_ARN}
 _SHARED: Final = "SharedLockService"
 
 
@@ -77,7 +73,7 @@ class Deployed:
         """Name, ARN or URL of the table, of each function and of the reaper's queues."""
         names = {
             SERVICE_NAME: self.service_name,
-            TABLE_NAME: self.table.table_name,
+            TABLE_NAME_PARAMETER: self.table.table_name,
             "LockTableArn": self.table.table_arn,
         }
         for operation, function in self.functions.items():
@@ -94,8 +90,8 @@ class Deployed:
 def add_outputs(service: Construct, deployed: Deployed) -> None:
     """Makes each name an output of the service's stack, which must have no such output yet."""
     stack = Stack.of(service)
-    is_first = stack.node.try_find_child(TABLE_NAME) is None
-    rule = f"must be called once in a stack, which has an output {TABLE_NAME} already"
+    is_first = stack.node.try_find_child(TABLE_NAME_PARAMETER) is None
+    rule = f"must be called once in a stack, which has an output {TABLE_NAME_PARAMETER} already"
     require("add_outputs", is_first, rule, service.node.path)
     for name, value in deployed.names().items():
         CfnOutput(stack, name, value=value)
@@ -107,11 +103,10 @@ class SharedNames(Construct):
     def __init__(self, service: Construct, deployed: Deployed) -> None:
         """Writes what `LockService.from_stack` reads.
 
-        What the service does not have or do has no parameter, so that a stack that needs it cannot
-        be deployed, instead of failing later and silently.
+        What the service lacks has no parameter, so no stack that needs it can be deployed.
         """
         stack = Stack.of(service)
-        parameter_name(stack.stack_name, TABLE_NAME)
+        parameter_name(stack.stack_name, TABLE_NAME_PARAMETER)
         rule = "must be called once in a stack: the service is found by the stack's name"
         require("share", stack.node.try_find_child(_SHARED) is None, rule, service.node.path)
         super().__init__(stack, _SHARED)
@@ -123,10 +118,6 @@ class SharedNames(Construct):
             self._tell(WATCHES_EVERY_MACHINE, "true")
         if deployed.serves_every_durable_function:
             self._tell(SERVES_EVERY_DURABLE_FUNCTION, "true")
-
-    def watches_some_machines(self) -> None:
-        """Takes back that the service watches every machine."""
-        self.node.try_remove_child(WATCHES_EVERY_MACHINE)
 
     def _tell(self, name: str, value: str) -> None:
         ssm.StringParameter(
@@ -176,7 +167,7 @@ class SharedLockService(LockServiceBase):
             InvalidRequest: no stack can have this name, or it is not known at synth.
         """
         self.stack_name = stack_name
-        parameter_name(stack_name, TABLE_NAME)
+        parameter_name(stack_name, TABLE_NAME_PARAMETER)
         check_key("encryption_key", encryption_key)
         super().__init__(scope, construct_id)
         self._functions: dict[str, lambda_.IFunction] = {}
@@ -202,10 +193,10 @@ class SharedLockService(LockServiceBase):
         return self._function("Release")
 
     @property
-    def table(self) -> dynamodb.ITable:
+    def table(self) -> dynamodb.ITable:  # type: ignore[override]  # same
         """The lock table."""
         if self._table is None:
-            key, name = self._encryption_key, self._deployed(TABLE_NAME)
+            key, name = self._encryption_key, self._deployed(TABLE_NAME_PARAMETER)
             self._table = dynamodb.Table.from_table_attributes(
                 self, "Table", table_name=name, encryption_key=key
             )
@@ -217,7 +208,7 @@ class SharedLockService(LockServiceBase):
         return self._deployed(SERVICE_NAME)
 
     @property
-    def reap_function(self) -> lambda_.IFunction:
+    def reap_function(self) -> lambda_.IFunction:  # type: ignore[override]  # same
         """Frees the locks of executions that ended. Deploying fails without a reaper."""
         return self._function("Reap")
 
@@ -225,11 +216,6 @@ class SharedLockService(LockServiceBase):
     def pace_function(self) -> lambda_.IFunction:
         """Reserves slots of a pace. Deploying fails without this function."""
         return self._function("Pace")
-
-    @property
-    def has_dead_letters(self) -> bool:
-        """Always True. Without a reaper, CloudFormation refuses to deploy what uses its metric."""
-        return True
 
     @property
     def log_group_names(self) -> list[str]:
