@@ -192,29 +192,25 @@ class VersionedItem:
         return int(version)
 
     def _unchanged(self, seen: Mapping[str, Any] | None, version: int) -> dict[str, Any]:
-        key_name = next(iter(self._key))
         if seen is None:
-            return _condition(versions.NOT_THERE, {"#key": key_name})
-        if self._version not in seen:
-            names = {"#key": key_name, "#version": self._version}
-            return _condition(versions.THERE_WITHOUT_VERSION, names)
-        names = {"#version": self._version, "#write_id": self._write_id}
-        values: dict[str, Any] = {":version": version}
-        if self._write_id not in seen:
-            return _condition(versions.SAME_VERSION, names, values)
-        values[":write_id"] = seen[self._write_id]
-        return _condition(versions.SAME_WRITE, names, values)
-
-
-def _condition(
-    text: str, names: Mapping[str, str], values: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    return {
-        "ConditionExpression": text,
-        "ExpressionAttributeNames": names,
-        **({"ExpressionAttributeValues": values} if values else {}),
-        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-    }
+            condition = versions.NOT_THERE
+        elif self._version not in seen:
+            condition = versions.THERE_WITHOUT_VERSION
+        else:
+            condition = versions.SAME_WRITE if self._write_id in seen else versions.SAME_VERSION
+        names = {
+            "#key": next(iter(self._key)),
+            "#version": self._version,
+            "#write_id": self._write_id,
+        }
+        values = {":version": version, ":write_id": (seen or {}).get(self._write_id)}
+        used = {name: value for name, value in values.items() if name in condition}
+        return {
+            "ConditionExpression": condition,
+            "ExpressionAttributeNames": {n: name for n, name in names.items() if n in condition},
+            **({"ExpressionAttributeValues": used} if used else {}),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
 
 
 def _is_same(one: object, other: object) -> bool:

@@ -44,10 +44,7 @@ class SettingError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of one deployment: those of `LockService`, and whether to deploy the demo.
-
-    None of a setting is its default; of the table's name, the one that CloudFormation makes.
-    """
+    """The settings of one deployment, those of `LockService`; None is the default."""
 
     demo: bool = False
     durable: bool = False

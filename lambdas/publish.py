@@ -10,7 +10,6 @@ from typing import Any, Final
 from fairlock.errors import LockItemMalformed
 from fairlock.names import LogMessage
 from fairlock.protocol.items import read_state
-from fairlock.protocol.model import LockState
 from fairlock.protocol.schema import lock_key
 from fairlock.wire.lifecycle import StreamRecords, lifecycle_json
 from lambdas.runtime import Invocation, entry_point, lock_context, logger, put_events
@@ -29,17 +28,16 @@ def handler(event: dict[str, Any], context: Invocation) -> dict[str, Any]:
 
     Then Lambda brings the batch again, so that an event may come twice, with the same `event_id`.
     """
-    batch = StreamRecords(event["Records"], lambda name: _read(context, name))
+    locks = lock_context(context)
+    batch = StreamRecords(
+        event["Records"], lambda name: read_state(locks.table.read(lock_key(name)))
+    )
     entries = (entry for place in range(len(batch.records)) for entry in _entries(batch, place))
     published = 0
     while some := list(islice(entries, _MOST_AT_ONCE)):
         put_events(some)
         published += len(some)
     return {"published": published}
-
-
-def _read(context: Invocation, lock_name: str) -> LockState:
-    return read_state(lock_context(context).table.read(lock_key(lock_name)))
 
 
 def _entries(batch: StreamRecords, place: int) -> Iterator[dict[str, str]]:

@@ -22,7 +22,7 @@ _processor = BatchProcessor(
 )
 
 
-@entry_point("dynamodb", "stepfunctions", "sqs")
+@entry_point("dynamodb", "stepfunctions", "sqs", answers=False)
 def handler(event: dict[str, Any], context: Invocation) -> dict[str, Any]:
     """Names the messages that failed; the queue brings those again, and at last to its DLQ."""
     reap = partial(reap_record, partial(lock_context, context))

@@ -44,10 +44,7 @@ class ReapMessage:
 
 
 def reap_record(make_context: Callable[[], LockContext], record: SQSRecord) -> None:
-    """Does what a message asks for, and orders the pass that comes after it.
-
-    One that came too early comes again, after pauses that double from 2 s to 2 minutes.
-    """
+    """Does what a message asks for, and orders the pass that comes after it."""
     message = parse_reap_message(record.body)
     try:
         reaped = reap(make_context(), message.ended)
@@ -123,11 +120,7 @@ def _checked_count(value: object, *, below: int = _LARGEST_COUNT) -> int:
 
 
 def schedule_next_pass(message: ReapMessage, *, complete: bool) -> None:
-    """Orders the rest of this pass at once, or the second pass later.
-
-    Raises:
-        LockStoreUnavailable: the rest was sent too often; the message ends as a dead letter.
-    """
+    """Orders the rest of this pass at once, or the second pass later; raises after MOST_ROUNDS."""
     ended = message.ended
     if complete and ended.second_pass:
         return

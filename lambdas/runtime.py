@@ -51,7 +51,10 @@ if TYPE_CHECKING:
 class Invocation(Protocol):
     """What the handlers use of the context that Lambda passes to them."""
 
-    invoked_function_arn: str
+    @property
+    def invoked_function_arn(self) -> str:
+        """The function that serves the request."""
+        ...
 
     def get_remaining_time_in_millis(self) -> int:
         """Until Lambda ends the function."""
@@ -200,10 +203,10 @@ logger: Final = Logger(service=_SERVICE, utc=True)
 metrics: Final = Metrics(provider=_Provider(namespace=NAMESPACE, service=_SERVICE))
 
 
-def entry_point(*services: Service) -> Callable[[Handler], Handler]:
+def entry_point(*services: Service, answers: bool = True) -> Callable[[Handler], Handler]:
     """Makes a function a handler with these clients, and with logs, metrics and readable faults.
 
-    Callers read what was wrong with a request as JSON, in the last line of the error.
+    A caller that it `answers` reads what was wrong as JSON, in the last line of the error.
     """
     make_clients(*services)
 
@@ -215,7 +218,9 @@ def entry_point(*services: Service) -> Callable[[Handler], Handler]:
             except errors.InvalidRequest as refused:
                 raise InvalidRequest(refused) from refused
 
-        logged: Handler = logger.inject_lambda_context(metrics.log_metrics(reporting))
+        logged: Handler = logger.inject_lambda_context(
+            metrics.log_metrics(reporting if answers else handler)
+        )
         return logged
 
     return decorate

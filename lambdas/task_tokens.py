@@ -15,10 +15,7 @@ from lambdas.runtime import count, logger, request_fields, workflows
 
 
 def answer_task(task_token: str, answer: Grant | Queued | Refusal) -> None:
-    """Completes the task of a final answer, and fails that of a refusal; a queued one goes on.
-
-    So does one for which the queue is full: it asks again after its fallback period.
-    """
+    """Completes the task of a final answer, and fails that of a refusal; a waiter's sleeps on."""
     name = answer.lock_name
     match answer:
         case Grant() | Refusal(reason=RefusalReason.SUPERSEDED):

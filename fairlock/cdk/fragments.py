@@ -123,8 +123,7 @@ _LONGEST_READABLE: Final = 45
 class WorkflowVariable:
     """The one variable of a guard, which holds its lock, or of an update.
 
-    Its name comes from the construct's path. So it is known before the guard exists, and two guards
-    never share one: Step Functions forbids a guard inside another to assign the outer's variable.
+    Its name comes from the construct's path: it is known before the guard exists, and never shared.
     """
 
     name: str

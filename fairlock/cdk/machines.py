@@ -67,10 +67,7 @@ def variables(text: str) -> set[str]:
 
 
 def variables_as_text(state: Json, *, language: str) -> set[str]:
-    """The variables that it names where Step Functions evaluates nothing, and hands on the text.
-
-    In JSONata that is outside of `{% … %}`; in JSONPath within it, and where no path is taken.
-    """
+    """The variables that it names where Step Functions evaluates nothing, and hands on the text."""
     in_jsonata = state.get("QueryLanguage", language) == "JSONata"
     return {
         variable
@@ -358,10 +355,7 @@ def not_in_a_machine(field: str) -> InvalidRequest:
 def reachable(
     steps: Sequence[Transition], begin: Iterable[str | None], *, stop: str
 ) -> set[str | None]:
-    """The names of the states that are reached from those in `begin`, themselves included.
-
-    None is where the machine begins. The state `stop` may be reached, and is not left.
-    """
+    """The states that are reached from those in `begin`, without leaving `stop`; None begins."""
     targets: dict[str | None, list[str]] = {}
     for step in steps:
         targets.setdefault(step.source, []).append(step.target)

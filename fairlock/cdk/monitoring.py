@@ -164,14 +164,12 @@ class LockMonitoring(Construct):
             alarms: the thresholds; default is `LockAlarms()` with a topic, and no alarms without.
             dashboard_name: default is a name that CloudFormation makes.
             watch: names of locks, such as "deploy/production", or beginnings of names with a star,
-                such as "deploy/*". A function reads these locks every 5 minutes and measures how
-                long their oldest waiters have waited, those of `LockClient` included. Each gets an
-                alarm at `current_wait`, and names its locks in the log. A name costs a read or two
-                a time; a star reads the whole table.
+                such as "deploy/*". Every 5 minutes a function measures how long their oldest
+                waiters have waited, those of `LockClient` included. Each name gets an alarm at
+                `current_wait`. A name costs a read or two a time; a star reads the whole table.
 
         Raises:
-            InvalidRequest: `service` is no lock service; `alarms` are no `LockAlarms`;
-                `alarm_topic` is no topic; `watch` has what is neither a name nor a beginning.
+            InvalidRequest: an argument breaks its rule.
         """
         check_place(scope, construct_id)
         rule = "must be a LockService, or one of LockService.from_stack(…)"

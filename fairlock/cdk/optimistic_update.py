@@ -142,31 +142,30 @@ class VersionedExpressions:
     def _unchanged(self) -> str:
         number = f"{_ITEM_READ}.`{self.version}`"
         write_id = f"{_ITEM_READ}.`{write_id_attribute(self.version)}`"
-        names = {
-            "#key": self.key_name,
-            "#version": self.version,
-            "#write_id": write_id_attribute(self.version),
-        }
-        same_write = _check(versions.SAME_WRITE, names, {":version": number, ":write_id": write_id})
-        same_version = _check(versions.SAME_VERSION, names, {":version": number})
-        without_version = _check(versions.THERE_WITHOUT_VERSION, names)
-        absent = _check(versions.NOT_THERE, names)
+        version_id = write_id_attribute(self.version)
+        names = {"#key": self.key_name, "#version": self.version, "#write_id": version_id}
+        values = {":version": number, ":write_id": write_id}
+
+        def check(condition: str) -> str:
+            # With the names that it uses: DynamoDB refuses others.
+            used = {
+                placeholder: name for placeholder, name in names.items() if placeholder in condition
+            }
+            shown = ", ".join(
+                f"'{name}': {value}" for name, value in values.items() if name in condition
+            )
+            return (
+                f"{{'ConditionExpression': {json.dumps(condition)},"
+                f" 'ExpressionAttributeNames': {json.dumps(used)}"
+                + (f", 'ExpressionAttributeValues': {{{shown}}}" if shown else "")
+                + "}"
+            )
+
         return jsonata(
-            f"$exists({number}) ? ($exists({write_id}) ? {same_write} : {same_version})"
-            f" : $exists({_ITEM_READ}) ? {without_version} : {absent}"
+            f"$exists({number}) ? ($exists({write_id}) ? {check(versions.SAME_WRITE)}"
+            f" : {check(versions.SAME_VERSION)}) : $exists({_ITEM_READ}) ?"
+            f" {check(versions.THERE_WITHOUT_VERSION)} : {check(versions.NOT_THERE)}"
         )
-
-
-def _check(condition: str, names: dict[str, str], values: dict[str, str] | None = None) -> str:
-    """A condition with the names that it uses: DynamoDB refuses others."""
-    used = {placeholder: name for placeholder, name in names.items() if placeholder in condition}
-    shown = ", ".join(f"'{placeholder}': {value}" for placeholder, value in (values or {}).items())
-    return (
-        f"{{'ConditionExpression': {json.dumps(condition)},"
-        f" 'ExpressionAttributeNames': {json.dumps(used)}"
-        + (f", 'ExpressionAttributeValues': {{{shown}}}" if values else "")
-        + "}"
-    )
 
 
 def _translated(item: str, spelling: Mapping[str, str]) -> str:
@@ -252,8 +251,8 @@ class VersionedStates:
     def _send_again_in_passing(self, write: tasks.CallAwsService) -> None:
         """Sends a cancelled write again as it is, unless the reason is final.
 
-        A busy item or table cancels a write whose condition may hold. An earlier sending, without
-        a reply, may still happen then: to read and compute again could make the change twice.
+        An earlier sending, without a reply, may still happen when a busy item or table cancels this
+        one: to read and compute again could make the change twice.
         """
         since = self.variable.field("cancelled_ms")
         elapsed_ms = f"($millis() - {since})"

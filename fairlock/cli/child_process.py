@@ -36,9 +36,7 @@ def become(command: Sequence[str]) -> NoReturn:
     try:
         os.execvp(command[0], list(command))  # noqa: S606 - what the caller wants to run
     except OSError as error:
-        missing = isinstance(error, FileNotFoundError)
-        status = exit_codes.NOT_FOUND if missing else exit_codes.CANNOT_START
-        exit_codes.end(status, exit_codes.not_started(error, command))
+        raise exit_codes.Ended(exit_codes.not_started(error, command)) from error
 
 
 class SignalPipe:

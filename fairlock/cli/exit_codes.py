@@ -76,11 +76,13 @@ def in_shell_words(message: object) -> str:
     return text
 
 
-def not_started(error: OSError, command: Sequence[str]) -> str:
-    """Why a command cannot be started, and what to write if all of it was given as one word."""
+def not_started(error: OSError, command: Sequence[str]) -> int:
+    """Says why a command cannot be started; returns the status that shells have for that."""
+    why = str(error)
     if len(command) == 1 and " " in command[0]:
-        return f"{error}; {command[0]!r} is one word: give the words separately, or use sh -c"
-    return str(error)
+        why += f"; {command[0]!r} is one word: give the words separately, or use sh -c"
+    say(why)
+    return NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_START
 
 
 def end(status: int, message: object) -> NoReturn:

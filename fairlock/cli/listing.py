@@ -36,11 +36,7 @@ def list_locks(
     free: bool,
     as_json: bool,
 ) -> int:
-    """Prints the locks as they are read; returns the exit status.
-
-    A table on a terminal, which says if there is none; lines with tabs elsewhere; one JSON object a
-    line with `as_json`.
-    """
+    """Prints the locks as they are read: a table on a terminal, lines with tabs, or JSON lines."""
     chosen = (lock for lock in locks.list(prefix) if is_wanted(lock, waiting=waiting, free=free))
     first = True
     for batch in _batches(chosen):
@@ -103,11 +99,7 @@ def watch(
     times: int | None = None,
     as_json: bool = False,
 ) -> int:
-    """Shows the locks until Ctrl-C; returns the exit status.
-
-    On a terminal the table is drawn again each time. Elsewhere a line is printed for each lock when
-    it is first seen, changes, and is free again.
-    """
+    """Shows the locks until Ctrl-C: a table on a terminal, elsewhere a line for each change."""
     try:
         moments = _moments(clock, every, times)
         if console.is_terminal and not as_json:

@@ -52,10 +52,7 @@ _END_OF_THREAD_SECONDS: Final = 0.2
 
 
 def waits_for(locks: LockClient, lock_name: str, *, seconds: float) -> str:
-    """That the command waits, how long at most, and who holds the lock. Two reads, no write.
-
-    An error is shown in its place. Empty if no owner holds or waits: then the acquire is only slow.
-    """
+    """That the command waits, how long at most, and who holds the lock; empty if no owner does."""
     told = f"waiting for lock {lock_name!r}, for up to {seconds:g} s"
     try:
         found = locks.describe(lock_name)
@@ -205,9 +202,7 @@ def _run(
             command = Command(job.command, environment, terminal)
         except OSError as error:
             # No command runs, so others need not wait for the end of the lease.
-            exit_codes.say(exit_codes.not_started(error, job.command))
-            missing = isinstance(error, FileNotFoundError)
-            return _release(lock, exit_codes.NOT_FOUND if missing else exit_codes.CANNOT_START)
+            return _release(lock, exit_codes.not_started(error, job.command))
         try:
             with terminal.given_away():
                 status = _supervise(command, lock, signals, clock, grace=job.grace)

@@ -112,11 +112,7 @@ def target_of(
     region: str | None,
     endpoint_url: str | None,
 ) -> Target:
-    """The table that the options name: by `--table`, or by `--stack`, else by the environment.
-
-    Ends the program if both are given or none is. The name of a stack's table is read from the
-    Parameter Store, in one request.
-    """
+    """The table that the options name: by `--table`, or by `--stack`, else by the environment."""
     place = {"profile": profile, "region": region, "endpoint_url": endpoint_url}
     if stack is not None:
         if table is not None:

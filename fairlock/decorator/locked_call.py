@@ -155,15 +155,7 @@ _TO_FAIL_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a locked function.
-
-    Attributes:
-        name: the lock's name.
-        lease: seconds; None stands for the client's lease, or for the invocation if there is one.
-        max_wait: seconds; None stands for the client's.
-        max_hold: longest seconds to hold the lock; None for no bound.
-        seconds_left: tells what is left of the Lambda invocation; None outside of Lambda.
-    """
+    """One call of a locked function; None stands for the client's time, or for no bound."""
 
     name: str
     lease: float | None

@@ -189,11 +189,7 @@ class DurableLock:
     _granted_at: float = field(default=0.0, repr=False)
 
     def check(self, context: DurableContext) -> None:
-        """Returns if `max_hold` is not over; one durable operation, without `max_hold` none.
-
-        Raises:
-            LockLost: it is over. To leave the block by this error releases the lock.
-        """
+        """Raises `LockLost` if `max_hold` is over; one durable operation, or none without it."""
         if self._max_hold is None:
             return
         now: float = context.step(_note_time, name=_operation(self.name, "time"))
@@ -340,10 +336,7 @@ class Acquisition:
         return answer
 
     def _leave(self, purpose: str, *, entered: bool) -> Departure | None:
-        """Releases, or leaves the queue too if it may be there; None if that failed for good.
-
-        Then the lock ends with the execution, or with its lease.
-        """
+        """Releases, or leaves the queue too if it may be there; None if that failed for good."""
         request: Json = {
             "lock_name": self.options.name,
             "owner_id": self._entry["owner_id"],

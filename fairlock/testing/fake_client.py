@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
+from typing import Any, Final, Protocol, Self, TypeVar, Unpack
 
 from fairlock.client.arguments import refuse
 from fairlock.client.heartbeats import Heartbeats, HeartbeatSchedule, ScheduledHeartbeat
@@ -23,9 +23,6 @@ from fairlock.decorator.default_clients import ClientKind, default_clients_from
 from fairlock.testing.fake_table import FakeTable
 from fairlock.testing.manual_clock import ManualClock
 from fairlock.wire import rules
-
-if TYPE_CHECKING:
-    from fairlock.testing.fake_async_client import FakeAsyncLockClient
 
 _TABLE_NAME: Final = "fake-locks"
 
@@ -185,10 +182,17 @@ class FakeLockClient(LockClient):
         )
 
 
+class FakeClient(Protocol):
+    """`FakeLockClient` or `FakeAsyncLockClient`."""
+
+    def another(self, owner_name: str = ..., /, **settings: Unpack[ClientOptions]) -> object:
+        """A client of the same table and clock."""
+
+
 class _UsedInABlock(AbstractContextManager[None]):
     """A block that warns if it never begins."""
 
-    def __init__(self, client: FakeLockClient | FakeAsyncLockClient) -> None:
+    def __init__(self, client: FakeClient) -> None:
         self._client = client
         self._made: dict[tuple[asyncio.AbstractEventLoop | None, bool], Any] = {}
         self._was_entered = False
@@ -216,9 +220,7 @@ class _UsedInABlock(AbstractContextManager[None]):
         return self._made[loop, heartbeats]
 
 
-def used_by_locked_functions(
-    client: FakeLockClient | FakeAsyncLockClient,
-) -> AbstractContextManager[None]:
+def used_by_locked_functions(client: FakeClient) -> AbstractContextManager[None]:
     """Within the block, `@locked` functions without a client use the table of this one.
 
     Each kind of call gets a client with the settings that it would have in production: a Lambda

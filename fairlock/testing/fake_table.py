@@ -238,12 +238,9 @@ _LAMBDA: Final = "AWS_Lambda_"
 class FakeTable(DynamoDBClient):
     """Replaces boto3's DynamoDB client. Any number of clients and threads may share one.
 
-    Each request is answered as DynamoDB would answer it, one after the other, at once.
-
     Attributes:
         requests: the names of the requests that reached the table, such as "update_item".
-        is_down: whether requests fail before they reach the table, as in an outage. Clients report
-            `LockStoreUnavailable`, and heartbeats fail until the lease is over.
+        is_down: whether requests fail before they reach the table, as in an outage.
         loses_replies: whether requests are done, and their replies get lost.
         clock: tells the Date of the answers; fake clients give the table theirs.
 

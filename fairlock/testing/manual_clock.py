@@ -66,16 +66,14 @@ class ManualClock:
     def stall(self, seconds: Seconds) -> None:
         """Lets time pass in which nothing of this process runs, as if it had been frozen.
 
-        Heartbeats are late after that, and leases shorter than the stall are over: so a test
-        makes a holder lose its lock. Whatever was planned meanwhile happens when time passes next.
+        Leases shorter than the stall are over then: so a test makes a holder lose its lock.
         """
         self._now += checked_seconds(seconds)
 
     def at(self, seconds: Seconds, action: Callable[[], object]) -> None:
         """Plans something for so many seconds from now, such as another holder's release.
 
-        It happens in the middle of the call that lets the time pass, and what it raises leaves that
-        call.
+        It happens in the middle of the call that lets the time pass; what it raises leaves that.
         """
         require_callable("action", action)
         self._plans.append((self._now + checked_seconds(seconds), action))
@@ -211,13 +209,12 @@ def run_in_virtual_time(
 
     Args:
         main: the coroutine.
-        longest: virtual seconds within which it must return; a day by default. A held lock has
+        longest: virtual seconds within which it must return; a day by default. Held locks have
             heartbeats for ever, so only this ends a wait for something that never happens.
 
     Raises:
         InvalidRequest: it is no coroutine, or `longest` is no number of seconds above 0.
-        RuntimeError: every task waits and there is no timer, or `longest` is over: in a real loop
-            the test would hang.
+        RuntimeError: in a real loop the test would hang.
     """
     try:
         seconds = in_seconds(longest)

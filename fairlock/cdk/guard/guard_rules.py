@@ -204,8 +204,7 @@ class GuardInMachine:
     def _ways_past_the_guard(self, steps: Sequence[Transition]) -> Iterator[InvalidRequest]:
         """Transitions that lead to the task past the grant, or leave it past the release.
 
-        CDK lets you add a Catch to a task after its guard was made, and connect every state to it:
-        what `on_timeout` leads to, what follows the guard, and the guard's own ends.
+        CDK lets you connect every state to a task, and add a Catch to it, after its guard was made.
         """
         task = None if self.bare_task is None else self.bare_task.state_id
         work = {self.work.state_id, task}
@@ -287,8 +286,7 @@ class GuardInMachine:
     def _warn_beside(self, rivals: Sequence[GuardInMachine]) -> None:
         """Warns if another guard of the lock has another limit, or another way to wait.
 
-        What then holds is defined: a guard is never joined by more than its own limit allows, and a
-        polling guard gets nothing as long as others queue. Mostly it is a mistake.
+        What then holds is defined, but mostly it is a mistake.
         """
         for other in rivals:
             mine, theirs = self.options, other.options

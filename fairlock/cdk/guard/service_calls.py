@@ -1,10 +1,9 @@
 """The states that call the service: acquire, release and the heartbeat beside the work.
 
 A guard believes only the answer to its own acquisition: every caller that knows a task token can
-complete the task with anything, but only the service and this workflow know the owner id.
-
-An acquisition that was released meanwhile, by an operator or by the reaper before its execution was
-redriven, begins again as another owner in the same wait, after pauses that double.
+complete the task with anything, but only the service and this workflow know the owner id. An
+acquisition that was released meanwhile begins again as another owner in the same wait, after pauses
+that double.
 """
 
 from __future__ import annotations
@@ -63,10 +62,9 @@ class FallbackPeriods:
 
 
 def divide_wait(max_wait_seconds: int, *, fallback_seconds: int) -> FallbackPeriods:
-    """Divides `max_wait_seconds` into equal periods of at most `fallback_seconds`, pause included.
+    """The longest equal periods, pauses included, that miss the wait by two seconds at most.
 
-    These are the longest whole seconds that, with some pause, miss the wait by two at most; the
-    tests show that there always are such periods.
+    The tests show that there always are such periods.
     """
     if max_wait_seconds <= fallback_seconds:
         return FallbackPeriods(1, max_wait_seconds, min(_PAUSES_SECONDS))
@@ -114,10 +112,7 @@ def if_own(variable: WorkflowVariable, answer: str, *, then: str, only_if: str =
 def catch_unknown(
     acquire: sfn.TaskStateBase, variable: WorkflowVariable, on_error: sfn.IChainable
 ) -> None:
-    """Goes to `on_error` when repeats did not help: the outcome of an acquire is unknown.
-
-    Only the check of its answer can fail to evaluate: *Enter* evaluates what the caller wrote.
-    """
+    """Goes to `on_error` when repeats did not help: the outcome of an acquire is unknown."""
     lock_name = variable.field("lock_name")
     unknown = {
         "Error": LockStoreUnavailable.__name__,
@@ -280,10 +275,7 @@ class ServiceCalls:
         outputs: str = UNCHANGED,
         sleep_seconds: int | None = None,
     ) -> tasks.LambdaInvoke:
-        """A call without any repeats, which hands on its input unless `outputs` says otherwise.
-
-        With `sleep_seconds` the state sleeps on a task token for at most so long.
-        """
+        """A call without any repeats, which hands on its input unless `outputs` says otherwise."""
         sleeps = sleep_seconds is not None
         task_token = {"task_token": _TASK_TOKEN} if sleeps else {}
         return tasks.LambdaInvoke.jsonata(

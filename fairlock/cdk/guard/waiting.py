@@ -76,10 +76,8 @@ class Waiting(ABC):
     shown: ClassVar[str | None] = "Waiting.poll()"
     """How a caller writes it; None for a guard that does not wait."""
 
-    @property
-    @abstractmethod
-    def longest(self) -> Duration:
-        """The longest `max_wait` whose events fit into the history of an execution."""
+    longest: Duration
+    """The longest `max_wait` whose events fit into the history of an execution."""
 
     @abstractmethod
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
@@ -89,9 +87,7 @@ class Waiting(ABC):
 class _Poll(Waiting):
     """acquire → acquired? → wait → acquire."""
 
-    @property
-    def longest(self) -> Duration:
-        return Duration.hours(_LONGEST_POLL_HOURS)
+    longest = Duration.hours(_LONGEST_POLL_HOURS)
 
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
         lock = states.variable.field
@@ -110,18 +106,16 @@ class _Poll(Waiting):
         return acquire
 
 
-@dataclass(frozen=True, slots=True)
 class _Queue(Waiting):
     """acquire, which returns when the lock is granted; else: time left? → wait → acquire again."""
 
-    fallback_seconds: int
     express: ClassVar[bool] = False
     shortest_seconds: ClassVar[int] = _SHORTEST_QUEUE_SECONDS
     shown: ClassVar[str | None] = "Waiting.queue()"
 
-    @property
-    def longest(self) -> Duration:
-        return Duration.seconds(self.fallback_seconds * _MOST_PERIODS)
+    def __init__(self, fallback_seconds: int) -> None:
+        self.fallback_seconds = fallback_seconds
+        self.longest = Duration.seconds(fallback_seconds * _MOST_PERIODS)
 
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
         max_wait_seconds = states.options.max_wait_seconds
@@ -158,10 +152,7 @@ class _SkipIfBusy(Waiting):
     """acquire → acquired? A lock that has room counts as busy, too, while others queue for it."""
 
     shown: ClassVar[str | None] = None
-
-    @property
-    def longest(self) -> Duration:
-        return Duration.seconds(0)
+    longest = Duration.seconds(0)
 
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
         acquire = states.acquire(on_error=next_states.failed)

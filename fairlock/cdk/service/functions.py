@@ -146,11 +146,7 @@ class FunctionFactory:
         handler: str | None = None,
         timeout_seconds: int = FUNCTION_TIMEOUT_SECONDS,
     ) -> lambda_.Function:
-        """Makes a function with this handler; by default with that of the same name as its id.
-
-        It may do `table_actions` on the lock table, and `workflow_actions` on every workflow of the
-        account and region.
-        """
+        """Makes a function that may do these actions; its handler is by default that of its id."""
         log_group = logs.LogGroup(
             self.scope,
             f"{construct_id}Logs",
@@ -217,8 +213,7 @@ class FunctionFactory:
 def _add_byte_code(function: lambda_.Function) -> None:
     """Adds byte code to the copy of the handlers that CDK has made for this function.
 
-    CDK names that copy by a hash of what it copied: the sources. So a template is the same on every
-    machine, with and without the runtime's Python. CDK uploads each hash once.
+    CDK names that copy by a hash of the sources. So a template is the same on every machine.
     """
     stage = Stage.of(function)
     copy = function.node.try_find_child("Code")  # At the first function that has this code.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, Unpack
 
-from aws_cdk import Aws, RemovalPolicy, Stack, Token
+from aws_cdk import Aws, CfnOutput, RemovalPolicy, Stack, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -30,13 +30,18 @@ from fairlock.cdk.service.reaper import DEFAULT_CONCURRENCY, ExecutionReaper, ch
 from fairlock.cdk.service.served_functions import ServedFunctions
 from fairlock.cdk.service.service_base import LockServiceBase, MetricOptions, lock_table, serve_all
 from fairlock.cdk.service.shared_service import (
+    DEAD_LETTER_QUEUE_ARN,
+    LOG_GROUP_NAMES,
+    REAP_QUEUE_ARN,
+    SERVES_EVERY_DURABLE_FUNCTION,
+    SERVICE_NAME,
     WATCHES_EVERY_MACHINE,
-    Deployed,
     SharedLockService,
     SharedNames,
-    add_outputs,
+    function_arn,
 )
 from fairlock.errors import InvalidRequest, explained
+from fairlock.names import TABLE_NAME_PARAMETER
 
 LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LEAST_MEMORY_MIB: Final = 128
@@ -303,7 +308,7 @@ class LockService(LockServiceBase):
     @property
     def log_group_names(self) -> list[str]:
         """The log groups of all functions."""
-        return self._deployed().log_group_names()
+        return [function.log_group.log_group_name for function in self._functions().values()]
 
     def grant_durable(
         self, function: lambda_.Function, *, key: kms.IKey | None = None
@@ -334,19 +339,44 @@ class LockService(LockServiceBase):
     def share(self) -> None:
         """Lets other stacks of the account and region find this service by the stack's name.
 
-        They call `LockService.from_stack(…, stack_name=…)`. One service of a stack can be shared.
-
-        Raises:
-            InvalidRequest: another one is shared already, or the stack's name is not known at
-                synth, as in a nested stack.
+        They call `LockService.from_stack(…, stack_name=…)`. One service of a stack can be shared,
+        and none of a nested stack.
         """
-        self._shared_names = SharedNames(self, self._deployed())
+        names = {**self._names(), LOG_GROUP_NAMES: ",".join(self.log_group_names)}
+        if self.reaper is not None and self.reaper.watches_every_machine:
+            names[WATCHES_EVERY_MACHINE] = "true"
+        if self._serves_all_durable:
+            names[SERVES_EVERY_DURABLE_FUNCTION] = "true"
+        self._shared_names = SharedNames(self, names)
 
     def add_outputs(self) -> None:
         """Gives the stack the outputs that the stack `Fairlock` has, once: names and ARNs."""
-        add_outputs(self, self._deployed())
+        stack = Stack.of(self)
+        is_first = stack.node.try_find_child(TABLE_NAME_PARAMETER) is None
+        rule = f"must be called once in a stack, which has an output {TABLE_NAME_PARAMETER} already"
+        require("add_outputs", is_first, rule, self.node.path)
+        for name, value in self._names().items():
+            CfnOutput(stack, name, value=value)
 
-    def _deployed(self) -> Deployed:
+    def _names(self) -> dict[str, str]:
+        """Name, ARN or URL of the table, of each function and of the reaper's queues."""
+        names = {
+            # By reference: without the CDK the stack may have any name.
+            SERVICE_NAME: f"{Aws.STACK_NAME}/{self._place()}",
+            TABLE_NAME_PARAMETER: self.table.table_name,
+            "LockTableArn": self.table.table_arn,
+        }
+        for operation, function in self._functions().items():
+            names[f"{operation}FunctionName"] = function.function_name
+            names[function_arn(operation)] = function.function_arn
+        if self.reaper is not None:
+            queue, dead_letters = self.reaper.queue, self.reaper.dead_letter_queue
+            names["ReapQueueUrl"], names[REAP_QUEUE_ARN] = queue.queue_url, queue.queue_arn
+            names["ReapDeadLetterQueueUrl"] = dead_letters.queue_url
+            names[DEAD_LETTER_QUEUE_ARN] = dead_letters.queue_arn
+        return names
+
+    def _functions(self) -> dict[str, lambda_.Function]:
         functions = {
             "Acquire": self.acquire_function,
             "Heartbeat": self.heartbeat_function,
@@ -358,14 +388,7 @@ class LockService(LockServiceBase):
             functions["SetLimit"] = self.administration.set_limit
         others = {"Pace": self._pace_function, "Publish": self.publish_function}
         others["Reap"] = None if self.reaper is None else self.reaper.function
-        functions |= {name: function for name, function in others.items() if function is not None}
-        return Deployed(
-            service_name=f"{Aws.STACK_NAME}/{self._place()}",
-            table=self.table,
-            functions=functions,
-            reaper=self.reaper,
-            serves_every_durable_function=self._serves_all_durable,
-        )
+        return functions | {name: one for name, one in others.items() if one is not None}
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Events that the reaper could not handle; an alarm above zero is worth having."""

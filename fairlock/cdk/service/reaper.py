@@ -42,10 +42,7 @@ from fairlock.names import REAP_QUEUE_VARIABLE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusEvents:
-    """The events by which a service of AWS reports the ends of executions that did not release.
-
-    The message to the reaper has the names of `paths` as placeholders for parts of the event.
-    """
+    """How a service of AWS reports ends of executions; the message has placeholders, `paths`."""
 
     source: str
     detail_type: str
@@ -123,10 +120,7 @@ class ReaperTarget:
 
 
 class _NameOfExecution(events.RuleTargetInput):
-    """The part of an event that the reaper needs, without the execution's input and output.
-
-    The placeholders are quoted, so that the message is JSON even if a field is missing.
-    """
+    """The part of an event that the reaper needs, as JSON even if a field of it is missing."""
 
     def __init__(self, reported: StatusEvents) -> None:
         super().__init__()

@@ -137,10 +137,7 @@ class RulesBesideWatched:
         rules[address] = rule
 
     def _rule_name(self, stack: Stack, construct_id: str) -> str:
-        """A name that is known before the rule is deployed, so that the queue's policy can name it.
-
-        Its ARN as a reference would make the service's stack depend on the machine's.
-        """
+        """A name that is known before: a reference would make the service's stack depend on it."""
         places = (Stack.of(self._reaper).stack_name, stack.stack_name, construct_id)
         known = [place for place in places if not Token.is_unresolved(place)]
         digest = hashlib.sha256("\0".join(known).encode()).hexdigest()

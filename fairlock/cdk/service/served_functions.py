@@ -57,11 +57,7 @@ class ServedFunctions:
         self._served: set[str] = set()
 
     def serve(self, durable: lambda_.Function) -> None:
-        """Lets the service's functions wake and ask about the executions of a durable function.
-
-        An ARN without a version matches no execution (Lambda developer guide, "Security and
-        permissions for Lambda durable functions").
-        """
+        """Lets the service's functions wake and ask about the executions of a durable function."""
         if durable.node.addr in self._served:
             return
         policy = self._policy_with_room(durable, _OF_A_FUNCTION, field="function")
@@ -69,6 +65,8 @@ class ServedFunctions:
         if policy.executions is None:
             policy.executions = iam.PolicyStatement(actions=[*DURABLE_ACTIONS])
             policy.construct.add_statements(policy.executions)
+        # An ARN without a version matches no execution (Lambda developer guide, "Security and
+        # permissions for Lambda durable functions").
         policy.executions.add_resources(f"{durable.function_arn}:*")
         logical_id = Stack.of(durable).get_logical_id(durable.node.default_child)  # type: ignore[arg-type]  # a CfnElement
         finding = f"AwsSolutions-IAM5[Resource::<{logical_id}.Arn>:*]"

@@ -73,8 +73,7 @@ def lock_table(
 ) -> dynamodb.Table:
     """One table, on demand, with TTL, point-in-time recovery and encryption at rest.
 
-    A `Table`, not a `TableV2`: that one is a global table, and one replica more would let two
-    regions grant the same lock.
+    No `TableV2`: one replica more of that would let two regions grant the same lock.
     """
     return dynamodb.Table(
         scope,
@@ -271,16 +270,13 @@ class LockServiceBase(Construct):
     def grant_client(self, grantee: iam.IGrantable, *, prefix: str | None = None) -> iam.Grant:
         """Lets a principal use the table itself, as `LockClient` does.
 
-        Such a principal can write anything into the table, wake executions that wait, and ask of
-        all whether they still run: give this to code that may hold any lock of the service.
+        It can write anything into the table, wake executions that wait, and ask of all whether they
+        still run: give this to code that may hold any lock of the service.
 
         Args:
             grantee: the principal.
             prefix: only locks and paces whose names begin so, such as "team-a/". DynamoDB refuses
                 all other items of the table (`dynamodb:LeadingKeys`) but reads of single claims.
-
-        Raises:
-            InvalidRequest: the prefix begins no lock name, or is a pattern.
         """
         if prefix is None:
             return self._grant_on_table(grantee, _READS + _WRITES)
@@ -301,11 +297,7 @@ class LockServiceBase(Construct):
         return self._grant_on_table(grantee, _ADMINISTRATION)
 
     def grant_inspect(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Lets a principal describe and list all locks, by a function; no owner id is shown.
-
-        Raises:
-            InvalidRequest: the service has no such function, as of the others below.
-        """
+        """Lets a principal describe and list all locks, by a function; no owner id is shown."""
         return grant_call(self._required("inspect"), grantee)
 
     def grant_force_release(self, grantee: iam.IGrantable) -> iam.Grant:
@@ -333,10 +325,7 @@ class LockServiceBase(Construct):
         actions: Sequence[str],
         conditions: Mapping[str, Mapping[str, object]] | None = None,
     ) -> iam.Grant:
-        """Allows requests to the table, with its key, and what hand-offs ask of workflows.
-
-        A client that hands over wakes the next workflow, and asks whether it still runs.
-        """
+        """Allows requests to the table, with its key, and what hand-offs ask of workflows."""
         check_grantee(grantee)
         if self.table.encryption_key is not None:
             grant_key(self.table.encryption_key, grantee)
@@ -367,14 +356,10 @@ class LockServiceBase(Construct):
         stack must be deployed with `durable=True`.
 
         Args:
-            function: the durable function.
+            function: the durable function; no version, alias or imported one.
             key: the customer's key of its DurableConfig, which the service's functions may then
-                use: without it they cannot wake its executions, which find out at their fallback
-                poll. The key's policy must leave permissions to IAM, as that of a `kms.Key` does.
-
-        Raises:
-            InvalidRequest: it is a version, an alias or an imported function, or is in another
-                account or region; or the service cannot serve so many, or be given the key.
+                use: without it they cannot wake its executions. The key's policy must leave
+                permissions to IAM, as that of a `kms.Key` does.
         """
         check_function(function, service=self)
         check_key("key", key)

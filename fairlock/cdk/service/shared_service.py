@@ -7,10 +7,9 @@ that another stack imports, so one user of the service could block its deploymen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Unpack
 
-from aws_cdk import CfnOutput, Fn, Stack, Token
+from aws_cdk import Fn, Stack, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -22,7 +21,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from fairlock.cdk.fragments import check_key, require
-from fairlock.cdk.service.reaper import ExecutionReaper, check_machine
+from fairlock.cdk.service.reaper import check_machine
 from fairlock.cdk.service.service_base import (
     AdministrationFunction,
     LockServiceBase,
@@ -38,7 +37,10 @@ DEAD_LETTER_QUEUE_ARN: Final = "ReapDeadLetterQueueArn"
 REAP_QUEUE_ARN: Final = "ReapQueueArn"
 WATCHES_EVERY_MACHINE: Final = "WatchesEveryMachine"
 SERVES_EVERY_DURABLE_FUNCTION: Final = "ServesEveryDurableFunction"
-_SHARED_NAMES: Final = {SERVICE_NAME, TABLE_NAME_PARAMETER, DEAD_LETTER_QUEUE_ARN, REAP_QUEUE_ARN}
+_SHARED_NAMES: Final = {
+    *(SERVICE_NAME, TABLE_NAME_PARAMETER, DEAD_LETTER_QUEUE_ARN, REAP_QUEUE_ARN, LOG_GROUP_NAMES),
+    *(WATCHES_EVERY_MACHINE, SERVES_EVERY_DURABLE_FUNCTION),
+}
 _SHARED: Final = "SharedLockService"
 
 
@@ -55,94 +57,37 @@ def parameter_name(stack_name: str, name: str) -> str:
     return stack_parameter(stack_name, name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployed:
-    """What a service deploys; its functions by operation, such as "Acquire"."""
-
-    service_name: str
-    table: dynamodb.ITable
-    functions: Mapping[str, lambda_.Function]
-    reaper: ExecutionReaper | None
-    serves_every_durable_function: bool
-
-    def log_group_names(self) -> list[str]:
-        """The log groups of all functions."""
-        return [function.log_group.log_group_name for function in self.functions.values()]
-
-    def names(self) -> dict[str, str]:
-        """Name, ARN or URL of the table, of each function and of the reaper's queues."""
-        names = {
-            SERVICE_NAME: self.service_name,
-            TABLE_NAME_PARAMETER: self.table.table_name,
-            "LockTableArn": self.table.table_arn,
-        }
-        for operation, function in self.functions.items():
-            names[f"{operation}FunctionName"] = function.function_name
-            names[function_arn(operation)] = function.function_arn
-        if self.reaper is not None:
-            names["ReapQueueUrl"] = self.reaper.queue.queue_url
-            names[REAP_QUEUE_ARN] = self.reaper.queue.queue_arn
-            names["ReapDeadLetterQueueUrl"] = self.reaper.dead_letter_queue.queue_url
-            names[DEAD_LETTER_QUEUE_ARN] = self.reaper.dead_letter_queue.queue_arn
-        return names
-
-
-def add_outputs(service: Construct, deployed: Deployed) -> None:
-    """Makes each name an output of the service's stack, which must have no such output yet."""
-    stack = Stack.of(service)
-    is_first = stack.node.try_find_child(TABLE_NAME_PARAMETER) is None
-    rule = f"must be called once in a stack, which has an output {TABLE_NAME_PARAMETER} already"
-    require("add_outputs", is_first, rule, service.node.path)
-    for name, value in deployed.names().items():
-        CfnOutput(stack, name, value=value)
-
-
 class SharedNames(Construct):
     """The parameters by which other stacks find the service of a stack; free of charge."""
 
-    def __init__(self, service: Construct, deployed: Deployed) -> None:
-        """Writes what `LockService.from_stack` reads.
-
-        What the service lacks has no parameter, so no stack that needs it can be deployed.
-        """
+    def __init__(self, service: Construct, names: Mapping[str, str]) -> None:
+        """Writes what `LockService.from_stack` reads; what the service lacks has no parameter."""
         stack = Stack.of(service)
         parameter_name(stack.stack_name, TABLE_NAME_PARAMETER)
         rule = "must be called once in a stack: the service is found by the stack's name"
         require("share", stack.node.try_find_child(_SHARED) is None, rule, service.node.path)
         super().__init__(stack, _SHARED)
-        for name, value in deployed.names().items():
+        for name, value in names.items():
             if name in _SHARED_NAMES or name.endswith("FunctionArn"):
-                self._tell(name, value)
-        self._tell(LOG_GROUP_NAMES, ",".join(deployed.log_group_names()))
-        if deployed.reaper is not None and deployed.reaper.watches_every_machine:
-            self._tell(WATCHES_EVERY_MACHINE, "true")
-        if deployed.serves_every_durable_function:
-            self._tell(SERVES_EVERY_DURABLE_FUNCTION, "true")
-
-    def _tell(self, name: str, value: str) -> None:
-        ssm.StringParameter(
-            self,
-            name,
-            parameter_name=parameter_name(Stack.of(self).stack_name, name),
-            string_value=value,
-            description="Fairlock: read by stacks that use this lock service",
-        )
+                ssm.StringParameter(
+                    self,
+                    name,
+                    parameter_name=parameter_name(stack.stack_name, name),
+                    string_value=value,
+                    description="Fairlock: read by stacks that use this lock service",
+                )
 
 
 class SharedLockService(LockServiceBase):
     """A lock service that another stack of this account and region deployed and shares.
 
-    The names of its table and functions come from the Parameter Store, each time CloudFormation
-    deploys the stack that uses the service. The deployment needs `ssm:GetParameters`.
+    Its names come from the Parameter Store each time CloudFormation deploys the stack that uses
+    it, which needs `ssm:GetParameters`. So such a stack blocks no deployment of the service's
+    stack. If the service lacks what a stack uses, CloudFormation refuses to deploy that, and names
+    the missing parameter.
 
-    Guarantees:
-        * A stack that uses the service does not block deployments of the service's stack.
-        * If the service lacks something that a stack uses, CloudFormation refuses to deploy the
-          stack and names the missing parameter; nothing is changed.
-
-    Not guaranteed:
-        * That the service stays. If its stack goes, or gets other functions or another table, the
-          stacks that use it must be deployed again.
+    Not guaranteed: that the service stays. If its stack goes, or gets other functions or another
+    table, the stacks that use it must be deployed again.
     """
 
     @explained
@@ -159,12 +104,9 @@ class SharedLockService(LockServiceBase):
         Args:
             scope: the parent construct.
             construct_id: the name within the parent.
-            stack_name: the name of the stack that deployed the service, and called `share` of it.
+            stack_name: the stack that deployed the service, and called `share` of it.
             encryption_key: the customer's key of the lock table, if it has one, for `grant_client`
                 and `grant_administration`.
-
-        Raises:
-            InvalidRequest: no stack can have this name, or it is not known at synth.
         """
         self.stack_name = stack_name
         parameter_name(stack_name, TABLE_NAME_PARAMETER)
