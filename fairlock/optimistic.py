@@ -10,9 +10,8 @@
 
     optimistic.update(table, {"account": "anna"}, debit)
 
-No writer waits: the slower of two reads again and makes its change again. Right where conflicts are
-rare and a change may be computed several times. Where it must happen once (it sends an e-mail, it
-takes minutes) hold a lock instead.
+No writer waits: the slower of two makes its change again. Right where conflicts are rare. Where the
+change must happen once (it sends an e-mail, it takes minutes) hold a lock instead.
 """
 
 from __future__ import annotations

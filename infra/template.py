@@ -3,8 +3,7 @@
     out/template/fairlock-<version>.json         the template
     out/template/fairlock-<version>-<hash>.zip   the functions' code, named by its content
 
-The same sources and settings give the same bytes (the zip: with the same zlib, and the
-same Python 3.13 or none, which makes the byte code in it).
+The same sources and settings, with the same zlib and Python 3.13 or none, give the same bytes.
 """
 
 from __future__ import annotations

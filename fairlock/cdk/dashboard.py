@@ -13,12 +13,7 @@ from fairlock.names import MetricName
 
 
 class MonitoredService:
-    """What can be watched of one service.
-
-    Attributes:
-        functions: those that callers and the reaper use, by operation.
-        dead_letters, oldest_event: None if the service has no reaper.
-    """
+    """What can be watched of one service; without a reaper it has no dead letters."""
 
     def __init__(self, service: LockServiceBase) -> None:
         """Takes a service of any kind."""

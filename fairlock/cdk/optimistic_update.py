@@ -374,9 +374,6 @@ class OptimisticUpdate(sfn.StateMachineFragment):
                 name and `_id` holds the id of the write. Items without a version get version 1.
             retries: how many more times to try after a conflict, at most 100; before each is a
                 pause with full jitter, of up to 1 s at first and 10 s in the end.
-
-        Raises:
-            InvalidRequest: an argument breaks its rule.
         """
         check_place(scope, construct_id)
         check_states("task", task)

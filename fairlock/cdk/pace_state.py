@@ -93,9 +93,6 @@ class Pace(sfn.StateMachineFragment):
             max_wait: the longest wait for the slot, default 30 minutes, at most 7 days.
             on_too_late: where to go, with the input, when the next slot is later than that. Nothing
                 was reserved then. Default: fail with `SlotTooLate`.
-
-        Raises:
-            InvalidRequest: an argument breaks its rule.
         """
         check_place(scope, construct_id)
         function = _checked_service(service, scope)

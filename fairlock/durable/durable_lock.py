@@ -4,20 +4,13 @@
     step      acquire 1      joins the queue unless the lock is granted
     callback  granted 1  ┐   once for each fallback period, until the lock is granted:
     step      acquire 2  ┘   names the callback, and finds a grant whose push was lost
+    step      granted at     with a `max_hold`; and `time` of each `check`, and before the release
     step      release        or `give up`, which leaves the queue and gives back what came meanwhile
 
-With a `max_hold` the time is a recorded value too, or a replay would begin it again:
-
-    step      granted at     after the grant
-    step      time           of each `check`, and before the release
-
 A function may be killed between any two of them, and replays from its start. What a replay must
-find again (the owner_id above all) is recorded by a step before it is used, and each step may
-be repeated: the service gives a repeated acquire its old answer. All branches below depend on
-recorded values alone.
-
-A step records plain values, never an exception: on replay the same values give the same way
-through `Acquisition`. What a repeat may cure is raised inside the step, which the SDK then repeats.
+find again (the owner_id above all) is recorded by a step before it is used, and each step may be
+repeated. A step records plain values, never an exception: on replay the same values give the same
+way. What a repeat may cure is raised inside the step, which the SDK then repeats.
 """
 
 from __future__ import annotations

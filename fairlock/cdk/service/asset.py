@@ -1,16 +1,12 @@
 """Assembles the directory that becomes the Lambda asset: no Docker, no network, no compiler.
 
-    lambdas/                 the handlers
-    fairlock/               the modules of this package that the handlers import
-    aws_lambda_powertools/…  the distributions that the handlers import, as they are installed here
-    licenses/                the licences of those distributions
-
-The same sources and versions give the same bytes, so the same asset hash, in a checkout, an
-editable install and a wheel.
+It has the handlers, the modules of this package and the distributions that they import, as they are
+installed here, and `licenses/`. The same sources and versions give the same asset hash, in a
+checkout, an editable install and a wheel.
 
 Byte code may stand beside the modules: Lambda's /var/task is read-only, so what is not compiled in
-the asset is compiled at each cold start. Python takes it from `__pycache__/x.cpython-313.pyc`, with
-its own minor version, and only for the same source text. So it changes nothing else.
+the asset is compiled at each cold start. Python uses it for its own minor version and the same
+source text only, so it changes nothing else.
 """
 
 from __future__ import annotations

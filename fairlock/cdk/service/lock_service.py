@@ -167,8 +167,7 @@ class LockService(LockServiceBase):
                 soon as Step Functions reports it; of all state machines of the account and region,
                 or of those that `watch` names. Without it a lock is free when its lease is over.
             reaper_concurrency: how many of its functions run at once at most, from 2 to 1,000; stay
-                below the account's concurrency. 50 free the locks of 100,000 executions that are
-                stopped together in about five minutes.
+                below the account's concurrency.
             durable: whether to serve every durable function of the account and region. Without it
                 the service serves those that `grant_durable` names.
             administration: whether to make three functions by which people see locks, pause them
@@ -178,9 +177,8 @@ class LockService(LockServiceBase):
                 taken over or reaped (docs/monitoring.md). Calls send no request more for it.
             pace: whether to make the function that the states `Pace` of workflows call, and any
                 caller whom `grant_pace` lets. Python clients take turns without it.
-            table: a table that exists, in this account and region, such as one that an earlier
-                stack has retained. It must have the key and the TTL attribute that this service
-                makes. Default is a new table.
+            table: a table that exists in this account and region, with the key and the TTL
+                attribute that this service makes. Default is a new table.
             table_name: the name of a new table. With a name, a table that was retained makes the
                 deployment fail, instead of standing unused beside a second one.
             removal_policy: what becomes of a new table and the logs when the stack goes. Removing
@@ -191,13 +189,12 @@ class LockService(LockServiceBase):
             log_retention: how long the functions' logs are retained.
             log_level: the functions' level of Python's logging. INFO is one line a call.
             memory_size_mib: memory, and with it CPU, of each function, from 128 to 10,240.
-            tracing: whether X-Ray traces the functions; default is yes in the partition `aws` and
-                no in others, as Lambda has no X-Ray in the regions of China.
+            tracing: whether X-Ray traces the functions; default is yes in the partition `aws`.
             architecture: of the functions' processors; default is arm64 in the partition `aws` and
-                x86_64 in others. Give x86_64 for a region without arm64.
+                x86_64 in others.
             recursive_loop: whether the template lets the reaper's function send messages to itself
-                for more than 16 rounds; default is yes in the partition `aws` and no in others.
-                Give False for a region whose Lambda has no such setting.
+                for more than 16 rounds; default is yes in the partition `aws`. Give False for a
+                region whose Lambda has no such setting.
 
         Raises:
             InvalidRequest: names the argument and its rule, before anything is declared.

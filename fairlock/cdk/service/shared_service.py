@@ -167,8 +167,7 @@ class SharedLockService(LockServiceBase):
     def watch(self, *machines: sfn.IStateMachine) -> None:
         """Makes sure that the service's reaper watches these machines.
 
-        It watches every machine of the account and region, unless it was narrowed where it is made:
-        then CloudFormation refuses to deploy the stack of this construct.
+        If it was narrowed where it is made, CloudFormation refuses to deploy this stack.
         """
         for machine in machines:
             check_machine(machine, service=self)
@@ -179,8 +178,8 @@ class SharedLockService(LockServiceBase):
     ) -> iam.Grant:
         """See `LockServiceBase.grant_durable`.
 
-        If the service does not serve every durable function, CloudFormation refuses to deploy the
-        stack of this construct. A key is refused: the roles that would use it are not known here.
+        If the service does not serve every durable function, CloudFormation refuses to deploy this
+        stack. A key is refused: the roles that would use it are not known here.
         """
         check_key("key", key)
         if key is not None:
