@@ -20,6 +20,5 @@ def package(source: Path, target: Path) -> Path:
         assert spec is not None, f"{name} is missing: it comes with Fairlock's extra 'durable'"  # noqa: S101 - for synth
         assert spec.submodule_search_locations is not None  # noqa: S101 - same
         [found] = spec.submodule_search_locations
-        ignore = shutil.ignore_patterns(*_NOT_NEEDED)
-        shutil.copytree(found, target / name, ignore=ignore)
+        shutil.copytree(found, target / name, ignore=shutil.ignore_patterns(*_NOT_NEEDED))
     return target

@@ -28,9 +28,9 @@ def handler(event: dict[str, Any], context: Invocation) -> dict[str, Any]:
 
     Then Lambda brings the batch again, so that an event may come twice, with the same `event_id`.
     """
-    locks = lock_context(context)
     batch = StreamRecords(
-        event["Records"], lambda name: read_state(locks.table.read(lock_key(name)))
+        event["Records"],
+        lambda name: read_state(lock_context(context).table.read(lock_key(name))),
     )
     entries = (entry for place in range(len(batch.records)) for entry in _entries(batch, place))
     published = 0
@@ -42,8 +42,7 @@ def handler(event: dict[str, Any], context: Invocation) -> dict[str, Any]:
 
 def _entries(batch: StreamRecords, place: int) -> Iterator[dict[str, str]]:
     record = batch.records[place]
-    written = record["dynamodb"]
-    at_ms = round(float(written["ApproximateCreationDateTime"]) * 1000)
+    at_ms = round(float(record["dynamodb"]["ApproximateCreationDateTime"]) * 1000)
     try:
         told = list(batch.events(place))
     except LockItemMalformed as error:

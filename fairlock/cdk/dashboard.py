@@ -32,8 +32,7 @@ class MonitoredService:
         """A metric of the service, labelled with its statistic if one is given."""
         if statistic is None:
             return self._service.metric(name)
-        label = f"{name} {statistic}"
-        return self._service.metric(name, statistic=statistic, label=label)
+        return self._service.metric(name, statistic=statistic, label=f"{name} {statistic}")
 
     def errors(self) -> dict[str, cloudwatch.Metric]:
         """The errors of each function."""

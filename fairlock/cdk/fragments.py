@@ -133,8 +133,7 @@ class WorkflowVariable:
     def of(cls, scope: IConstruct, construct_id: str, *, prefix: str = "lock") -> WorkflowVariable:
         """The variable of the construct with this id in this scope."""
         check_place(scope, construct_id)
-        path = f"{scope.node.path}/{construct_id}"
-        digest = hashlib.sha256(path.encode()).hexdigest()[:8]
+        digest = hashlib.sha256(f"{scope.node.path}/{construct_id}".encode()).hexdigest()[:8]
         readable = re.sub(r"\W", "_", construct_id, flags=re.ASCII)[:_LONGEST_READABLE]
         label = (
             construct_id

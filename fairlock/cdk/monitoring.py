@@ -367,10 +367,8 @@ def _check_watched(watch: Sequence[str]) -> None:
         plain = name.removesuffix(_ANY) if isinstance(name, str) else "ä"
         is_name = LOCK_NAME.allows(plain or "x") and plain.isascii() and _ANY not in plain
         is_name = is_name and len(plain) <= _LONGEST_WATCHED
-        is_right = is_list and name and is_name and watch.count(name) == 1
-        require("watch", is_right, rule, name)
-    is_short = len(json.dumps(list(watch))) <= _LONGEST_LIST
-    require("watch", is_short, rule, f"{len(watch)} names")
+        require("watch", is_list and name and is_name and watch.count(name) == 1, rule, name)
+    require("watch", len(json.dumps(list(watch))) <= _LONGEST_LIST, rule, f"{len(watch)} names")
 
 
 def _row_of(alarm: str) -> str:

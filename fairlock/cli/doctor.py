@@ -94,8 +94,7 @@ def _send(target: Target, dynamodb: Any, action: str, table_arn: str | None) -> 
     table: dict[str, Any] = {"TableName": target.table}
     match action:
         case "DescribeExecution" if table_arn is None:
-            message = "without dynamodb:DescribeTable the account is not known"
-            raise LookupError(message)
+            raise LookupError("without dynamodb:DescribeTable the account is not known")
         case "DescribeExecution":
             _, partition, _, region, account, _ = str(table_arn).split(":", 5)
             arn = f"arn:{partition}:states:{region}:{account}:execution:fairlock-probe:none"

@@ -187,6 +187,11 @@ _TABLE: Final = {
     f"{UNAVAILABLE}": "the lock table did not answer",
     f"{CONFIGURATION}": "AWS refuses: no table, permission, credentials or region",
 }
+_STARTS: Final = {
+    **{code: f"{text}; the command was not started" for code, text in _TABLE.items()},
+    f"{CANNOT_START}": "the command cannot be started",
+    f"{NOT_FOUND}": "the command was not found",
+}
 _EVERY: Final = {f"{USAGE}": "wrong usage; nothing was done"}
 _TELLS: Final = {f"{NOT_TOLD}": "the output cannot be written; what it tells of was done"}
 _READS: Final = {"0": "done", **_TABLE, **_TELLS}
@@ -209,13 +214,11 @@ ENDINGS: Final[Mapping[str, Ending]] = {
         ),
         {
             "0-255": "the command's own; 128 + n if signal n ended it",
-            **{code: f"{text}; the command was not started" for code, text in _TABLE.items()},
+            **_STARTS,
             f"{TAKEN}": "the lock is taken; the command was not started",
             f"{LOST}": "the lock was lost; the command was ended, or was not alone",
             f"{MAX_HOLD_OVER}": "--max-hold was nearly over; the command was ended",
             f"{SUPERSEDED}": "a newer version was granted; the command was not started",
-            f"{CANNOT_START}": "the command cannot be started",
-            f"{NOT_FOUND}": "the command was not found",
         },
         "run-a-command",
     ),
@@ -226,10 +229,8 @@ ENDINGS: Final[Mapping[str, Ending]] = {
         ),
         {
             "0-255": "the command's own",
-            **{code: f"{text}; the command was not started" for code, text in _TABLE.items()},
+            **_STARTS,
             f"{TAKEN}": "the slot is too late; the command was not started",
-            f"{CANNOT_START}": "the command cannot be started",
-            f"{NOT_FOUND}": "the command was not found",
         },
         "take-turns-at-a-pace",
     ),

@@ -93,17 +93,13 @@ def details_of_holder(holder: DescribedHolder, *, seen_at: datetime) -> Iterator
 
 def one_line(lock: LockDescription) -> str:
     """A lock in a line of fields with tabs between, for pipes and logs."""
-    holder = lock.holders[0] if lock.holders else None
-    fields = [
-        printable(lock.name),
-        state_of(lock),
-        "-" if holder is None else owners_of(lock),
-        "-" if holder is None else iso(holder.acquired_at),
-        "-" if holder is None else iso(holder.expires_at),
-        f"{lock.waiters.count} waiting",
-        "-" if lock.waiters.oldest is None else iso(lock.waiters.oldest),
-    ]
-    return "\t".join(fields)
+    who = ("-", "-", "-")
+    if lock.holders:
+        holder = lock.holders[0]
+        who = (owners_of(lock), iso(holder.acquired_at), iso(holder.expires_at))
+    oldest = "-" if lock.waiters.oldest is None else iso(lock.waiters.oldest)
+    waiting = f"{lock.waiters.count} waiting"
+    return "\t".join((printable(lock.name), state_of(lock), *who, waiting, oldest))
 
 
 def state_of(lock: LockDescription) -> str:

@@ -50,8 +50,7 @@ def list_locks(
     if first and console.is_terminal and not as_json:
         which = f"whose name begins with {prefix!r} " if prefix else ""
         how = "waited for" if waiting else "held or waited for"
-        text = f"no lock {which}is {how} in {place}"
-        console.print(Text(printable(text)))
+        console.print(Text(printable(f"no lock {which}is {how} in {place}")))
     return 0
 
 

@@ -126,8 +126,7 @@ def empty_queue(
     exit_codes.say(f"{waiting.count} wait for lock {name!r} of {place}")
     for each in waiting.first[:_SHOWN]:
         exit_codes.say(f"  {lines.name_of(each.owner_name)}, since {iso(each.entered_at)}")
-    question = "Remove all of them? Those that ask again wait again."
-    if not _is_confirmed(question, yes=yes, ask=ask):
+    if not _is_confirmed("Remove all of them? Those that ask again wait again.", yes=yes, ask=ask):
         return exit_codes.DECLINED
     removed = locks.empty_queue(name)
     if as_json:

@@ -93,8 +93,7 @@ class Target:
         try:
             yield
         except LockStoreUnavailable as error:
-            message = f"{self.place()}: {error}; {_advice(error)}{so}"
-            exit_codes.end(exit_codes.UNAVAILABLE, message)
+            exit_codes.end(exit_codes.UNAVAILABLE, f"{self.place()}: {error}; {_advice(error)}{so}")
         except LockItemMalformed as error:
             exit_codes.end(exit_codes.CONFIGURATION, f"{self.place()}: {error}{so}")
 

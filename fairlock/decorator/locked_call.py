@@ -196,8 +196,7 @@ class Plan:
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any], **seconds: float | None) -> Call:
         """Tells what a call with these arguments asks for."""
         self.signature.bind(*args, **kwargs)
-        name = self.name_of(*args, **kwargs)
-        return Call(name=name, **seconds, seconds_left=_seconds_left(args))
+        return Call(name=self.name_of(*args, **kwargs), **seconds, seconds_left=_seconds_left(args))
 
 
 def plan_for(function: Callable[..., Any], name: str | NameOf | None) -> Plan:

@@ -37,6 +37,5 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever has that name
     if name not in _MODULES:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -65,8 +65,7 @@ class FakeAsyncLockClient(AsyncLockClient):
     ) -> None:
         self.table, self.clock = shared_or_new(table, clock, LoopClock)
         settings.setdefault("owner_name", "test")
-        client = _Awaitable(self.table)
-        super().__init__("fake-locks", client=client, clock=self.clock, **settings)
+        super().__init__("fake-locks", client=_Awaitable(self.table), clock=self.clock, **settings)
 
     @classmethod
     async def from_stack(

@@ -201,8 +201,7 @@ class _UsedInABlock(AbstractContextManager[None]):
     def __enter__(self) -> None:
         self._is_async = not isinstance(self._client, FakeLockClient)
         self._was_entered = True
-        block = default_clients_from(self._client_for, is_async=self._is_async)
-        self._stack.enter_context(block)
+        self._stack.enter_context(default_clients_from(self._client_for, is_async=self._is_async))
 
     def __exit__(self, *_error: object) -> None:
         self._stack.close()

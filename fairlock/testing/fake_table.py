@@ -210,8 +210,7 @@ def _check_placeholders(request: Mapping[str, Any]) -> None:
     names = request.get("ExpressionAttributeNames", {})
     declared = {*names, *request.get("ExpressionAttributeValues", {})}
     if used != declared:
-        message = f"unused or undeclared: {used ^ declared}"
-        raise InvalidExpression(message)
+        raise InvalidExpression(f"unused or undeclared: {used ^ declared}")
 
 
 if TYPE_CHECKING:
@@ -267,8 +266,7 @@ class FakeTable(DynamoDBClient):
         """Refuses a misspelled attribute, with which a test would pass that tests nothing."""
         is_known = name in _ATTRIBUTES or name in _OPERATIONS or name.startswith("_")
         if not is_known and type(self) is FakeTable:
-            message = f"FakeTable has no {name!r}; it has {', '.join(_ATTRIBUTES)}"
-            raise AttributeError(message)
+            raise AttributeError(f"FakeTable has no {name!r}; it has {', '.join(_ATTRIBUTES)}")
         super().__setattr__(name, value)
 
     @property
@@ -282,8 +280,7 @@ class FakeTable(DynamoDBClient):
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
         """The operations of DynamoDB that clients of locks use."""
         if name not in _OPERATIONS:
-            message = f"{type(self).__name__} has no {name!r}"
-            raise AttributeError(message)
+            raise AttributeError(f"{type(self).__name__} has no {name!r}")
         return lambda **request: self._send(name, request)
 
     def _send(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
@@ -313,6 +310,5 @@ def dated(answer: Callable[[], dict[str, Any]], now_ms: int) -> dict[str, Any]:
 def _require_locks_only(request: Mapping[str, Any]) -> None:
     for write in request.get("TransactItems", ()):
         [fields] = write.values()
-        key = fields.get("Key") or fields.get("Item", {})
-        if not {PARTITION_KEY, SORT_KEY} <= set(key):
+        if not {PARTITION_KEY, SORT_KEY} <= set(fields.get("Key") or fields.get("Item", {})):
             raise NotImplementedError(_LOCKS_ONLY)

@@ -209,8 +209,7 @@ class LockGuard(sfn.StateMachineFragment):
             f"must be longer than max_wait ({acquire.max_wait_seconds} s) for several locks in an "
             "Express workflow: the first is held while the guard waits for the next"
         )
-        lease_told = f"{acquire.lease_seconds} s"
-        require("lease", not (several and express and is_short), rule, lease_told)
+        require("lease", not (several and express and is_short), rule, f"{acquire.lease_seconds} s")
         end = checked_end(max_hold, task, wait=acquire.max_wait_seconds if several else 0)
         super().__init__(scope, construct_id)
         note_guarded(task)
@@ -231,8 +230,7 @@ class LockGuard(sfn.StateMachineFragment):
         give_up = releases("Give up", locks, then=after_timeout)
         superseded: list[sfn.TaskStateBase] = []
         if supersedes:
-            after_superseded = on_superseded or locks[0].superseded()
-            superseded = releases("Superseded", locks, then=after_superseded)
+            superseded = releases("Superseded", locks, then=on_superseded or locks[0].superseded())
 
         bare_task = task if is_bare_task(task) else None  # before it gets its transitions
         self._work = (

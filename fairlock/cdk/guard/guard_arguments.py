@@ -210,8 +210,7 @@ def checked_keep_alive_seconds(
         f"must be from 1 s to a third of the lease of {lease_seconds} s, "
         "so that two heartbeats may be lost"
     )
-    is_right = 1 <= seconds <= lease_seconds // HEARTBEATS_A_LEASE
-    require("keep_alive", is_right, rule, f"{seconds} s")
+    require("keep_alive", 1 <= seconds <= lease_seconds // HEARTBEATS_A_LEASE, rule, f"{seconds} s")
     return seconds
 
 

@@ -64,8 +64,7 @@ class GuardStates(ServiceCalls):
         }
         name = self.variable.state_name("Enter")
         entered = {f"{first.name}_entered": lock_name} if first else {}
-        assign = {self.variable.name: lock, **entered}
-        return sfn.Pass.jsonata(self.scope, name, assign=assign)
+        return sfn.Pass.jsonata(self.scope, name, assign={self.variable.name: lock, **entered})
 
     def wait(self, seconds: str, *, assign: str | None = None) -> sfn.Wait:
         """Waits, but never past the deadline, so that the last try falls on it."""

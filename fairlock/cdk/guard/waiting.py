@@ -66,8 +66,7 @@ class Waiting(ABC):
             fallback: how often a waiter asks again by itself, 10 s to 12 h, default 5 minutes. This
                 bounds the wait if a push is lost or a holder dies unnoticed.
         """
-        given = _DEFAULT_FALLBACK if fallback is None else fallback
-        return _Queue(checked_fallback_seconds(given))
+        return _Queue(checked_fallback_seconds(_DEFAULT_FALLBACK if fallback is None else fallback))
 
     express: ClassVar[bool] = True
     """Whether it works in Express workflows."""
@@ -167,8 +166,7 @@ DOES_NOT_WAIT: Final[Waiting] = _SkipIfBusy()
 def _acquired(states: GuardStates, next_states: NextStates) -> sfn.Choice:
     """A Choice whose first ways are those of the final answers."""
     choice = sfn.Choice.jsonata(states.scope, states.variable.state_name("Acquired?"))
-    acquired = _when(f"{states.variable.field('acquired')} = true")
-    choice.when(acquired, next_states.granted)
+    choice.when(_when(f"{states.variable.field('acquired')} = true"), next_states.granted)
     if next_states.superseded is not None:
         superseded = f"{states.variable.field('reason')} = '{RefusalReason.SUPERSEDED}'"
         choice.when(_when(superseded), next_states.superseded)

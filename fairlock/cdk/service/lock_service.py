@@ -291,8 +291,7 @@ class LockService(LockServiceBase):
     def _place(self) -> str:
         """The path in the stack. CloudWatch takes ASCII in a dimension."""
         own = self.node.scopes[self.node.scopes.index(Stack.of(self)) + 1 :]
-        path = "/".join(each.node.id for each in own)
-        return _NOT_IN_A_DIMENSION.sub("", path)[:_LONGEST_PLACE]
+        return _NOT_IN_A_DIMENSION.sub("", "/".join(each.node.id for each in own))[:_LONGEST_PLACE]
 
     @property
     def pace_function(self) -> lambda_.Function:

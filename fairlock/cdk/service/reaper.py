@@ -266,8 +266,7 @@ class ExecutionReaper(Construct):
         for machine in machines:
             arn = machine.state_machine_arn
             # The children of a Distributed Map have the map's label in the ARN: machine/label.
-            detail = {"stateMachineArn": [arn, {"prefix": f"{arn}/"}]}
-            self._add_rule(machine, OF_WORKFLOWS, detail)
+            self._add_rule(machine, OF_WORKFLOWS, {"stateMachineArn": [arn, {"prefix": f"{arn}/"}]})
 
     def watch_durable(self, function: lambda_.IFunction) -> None:
         """Tells the reaper of the executions of a durable function; `grant_durable` does."""

@@ -97,8 +97,7 @@ class RulesBesideWatched:
         """Refuses what needs more rules than the queue's policy can name, before any is made."""
         counts = {place: len(rules) for place, rules in self._watched.items()}
         for place, addresses in _by_place(source, more).items():
-            watched = addresses | set(self._watched.get(place, {}))
-            counts[place] = len(watched)
+            counts[place] = len(addresses | set(self._watched.get(place, {})))
         rules = sum(ceil(count / _IN_A_RULE) for count in counts.values())
         rule = (
             f"must fit {_MOST_RULES} EventBridge rules, {_IN_A_RULE} of one stack in each: the "

@@ -172,8 +172,7 @@ def serve_all(scope: Construct, functions: list[lambda_.Function]) -> None:
         each.add_environment(MEETS_DURABLE_VARIABLE, "1")
         if each.role is not None:
             finding = f"AwsSolutions-IAM5[Resource::{resource}]"
-            acknowledgment = Acknowledgment(id=finding, reason=_ANY_FUNCTION)
-            Validations.of(each.role).acknowledge(acknowledgment)
+            Validations.of(each.role).acknowledge(Acknowledgment(id=finding, reason=_ANY_FUNCTION))
 
 
 class ILockService(Protocol):
