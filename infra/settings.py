@@ -75,7 +75,6 @@ class Settings:
 SETTINGS: Final = {_CONTEXT.get(each.name, each.name) for each in fields(Settings)}
 """The names of all settings, as context has them."""
 
-
 _MOST_DIGITS: Final = 9
 
 

@@ -29,8 +29,7 @@ def handler(event: dict[str, Any], context: Invocation) -> dict[str, Any]:
     Then Lambda brings the batch again, so that an event may come twice, with the same `event_id`.
     """
     batch = StreamRecords(
-        event["Records"],
-        lambda name: read_state(lock_context(context).table.read(lock_key(name))),
+        event["Records"], lambda name: read_state(lock_context(context).table.read(lock_key(name)))
     )
     entries = (entry for place in range(len(batch.records)) for entry in _entries(batch, place))
     published = 0

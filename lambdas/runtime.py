@@ -54,11 +54,9 @@ class Invocation(Protocol):
     @property
     def invoked_function_arn(self) -> str:
         """The function that serves the request."""
-        ...
 
     def get_remaining_time_in_millis(self) -> int:
         """Until Lambda ends the function."""
-        ...
 
 
 Handler = Callable[[dict[str, Any], Invocation], dict[str, Any]]
@@ -66,7 +64,6 @@ Service = Literal["dynamodb", "events", "stepfunctions", "lambda", "sqs"]
 
 _SECONDS_TO_ANSWER: Final = 1.0
 """The rest of the invocation when the retry budget ends, so that the caller gets a typed error."""
-
 
 _KNOWS_DURABLE_FUNCTIONS: Final = (1, 42)
 """botocore 1.41.6 has none of the calls, 1.42.1 has all; there is no 1.42.0."""

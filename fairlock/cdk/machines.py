@@ -274,13 +274,11 @@ class PartOfMachine(Protocol):
     @property
     def construct(self) -> IConstruct:
         """The guard or update."""
-        ...
 
     def faults(
         self, machines: Machines, parts: Sequence[PartOfMachine]
     ) -> Iterator[InvalidRequest]:
         """The rules that it breaks where it ended up, beside the other parts of the app."""
-        ...
 
 
 @jsii.implements(IValidation)
@@ -326,7 +324,6 @@ class MachineChecks:
 
 _LONGEST_STATE_NAME: Final = 80
 """That Step Functions takes. CDK puts a prefix before the names that a guard has made short."""
-
 
 _TOO_LONG: Final = (
     f"must have at most {_LONGEST_STATE_NAME} characters: give the guard a shorter "

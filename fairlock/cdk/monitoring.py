@@ -122,7 +122,6 @@ QUERIES: Final[Mapping[str, str]] = {
     "Lost and taken away": LOST_LOCKS,
 }
 
-
 _DASHBOARD_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 _UNHEARD: Final = "fairlock:alarmsWithoutTopic"
 _NO_TOPIC: Final = (

@@ -51,7 +51,6 @@ class _CreationLock:
 _creation: Final = _CreationLock()
 reset_in_children(_creation)
 
-
 _stand_ins: Final[dict[bool, Callable[..., Any]]] = {}
 """What makes the clients instead: for functions (False), for coroutine functions (True)."""
 

@@ -218,7 +218,6 @@ class Locked(Protocol):
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         """Returns the function that acquires the lock first."""
-        ...
 
 
 class LockedOrSkipped(Protocol[_D_co]):

@@ -62,11 +62,9 @@ class LockRequests(Protocol):
 
     def acquire(self, request: Json) -> Json:
         """Asks for the lock, or for a place in its queue."""
-        ...
 
     def release(self, request: Json) -> Json:
         """Gives the lock back, or leaves the queue."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

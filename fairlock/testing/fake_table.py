@@ -228,7 +228,6 @@ _LOCKS_ONLY: Final = (
     "fairlock_table, where moto replaces all of DynamoDB"
 )
 
-
 _ENVIRONMENT: Final = "AWS_EXECUTION_ENV"
 _LAMBDA: Final = "AWS_Lambda_"
 """How Lambda's own runtimes begin it. Tests set the function's name at most."""

@@ -33,11 +33,9 @@ class Timed(Protocol):
 
     def next_at(self) -> float:
         """Reading of the clock at which something is due; `math.inf` for never."""
-        ...
 
     def do_due(self) -> None:
         """Does what is due."""
-        ...
 
 
 class ManualClock:

@@ -25,7 +25,6 @@ from fairlock.errors import LockWaitTimeout, Superseded
 _REDRIVEN_AT: Final = "$states.context.Execution.RedriveTime"
 _REDRIVEN_AT_MS: Final = f"($exists({_REDRIVEN_AT}) ? $toMillis({_REDRIVEN_AT}) : 0)"
 
-
 _SHOWN_HOLDERS: Final = 5
 _LONGEST_CAUSE: Final = 32_768
 """Step Functions cuts off a longer cause. Whether it counts characters or bytes is not documented:

@@ -91,7 +91,6 @@ FUNCTION_TIMEOUT_SECONDS: Final = 20
 """More than a request to DynamoDB may take with its repeats, so that an outage of DynamoDB ends in
 the service's own error and not in Lambda's."""
 
-
 _KEY_NEEDED: Final = "DynamoDB asks for them on a customer's key; on this key alone."
 _TOKEN_NEEDED: Final = "Any workflow of this account and region may wait; its task token is needed."
 _WORKFLOW_ACTIONS: Final = {
@@ -105,7 +104,6 @@ _WORKFLOW_ACTIONS: Final = {
 """Actions of Step Functions, each with its resource and the reason why it is allowed on all. The
 Service Authorization Reference lists no resource for SendTask*. But denials by AWS name the state
 machine, and `StateMachine.grant_task_response` of CDK grants on it."""
-
 
 HANDS_OVER: Final = ("UpdateItem", "DeleteItem", "Query", "GetItem")
 """What a function sends to the table that may hand a lock over; one that joins puts items too."""

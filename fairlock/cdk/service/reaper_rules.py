@@ -70,7 +70,6 @@ _MOST_RULES: Final = 65
 """SQS takes 8,192 bytes of a queue's policy (its developer guide, "Policy quotas"), in which each
 ARN of a rule has 105 at most."""
 
-
 _Place = tuple[str, str]
 """A stack, and the service of AWS that reports: what shares rules."""
 _Watched = dict[_Place, dict[str, events.Rule]]

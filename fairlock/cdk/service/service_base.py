@@ -53,7 +53,6 @@ _STATISTICS: Final = {
 }
 """Default statistics; every other metric is a count, shown as its sum."""
 
-
 _READS: Final = ("GetItem", "Query")
 _ADMINISTRATION: Final = (
     *("GetItem", "Query", "Scan", "UpdateItem", "DeleteItem"),
@@ -344,10 +343,7 @@ class LockServiceBase(Construct):
         return granted.combine(wake).combine(ask).combine(grant_on_all(self, grantee))
 
     def grant_durable(
-        self,
-        function: lambda_.Function,
-        *,
-        key: kms.IKey | None = None,
+        self, function: lambda_.Function, *, key: kms.IKey | None = None
     ) -> iam.Grant:
         """Lets a durable function hold locks with `fairlock.durable`.
 

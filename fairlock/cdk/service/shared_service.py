@@ -22,11 +22,7 @@ from constructs import Construct
 
 from fairlock.cdk.fragments import check_key, require
 from fairlock.cdk.service.reaper import check_machine
-from fairlock.cdk.service.service_base import (
-    AdministrationFunction,
-    LockServiceBase,
-    MetricOptions,
-)
+from fairlock.cdk.service.service_base import AdministrationFunction, LockServiceBase, MetricOptions
 from fairlock.errors import InvalidRequest, explained
 from fairlock.names import TABLE_NAME_PARAMETER, stack_parameter
 from fairlock.wire import rules
