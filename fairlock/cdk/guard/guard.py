@@ -147,9 +147,8 @@ class LockGuard(sfn.StateMachineFragment):
             task: what to guard: a state, a chain, a fragment, another guard.
             lock_name: a literal, JSONata over the guard's input (`{% … %}`), or a JsonPath token;
                 or a list of 2 to 20 of these, which it takes in the one order in which all callers
-                do, by the bytes of their names, and releases in reverse. `max_wait` counts for all
-                together; in the queue the guard gives up at most 5 s late, or a twentieth of
-                `max_wait` if that is longer.
+                do, and releases in reverse. `max_wait` counts for all together; in the queue the
+                guard gives up at most 5 s late, or a twentieth of `max_wait` if that is longer.
             limit: how many may be inside at once, 1 to 100, or JSONata that gives the number.
             lease: how long the lock outlives a workflow that died, 1 s to 12 h, default 1 minute.
                 Work may take longer: no one takes over while the execution runs (Express: they do).
@@ -159,14 +158,12 @@ class LockGuard(sfn.StateMachineFragment):
                 goes to `on_timeout` if others hold the lock or wait for it.
             waiting: how to wait, default `Waiting.queue()` (Express: `Waiting.poll()`).
             keep_alive: how often a branch beside the work renews the lease, from 1 s to a third of
-                the lease. Not in Express workflows. The work is stopped with `LockLost` within one
-                interval after the lock is lost, though not by an outage of the service; after a
-                redrive the lock is taken again, if it is free. Each heartbeat costs one state
-                transition and six events of the history, which ends at 25,000.
-            on_timeout: where to go, with the guard's input, when `max_wait` is over. It does not
-                continue after the guard, unless it is itself connected there. It runs without the
-                lock: synth refuses a way to the task, and a state that needs this guard's fencing
-                token. Default: fail with `LockWaitTimeout`.
+                the lease; not in Express workflows. The work is stopped with `LockLost` within one
+                interval after the lock is lost, though not by an outage of the service. Each
+                heartbeat costs a state transition and six of the history's 25,000 events.
+            on_timeout: where to go, with the guard's input, when `max_wait` is over. It runs
+                without the lock, and does not continue after the guard, unless it is itself
+                connected there. Default: fail with `LockWaitTimeout`.
             express: whether the machine is an Express workflow: those cannot be described.
             shared: whether others that share the lock may be inside meanwhile. Then `limit` is how
                 many there may be; 1, the default, means 20.
@@ -176,7 +173,7 @@ class LockGuard(sfn.StateMachineFragment):
             only_newest: whether the grant of a newer caller supersedes this one. True orders them
                 by the time at which they enter the guard; a number, or JSONata that gives one, is
                 this caller's version, the highest wins. Refused in a Map whose iterations want the
-                same lock: they would supersede each other.
+                same lock.
             on_superseded: where to go, with the guard's input, when a newer version was granted.
                 Everything else as of `on_timeout`. Default: fail with `Superseded`.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Unpack
+from typing import Final
 
 from aws_cdk import Aws, CfnOutput, RemovalPolicy, Stack, Token
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
@@ -28,7 +28,7 @@ from fairlock.cdk.service.functions import (
 )
 from fairlock.cdk.service.reaper import DEFAULT_CONCURRENCY, ExecutionReaper, check_concurrency
 from fairlock.cdk.service.served_functions import ServedFunctions
-from fairlock.cdk.service.service_base import LockServiceBase, MetricOptions, lock_table, serve_all
+from fairlock.cdk.service.service_base import LockServiceBase, ReaperMetric, lock_table, serve_all
 from fairlock.cdk.service.shared_service import (
     DEAD_LETTER_QUEUE_ARN,
     LOG_GROUP_NAMES,
@@ -386,13 +386,9 @@ class LockService(LockServiceBase):
         others["Reap"] = None if self.reaper is None else self.reaper.function
         return functions | {name: one for name, one in others.items() if one is not None}
 
-    def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Events that the reaper could not handle; an alarm above zero is worth having."""
-        return self._reaper_or_refuse("metric_dead_letters").metric_dead_letters(**options)
-
-    def metric_oldest_event(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Seconds that the reaper's oldest event has waited; more than half an hour is an alarm."""
-        return self._reaper_or_refuse("metric_oldest_event").metric_oldest_event(**options)
+    def _reap_queue(self, purpose: ReaperMetric) -> sqs.Queue:
+        reaper = self._reaper_or_refuse(purpose)
+        return reaper.queue if purpose == "metric_oldest_event" else reaper.dead_letter_queue
 
     def _reaper_or_refuse(self, purpose: str) -> ExecutionReaper:
         if self.reaper is None:

@@ -215,14 +215,12 @@ class ExecutionReaper(Construct):
         * Only acquisitions of that execution are freed, however often and in whatever order the
           events come. An execution that was redriven meanwhile is left alone.
 
-    Not guaranteed:
-        * That the event arrives: without it the lock is free when its lease is over and the next
-          one asks.
-        * Anything for Express workflows and direct callers, of which there are no such events.
+    Not guaranteed: that the event arrives. Without it, and for Express workflows and direct
+    callers, the lock is free when its lease is over and the next one asks.
 
     An event that ten tries could not handle stays in the dead-letter queue for two weeks. The
-    messages name executions, without their inputs; both queues are encrypted. The queue's policy
-    lets only the reaper's rules and its function send: dead letters cannot be sent back to it.
+    messages name executions, without their inputs; both queues are encrypted. Only the reaper's
+    rules and its function may send to the queue: not dead letters either.
 
     Attributes:
         function: frees the locks that an execution claimed.

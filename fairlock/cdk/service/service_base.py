@@ -14,6 +14,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from fairlock.cdk.fragments import (
@@ -128,6 +129,7 @@ class MetricOptions(TypedDict, total=False):
     visible: bool
 
 
+ReaperMetric = Literal["metric_dead_letters", "metric_oldest_event"]
 AdministrationFunction = Literal["inspect", "force_release", "set_limit"]
 
 DURABLE_ACTIONS: Final = (
@@ -241,11 +243,16 @@ class LockServiceBase(Construct):
         return cloudwatch.Metric(namespace=NAMESPACE, metric_name=known.value, **options)
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """See `LockService.metric_dead_letters`."""
-        raise NotImplementedError
+        """Events that the reaper could not handle; an alarm above zero is worth having."""
+        queue = self._reap_queue("metric_dead_letters")
+        return queue.metric_approximate_number_of_messages_visible(**options)
 
     def metric_oldest_event(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """See `LockService.metric_oldest_event`."""
+        """Seconds that the reaper's oldest event has waited; more than half an hour is an alarm."""
+        queue = self._reap_queue("metric_oldest_event")
+        return queue.metric_approximate_age_of_oldest_message(**options)
+
+    def _reap_queue(self, purpose: ReaperMetric) -> sqs.IQueue:
         raise NotImplementedError
 
     def grant_acquire(self, grantee: iam.IGrantable) -> iam.Grant:

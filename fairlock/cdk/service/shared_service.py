@@ -7,10 +7,9 @@ that another stack imports, so one user of the service could block its deploymen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Unpack
+from typing import Final
 
 from aws_cdk import Fn, Stack, Token
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -22,7 +21,7 @@ from constructs import Construct
 
 from fairlock.cdk.fragments import check_key, require
 from fairlock.cdk.service.reaper import check_machine
-from fairlock.cdk.service.service_base import AdministrationFunction, LockServiceBase, MetricOptions
+from fairlock.cdk.service.service_base import AdministrationFunction, LockServiceBase, ReaperMetric
 from fairlock.errors import InvalidRequest, explained
 from fairlock.names import TABLE_NAME_PARAMETER, stack_parameter
 from fairlock.wire import rules
@@ -192,16 +191,9 @@ class SharedLockService(LockServiceBase):
         """The function; deploying fails without it, as without a reaper below."""
         return self._function(name.title().replace("_", ""))
 
-    def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """See `LockService.metric_dead_letters`. Deploying fails without a reaper."""
-        queue = self._queue(DEAD_LETTER_QUEUE_ARN)
-        return queue.metric_approximate_number_of_messages_visible(**options)
-
-    def metric_oldest_event(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """See `LockService.metric_oldest_event`. Deploying fails without a reaper."""
-        return self._queue(REAP_QUEUE_ARN).metric_approximate_age_of_oldest_message(**options)
-
-    def _queue(self, name: str) -> sqs.IQueue:
+    def _reap_queue(self, purpose: ReaperMetric) -> sqs.IQueue:
+        """Deploying fails without a reaper."""
+        name = REAP_QUEUE_ARN if purpose == "metric_oldest_event" else DEAD_LETTER_QUEUE_ARN
         if name not in self._queues:
             queue = sqs.Queue.from_queue_arn(self, name.removesuffix("Arn"), self._deployed(name))
             self._queues[name] = queue
