@@ -10,9 +10,8 @@
 
     optimistic.update(table, {"account": "anna"}, debit)
 
-No writer waits: the slower of two reads again and makes its change again. Right where conflicts are
-rare and a change may be computed several times. Where it must happen once (it sends an e-mail, it
-takes minutes) hold a lock instead.
+No writer waits: the slower of two makes its change again. Right where conflicts are rare. Where the
+change must happen once (it sends an e-mail, it takes minutes) hold a lock instead.
 """
 
 from __future__ import annotations
@@ -76,11 +75,7 @@ class VersionedItem:
         self.retry_budget = retry_budget or RetryBudget()
 
     def read(self) -> Item | None:
-        """The item, strongly consistent.
-
-        Raises:
-            botocore.exceptions.ClientError, BotoCoreError: a defect, or the retry_budget is over.
-        """
+        """The item, strongly consistent."""
         request = RepeatedRequest(self.retry_budget, repeat_after=may_pass)
         try:
             answer = request.send(self._table.get_item, Key=self._key, ConsistentRead=True)
@@ -96,12 +91,7 @@ class VersionedItem:
         return _is_same(self._content(seen), self._content(new))
 
     def replace(self, seen: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Item:
-        """Writes `new` in the place of `seen`; returns it with its version.
-
-        Raises:
-            VersionConflict: another writer was faster. Nothing was written.
-            OutcomeUnknown: neither an answer nor the item tells whether the write happened.
-        """
+        """Writes `new` in the place of `seen`; returns it with its version. Errors as of `put`."""
         version, write_id = self._version_of(seen), self._new_write_id(seen)
         item = {**self._content(new), self._version: version + 1, self._write_id: write_id}
         condition = self._unchanged(seen, version)
@@ -113,7 +103,7 @@ class VersionedItem:
         return item
 
     def delete(self, seen: Mapping[str, Any] | None) -> None:
-        """Deletes `seen`; errors as of `replace`."""
+        """Deletes `seen`; errors as of `delete` below."""
         condition = self._unchanged(seen, self._version_of(seen))
         write_id = self._new_write_id(seen)
         self._send(lambda: self._table.delete_item(Key=self._key, **condition), write_id, seen)
@@ -201,30 +191,25 @@ class VersionedItem:
         return int(version)
 
     def _unchanged(self, seen: Mapping[str, Any] | None, version: int) -> dict[str, Any]:
-        """The condition that the item is still the one that was seen."""
-        key_name = next(iter(self._key))
         if seen is None:
-            return _condition(versions.NOT_THERE, {"#key": key_name})
-        if self._version not in seen:
-            names = {"#key": key_name, "#version": self._version}
-            return _condition(versions.THERE_WITHOUT_VERSION, names)
-        names = {"#version": self._version, "#write_id": self._write_id}
-        values: dict[str, Any] = {":version": version}
-        if self._write_id not in seen:
-            return _condition(versions.SAME_VERSION, names, values)
-        values[":write_id"] = seen[self._write_id]
-        return _condition(versions.SAME_WRITE, names, values)
-
-
-def _condition(
-    text: str, names: Mapping[str, str], values: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    return {
-        "ConditionExpression": text,
-        "ExpressionAttributeNames": names,
-        **({"ExpressionAttributeValues": values} if values else {}),
-        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-    }
+            condition = versions.NOT_THERE
+        elif self._version not in seen:
+            condition = versions.THERE_WITHOUT_VERSION
+        else:
+            condition = versions.SAME_WRITE if self._write_id in seen else versions.SAME_VERSION
+        names = {
+            "#key": next(iter(self._key)),
+            "#version": self._version,
+            "#write_id": self._write_id,
+        }
+        values = {":version": version, ":write_id": (seen or {}).get(self._write_id)}
+        used = {name: value for name, value in values.items() if name in condition}
+        return {
+            "ConditionExpression": condition,
+            "ExpressionAttributeNames": {n: name for n, name in names.items() if n in condition},
+            **({"ExpressionAttributeValues": used} if used else {}),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
 
 
 def _is_same(one: object, other: object) -> bool:
@@ -239,9 +224,9 @@ def _is_same(one: object, other: object) -> bool:
 def _is_version(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return False
-    if isinstance(value, Decimal) and not value.is_finite():
-        return False
-    return -_VERSIONS_BELOW < value < _VERSIONS_BELOW and value % 1 == 0
+    # NaN compares with nothing, so it is ruled out first.
+    is_finite = not isinstance(value, Decimal) or value.is_finite()
+    return is_finite and -_VERSIONS_BELOW < value < _VERSIONS_BELOW and value % 1 == 0
 
 
 def _require_item(field: str, item: object) -> None:
@@ -251,7 +236,6 @@ def _require_item(field: str, item: object) -> None:
 
 
 def _require_storable(field: str, item: Item) -> None:
-    """Raises `InvalidRequest` if boto3 cannot convert a value, a float for instance."""
     try:
         _SERIALIZER.serialize(item)
     except TypeError as error:
@@ -326,8 +310,7 @@ def update(
         VersionConflict: other writers were faster at every try, or at each until the deadline of
             the retry_budget. Nothing was written.
         OutcomeUnknown: the reply to a write got lost, and the item does not tell (any more) whether
-            it happened: it is gone, was created again, or others wrote twice. The change may have
-            been made; read the item before making it again.
+            it happened. Read the item before making the change again.
         InvalidRequest: an argument, the stored version or the changed key breaks a rule. Nothing
             was written.
         botocore.exceptions.ClientError, BotoCoreError: DynamoDB refuses the request, or is too busy
@@ -371,14 +354,7 @@ def read(
 ) -> Item | None:
     """The item, strongly consistent; None if there is none. What `put` and `delete` call `seen`.
 
-    Args:
-        table: a boto3 Table resource.
-        key: the item's whole primary key.
-        retry_budget: how long to go on when DynamoDB does not answer.
-
-    Raises:
-        InvalidRequest: the key is not one.
-        botocore.exceptions.ClientError, BotoCoreError: DynamoDB refuses, or does not answer.
+    Arguments and errors are as of `update`.
     """
     return VersionedItem(table, key, DEFAULT_VERSION_ATTRIBUTE, retry_budget).read()
 
@@ -393,7 +369,7 @@ def put(
     version_attribute: str = DEFAULT_VERSION_ATTRIBUTE,
     retry_budget: RetryBudget | None = None,
 ) -> Item:
-    """Replaces the item that was seen. One request.
+    """Replaces the item that was seen. One request. Arguments and other errors are as of `update`.
 
     Args:
         table: a boto3 Table resource.
@@ -408,7 +384,6 @@ def put(
 
     Raises:
         VersionConflict: another writer wrote since. Nothing was written.
-        OutcomeUnknown, InvalidRequest, ClientError, BotoCoreError: see `update`.
     """
     return VersionedItem(table, key, version_attribute, retry_budget).replace(seen, item)
 
@@ -422,19 +397,11 @@ def delete(
     version_attribute: str = DEFAULT_VERSION_ATTRIBUTE,
     retry_budget: RetryBudget | None = None,
 ) -> None:
-    """Deletes the item that was seen. One request.
-
-    Args:
-        table: a boto3 Table resource.
-        key: the item's whole primary key.
-        seen: the item as it was read.
-        version_attribute: where the item keeps its version.
-        retry_budget: how long to go on when DynamoDB does not answer.
+    """Deletes the item `seen`, as it was read. One request. Arguments are as of `update`.
 
     Raises:
         VersionConflict: another writer wrote or deleted it since. Nothing was deleted.
         OutcomeUnknown: the reply got lost, and the item is gone (any program may have deleted it),
             was created again, or was written twice by others.
-        InvalidRequest, ClientError, BotoCoreError: see `update`.
     """
     VersionedItem(table, key, version_attribute, retry_budget).delete(seen)

@@ -29,15 +29,7 @@ class DemoDurable(Stack):
         accounts: dynamodb.ITableV2,
         **stack_props: Any,  # noqa: ANN401 - the props of Stack
     ) -> None:
-        """Declares the stack.
-
-        Args:
-            scope: the app.
-            construct_id: the stack's name.
-            locks: the lock service that decides who may charge an account.
-            accounts: the table of the demo's accounts.
-            stack_props: props of `aws_cdk.Stack`, such as `env`.
-        """
+        """Declares the stack beside the lock service, over the table of the demo's accounts."""
         super().__init__(scope, construct_id, **stack_props)
         with tempfile.TemporaryDirectory() as directory:
             # CDK copies it into the cloud assembly at once.
@@ -57,10 +49,7 @@ class DemoDurable(Stack):
         accounts.grant(function, "dynamodb:GetItem", "dynamodb:PutItem")
         locks.grant_durable(function)
         CfnOutput(self, "DurableChargeFunctionName", value=function.function_name)
-        self._acknowledge()
-
-    def _acknowledge(self) -> None:
-        """Says why the demo does not follow these rules of cdk-nag."""
+        # Why the demo does not follow these rules of cdk-nag.
         policy = "service-role/AWSLambdaBasicDurableExecutionRolePolicy"
         reasons = {
             "L1": "The function is tested with python3.13.",

@@ -33,15 +33,9 @@ _REASONS: Final = {
 class DemoStack(Stack):
     """A table of accounts, a task that charges one without any condition, and three workflows.
 
-    All take `{account_id, amount, work_seconds, fail?}`. The task of the guarded ones runs while
-    the workflow holds the lock `account/<account_id>`. Everything is destroyed with the stack.
-
-    Attributes:
-        accounts: an item per account, key `account_id`.
-        charge: the task's function. It may only read and put items of `accounts`.
-        unguarded: the workflow that loses updates.
-        guarded: the workflow that loses none, and waits in the lock's queue, the guard's default.
-        polling: the workflow that loses none, and waits by polling.
+    All take `{account_id, amount, work_seconds, fail?}`. The task of the guarded ones holds the
+    lock `account/<account_id>`: `guarded` waits in its queue, `polling` by polling. `unguarded`
+    loses updates. Everything is destroyed with the stack.
     """
 
     def __init__(
@@ -52,14 +46,7 @@ class DemoStack(Stack):
         locks: ILockService,
         **stack_props: Any,  # noqa: ANN401 - the props of Stack
     ) -> None:
-        """Declares the stack.
-
-        Args:
-            scope: the app.
-            construct_id: the stack's name.
-            locks: the lock service that decides who may charge an account.
-            stack_props: props of `aws_cdk.Stack`, such as `env`.
-        """
+        """Declares the stack; `locks` decides who may charge an account."""
         super().__init__(scope, construct_id, **stack_props)
         self.accounts = dynamodb.TableV2(
             self,

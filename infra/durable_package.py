@@ -1,7 +1,4 @@
-"""Puts a durable function, Fairlock and the SDK of durable functions into one directory.
-
-In a project of your own `pip install --target …` of the extra `durable` does this.
-"""
+"""Puts a durable function, Fairlock and the SDK into one directory, as `pip install` could."""
 
 from __future__ import annotations
 
@@ -16,18 +13,12 @@ _NOT_NEEDED: Final = ("__pycache__", "_lambdas", "aio", "cdk", "cli", "client", 
 
 
 def package(source: Path, target: Path) -> Path:
-    """Copies a function's source and the packages that it imports from this environment.
-
-    Args:
-        source: the directory with the handler.
-        target: a directory that does not exist yet.
-    """
+    """Copies a function's source and what it imports to `target`, which does not exist yet."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
     for name in PACKAGES:
         spec = find_spec(name)
         assert spec is not None, f"{name} is missing: it comes with Fairlock's extra 'durable'"  # noqa: S101 - for synth
         assert spec.submodule_search_locations is not None  # noqa: S101 - same
         [found] = spec.submodule_search_locations
-        ignore = shutil.ignore_patterns(*_NOT_NEEDED)
-        shutil.copytree(found, target / name, ignore=ignore)
+        shutil.copytree(found, target / name, ignore=shutil.ignore_patterns(*_NOT_NEEDED))
     return target

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from aws_cdk import Stack
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
@@ -11,11 +13,7 @@ from infra.settings import Settings
 
 
 class LockStack(Stack):
-    """One lock service, shared with other stacks, with outputs for its direct callers.
-
-    Attributes:
-        locks: the service, for guards in other stacks of the same app.
-    """
+    """One lock service, `locks`, shared with other stacks, with outputs for its direct callers."""
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
         """Declares the stack."""
@@ -24,24 +22,10 @@ class LockStack(Stack):
             construct_id,
             description="Fairlock: a lock service with leases, fencing tokens and semaphores",
         )
-        name = settings.architecture
-        architecture = None if name is None else lambda_.Architecture.custom(name)
-        self.locks = LockService(
-            self,
-            "Locks",
-            durable=settings.durable,
-            administration=settings.administration,
-            lifecycle_events=settings.lifecycle_events,
-            pace=settings.pace,
-            removal_policy=settings.removal_policy,
-            deletion_protection=settings.deletion_protection,
-            log_retention=settings.log_retention,
-            log_level=settings.log_level,
-            memory_size_mib=settings.memory_size_mib,
-            tracing=settings.tracing,
-            architecture=architecture,
-            recursive_loop=settings.recursive_loop,
-            table_name=settings.table_name,
-        )
+        options = {each.name: getattr(settings, each.name) for each in fields(settings)}
+        del options["demo"]
+        if settings.architecture is not None:
+            options["architecture"] = lambda_.Architecture.custom(settings.architecture)
+        self.locks = LockService(self, "Locks", **options)
         self.locks.add_outputs()
         self.locks.share()

@@ -4,29 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Final, TypeVar
+from typing import Any, Final
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 from constructs import Node
 
-_T = TypeVar("_T")
-
-_REMOVAL_POLICIES: Final = {
-    "retain": RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
-    "destroy": RemovalPolicy.DESTROY,
-}
 _FLAGS: Final = {"true": True, "false": False}
-_LOG_RETENTION: Final = {
-    "1": logs.RetentionDays.ONE_DAY,
-    "7": logs.RetentionDays.ONE_WEEK,
-    "14": logs.RetentionDays.TWO_WEEKS,
-    "30": logs.RetentionDays.ONE_MONTH,
-    "90": logs.RetentionDays.THREE_MONTHS,
-    "365": logs.RetentionDays.ONE_YEAR,
+_ANYWHERE: Final = {**_FLAGS, "default": None}
+_CHOICES: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
+    **dict.fromkeys(("demo", "durable", "administration"), (_FLAGS, "false")),
+    **dict.fromkeys(("lifecycle_events", "pace", "deletion_protection"), (_FLAGS, "false")),
+    **dict.fromkeys(("tracing", "recursive_loop"), (_ANYWHERE, "default")),
+    "removal_policy": (
+        {"retain": RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE, "destroy": RemovalPolicy.DESTROY},
+        "retain",
+    ),
+    "log_retention": (
+        {
+            "1": logs.RetentionDays.ONE_DAY,
+            "7": logs.RetentionDays.ONE_WEEK,
+            "14": logs.RetentionDays.TWO_WEEKS,
+            "30": logs.RetentionDays.ONE_MONTH,
+            "90": logs.RetentionDays.THREE_MONTHS,
+            "365": logs.RetentionDays.ONE_YEAR,
+        },
+        "30",
+    ),
+    "log_level": ({level: level for level in ("DEBUG", "INFO", "WARNING", "ERROR")}, "INFO"),
+    "architecture": ({"arm64": "arm64", "x86_64": "x86_64", "default": None}, "default"),
 }
-_LOG_LEVELS: Final = {level: level for level in ("DEBUG", "INFO", "WARNING", "ERROR")}
-_ARCHITECTURES: Final = {"arm64": "arm64", "x86_64": "x86_64", "default": None}
+"""What may be chosen for each setting, and the default."""
+_CONTEXT: Final = {"log_retention": "log_retention_days"}
 
 
 class SettingError(ValueError):
@@ -35,24 +44,7 @@ class SettingError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of one deployment.
-
-    Attributes:
-        demo: deploy the demo's stack as well.
-        durable: serve every durable function of the account and region.
-        administration: make the functions that show and free locks.
-        lifecycle_events: tell EventBridge what happens to locks.
-        pace: make the function that workflows take turns by.
-        removal_policy: whether the table and the logs outlive the stack.
-        deletion_protection: whether DynamoDB refuses to delete the table.
-        log_retention: how long logs are retained.
-        log_level: what the functions log.
-        memory_size_mib: memory of each function.
-        tracing: whether X-Ray traces the functions; None where it can.
-        architecture: of the functions' processors; None for arm64 where it is usual.
-        recursive_loop: whether the reaper's function is let loop; None where Lambda can be told.
-        table_name: the name of the table; None lets CloudFormation name it.
-    """
+    """The settings of one deployment, those of `LockService`; None is the default."""
 
     demo: bool = False
     durable: bool = False
@@ -71,36 +63,17 @@ class Settings:
 
     @classmethod
     def from_context(cls, node: Node) -> Settings:
-        """Reads the settings; `log_retention` from `log_retention_days`, the others by their names.
-
-        Raises:
-            SettingError: names the setting, its value and the allowed values.
-        """
-        return cls(
-            demo=_choice(node, "demo", _FLAGS, default="false"),
-            durable=_choice(node, "durable", _FLAGS, default="false"),
-            administration=_choice(node, "administration", _FLAGS, default="false"),
-            lifecycle_events=_choice(node, "lifecycle_events", _FLAGS, default="false"),
-            pace=_choice(node, "pace", _FLAGS, default="false"),
-            removal_policy=_choice(node, "removal_policy", _REMOVAL_POLICIES, default="retain"),
-            deletion_protection=_choice(node, "deletion_protection", _FLAGS, default="false"),
-            log_retention=_choice(node, "log_retention_days", _LOG_RETENTION, default="30"),
-            log_level=_choice(node, "log_level", _LOG_LEVELS, default="INFO"),
-            memory_size_mib=_memory(node),
-            tracing=_choice(node, "tracing", {**_FLAGS, "default": None}, default="default"),
-            architecture=_choice(node, "architecture", _ARCHITECTURES, default="default"),
-            recursive_loop=_choice(
-                node, "recursive_loop", {**_FLAGS, "default": None}, default="default"
-            ),
-            table_name=node.try_get_context("table_name"),
-        )
+        """Reads the settings by their names; `log_retention` from `log_retention_days`."""
+        chosen = {
+            name: _choice(node, _CONTEXT.get(name, name), *choices)
+            for name, choices in _CHOICES.items()
+        }
+        table_name = node.try_get_context("table_name")
+        return cls(**chosen, memory_size_mib=_memory(node), table_name=table_name)
 
 
-SETTINGS: Final = {each.name for each in fields(Settings)} - {"log_retention"} | {
-    "log_retention_days"
-}
+SETTINGS: Final = {_CONTEXT.get(each.name, each.name) for each in fields(Settings)}
 """The names of all settings, as context has them."""
-
 
 _MOST_DIGITS: Final = 9
 
@@ -114,7 +87,7 @@ def _memory(node: Node) -> int:
     return int(text)
 
 
-def _choice(node: Node, name: str, choices: Mapping[str, _T], *, default: str) -> _T:
+def _choice(node: Node, name: str, choices: Mapping[str, Any], default: str) -> Any:  # noqa: ANN401 - of any setting
     given = node.try_get_context(name)
     text = default if given is None else str(given)
     known = {key.lower(): value for key, value in choices.items()}

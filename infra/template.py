@@ -3,12 +3,12 @@
     out/template/fairlock-<version>.json         the template
     out/template/fairlock-<version>-<hash>.zip   the functions' code, named by its content
 
-The same sources and settings give the same bytes (the zip: with the same zlib, and the
-same Python 3.13 or none, which makes the byte code in it).
+The same sources and settings, with the same zlib and Python 3.13 or none, give the same bytes.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import json
@@ -20,14 +20,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from aws_cdk import App
 
 from fairlock.errors import InvalidRequest
 from infra.lock_stack import LockStack
-from infra.portable_template import Json, portable
 from infra.settings import SETTINGS, SettingError, Settings
+
+Json = dict[str, Any]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 _STACK_NAME: Final = "Fairlock"
@@ -37,6 +38,56 @@ _NO_TIME: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip can tell."""
 _READABLE_FILE: Final = 0o100644 << 16
 _UNIX: Final = 3
+_SHARED_NAME: Final = "AWS::SSM::Parameter"
+_OF_THE_CDK: Final = ("cdk-hnb659fds", "cdk-bootstrap", "aws:cdk:", "aws:asset:")
+_PARAMETERS: Final = {
+    "CodeBucket": {
+        "Type": "String",
+        "Description": "The bucket with the functions' code, in the region of the stack.",
+    },
+    "CodeKeyPrefix": {
+        "Type": "String",
+        "Default": "",
+        "AllowedPattern": "^$|^.*/$",
+        "ConstraintDescription": "must be empty or end with a slash",
+        "Description": "What stands before the name of the code's file in the bucket.",
+    },
+}
+
+
+class NotPortableError(Exception):
+    """The template still needs something of the CDK."""
+
+
+def portable(template: Json, *, stack_name: str, code_file: str) -> Json:
+    """A copy of the template that CloudFormation deploys without the CDK's bootstrap stack.
+
+    The code, the zip `code_file`, is in a bucket and under a prefix that parameters name, and the
+    parameters that other stacks read are named after whatever name the stack is given. All
+    resources keep their logical ids, so either template can update a stack of the other.
+
+    Raises:
+        NotPortableError: names what of the CDK would be left in the template.
+    """
+    made = copy.deepcopy(template)
+    made.pop("Rules", None)
+    made["Parameters"] = {**_PARAMETERS, **made.get("Parameters", {})}
+    made["Parameters"].pop("BootstrapVersion", None)
+    for resource in made["Resources"].values():
+        resource.pop("Metadata", None)
+        properties = resource.get("Properties", {})
+        if resource["Type"] == _FUNCTION:
+            properties["Code"] = {
+                "S3Bucket": {"Ref": "CodeBucket"},
+                "S3Key": {"Fn::Sub": f"${{CodeKeyPrefix}}{code_file}"},
+            }
+        elif resource["Type"] == _SHARED_NAME:
+            before, _, after = properties["Name"].partition(f"/{stack_name}/")
+            properties["Name"] = {"Fn::Sub": f"{before}/${{AWS::StackName}}/{after}"}
+    text = json.dumps(made)
+    if found := [part for part in (*_OF_THE_CDK, f"/{stack_name}/") if part in text]:
+        raise NotPortableError(f"the template still has {', '.join(found)} in it")
+    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +99,10 @@ class Written:
 
 
 def write(target: Path, settings: Mapping[str, str]) -> Written:
-    """Writes both files into `target`, which is emptied first.
-
-    Args:
-        target: a directory.
-        settings: as `cdk deploy -c name=value` takes them.
+    """Writes both files into the directory `target`, which is emptied first.
 
     Raises:
-        SettingError: names a setting and its allowed values.
+        SettingError: names a setting, as `cdk deploy -c name=value` takes it, and what is allowed.
         InvalidRequest: the same, of a value that the service itself checks.
     """
     unknown = sorted(set(settings) - SETTINGS | {"demo"} & set(settings))
@@ -80,7 +127,6 @@ def write(target: Path, settings: Mapping[str, str]) -> Written:
 
 
 def _synthesized(directory: Path, settings: Mapping[str, str]) -> tuple[Json, dict[str, bytes]]:
-    """The stack's template, and the files of the functions' code with their licences."""
     context = json.loads((ROOT / "cdk.json").read_text())["context"]
     app = App(outdir=str(directory), context={**context, **settings})
     LockStack(app, _STACK_NAME, settings=Settings.from_context(app.node))

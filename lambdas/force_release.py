@@ -1,37 +1,22 @@
 """Lambda entry point: release a holder by force, for people without access to the table.
 
-The audit line is that of the event `ReleasedByForce`, which `observe_event` logs: who (as the
-request says), what and why. The request id beside it leads to the principal: CloudTrail records it
-if data events of this function are switched on.
+The audit line is that of the event `ReleasedByForce`. The request id beside it leads to the
+principal: CloudTrail records it if data events of this function are switched on.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fairlock.names import LogMessage
 from fairlock.store.administration import force_release
 from fairlock.wire.answers import force_release_answer
 from fairlock.wire.requests import parse_force_release
-from lambdas.runtime import (
-    caller_fields,
-    lock_context,
-    logger,
-    make_clients,
-    metrics,
-    reports_faults,
-)
-
-if TYPE_CHECKING:
-    from aws_lambda_powertools.utilities.typing import LambdaContext
-
-make_clients("dynamodb", "stepfunctions")
+from lambdas.runtime import Invocation, caller_fields, entry_point, lock_context, logger
 
 
-@logger.inject_lambda_context
-@metrics.log_metrics
-@reports_faults
-def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+@entry_point("dynamodb", "stepfunctions")
+def handler(event: dict[str, Any], context: Invocation) -> dict[str, Any]:
     """Releases that grant or nothing; raises InvalidRequest or LockStoreUnavailable."""
     request = parse_force_release(event)
     answer = force_release(lock_context(context), request)

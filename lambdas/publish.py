@@ -5,20 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fairlock.errors import LockItemMalformed
 from fairlock.names import LogMessage
 from fairlock.protocol.items import read_state
-from fairlock.protocol.model import LockState
 from fairlock.protocol.schema import lock_key
 from fairlock.wire.lifecycle import StreamRecords, lifecycle_json
-from lambdas.runtime import lock_context, logger, make_clients, put_events
-
-if TYPE_CHECKING:
-    from aws_lambda_powertools.utilities.typing import LambdaContext
-
-make_clients("dynamodb", "events")
+from lambdas.runtime import Invocation, entry_point, lock_context, logger, put_events
 
 _SOURCE: Final = "fairlock"
 _MOST_AT_ONCE: Final = 10
@@ -28,13 +22,15 @@ _LARGEST_DETAIL: Final = 20_000
 what Fairlock has written has half of it."""
 
 
-@logger.inject_lambda_context
-def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Publishes what a batch of the stream's records tells; raises if EventBridge did not take all.
+@entry_point("dynamodb", "events")
+def handler(event: dict[str, Any], context: Invocation) -> dict[str, Any]:
+    """Publishes what a batch of records tells; raises if EventBridge did not take all.
 
     Then Lambda brings the batch again, so that an event may come twice, with the same `event_id`.
     """
-    batch = StreamRecords(event["Records"], lambda name: _read(context, name))
+    batch = StreamRecords(
+        event["Records"], lambda name: read_state(lock_context(context).table.read(lock_key(name)))
+    )
     entries = (entry for place in range(len(batch.records)) for entry in _entries(batch, place))
     published = 0
     while some := list(islice(entries, _MOST_AT_ONCE)):
@@ -43,14 +39,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     return {"published": published}
 
 
-def _read(context: LambdaContext, lock_name: str) -> LockState:
-    return read_state(lock_context(context).table.read(lock_key(lock_name)))
-
-
 def _entries(batch: StreamRecords, place: int) -> Iterator[dict[str, str]]:
     record = batch.records[place]
-    written = record["dynamodb"]
-    at_ms = round(float(written["ApproximateCreationDateTime"]) * 1000)
+    at_ms = round(float(record["dynamodb"]["ApproximateCreationDateTime"]) * 1000)
     try:
         told = list(batch.events(place))
     except LockItemMalformed as error:

@@ -1,13 +1,9 @@
-"""Lambda entry point: free what workflows that are over have left behind.
-
-The queue brings two kinds of messages: events of Step Functions, each of which begins the first
-pass over an execution's claims, and the handler's own, delayed, each of which begins the second.
-"""
+"""Lambda entry point: free what workflows that are over have left behind."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aws_lambda_powertools.utilities.batch import (
     BatchProcessor,
@@ -16,12 +12,7 @@ from aws_lambda_powertools.utilities.batch import (
 )
 
 from lambdas.reap_messages import reap_record
-from lambdas.runtime import lock_context, logger, make_clients, metrics
-
-if TYPE_CHECKING:
-    from aws_lambda_powertools.utilities.typing import LambdaContext
-
-make_clients("dynamodb", "stepfunctions", "sqs")
+from lambdas.runtime import Invocation, entry_point, lock_context, logger
 
 _processor = BatchProcessor(
     event_type=EventType.SQS,
@@ -31,9 +22,8 @@ _processor = BatchProcessor(
 )
 
 
-@logger.inject_lambda_context
-@metrics.log_metrics
-def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+@entry_point("dynamodb", "stepfunctions", "sqs", answers=False)
+def handler(event: dict[str, Any], context: Invocation) -> dict[str, Any]:
     """Names the messages that failed; the queue brings those again, and at last to its DLQ."""
     reap = partial(reap_record, partial(lock_context, context))
-    return process_partial_response(event, reap, _processor, context)  # type: ignore[return-value]  # a TypedDict
+    return process_partial_response(event, reap, _processor)  # type: ignore[return-value]  # a TypedDict

@@ -37,24 +37,14 @@ _LARGEST_COUNT: Final = 10**9
 
 @dataclass(frozen=True, slots=True)
 class ReapMessage:
-    """What a message asks for.
-
-    Attributes:
-        ended: the execution to look at.
-        rounds: how often the reaper has sent itself the rest of this pass.
-    """
+    """An execution to look at, and how often the reaper has sent itself the rest of this pass."""
 
     ended: ExecutionEnded
     rounds: int = 0
 
 
 def reap_record(make_context: Callable[[], LockContext], record: SQSRecord) -> None:
-    """Does what a message asks for, and orders the pass that comes after it.
-
-    Raises:
-        AskedTooEarly: the execution runs, or has ended just now; the message comes again, after
-            pauses that double from 2 s to 2 minutes.
-    """
+    """Does what a message asks for, and orders the pass that comes after it."""
     message = parse_reap_message(record.body)
     try:
         reaped = reap(make_context(), message.ended)
@@ -71,14 +61,10 @@ def reap_record(make_context: Callable[[], LockContext], record: SQSRecord) -> N
 
 
 def parse_reap_message(body: str) -> ReapMessage:
-    """What a message asks for.
+    """What a message asks for; `InvalidRequest` if it is neither kind, or names no execution.
 
     An event whose redrive count is missing, or no number, counts as one of the first run, whose end
-    is not known. Then `store.reap` asks, takes a redriven execution for one that was redriven
-    since, and spares what runs.
-
-    Raises:
-        InvalidRequest: it is neither kind of message, or names no execution.
+    is not known: then `store.reap` asks, and spares what runs.
     """
     try:
         message: Any = json.loads(body)
@@ -134,12 +120,7 @@ def _checked_count(value: object, *, below: int = _LARGEST_COUNT) -> int:
 
 
 def schedule_next_pass(message: ReapMessage, *, complete: bool) -> None:
-    """Orders what comes after this pass: the rest of it at once, or the second pass later.
-
-    Raises:
-        LockStoreUnavailable: the rest was sent too often; the queue brings this message again, and
-            at last to its dead-letter queue.
-    """
+    """Orders the rest of this pass at once, or the second pass later; raises after MOST_ROUNDS."""
     ended = message.ended
     if complete and ended.second_pass:
         return

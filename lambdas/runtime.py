@@ -1,13 +1,9 @@
 """What the handlers share: the lock table, the AWS clients, what they refuse, metrics and logs.
 
-Lambda runs the import of a handler with the CPU of a large function, and the first invocation with
-that of the function's own memory. So the network library is loaded, and the clients are made, at
-import. That touches no network.
-
-A log line names an acquisition by its lock and its fencing token, once it has one. The owner_id is
-the proof of ownership and is in no line, nor is a hash of it: a reader who can guess an id could
-find it by its hash. The workflow execution says who called and the owner_name, as far as the
-request names them, and by the request id, which CloudTrail knows with the principal.
+The network library is loaded, and the clients are made, at import, which Lambda runs with the CPU
+of a large function. A log line names an acquisition by its lock and its fencing token. The owner_id
+is the proof of ownership and is in no line, nor is a hash of it: a reader who can guess an id could
+find it by its hash. The request id, which CloudTrail knows with the principal, says who called.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import botocore
 from aws_lambda_powertools import Logger, Metrics, single_metric
@@ -49,16 +45,25 @@ from fairlock.wire.answers import invalid_request_text
 from fairlock.wire.rules import is_durable, place_in
 
 if TYPE_CHECKING:
-    from aws_lambda_powertools.utilities.typing import LambdaContext
-
     from fairlock.aws.executions import Account
 
-Handler = Callable[[dict[str, Any], "LambdaContext"], dict[str, Any]]
+
+class Invocation(Protocol):
+    """What the handlers use of the context that Lambda passes to them."""
+
+    @property
+    def invoked_function_arn(self) -> str:
+        """The function that serves the request."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Until Lambda ends the function."""
+
+
+Handler = Callable[[dict[str, Any], Invocation], dict[str, Any]]
 Service = Literal["dynamodb", "events", "stepfunctions", "lambda", "sqs"]
 
 _SECONDS_TO_ANSWER: Final = 1.0
 """The rest of the invocation when the retry budget ends, so that the caller gets a typed error."""
-
 
 _KNOWS_DURABLE_FUNCTIONS: Final = (1, 42)
 """botocore 1.41.6 has none of the calls, 1.42.1 has all; there is no 1.42.0."""
@@ -72,30 +77,8 @@ class InvalidRequest(errors.InvalidRequest):
         self.args = (invalid_request_text(refused),)
 
 
-def reports_faults(handler: Handler) -> Handler:
-    """Lets callers read what was wrong with a request as JSON, in the last line of the error."""
-
-    @wraps(handler)
-    def reporting(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-        try:
-            return handler(event, context)
-        except errors.InvalidRequest as refused:
-            raise InvalidRequest(refused) from refused
-
-    return reporting
-
-
 def require_durable_calls(execution_arn: str | None) -> None:
-    """Refuses a durable execution where the AWS SDK cannot ask for it.
-
-    No one could wake it, or tell that it has died: its lock would stay taken.
-
-    Args:
-        execution_arn: the execution that the request names; None if it names none.
-
-    Raises:
-        LockStoreMisconfigured: names the version that is there, and the one that is needed.
-    """
+    """Refuses a durable execution where the AWS SDK cannot ask for it: no one could wake it."""
     if execution_arn is None or not is_durable(execution_arn):
         return
     if tuple(int(part) for part in botocore.__version__.split(".")[:2]) < _KNOWS_DURABLE_FUNCTIONS:
@@ -107,17 +90,7 @@ def require_durable_calls(execution_arn: str | None) -> None:
 
 
 def require_same_account(execution_arn: str | None, *, function_arn: str) -> None:
-    """Refuses an execution of another account or region.
-
-    The service gets no events of it and may not describe it: its lease would be extended for ever.
-
-    Args:
-        execution_arn: the execution that the request names; None if it names none.
-        function_arn: the function that serves the request.
-
-    Raises:
-        InvalidRequest: names the account and region that the execution must be of.
-    """
+    """Refuses an execution of another place, which the service cannot ask about."""
     if execution_arn is None or place_in(execution_arn) == place_in(function_arn):
         return
     partition, region, account = place_in(function_arn)
@@ -127,7 +100,7 @@ def require_same_account(execution_arn: str | None, *, function_arn: str) -> Non
     raise errors.InvalidRequest(field="execution_arn", rule=rule, value=execution_arn)
 
 
-def lock_context(invocation: LambdaContext) -> context.LockContext:
+def lock_context(invocation: Invocation) -> context.LockContext:
     """The table named by FAIRLOCK_TABLE_NAME and its services, until the invocation's deadline."""
     remaining_seconds = invocation.get_remaining_time_in_millis() / 1000
     deadline = _CLOCK.monotonic() + remaining_seconds - _SECONDS_TO_ANSWER
@@ -150,10 +123,7 @@ def send_message(queue_url: str, body: str, delay_seconds: int) -> None:
 
 
 def hide_message(queue_url: str, receipt_handle: str, seconds: int) -> None:
-    """Lets a message that was received come again after so many seconds.
-
-    If SQS does not do it, the message comes again after the queue's visibility timeout.
-    """
+    """Lets a message come again after so many seconds, or else after the visibility timeout."""
     with suppress(ClientError, BotoCoreError):
         _client("sqs").change_message_visibility(
             QueueUrl=queue_url, ReceiptHandle=receipt_handle, VisibilityTimeout=seconds
@@ -161,11 +131,7 @@ def hide_message(queue_url: str, receipt_handle: str, seconds: int) -> None:
 
 
 def put_events(entries: list[dict[str, str]]) -> None:
-    """Sends events to the account's default bus of EventBridge.
-
-    Raises:
-        RuntimeError: EventBridge did not take all of them.
-    """
+    """Sends events to the account's default bus; raises if EventBridge did not take all of them."""
     answer = _client("events").put_events(Entries=entries)
     if answer["FailedEntryCount"]:
         codes = {each["ErrorCode"] for each in answer["Entries"] if "ErrorCode" in each}
@@ -174,10 +140,10 @@ def put_events(entries: list[dict[str, str]]) -> None:
 
 
 def make_clients(*services: Service) -> None:
-    """Makes clients before the first invocation; called when a handler is imported by Lambda.
+    """Makes clients before the first invocation, if Lambda imports the handler.
 
-    Elsewhere it does nothing: there a client may need a region that is not set. Lambda's own client
-    takes as long as all others, so it is made only where durable functions may be met.
+    Elsewhere a client may need a region that is not set. Lambda's own client takes as long as all
+    others, so it is made only where durable functions may be met.
     """
     if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
         durable: tuple[Service, ...] = ("lambda",) if MEETS_DURABLE_VARIABLE in os.environ else ()
@@ -190,10 +156,7 @@ def make_clients(*services: Service) -> None:
 
 @cache
 def _session() -> Session:
-    """Makes the clients that boto3 makes, but for its version in their user agent.
-
-    The import of boto3 itself takes longer, for resources and transfers to S3 that no handler uses.
-    """
+    """Makes clients as boto3 does, without its import, which takes longer."""
     return get_session()
 
 
@@ -219,11 +182,7 @@ workflows: Final = _workflows(no_account)
 
 
 class _Provider(AmazonCloudWatchEMFProvider):
-    """Publishes the metrics of an invocation, if there are any.
-
-    A renewal and an invalid request count nothing, which is no mistake; Powertools would warn about
-    it, in a log line that is not JSON.
-    """
+    """Publishes metrics if there are any; Powertools would warn of none, and not in JSON."""
 
     def flush_metrics(self, raise_on_empty_metrics: bool = False) -> None:  # noqa: FBT001, FBT002 - Powertools' signature
         if self.metric_set:
@@ -239,6 +198,29 @@ _SERVICE: Final = os.environ.get(SERVICE_NAME_VARIABLE, "fairlock")
 
 logger: Final = Logger(service=_SERVICE, utc=True)
 metrics: Final = Metrics(provider=_Provider(namespace=NAMESPACE, service=_SERVICE))
+
+
+def entry_point(*services: Service, answers: bool = True) -> Callable[[Handler], Handler]:
+    """Makes a function a handler with these clients, and with logs, metrics and readable faults.
+
+    A caller that it `answers` reads what was wrong as JSON, in the last line of the error.
+    """
+    make_clients(*services)
+
+    def decorate(handler: Handler) -> Handler:
+        @wraps(handler)
+        def reporting(event: dict[str, Any], context: Invocation) -> dict[str, Any]:
+            try:
+                return handler(event, context)
+            except errors.InvalidRequest as refused:
+                raise InvalidRequest(refused) from refused
+
+        logged: Handler = logger.inject_lambda_context(
+            metrics.log_metrics(reporting if answers else handler)
+        )
+        return logged
+
+    return decorate
 
 
 def count(name: MetricName, number: int = 1) -> None:
@@ -276,25 +258,20 @@ def request_fields(request: AcquireRequest) -> dict[str, object]:
     )
 
 
-def _current_wait_ms(
+def _measure_current_wait(
     request: AcquireRequest, answer: Queued | Refusal, *, now_ms: int
-) -> int | None:
-    """How long the caller has waited so far; None if that is not known.
+) -> dict[str, int]:
+    """Measures how long the caller has waited so far; returns it as the field of a log line.
 
-    The service knows since when a waiter is in the queue. A caller that polls says it itself, and
-    may say anything: what no polling caller can have waited is not measured.
+    A caller that polls says it itself: what none can have waited is not measured.
     """
     if isinstance(answer, Queued):
-        return max(0, now_ms - answer.entered_at_ms)
-    if request.waiting_since_ms is None or answer.reason not in _BUSY:
-        return None
-    waited_ms = max(0, now_ms - request.waiting_since_ms)
-    return waited_ms if waited_ms <= LONGEST_TOLD_WAIT_MS else None
-
-
-def _measure_current_wait(waited_ms: int | None) -> dict[str, int]:
-    """Measures a wait, and returns it as the field of a log line."""
-    if waited_ms is None:
+        waited_ms = max(0, now_ms - answer.entered_at_ms)
+    elif request.waiting_since_ms is not None and answer.reason in _BUSY:
+        waited_ms = max(0, now_ms - request.waiting_since_ms)
+        if waited_ms > LONGEST_TOLD_WAIT_MS:
+            return {}
+    else:
         return {}
     _measure_ms(MetricName.CURRENT_WAIT, waited_ms)
     return {"waited_ms": waited_ms}
@@ -307,7 +284,7 @@ def observe_acquire(
     caller = request_fields(request)
     waits: dict[str, int] = {}
     if not isinstance(answer, Grant):
-        waits = _measure_current_wait(_current_wait_ms(request, answer, now_ms=now_ms))
+        waits = _measure_current_wait(request, answer, now_ms=now_ms)
     match answer:
         case Grant():
             count(MetricName.GRANTED, 0 if answer.repeated else 1)
@@ -374,34 +351,19 @@ def observe_event(event: context.Event) -> None:
         count(MetricName.SUPERSEDED, event.told)  # The others are counted when they ask.
         logger.info(LogMessage.SUPERSEDED, extra=asdict(event))
         return
-    name, log, message = _EVENTS[type(event)]
-    count(name, event.holders if isinstance(event, context.Evicted) else 1)
+    metric, message = _EVENTS[type(event)]
+    count(metric, event.holders if isinstance(event, context.Evicted) else 1)
+    log = logger.info if isinstance(event, context.Extended) else logger.warning
     log(message, extra=asdict(event))
 
 
-_EVENTS: Final[dict[type[context.Event], tuple[MetricName, Callable[..., None], LogMessage]]] = {
-    context.Evicted: (MetricName.TAKEN_OVER, logger.warning, LogMessage.EVICTED),
-    context.ReleasedByForce: (
-        MetricName.FORCED_RELEASE,
-        logger.warning,
-        LogMessage.RELEASED_BY_FORCE,
-    ),
-    context.CeilingChanged: (
-        MetricName.CEILING_CHANGED,
-        logger.warning,
-        LogMessage.CEILING_CHANGED,
-    ),
-    context.MixedLimits: (MetricName.MIXED_LIMITS, logger.warning, LogMessage.MIXED_LIMITS),
-    context.Extended: (MetricName.EXTENDED, logger.info, LogMessage.EXTENDED),
-    context.LivenessUnknown: (
-        MetricName.LIVENESS_UNKNOWN,
-        logger.warning,
-        LogMessage.LIVENESS_UNKNOWN,
-    ),
-    context.PushUnknown: (MetricName.PUSH_UNKNOWN, logger.warning, LogMessage.PUSH_UNKNOWN),
-    context.ClaimNotRemoved: (
-        MetricName.CLAIM_NOT_REMOVED,
-        logger.warning,
-        LogMessage.CLAIM_NOT_REMOVED,
-    ),
+_EVENTS: Final[dict[type[context.Event], tuple[MetricName, LogMessage]]] = {
+    context.Evicted: (MetricName.TAKEN_OVER, LogMessage.EVICTED),
+    context.ReleasedByForce: (MetricName.FORCED_RELEASE, LogMessage.RELEASED_BY_FORCE),
+    context.CeilingChanged: (MetricName.CEILING_CHANGED, LogMessage.CEILING_CHANGED),
+    context.MixedLimits: (MetricName.MIXED_LIMITS, LogMessage.MIXED_LIMITS),
+    context.Extended: (MetricName.EXTENDED, LogMessage.EXTENDED),
+    context.LivenessUnknown: (MetricName.LIVENESS_UNKNOWN, LogMessage.LIVENESS_UNKNOWN),
+    context.PushUnknown: (MetricName.PUSH_UNKNOWN, LogMessage.PUSH_UNKNOWN),
+    context.ClaimNotRemoved: (MetricName.CLAIM_NOT_REMOVED, LogMessage.CLAIM_NOT_REMOVED),
 }

@@ -1,36 +1,31 @@
 """Lambda entry point: measure how long owners wait for locks that an operator wants to watch.
 
-`LockClient` asks the table and no function, so only the table shows that its callers wait. A
-schedule invokes this; `LockMonitoring(watch=[…])` makes both.
+`LockClient` asks no function, so only the table shows that its callers wait.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlock.errors import LockItemMalformed
 from fairlock.names import WATCHED_VARIABLE, LogMessage, MetricName
 from fairlock.protocol.description import LockDescription
 from fairlock.store.administration import describe, list_locks
-from lambdas.runtime import lock_context, logger, make_clients, measure_of_watched
+from lambdas.runtime import Invocation, entry_point, lock_context, logger, measure_of_watched
 
 if TYPE_CHECKING:
-    from aws_lambda_powertools.utilities.typing import LambdaContext
-
     from fairlock.store.context import LockContext
 
 ANY: Final = "*"
 """At the end of a name: all locks that begin with what stands before it."""
 _SHOWN: Final = 20
 
-make_clients("dynamodb")
 
-
-@logger.inject_lambda_context
-def handler(_event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+@entry_point("dynamodb")
+def handler(_event: dict[str, Any], context: Invocation) -> dict[str, int]:
     """Measures the longest wait under each watched name, 0 if no owner waits; logs each such lock.
 
     Raises:
@@ -66,21 +61,17 @@ def handler(_event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
 def _waits(
     context: LockContext, watched: str, unread: list[LockItemMalformed]
 ) -> Iterator[tuple[int, LockDescription]]:
-    for lock in _locks(context, watched):
+    found: Iterable[LockDescription | LockItemMalformed | None]
+    if watched.endswith(ANY):
+        found = list_locks(context, watched.removesuffix(ANY))
+    else:
+        try:
+            found = [describe(context, watched)]
+        except LockItemMalformed as malformed:
+            found = [malformed]
+    for lock in found:
         if isinstance(lock, LockItemMalformed):
             unread.append(lock)
         elif lock is not None and lock.waiters.oldest is not None:
             waited = lock.seen_at - lock.waiters.oldest
             yield max(0, int(waited.total_seconds() * 1000)), lock
-
-
-def _locks(
-    context: LockContext, watched: str
-) -> Iterator[LockDescription | LockItemMalformed | None]:
-    if watched.endswith(ANY):
-        yield from list_locks(context, watched.removesuffix(ANY))
-    else:
-        try:
-            yield describe(context, watched)
-        except LockItemMalformed as malformed:
-            yield malformed

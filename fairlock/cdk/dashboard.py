@@ -1,7 +1,4 @@
-"""The graphs of the dashboard, from who holds to what fails, and the metrics that they show.
-
-The metrics are those of a service, its functions, its table and its reaper; alarms use them, too.
-"""
+"""The graphs of the dashboard, from who holds to what fails, and the metrics that they show."""
 
 from __future__ import annotations
 
@@ -16,12 +13,7 @@ from fairlock.names import MetricName
 
 
 class MonitoredService:
-    """What can be watched of one service.
-
-    Attributes:
-        functions: those that callers and the reaper use, by operation.
-        dead_letters, oldest_event: None if the service has no reaper.
-    """
+    """What can be watched of one service; without a reaper it has no dead letters."""
 
     def __init__(self, service: LockServiceBase) -> None:
         """Takes a service of any kind."""
@@ -40,8 +32,7 @@ class MonitoredService:
         """A metric of the service, labelled with its statistic if one is given."""
         if statistic is None:
             return self._service.metric(name)
-        label = f"{name} {statistic}"
-        return self._service.metric(name, statistic=statistic, label=label)
+        return self._service.metric(name, statistic=statistic, label=f"{name} {statistic}")
 
     def errors(self) -> dict[str, cloudwatch.Metric]:
         """The errors of each function."""
@@ -49,17 +40,13 @@ class MonitoredService:
 
     def durations(self) -> list[cloudwatch.IMetric]:
         """The durations of all functions."""
-        return [
-            each.metric_duration(statistic="p95", label=name)
-            for name, each in self.functions.items()
-        ]
+        functions = self.functions.items()
+        return [each.metric_duration(statistic="p95", label=name) for name, each in functions]
 
     def invocations(self) -> list[cloudwatch.IMetric]:
         """The invocations of all functions."""
-        return [
-            each.metric_invocations(statistic="Sum", label=name)
-            for name, each in self.functions.items()
-        ]
+        functions = self.functions.items()
+        return [each.metric_invocations(statistic="Sum", label=name) for name, each in functions]
 
     def consumed(self, kind: str) -> cloudwatch.Metric:
         """The units that the table's "Read" or "Write" requests took."""
@@ -67,14 +54,11 @@ class MonitoredService:
 
     def throttles(self) -> dict[str, cloudwatch.Metric]:
         """The throttles of each function, and of the table's reads and writes."""
-        functions = {
-            name: each.metric_throttles(label=name) for name, each in self.functions.items()
-        }
-        table = {
-            f"Table{kind}": self._of_table(f"{kind}ThrottleEvents", f"Table, {kind.lower()}s")
-            for kind in ("Read", "Write")
-        }
-        return {**functions, **table}
+        throttles = {n: each.metric_throttles(label=n) for n, each in self.functions.items()}
+        for kind in ("Read", "Write"):
+            metric = self._of_table(f"{kind}ThrottleEvents", f"Table, {kind.lower()}s")
+            throttles[f"Table{kind}"] = metric
+        return throttles
 
     def _of_table(self, name: str, label: str) -> cloudwatch.Metric:
         return cloudwatch.Metric(

@@ -1,8 +1,6 @@
-"""What the states of a guard and of an update have in common.
+"""What the states of a guard and of an update have in common, and checks of arguments.
 
-A workflow variable and the JSONata that reads it; which errors of a task state are repeated, and
-how often; and checks of arguments that CDK would not refuse, or not by name. The checks run in
-Python before a value reaches CDK: a value such as NaN ends CDK's process.
+The checks run in Python before a value reaches CDK: a value such as NaN ends CDK's process.
 """
 
 from __future__ import annotations
@@ -23,41 +21,43 @@ from constructs import Construct, IConstruct
 from fairlock.errors import InvalidRequest, LockLost
 
 
+def require(field: str, is_right: object, rule: str, value: object) -> None:
+    """Raises `InvalidRequest` if an argument breaks its rule."""
+    if not is_right:
+        raise InvalidRequest(field=field, rule=rule, value=value)
+
+
 def check_place(scope: object, construct_id: object) -> None:
     """Checks the first two arguments of a construct."""
-    if not isinstance(scope, Construct):
-        rule = "must be the parent construct, such as a Stack"
-        raise InvalidRequest(field="scope", rule=rule, value=scope)
-    if not isinstance(construct_id, str) or not construct_id:
-        rule = "must be a text that is not empty"
-        raise InvalidRequest(field="construct_id", rule=rule, value=construct_id)
+    is_place = isinstance(scope, Construct)
+    require("scope", is_place, "must be the parent construct, such as a Stack", scope)
+    is_text = isinstance(construct_id, str) and construct_id
+    require("construct_id", is_text, "must be a text that is not empty", construct_id)
 
 
 def check_flag(field: str, value: object) -> None:
     """Checks that an argument is True or False."""
-    if not isinstance(value, bool):
-        raise InvalidRequest(field=field, rule="must be True or False", value=value)
+    require(field, isinstance(value, bool), "must be True or False", value)
 
 
 def check_key(field: str, key: object) -> None:
     """Checks that an argument is a key of KMS, or None."""
-    if key is not None and not hasattr(key, "key_arn"):
-        raise InvalidRequest(field=field, rule="must be an aws_kms.IKey", value=key)
+    require(field, key is None or hasattr(key, "key_arn"), "must be an aws_kms.IKey", key)
 
 
 def check_grantee(grantee: object) -> None:
     """Checks that a policy can name the principal."""
-    if not hasattr(grantee, "grant_principal"):
-        rule = "must be a principal, such as a function, a state machine or a role of aws_iam"
-        raise InvalidRequest(field="grantee", rule=rule, value=grantee)
+    rule = "must be a principal, such as a function, a state machine or a role of aws_iam"
+    require("grantee", hasattr(grantee, "grant_principal"), rule, grantee)
+
+
+def is_whole(value: object, least: float, most: float) -> bool:
+    """Whether it is a whole number in these bounds; True is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def grant_call(function: lambda_.IFunction, grantee: iam.IGrantable) -> iam.Grant:
-    """Lets a principal call a function.
-
-    Raises:
-        InvalidRequest: the principal is none.
-    """
+    """Lets a principal call a function."""
     check_grantee(grantee)
     return function.grant_invoke(grantee)
 
@@ -67,24 +67,22 @@ def whole_seconds(field: str, duration: object) -> int:
     if not isinstance(duration, Duration):
         rule = "must be a Duration, such as Duration.seconds(60)"
         raise InvalidRequest(field=field, rule=rule, value=duration)
-    if duration.is_unresolved():
-        rule = "must be known at synth: a token has no value yet"
-        raise InvalidRequest(field=field, rule=rule, value="a token")
+    rule = "must be known at synth: a token has no value yet"
+    require(field, not duration.is_unresolved(), rule, "a token")
     milliseconds = duration.to_milliseconds(integral=False)
-    if milliseconds % 1000:
-        rule = "must be a whole number of seconds"
-        raise InvalidRequest(field=field, rule=rule, value=f"{milliseconds:g} ms")
+    rule = "must be a whole number of seconds"
+    require(field, milliseconds % 1000 == 0, rule, f"{milliseconds:g} ms")
     return int(milliseconds // 1000)
 
 
 def check_states(field: str, value: object) -> None:
     """Checks that an argument is a state, a chain or a fragment."""
-    if not isinstance(getattr(value, "start_state", None), sfn.State):
-        rule = (
-            "must be a state, a chain or a fragment of a state machine, "
-            "such as tasks.LambdaInvoke.jsonata(…)"
-        )
-        raise InvalidRequest(field=field, rule=rule, value=value)
+    is_state = isinstance(getattr(value, "start_state", None), sfn.State)
+    rule = (
+        "must be a state, a chain or a fragment of a state machine, "
+        "such as tasks.LambdaInvoke.jsonata(…)"
+    )
+    require(field, is_state, rule, value)
 
 
 _KEY_TYPES: Final = frozenset({"S", "N", "B"})
@@ -100,15 +98,13 @@ def check_item_key(key: object) -> None:
             rule = "must map each attribute to a value in DynamoDB's form, like {'S': 'text'}"
             raise InvalidRequest(field="key", rule=rule, value={name: value})
         [text] = value.values()
-        if not isinstance(text, str) or not text:
-            rule = "must have texts that are not empty as its values, also of numbers: {'N': '7'}"
-            raise InvalidRequest(field="key", rule=rule, value={name: value})
-        if not is_jsonata(text) and _looks_evaluated(text):
-            rule = (
-                "must not be a path, nor contain one or JSONata within a literal: "
-                "write JSONata as a whole, '{% 'customer/' & $states.input.id %}'"
-            )
-            raise InvalidRequest(field="key", rule=rule, value={name: value})
+        rule = "must have texts that are not empty as its values, also of numbers: {'N': '7'}"
+        require("key", isinstance(text, str) and text, rule, {name: value})
+        rule = (
+            "must not be a path, nor contain one or JSONata within a literal: "
+            "write JSONata as a whole, '{% 'customer/' & $states.input.id %}'"
+        )
+        require("key", is_jsonata(text) or not _looks_evaluated(text), rule, {name: value})
 
 
 def _looks_evaluated(text: str) -> bool:
@@ -127,8 +123,7 @@ _LONGEST_READABLE: Final = 45
 class WorkflowVariable:
     """The one variable of a guard, which holds its lock, or of an update.
 
-    Its name comes from the construct's path. So it is known before the guard exists, and two guards
-    never share one: Step Functions forbids a guard inside another to assign the outer's variable.
+    Its name comes from the construct's path: it is known before the guard exists, and never shared.
     """
 
     name: str
@@ -138,8 +133,7 @@ class WorkflowVariable:
     def of(cls, scope: IConstruct, construct_id: str, *, prefix: str = "lock") -> WorkflowVariable:
         """The variable of the construct with this id in this scope."""
         check_place(scope, construct_id)
-        path = f"{scope.node.path}/{construct_id}"
-        digest = hashlib.sha256(path.encode()).hexdigest()[:8]
+        digest = hashlib.sha256(f"{scope.node.path}/{construct_id}".encode()).hexdigest()[:8]
         readable = re.sub(r"\W", "_", construct_id, flags=re.ASCII)[:_LONGEST_READABLE]
         label = (
             construct_id

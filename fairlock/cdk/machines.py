@@ -1,8 +1,6 @@
 """The state machines of an app, read and checked when the app is synthesized.
 
-Guards and updates are fragments: only the finished machine tells where each has ended up. Its JSON
-says of each state where it leads, what it assigns and which variables it names, and so which states
-an execution may come to. The rules that need whole machines are checked on that.
+Guards and updates are fragments: only the finished machine tells where each has ended up.
 """
 
 from __future__ import annotations
@@ -31,6 +29,7 @@ _FENCING_TOKEN: Final = re.compile(_VARIABLE.pattern + r"\.fencing_token\b")
 _NULL_SAFE_MARKS: Final = ("?", "$exists(")
 """What JSONata has that may do without the value."""
 _PROCESSORS: Final = ("ItemProcessor", "Iterator")
+_ENDS_OF_PATHS: Final = (".$", "Path")
 
 
 def bodies(state: Json) -> Iterator[Json]:
@@ -68,16 +67,13 @@ def variables(text: str) -> set[str]:
 
 
 def variables_as_text(state: Json, *, language: str) -> set[str]:
-    """The variables that it names where Step Functions evaluates nothing, and hands on the text.
-
-    In JSONata that is outside of `{% … %}`. In JSONPath it is within `{% … %}`, and in a field
-    whose name does not say that its value is a path.
-    """
+    """The variables that it names where Step Functions evaluates nothing, and hands on the text."""
     in_jsonata = state.get("QueryLanguage", language) == "JSONata"
     return {
         variable
         for name, text in _texts(without_bodies(state), "")
-        if is_jsonata(text) != in_jsonata or not (in_jsonata or _takes_a_path(name))
+        if is_jsonata(text) != in_jsonata
+        or not (in_jsonata or name == "Variable" or name.endswith(_ENDS_OF_PATHS))
         for variable in variables(text)
     }
 
@@ -86,7 +82,7 @@ def tokens_needed(state: Json, *, language: str) -> set[str]:
     """The variables whose fencing token it reads, wherever it cannot do without one.
 
     JSONata may ask first whether there is one (`$exists`, `? :`), and so may a Choice in JSONPath
-    (`IsPresent`). Which of its ways needs the token is not examined then: none of them counts.
+    (`IsPresent`): none of them counts then.
     """
     in_jsonata = state.get("QueryLanguage", language) == "JSONata"
     if not in_jsonata and '"IsPresent"' in json.dumps(state.get("Choices", ())):
@@ -101,10 +97,6 @@ def tokens_needed(state: Json, *, language: str) -> set[str]:
 
 def _rules(state: Json) -> Sequence[Json]:
     return [*state.get("Catch", ()), *state.get("Choices", ())]
-
-
-def _takes_a_path(field: str) -> bool:
-    return field.endswith((".$", "Path")) or field == "Variable"
 
 
 def _texts(value: object, field: str) -> Iterator[tuple[str, str]]:
@@ -145,10 +137,7 @@ class VariableUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """A state leads to another, or is a Parallel or Map that begins with it.
-
-    The source is None if the machine begins with the target. A Choice may lead elsewhere.
-    """
+    """A state leads to another, or begins with it as a Parallel or Map; None begins a machine."""
 
     machine: str
     source: str | None
@@ -227,13 +216,22 @@ def _read_scope(
     inside: str | None,
     visible: frozenset[str],
 ) -> None:
-    """Reads states that reach each other by Next, and those inside them."""
     states: Mapping[str, Mapping[str, Any]] = scope["States"]
     here = {name for state in states.values() for name in assigned(state)}
     for variable in sorted(here):
         machines.placements.setdefault(variable, []).append(place)
     visible |= here
-    _note_transitions(machines, scope, place.machine, inside=inside)
+    steps = [(inside, scope.get("StartAt"), False)]
+    steps += [
+        (name, target, state.get("Type") == "Choice")
+        for name, state in states.items()
+        for target in targets(state)
+    ]
+    machines.transitions.extend(
+        Transition(machine=place.machine, source=source, target=target, by_choice=by_choice)
+        for source, target, by_choice in steps
+        if target is not None
+    )
     for name, state in states.items():
         use = partial(VariableUse, machine=place.machine, state=name)
         undefined = sorted(variables(json.dumps(without_bodies(state))) - visible)
@@ -256,22 +254,6 @@ def _read_scope(
             _read_scope(machines, body, inner, language=language, inside=name, visible=seen)
 
 
-def _note_transitions(
-    machines: Machines, scope: Mapping[str, Any], machine: str, *, inside: str | None
-) -> None:
-    steps = [(inside, scope.get("StartAt"), False)]
-    steps += [
-        (name, target, state.get("Type") == "Choice")
-        for name, state in scope["States"].items()
-        for target in targets(state)
-    ]
-    machines.transitions.extend(
-        Transition(machine=machine, source=source, target=target, by_choice=by_choice)
-        for source, target, by_choice in steps
-        if target is not None
-    )
-
-
 def _text(value: object) -> str:
     """A resolved text, with `_UNKNOWN` for what only a deployment knows."""
     if isinstance(value, str):
@@ -290,23 +272,18 @@ class PartOfMachine(Protocol):
     """A construct that ends up in a state machine."""
 
     @property
-    def path(self) -> str:
-        """Its path in the app."""
-        ...
+    def construct(self) -> IConstruct:
+        """The guard or update."""
 
     def faults(
         self, machines: Machines, parts: Sequence[PartOfMachine]
     ) -> Iterator[InvalidRequest]:
         """The rules that it breaks where it ended up, beside the other parts of the app."""
-        ...
 
 
 @jsii.implements(IValidation)
 class MachineChecks:
-    """The checks of one stage, which is an app, or a part of it that is deployed by itself.
-
-    Definitions are read once, however many guards there are.
-    """
+    """The checks of one stage, which reads its definitions once, however many guards there are."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -327,32 +304,40 @@ class MachineChecks:
         """The faults, as CDK lists them when it refuses to synthesize."""
         machines = read_machines(self._stage)
         faults = [
-            f"{part.path}: {fault}"
+            f"{part.construct.node.path}: {fault}"
             for part in self._parts
             for fault in part.faults(machines, self._parts)
         ]
-        uses = [(use, _undefined(use)) for use in machines.undefined]
-        uses += [(use, _as_text(use)) for use in machines.as_text]
         names = {(step.machine, step.target) for step in machines.transitions}
         faults += [
-            f"{machine}: {_too_long(name)}"
+            f"{machine}: {InvalidRequest(field='state', rule=_TOO_LONG, value=name)}"
             for machine, name in sorted(names)
             if len(name) > _LONGEST_STATE_NAME
         ]
-        faults += [f"{use.machine}: {fault}" for use, fault in uses]
+        for rule, uses in ((_UNDEFINED, machines.undefined), (_AS_TEXT, machines.as_text)):
+            for use in uses:
+                said, variable = rule.format(repr(use.state)), f"${use.variable}"
+                fault = InvalidRequest(field="variable", rule=said, value=variable)
+                faults.append(f"{use.machine}: {fault}")
         return [*dict.fromkeys(faults)]  # a guard of several locks is a part for each of them
 
 
 _LONGEST_STATE_NAME: Final = 80
 """That Step Functions takes. CDK puts a prefix before the names that a guard has made short."""
 
-
-def _too_long(name: str) -> InvalidRequest:
-    rule = (
-        f"must have at most {_LONGEST_STATE_NAME} characters: give the guard a shorter "
-        "construct_id, or prefix_states and to_single_state a shorter prefix"
-    )
-    return InvalidRequest(field="state", rule=rule, value=name)
+_TOO_LONG: Final = (
+    f"must have at most {_LONGEST_STATE_NAME} characters: give the guard a shorter "
+    "construct_id, or prefix_states and to_single_state a shorter prefix"
+)
+_UNDEFINED: Final = (
+    "must be that of a guard around the state {}: "
+    "fencing_token_of and owner_id_of take the guard's own scope and construct_id"
+)
+_AS_TEXT: Final = (
+    "must be read in the query language of the state {}, which would hand on this "
+    "text instead of the value: in JSONata fencing_token_of(…), in JSONPath "
+    "JsonPath.number_at(LockGuard.fencing_token_path_of(…))"
+)
 
 
 def not_in_a_machine(field: str) -> InvalidRequest:
@@ -364,30 +349,10 @@ def not_in_a_machine(field: str) -> InvalidRequest:
     return InvalidRequest(field=field, rule=rule, value="none")
 
 
-def _undefined(use: VariableUse) -> InvalidRequest:
-    rule = (
-        f"must be that of a guard around the state {use.state!r}: "
-        "fencing_token_of and owner_id_of take the guard's own scope and construct_id"
-    )
-    return InvalidRequest(field="variable", rule=rule, value=f"${use.variable}")
-
-
-def _as_text(use: VariableUse) -> InvalidRequest:
-    rule = (
-        f"must be read in the query language of the state {use.state!r}, which would hand on this "
-        "text instead of the value: in JSONata fencing_token_of(…), in JSONPath "
-        "JsonPath.number_at(LockGuard.fencing_token_path_of(…))"
-    )
-    return InvalidRequest(field="variable", rule=rule, value=f"${use.variable}")
-
-
 def reachable(
     steps: Sequence[Transition], begin: Iterable[str | None], *, stop: str
 ) -> set[str | None]:
-    """The names of the states that are reached from those in `begin`, themselves included.
-
-    None is where the machine begins. The state `stop` may be reached, and is not left.
-    """
+    """The states that are reached from those in `begin`, without leaving `stop`; None begins."""
     targets: dict[str | None, list[str]] = {}
     for step in steps:
         targets.setdefault(step.source, []).append(step.target)

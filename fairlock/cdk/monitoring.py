@@ -1,12 +1,12 @@
 """`LockMonitoring`: a dashboard for a lock service, saved queries of its logs, and alarms.
 
-`LockAlarms` says which alarms there are, and when each of them fires. The saved queries are of
-CloudWatch Logs Insights: the logs name the locks, which metrics do not.
+The saved queries are of CloudWatch Logs Insights: logs name the locks, which metrics do not.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -24,10 +24,10 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from fairlock.cdk.dashboard import MonitoredService, graphs_of
-from fairlock.cdk.fragments import check_place, whole_seconds
+from fairlock.cdk.fragments import check_place, is_whole, require, whole_seconds
 from fairlock.cdk.service.functions import FunctionFactory, Platform, handler_code
 from fairlock.cdk.service.service_base import LockServiceBase
-from fairlock.errors import InvalidRequest, explained
+from fairlock.errors import explained
 from fairlock.names import WATCHED_VARIABLE, LogMessage, MetricName
 from fairlock.text import documented
 from fairlock.wire.rules import LOCK_NAME
@@ -69,15 +69,12 @@ class LockAlarms:
         """Checks each threshold."""
         for name in _DURATIONS:
             duration = getattr(self, name)
-            if duration is not None and whole_seconds(name, duration) < 1:
-                rule = "must be longer than nothing, or None for no alarm"
-                raise InvalidRequest(field=name, rule=rule, value="0 s")
+            is_long = duration is None or whole_seconds(name, duration) >= 1
+            require(name, is_long, "must be longer than nothing, or None for no alarm", "0 s")
         for name in _COUNTS:
             count = getattr(self, name)
-            whole = isinstance(count, int) and not isinstance(count, bool)
-            if count is not None and not (whole and count >= 1):
-                rule = "must be a whole number from 1 on, or None for no alarm"
-                raise InvalidRequest(field=name, rule=rule, value=count)
+            is_right = count is None or is_whole(count, 1, math.inf)
+            require(name, is_right, "must be a whole number from 1 on, or None for no alarm", count)
 
 
 def _any_of(*messages: LogMessage) -> str:
@@ -125,20 +122,6 @@ QUERIES: Final[Mapping[str, str]] = {
     "Lost and taken away": LOST_LOCKS,
 }
 
-
-def save_queries(scope: Construct, log_group_names: Sequence[str]) -> None:
-    """Saves the queries over these log groups."""
-    folder = Names.unique_resource_name(scope, max_length=80)
-    for name, query in QUERIES.items():
-        logs.CfnQueryDefinition(
-            scope,
-            name.title().replace(" ", ""),
-            name=f"{folder}/{name}",
-            query_string=query,
-            log_group_names=list(log_group_names),
-        )
-
-
 _DASHBOARD_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 _UNHEARD: Final = "fairlock:alarmsWithoutTopic"
 _NO_TOPIC: Final = (
@@ -151,10 +134,7 @@ no value. One that is too high in any of three periods is enough, and so the ala
 
 
 class LockMonitoring(Construct):
-    """A dashboard, saved queries, and the alarms that were asked for.
-
-    Shows this service alone. The metrics have no dimension of a lock; the logs name locks and
-    owners.
+    """A dashboard of this service alone, saved queries, and the alarms that were asked for.
 
     Attributes:
         dashboard: the dashboard.
@@ -183,25 +163,21 @@ class LockMonitoring(Construct):
             alarms: the thresholds; default is `LockAlarms()` with a topic, and no alarms without.
             dashboard_name: default is a name that CloudFormation makes.
             watch: names of locks, such as "deploy/production", or beginnings of names with a star,
-                such as "deploy/*". A function reads these locks every 5 minutes and measures how
-                long their oldest waiters have waited, those of `LockClient` included. Each gets an
-                alarm at `current_wait`, and names its locks in the log. A name costs a read or two
-                a time; a star reads the whole table.
+                such as "deploy/*". Every 5 minutes a function measures how long their oldest
+                waiters have waited, those of `LockClient` included. Each name gets an alarm at
+                `current_wait`. A name costs a read or two a time; a star reads the whole table.
 
         Raises:
-            InvalidRequest: `service` is no lock service; `alarms` are no `LockAlarms`;
-                `alarm_topic` is no topic; `watch` has what is neither a name nor a beginning.
+            InvalidRequest: an argument breaks its rule.
         """
         check_place(scope, construct_id)
-        if not isinstance(service, LockServiceBase):
-            rule = "must be a LockService, or one of LockService.from_stack(…)"
-            raise InvalidRequest(field="service", rule=rule, value=service)
-        if alarms is not None and not isinstance(alarms, LockAlarms):
-            rule = "must be LockAlarms(…), or None"
-            raise InvalidRequest(field="alarms", rule=rule, value=alarms)
-        if alarm_topic is not None and not hasattr(alarm_topic, "topic_arn"):
-            rule = "must be an aws_sns.ITopic, such as Topic.from_topic_arn(…)"
-            raise InvalidRequest(field="alarm_topic", rule=rule, value=alarm_topic)
+        rule = "must be a LockService, or one of LockService.from_stack(…)"
+        require("service", isinstance(service, LockServiceBase), rule, service)
+        is_alarms = alarms is None or isinstance(alarms, LockAlarms)
+        require("alarms", is_alarms, "must be LockAlarms(…), or None", alarms)
+        is_topic = alarm_topic is None or hasattr(alarm_topic, "topic_arn")
+        rule = "must be an aws_sns.ITopic, such as Topic.from_topic_arn(…)"
+        require("alarm_topic", is_topic, rule, alarm_topic)
         _check_dashboard_name(dashboard_name)
         _check_watched(watch)
         super().__init__(scope, construct_id)
@@ -209,7 +185,15 @@ class LockMonitoring(Construct):
         self.dashboard = cloudwatch.Dashboard(
             self, "Dashboard", dashboard_name=dashboard_name, widgets=graphs_of(monitored)
         )
-        save_queries(self, service.log_group_names)
+        folder = Names.unique_resource_name(self, max_length=80)
+        for name, query in QUERIES.items():
+            logs.CfnQueryDefinition(
+                self,
+                name.title().replace(" ", ""),
+                name=f"{folder}/{name}",
+                query_string=query,
+                log_group_names=service.log_group_names,
+            )
         if watch:
             self._watch_function = self._measure(service, watch)
         if alarms is None and alarm_topic is not None:
@@ -237,25 +221,23 @@ class LockMonitoring(Construct):
         return self._alarms
 
     def _alarms_of_locks(self, monitored: MonitoredService, alarms: LockAlarms) -> None:
-        self._alarm(
-            "CurrentWait",
-            monitored.metric(MetricName.CURRENT_WAIT),
-            _milliseconds(alarms.current_wait),
-            "An owner has waited too long and is still waiting. A lock may be stuck.",
-            periods=_PERIODS_OF_A_WAIT,
-        )
-        self._alarm(
-            "HandOffLatency",
-            monitored.metric(MetricName.HAND_OFF_LATENCY),
-            _milliseconds(alarms.hand_off_latency),
-            "The next holder receives the lock late.",
-        )
         for name, threshold, description in (
+            (
+                MetricName.CURRENT_WAIT,
+                _milliseconds(alarms.current_wait),
+                "An owner has waited too long and is still waiting. A lock may be stuck.",
+            ),
+            (
+                MetricName.HAND_OFF_LATENCY,
+                _milliseconds(alarms.hand_off_latency),
+                "The next holder receives the lock late.",
+            ),
             (MetricName.LOST, alarms.lost, "An owner acted on a lock that it had lost."),
             (MetricName.TAKEN_OVER, alarms.taken_over, "Leases expired, and others took over."),
             (MetricName.QUEUE_LENGTH, alarms.queue_length, "Many owners wait for one lock."),
         ):
-            self._alarm(name.value, monitored.metric(name), threshold, description)
+            periods = _PERIODS_OF_A_WAIT if name is MetricName.CURRENT_WAIT else 1
+            self._alarm(name, monitored.metric(name), threshold, description, periods=periods)
 
     def _alarms_of_parts(self, monitored: MonitoredService, alarms: LockAlarms) -> None:
         if monitored.dead_letters is not None:
@@ -273,7 +255,6 @@ class LockMonitoring(Construct):
             self._alarm(f"{name}Throttles", metric, alarms.throttles, description)
 
     def _measure(self, service: LockServiceBase, watch: Sequence[str]) -> lambda_.Function:
-        """Makes the function that reads the watched locks, and its schedule."""
         functions = FunctionFactory(
             scope=self,
             code=handler_code(self),
@@ -301,7 +282,6 @@ class LockMonitoring(Construct):
         return function
 
     def _alarm_of_watched(self, service: LockServiceBase, name: str, alarms: LockAlarms) -> None:
-        """Makes the alarm of one watched name, which says which locks are meant."""
         dimensions = {"service": service.service_name, "locks": name}
         command = f"fairlock show {shlex.quote(name)}"
         if name.endswith(_ANY):
@@ -315,7 +295,6 @@ class LockMonitoring(Construct):
         )
 
     def _first_step(self, name: str) -> str:
-        """What a person who is woken by the alarm types or opens first."""
         table = f"--table {self._table_name}"
         if name in _QUERIES_OF_ALARMS:
             return f"run the saved query {_QUERIES_OF_ALARMS[name]!r} of this alarm's stack."
@@ -369,12 +348,11 @@ _LONGEST_LIST: Final = 3_000
 
 
 def _check_dashboard_name(name: object) -> None:
-    """Refuses what CloudWatch takes for no name."""
     if name is None or (isinstance(name, str) and Token.is_unresolved(name)):
         return
-    if not isinstance(name, str) or _DASHBOARD_NAME.fullmatch(name) is None:
-        rule = "must be 1 to 255 letters, digits, hyphens and underscores, or None"
-        raise InvalidRequest(field="dashboard_name", rule=rule, value=name)
+    is_name = isinstance(name, str) and _DASHBOARD_NAME.fullmatch(name) is not None
+    rule = "must be 1 to 255 letters, digits, hyphens and underscores, or None"
+    require("dashboard_name", is_name, rule, name)
 
 
 def _check_watched(watch: Sequence[str]) -> None:
@@ -388,10 +366,8 @@ def _check_watched(watch: Sequence[str]) -> None:
         plain = name.removesuffix(_ANY) if isinstance(name, str) else "ä"
         is_name = LOCK_NAME.allows(plain or "x") and plain.isascii() and _ANY not in plain
         is_name = is_name and len(plain) <= _LONGEST_WATCHED
-        if not is_list or not name or not is_name or watch.count(name) > 1:
-            raise InvalidRequest(field="watch", rule=rule, value=name)
-    if is_list and len(json.dumps(list(watch))) > _LONGEST_LIST:
-        raise InvalidRequest(field="watch", rule=rule, value=f"{len(watch)} names")
+        require("watch", is_list and name and is_name and watch.count(name) == 1, rule, name)
+    require("watch", len(json.dumps(list(watch))) <= _LONGEST_LIST, rule, f"{len(watch)} names")
 
 
 def _row_of(alarm: str) -> str:

@@ -1,20 +1,15 @@
 """`OptimisticUpdate`: reads an item, lets a task change it, writes it if it is still the same.
 
-Its arguments are checked when it is made, and its place in the finished state machine at synth.
-
-The JSONata of its states translates items, chooses conditions and makes writes. Step Functions
-spells the types of attribute values as the AWS SDK for Java does (`Bool`, `Nul`, `Ss`), unlike
-DynamoDB itself (`BOOL`, `NULL`, `SS`). So an item is translated after it was read, and back before
-it is written.
-
-The item is translated as text, by regular expressions. Step Functions ends an evaluation that is
-about 100 calls deep or takes a second (https://github.com/floci-io/floci/issues/2737 measured the
-depth): a recursive function would not reach the 32 levels of nesting that DynamoDB allows.
+Step Functions spells the types of attribute values as the AWS SDK for Java does (`Bool`, `Nul`,
+`Ss`), unlike DynamoDB (`BOOL`, `NULL`, `SS`). So an item is translated after it was read, and back
+before it is written: as text, by regular expressions, because Step Functions ends an evaluation
+that is about 100 calls deep (https://github.com/floci-io/floci/issues/2737) or takes a second.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,9 +32,11 @@ from fairlock.cdk.fragments import (
     check_item_key,
     check_place,
     check_states,
+    is_whole,
     jsonata,
     never_repeat,
     repeat,
+    require,
 )
 from fairlock.cdk.machines import MachineChecks, Machines, PartOfMachine, not_in_a_machine
 from fairlock.errors import InvalidRequest, VersionConflict, explained
@@ -57,21 +54,17 @@ def check_update(
     retries: int,
 ) -> None:
     """Checks the table, the key, the attribute of the version and the number of retries."""
-    if not hasattr(table, "table_name"):
-        rule = "must be a table of aws_dynamodb, such as Table.from_table_name(…)"
-        raise InvalidRequest(field="table", rule=rule, value=table)
+    rule = "must be a table of aws_dynamodb, such as Table.from_table_name(…)"
+    require("table", hasattr(table, "table_name"), rule, table)
     check_item_key(key)
-    if not isinstance(version_attribute, str) or not _ATTRIBUTE.fullmatch(version_attribute):
-        rule = "must be a name of letters, digits and _.- that does not begin with a digit"
-        raise InvalidRequest(field="version_attribute", rule=rule, value=version_attribute)
-    if {version_attribute, write_id_attribute(version_attribute)} & set(key):
-        rule = "must not be a part of the key"
-        raise InvalidRequest(field="version_attribute", rule=rule, value=version_attribute)
-    if isinstance(retries, bool) or not isinstance(retries, int):
-        raise InvalidRequest(field="retries", rule="must be a whole number", value=retries)
-    if not 0 <= retries <= _MOST_RETRIES:
-        rule = f"must be from 0, for a single try, to {_MOST_RETRIES}"
-        raise InvalidRequest(field="retries", rule=rule, value=retries)
+    is_name = isinstance(version_attribute, str) and _ATTRIBUTE.fullmatch(version_attribute)
+    rule = "must be a name of letters, digits and _.- that does not begin with a digit"
+    require("version_attribute", is_name, rule, version_attribute)
+    is_in_key = {version_attribute, write_id_attribute(version_attribute)} & set(key)
+    require("version_attribute", not is_in_key, "must not be a part of the key", version_attribute)
+    require("retries", is_whole(retries, -math.inf, math.inf), "must be a whole number", retries)
+    rule = f"must be from 0, for a single try, to {_MOST_RETRIES}"
+    require("retries", is_whole(retries, 0, _MOST_RETRIES), rule, retries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,11 +73,6 @@ class UpdateInMachine:
 
     construct: IConstruct
     variable: str
-
-    @property
-    def path(self) -> str:
-        """The update's path in the app."""
-        return self.construct.node.path
 
     def faults(
         self,
@@ -145,7 +133,6 @@ class VersionedExpressions:
         return jsonata(f"$states.input = null ? null : {self._stamped()}")
 
     def _stamped(self) -> str:
-        """The task's item under its key, with its version and the id of this write."""
         stamps = (
             f"{{'{self.version}': {{'N': {self.variable}.next}},"
             f" '{write_id_attribute(self.version)}': {{'S': {self.variable}.token}}}}"
@@ -153,34 +140,32 @@ class VersionedExpressions:
         return f"$merge([$states.input, {self.variable}.key, {stamps}])"
 
     def _unchanged(self) -> str:
-        """The condition that the item is still the one that was read."""
         number = f"{_ITEM_READ}.`{self.version}`"
         write_id = f"{_ITEM_READ}.`{write_id_attribute(self.version)}`"
-        names = {
-            "#key": self.key_name,
-            "#version": self.version,
-            "#write_id": write_id_attribute(self.version),
-        }
-        same_write = _check(versions.SAME_WRITE, names, {":version": number, ":write_id": write_id})
-        same_version = _check(versions.SAME_VERSION, names, {":version": number})
-        without_version = _check(versions.THERE_WITHOUT_VERSION, names)
-        absent = _check(versions.NOT_THERE, names)
+        version_id = write_id_attribute(self.version)
+        names = {"#key": self.key_name, "#version": self.version, "#write_id": version_id}
+        values = {":version": number, ":write_id": write_id}
+
+        def check(condition: str) -> str:
+            # With the names that it uses: DynamoDB refuses others.
+            used = {
+                placeholder: name for placeholder, name in names.items() if placeholder in condition
+            }
+            shown = ", ".join(
+                f"'{name}': {value}" for name, value in values.items() if name in condition
+            )
+            return (
+                f"{{'ConditionExpression': {json.dumps(condition)},"
+                f" 'ExpressionAttributeNames': {json.dumps(used)}"
+                + (f", 'ExpressionAttributeValues': {{{shown}}}" if shown else "")
+                + "}"
+            )
+
         return jsonata(
-            f"$exists({number}) ? ($exists({write_id}) ? {same_write} : {same_version})"
-            f" : $exists({_ITEM_READ}) ? {without_version} : {absent}"
+            f"$exists({number}) ? ($exists({write_id}) ? {check(versions.SAME_WRITE)}"
+            f" : {check(versions.SAME_VERSION)}) : $exists({_ITEM_READ}) ?"
+            f" {check(versions.THERE_WITHOUT_VERSION)} : {check(versions.NOT_THERE)}"
         )
-
-
-def _check(condition: str, names: dict[str, str], values: dict[str, str] | None = None) -> str:
-    """A condition with the names that it uses: DynamoDB refuses others."""
-    used = {placeholder: name for placeholder, name in names.items() if placeholder in condition}
-    shown = ", ".join(f"'{placeholder}': {value}" for placeholder, value in (values or {}).items())
-    return (
-        f"{{'ConditionExpression': {json.dumps(condition)},"
-        f" 'ExpressionAttributeNames': {json.dumps(used)}"
-        + (f", 'ExpressionAttributeValues': {{{shown}}}" if values else "")
-        + "}"
-    )
 
 
 def _translated(item: str, spelling: Mapping[str, str]) -> str:
@@ -205,8 +190,7 @@ class VersionedStates:
     """Makes the states of one update, which share its variable and the prefix of their names.
 
     The variable hands on from `read` to `write`: the key, the condition that the item is unchanged,
-    its next version, and the request token, which is also the id of the write. After a cancelled
-    write it has the cause, and the time of the first cancellation.
+    its next version, and the request token, which is also the id of the write.
     """
 
     scope: Construct
@@ -239,8 +223,7 @@ class VersionedStates:
     def write(self) -> tasks.CallAwsService:
         """Writes its input in the place of the item that was read, or deletes that item for null.
 
-        A transaction of one write may be repeated under its request token: so a write whose reply
-        was lost is not taken for a conflict.
+        A transaction may be repeated under its request token: a lost reply is no conflict.
         """
         write = tasks.CallAwsService.jsonata(
             self.scope,
@@ -268,8 +251,8 @@ class VersionedStates:
     def _send_again_in_passing(self, write: tasks.CallAwsService) -> None:
         """Sends a cancelled write again as it is, unless the reason is final.
 
-        A busy item or table cancels a write whose condition may hold. An earlier sending, without
-        a reply, may still happen then: to read and compute again could make the change twice.
+        An earlier sending, without a reply, may still happen when a busy item or table cancels this
+        one: to read and compute again could make the change twice.
         """
         since = self.variable.field("cancelled_ms")
         elapsed_ms = f"($millis() - {since})"
@@ -304,7 +287,12 @@ class VersionedStates:
             max_attempts=retries,
             jitter_strategy=sfn.JitterType.FULL,
         )
-        gave_up = self._gave_up(retries=retries)
+        gave_up = sfn.Fail.jsonata(
+            self.scope,
+            self.variable.state_name("Gave up"),
+            error=VersionConflict.__name__,
+            cause=f"the item was changed by others before each of {retries + 1} tries to write it",
+        )
         tries.add_catch(gave_up, errors=[self.conflict], outputs=ERROR_OUTPUT)
         return tries
 
@@ -317,14 +305,6 @@ class VersionedStates:
             self.variable.state_name("Conflict"),
             error=jsonata(f"{is_conflict} ? '{self.conflict}' : '{_CANCELLED}'"),
             cause=jsonata(cause),
-        )
-
-    def _gave_up(self, *, retries: int) -> sfn.Fail:
-        return sfn.Fail.jsonata(
-            self.scope,
-            self.variable.state_name("Gave up"),
-            error=VersionConflict.__name__,
-            cause=f"the item was changed by others before each of {retries + 1} tries to write it",
         )
 
 
@@ -355,19 +335,18 @@ class OptimisticUpdate(sfn.StateMachineFragment):
 
     The input is any object. The task gets `{"input": the input, "item": the item, or null}` and
     returns the whole new item, or null to delete it. Items are in DynamoDB's own form
-    (`{"balance": {"N": "70"}}`), in both directions: any other would lose digits, sets or bytes.
-    The output is the item as it was written, with its version, or null. A task that ends in a
-    Succeed of its own ends the update without a write.
+    (`{"balance": {"N": "70"}}`), in both directions. The output is the item as it was written, with
+    its version, or null. A task that ends in a Succeed of its own ends the update without a write.
+    Input and item together have at most 256 KiB.
 
     Errors: `VersionConflict` after the last try, nothing was written; the task's own errors, by
     their names; those of DynamoDB (`DynamoDb.…`), as for any task: after one of the write, read the
-    item before you repeat the change. The input and the item, in DynamoDB's form, are together at
-    most 256 KiB, like all payloads of Step Functions. Items may be nested as deeply as DynamoDB
-    allows, 32 levels. Works in Standard and Express workflows, with JSONPath and JSONata.
+    item before you repeat the change.
 
-    Uncontended it costs one read, one write (at the price of a transaction) and three state
-    transitions besides the task. The machine may get, put and delete items of this table; if it is
-    encrypted with a key of your own, grant that to the machine.
+    Works in Standard and Express workflows, with JSONPath and JSONata. Uncontended it costs one
+    read, one write (at the price of a transaction) and three state transitions besides the task.
+    The machine may get, put and delete items of this table; if it is encrypted with a key of your
+    own, grant that to the machine.
     """
 
     @explained
@@ -395,9 +374,6 @@ class OptimisticUpdate(sfn.StateMachineFragment):
                 name and `_id` holds the id of the write. Items without a version get version 1.
             retries: how many more times to try after a conflict, at most 100; before each is a
                 pause with full jitter, of up to 1 s at first and 10 s in the end.
-
-        Raises:
-            InvalidRequest: an argument breaks its rule.
         """
         check_place(scope, construct_id)
         check_states("task", task)

@@ -23,6 +23,7 @@ from fairlock.cdk.fragments import (
     first_difference,
     jsonata,
     repeat_unknown,
+    require,
     whole_seconds,
 )
 from fairlock.cdk.guard.guard_arguments import checked, workflow_lock_name
@@ -56,11 +57,10 @@ class Pace(sfn.StateMachineFragment):
           JSONata state).
 
     Not guaranteed:
-        * That work does not overlap: nothing is held. Put a `LockGuard` around or behind it for
-          that: five at once *and* ten a minute.
+        * That work does not overlap: put a `LockGuard` around or behind it for five at once *and*
+          ten a minute.
         * That the slot is used: an execution that ends while it waits wastes its slot.
-        * The moment within a second. Step Functions waits for whole seconds, rounded up, and takes
-          some time for each state.
+        * The moment within a second: Step Functions waits for whole seconds, rounded up.
 
     Four state transitions, and one call of the function, which takes one write or two. Works in
     Standard and Express workflows, with JSONPath and JSONata. In an Express workflow give a
@@ -92,11 +92,7 @@ class Pace(sfn.StateMachineFragment):
             burst: how many may begin at once after a pause, at most 1,000.
             max_wait: the longest wait for the slot, default 30 minutes, at most 7 days.
             on_too_late: where to go, with the input, when the next slot is later than that. Nothing
-                was reserved then. It does not continue after this fragment, unless it is itself
-                connected there. Default: fail with `SlotTooLate`.
-
-        Raises:
-            InvalidRequest: an argument breaks its rule.
+                was reserved then. Default: fail with `SlotTooLate`.
         """
         check_place(scope, construct_id)
         function = _checked_service(service, scope)
@@ -159,7 +155,6 @@ class Pace(sfn.StateMachineFragment):
         return [self._wait]
 
     def _too_late(self, variable: WorkflowVariable, max_wait_seconds: int) -> sfn.Fail:
-        """Fails with `SlotTooLate`, whose cause names the pace."""
         cause = (
             f"'pace ' & {variable.field('pace_name')} & ': the next slot begins in ' & "
             f"$string({variable.field('retry_after_seconds')}) & "
@@ -171,10 +166,8 @@ class Pace(sfn.StateMachineFragment):
 
 
 def _checked_service(service: LockServiceBase, scope: Construct) -> lambda_.IFunction:
-    """The function to call, in the account and region of the scope."""
-    if not isinstance(service, LockServiceBase):
-        rule = "must be a LockService of this app, or one of LockService.from_stack(…)"
-        raise InvalidRequest(field="service", rule=rule, value=service)
+    rule = "must be a LockService of this app, or one of LockService.from_stack(…)"
+    require("service", isinstance(service, LockServiceBase), rule, service)
     function = service.pace_function
     difference = first_difference(Stack.of(scope), function.env)
     if difference is not None:
@@ -185,7 +178,6 @@ def _checked_service(service: LockServiceBase, scope: Construct) -> lambda_.IFun
 
 
 def _checked_rate(rate: object) -> tuple[int, int]:
-    """How many, in how many whole seconds."""
     shown = rate
     if isinstance(rate, tuple) and len(rate) == len(("count", "period")):
         count, period = rate

@@ -46,11 +46,7 @@ _COMMAND_LAST: Final = (
 
 
 class BeforeCommand(Command):
-    """A command that starts another one, whose words are never its own options or name.
-
-    Without the rule `fairlock run NAME ./x.sh --limit 5` would take the limit for itself, and
-    `fairlock run -- ./x.sh a` would run `a` under a lock that is called `./x.sh`.
-    """
+    """A command that starts another one, whose words are never its own options or name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's, not public
         """Refuses words that do not tell where the command begins."""
@@ -65,6 +61,14 @@ class BeforeCommand(Command):
 
 
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+_CommandLine = Annotated[
+    list[str], typer.Argument(metavar="-- COMMAND...", help="What to run, with its arguments.")
+]
+
+
+def _status_option(text: str) -> Any:  # noqa: ANN401 - as typer has it
+    return typer.Option(min=0, max=255, help=f"Exit status if {text}.")
+
 
 app = typer.Typer(
     name="fairlock",
@@ -127,9 +131,7 @@ def fairlock(
 def run_command(
     target: Target,
     name: LockName,
-    command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND...", help="What to run, with its arguments.")
-    ],
+    command: _CommandLine,
     *,
     lease: Annotated[
         float, time_option("How long the lock stays taken if this machine vanishes.")
@@ -162,11 +164,9 @@ def run_command(
         ),
     ] = None,
     grace: Annotated[float, time_option("Time from TERM to KILL if the command is ended.")] = 10,
-    taken_exit_code: Annotated[
-        int, typer.Option(min=0, max=255, help="Exit status if the lock is taken.")
-    ] = exit_codes.TAKEN,
+    taken_exit_code: Annotated[int, _status_option("the lock is taken")] = exit_codes.TAKEN,
     superseded_exit_code: Annotated[
-        int, typer.Option(min=0, max=255, help="Exit status if a newer version was granted.")
+        int, _status_option("a newer version was granted")
     ] = exit_codes.SUPERSEDED,
     quiet: _Quiet = False,
     shared: Annotated[
@@ -209,9 +209,7 @@ def run_command(
 def pace_command(
     target: Target,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The pace's name.")],
-    command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND...", help="What to run, with its arguments.")
-    ],
+    command: _CommandLine,
     *,
     rate: Annotated[  # noqa: ANN401 - a pair, of which typer would make two values
         Any,
@@ -224,7 +222,7 @@ def pace_command(
     max_wait: Annotated[float, time_option("Longest wait for the slot. 0 does not wait.")] = 120,
     burst: Annotated[int, typer.Option(help="How many may begin at once after a pause.")] = 1,
     late_exit_code: Annotated[
-        int, typer.Option(min=0, max=255, help="Exit status if the slot is later than --max-wait.")
+        int, _status_option("the slot is later than --max-wait")
     ] = exit_codes.TAKEN,
     quiet: _Quiet = False,
 ) -> int:

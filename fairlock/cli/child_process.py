@@ -1,9 +1,8 @@
 """The command that `fairlock run` starts, and all that may happen around it.
 
-It gets a process group of its own, so that signals reach everything that it starts. One pipe is
-waited for: it tells of signals, of the end of the command, and of news from other threads. At a
-terminal the group must be in the foreground, because the kernel stops any other that reads from it.
-If `fairlock` itself is killed, the kernel ends the command: its lock is renewed no more.
+It gets a process group of its own, so that signals reach everything that it starts, and at a
+terminal the foreground: the kernel stops any other group that reads from it. If `fairlock` itself
+is killed, the kernel ends the command: its lock is renewed no more.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NoReturn, Self
@@ -28,10 +26,7 @@ FORWARDED: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, sign
 
 
 def become(command: Sequence[str]) -> NoReturn:
-    """Puts the command in the place of this process: its signals, its terminal and its status.
-
-    Ends with the status of shells if there is no such program, or if it cannot be started.
-    """
+    """Puts the command in the place of this process, or ends with the status of shells."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # Closed at our start.
             with suppress(OSError, ValueError):
@@ -41,17 +36,14 @@ def become(command: Sequence[str]) -> NoReturn:
     try:
         os.execvp(command[0], list(command))  # noqa: S606 - what the caller wants to run
     except OSError as error:
-        missing = isinstance(error, FileNotFoundError)
-        status = exit_codes.NOT_FOUND if missing else exit_codes.CANNOT_START
-        exit_codes.end(status, exit_codes.not_started(error, command))
+        raise exit_codes.Ended(exit_codes.not_started(error, command)) from error
 
 
 class SignalPipe:
     """Collects signals in a pipe, so that none interrupts; a context for the main thread.
 
-    A signal that is ignored at the start stays ignored, by this program and by the command, as
-    with `env` and `timeout`: `nohup` and shells ignore signals for background jobs. SIGCHLD is
-    never ignored, because the kernel would forget the command's status.
+    A signal that is ignored at the start stays so, also for the command: `nohup` and shells ignore
+    signals for background jobs. SIGCHLD never is: the kernel would forget the command's status.
     """
 
     def __enter__(self) -> Self:
@@ -113,17 +105,8 @@ class InterruptibleClock(BootClock):
         return _InterruptibleAlarm(self, self._signals)
 
     def wait(self, seconds: float) -> None:
-        """Lets that much time pass.
-
-        Raises:
-            Interrupted: in the main thread, by the first signal.
-        """
-        if not self.may_be_interrupted:
-            time.sleep(seconds)
-            return
-        end = self.monotonic() + seconds
-        while (left := end - self.monotonic()) > 0:
-            self.raise_if_signalled(left)
+        """Lets that much time pass; in the main thread the first signal raises `Interrupted`."""
+        self.alarm().wait(seconds)
 
     def raise_if_signalled(self, seconds: float = 0.0) -> None:
         """Raises `Interrupted` if there is a signal, or comes one within so many seconds."""
@@ -142,7 +125,6 @@ class _InterruptibleAlarm:
         self._has_rung = False
 
     def wait(self, seconds: float) -> None:
-        """See `Alarm`."""
         if not self._clock.may_be_interrupted:
             self._alarm.wait(seconds)
             return
@@ -152,7 +134,6 @@ class _InterruptibleAlarm:
         self._has_rung = False
 
     def ring(self) -> None:
-        """See `Alarm`."""
         self._has_rung = True
         self._alarm.ring()
         self._signals.wake_up()
@@ -169,7 +150,7 @@ class Terminal:
     Attributes:
         is_ours_alone: whether this program is in the foreground with its input and its output, and
             so in no pipeline, whose other members may need the terminal too.
-        is_given_away: whether a command was put into the foreground in this program's place.
+        is_given_away: whether a command is in the foreground in this program's place.
     """
 
     def __enter__(self) -> Self:
@@ -202,8 +183,8 @@ class Terminal:
     def given_away(self) -> Iterator[None]:
         """Within, neither keys nor the reads of others in the pipeline stop this program.
 
-        Enter it after the command's start, as the command would inherit the ignored signals. At
-        the end the terminal is taken back, and processes that were stopped for want of it go on.
+        Enter it after the command's start, which would inherit the ignored signals. At the end
+        processes that were stopped for want of the terminal go on.
         """
         before = {number: signal.signal(number, signal.SIG_IGN) for number in _STOPPING}
         try:
@@ -231,8 +212,8 @@ _PR_SET_PDEATHSIG: Final = 1
 def dies_with_parent() -> Callable[[], None] | None:
     """What a child calls before it becomes the command: Linux then kills it when its parent dies.
 
-    Guaranteed for the command itself, also after KILL or out of memory. Not for what the command
-    has started, nor on other systems (None), nor for a program that changes its user.
+    So it is after KILL or out of memory, but not for what the command has started, nor on other
+    systems (None), nor for a program that changes its user.
     """
     if sys.platform != "linux":
         return None
@@ -257,12 +238,9 @@ class Command:
     ) -> None:
         """Starts the command, with our own input and output.
 
-        The command gets what is typed, Ctrl-C included. In a pipeline, or if input or output is
-        redirected, it gets the terminal only when it asks for it, as ssh and sudo do for a
-        password: others in the pipeline may be using the terminal.
-
-        Raises:
-            OSError: the command cannot be started.
+        It gets what is typed, Ctrl-C included. In a pipeline, or if input or output is redirected,
+        it gets the terminal only when it asks for it, as ssh and sudo do for a password: others in
+        the pipeline may be using the terminal.
         """
         # `preexec_fn` may block in a program with threads; this one makes two system calls.
         self._process = subprocess.Popen(  # noqa: S603 - to start what the user says is the purpose
@@ -276,10 +254,9 @@ class Command:
             self.send(signal.SIGCONT)  # It may have tried to read already, and was stopped.
 
     def status(self) -> int | None:
-        """Returns the exit status as shells tell it; None while the command runs.
+        """The exit status as shells tell it; None while the command runs.
 
-        A command that has ended stays a zombie until `forget`, so that no other process group can
-        get its number.
+        It stays a zombie until `forget`, so that no other process group can get its number.
         """
         ended = self._wait_id(os.WEXITED)
         if ended is None:
@@ -289,8 +266,8 @@ class Command:
     def continue_if_stopped(self) -> None:
         """Continues a command that was stopped by Ctrl-Z, or because it wants the terminal.
 
-        No other process would: the shell has not stopped it. If this is in the background as
-        well, the command stays stopped until the shell brings us to the foreground.
+        No shell would. If this is in the background as well, the command stays stopped until the
+        shell brings us to the foreground.
         """
         with suppress(ChildProcessError):  # It has ended meanwhile.
             stopped = self._wait_id(os.WSTOPPED)

@@ -1,11 +1,8 @@
 """`fairlock doctor`: whether a table is fit to lock with. It reads only, and writes nothing.
 
 A permission to write is probed on condition of an item that does not exist, under a key that no
-lock uses: AWS checks the permission, then the condition, and refuses.
-
-Other tables may be of the same service, made when its stack was deployed again. CloudFormation
-names a table after its stack and construct, and ends the name with random letters. A table that was
-retained when its stack was destroyed differs from the new one in these only.
+lock uses: AWS checks the permission, then the condition, and refuses. Other tables of the same base
+name may be of the same service: CloudFormation ends a table's name with random letters.
 """
 
 from __future__ import annotations
@@ -76,22 +73,18 @@ PROBES: Final = (
 )
 
 
-def is_allowed(target: Target, dynamodb: Any, probe: Probe, table_arn: str | None) -> bool:  # noqa: ANN401 - a client of boto3's
-    """Whether AWS allows the probe's action; nothing is written.
-
-    Raises:
-        botocore.exceptions.ClientError: AWS refused for another reason.
-        LookupError: the account is not known.
-    """
+def _permission(target: Target, dynamodb: Any, probe: Probe, table_arn: str | None) -> Finding:  # noqa: ANN401 - a client of boto3's
+    """Whether AWS allows the probe's action; nothing is written."""
     try:
         _send(target, dynamodb, probe.action, table_arn)
-    except ClientError as error:
+    except (BotoCoreError, ClientError, LookupError) as error:
         code = error_code(error)
         if code in _DENIED:
-            return False
+            verdict = Verdict.FAILURE if probe.is_needed else Verdict.WARNING
+            return Finding(probe.action, verdict, f"denied: {probe.without}")
         if code not in _REFUSED_BY_CONDITION:
-            raise
-    return True
+            return Finding(probe.action, Verdict.UNKNOWN, str(error))
+    return Finding(probe.action, Verdict.OK, "allowed")
 
 
 def _send(target: Target, dynamodb: Any, action: str, table_arn: str | None) -> None:  # noqa: ANN401 - same
@@ -99,15 +92,13 @@ def _send(target: Target, dynamodb: Any, action: str, table_arn: str | None) -> 
     # condition fails, and nothing is written.
     key: dict[str, Any] = {PARTITION_KEY: {"S": f"PROBE#{uuid.uuid4()}"}, SORT_KEY: {"S": "PROBE"}}
     table: dict[str, Any] = {"TableName": target.table}
-    if action == "DescribeExecution":
-        if table_arn is None:
-            message = "without dynamodb:DescribeTable the account is not known"
-            raise LookupError(message)
-        _, partition, _, region, account, _ = table_arn.split(":", 5)
-        arn = f"arn:{partition}:states:{region}:{account}:execution:fairlock-probe:none"
-        target.client("stepfunctions").describe_execution(executionArn=arn)
-        return
     match action:
+        case "DescribeExecution" if table_arn is None:
+            raise LookupError("without dynamodb:DescribeTable the account is not known")
+        case "DescribeExecution":
+            _, partition, _, region, account, _ = str(table_arn).split(":", 5)
+            arn = f"arn:{partition}:states:{region}:{account}:execution:fairlock-probe:none"
+            target.client("stepfunctions").describe_execution(executionArn=arn)
         case "GetItem":
             dynamodb.get_item(**table, Key=key)
         case "Query":
@@ -140,8 +131,16 @@ def other_tables(dynamodb: Any, table: Mapping[str, Any]) -> list[str]:  # noqa:
     start, dash, ending = own.rpartition("-")
     if not dash or not ending.isalnum():
         return []
-    like = [name for name in _names(dynamodb) if name != own and name.startswith(f"{start}-")]
-    return [name for name in like if _is_lock_table(dynamodb, name)]
+    return [
+        name
+        for name in _names(dynamodb)
+        if name != own and name.startswith(f"{start}-")
+        if _key_of(dynamodb.describe_table(TableName=name)["Table"])["HASH"] == PARTITION_KEY
+    ]
+
+
+def _key_of(table: Mapping[str, Any]) -> dict[str, str]:
+    return {each["KeyType"]: each["AttributeName"] for each in table.get("KeySchema", [])}
 
 
 def _names(dynamodb: Any) -> Iterator[str]:  # noqa: ANN401 - same
@@ -154,11 +153,6 @@ def _names(dynamodb: Any) -> Iterator[str]:  # noqa: ANN401 - same
         if "LastEvaluatedTableName" not in answer:
             return
         request = {"ExclusiveStartTableName": answer["LastEvaluatedTableName"]}
-
-
-def _is_lock_table(dynamodb: Any, name: str) -> bool:  # noqa: ANN401 - same
-    found = dynamodb.describe_table(TableName=name)["Table"]["KeySchema"]
-    return bool(found[0]["AttributeName"] == PARTITION_KEY)
 
 
 _MOST_SECONDS_WRONG: Final = 60
@@ -209,7 +203,10 @@ def doctor(target: Target, console: Console, clock: Clock, *, as_json: bool = Fa
 def examine(target: Target, clock: Clock) -> Iterator[Finding]:
     """All checks, in their order."""
     dynamodb = target.client("dynamodb")
-    yield _who(principal(target))
+    # The account is part of the table's place: most tables that are "not there" are elsewhere.
+    arn = principal(target)
+    asked = Verdict.UNKNOWN if arn is None else Verdict.OK
+    yield Finding("caller", asked, arn or "STS did not say who is asking")
     sent, described = clock.monotonic(), None
     try:
         answer = described = dynamodb.describe_table(TableName=target.table)
@@ -233,19 +230,11 @@ def examine(target: Target, clock: Clock) -> Iterator[Finding]:
         if "RestoreSummary" in described["Table"]:
             yield _attempted("backup", lambda: _restored(dynamodb, described["Table"]))
     yield _attempted("TTL", lambda: _ttl(dynamodb.describe_time_to_live(TableName=target.table)))
-    arn = None if described is None else described["Table"]["TableArn"]
+    table = {} if described is None else described["Table"]
     for probe in PROBES:
-        yield _permission(target, dynamodb, probe, arn)
+        yield _permission(target, dynamodb, probe, table.get("TableArn"))
     if described is not None:
-        table = described["Table"]
         yield _attempted("second table", lambda: _second(other_tables(dynamodb, table)))
-
-
-def _who(arn: str | None) -> Finding:
-    """The account is part of the table's place: most tables that are "not there" are elsewhere."""
-    if arn is None:
-        return Finding("caller", Verdict.UNKNOWN, "STS did not say who is asking")
-    return Finding("caller", Verdict.OK, arn)
 
 
 def _no_table(error: Exception, target: Target) -> Finding:
@@ -264,7 +253,6 @@ def _no_table(error: Exception, target: Target) -> Finding:
 
 
 def _attempted(check: str, examine: Callable[[], Finding]) -> Finding:
-    """The finding of a check, or that it was not possible."""
     try:
         return examine()
     except (BotoCoreError, ClientError) as error:
@@ -277,8 +265,9 @@ def _clock(aws_clock: AwsClock, *, wall_ms: int) -> Finding:
     if earliest_ms is None or latest_ms is None:
         text = (
             "DynamoDB's answers have no Date, so this machine's clock times the leases: it must be "
+            "within 1 s of the other clients' clocks"
         )
-        return Finding("clock", Verdict.WARNING, f"{text}within 1 s of the other clients' clocks")
+        return Finding("clock", Verdict.WARNING, text)
     behind_s, ahead_s = (earliest_ms - wall_ms) / 1000, (wall_ms - latest_ms) / 1000
     wrong_s = max(behind_s, ahead_s)
     if wrong_s <= 0:
@@ -294,7 +283,7 @@ def _clock(aws_clock: AwsClock, *, wall_ms: int) -> Finding:
 
 
 def _key(fields: Mapping[str, Any]) -> Finding:
-    key = {e["KeyType"]: e["AttributeName"] for e in fields.get("KeySchema", [])}
+    key = _key_of(fields)
     kinds = {e["AttributeName"]: e["AttributeType"] for e in fields.get("AttributeDefinitions", [])}
     right = {"HASH": PARTITION_KEY, "RANGE": SORT_KEY}
     if key != right or {kinds.get(PARTITION_KEY), kinds.get(SORT_KEY)} != {"S"}:
@@ -312,10 +301,10 @@ def _key(fields: Mapping[str, Any]) -> Finding:
 
 
 def _restored(dynamodb: Any, table: Mapping[str, Any]) -> Finding:  # noqa: ANN401 - a client of boto3's
-    """DynamoDB says for good that a table was made from a backup; its old locks tell how long.
+    """Whether a table from a backup has old locks; reads the table.
 
     A lock begins its fencing tokens with the time in microseconds, and never grants a million a
-    second: a token below the backup's time is of a lock that was in the backup. Reads the table.
+    second: a token below the backup's time is of a lock that was in the backup.
     """
     at = table["RestoreSummary"]["RestoreDateTime"]
     since = f"restored from a backup as of {at}: "
@@ -350,17 +339,6 @@ def _ttl(answer: Mapping[str, Any]) -> Finding:
         text = f"on {attribute!r}, and must be on {TTL_ATTRIBUTE!r}, or off"
         return Finding("TTL", Verdict.FAILURE, text)
     return Finding("TTL", Verdict.OK, f"on {attribute!r}")
-
-
-def _permission(target: Target, dynamodb: Any, probe: Probe, table_arn: str | None) -> Finding:  # noqa: ANN401 - a client of boto3's
-    try:
-        allowed = is_allowed(target, dynamodb, probe, table_arn)
-    except (BotoCoreError, ClientError, LookupError) as error:
-        return Finding(probe.action, Verdict.UNKNOWN, str(error))
-    if allowed:
-        return Finding(probe.action, Verdict.OK, "allowed")
-    verdict = Verdict.FAILURE if probe.is_needed else Verdict.WARNING
-    return Finding(probe.action, verdict, f"denied: {probe.without}")
 
 
 def _second(names: list[str]) -> Finding:

@@ -1,9 +1,7 @@
 """What `fairlock` tells the shell and its people: exit statuses, the ends of its help, log lines.
 
 The statuses are those of the command, 128 + n if signal n ended it or the waiting for the lock, and
-a few of `fairlock` that few programs use. The numbers are those of sysexits.h (BSD), of `timeout`,
-and of the shells. The help of each command ends with examples, its statuses, and the page that says
-more.
+a few whose numbers are those of sysexits.h (BSD), of `timeout`, and of the shells.
 """
 
 from __future__ import annotations
@@ -51,11 +49,10 @@ class Ended(SystemExit):
 
 
 def say(message: object) -> None:
-    """Prints a message among the errors, so that the command's output stays its own.
+    """Prints a message among the errors, as text that cannot command the terminal.
 
-    A message may hold what others stored: nothing in it reaches the terminal that could
-    command it. What prevents a line changes nothing else: no one may read the errors, but a lock is
-    to be released, and a status is to be told.
+    What prevents a line changes nothing else: no one may read the errors, but a lock is to be
+    released, and a status is to be told.
     """
     with suppress(OSError, ValueError):  # Closed, a pipe that is not read, a full disk.
         typer.echo(f"fairlock: {printable(in_shell_words(message))}", err=True)
@@ -79,11 +76,13 @@ def in_shell_words(message: object) -> str:
     return text
 
 
-def not_started(error: OSError, command: Sequence[str]) -> str:
-    """Why a command cannot be started, and what to write if all of it was given as one word."""
+def not_started(error: OSError, command: Sequence[str]) -> int:
+    """Says why a command cannot be started; returns the status that shells have for that."""
+    why = str(error)
     if len(command) == 1 and " " in command[0]:
-        return f"{error}; {command[0]!r} is one word: give the words separately, or use sh -c"
-    return str(error)
+        why += f"; {command[0]!r} is one word: give the words separately, or use sh -c"
+    say(why)
+    return NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_START
 
 
 def end(status: int, message: object) -> NoReturn:
@@ -109,10 +108,7 @@ def statuses() -> Iterator[None]:
 
 @contextmanager
 def output() -> Iterator[None]:
-    """Gives an output that cannot be written a status of its own.
-
-    Typer would end with 1, which says of a release that nothing was released.
-    """
+    """Gives an output that cannot be written a status of its own: Typer's means "not released"."""
     try:
         yield
     except OSError as error:
@@ -126,11 +122,7 @@ _AGAIN_AFTER_SECONDS: Final = 60.0
 
 
 class NotTooOften(logging.Filter):
-    """Lets the same message through once a minute.
-
-    Credentials that are over fail at each heartbeat, and heartbeats come ever sooner towards the
-    end of the lease.
-    """
+    """Lets the same message through once a minute: heartbeats may fail ever sooner."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -195,6 +187,11 @@ _TABLE: Final = {
     f"{UNAVAILABLE}": "the lock table did not answer",
     f"{CONFIGURATION}": "AWS refuses: no table, permission, credentials or region",
 }
+_STARTS: Final = {
+    **{code: f"{text}; the command was not started" for code, text in _TABLE.items()},
+    f"{CANNOT_START}": "the command cannot be started",
+    f"{NOT_FOUND}": "the command was not found",
+}
 _EVERY: Final = {f"{USAGE}": "wrong usage; nothing was done"}
 _TELLS: Final = {f"{NOT_TOLD}": "the output cannot be written; what it tells of was done"}
 _READS: Final = {"0": "done", **_TABLE, **_TELLS}
@@ -217,13 +214,11 @@ ENDINGS: Final[Mapping[str, Ending]] = {
         ),
         {
             "0-255": "the command's own; 128 + n if signal n ended it",
-            **{code: f"{text}; the command was not started" for code, text in _TABLE.items()},
+            **_STARTS,
             f"{TAKEN}": "the lock is taken; the command was not started",
             f"{LOST}": "the lock was lost; the command was ended, or was not alone",
             f"{MAX_HOLD_OVER}": "--max-hold was nearly over; the command was ended",
             f"{SUPERSEDED}": "a newer version was granted; the command was not started",
-            f"{CANNOT_START}": "the command cannot be started",
-            f"{NOT_FOUND}": "the command was not found",
         },
         "run-a-command",
     ),
@@ -234,10 +229,8 @@ ENDINGS: Final[Mapping[str, Ending]] = {
         ),
         {
             "0-255": "the command's own",
-            **{code: f"{text}; the command was not started" for code, text in _TABLE.items()},
+            **_STARTS,
             f"{TAKEN}": "the slot is too late; the command was not started",
-            f"{CANNOT_START}": "the command cannot be started",
-            f"{NOT_FOUND}": "the command was not found",
         },
         "take-turns-at-a-pace",
     ),
@@ -335,10 +328,7 @@ def ending(command: str) -> str:
         "Examples": wanted.examples,
         "Exit statuses": tuple(f"{code:<{width}}  {text}" for code, text in statuses.items()),
     }
-    told = [
-        "\n".join((f"{heading}:", *(f"  {line}" for line in lines)))
-        for heading, lines in parts.items()
-    ]
+    told = ["\n  ".join((f"{heading}:", *lines)) for heading, lines in parts.items()]
     anchor = f"#{wanted.heading}" if wanted.heading else ""
     told.append(f"More: {documented(PAGE)}{anchor}")
     return "\n\n".join(f"{_VERBATIM}{part}" for part in told)

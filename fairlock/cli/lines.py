@@ -1,24 +1,20 @@
-"""Locks as text: every detail line by line, a line for a pipe, or a table for a terminal.
-
-What others have stored is shown as escapes where it must be. The table is as wide as the terminal
-and never wider, whatever the names are.
-"""
+"""Locks as text: every detail line by line, a line for a pipe, or a table for a terminal."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from fairlock.clock import iso
-from fairlock.errors import DescribedHolder
-from fairlock.protocol.description import LockDescription
+from fairlock.errors import DescribedCeiling, DescribedHolder
+from fairlock.protocol.description import DescribedForcedRelease, LockDescription
 from fairlock.text import printable
 
 _NO_NAME: Final = "(no name)"
@@ -27,6 +23,9 @@ _HOUR: Final = 3_600
 _DAY: Final = 86_400
 _MANY_DAYS: Final = 100
 _SHARES: Final = ("  shared: yes",)
+_OVER_UNLESS_IT_RUNS: Final = (
+    " (over: the next caller extends it if this execution runs, or else takes the lock)"
+)
 
 
 class _Screen(Console):
@@ -59,21 +58,25 @@ def details(lock: LockDescription) -> Iterator[str]:
         yield f"newest version granted: {lock.newest}"
     if lock.ceiling is not None:
         yield "paused" if lock.is_paused else f"limited to {lock.ceiling.limit}"
-        yield f"  at: {iso(lock.ceiling.at)}"
-        yield f"  by: {printable(lock.ceiling.requested_by)}"
-        yield f"  reason: {printable(lock.ceiling.reason)}"
-    last = lock.last_forced_release
-    if last is not None:
+        yield from _by_whom(lock.ceiling)
+    if lock.last_forced_release is not None:
         yield "last released by force"
-        yield f"  at: {iso(last.at)}"
-        yield f"  by: {printable(last.requested_by)}"
-        yield f"  reason: {printable(last.reason)}"
-        yield f"  fencing token: {last.fencing_token}"
+        yield from _by_whom(lock.last_forced_release)
+        yield f"  fencing token: {lock.last_forced_release.fencing_token}"
+
+
+def _by_whom(change: DescribedCeiling | DescribedForcedRelease) -> Iterator[str]:
+    yield f"  at: {iso(change.at)}"
+    yield f"  by: {printable(change.requested_by)}"
+    yield f"  reason: {printable(change.reason)}"
 
 
 def details_of_holder(holder: DescribedHolder, *, seen_at: datetime) -> Iterator[str]:
     """What is known of one holder."""
-    over = _over(holder) if holder.expires_at < seen_at else ""
+    # A workflow does not renew, and holds on while it runs.
+    over = ""
+    if holder.expires_at < seen_at:
+        over = " (over)" if holder.execution_arn is None else _OVER_UNLESS_IT_RUNS
     yield f"  owner: {name_of(holder.owner_name)}"
     yield f"  since: {iso(holder.acquired_at)}"
     yield f"  lease ends: {iso(holder.expires_at)}{over}"
@@ -82,35 +85,21 @@ def details_of_holder(holder: DescribedHolder, *, seen_at: datetime) -> Iterator
     if holder.execution_arn is not None and holder.execution_arn != holder.owner_name:
         yield f"  execution: {printable(holder.execution_arn)}"
     if holder.data is not None:
-        yield f"  data: {printable(_text_of(holder.data))}"
-
-
-def _text_of(data: Mapping[str, Any] | str) -> str:
-    if isinstance(data, str):  # No JSON object, so it is shown as it is stored.
-        return data
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-
-
-def _over(holder: DescribedHolder) -> str:
-    """What the end of a lease means: a workflow does not renew, and holds on while it runs."""
-    if holder.execution_arn is None:
-        return " (over)"
-    return " (over: the next caller extends it if this execution runs, or else takes the lock)"
+        data = holder.data  # What is no JSON object is shown as it is stored.
+        if not isinstance(data, str):
+            data = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+        yield f"  data: {printable(data)}"
 
 
 def one_line(lock: LockDescription) -> str:
     """A lock in a line of fields with tabs between, for pipes and logs."""
-    holder = lock.holders[0] if lock.holders else None
-    fields = [
-        printable(lock.name),
-        state_of(lock),
-        "-" if holder is None else owners_of(lock),
-        "-" if holder is None else iso(holder.acquired_at),
-        "-" if holder is None else iso(holder.expires_at),
-        f"{lock.waiters.count} waiting",
-        "-" if lock.waiters.oldest is None else iso(lock.waiters.oldest),
-    ]
-    return "\t".join(fields)
+    who = ("-", "-", "-")
+    if lock.holders:
+        holder = lock.holders[0]
+        who = (owners_of(lock), iso(holder.acquired_at), iso(holder.expires_at))
+    oldest = "-" if lock.waiters.oldest is None else iso(lock.waiters.oldest)
+    waiting = f"{lock.waiters.count} waiting"
+    return "\t".join((printable(lock.name), state_of(lock), *who, waiting, oldest))
 
 
 def state_of(lock: LockDescription) -> str:
@@ -163,19 +152,16 @@ def lock_table(locks: Iterable[LockDescription], console: Console, *, header: bo
     table.add_column("lock", width=rest - owner, overflow="fold")
     table.add_column("held", width=_HELD, no_wrap=True)
     table.add_column("holder", width=owner, overflow="ellipsis", no_wrap=True)
-    table.add_column("since", width=_SPAN, no_wrap=True, justify="right")
-    table.add_column("lease", width=_SPAN, no_wrap=True, justify="right")
-    table.add_column("waiting", width=_WAITING, no_wrap=True, justify="right")
-    table.add_column("longest", width=_SPAN, no_wrap=True, justify="right")
+    for name, width in (
+        ("since", _SPAN),
+        ("lease", _SPAN),
+        ("waiting", _WAITING),
+        ("longest", _SPAN),
+    ):
+        table.add_column(name, width=width, no_wrap=True, justify="right")
     for lock in locks:
         table.add_row(*_row(lock))
     return table
-
-
-def _without_account(owner: str) -> str:
-    """A guard's label is the ARN of its execution: what tells it from others is at the end."""
-    _, is_execution, name = owner.partition(":execution:")
-    return name if is_execution else owner
 
 
 def _limit_in_force(lock: LockDescription) -> int | None:
@@ -194,7 +180,8 @@ def _row(lock: LockDescription) -> list[Text]:
         left = oldest.expires_at - lock.seen_at
         cells[1:5] = [
             f"{len(lock.holders)}/{_limit_in_force(lock)}",
-            _without_account(owners_of(lock)),
+            # A guard's label is the ARN of its execution: what tells it from others is at the end.
+            owners_of(lock).split(":execution:", 1)[-1],
             short(lock.seen_at - oldest.acquired_at),
             short(left) if left.total_seconds() >= 0 else "over",
         ]

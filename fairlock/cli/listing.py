@@ -1,8 +1,4 @@
-"""The commands that show locks: `fairlock ls`, `fairlock watch` and `fairlock show`.
-
-`ls` shows the locks that are held or waited for, `watch` shows them again and again, and `show` the
-holders and waiters of one lock. Owner ids prove ownership and stay hidden.
-"""
+"""The commands that show locks: `fairlock ls`, `watch` and `show`. Owner ids stay hidden."""
 
 from __future__ import annotations
 
@@ -40,11 +36,7 @@ def list_locks(
     free: bool,
     as_json: bool,
 ) -> int:
-    """Prints the locks as they are read; returns the exit status.
-
-    A table on a terminal; lines with tabs elsewhere; one JSON object a line with `as_json`. A
-    terminal says if there is none, and in which place.
-    """
+    """Prints the locks as they are read: a table on a terminal, lines with tabs, or JSON lines."""
     chosen = (lock for lock in locks.list(prefix) if is_wanted(lock, waiting=waiting, free=free))
     first = True
     for batch in _batches(chosen):
@@ -58,8 +50,7 @@ def list_locks(
     if first and console.is_terminal and not as_json:
         which = f"whose name begins with {prefix!r} " if prefix else ""
         how = "waited for" if waiting else "held or waited for"
-        text = f"no lock {which}is {how} in {place}"
-        console.print(Text(printable(text)))
+        console.print(Text(printable(f"no lock {which}is {how} in {place}")))
     return 0
 
 
@@ -77,7 +68,6 @@ def _batches(locks: Iterable[LockDescription]) -> Iterator[list[LockDescription]
 
 
 def _print_lines(console: Console, found: Iterable[str]) -> None:
-    """Prints lines as they are, however long: neither wrapped nor coloured."""
     for line in found:
         console.file.write(f"{line}\n")
 
@@ -89,13 +79,12 @@ def reader(locks: LockClient, names: Sequence[str], prefix: str | None) -> Read:
     """Reads the locks of these names, two requests each; or all that are in use, by a scan."""
 
     def read() -> Iterator[LockDescription]:
-        if names:
-            found = (locks.describe(name) for name in names)
-            yield from (lock for lock in found if lock is not None)
-        else:
-            yield from (
-                lock for lock in locks.list(prefix) if is_wanted(lock, waiting=False, free=False)
-            )
+        found = (
+            map(locks.describe, names)
+            if names
+            else (one for one in locks.list(prefix) if one.is_in_use)
+        )
+        return (lock for lock in found if lock is not None)
 
     return read
 
@@ -109,20 +98,13 @@ def watch(
     times: int | None = None,
     as_json: bool = False,
 ) -> int:
-    """Shows the locks until Ctrl-C; returns the exit status.
-
-    On a terminal the table is drawn again each time. Elsewhere a line is printed for each lock when
-    it is first seen, changes hands, is limited or paused, or another number waits, and when it is
-    free again. If the table does not answer, a line says so, and it is read again.
-    """
+    """Shows the locks until Ctrl-C: a table on a terminal, elsewhere a line for each change."""
     try:
         moments = _moments(clock, every, times)
-        if as_json:
-            _print_objects(read, console, moments)
-        elif console.is_terminal:
+        if console.is_terminal and not as_json:
             _draw(read, console, moments, every=every)
         else:
-            _print_changes(read, console, moments)
+            _print_changes(read, console, moments, as_json=as_json)
     except KeyboardInterrupt:
         pass
     return 0
@@ -143,32 +125,25 @@ def _draw(read: Read, console: Console, moments: Iterator[int], *, every: float)
             live.update(Group(head, table), refresh=True)
 
 
-def _print_changes(read: Read, console: Console, moments: Iterator[int]) -> None:
+def _print_changes(read: Read, console: Console, moments: Iterator[int], *, as_json: bool) -> None:
+    """Prints lines, or objects as of `ls --json`: a lock that is free by now has no holders."""
     changes = _Changes()
     for now_ms in moments:
         at = iso_utc(now_ms)
         try:
-            told = [
-                f"{printable(name)}\tfree" if lock is None else lines.one_line(lock)
-                for name, lock in changes.since_last(read())
-            ]
+            found = list(changes.since_last(read()))
         except LockStoreUnavailable as error:
-            told = [f"no answer: {printable(str(error))}"]
-        for line in told:
-            console.file.write(f"{at}\t{line}\n")
-        console.file.flush()
-
-
-def _print_objects(read: Read, console: Console, moments: Iterator[int]) -> None:
-    """As `ls --json` prints them; a lock that is free by now has no holders and no waiters."""
-    changes = _Changes()
-    for now_ms in moments:
-        try:
-            for name, lock in changes.since_last(read()):
-                seen = lock or _free(name, now_ms)
-                console.file.write(f"{json.dumps(lock_json(seen))}\n")
-        except LockStoreUnavailable as error:
-            exit_codes.say(f"no answer: {error}")
+            if as_json:
+                exit_codes.say(f"no answer: {error}")
+            else:
+                console.file.write(f"{at}\tno answer: {printable(str(error))}\n")
+            found = []
+        for name, lock in found:
+            if as_json:
+                console.file.write(f"{json.dumps(lock_json(lock or _free(name, now_ms)))}\n")
+            else:
+                line = f"{printable(name)}\tfree" if lock is None else lines.one_line(lock)
+                console.file.write(f"{at}\t{line}\n")
         console.file.flush()
 
 
@@ -204,7 +179,6 @@ class _Changes:
 
 
 def _moments(clock: Clock, every: float, times: int | None) -> Iterator[int]:
-    """When to read, in epoch milliseconds, with the pause between two."""
     for number in count() if times is None else range(times):
         if number:
             clock.wait(every)
@@ -212,16 +186,7 @@ def _moments(clock: Clock, every: float, times: int | None) -> Iterator[int]:
 
 
 def show(locks: LockClient, place: str, lock_name: str, *, as_json: bool = False) -> int:
-    """Prints the holders and the oldest waiters; returns the exit status.
-
-    Two requests, and one more for each MB of waiters.
-
-    Raises:
-        InvalidRequest: the lock's name breaks its rule.
-        LockStoreUnavailable: the lock table did not answer.
-        LockStoreMisconfigured: AWS refuses.
-        LockItemMalformed: another program has changed an item of the lock.
-    """
+    """Prints the holders and the oldest waiters; returns the exit status."""
     found = locks.describe(lock_name)
     if found is None:
         return unknown(place, lock_name)

@@ -30,10 +30,7 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForcedRelease:
-    """The arguments of `fairlock release --force`.
-
-    Without a terminal no one can be asked. Who releases is found out when it is decided.
-    """
+    """The arguments of `fairlock release --force`; without a terminal no one can be asked."""
 
     name: str
     fencing_token: int | None
@@ -58,11 +55,7 @@ def release_own(locks: LockClient, name: str, owner_id: str, *, as_json: bool = 
 
 
 def force_release(locks: LockClient, place: str, wanted: ForcedRelease) -> int:
-    """Shows the holder, asks, and releases the grant that was shown; returns the exit status.
-
-    Raises:
-        HolderChanged: the grant that was shown is over; nothing was written.
-    """
+    """Shows the holder, asks, and releases the grant that was shown; returns the exit status."""
     found = locks.describe(wanted.name)
     if found is None:
         return unknown(place, wanted.name)
@@ -75,7 +68,9 @@ def force_release(locks: LockClient, place: str, wanted: ForcedRelease) -> int:
     exit_codes.say(f"lock {wanted.name!r} of {place} is held by")
     for line in lines.details_of_holder(holder, seen_at=found.seen_at):
         exit_codes.say(line)
-    if not _is_confirmed(found, wanted):
+    waits = "the oldest waiter gets the lock" if found.waiters.count else "no one waits"
+    question = f"Release it by force? Its work is not stopped by this; {waits}."
+    if not _is_confirmed(question, yes=wanted.yes, ask=wanted.ask):
         return exit_codes.DECLINED
     locks.force_release(
         wanted.name,
@@ -108,14 +103,10 @@ def _tell_holders(found: LockDescription, fencing_token: int | None) -> int:
     return exit_codes.HOLDER_CHANGED
 
 
-def _is_confirmed(found: LockDescription, wanted: ForcedRelease) -> bool:
-    if wanted.yes:
-        return True
-    if wanted.ask is None:
+def _is_confirmed(question: str, *, yes: bool, ask: Callable[[str], bool] | None) -> bool:
+    if not yes and ask is None:
         exit_codes.end(exit_codes.USAGE, _NOBODY_TO_ASK)
-    waiting = found.waiters.count
-    heir = "the oldest waiter gets the lock" if waiting else "no one waits"
-    return wanted.ask(f"Release it by force? Its work is not stopped by this; {heir}.")
+    return yes or ask(question)  # type: ignore[misc]  # it is there
 
 
 def empty_queue(
@@ -135,11 +126,8 @@ def empty_queue(
     exit_codes.say(f"{waiting.count} wait for lock {name!r} of {place}")
     for each in waiting.first[:_SHOWN]:
         exit_codes.say(f"  {lines.name_of(each.owner_name)}, since {iso(each.entered_at)}")
-    if not yes:
-        if ask is None:
-            exit_codes.end(exit_codes.USAGE, _NOBODY_TO_ASK)
-        if not ask("Remove all of them? Those that ask again wait again."):
-            return exit_codes.DECLINED
+    if not _is_confirmed("Remove all of them? Those that ask again wait again.", yes=yes, ask=ask):
+        return exit_codes.DECLINED
     removed = locks.empty_queue(name)
     if as_json:
         typer.echo(json.dumps({"lock_name": name, "removed": removed}))
@@ -149,21 +137,15 @@ def empty_queue(
 
 
 def change_ceiling(
-    locks: LockClient,
-    name: str,
-    limit: int | None,
-    *,
-    reason: str,
-    requested_by: str,
-    as_json: bool = False,
+    locks: LockClient, name: str, limit: int | None, *, as_json: bool = False, **why: str
 ) -> int:
     """Limits, pauses (0) or resumes (None) a lock; returns the exit status."""
     if limit is None:
-        locks.resume(name, reason=reason, requested_by=requested_by)
+        locks.resume(name, **why)
     elif limit:
-        locks.set_limit(name, limit, reason=reason, requested_by=requested_by)
+        locks.set_limit(name, limit, **why)
     else:
-        locks.pause(name, reason=reason, requested_by=requested_by)
+        locks.pause(name, **why)
     if as_json:
         typer.echo(json.dumps({"lock_name": name, "limit": limit}))
         return 0
@@ -316,8 +298,8 @@ def limit_command(
     """
     require_limit(limit)
     with target.locks() as locks:
-        who = caller(target)
-        return change_ceiling(locks, name, limit, reason=reason, requested_by=who, as_json=as_json)
+        why = {"reason": reason, "requested_by": caller(target)}
+        return change_ceiling(locks, name, limit, as_json=as_json, **why)
 
 
 @commands.command("pause", cls=Command)
@@ -331,8 +313,8 @@ def pause_command(
     an earlier limit, and `resume` does not bring that back.
     """
     with target.locks() as locks:
-        who = caller(target)
-        return change_ceiling(locks, name, 0, reason=reason, requested_by=who, as_json=as_json)
+        why = {"reason": reason, "requested_by": caller(target)}
+        return change_ceiling(locks, name, 0, as_json=as_json, **why)
 
 
 @commands.command("resume", cls=Command)
@@ -345,8 +327,8 @@ def resume_command(
     The lock is handed over to those who wait.
     """
     with target.locks() as locks:
-        who = caller(target)
-        return change_ceiling(locks, name, None, reason=reason, requested_by=who, as_json=as_json)
+        why = {"reason": reason, "requested_by": caller(target)}
+        return change_ceiling(locks, name, None, as_json=as_json, **why)
 
 
 @commands.command("empty-queue", cls=Command)

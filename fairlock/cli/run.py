@@ -52,11 +52,7 @@ _END_OF_THREAD_SECONDS: Final = 0.2
 
 
 def waits_for(locks: LockClient, lock_name: str, *, seconds: float) -> str:
-    """That the command waits, how long at most, and who holds the lock. Two reads, no write.
-
-    An error is shown in its place: a table that does not answer may be why it waits. Empty if no
-    owner holds or waits: then the acquire is only slow.
-    """
+    """That the command waits, how long at most, and who holds the lock; empty if no owner does."""
     told = f"waiting for lock {lock_name!r}, for up to {seconds:g} s"
     try:
         found = locks.describe(lock_name)
@@ -79,8 +75,8 @@ def told_of_a_wait(
 ) -> Iterator[None]:
     """Tells of the block if it takes longer than that: once meanwhile, and once when it succeeds.
 
-    The first line, or an empty one for none, is made by `waits` in a thread of its own; the second
-    begins with `end`. A block that is over is not held up by the line, nor by its reads.
+    The first line, or an empty one for none, is made by `waits` in a thread of its own, which holds
+    up no block that is over; the second begins with `end`.
     """
     if sys.stderr is None:
         yield
@@ -136,7 +132,9 @@ class Job:
 
 def run(job: Job) -> int:
     """Runs the command under the lock; returns the exit status."""
-    _require_time_for_the_command(job)
+    if job.max_hold is not None and job.max_hold <= job.grace + _LAST_SECONDS:
+        rule = f"must be longer than the grace of {job.grace:g} s and {_LAST_SECONDS:g} s together"
+        raise InvalidRequest(field="max_hold", rule=rule, value=job.max_hold)
     around = _held_around()
     _require_not_waiting_for_itself(job, around)
     with SignalPipe() as signals:
@@ -204,9 +202,7 @@ def _run(
             command = Command(job.command, environment, terminal)
         except OSError as error:
             # No command runs, so others need not wait for the end of the lease.
-            exit_codes.say(exit_codes.not_started(error, job.command))
-            missing = isinstance(error, FileNotFoundError)
-            return _release(lock, exit_codes.NOT_FOUND if missing else exit_codes.CANNOT_START)
+            return _release(lock, exit_codes.not_started(error, job.command))
         try:
             with terminal.given_away():
                 status = _supervise(command, lock, signals, clock, grace=job.grace)
@@ -242,10 +238,9 @@ def _held_around() -> list[_Held]:
 
 
 def _require_not_waiting_for_itself(job: Job, around: Sequence[_Held]) -> None:
-    """Refuses a wait that only the end of the wait could end.
+    """Refuses a wait that only its own end could end.
 
-    A caller that does not wait learns that the lock is taken. A `run` that has ended holds nothing:
-    its command may have left a process behind, which inherited the variable.
+    A `run` that has ended holds nothing: it may have left a process that inherited the variable.
     """
     if job.max_wait == 0:
         return
@@ -269,12 +264,6 @@ def _is_alive(process: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     return True
-
-
-def _require_time_for_the_command(job: Job) -> None:
-    if job.max_hold is not None and job.max_hold <= job.grace + _LAST_SECONDS:
-        rule = f"must be longer than the grace of {job.grace:g} s and {_LAST_SECONDS:g} s together"
-        raise InvalidRequest(field="max_hold", rule=rule, value=job.max_hold)
 
 
 def _supervise(

@@ -1,9 +1,4 @@
-"""What a command is about and who runs it, by the options that several commands have.
-
-A table is meant by its name or by its stack, with a profile, a region and an endpoint. Who runs the
-command is shown to AWS and to the people who see the lock. Times are written as seconds, or as
-`30s`, `10m`, `2h`.
-"""
+"""What a command is about and who runs it, by the options that several commands have."""
 
 from __future__ import annotations
 
@@ -41,14 +36,7 @@ from fairlock.wire import rules
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A lock table, as the options name it.
-
-    Attributes:
-        table: its name or ARN.
-        profile: of the AWS configuration; None for the default.
-        region: None for that of the profile or of the environment.
-        endpoint_url: of another DynamoDB than AWS's; None for AWS's, or as the environment says.
-    """
+    """A lock table by its name or ARN; None is the default of the profile or the environment."""
 
     table: str
     profile: str | None = None
@@ -56,11 +44,7 @@ class Target:
     endpoint_url: str | None = None
 
     def client(self, service: str, *, config: Config | None = CLIENT_CONFIG) -> Any:  # noqa: ANN401 - one client or the other
-        """A client of boto3's for this service.
-
-        Raises:
-            LockStoreMisconfigured: no such profile, or no region.
-        """
+        """A client of boto3's for this service."""
         try:
             session: Any = self._session
             return session.client(service, endpoint_url=self.endpoint_url, config=config)
@@ -68,26 +52,18 @@ class Target:
             raise misconfigured(error, table_name=self.table, region=self.region) from error
 
     def locks(self, **settings: Any) -> LockClient:  # noqa: ANN401 - as LockClient takes them
-        """A client of the table.
-
-        Raises:
-            LockStoreMisconfigured: no such profile.
-        """
+        """A client of the table."""
         if self.endpoint_url is not None:
             clients = {"client": self.client("dynamodb")}
             clients["stepfunctions"] = self.client("stepfunctions")
             return LockClient(self.table, **clients, **settings)
         try:
-            session = self._session
+            return LockClient(self.table, session=self._session, **settings)
         except BotoCoreError as error:
             raise misconfigured(error, table_name=self.table, region=self.region) from error
-        return LockClient(self.table, session=session, **settings)
 
     def place(self) -> str:
-        """The table and its region, for people, and the address if that is not AWS's own.
-
-        The environment or a profile may name the address too, and be left over from a test.
-        """
+        """The table and its region, for people, and the address if that is not AWS's own."""
         url = self.endpoint_url or ""
         with suppress(BotoCoreError, LockStoreMisconfigured):
             url = url or self.client("dynamodb").meta.endpoint_url
@@ -96,10 +72,7 @@ class Target:
         return f"lock table {self.table!r} in {self.region_name() or 'no known region'}{where}"
 
     def identity(self) -> str:
-        """Tells tables apart, as far as that is known without a request.
-
-        The same name in two accounts differs by the profile.
-        """
+        """Tells tables apart without a request; a name of two accounts by the profile."""
         profile = ""
         with suppress(BotoCoreError):
             profile = self._session.profile_name
@@ -120,8 +93,7 @@ class Target:
         try:
             yield
         except LockStoreUnavailable as error:
-            message = f"{self.place()}: {error}; {_advice(error)}{so}"
-            exit_codes.end(exit_codes.UNAVAILABLE, message)
+            exit_codes.end(exit_codes.UNAVAILABLE, f"{self.place()}: {error}; {_advice(error)}{so}")
         except LockItemMalformed as error:
             exit_codes.end(exit_codes.CONFIGURATION, f"{self.place()}: {error}{so}")
 
@@ -139,13 +111,7 @@ def target_of(
     region: str | None,
     endpoint_url: str | None,
 ) -> Target:
-    """The table that the options name: by `--table`, or by `--stack`, else by the environment.
-
-    With a stack, its name is read from the Parameter Store, in one request. An option that a person
-    has typed counts more than a variable that was set some time ago.
-
-    Ends the program if both are given or none is.
-    """
+    """The table that the options name: by `--table`, or by `--stack`, else by the environment."""
     place = {"profile": profile, "region": region, "endpoint_url": endpoint_url}
     if stack is not None:
         if table is not None:
@@ -161,11 +127,7 @@ def target_of(
 
 
 def name_of_stack(stack: str, name: str, **place: str | None) -> str:
-    """What the stack's lock service has written into the Parameter Store.
-
-    Raises:
-        InvalidRequest, LockStoreMisconfigured, LockStoreUnavailable: as of `told_by_stack`.
-    """
+    """What the stack's lock service has written into the Parameter Store."""
     rules.require("stack", rules.STACK_NAME, stack, show_text=True)
     target = Target(table=stack_parameter(stack, name), **place)
     return told_by_stack(stack, name, lambda: target.client("ssm"))
@@ -221,12 +183,8 @@ def about_a_table(so: str = "") -> Callable[[Callable[..., int]], Callable[..., 
         # What the command line shows is read from the signature: arguments first, then options.
         _target, *own = inspect.signature(command, eval_str=True).parameters.values()
         arguments = [each for each in own if each.kind is not each.KEYWORD_ONLY]
-        parameters = [
-            *arguments,
-            *_options(_WHICH_TABLE),
-            *own[len(arguments) :],
-            *_options(_WHERE),
-        ]
+        options = own[len(arguments) :]
+        parameters = [*arguments, *_options(_WHICH_TABLE), *options, *_options(_WHERE)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # see PEP 362
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         return run
@@ -247,7 +205,7 @@ _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _EXAMPLES: Final = "seconds such as 90, or a number with a unit such as 30s, 10m, 2h or 1d"
 
 
-def seconds(*, least: float = 0) -> Callable[[object], float]:
+def seconds(*, least: float = 0, whole: bool = False) -> Callable[[object], float]:
     """A parser of times: a plain number is seconds; s, m, h and d are units."""
 
     def parse(value: object) -> float:
@@ -256,28 +214,16 @@ def seconds(*, least: float = 0) -> Callable[[object], float]:
         if found is None or not least <= found < math.inf:
             bound = f" of at least {least:g} s" if least else ""
             raise typer.BadParameter(f"{str(value)!r} must be a time{bound}: {_EXAMPLES}")
-        return found
-
-    return parse
-
-
-def whole_seconds(*, least: int = 0) -> Callable[[object], int]:
-    """The same for times that AWS takes in whole seconds."""
-    parse_any = seconds(least=least)
-
-    def parse(value: object) -> int:
-        found = parse_any(value)
-        if found != int(found):
+        if whole and found != int(found):
             raise typer.BadParameter(f"{str(value)!r} must be a whole number of seconds")
-        return int(found)
+        return int(found) if whole else found
 
     return parse
 
 
 def time_option(text: str, *, least: float = 0, whole: bool = False) -> Any:  # noqa: ANN401 - as typer has it
     """An option whose value is a time; `whole` for one that AWS takes in whole seconds."""
-    parser = whole_seconds(least=int(least)) if whole else seconds(least=least)
-    return typer.Option(parser=parser, metavar="TIME", help=text)
+    return typer.Option(parser=seconds(least=least, whole=whole), metavar="TIME", help=text)
 
 
 def rate_of(value: object) -> tuple[int, float]:
@@ -305,10 +251,7 @@ def version_or_jsonata(value: object) -> int | bool | str:
 
 
 def principal(target: Target) -> str | None:
-    """The ARN of the principal whom AWS knows, account included; None if no one answers.
-
-    One request to STS, which needs no permission.
-    """
+    """The ARN of the principal whom AWS knows, account included; None if STS does not answer."""
     try:
         return str(target.client("sts", config=QUICKLY).get_caller_identity()["Arn"])
     except (BotoCoreError, ClientError, FairlockError, KeyError):

@@ -23,11 +23,7 @@ _NO_DANGER_SECONDS: Final = 0.05
 
 
 class ClientKind(NamedTuple):
-    """What calls need of a client; calls with the same needs share one.
-
-    A lease that lasts to the end of the invocation ends as planned, so that its end is no danger to
-    report.
-    """
+    """What calls need of a client; calls with the same needs share one."""
 
     table_name: str
     heartbeats: bool
@@ -49,13 +45,11 @@ class _CreationLock:
         self._reset_after_fork()
 
     def _reset_after_fork(self) -> None:
-        """See `Resettable`."""
         self.lock = threading.Lock()
 
 
 _creation: Final = _CreationLock()
 reset_in_children(_creation)
-
 
 _stand_ins: Final[dict[bool, Callable[..., Any]]] = {}
 """What makes the clients instead: for functions (False), for coroutine functions (True)."""
@@ -106,14 +100,7 @@ _loops: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClients]] = Weak
 
 
 async def default_async_client(*, heartbeats: bool) -> AsyncLockClient:
-    """Returns the client of this event loop for the table that the environment names.
-
-    Arguments as of `default_client`.
-
-    Raises:
-        InvalidRequest: the environment names no table.
-        ImportError: the extra `async` is not installed.
-    """
+    """Returns the client of this event loop for the table that the environment names."""
     if (stand_in := _stand_ins.get(True)) is not None:
         return cast("AsyncLockClient", stand_in(heartbeats=heartbeats))
     from fairlock.aio import AsyncLockClient  # noqa: PLC0415 - an optional part

@@ -120,12 +120,9 @@ def locked(
         def rebuild_index() -> None: ...
 
     Without a name, the lock is named after the module and the function: all calls exclude each
-    other, whatever their arguments. So a function that moves to another module has another lock.
-    The lock is released when the function returns or raises; the rest is as with
-    `LockClient.hold`, or `AsyncLockClient.hold` for a coroutine function. A function with a
-    parameter `lock` gets the lock there. A locked function that calls itself for the same name
-    would wait for itself: that is `InvalidRequest` at once, unless it is `reentrant`.
-
+    other, whatever their arguments. The lock is released when the function returns or raises; the
+    rest is as with `LockClient.hold`, or `AsyncLockClient.hold` for a coroutine function. A
+    function with a parameter `lock` gets the lock there.
     If the second argument is the context of a Lambda function and no `lease` is given, the lease
     lasts until the invocation must have ended: no heartbeat is needed, and the lock of an
     invocation that died is free soon after. After a wait, one heartbeat shortens the lease by the
@@ -134,9 +131,9 @@ def locked(
     Args:
         name: of the lock; fields in braces are filled with the arguments of the call, as
             `str.format` does. Or a function that makes the name from the same arguments; alone,
-            without any other argument here, write it `name=`, else it is taken for the function
-            to decorate. None names the lock after the function, which may stand neither in the
-            program itself (`__main__`) nor be a Lambda handler: others would be called the same.
+            without any other argument here, write it `name=`. None names the lock after the
+            function, which may stand neither in the program itself (`__main__`) nor be a Lambda
+            handler: others would be called the same.
         if_taken: "wait" waits in the queue, at most for `max_wait`. "raise" raises at once. "skip"
             does not call the function, and returns `otherwise`.
         otherwise: what a call that was skipped returns.
@@ -158,15 +155,14 @@ def locked(
     Raises:
         InvalidRequest: at decoration, if an argument breaks its rule; at a call, if no name can be
             formed from its arguments, or there is no client.
-        LockWaitTimeout: at a call, if the lock is taken ("wait", "raise"); the function did not
-            run.
+        LockWaitTimeout: at a call, if the lock is taken; the function did not run.
         LockStoreUnavailable: at a call, as of `acquire`; the function did not run.
         LockLost: at a call; the function has run to its end, but was not alone.
     """
     if if_taken not in ("wait", "skip", "raise"):
         rule = 'must be "wait", "skip" or "raise"'
         raise InvalidRequest(field="if_taken", rule=rule, value=if_taken)
-    longest, length = in_seconds(max_wait), in_seconds(lease)
+    longest, length, longest_hold = map(in_seconds, (max_wait, lease, max_hold))
     if longest is not None:
         require_max_wait(longest)
         if if_taken != "wait":
@@ -177,7 +173,6 @@ def locked(
     rules.require("limit", rules.LIMIT, limit)
     require_bool("reentrant", reentrant)
     require_bool("shared", shared)
-    longest_hold = in_seconds(max_hold)
     if longest_hold is not None:
         require_finite("max_hold", longest_hold)
     checked_version(only_newest)
@@ -223,7 +218,6 @@ class Locked(Protocol):
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         """Returns the function that acquires the lock first."""
-        ...
 
 
 class LockedOrSkipped(Protocol[_D_co]):

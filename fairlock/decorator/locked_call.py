@@ -1,7 +1,4 @@
-"""What one call of a locked function asks for: a name, and seconds to wait and to hold.
-
-The name may be made from the call's arguments: `orders/{order_id}`, `{event[detail][id]}`.
-"""
+"""What one call of a locked function asks for: a name, and seconds to wait and to hold."""
 
 from __future__ import annotations
 
@@ -30,7 +27,6 @@ class _Strict(Formatter):
     """Formats as `str.format`, but refuses values whose text differs between processes."""
 
     def convert_field(self, value: Any, conversion: Any) -> Any:  # noqa: ANN401 - whatever is there
-        """Applies `!r` and the like to one value."""
         if value is None or value == "":
             raise ValueError(f"a value is {'None' if value is None else 'empty'}")
         kind: Any = type(value)
@@ -82,7 +78,6 @@ def template(text: str, signature: inspect.Signature) -> NameOf:
 
 
 def _explained(text: str, named: Mapping[str, Any], error: Exception) -> str:
-    """What was wrong with the arguments of a call, and what to write."""
     for name in _fields(text):
         if named.get(name, "given") in (None, ""):
             return f"{name} is {'None' if named[name] is None else 'empty'}: pass its value"
@@ -127,7 +122,6 @@ def own_name(function: Any, *, is_handler: Callable[[Sequence[Any]], bool]) -> N
 
 
 def _fields(text: str) -> list[str]:
-    """Lists the names of the arguments that a template uses."""
     try:
         parts = [part[1] for part in Formatter().parse(text) if part[1] is not None]
     except ValueError as error:
@@ -161,15 +155,7 @@ _TO_FAIL_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a locked function.
-
-    Attributes:
-        name: the lock's name.
-        lease: seconds; None stands for the client's lease, or for the invocation if there is one.
-        max_wait: seconds; None stands for the client's.
-        max_hold: longest seconds to hold the lock; None for no bound.
-        seconds_left: tells what is left of the Lambda invocation; None outside of Lambda.
-    """
+    """One call of a locked function; None stands for the client's time, or for no bound."""
 
     name: str
     lease: float | None
@@ -208,15 +194,9 @@ class Plan:
     name_of: NameOf
 
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any], **seconds: float | None) -> Call:
-        """Tells what a call with these arguments asks for.
-
-        Raises:
-            InvalidRequest: no name can be formed from the arguments.
-            TypeError: the arguments do not fit the signature.
-        """
+        """Tells what a call with these arguments asks for."""
         self.signature.bind(*args, **kwargs)
-        name = self.name_of(*args, **kwargs)
-        return Call(name=name, **seconds, seconds_left=_seconds_left(args))
+        return Call(name=self.name_of(*args, **kwargs), **seconds, seconds_left=_seconds_left(args))
 
 
 def plan_for(function: Callable[..., Any], name: str | NameOf | None) -> Plan:
@@ -261,10 +241,7 @@ def _without_lock(signature: inspect.Signature) -> tuple[inspect.Signature, bool
 
 
 def refuse_coroutine(result: object) -> None:
-    """Raises `InvalidRequest` if a plain function has returned a coroutine.
-
-    The body of the coroutine has not run yet, and would run after the release of the lock.
-    """
+    """Refuses a coroutine of a plain function: its body would run after the release of the lock."""
     if isinstance(result, Coroutine):
         result.close()
         rule = "must be a coroutine function (async def) if it returns a coroutine"

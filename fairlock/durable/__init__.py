@@ -1,9 +1,5 @@
 """Locks inside Lambda durable functions, which wait in the queue without a running function.
 
-    holding          the context manager: its arguments, the work, and no lock inside itself
-    durable_lock     the durable operations of one acquisition, and what each of them records
-    lock_functions   invokes the functions of the lock service, and tells errors apart
-
 Needs the extra `durable`, in the durable function's own package.
 """
 

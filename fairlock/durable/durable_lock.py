@@ -4,20 +4,13 @@
     step      acquire 1      joins the queue unless the lock is granted
     callback  granted 1  ┐   once for each fallback period, until the lock is granted:
     step      acquire 2  ┘   names the callback, and finds a grant whose push was lost
+    step      granted at     with a `max_hold`; and `time` of each `check`, and before the release
     step      release        or `give up`, which leaves the queue and gives back what came meanwhile
 
-With a `max_hold` the time is a recorded value too, or a replay would begin it again:
-
-    step      granted at     after the grant
-    step      time           of each `check`, and before the release
-
 A function may be killed between any two of them, and replays from its start. What a replay must
-find again (the owner_id above all) is recorded by a step before it is used, and each step may
-be repeated: the service gives a repeated acquire its old answer. All branches below depend on
-recorded values alone.
-
-A step records plain values, never an exception: on replay the same values give the same way
-through `Acquisition`. What a repeat may cure is raised inside the step, which the SDK then repeats.
+find again (the owner_id above all) is recorded by a step before it is used, and each step may be
+repeated. A step records plain values, never an exception: on replay the same values give the same
+way. What a repeat may cure is raised inside the step, which the SDK then repeats.
 """
 
 from __future__ import annotations
@@ -74,7 +67,6 @@ class Answer(TypedDict, total=False):
         is_repeat: whether an earlier call was sent whose outcome is unknown: it may be granted yet.
         detail: what else is to be said: that the lock is paused, for instance.
         left_seconds: until the longest wait is over, by the clock of the step.
-        failure: the call can never succeed.
     """
 
     fencing_token: int | None
@@ -123,10 +115,7 @@ def ask(
 
 
 def read_push(pushed: str | None, *, lock_name: str, owner_id: str) -> Answer | None:
-    """The final answer that came through the callback; None if it is none to this acquisition.
-
-    Everybody who knows the callback's id can complete it.
-    """
+    """The final answer that came through the callback, which everybody can complete, or None."""
     try:
         answer: Any = json.loads(pushed or "")
         is_mine = (answer["lock_name"], answer["owner_id"]) == (lock_name, owner_id)
@@ -167,10 +156,7 @@ _LONGEST_NAME: Final = 180
 
 
 def _operation(lock_name: str, purpose: str) -> str:
-    """The name of an operation: the SDK checks that a replay finds the same one.
-
-    Lambda takes 256 characters of ASCII.
-    """
+    """The name of an operation, the same on a replay: at most 256 characters of ASCII."""
     lock_name = lock_name.encode("ascii", "backslashreplace").decode()
     return f"{lock_name[:_LONGEST_NAME]}: {purpose}"
 
@@ -196,11 +182,7 @@ class DurableLock:
     _granted_at: float = field(default=0.0, repr=False)
 
     def check(self, context: DurableContext) -> None:
-        """Returns if `max_hold` is not over; one durable operation, without `max_hold` none.
-
-        Raises:
-            LockLost: it is over. To leave the block by this error releases the lock.
-        """
+        """Raises `LockLost` if `max_hold` is over; one durable operation, or none without it."""
         if self._max_hold is None:
             return
         now: float = context.step(_note_time, name=_operation(self.name, "time"))
@@ -210,10 +192,7 @@ class DurableLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the user asked for, with the fields of each acquire; spans in seconds.
-
-    Without `max_wait` it does not wait. A callback waits for the push as long as `fallback`.
-    """
+    """What the user asked for, with the fields of each acquire; spans in seconds."""
 
     name: str
     request: Json
@@ -245,12 +224,7 @@ class Acquisition:
         self._entry = self.context.step(_enter, name=_operation(self.options.name, "enter"))
 
     def acquire(self) -> DurableLock | None:
-        """Returns the lock, now or after a suspension; None if it is busy and no one is to wait.
-
-        Raises:
-            LockWaitTimeout, Superseded, LockLost, LockStoreUnavailable, LockStoreMisconfigured,
-                InvalidRequest: see `hold`.
-        """
+        """Returns the lock, now or after a suspension; None if it is busy and no one is to wait."""
         try:
             answer = self._wait() if self.options.max_wait is not None else self._ask()
         except (StepError, InvalidRequest, LockStoreMisconfigured) as error:
@@ -279,11 +253,7 @@ class Acquisition:
         return None
 
     def release(self) -> None:
-        """Gives the lock back.
-
-        Raises:
-            LockLost: another owner has taken it, or its max_hold is over.
-        """
+        """Gives the lock back; raises `LockLost` if it was lost, or its max_hold is over."""
         late = None
         try:
             if self.options.max_hold is not None:
@@ -295,25 +265,27 @@ class Acquisition:
         departure = self._leave("release", entered=False)
         if late is not None:
             raise late
-        if departure is not None and not departure["released"] and not departure["is_repeat"]:
+        if departure and not departure["released"] and not departure["is_repeat"]:
             raise LockLost(
                 f"lock {self.options.name!r} was not held any more when its work was done"
             )
 
     def _granted(self, token: int) -> DurableLock:
         name, owner_id, max_hold = self.options.name, self._entry["owner_id"], self.options.max_hold
-        if max_hold is None:
-            return DurableLock(name, token, owner_id)
-        granted_at = self.context.step(_note_time, name=_operation(self.options.name, "granted at"))
+        granted_at = 0.0
+        if max_hold is not None:
+            granted_at = self.context.step(_note_time, name=_operation(name, "granted at"))
         return DurableLock(name, token, owner_id, max_hold, granted_at)
 
     def _wait(self) -> Answer:
         answer = self._ask()
         while _is_waiting(answer):
             is_last = answer["left_seconds"] <= self.options.fallback
+            # A replay has the callback already, and does not ask.
+            seconds = max(1, min(self.options.fallback, round(self._deadline - time.time())))
             callback = self.context.create_callback(
                 name=_operation(self.options.name, f"granted {self._asked}"),
-                config=CallbackConfig(timeout=Duration.from_seconds(self._callback_seconds())),
+                config=CallbackConfig(timeout=Duration.from_seconds(seconds)),
             )
             answer = self._ask(callback.callback_id)
             if not _is_waiting(answer):
@@ -357,10 +329,7 @@ class Acquisition:
         return answer
 
     def _leave(self, purpose: str, *, entered: bool) -> Departure | None:
-        """Releases, or leaves the queue too if it may be there; None if that failed for good.
-
-        Then the lock ends with the execution, or with its lease.
-        """
+        """Releases, or leaves the queue too if it may be there; None if that failed for good."""
         request: Json = {
             "lock_name": self.options.name,
             "owner_id": self._entry["owner_id"],
@@ -389,11 +358,6 @@ class Acquisition:
     def _deadline(self) -> float:
         longest = _FOR_EVER if self.options.max_wait is None else self.options.max_wait
         return self._entry["entered_at"] + longest
-
-    def _callback_seconds(self) -> int:
-        """A replay has the callback already, and does not ask."""
-        left = self._deadline - time.time()
-        return max(1, min(self.options.fallback, round(left)))
 
     def _warn(self, reason: str) -> None:
         text = "lock %r: release failed, the end of the execution or its lease ends it: %s"

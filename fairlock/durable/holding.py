@@ -1,13 +1,12 @@
 """`hold`: a lock around a part of a durable execution.
 
-Its arguments are checked before anything is recorded, its place among the contexts of the
-execution before anything is asked: the SDK records the start of a context in the background, so
-that the contexts around this one are known for certain only after an operation inside of it.
+Its arguments are checked before anything is recorded, its place among the contexts before anything
+is asked: the SDK records the start of a context in the background, so that the contexts around this
+one are known for certain only after an operation inside of it.
 
-A lock inside itself is refused: its wait would end only with `max_wait`. Branches of
-`context.parallel` and `context.map` stand beside each other, not inside each other, and may wait
-for the same lock. So a lock counts as taken only for the part of the execution that runs inside of
-the `with` block: its own context, and the contexts below that.
+A lock inside itself is refused: its wait would end only with `max_wait`. Branches of `parallel` and
+`map` stand beside each other, so a lock counts as taken only for the context of the `with` block
+and those below.
 """
 
 from __future__ import annotations
@@ -59,12 +58,7 @@ def options_of(
     max_hold: Span | None = None,
     only_newest: bool | int = False,
 ) -> Options:
-    """What `hold` was asked for.
-
-    Raises:
-        InvalidRequest: names the argument and its rule.
-        LockStoreMisconfigured: no service was named.
-    """
+    """What `hold` was asked for."""
     rules.require("name", rules.LOCK_NAME, name, show_text=True)
     rules.require("limit", rules.LIMIT, limit)
     rules.require("shared", rules.FLAG, shared)
@@ -265,10 +259,8 @@ def hold(
         * A branch that `context.parallel` or `context.map` gives up, because enough others have
           succeeded, never leaves its block: its lock is held until the execution ends.
         * Errors of the SDK that end or repeat the invocation (`UnrecoverableError`) release
-          nothing; the end of the execution does.
-        * If the service does not answer the release, or refuses it, even after repeats, the result
-          of the block stands, a warning is logged, and the lock is freed at the end of the
-          execution.
+          nothing; the end of the execution does. So it does if the service does not answer the
+          release, or refuses it: the result of the block stands, and a warning is logged.
 
     Args:
         context: of the execution, or of a branch or child of it; operations inside the block may
@@ -285,10 +277,9 @@ def hold(
         service: the lock service; default is the one of `LockService.grant_durable`.
         shared: whether others that share the lock may hold it meanwhile; then `limit` is how many
             readers there may be, 20 if it is 1.
-        max_hold: the longest time to hold the lock, from its grant on, which is recorded: a replay
-            does not begin it again. `lock.check(context)` raises `LockLost` when it is over, and
-            so does the end of the block. An execution that sleeps then is not woken, and no step is
-            stopped: give waits and steps a time-out of their own.
+        max_hold: the longest time to hold the lock, from its grant on; a replay does not begin it
+            again. `lock.check(context)` raises `LockLost` when it is over, and so does the end of
+            the block. No sleep is ended then, and no step stopped: give them a time-out.
         only_newest: whether the grant of a newer caller supersedes this one. True orders them by
             the time of entry; a number is this caller's version, the highest wins. Refused in a
             `context.map`, whose iterations would supersede each other.
@@ -296,9 +287,8 @@ def hold(
     Raises:
         LockWaitTimeout: the lock was not handed over in time. Nothing is held or waited for.
         Superseded: a newer version was granted the lock, with `only_newest`. Nothing is held.
-        LockLost: at the end of the block: another owner has taken the lock; the block has succeeded
-            but was not alone. Or its max_hold is over. Or this acquisition was released while it
-            waited.
+        LockLost: at the end of the block: another owner has taken the lock, so the block was not
+            alone; or its max_hold is over; or this acquisition was released while it waited.
         LockStoreUnavailable: the outcome is still unknown after repeats. A grant is given back.
         LockStoreMisconfigured: no such service, or no permission to call it. A grant to an earlier
             call is given back, and the queue is left.
@@ -334,7 +324,6 @@ class _Hold:
     _was_entered: bool = field(default=False, init=False)
 
     def __del__(self) -> None:
-        """Points out a block that never began: the work after it had no lock."""
         if not self._was_entered:
             name = self.options.name
             message = f"lock {name!r} was never acquired: write `with hold(context, {name!r}):`"
@@ -378,9 +367,8 @@ class _Hold:
 def _is_end_of_block(error: BaseException | None) -> bool:
     """Whether the block has ended, and will not be entered again by a replay.
 
-    Only return and ordinary exceptions end it. The SDK suspends an execution, and stops a thread
-    whose checkpoint failed, by exceptions that are no `Exception`; and by an `UnrecoverableError`
-    the invocation ends, to be repeated, or the whole execution.
+    The SDK suspends an execution, and stops a thread whose checkpoint failed, by exceptions that
+    are no `Exception`; by an `UnrecoverableError` the invocation ends, or the execution.
     """
     return error is None or (
         isinstance(error, Exception) and not isinstance(error, UnrecoverableError)

@@ -1,7 +1,4 @@
-"""Invokes the functions of the lock service, and tells an answer from an error.
-
-An error has a name and a text: so a function reports it, and so an execution records it.
-"""
+"""Invokes the functions of the lock service, and tells an answer from an error."""
 
 from __future__ import annotations
 
@@ -34,11 +31,7 @@ def text_of(error: Exception) -> str:
 
 
 def error_named(kind: str, message: str) -> FairlockError:
-    """The error of this class name and text.
-
-    What Lambda itself reports of a function that it ended is an unknown outcome, like any other
-    name.
-    """
+    """The error of this class name and text; any other name is an unknown outcome."""
     match kind:
         case "InvalidRequest":
             return read_invalid_request(message)
@@ -69,11 +62,9 @@ class LockRequests(Protocol):
 
     def acquire(self, request: Json) -> Json:
         """Asks for the lock, or for a place in its queue."""
-        ...
 
     def release(self, request: Json) -> Json:
         """Gives the lock back, or leaves the queue."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +77,8 @@ class LockFunctions:
         client: a Lambda client; None makes one.
 
     Raises:
-        InvalidRequest: an argument breaks its rule.
-
-    Raises (each call):
-        InvalidRequest: the service refused the request; nothing was written.
-        LockStoreUnavailable: outcome unknown.
+        InvalidRequest: an argument breaks its rule, or the service refused a request.
+        LockStoreUnavailable: the outcome of a call is unknown.
         LockStoreMisconfigured: the function does not exist, or this one may not invoke it.
     """
 
@@ -110,11 +98,7 @@ class LockFunctions:
 
     @classmethod
     def from_environment(cls) -> LockFunctions:
-        """The service that `LockService.grant_durable` has written into the environment.
-
-        Raises:
-            LockStoreMisconfigured: the variables are missing.
-        """
+        """The service that `LockService.grant_durable` has written into the environment."""
         try:
             return cls(os.environ[ACQUIRE_FUNCTION_VARIABLE], os.environ[RELEASE_FUNCTION_VARIABLE])
         except KeyError as missing:

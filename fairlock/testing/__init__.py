@@ -1,14 +1,7 @@
 """For tests of code that takes locks: clients without AWS, and a clock to move.
 
-    fake_table         the lock table in memory, which counts requests and can fail
-    interpreter        the table's conditions and updates
-    manual_clock       time that passes when a test says so, and an event loop that does not wait
-    fake_client        `FakeLockClient`: a `LockClient` over both, without threads;
-                       and what `@locked` functions without a client use
-    fake_async_client  `FakeAsyncLockClient`, for asyncio
-    plugin             pytest fixtures
-
-docs/testing.md shows how to use them.
+Fake clients are real ones over a lock table in memory, which counts requests and can fail; `plugin`
+has fixtures for pytest. docs/testing.md shows how to use them.
 """
 
 from __future__ import annotations
@@ -44,6 +37,5 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever has that name
     if name not in _MODULES:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -24,13 +24,7 @@ class LoopClock:
         self._stalled_seconds = 0.0
 
     def stall(self, length: Seconds) -> None:
-        """Lets time pass in which no task runs, as if code had blocked the event loop.
-
-        Leases shorter than the stall are over then: so a test makes a holder lose its lock.
-
-        Raises:
-            InvalidRequest: the seconds are no number, or below 0.
-        """
+        """Lets time pass in which no task runs: so a test makes a holder lose its lock."""
         seconds = checked_seconds(length)
         loop = asyncio.get_running_loop()
         if isinstance(loop, VirtualTimeLoop):
@@ -58,20 +52,8 @@ class LoopClock:
 class FakeAsyncLockClient(AsyncLockClient):
     """An `AsyncLockClient` for tests: its own code and protocol, over a table in memory.
 
-    Guaranteed and not guaranteed: as of `FakeLockClient`. Time is that of the event loop: waiting
-    for a lock takes as long as it says, or no time at all within `run_in_virtual_time`.
-
-    Args:
-        table: the lock table; None makes one. Clients exclude each other if they share it.
-        clock: the present; None makes one. Clients of one table share one clock.
-        settings: as of `LockClient`.
-
-    Attributes:
-        table: the lock table: counts requests, and can fail.
-        clock: the clock, which can be stalled.
-
-    Raises:
-        InvalidRequest: a setting breaks its rule.
+    Guarantees, arguments and attributes are as of `FakeLockClient`. Time is that of the event loop:
+    a wait takes as long as it says, or no time within `run_in_virtual_time`.
     """
 
     def __init__(
@@ -83,8 +65,7 @@ class FakeAsyncLockClient(AsyncLockClient):
     ) -> None:
         self.table, self.clock = shared_or_new(table, clock, LoopClock)
         settings.setdefault("owner_name", "test")
-        client = _Awaitable(self.table)
-        super().__init__("fake-locks", client=client, clock=self.clock, **settings)
+        super().__init__("fake-locks", client=_Awaitable(self.table), clock=self.clock, **settings)
 
     @classmethod
     async def from_stack(

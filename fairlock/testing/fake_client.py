@@ -1,8 +1,4 @@
-"""`FakeLockClient`: a `LockClient` without AWS and without threads.
-
-Each heartbeat is sent at its moment, while a `ManualClock` lets time pass. A user's functions are
-called in the thread of the test; a real client has threads for that.
-"""
+"""`FakeLockClient`: a `LockClient` without AWS and without threads."""
 
 from __future__ import annotations
 
@@ -10,9 +6,8 @@ import asyncio
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar, Unpack
 
 from fairlock.client.arguments import refuse
@@ -33,10 +28,7 @@ _TABLE_NAME: Final = "fake-locks"
 
 
 class CallbacksInLine(Callbacks):
-    """Calls callbacks at once, in the thread of the test; during a heartbeat right after it.
-
-    Within a heartbeat the lock waits for its answer, and a callback could not use it.
-    """
+    """Calls callbacks in the thread of the test, at once or after the heartbeat that runs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,11 +112,7 @@ _Clock = TypeVar("_Clock", bound=Clock)
 def shared_or_new(
     table: FakeTable | None, clock: _Clock | None, kind: type[_Clock]
 ) -> tuple[FakeTable, _Clock]:
-    """The table and the clock of a fake client; the answers of the table tell that time.
-
-    Raises:
-        InvalidRequest: one of them is something else.
-    """
+    """The table and the clock of a fake client; the answers of the table tell that time."""
     table = FakeTable() if table is None else table
     clock = kind() if clock is None else clock
     for field, value, made in (("table", table, FakeTable), ("clock", clock, kind)):
@@ -137,25 +125,21 @@ def shared_or_new(
 class FakeLockClient(LockClient):
     """A `LockClient` for tests: its own code and protocol, over a table in memory.
 
-    Guaranteed: what it answers, raises and reports is what a `LockClient` would, because it is one:
-    exclusion, queue, fencing tokens that grow, leases, heartbeats, losses, forced releases, the
-    number of requests. Nothing sleeps, no thread is started, nothing leaves the process. Callbacks
-    are called in the thread of the test.
+    Guaranteed: what it answers, raises and reports is what a `LockClient` would, because it is one,
+    down to the number of requests. Nothing sleeps, no thread is started, nothing leaves the
+    process. Callbacks are called in the thread of the test.
 
     Not guaranteed: the writes of `Lock.transact_write` to other tables (`NotImplementedError`), and
     what several threads do at once. docs/testing.md says what to use for these.
 
     Args:
         table: the lock table; None makes one. Clients exclude each other if they share it.
-        clock: the present; None makes one. Clients of one table share one clock.
+        clock: the present, to be moved; None makes one. Clients of one table share one clock.
         settings: as of `LockClient`.
 
     Attributes:
         table: the lock table: counts requests, and can fail.
         clock: the clock, to be moved.
-
-    Raises:
-        InvalidRequest: a setting breaks its rule.
     """
 
     def __init__(
@@ -208,60 +192,44 @@ class FakeClient(Protocol):
 class _UsedInABlock(AbstractContextManager[None]):
     """A block that warns if it never begins."""
 
-    def __init__(self, block: AbstractContextManager[None]) -> None:
-        self._block = block
+    def __init__(self, client: FakeClient) -> None:
+        self._client = client
+        self._made: dict[tuple[asyncio.AbstractEventLoop | None, bool], Any] = {}
         self._was_entered = False
+        self._stack = ExitStack()
 
     def __enter__(self) -> None:
+        self._is_async = not isinstance(self._client, FakeLockClient)
         self._was_entered = True
-        self._block.__enter__()
+        self._stack.enter_context(default_clients_from(self._client_for, is_async=self._is_async))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return self._block.__exit__(kind, error, traceback)
+    def __exit__(self, *_error: object) -> None:
+        self._stack.close()
 
     def __del__(self) -> None:
         if not self._was_entered:
             message = "no function uses this client: write `with used_by_locked_functions(…):`"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
 
+    def _client_for(self, *, heartbeats: bool) -> Any:  # noqa: ANN401 - of either kind
+        loop = asyncio.get_running_loop() if self._is_async else None
+        if (loop, heartbeats) not in self._made:
+            settings = ClientKind(_TABLE_NAME, heartbeats).settings()
+            self._made[loop, heartbeats] = self._client.another("locked function", **settings)
+        return self._made[loop, heartbeats]
+
 
 def used_by_locked_functions(client: FakeClient) -> AbstractContextManager[None]:
     """Within the block, `@locked` functions without a client use the table of this one.
 
-    Each kind of call gets a client with the settings that it would have in production, so that a
-    Lambda handler sends no heartbeats, for instance; coroutine functions get one per event loop,
-    so that a handler may call `asyncio.run` every time. FAIRLOCK_TABLE_NAME need not be set.
+    Each kind of call gets a client with the settings that it would have in production: a Lambda
+    handler sends no heartbeats, for instance. Coroutine functions get one per event loop.
+    FAIRLOCK_TABLE_NAME need not be set.
 
     Args:
         client: a `FakeLockClient` for functions, a `FakeAsyncLockClient` for coroutine functions.
-
-    Raises:
-        InvalidRequest: the client is neither.
     """
     if isinstance(client, type) or not hasattr(client, "another"):
         rule = "must be a FakeLockClient or a FakeAsyncLockClient, such as FakeLockClient()"
         refuse("client", rule, client)
-    return _UsedInABlock(_replaced_by(client))
-
-
-@contextmanager
-def _replaced_by(client: FakeClient) -> Iterator[None]:
-    made: dict[tuple[asyncio.AbstractEventLoop | None, ClientKind], Any] = {}
-
-    def client_in(loop: asyncio.AbstractEventLoop | None, kind: ClientKind) -> Any:  # noqa: ANN401 - of either kind
-        if (loop, kind) not in made:
-            made[loop, kind] = client.another("locked function", **kind.settings())
-        return made[loop, kind]
-
-    def client_for(*, heartbeats: bool) -> Any:  # noqa: ANN401 - same
-        loop = asyncio.get_running_loop() if is_async else None
-        return client_in(loop, ClientKind(_TABLE_NAME, heartbeats))
-
-    is_async = not isinstance(client, FakeLockClient)
-    with default_clients_from(client_for, is_async=is_async):
-        yield
+    return _UsedInABlock(client)

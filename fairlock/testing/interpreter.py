@@ -1,7 +1,6 @@
 """DynamoDB's condition and update expressions, interpreted: the part of the language we use.
 
-Written from the DynamoDB developer guide, apart from Fairlock's code, because it judges that code.
-An expression is parsed once and becomes a function, since the model evaluates it often.
+Written from the DynamoDB developer guide, because it judges our code. An expression is parsed once.
 """
 
 from __future__ import annotations
@@ -68,8 +67,7 @@ def changed(update: str, scope: Scope) -> Item:
     for path, operand in _changes(update):
         new = None if operand is None else operand(scope)
         if operand is not None and new is None:
-            message = "an operand does not exist in the item"
-            raise InvalidExpression(message)
+            raise InvalidExpression("an operand does not exist in the item")
         _assign(item, [scope.names.get(name, name) for name in path], new)
     return item
 
@@ -94,8 +92,6 @@ def _changes(text: str) -> list[Change]:
 
 
 class _Parser:
-    """Recursive descent over the tokens of one expression."""
-
     def __init__(self, text: str) -> None:
         self.tokens = _TOKEN.findall(text)
         if "".join(self.tokens) != re.sub(r"\s", "", text):
@@ -106,8 +102,7 @@ class _Parser:
 
     def take(self, expected: str | None = None) -> str:
         if not self.tokens or expected not in (None, self.tokens[0]):
-            message = f"expected {expected}, found {self.tokens[:3]}"
-            raise InvalidExpression(message)
+            raise InvalidExpression(f"expected {expected}, found {self.tokens[:3]}")
         token: str = self.tokens.pop(0)
         return token
 
@@ -209,8 +204,7 @@ def _assign(item: Item, path: list[str], value: Value | None) -> None:
     *parents, last = path
     for name in parents:
         if "M" not in item.get(name, {}):
-            message = "the document path is invalid for update"
-            raise InvalidExpression(message)
+            raise InvalidExpression("the document path is invalid for update")
         item[name] = {"M": dict(item[name]["M"])}
         item = item[name]["M"]
     if value is None:
@@ -236,8 +230,7 @@ def _begins_with(text: Value | None, start: Value | None) -> bool:
 
 def _int(value: Value | None) -> int:
     if value is None or "N" not in value:
-        message = "an operand of the update is no number"
-        raise InvalidExpression(message)
+        raise InvalidExpression("an operand of the update is no number")
     return int(value["N"])
 
 

@@ -1,8 +1,4 @@
-"""Time for tests: a clock that is moved by hand, and an event loop that does not wait.
-
-`ManualClock` passes time when a test says so, or when something waits for it. The event loop jumps
-to the next timer when nothing can go on.
-"""
+"""Time for tests: a clock that is moved by hand, and an event loop that jumps to its next timer."""
 
 from __future__ import annotations
 
@@ -37,11 +33,9 @@ class Timed(Protocol):
 
     def next_at(self) -> float:
         """Reading of the clock at which something is due; `math.inf` for never."""
-        ...
 
     def do_due(self) -> None:
         """Does what is due."""
-        ...
 
 
 class ManualClock:
@@ -53,6 +47,9 @@ class ManualClock:
 
     Not guaranteed: anything about threads. For threads give a `LockClient` the table, and let it
     use its own clock: `LockClient("locks", client=FakeTable())`.
+
+    Raises:
+        InvalidRequest: the seconds are no number, or below 0; an action is no function.
     """
 
     def __init__(self) -> None:
@@ -61,32 +58,20 @@ class ManualClock:
         self._timed: list[Timed] = []
 
     def advance(self, seconds: Seconds) -> None:
-        """Lets time pass. Heartbeats are sent meanwhile, and what was planned happens.
-
-        Raises:
-            InvalidRequest: the seconds are no number, or below 0.
-        """
+        """Lets time pass. Heartbeats are sent meanwhile, and what was planned happens."""
         self._pass(checked_seconds(seconds), lambda: False)
 
     def stall(self, seconds: Seconds) -> None:
         """Lets time pass in which nothing of this process runs, as if it had been frozen.
 
-        Heartbeats are late after that, and leases shorter than the stall are over: so a test
-        makes a holder lose its lock. Whatever was planned meanwhile happens when time passes next.
-
-        Raises:
-            InvalidRequest: the seconds are no number, or below 0.
+        Leases shorter than the stall are over then: so a test makes a holder lose its lock.
         """
         self._now += checked_seconds(seconds)
 
     def at(self, seconds: Seconds, action: Callable[[], object]) -> None:
         """Plans something for so many seconds from now, such as another holder's release.
 
-        The action happens in the middle of the call that lets the time pass. What it raises leaves
-        that call.
-
-        Raises:
-            InvalidRequest: the seconds are no number, or below 0; the action is no function.
+        It happens in the middle of the call that lets the time pass; what it raises leaves that.
         """
         require_callable("action", action)
         self._plans.append((self._now + checked_seconds(seconds), action))
@@ -116,13 +101,11 @@ class ManualClock:
         ends_at = self._now + max(0.0, seconds)
         self._do_due()
         while self._now < ends_at and not is_enough():
-            moment = min(self._next_at(), ends_at)
+            moments = [timed.next_at() for timed in self._timed]
+            moments += [moment for moment, _ in self._plans[:1]]
+            moment = min(moments, default=self._now)
             self._now = min(max(moment, self._now + _SHORTEST_STEP_SECONDS), ends_at)
             self._do_due()
-
-    def _next_at(self) -> float:
-        moments = [timed.next_at() for timed in self._timed]
-        return min([*moments, *(moment for moment, _ in self._plans[:1])], default=self._now)
 
     def _do_due(self) -> None:
         for timed in list(self._timed):
@@ -133,11 +116,7 @@ class ManualClock:
 
 
 class ManualAlarm:
-    """A wait on a clock that is moved by hand; ends as soon as what happens on the way rings it.
-
-    Args:
-        let_pass: lets time pass, until a condition holds.
-    """
+    """A wait on a clock that is moved by hand; ends as soon as what happens on the way rings it."""
 
     def __init__(self, let_pass: Callable[[float, Callable[[], bool]], None]) -> None:
         self._let_pass = let_pass
@@ -191,11 +170,8 @@ class _JumpingSelector(selectors.DefaultSelector):
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """Runs coroutines in virtual time: `asyncio.sleep(3600)` is over at once.
 
-    For coroutines that wait for each other and for timers. Not for sockets, subprocesses and
-    threads: time does not wait for these.
-
-    Args:
-        longest: virtual seconds after which the loop takes its coroutine for one that hangs.
+    Not for sockets, subprocesses and threads: time does not wait for these. After `longest` virtual
+    seconds the loop takes its coroutine for one that hangs.
     """
 
     def __init__(self, longest: float = math.inf) -> None:
@@ -214,8 +190,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.TimerHandle:
         """As asyncio's, but a timer to come moves the time.
 
-        By a clock beside the loop's, the rest of a wait may be shorter than a step of a float. Who
-        sleeps until no rest is left would sleep for ever.
+        The rest of a wait may be shorter than a step of a float, and would never be over.
         """
         late = delay if delay <= 0 else max(delay, _SHORTEST_TIMER_SECONDS)
         return super().call_later(late, *args, **options)
@@ -232,13 +207,12 @@ def run_in_virtual_time(
 
     Args:
         main: the coroutine.
-        longest: virtual seconds within which it must return; a day by default. A held lock has
+        longest: virtual seconds within which it must return; a day by default. Held locks have
             heartbeats for ever, so only this ends a wait for something that never happens.
 
     Raises:
         InvalidRequest: it is no coroutine, or `longest` is no number of seconds above 0.
-        RuntimeError: every task waits and there is no timer, or `longest` is over: in a real loop
-            the test would hang.
+        RuntimeError: in a real loop the test would hang.
     """
     try:
         seconds = in_seconds(longest)

@@ -37,10 +37,7 @@ def fairlock_locks(fairlock_clock: ManualClock) -> Iterator[FakeLockClient]:
 
 @pytest.fixture
 def fairlock_async_locks() -> Iterator[FakeAsyncLockClient]:
-    """An `AsyncLockClient` without AWS; coroutine functions with `@locked` use its table, too.
-
-    Nothing closes it: `async with` does that, or the end of the event loop.
-    """
+    """An `AsyncLockClient` without AWS; coroutine functions with `@locked` use its table, too."""
     from fairlock.testing import FakeAsyncLockClient, used_by_locked_functions  # noqa: PLC0415 - same
 
     locks = FakeAsyncLockClient()
@@ -50,10 +47,9 @@ def fairlock_async_locks() -> Iterator[FakeAsyncLockClient]:
 
 @pytest.fixture
 def fairlock_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The name of a lock table in moto, which replaces all of AWS in this process.
+    """The name of a lock table in moto, which replaces all of AWS in this process. Time is real.
 
-    A `LockClient` of that name finds it, and `@locked` functions do. Time is real. Needs the extra
-    `testing`.
+    A `LockClient` of that name finds it, and `@locked` functions do. Needs the extra `testing`.
     """
     try:
         from moto import mock_aws  # noqa: PLC0415 - an optional part

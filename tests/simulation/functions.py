@@ -358,6 +358,8 @@ def _served(version: Version, metrics: Counter[str]) -> Iterator[None]:
     clock, aws_clock = _ClockOfProcess(), _OfEnvironment("aws_clock")
     load, names = version.load, version.load("fairlock.names")
     runtime, system = load("lambdas.runtime"), load("fairlock.clock").SystemClock
+    # An earlier version has its metrics in a module of their own.
+    counted = getattr(runtime, "metrics", None) or load("lambdas.telemetry").metrics
     variables = {names.TABLE_NAME_VARIABLE: "locks", names.REAP_QUEUE_VARIABLE: QUEUE_URL}
     with (
         patch.dict(os.environ, variables),
@@ -366,7 +368,7 @@ def _served(version: Version, metrics: Counter[str]) -> Iterator[None]:
         patch.object(load("lambdas.acquire"), "aws_clock", aws_clock),
         patch.object(runtime, "_client", lambda service: _environment().clients[service]),
         patch.object(load("lambdas.reap"), "_processor", _Batch("batch")),
-        patch.object(load("lambdas.acquire").metrics, "add_metric", add),
+        patch.object(counted, "add_metric", add),
         # Of messages to workflows, whose budget is made without a clock.
         patch.object(system, "wall_ms", lambda _: clock.wall_ms()),
         patch.object(system, "monotonic", lambda _: clock.monotonic()),

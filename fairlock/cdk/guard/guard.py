@@ -1,13 +1,8 @@
-"""`LockGuard`: runs a part of a workflow while it holds a lock.
-
-The construct checks the numbers and choices that it is given together, and takes defaults for the
-others.
-"""
+"""`LockGuard`: runs a part of a workflow while it holds a lock."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import jsii
@@ -15,7 +10,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
-from fairlock.cdk.fragments import WorkflowVariable, check_flag, check_place, jsonata
+from fairlock.cdk.fragments import WorkflowVariable, check_flag, check_place, jsonata, require
 from fairlock.cdk.guard.guard_arguments import (
     check_service,
     check_work,
@@ -37,25 +32,16 @@ from fairlock.cdk.guard.guard_states import (
     work_beside_heartbeat,
     work_then_release,
 )
-from fairlock.cdk.guard.service_calls import AcquireOptions, ServiceCalls
+from fairlock.cdk.guard.service_calls import AcquireOptions
 from fairlock.cdk.guard.waiting import DOES_NOT_WAIT, NextStates, Waiting, checked_waiting
 from fairlock.cdk.machines import MachineChecks
 from fairlock.cdk.service.service_base import ILockService
-from fairlock.errors import InvalidRequest, explained
+from fairlock.errors import explained
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS, require_one_way
 
 _DEFAULT_LEASE: Final = Duration.seconds(DEFAULT_LEASE_SECONDS)
 _DEFAULT_MAX_WAIT: Final = Duration.seconds(DEFAULT_MAX_WAIT_SECONDS)
 _DEFAULT_EXPRESS_MAX_WAIT: Final = Duration.minutes(1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardOptions:
-    """What a guard asks for, how it waits, and how often it sends heartbeats, None for never."""
-
-    acquire: AcquireOptions
-    waiting: Waiting
-    interval_seconds: int | None
 
 
 def checked_options(
@@ -67,9 +53,9 @@ def checked_options(
     keep_alive: Duration | None,
     express: bool,
     shared: bool,
-    only_newest: bool | int | str = False,
-) -> GuardOptions:
-    """The options, None replaced by the default."""
+    only_newest: bool | int | str,
+) -> tuple[AcquireOptions, Waiting, int | None]:
+    """What a guard asks for, how it waits, how often it sends heartbeats (None for never)."""
     check_flag("express", express)
     check_flag("shared", shared)
     require_one_way(shared=shared, only_newest=only_newest)
@@ -91,7 +77,7 @@ def checked_options(
     interval_seconds = checked_keep_alive_seconds(
         keep_alive, lease_seconds=acquire.lease_seconds, express=express
     )
-    return GuardOptions(acquire=acquire, waiting=way_to_wait, interval_seconds=interval_seconds)
+    return acquire, way_to_wait, interval_seconds
 
 
 def longest_wait(max_wait: Duration | None, *, express: bool) -> Duration:
@@ -99,19 +85,6 @@ def longest_wait(max_wait: Duration | None, *, express: bool) -> Duration:
     if max_wait is None:
         return _DEFAULT_EXPRESS_MAX_WAIT if express else _DEFAULT_MAX_WAIT
     return max_wait
-
-
-def check_lease_of_several(acquire: AcquireOptions, *, express: bool) -> None:
-    """Refuses a lease that may be over while the guard still waits for the next lock.
-
-    Nothing renews it in an Express workflow. In a Standard workflow it lasts while that runs.
-    """
-    if express and 0 < acquire.lease_seconds <= acquire.max_wait_seconds:
-        rule = (
-            f"must be longer than max_wait ({acquire.max_wait_seconds} s) for several locks in an "
-            "Express workflow: the first is held while the guard waits for the next"
-        )
-        raise InvalidRequest(field="lease", rule=rule, value=f"{acquire.lease_seconds} s")
 
 
 class LockGuard(sfn.StateMachineFragment):
@@ -131,19 +104,17 @@ class LockGuard(sfn.StateMachineFragment):
           `States.Runtime`) leaves the lock to the service's reaper, or to the end of its lease if
           no event arrives. While the execution runs, its lease is extended (not in Express).
         * If the guard is in a branch of a Parallel or in a Map, and a sibling fails, Step
-          Functions stops the branch without running any Catch. If the execution goes on, so does
-          its lock, until it ends. Give each branch a Catch of its own there, or put the guard
-          around the whole.
+          Functions stops the branch without running any Catch; if the execution goes on, so does
+          its lock. Give each branch a Catch of its own there, or put the guard around the whole.
         * A Lambda function that is already running continues when its workflow is stopped. Pass it
           the fencing token, and make its data store refuse an older one.
         * Redrive of an execution that was stopped inside the guard repeats the guarded state
           without acquiring, unless `keep_alive` is given.
 
     A single task state that has no transitions of its own costs 3 more state transitions (polling:
-    4; keep_alive: 2 more, and 1 a heartbeat). Any other task runs as the branch of a Parallel and
-    costs one more: it can use Choice, Catch and Succeed without leaving the guard past the release.
-    Variables assigned in it stay in it. In a JSONata machine make those states by
-    `.jsonata(…)`: CDK forgets the machine's language within a branch.
+    4; keep_alive: 2 more, and 1 a heartbeat). Any other task runs as the branch of a Parallel, for
+    one more: it can use Choice, Catch and Succeed, and its variables stay in it. In a JSONata
+    machine make those states by `.jsonata(…)`: CDK forgets the machine's language within a branch.
     """
 
     @explained
@@ -175,42 +146,34 @@ class LockGuard(sfn.StateMachineFragment):
             service: the lock service, this stack's own or an imported one.
             task: what to guard: a state, a chain, a fragment, another guard.
             lock_name: a literal, JSONata over the guard's input (`{% … %}`), or a JsonPath token;
-                or a list of 2 to 20 of these: then the work begins when the guard holds all locks.
-                It takes them in the one order in which all callers do, by the bytes of their names,
-                and releases them in reverse. `max_wait` counts for all of them together. In the
-                queue, the guard gives up at most 5 s late, or a twentieth of `max_wait` if that is
-                longer.
+                or a list of 2 to 20 of these, which it takes in the one order in which all callers
+                do, and releases in reverse. `max_wait` counts for all together; in the queue the
+                guard gives up at most 5 s late, or a twentieth of `max_wait` if that is longer.
             limit: how many may be inside at once, 1 to 100, or JSONata that gives the number.
             lease: how long the lock outlives a workflow that died, 1 s to 12 h, default 1 minute.
                 Work may take longer: no one takes over while the execution runs (Express: they do).
-            max_wait: the longest wait, default 30 minutes (Express: 1 minute), exact to two seconds
-                as long as the service answers; a call in the queue that fails and is repeated
-                begins its fallback period again. It counts from the first entry, even if the
-                acquisition is released meanwhile and begins again. The queue needs 5 seconds at
-                least. Zero skips a busy lock: the guard tries once, whatever `waiting`, joins no
-                queue, and goes to `on_timeout` if others hold the lock or wait for it.
+            max_wait: the longest wait, default 30 minutes (Express: 1 minute), from the first
+                entry on, exact to two seconds as long as the service answers. The queue needs 5
+                seconds at least. Zero skips a busy lock: the guard tries once, joins no queue, and
+                goes to `on_timeout` if others hold the lock or wait for it.
             waiting: how to wait, default `Waiting.queue()` (Express: `Waiting.poll()`).
             keep_alive: how often a branch beside the work renews the lease, from 1 s to a third of
-                the lease, so that two heartbeats may be lost. Not in Express workflows. The work is
-                stopped with `LockLost` within one interval after the lock is lost, though not by an
-                outage of the service; after a redrive the lock is taken again, if it is free. Each
-                heartbeat costs one state transition and six events of the history, which ends the
-                execution at 25,000: after about 4,100 heartbeats (of 20 s: 22 hours).
-            on_timeout: where to go, with the guard's input, when `max_wait` is over. It does not
-                continue after the guard, unless it is itself connected there. It runs without the
-                lock: synth refuses a way to the task, and a state that needs this guard's fencing
-                token. Default: fail with `LockWaitTimeout`.
+                the lease; not in Express workflows. The work is stopped with `LockLost` within one
+                interval after the lock is lost, though not by an outage of the service. Each
+                heartbeat costs a state transition and six of the history's 25,000 events.
+            on_timeout: where to go, with the guard's input, when `max_wait` is over. It runs
+                without the lock, and does not continue after the guard, unless it is itself
+                connected there. Default: fail with `LockWaitTimeout`.
             express: whether the machine is an Express workflow: those cannot be described.
             shared: whether others that share the lock may be inside meanwhile. Then `limit` is how
                 many there may be; 1, the default, means 20.
             max_hold: how long the work may hold the lock at most. The task must be a single state
                 whose time-out, with all its retries, is not longer; then it fails with
-                `States.Timeout` in time. A function that it has called runs on. Everything else is
-                refused, because a workflow holds its lock while it runs.
+                `States.Timeout` in time. A function that it has called runs on.
             only_newest: whether the grant of a newer caller supersedes this one. True orders them
                 by the time at which they enter the guard; a number, or JSONata that gives one, is
-                this caller's version, the highest wins. A guard in a Map whose lock has a literal
-                name is refused: its iterations would supersede each other.
+                this caller's version, the highest wins. Refused in a Map whose iterations want the
+                same lock.
             on_superseded: where to go, with the guard's input, when a newer version was granted.
                 Everything else as of `on_timeout`. Default: fail with `Superseded`.
 
@@ -220,7 +183,7 @@ class LockGuard(sfn.StateMachineFragment):
         check_place(scope, construct_id)
         check_service(service, scope=scope)
         check_work(task, on_timeout=on_timeout, on_superseded=on_superseded)
-        options = checked_options(
+        acquire, waiting, interval_seconds = checked_options(
             limit=limit,
             lease=lease,
             max_wait=max_wait,
@@ -230,35 +193,32 @@ class LockGuard(sfn.StateMachineFragment):
             shared=shared,
             only_newest=only_newest,
         )
-        if on_superseded is not None and options.acquire.only_newest is None:
-            rule = "goes with only_newest only: no other guard is superseded"
-            raise InvalidRequest(field="on_superseded", rule=rule, value=only_newest)
+        supersedes, several = acquire.only_newest is not None, isinstance(lock_name, list | tuple)
+        rule = "goes with only_newest only: no other guard is superseded"
+        require("on_superseded", on_superseded is None or supersedes, rule, only_newest)
+        rule = "must be left out for several locks: each name has a newest of its own"
+        require("only_newest", not (supersedes and several), rule, only_newest)
         first = WorkflowVariable.of(scope, construct_id)
         order, names = names_in_order(scope, lock_name, stored=f"{first.name}_names")
-        if len(names) > 1:
-            if options.acquire.only_newest is not None:
-                rule = "must be left out for several locks: each name has a newest of its own"
-                raise InvalidRequest(field="only_newest", rule=rule, value=only_newest)
-            check_lease_of_several(options.acquire, express=express)
-        end = checked_end(
-            max_hold, task, wait=options.acquire.max_wait_seconds if len(names) > 1 else 0
+        # Nothing renews it in an Express workflow. In a Standard workflow it lasts while that runs.
+        is_short = 0 < acquire.lease_seconds <= acquire.max_wait_seconds
+        rule = (
+            f"must be longer than max_wait ({acquire.max_wait_seconds} s) for several locks in an "
+            "Express workflow: the first is held while the guard waits for the next"
         )
-
+        require("lease", not (several and express and is_short), rule, f"{acquire.lease_seconds} s")
+        end = checked_end(max_hold, task, wait=acquire.max_wait_seconds if several else 0)
         super().__init__(scope, construct_id)
         note_guarded(task)
         self._variables = [first, *(first.of_lock(n) for n in range(2, len(names) + 1))]
         locks = [
             GuardStates(
                 scope=self,
+                service=service,
                 variable=variable,
-                calls=ServiceCalls(
-                    scope=self,
-                    service=service,
-                    variable=variable,
-                    options=options.acquire,
-                    express=express,
-                ),
-                first=first if len(names) > 1 else None,
+                options=acquire,
+                express=express,
+                first=first if several else None,
             )
             for variable in self._variables
         ]
@@ -266,11 +226,9 @@ class LockGuard(sfn.StateMachineFragment):
         after_error = releases("Release after error", locks, then=failed)
         give_up = releases("Give up", locks, then=after_timeout)
         superseded: list[sfn.TaskStateBase] = []
-        if options.acquire.only_newest is not None:
-            after_superseded = on_superseded or locks[0].superseded()
-            superseded = releases("Superseded", locks, then=after_superseded)
+        if supersedes:
+            superseded = releases("Superseded", locks, then=on_superseded or locks[0].superseded())
 
-        interval_seconds = options.interval_seconds
         bare_task = task if is_bare_task(task) else None  # before it gets its transitions
         self._work = (
             work_then_release(task, locks, on_error=after_error[-1])
@@ -289,7 +247,7 @@ class LockGuard(sfn.StateMachineFragment):
                 failed=after_error[number],
                 superseded=superseded[number] if superseded else None,
             )
-            enter.next(options.waiting.begin(locks[number], next_states))
+            enter.next(waiting.begin(locks[number], next_states))
             granted = entered[number] = enter
         self._start = granted if order is None else locks[0].order(order).next(granted)
         # As of now: a user may put more states into this scope.
@@ -310,10 +268,8 @@ class LockGuard(sfn.StateMachineFragment):
                 lock_name=literal_lock_name(names[number]),
                 service=name_of_service(service),
                 express=express,
-                limit=options.acquire.limit,
-                shared=options.acquire.shared,
-                waiting=options.waiting.shown,
-                only_newest=options.acquire.only_newest is not None,
+                options=acquire,
+                waiting=waiting.shown,
                 end=end if number == 0 else None,
             )
             placed.warn_of_missing_part()
@@ -339,10 +295,10 @@ class LockGuard(sfn.StateMachineFragment):
     @property
     def fencing_tokens(self) -> str:
         """The fencing tokens for a JSONata state inside the guard: an object, by lock name."""
-        fields = [
-            (each.field("lock_name"), each.field("fencing_token")) for each in self._variables
-        ]
-        return jsonata(f"{{{', '.join(f'{name}: {token}' for name, token in fields)}}}")
+        tokens = (
+            f"{each.field('lock_name')}: {each.field('fencing_token')}" for each in self._variables
+        )
+        return jsonata(f"{{{', '.join(tokens)}}}")
 
     @property
     def fencing_token_path(self) -> str:
@@ -353,16 +309,13 @@ class LockGuard(sfn.StateMachineFragment):
     def owner_id(self) -> str:
         """The owner_id for a JSONata state inside the guard, to make guarded writes with.
 
-        It proves the ownership: any caller that has it can release the lock.
+        Any caller that has it can release the lock.
         """
         return self._only_variable("owner_id").jsonata("owner_id")
 
     def _only_variable(self, field: str) -> WorkflowVariable:
-        if len(self._variables) > 1:
-            rule = (
-                "has no meaning for a guard of several locks: each has its own; use fencing_tokens"
-            )
-            raise InvalidRequest(field=field, rule=rule, value=f"{len(self._variables)} locks")
+        rule = "has no meaning for a guard of several locks: each has its own; use fencing_tokens"
+        require(field, len(self._variables) == 1, rule, f"{len(self._variables)} locks")
         return self._variables[0]
 
     @staticmethod

@@ -1,7 +1,4 @@
-"""The guard's arguments, checked at synth by the rules of the service.
-
-The lock's name may be a literal, JSONata or a JsonPath token; each becomes one JSONata value.
-"""
+"""The guard's arguments, checked by the rules of the service, and lock names as JSONata."""
 
 from __future__ import annotations
 
@@ -21,6 +18,7 @@ from fairlock.cdk.fragments import (
     first_difference,
     is_jsonata,
     jsonata,
+    require,
     whole_seconds,
 )
 from fairlock.cdk.guard.guard_rules import NO_LOCK
@@ -49,9 +47,8 @@ def check_service(service: ILockService, *, scope: Construct) -> None:
     is_service = isinstance(service, LockServiceBase) or all(
         hasattr(getattr(service, name, None), "function_arn") for name in _FUNCTIONS
     )
-    if not is_service:
-        rule = "must be a LockService of this app, or one of LockService.from_stack(…)"
-        raise InvalidRequest(field="service", rule=rule, value=service)
+    rule = "must be a LockService of this app, or one of LockService.from_stack(…)"
+    require("service", is_service, rule, service)
     stack = next((part for part in reversed(scope.node.scopes) if isinstance(part, Stack)), None)
     difference = stack and first_difference(stack, service.acquire_function.env)
     if difference:
@@ -75,9 +72,9 @@ def name_of_service(service: ILockService) -> str:
 def check_work(task: sfn.IChainable, **instead: sfn.IChainable | None) -> None:
     """Checks what is guarded, and what is done instead, by the argument that gives it."""
     check_states("task", task)
-    if task.start_state.node.path in _guarded_in_app_of(task):
-        rule = "must be guarded once: make a state of its own for each guard"
-        raise InvalidRequest(field="task", rule=rule, value=task.start_state.state_id)
+    is_first = task.start_state.node.path not in _guarded_in_app_of(task)
+    rule = "must be guarded once: make a state of its own for each guard"
+    require("task", is_first, rule, task.start_state.state_id)
     given = {field: states for field, states in instead.items() if states is not None}
     work = _reached_from(task) if given else set()
     for field, states in given.items():
@@ -88,7 +85,6 @@ def check_work(task: sfn.IChainable, **instead: sfn.IChainable | None) -> None:
 
 
 def _reached_from(states: sfn.IChainable) -> set[str]:
-    """The paths of a chain's states, and of those that it leads to by now."""
     found = sfn.State.find_reachable_states(states.start_state, include_error_handlers=True)
     return {state.node.path for state in found}
 
@@ -109,9 +105,9 @@ def note_guarded(task: sfn.IChainable) -> None:
 def checked_jsonata(field: str, expression: str) -> str:
     """One JSONata expression that is not empty."""
     inner = expression[2:-2]
-    if not inner.strip() or "{%" in inner or "%}" in inner:
-        rule = "must be one JSONata expression as a whole: '{% 'customer/' & $states.input.id %}'"
-        raise InvalidRequest(field=field, rule=rule, value=expression)
+    is_one = inner.strip() and "{%" not in inner and "%}" not in inner
+    rule = "must be one JSONata expression as a whole: '{% 'customer/' & $states.input.id %}'"
+    require(field, is_one, rule, expression)
     return expression
 
 
@@ -119,11 +115,8 @@ def checked_limit(limit: int | str, *, shared: bool) -> int | str:
     """How many may be inside, or JSONata that gives the number when the workflow runs."""
     if is_jsonata(limit):
         return _that_exists("limit", checked_jsonata("limit", str(limit)))
-    if _is_number_token(limit):
-        rule = (
-            "must be a number or JSONata, '{% $states.input.permits %}': a token has no value yet"
-        )
-        raise InvalidRequest(field="limit", rule=rule, value="a token")
+    rule = "must be a number or JSONata, '{% $states.input.permits %}': a token has no value yet"
+    require("limit", not _is_number_token(limit), rule, "a token")
     return rules.limit_of(int(checked("limit", rules.LIMIT, limit)), shared=shared)
 
 
@@ -148,27 +141,24 @@ def checked_only_newest(only_newest: bool | int | str) -> int | str | None:  # n
         return jsonata("$millis()")  # When the guard is entered, by the clock of Step Functions.
     if is_jsonata(only_newest):
         return _that_exists("only_newest", checked_jsonata("only_newest", str(only_newest)))
-    if _is_number_token(only_newest):
-        rule = "must be True, a number or JSONata, '{% $states.input.build %}': a token is none"
-        raise InvalidRequest(field="only_newest", rule=rule, value="a token")
-    if not rules.ONLY_NEWEST.allows(only_newest):
-        rule = (
-            "must be True, the version of this caller (a whole number of at least 0), or JSONata "
-            "that gives it: '{% $states.input.build %}'"
-        )
-        raise InvalidRequest(field="only_newest", rule=rule, value=only_newest)
+    rule = "must be True, a number or JSONata, '{% $states.input.build %}': a token is none"
+    require("only_newest", not _is_number_token(only_newest), rule, "a token")
+    rule = (
+        "must be True, the version of this caller (a whole number of at least 0), or JSONata "
+        "that gives it: '{% $states.input.build %}'"
+    )
+    require("only_newest", rules.ONLY_NEWEST.allows(only_newest), rule, only_newest)
     return only_newest
 
 
 def checked_lease_seconds(lease: Duration) -> int:
     """Whole seconds, from one second to twelve hours."""
     seconds = whole_seconds("lease", lease)
-    if not rules.LEASE_SECONDS.allows(seconds):
-        rule = (
-            "must be from 1 second to 12 hours, such as the default of 1 minute: in a Standard "
-            "workflow, a task that takes longer keeps the lock"
-        )
-        raise InvalidRequest(field="lease", rule=rule, value=lease.to_human_string())
+    rule = (
+        "must be from 1 second to 12 hours, such as the default of 1 minute: in a Standard "
+        "workflow, a task that takes longer keeps the lock"
+    )
+    require("lease", rules.LEASE_SECONDS.allows(seconds), rule, lease.to_human_string())
     return seconds
 
 
@@ -199,9 +189,8 @@ def checked_fallback_seconds(fallback: Duration) -> int:
     """Whole seconds after which a waiter that sleeps in the queue asks again."""
     seconds = whole_seconds("fallback", fallback)
     least = rules.SHORTEST_FALLBACK_SECONDS
-    if not least <= seconds <= LONGEST_FALLBACK_SECONDS:
-        rule = f"must be from {least} s to {LONGEST_FALLBACK_SECONDS} s (12 h)"
-        raise InvalidRequest(field="fallback", rule=rule, value=f"{seconds} s")
+    rule = f"must be from {least} s to {LONGEST_FALLBACK_SECONDS} s (12 h)"
+    require("fallback", least <= seconds <= LONGEST_FALLBACK_SECONDS, rule, f"{seconds} s")
     return seconds
 
 
@@ -212,19 +201,16 @@ def checked_keep_alive_seconds(
     if keep_alive is None:
         return None
     seconds = whole_seconds("keep_alive", keep_alive)
-    if express:
-        rule = (
-            "must be left out in an Express workflow: Step Functions has no task tokens there, "
-            "so nothing could end the heartbeat; choose a lease that is longer than the work"
-        )
-        raise InvalidRequest(field="keep_alive", rule=rule, value=keep_alive.to_human_string())
-    longest_seconds = lease_seconds // HEARTBEATS_A_LEASE
-    if not 1 <= seconds <= longest_seconds:
-        rule = (
-            f"must be from 1 s to a third of the lease of {lease_seconds} s, "
-            "so that two heartbeats may be lost"
-        )
-        raise InvalidRequest(field="keep_alive", rule=rule, value=f"{seconds} s")
+    rule = (
+        "must be left out in an Express workflow: Step Functions has no task tokens there, "
+        "so nothing could end the heartbeat; choose a lease that is longer than the work"
+    )
+    require("keep_alive", not express, rule, keep_alive.to_human_string())
+    rule = (
+        f"must be from 1 s to a third of the lease of {lease_seconds} s, "
+        "so that two heartbeats may be lost"
+    )
+    require("keep_alive", 1 <= seconds <= lease_seconds // HEARTBEATS_A_LEASE, rule, f"{seconds} s")
     return seconds
 
 
@@ -246,9 +232,9 @@ def workflow_lock_name(scope: Construct, lock_name: str, *, field: str = "lock_n
         return _with_checked_parts(checked_jsonata(field, lock_name), field)
     if not isinstance(lock_name, str):
         return checked(field, rules.LOCK_NAME, lock_name)
-    if lock_name.startswith("$") and not Token.is_unresolved(lock_name):
-        rule = "must not start with $: write JsonPath.string_at('$.…') or '{% $states.input.… %}'"
-        raise InvalidRequest(field=field, rule=rule, value=lock_name)
+    is_path = lock_name.startswith("$") and not Token.is_unresolved(lock_name)
+    rule = "must not start with $: write JsonPath.string_at('$.…') or '{% $states.input.… %}'"
+    require(field, not is_path, rule, lock_name)
     _refuse_parts_without_evaluation(lock_name, field)
     if Token.is_unresolved(lock_name):
         return _from_token(scope, lock_name, field)
@@ -272,18 +258,18 @@ _IN_ORDER: Final = (
 def names_in_order(
     scope: Construct, lock_name: str | Sequence[str], *, stored: str
 ) -> tuple[str | None, list[str]]:
-    """The values of JSONata states for the locks of a guard, in the order in which it takes them.
+    """The locks of a guard as JSONata, in the order in which it takes them.
 
-    Before them, what the variable `stored` is to be; None if all names are known at synth.
+    Before them what the variable `stored` is to be; None if all names are known at synth.
     """
     if not isinstance(lock_name, list | tuple):
         return None, [workflow_lock_name(scope, cast("str", lock_name))]
     checked("lock_name", rules.LOCK_NAMES, lock_name)
     values = [workflow_lock_name(scope, name) for name in lock_name]
     rules.require_different("lock_name", values)
-    if any(Token.is_unresolved(value) for value in values):
-        rule = "must have literals, JSONata or JsonPath tokens: the order of others is not known"
-        raise InvalidRequest(field="lock_name", rule=rule, value="a token")
+    is_known = not any(Token.is_unresolved(value) for value in values)
+    rule = "must have literals, JSONata or JsonPath tokens: the order of others is not known"
+    require("lock_name", is_known, rule, "a token")
     if not any(is_jsonata(value) for value in values):
         return None, rules.in_lock_order(values)
     parts = [
@@ -305,20 +291,19 @@ def literal_lock_name(lock_name: str) -> str | None:
 def _refuse_parts_without_evaluation(literal: str, field: str) -> None:
     """Step Functions takes such a text as it is: it would be one lock for all customers."""
     found = next((part for part in _NOT_EVALUATED if part in literal), None)
-    if found is None and (placeholder := _PLACEHOLDER.search(literal)):
-        rule = (
-            f"must not contain {placeholder[0]}, which nothing replaces: for a value of the "
-            "workflow write '{% 'customer/' & $states.input.id %}', and for a value of a Python "
-            "program put an f before the quotes"
-        )
-        raise InvalidRequest(field=field, rule=rule, value=literal)
-    if found is not None:
-        rule = (
-            f"must not contain {found}, which nothing evaluates within a literal: "
-            "write JSONata as a whole, '{% 'customer/' & $states.input.id %}', "
-            "or JsonPath.format('customer/{}', JsonPath.string_at('$.id'))"
-        )
-        raise InvalidRequest(field=field, rule=rule, value=literal)
+    rule = (
+        f"must not contain {found}, which nothing evaluates within a literal: "
+        "write JSONata as a whole, '{% 'customer/' & $states.input.id %}', "
+        "or JsonPath.format('customer/{}', JsonPath.string_at('$.id'))"
+    )
+    require(field, found is None, rule, literal)
+    placeholder = _PLACEHOLDER.search(literal)
+    rule = (
+        f"must not contain {placeholder and placeholder[0]}, which nothing replaces: for a value "
+        "of the workflow write '{% 'customer/' & $states.input.id %}', and for a value of a Python "
+        "program put an f before the quotes"
+    )
+    require(field, placeholder is None, rule, literal)
 
 
 def _from_token(scope: Construct, lock_name: str, field: str) -> str:
@@ -391,25 +376,18 @@ _OPERATOR: Final = re.compile(r"[?:;~=<>!+\-*/%|^@#,\s]")
 
 
 def _with_checked_parts(expression: str, field: str) -> str:
-    """The same JSONata, but a concatenation fails at a part that is missing.
-
-    Others stay as they are: their own functions may treat a missing part.
-    """
+    """The same JSONata, but a concatenation fails at a part that is missing."""
     parts = _operands(expression[2:-2])
     return expression if parts is None else jsonata(_concatenation(parts, field))
 
 
 def _concatenation(parts: Sequence[str], field: str) -> str:
     checked_parts = [
-        part if _is_literal(part) else f"${_CHECK}({part}, {json.dumps(part)})" for part in parts
+        part if part[0] in "'\"" else f"${_CHECK}({part}, {json.dumps(part)})" for part in parts
     ]
     if list(parts) == checked_parts:
         return " & ".join(parts)
     return f"(${_CHECK} := {_PART.format(field=field)}; {' & '.join(checked_parts)})"
-
-
-def _is_literal(operand: str) -> bool:
-    return operand[0] in "'\""
 
 
 def _operands(expression: str) -> list[str] | None:

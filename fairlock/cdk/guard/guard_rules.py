@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, product
-from typing import Any, Final, TypeGuard
+from itertools import chain
+from typing import Any, Final
 
 from aws_cdk import Annotations, Duration
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import IConstruct
 
 from fairlock.cdk.fragments import is_jsonata, whole_seconds
+from fairlock.cdk.guard.service_calls import AcquireOptions
 from fairlock.cdk.machines import (
     Machines,
     PartOfMachine,
     Transition,
+    VariableUse,
     not_in_a_machine,
     reachable,
 )
@@ -83,9 +85,9 @@ def checked_end(max_hold: Duration | None, task: sfn.IChainable, *, wait: int) -
     if max_hold is None:
         return None
     seconds = whole_seconds("max_hold", max_hold)
-    rendered = task.to_state_json() if _is_state(task) else {}
+    rendered = task.to_state_json() if isinstance(task, sfn.State) else {}
     is_single = rendered.get("Type") == "Task" and not {"Next", "Catch"} & rendered.keys()
-    single = task if is_single and _is_state(task) else None
+    single = task if is_single and isinstance(task, sfn.State) else None
     end = EndOfHold(max_hold_seconds=seconds, wait_seconds=wait, task=single)
     for fault in end.faults():
         raise fault
@@ -117,7 +119,6 @@ def faults_of_end(
 
 
 def _pauses(retry: Mapping[str, Any]) -> Iterator[float]:
-    """The longest pause before each attempt that a Retry may make."""
     pause, longest = retry.get("IntervalSeconds", 1), retry.get("MaxDelaySeconds", math.inf)
     for _ in range(retry.get("MaxAttempts", 3)):
         yield min(pause, longest)
@@ -132,7 +133,6 @@ class GuardInMachine:
         construct: the guard.
         number: which of the guard's locks this is, from 0.
         own: the states that it has made, for all of its locks.
-        variable: the name of its variable.
         enter: the state with which it begins.
         gives_up: the states that lead on to `on_timeout` and `on_superseded`, by these names, if
             the guard does not fail then.
@@ -140,11 +140,7 @@ class GuardInMachine:
         bare_task: the guarded task, if it got its transitions from the guard; None in a branch.
         lock_name: the lock, if its name is known at synth.
         service: tells one lock service from another.
-        express: what the guard was notified of its machine.
-        limit: how many it lets in, or JSONata.
         waiting: how it waits, as a caller writes it; None if it does not wait.
-        shared: whether it shares the lock.
-        only_newest: whether newer callers supersede it.
         end: that its work is over in time, if it was told a max_hold.
     """
 
@@ -159,16 +155,9 @@ class GuardInMachine:
     lock_name: str | None
     service: str
     express: bool
-    limit: int | str
+    options: AcquireOptions
     waiting: str | None
-    shared: bool
-    only_newest: bool = False
     end: EndOfHold | None = None
-
-    @property
-    def path(self) -> str:
-        """The guard's path in the app."""
-        return self.construct.node.path
 
     def faults(
         self, machines: Machines, parts: Sequence[PartOfMachine]
@@ -182,18 +171,29 @@ class GuardInMachine:
                 rule = _NO_TASK_TOKENS if place.express else _REAPED
                 told = f"{self.express}, in {place.machine}"
                 yield InvalidRequest(field="express", rule=rule, value=told)
-        if self.only_newest and self.lock_name and any(place.in_map for place in places):
+        is_versioned = self.options.only_newest is not None
+        if is_versioned and self.lock_name and any(place.in_map for place in places):
             yield InvalidRequest(field="only_newest", rule=_IN_A_MAP, value=self.lock_name)
         if self.end is not None:
             yield from self.end.faults()
-        yield from self._ways_past_the_guard(machines)
-        yield from self._tokens_without_a_grant(machines)
-        yield from self._tokens_elsewhere(machines)
+        for machine in {place.machine for place in places}:
+            steps = [step for step in machines.transitions if step.machine == machine]
+            reads = [
+                use
+                for use in machines.tokens_needed
+                if (use.machine, use.variable) == (machine, self.variable)
+            ]
+            if self.number == 0:  # The way to the task begins with the first lock.
+                yield from self._ways_past_the_guard(steps)
+            yield from self._tokens_without_a_grant(steps, reads)
+            yield from self._tokens_elsewhere(steps, reads)
         rivals = [part for part in parts if isinstance(part, GuardInMachine) and self._rivals(part)]
         for outer in rivals:
-            if self._is_inside(outer, machines):
+            outside = {place.machine for place in machines.placements.get(outer.variable, ())}
+            work = outer.work.state_id
+            if any(place.machine in outside and work in place.around for place in places):
                 rule = (
-                    f"must not be that of the guard around this one, {outer.path}, "
+                    f"must not be that of the guard around this one, {outer.construct.node.path}, "
                     "which holds the lock for as long as this one waits: leave this guard out, or "
                     "name another lock"
                 )
@@ -201,81 +201,73 @@ class GuardInMachine:
         earlier = parts[: parts.index(self)]
         self._warn_beside([rival for rival in rivals if rival in earlier])
 
-    def _ways_past_the_guard(self, machines: Machines) -> Iterator[InvalidRequest]:
+    def _ways_past_the_guard(self, steps: Sequence[Transition]) -> Iterator[InvalidRequest]:
         """Transitions that lead to the task past the grant, or leave it past the release.
 
-        CDK lets you add a Catch to a task after its guard was made, and connect every state to it:
-        what `on_timeout` leads to, what follows the guard, and the guard's own ends.
+        CDK lets you connect every state to a task, and add a Catch to it, after its guard was made.
         """
-        if self.number:
-            return  # the way to the task begins with the first lock
-        own = self._own_names()
         task = None if self.bare_task is None else self.bare_task.state_id
         work = {self.work.state_id, task}
-        for machine in {place.machine for place in machines.placements.get(self.variable, ())}:
-            steps = [step for step in machines.transitions if step.machine == machine]
-            for step in steps:
-                if task is not None and step.source == task and step.target not in own:
-                    yield _past("task", _LEAVES, step)
-            behind = {step.target for step in steps if step.source in work} - work
-            ways: dict[str, Iterable[str | None]] = {
-                **{field: [state.state_id] for field, state in self.gives_up.items()},
-                "task": [None, *behind],
-            }
-            told: set[Transition] = set()
-            for field, begin in ways.items():
-                # Only an execution that enters the guard is granted the lock.
-                without = reachable(steps, begin, stop=self.enter.state_id)
-                found = {step for step in steps if step.target in work and step.source in without}
-                for step in sorted(found - told, key=str):
-                    yield _past(field, _ENTERS if field == "task" else NO_LOCK, step)
-                told |= found
+        for step in steps:
+            if task is not None and step.source == task and step.target not in self._own_names:
+                yield _past("task", _LEAVES, step)
+        behind = {step.target for step in steps if step.source in work} - work
+        ways: dict[str, Iterable[str | None]] = {
+            **{field: [state.state_id] for field, state in self.gives_up.items()},
+            "task": [None, *behind],
+        }
+        told: set[Transition] = set()
+        for field, begin in ways.items():
+            # Only an execution that enters the guard is granted the lock.
+            without = reachable(steps, begin, stop=self.enter.state_id)
+            found = {step for step in steps if step.target in work and step.source in without}
+            for step in sorted(found - told, key=str):
+                yield _past(field, _ENTERS if field == "task" else NO_LOCK, step)
+            told |= found
 
+    @property
     def _own_names(self) -> set[str]:
         """As they are in the machine, which may have put a prefix before them."""
         return {state.state_id for state in self.own}
 
-    def _tokens_without_a_grant(self, machines: Machines) -> Iterator[InvalidRequest]:
+    def _tokens_without_a_grant(
+        self, steps: Sequence[Transition], reads: Sequence[VariableUse]
+    ) -> Iterator[InvalidRequest]:
         """States after a wait that has failed, which need the token of this guard's grant.
 
         A state that the work leads to as well is refused only if no Choice stands before it: a
         Choice may be there to ask whether the lock was granted.
         """
         enter = self.enter.state_id
-        here = {place.machine for place in machines.placements.get(self.variable, ())}
-        for (field, state), machine in product(self.gives_up.items(), here):
+        certain = [step for step in steps if not step.by_choice]
+        for field, state in self.gives_up.items():
             gives_up = state.state_id
-            steps = [step for step in machines.transitions if step.machine == machine]
-            certain = [step for step in steps if not step.by_choice]
             # An execution that enters the guard again may be granted the lock, and get a token.
             after = reachable(steps, [gives_up], stop=enter)
             otherwise = reachable(steps, [None], stop=gives_up)
             without = after - otherwise | reachable(certain, [gives_up], stop=enter)
-            for use in machines.tokens_needed:
-                if (use.machine, use.variable) == (machine, self.variable) and use.state in without:
+            for use in reads:
+                if use.state in without:
                     yield InvalidRequest(field=field, rule=_NO_TOKEN, value=use.state)
 
-    def _tokens_elsewhere(self, machines: Machines) -> Iterator[InvalidRequest]:
+    def _tokens_elsewhere(
+        self, steps: Sequence[Transition], reads: Sequence[VariableUse]
+    ) -> Iterator[InvalidRequest]:
         """States that read the token before there is one; warns of those behind the release."""
-        own = self._own_names()
-        work = self.work.state_id
-        for machine in {place.machine for place in machines.placements.get(self.variable, ())}:
-            steps = [step for step in machines.transitions if step.machine == machine]
-            after = reachable(steps, [self.enter.state_id], stop="")
-            left = [s.target for s in steps if s.source in own - {work} and s.target not in own]
-            handlers = reachable(steps, [each.state_id for each in self.gives_up.values()], stop="")
-            released = reachable(steps, set(left) - {work}, stop=self.enter.state_id) - handlers
-            for use in machines.tokens_needed:
-                if (use.machine, use.variable) != (machine, self.variable):
-                    continue
-                if use.state not in after:
-                    yield InvalidRequest(field="fencing_token", rule=_TOO_EARLY, value=use.state)
-                elif use.state in released - own:
-                    text = (
-                        f"fencing_token is read by the state {use.state!r} behind this guard, which"
-                        " has released the lock by then: write inside the guard"
-                    )
-                    Annotations.of(self.construct).add_warning_v2(_AFTER_RELEASE, text)
+        own, work = self._own_names, self.work.state_id
+        after = reachable(steps, [self.enter.state_id], stop="")
+        left = [s.target for s in steps if s.source in own - {work} and s.target not in own]
+        handlers = reachable(steps, [each.state_id for each in self.gives_up.values()], stop="")
+        released = reachable(steps, set(left) - {work}, stop=self.enter.state_id) - handlers
+        for use in reads:
+            if use.state not in after:
+                yield InvalidRequest(field="fencing_token", rule=_TOO_EARLY, value=use.state)
+            elif use.state in released - own:
+                text = (
+                    f"fencing_token is read by the state {use.state!r} behind this guard, which"
+                    " has released the lock by then: write inside the guard"
+                )
+                Annotations.of(self.construct).add_warning_v2(_AFTER_RELEASE, text)
 
     def warn_of_missing_part(self) -> None:
         """Warns of a name that was formatted from a value that is missing at synth."""
@@ -288,45 +280,34 @@ class GuardInMachine:
             Annotations.of(self.construct).add_warning_v2(_MISSING_PART, text)
 
     def _rivals(self, other: GuardInMachine) -> bool:
-        """Whether both are known to want one lock."""
         is_known = self.lock_name is not None and other is not self
         return is_known and (self.service, self.lock_name) == (other.service, other.lock_name)
-
-    def _is_inside(self, outer: GuardInMachine, machines: Machines) -> bool:
-        outer_machines = {place.machine for place in machines.placements.get(outer.variable, ())}
-        return any(
-            place.machine in outer_machines and outer.work.state_id in place.around
-            for place in machines.placements.get(self.variable, ())
-        )
 
     def _warn_beside(self, rivals: Sequence[GuardInMachine]) -> None:
         """Warns if another guard of the lock has another limit, or another way to wait.
 
-        What then holds is defined: a guard is never joined by more than its own limit allows, and a
-        polling guard gets nothing as long as others queue. Mostly it is a mistake.
+        What then holds is defined, but mostly it is a mistake.
         """
         for other in rivals:
-            is_reader_and_writer = self.shared != other.shared and 1 in {self.limit, other.limit}
+            mine, theirs = self.options, other.options
+            is_reader_and_writer = mine.shared != theirs.shared and 1 in {mine.limit, theirs.limit}
             differences = [
-                f"{field}={mine} here and {theirs} there"
-                for field, mine, theirs in (
-                    ("limit", self.limit, other.limit),
+                f"{field}={here} here and {there} there"
+                for field, here, there in (
+                    ("limit", mine.limit, theirs.limit),
                     ("waiting", self.waiting, other.waiting),
                 )
-                if mine != theirs and None not in {mine, theirs}
+                if here != there and None not in {here, there}
                 if field != "limit" or not is_reader_and_writer
-                if not is_jsonata(mine) and not is_jsonata(theirs)
+                if not is_jsonata(here) and not is_jsonata(there)
             ]
             if differences:
-                text = f"lock_name {self.lock_name!r} is also that of {other.path}: "
+                path = other.construct.node.path
+                text = f"lock_name {self.lock_name!r} is also that of {path}: "
                 Annotations.of(self.construct).add_warning_v2(
                     _MIXED, text + ", and ".join(differences)
                 )
                 return
-
-
-def _is_state(child: object) -> TypeGuard[sfn.State]:
-    return isinstance(child, sfn.State)
 
 
 def _past(field: str, rule: str, step: Transition) -> InvalidRequest:

@@ -1,11 +1,6 @@
 """The guard's own states. All are JSONata states, legal in JSONPath and in JSONata machines.
 
-*Enter* evaluates the lock's name and notes when the guard was first entered; its wait ends
-`max_wait` after that. After the grant come the work and the release. Without keep_alive:
-
-    Work ──▶ Release
-
-With it:
+After the grant come the work and the release. With keep_alive both are in a branch:
 
     ┌ Work ──────────────────────────────────┐
     │  the work ──▶ Release, ends Heartbeat  │
@@ -22,7 +17,6 @@ from dataclasses import dataclass
 from typing import Final, TypeGuard
 
 from aws_cdk import aws_stepfunctions as sfn
-from constructs import Construct
 
 from fairlock.cdk.fragments import ANY_ERROR, WorkflowVariable, is_jsonata, jsonata
 from fairlock.cdk.guard.service_calls import ServiceCalls
@@ -30,33 +24,6 @@ from fairlock.errors import LockWaitTimeout, Superseded
 
 _REDRIVEN_AT: Final = "$states.context.Execution.RedriveTime"
 _REDRIVEN_AT_MS: Final = f"($exists({_REDRIVEN_AT}) ? $toMillis({_REDRIVEN_AT}) : 0)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitDeadline:
-    """When a wait is over, however often the acquisition started again meanwhile.
-
-    A redrive begins the wait once more: it may come days after the execution was stopped.
-    """
-
-    variable: WorkflowVariable
-    max_wait_seconds: int
-
-    @property
-    def is_over(self) -> str:
-        """Whether the time is up."""
-        return f"$millis() >= {self._at_ms}"
-
-    @property
-    def remaining_seconds(self) -> str:
-        """How long the wait may last yet, rounded up."""
-        return f"$ceil(({self._at_ms} - $millis()) / 1000)"
-
-    @property
-    def _at_ms(self) -> str:
-        began_ms = f"$max([{self.variable.field('waiting_since_ms')}, {_REDRIVEN_AT_MS}])"
-        return f"{began_ms} + {self.max_wait_seconds * 1000}"
-
 
 _SHOWN_HOLDERS: Final = 5
 _LONGEST_CAUSE: Final = 32_768
@@ -70,15 +37,9 @@ RESULT_IN_CAUSE: Final = jsonata("$parse($states.errorOutput.Cause).result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuardStates:
-    """Makes the states of one guard, which share its variable and the prefix of their names.
+class GuardStates(ServiceCalls):
+    """Makes the states of one guard. Of several locks, the wait of the `first` is that of all."""
 
-    Of several locks, the wait of the `first` is that of all.
-    """
-
-    scope: Construct
-    variable: WorkflowVariable
-    calls: ServiceCalls
     first: WorkflowVariable | None = None
 
     def order(self, names: str) -> sfn.Pass:
@@ -88,7 +49,7 @@ class GuardStates:
 
     def enter(self, lock_name: str) -> sfn.Pass:
         """Makes the owner id and the time of entry once, for all calls of this acquisition."""
-        limit, version = self.calls.options.limit, self.calls.options.only_newest
+        limit, version = self.options.limit, self.options.only_newest
         first = self.first
         lock = {
             "lock_name": lock_name,
@@ -102,12 +63,11 @@ class GuardStates:
         }
         name = self.variable.state_name("Enter")
         entered = {f"{first.name}_entered": lock_name} if first else {}
-        assign = {self.variable.name: lock, **entered}
-        return sfn.Pass.jsonata(self.scope, name, assign=assign)
+        return sfn.Pass.jsonata(self.scope, name, assign={self.variable.name: lock, **entered})
 
     def wait(self, seconds: str, *, assign: str | None = None) -> sfn.Wait:
         """Waits, but never past the deadline, so that the last try falls on it."""
-        pause = f"$max([1, $min([{seconds}, {self.deadline.remaining_seconds}])])"
+        pause = f"$max([1, $min([{seconds}, $ceil(({self._wait_ends_ms} - $millis()) / 1000)])])"
         return sfn.Wait.jsonata(
             self.scope,
             self.variable.state_name("Wait"),
@@ -116,10 +76,15 @@ class GuardStates:
         )
 
     @property
-    def deadline(self) -> WaitDeadline:
-        """When the wait is over."""
-        options = self.calls.options
-        return WaitDeadline(variable=self.variable, max_wait_seconds=options.max_wait_seconds)
+    def is_too_late(self) -> str:
+        """Whether the wait is over, however often the acquisition started again meanwhile."""
+        return f"$millis() >= {self._wait_ends_ms}"
+
+    @property
+    def _wait_ends_ms(self) -> str:
+        """A redrive begins the wait once more: it may come days after the execution was stopped."""
+        began_ms = f"$max([{self.variable.field('waiting_since_ms')}, {_REDRIVEN_AT_MS}])"
+        return f"{began_ms} + {self.options.max_wait_seconds * 1000}"
 
     def branches(self, purpose: str, *branches: sfn.IChainable) -> sfn.Parallel:
         """Runs chains as branches, which they cannot leave. The result is that of the first one."""
@@ -134,10 +99,6 @@ class GuardStates:
             self.variable.state_name("Not released"),
             comment="Best effort: the result of the work stands; the lock ends with the execution.",
         )
-
-    def heartbeat_ended(self) -> sfn.Pass:
-        """Ends the branch of the heartbeat as its task token would have done."""
-        return sfn.Pass.jsonata(self.scope, self.variable.state_name("Heartbeat ended"))
 
     def not_released_beside_a_heartbeat(self) -> sfn.Fail:
         """Carries the result of the work out of its branch, as an error that stops the heartbeat.
@@ -181,7 +142,7 @@ class GuardStates:
     def timed_out(self) -> sfn.Fail:
         """Fails with `LockWaitTimeout`, whose cause names the lock and its holders."""
         lock = self.variable.field
-        max_wait_seconds = self.calls.options.max_wait_seconds
+        max_wait_seconds = self.options.max_wait_seconds
         holders = f"{lock('holders')}[[0..{_SHOWN_HOLDERS - 1}]].owner_name"
         name = f"${self.first.name}_entered" if self.first else lock("lock_name")
         told = f"($exists({lock('holders')}) ? ', held by ' & $join({holders}, ', ') : '')"
@@ -201,7 +162,7 @@ class GuardStates:
 
     def superseded(self) -> sfn.Fail:
         """Fails with `Superseded`, whose cause names the lock and both versions."""
-        lock, version = self.variable.field, self.calls.options.only_newest
+        lock, version = self.variable.field, self.options.only_newest
         own = lock("only_newest") if is_jsonata(version) else version
         cause = (
             f"'lock ' & {lock('lock_name')} & ': version ' & {own} & ' is superseded, ' & "
@@ -226,7 +187,7 @@ def releases(
     made: list[sfn.TaskStateBase] = []
     for each in locks:
         after: sfn.IChainable = made[-1] if made else then
-        release = each.calls.release(purpose, then=after, may_wait=True)
+        release = each.release(purpose, then=after, may_wait=True)
         release.next(after)
         made.append(release)
     return made
@@ -240,16 +201,16 @@ def work_then_release(
 ) -> sfn.Chain:
     """The work as one state whose every error goes to `on_error`, as {Error, Cause}.
 
-    The lock that was taken last is released first. A release that fails leaves out no other one.
+    The lock that was taken last is released first; a release that fails leaves out no other one.
     """
     states = locks[0]
     work = task if is_bare_task(task) else states.branches(_WORK, task)
     _catch_all(work, on_error)
     not_released = states.not_released()
-    last = release = states.calls.release("Release", then=not_released)
+    last = release = states.release("Release", then=not_released)
     for each in locks[1:]:
         before = release
-        release = each.calls.release("Release", then=before)
+        release = each.release("Release", then=before)
         release.next(before)
     work.next(release)
     return sfn.Chain.custom(work, [last, not_released], not_released)
@@ -265,24 +226,23 @@ def work_beside_heartbeat(
     """The work with heartbeats beside it: a release ends its heartbeat, a loss ends the work.
 
     A task that is more than a bare one gets a branch of its own: a Succeed in it would end the
-    branch before the release, and leave the heartbeat running.
-
-    A release that fails has to fail its branch, because only that stops its heartbeat. The locks
-    that were taken before it are then released outside. The last one has been tried by then.
+    branch before the release. A release that fails has to fail its branch, because only that stops
+    its heartbeat; the locks that were taken before it are then released outside.
     """
     states = locks[0]
     not_ended = states.not_released_beside_a_heartbeat()
-    release = states.calls.release("Release", then=not_ended, keep_alive=True)
+    release = states.release("Release", then=not_ended, keep_alive=True)
     for each in locks[1:]:
         before = release
-        release = each.calls.release("Release", then=not_ended, keep_alive=True)
+        release = each.release("Release", then=not_ended, keep_alive=True)
         release.next(before)
     body = task if is_bare_task(task) else states.branches("Body", task)
     body.next(release)
     heartbeats = [
-        each.calls.heartbeat(
+        each.heartbeat(
             interval_seconds=interval_seconds,
-            on_end=each.heartbeat_ended(),
+            # As its task token would have ended it.
+            on_end=sfn.Pass.jsonata(each.scope, each.variable.state_name("Heartbeat ended")),
             on_loss=each.rethrow("Not kept alive"),
         )
         for each in locks

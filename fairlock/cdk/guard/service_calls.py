@@ -1,14 +1,9 @@
 """The states that call the service: acquire, release and the heartbeat beside the work.
 
-A waiter asks again after each fallback period; these divide `max_wait` into equal parts.
-
-A guard believes only the answer to its own acquisition. Every caller that knows a task token can
-complete the task with anything. The owner id is known to the service and to this workflow only, so
-an answer that names another one is not the service's.
-
-An acquisition that was released meanwhile, by an operator or by the reaper before its execution was
-redriven, begins again as another owner in the same wait. The pauses before each new beginning
-double, so a wait has few of them, whatever happens to it.
+A guard believes only the answer to its own acquisition: every caller that knows a task token can
+complete the task with anything, but only the service and this workflow know the owner id. An
+acquisition that was released meanwhile begins again as another owner in the same wait, after pauses
+that double.
 """
 
 from __future__ import annotations
@@ -67,10 +62,9 @@ class FallbackPeriods:
 
 
 def divide_wait(max_wait_seconds: int, *, fallback_seconds: int) -> FallbackPeriods:
-    """Divides `max_wait_seconds` into equal periods of at most `fallback_seconds`, pause included.
+    """The longest equal periods, pauses included, that miss the wait by two seconds at most.
 
-    Whole seconds do not always come out even: these are the longest periods that, with some pause,
-    miss the wait by two seconds at most. The tests show that there always are such periods.
+    The tests show that there always are such periods.
     """
     if max_wait_seconds <= fallback_seconds:
         return FallbackPeriods(1, max_wait_seconds, min(_PAUSES_SECONDS))
@@ -89,10 +83,9 @@ def divide_wait(max_wait_seconds: int, *, fallback_seconds: int) -> FallbackPeri
 
 
 def period_after_restart(max_wait_seconds: int, *, fallback_seconds: int) -> FallbackPeriods:
-    """One period of an acquisition that has started again, in the middle of its wait.
+    """One period of an acquisition that has started again: a Retry cannot count the rest of a wait.
 
-    A Retry cannot count the rest of a wait, so the time is looked at after each period. The last
-    one ends a twentieth of the wait too late at most, or five seconds.
+    The last one ends a twentieth of the wait too late at most, or five seconds.
     """
     seconds = max(
         _SHORTEST_SECONDS,
@@ -119,11 +112,7 @@ def if_own(variable: WorkflowVariable, answer: str, *, then: str, only_if: str =
 def catch_unknown(
     acquire: sfn.TaskStateBase, variable: WorkflowVariable, on_error: sfn.IChainable
 ) -> None:
-    """Goes to `on_error` when repeats did not help: the outcome of an acquire is unknown.
-
-    Only the check of its answer can fail to evaluate there: the guard evaluates what its caller
-    wrote when it is entered.
-    """
+    """Goes to `on_error` when repeats did not help: the outcome of an acquire is unknown."""
     lock_name = variable.field("lock_name")
     unknown = {
         "Error": LockStoreUnavailable.__name__,
@@ -140,8 +129,7 @@ def pause_before_restart(variable: WorkflowVariable) -> str:
 
 def restarted(variable: WorkflowVariable) -> str:
     """JSONata: the guard's variable for the next owner."""
-    restarts = f"{variable.field('restarts')} + 1"
-    pause = pause_before_restart(variable)
+    restarts, pause = f"{variable.field('restarts')} + 1", pause_before_restart(variable)
     return variable.merged(f"'owner_id': $uuid(), 'restarts': {restarts}, 'pause_seconds': {pause}")
 
 
@@ -181,9 +169,8 @@ class ServiceCalls:
     def acquire(self, *, on_error: sfn.IChainable) -> tasks.LambdaInvoke:
         """Asks for the lock once and stores the answer in the variable.
 
-        An error means "outcome unknown", and so does the answer to another acquisition: the call is
-        repeated with the same owner id, and when that does not help either, `on_error` must release
-        what may have been granted.
+        An error, or the answer to another acquisition, means "outcome unknown": the call is
+        repeated with the same owner id, and at last `on_error` must release what may be granted.
         """
         acquire = self._invoke(
             "Acquire",
@@ -206,8 +193,8 @@ class ServiceCalls:
     ) -> tasks.LambdaInvoke:
         """Asks for the lock and sleeps on a task token until it is granted.
 
-        Once a period it asks again, with the same owner id and place in the queue: that finds a
-        grant whose push was lost, and evicts a holder that died.
+        Once a period it asks again, with the same place in the queue: that finds a grant whose push
+        was lost, and evicts a holder that died.
         """
         acquire = self._invoke(
             purpose,
@@ -224,8 +211,8 @@ class ServiceCalls:
             backoff_rate=1,
         )
         repeat_unknown(acquire, express=self.express)
-        restart = self._assigned(restarted(self.variable))
-        next_period = self._assigned(self.variable.merged("'pause_seconds': 1"))
+        restart = {self.variable.name: jsonata(restarted(self.variable))}
+        next_period = {self.variable.name: jsonata(self.variable.merged("'pause_seconds': 1"))}
         acquire.add_catch(on_restart, errors=[LockLost.__name__], outputs=UNCHANGED, assign=restart)
         acquire.add_catch(on_timeout, errors=[TIMEOUT], outputs=UNCHANGED, assign=next_period)
         catch_unknown(acquire, self.variable, on_error)
@@ -241,8 +228,8 @@ class ServiceCalls:
     ) -> tasks.LambdaInvoke:
         """Frees the lock and hands on its input, also when the lock could not be freed.
 
-        `may_wait` says that the acquisition may still be in the queue, and is to leave it;
-        `keep_alive` that a heartbeat runs beside the work, and is to be ended.
+        `may_wait`: the acquisition may still be in the queue, and is to leave it; `keep_alive`: a
+        heartbeat runs beside the work, and is to be ended.
         """
         queue = {"queue": True} if may_wait else {}
         heartbeat = {"keep_alive": True} if keep_alive else {}
@@ -257,11 +244,10 @@ class ServiceCalls:
     ) -> tasks.LambdaInvoke:
         """Renews the lease, and sleeps on a task token for one interval; then again, for ever.
 
-        Release completes the token with its own answer; an answer to another acquisition ends
-        nothing. Where Step Functions refuses that, the next heartbeat goes to `on_end`. A call that
-        failed with an unknown outcome is repeated, and when that does not help the state begins
-        again: an outage of the service ends no work. A lock that is lost, or a request that can
-        never succeed, goes to `on_loss`.
+        Release completes the token with its own answer, or the next heartbeat goes to `on_end`. A
+        call whose outcome is unknown is repeated, and then the state begins again: an outage of the
+        service ends no work. A lock that is lost, or a request that can never succeed, goes to
+        `on_loss`.
         """
         heartbeat = self._invoke(
             "Heartbeat",
@@ -289,10 +275,7 @@ class ServiceCalls:
         outputs: str = UNCHANGED,
         sleep_seconds: int | None = None,
     ) -> tasks.LambdaInvoke:
-        """A call without any repeats, which hands on its input unless `outputs` says otherwise.
-
-        With `sleep_seconds` the state passes a task token and sleeps on it for at most so long.
-        """
+        """A call without any repeats, which hands on its input unless `outputs` says otherwise."""
         sleeps = sleep_seconds is not None
         task_token = {"task_token": _TASK_TOKEN} if sleeps else {}
         return tasks.LambdaInvoke.jsonata(
@@ -329,26 +312,18 @@ class ServiceCalls:
 
     @property
     def _is_final(self) -> str:
-        """Whether an answer ends the wait in the queue."""
         acquired = f"{ANSWER}.acquired = true"
         if self.options.only_newest is None:
             return acquired
         return f"({acquired} or {ANSWER}.reason = '{RefusalReason.SUPERSEDED}')"
 
     def _answer_in_variable(self, answer: str, *, only_if: str = "true") -> dict[str, str]:
-        """Assigns an answer to the variable, with the fields that the answer lacks."""
-        kept = (
-            "waiting_since_ms",
-            "restarts",
-            *(["limit"] if is_jsonata(self.options.limit) else []),
-            *(["only_newest"] if is_jsonata(self.options.only_newest) else []),
-        )
+        options = {"limit": self.options.limit, "only_newest": self.options.only_newest}
+        evaluated = [name for name, value in options.items() if is_jsonata(value)]
+        kept = ("waiting_since_ms", "restarts", *evaluated)
         fields = ", ".join(f"'{name}': {self.variable.field(name)}" for name in kept)
         then = f"$merge([{ANSWER}, {{{fields}}}])"
         return {self.variable.name: if_own(self.variable, answer, then=then, only_if=only_if)}
-
-    def _assigned(self, expression: str) -> dict[str, str]:
-        return {self.variable.name: jsonata(expression)}
 
     def _acquisition(self) -> dict[str, str]:
         """Names no Express execution: Step Functions neither describes it nor reports its end."""

@@ -1,7 +1,6 @@
 """A whole state machine with one guard, as the JSON that Step Functions takes: no app, no stack.
 
-The guard is made by `LockGuard` around a placeholder, and the task that was given takes its place.
-So its states are those of every other guard. The task is JSON of a user's: it is checked first.
+`LockGuard` makes the guard around a placeholder, whose place the task, JSON of a user's, takes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from fairlock.cdk.fragments import WorkflowVariable
+from fairlock.cdk.fragments import WorkflowVariable, require
 from fairlock.cdk.guard.guard import LockGuard, longest_wait
 from fairlock.cdk.guard.guard_rules import faults_of_end
 from fairlock.cdk.guard.waiting import Waiting
@@ -41,10 +40,9 @@ def as_machine(work: object) -> Json:
     if not isinstance(work, dict) or not isinstance(work.get("Type"), str):
         rule = "must be a state, with its Type, or a machine, with StartAt and States"
         raise InvalidRequest(field="task", rule=rule, value=work)
-    led_on = [field for field in _LEADS_ON if field in work]
-    if led_on:
-        rule = "must not lead to other states: give them too, in a machine with StartAt and States"
-        raise InvalidRequest(field="task", rule=rule, value=", ".join(led_on))
+    led_on = ", ".join(field for field in _LEADS_ON if field in work)
+    rule = "must not lead to other states: give them too, in a machine with StartAt and States"
+    require("task", not led_on, rule, led_on)
     ends = {} if work["Type"] in {"Succeed", "Fail"} else {"End": True}
     return {"StartAt": "Work", "States": {"Work": {**work, **ends}}}
 
@@ -62,10 +60,7 @@ def names_in(machine: Json) -> set[str]:
 
 
 def require_evaluated(made: Json, variable: str) -> None:
-    """Checks that the guarded machine reads variables where they exist and are evaluated.
-
-    Those are this guard's, and those of guards that the work brings along.
-    """
+    """Checks that the machine reads variables of guards where they exist and are evaluated."""
     found = read_definition(made, Placement(machine="", express=False, around=frozenset()))
     for use in [*found.undefined, *found.as_text]:
         rule = (
@@ -81,20 +76,18 @@ def check_states_of(machine: Json) -> None:
     """Checks what Step Functions refuses in every machine, and what would lead past the guard."""
     for scope in _scopes(machine):
         for name, state in scope["States"].items():
-            if state.get("Type") == "Task" and not state.get("Resource"):
-                rule = (
-                    "must have a Resource in each Task state, such as "
-                    "'arn:aws:states:::lambda:invoke'"
-                )
-                raise InvalidRequest(field="task", rule=rule, value=f"the state {name}")
+            has_resource = state.get("Type") != "Task" or state.get("Resource")
+            rule = (
+                "must have a Resource in each Task state, such as 'arn:aws:states:::lambda:invoke'"
+            )
+            require("task", has_resource, rule, f"the state {name}")
         steps = [("StartAt", scope.get("StartAt")), *_transitions(scope)]
         for name, target in steps:
-            if target not in scope["States"]:
-                rule = (
-                    "must lead to states of the same machine, branch or Map only: the guard "
-                    "connects the task"
-                )
-                raise InvalidRequest(field="task", rule=rule, value=f"{name} -> {target}")
+            rule = (
+                "must lead to states of the same machine, branch or Map only: the guard "
+                "connects the task"
+            )
+            require("task", target in scope["States"], rule, f"{name} -> {target}")
 
 
 def _transitions(scope: Json) -> Iterator[tuple[str, object]]:
@@ -127,7 +120,6 @@ def put_in(made: Json, machine: Json, *, bare: bool) -> None:
 
 
 def _rename(scope: Json, old: str, new: str) -> None:
-    """Follows a state that has another name now."""
     places = [scope, *scope["States"].values()]
     places += [rule for state in scope["States"].values() for rule in state.get("Choices", ())]
     for place in places:
@@ -205,25 +197,15 @@ def guarded_machine(
 ) -> Json:
     """A state machine that runs the work while it holds the lock.
 
-    Args:
-        work: a state that leads nowhere, or a machine, `{"StartAt": …, "States": …}`, as JSON.
-        functions: the ARN for each of `FUNCTIONS`, or a text that stands for it.
-        lock_name: a literal, JSONata (`{% … %}`), or a JSONPath (`$.…`); a list for several locks.
-        lease_seconds: the lease.
-        max_wait_seconds: the longest wait; zero skips a busy lock.
-        keep_alive_seconds: how often a heartbeat beside the work renews the lease.
-        express: whether it will be an Express workflow.
-        name: prefixes the names of the guard's states; a state of the work is called "Work" if it
-            has no name.
-        partition: of AWS.
-        max_hold_seconds: the longest time to hold the lock, for a single task state.
-        guard_options: further arguments of `LockGuard`: limit, waiting, shared, only_newest.
+    The work is a state that leads nowhere, or a machine, `{"StartAt": …, "States": …}`, as JSON; a
+    state of it is called "Work" if it has no name. `functions` has the ARN for each of `FUNCTIONS`,
+    or a text that stands for it. A lock name may be a JSONPath (`$.…`). `name` prefixes the names
+    of the guard's states. All else is as of `LockGuard`.
     """
     machine = as_machine(work)
     others = names_in(machine)
     check_states_of(machine)
-    if not name:
-        raise InvalidRequest(field="name", rule="must be a text that is not empty", value=name)
+    require("name", name, "must be a text that is not empty", name)
     stack = Stack()
     service = FunctionsByArn(
         stack,
@@ -240,11 +222,19 @@ def guarded_machine(
         task = machine["States"][machine["StartAt"]] if bare else {}
         for fault in faults_of_end(max_hold_seconds, task, wait_seconds=waits):
             raise fault
+    function = service.acquire_function
+    placeholder: sfn.IChainable = (
+        tasks.LambdaInvoke(
+            stack, PLACEHOLDER, lambda_function=function, retry_on_service_exceptions=False
+        )
+        if bare
+        else sfn.Pass(stack, PLACEHOLDER)
+    )
     guard = LockGuard(
         stack,
         name,
         service=service,
-        task=_placeholder_task(stack, service) if bare else sfn.Pass(stack, PLACEHOLDER),
+        task=placeholder,
         lock_name=_given(lock_name),
         lease=Duration.seconds(lease_seconds),
         max_wait=max_wait,
@@ -255,15 +245,14 @@ def guarded_machine(
     graph = stack.resolve(sfn.StateGraph(guard.start_state, name).to_graph_json())
     named = {_NO_ARN + output: arn for output, arn in functions.items()}
     made: Json = _literal(graph, named, partition)
-    if both := sorted(names_in(made) & others):
-        rule = "must have other names for its states than the guard; or give the guard another name"
-        raise InvalidRequest(field="task", rule=rule, value=", ".join(both))
+    both = sorted(names_in(made) & others)
+    rule = "must have other names for its states than the guard; or give the guard another name"
+    require("task", not both, rule, ", ".join(both))
     put_in(made, machine, bare=bare)
     variable = WorkflowVariable.of(stack, name)
-    token = f"token: {variable.field('fencing_token')}"
-    if not isinstance(lock_name, str):
-        token = f"tokens: {guard.fencing_tokens}"
-    comment = f"Guarded by Fairlock. The task's fencing {token}"
+    is_one = isinstance(lock_name, str)
+    token = variable.field("fencing_token") if is_one else guard.fencing_tokens
+    comment = f"Guarded by Fairlock. The task's fencing token{'' if is_one else 's'}: {token}"
     top: Json = {key: machine[key] for key in _OF_THE_MACHINE if key in machine}
     guarded = {"Comment": comment, **top, **made}
     require_evaluated(guarded, variable.name)
@@ -277,15 +266,7 @@ def _given(lock_name: str | Sequence[str]) -> str | list[str]:
     return sfn.JsonPath.string_at(lock_name) if lock_name.startswith(_PATHS) else lock_name
 
 
-def _placeholder_task(stack: Stack, service: FunctionsByArn) -> tasks.LambdaInvoke:
-    function = service.acquire_function
-    return tasks.LambdaInvoke(
-        stack, PLACEHOLDER, lambda_function=function, retry_on_service_exceptions=False
-    )
-
-
 def _literal(value: Any, named: Mapping[str, str], partition: str) -> Any:  # noqa: ANN401 - any JSON
-    """The value without CloudFormation's functions, and with the ARNs that were given."""
     if isinstance(value, list):
         return [_literal(each, named, partition) for each in value]
     if not isinstance(value, dict):

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
-from fairlock.cdk.fragments import jsonata
+from fairlock.cdk.fragments import jsonata, require
 from fairlock.cdk.guard.guard_arguments import checked_fallback_seconds
 from fairlock.cdk.guard.guard_states import GuardStates
 from fairlock.cdk.guard.service_calls import (
@@ -18,7 +18,7 @@ from fairlock.cdk.guard.service_calls import (
     period_after_restart,
     restarted,
 )
-from fairlock.errors import InvalidRequest, explained
+from fairlock.errors import explained
 from fairlock.protocol.outcomes import RefusalReason
 from fairlock.wire.rules import DEFAULT_FALLBACK_SECONDS
 
@@ -49,8 +49,8 @@ class Waiting(ABC):
         """Asks again until the lock is granted, after as many seconds as the service advises.
 
         Works in Standard and Express workflows. Each further try costs three state transitions. The
-        advice has jitter, and grows with the wait to about a minute: a release is noticed late by
-        up to a fifth of the time waited. It is not fair: the first caller after a release wins.
+        advice grows with the wait to about a minute: a release is noticed late by up to a fifth of
+        the time waited. It is not fair: the first caller after a release wins.
         """
         return _Poll()
 
@@ -60,17 +60,13 @@ class Waiting(ABC):
         """Sleeps on a task token in a fair queue, until a release hands the lock over.
 
         Standard workflows only. One state transition whether it waits a second or an hour, and one
-        more for each fallback period, with a call of acquire; nothing else is paid for in between.
+        more for each fallback period, with a call of acquire.
 
         Args:
             fallback: how often a waiter asks again by itself, 10 s to 12 h, default 5 minutes. This
                 bounds the wait if a push is lost or a holder dies unnoticed.
-
-        Raises:
-            InvalidRequest: the fallback period breaks its rule.
         """
-        given = _DEFAULT_FALLBACK if fallback is None else fallback
-        return _Queue(checked_fallback_seconds(given))
+        return _Queue(checked_fallback_seconds(_DEFAULT_FALLBACK if fallback is None else fallback))
 
     express: ClassVar[bool] = True
     """Whether it works in Express workflows."""
@@ -79,29 +75,22 @@ class Waiting(ABC):
     shown: ClassVar[str | None] = "Waiting.poll()"
     """How a caller writes it; None for a guard that does not wait."""
 
-    @property
-    @abstractmethod
-    def longest(self) -> Duration:
-        """The longest `max_wait` whose events fit into the history of an execution."""
+    longest: Duration
+    """The longest `max_wait` whose events fit into the history of an execution."""
 
     @abstractmethod
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
-        """Makes the states that wait, each of whose ends goes to one of `next_states`.
-
-        A lock that is not the first of its guard waits for what is left of `max_wait`.
-        """
+        """Makes the states that wait, each of whose ends goes to one of `next_states`."""
 
 
 class _Poll(Waiting):
     """acquire → acquired? → wait → acquire."""
 
-    @property
-    def longest(self) -> Duration:
-        return Duration.hours(_LONGEST_POLL_HOURS)
+    longest = Duration.hours(_LONGEST_POLL_HOURS)
 
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
         lock = states.variable.field
-        acquire = states.calls.acquire(on_error=next_states.failed)
+        acquire = states.acquire(on_error=next_states.failed)
         released = f"{lock('reason')} = '{RefusalReason.ALREADY_RELEASED}'"
         pause = pause_before_restart(states.variable)
         wait = states.wait(
@@ -110,32 +99,27 @@ class _Poll(Waiting):
         )
         wait.next(acquire)
         choice = _acquired(states, next_states)
-        choice.when(_when(states.deadline.is_over), next_states.timed_out)
+        choice.when(_when(states.is_too_late), next_states.timed_out)
         choice.otherwise(wait)
         acquire.next(choice)
         return acquire
 
 
-@dataclass(frozen=True, slots=True)
 class _Queue(Waiting):
-    """acquire, which returns when the lock is granted.
+    """acquire, which returns when the lock is granted; else: time left? → wait → acquire again."""
 
-    If the acquisition was released meanwhile: time left? → wait → acquire again → time left? → …
-    """
-
-    fallback_seconds: int
     express: ClassVar[bool] = False
     shortest_seconds: ClassVar[int] = _SHORTEST_QUEUE_SECONDS
     shown: ClassVar[str | None] = "Waiting.queue()"
 
-    @property
-    def longest(self) -> Duration:
-        return Duration.seconds(self.fallback_seconds * _MOST_PERIODS)
+    def __init__(self, fallback_seconds: int) -> None:
+        self.fallback_seconds = fallback_seconds
+        self.longest = Duration.seconds(fallback_seconds * _MOST_PERIODS)
 
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
-        max_wait_seconds = states.calls.options.max_wait_seconds
+        max_wait_seconds = states.options.max_wait_seconds
         time_left = sfn.Choice.jsonata(states.scope, states.variable.state_name("Time left?"))
-        again = states.calls.acquire_in_queue(
+        again = states.acquire_in_queue(
             "Acquire again" if states.first in (None, states.variable) else "Acquire",
             period_after_restart(max_wait_seconds, fallback_seconds=self.fallback_seconds),
             on_restart=time_left,
@@ -143,7 +127,7 @@ class _Queue(Waiting):
             on_error=next_states.failed,
         )
         wait = states.wait(states.variable.field("pause_seconds"))
-        time_left.when(_when(states.deadline.is_over), next_states.timed_out)
+        time_left.when(_when(states.is_too_late), next_states.timed_out)
         time_left.otherwise(wait.next(again))
         granted = next_states.granted
         if next_states.superseded is not None:
@@ -152,7 +136,7 @@ class _Queue(Waiting):
         again.next(granted)
         if states.first not in (None, states.variable):
             return again
-        acquire = states.calls.acquire_in_queue(
+        acquire = states.acquire_in_queue(
             "Acquire",
             divide_wait(max_wait_seconds, fallback_seconds=self.fallback_seconds),
             on_restart=time_left,
@@ -164,19 +148,13 @@ class _Queue(Waiting):
 
 
 class _SkipIfBusy(Waiting):
-    """acquire → acquired?
-
-    A lock that has room counts as busy, too, while others queue for it: no one is overtaken.
-    """
+    """acquire → acquired? A lock that has room counts as busy, too, while others queue for it."""
 
     shown: ClassVar[str | None] = None
-
-    @property
-    def longest(self) -> Duration:
-        return Duration.seconds(0)
+    longest = Duration.seconds(0)
 
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
-        acquire = states.calls.acquire(on_error=next_states.failed)
+        acquire = states.acquire(on_error=next_states.failed)
         acquire.next(_acquired(states, next_states).otherwise(next_states.timed_out))
         return acquire
 
@@ -188,8 +166,7 @@ DOES_NOT_WAIT: Final[Waiting] = _SkipIfBusy()
 def _acquired(states: GuardStates, next_states: NextStates) -> sfn.Choice:
     """A Choice whose first ways are those of the final answers."""
     choice = sfn.Choice.jsonata(states.scope, states.variable.state_name("Acquired?"))
-    acquired = _when(f"{states.variable.field('acquired')} = true")
-    choice.when(acquired, next_states.granted)
+    choice.when(_when(f"{states.variable.field('acquired')} = true"), next_states.granted)
     if next_states.superseded is not None:
         superseded = f"{states.variable.field('reason')} = '{RefusalReason.SUPERSEDED}'"
         choice.when(_when(superseded), next_states.superseded)
@@ -204,13 +181,11 @@ def checked_waiting(waiting: Waiting | None, *, express: bool) -> Waiting:
     """The way to wait that was given, else that of the kind of workflow."""
     if waiting is None:
         return Waiting.poll() if express else Waiting.queue()
-    if not isinstance(waiting, Waiting):
-        rule = "must be Waiting.queue() or Waiting.poll()"
-        raise InvalidRequest(field="waiting", rule=rule, value=waiting)
-    if express and not waiting.express:
-        rule = (
-            "must be Waiting.poll() in an Express workflow: "
-            "Step Functions has no task tokens there, so nothing could wake it"
-        )
-        raise InvalidRequest(field="waiting", rule=rule, value=waiting.shown)
+    rule = "must be Waiting.queue() or Waiting.poll()"
+    require("waiting", isinstance(waiting, Waiting), rule, waiting)
+    rule = (
+        "must be Waiting.poll() in an Express workflow: "
+        "Step Functions has no task tokens there, so nothing could wake it"
+    )
+    require("waiting", waiting.express or not express, rule, waiting.shown)
     return waiting

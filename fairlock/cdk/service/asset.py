@@ -1,19 +1,12 @@
 """Assembles the directory that becomes the Lambda asset: no Docker, no network, no compiler.
 
-    lambdas/                 the handlers
-    fairlock/               the modules of this package that the handlers import
-    aws_lambda_powertools/…  the distributions that the handlers import, as they are installed here
-    licenses/                the licences of those distributions
+It has the handlers, the modules of this package and the distributions that they import, as they are
+installed here, and `licenses/`. The same sources and versions give the same asset hash, in a
+checkout, an editable install and a wheel.
 
-The same sources and versions give the same bytes, so the same asset hash, in a checkout, an
-editable install and a wheel.
-
-Byte code may stand beside the modules, so that a cold start compiles nothing. Lambda's /var/task is
-read-only, so what is not compiled in the asset is compiled at each cold
-start. Python looks for the byte code of `x.py` in `__pycache__/x.cpython-313.pyc`, where 313 is its
-own minor version. Architecture and operating system do not matter. Byte code of another version,
-or of other source text, is not used: Python compiles the source then. So byte code makes a cold
-start shorter, and changes nothing else.
+Byte code may stand beside the modules: Lambda's /var/task is read-only, so what is not compiled in
+the asset is compiled at each cold start. Python uses it for its own minor version and the same
+source text only, so it changes nothing else.
 """
 
 from __future__ import annotations
@@ -35,12 +28,8 @@ from typing import Final
 from fairlock.text import extra_missing
 
 DISTRIBUTIONS: Final = ("aws-lambda-powertools", "typing-extensions")
-"""All pure Python. boto3 comes with the Lambda runtime, and jmespath with boto3.
-
-Of typing-extensions the whole: /var/task comes before the layers of a function, and what an
-organization's layer imports of it must be there.
-"""
-
+"""All pure Python. boto3 comes with the Lambda runtime, and jmespath with boto3. Of
+typing-extensions the whole: /var/task comes before the layers of a function, which may need it."""
 OLDEST: Final = {"aws-lambda-powertools": (3, 30)}
 """The reaper hands its logger to Powertools' `BatchProcessor`, which takes one from 3.30.0 on."""
 
@@ -49,16 +38,8 @@ _UNUSED: Final = (
     *(
         f"aws_lambda_powertools/utilities/{name}/"
         for name in (
-            "auth_alpha",
-            "circuit_breaker",
-            "data_masking",
-            "feature_flags",
-            "idempotency",
-            "kafka",
-            "parameters",
-            "parser",
-            "streaming",
-            "validation",
+            *("auth_alpha", "circuit_breaker", "data_masking", "feature_flags", "idempotency"),
+            *("kafka", "parameters", "parser", "streaming", "validation"),
         )
     ),
 )
@@ -132,13 +113,15 @@ def _python_files(directory: Path, name: PurePosixPath) -> Iterator[tuple[PurePo
 
 
 def _distribution_sources(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
-    """The modules and the licence of an installed distribution, without scripts and metadata."""
     try:
         found = distribution(name)
     except PackageNotFoundError as error:
         message = extra_missing(f"the functions' asset needs {name}", extra="cdk")
         raise AssetError(message) from error
-    _check_age(name, found.version)
+    oldest = OLDEST.get(name, ())
+    if tuple(map(int, re.findall(r"\d+", found.version)[: len(oldest)])) < oldest:
+        needed = ".".join(map(str, oldest))
+        raise AssetError(f"{name} {found.version} is too old: install {name}>={needed}")
     modules = 0
     for file in found.files or []:
         path, source = PurePosixPath(file.as_posix()), Path(str(file.locate()))
@@ -153,18 +136,10 @@ def _distribution_sources(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
         )
 
 
-def _check_age(name: str, version: str) -> None:
-    oldest = OLDEST.get(name, ())
-    if tuple(int(number) for number in re.findall(r"\d+", version)[: len(oldest)]) < oldest:
-        needed = ".".join(map(str, oldest))
-        raise AssetError(f"{name} {version} is too old: install {name}>={needed}")
-
-
 def _content_hash(sources: Sources) -> str:
     digest = hashlib.sha256()
     for path, source in sources.items():
-        content = hashlib.sha256(source.read_bytes()).hexdigest()
-        digest.update(f"{path}\0{content}\n".encode())
+        digest.update(f"{path}\0{hashlib.sha256(source.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()[:32]
 
 
@@ -184,9 +159,8 @@ _COMPILE: Final = (
     *("-I", "-S", "-m", "compileall", "-q"),
     # Paths in tracebacks are those on Lambda. So the bytes do not depend on a directory here.
     *("-d", _ON_LAMBDA),
-    # By default byte code belongs to a source by the time when that was changed. CDK's zip sets all
-    # times to 1980, so Lambda would not use it. `checked-hash` (PEP 552) goes by the content, which
-    # also notices a source that was changed in Lambda's console; `unchecked-hash` would not.
+    # By the content: CDK's zip sets all times to 1980. `unchecked-hash` (PEP 552) would not notice
+    # a source that was changed in Lambda's console.
     *("--invalidation-mode", "checked-hash"),
 )
 
@@ -197,14 +171,15 @@ NamedSources = tuple[tuple[str, bytes], ...]
 def add_byte_code(asset: Path, runtime: str) -> None:
     """Compiles every module of a directory for a runtime, if its Python is on this machine.
 
-    Without that Python, or if a module cannot be compiled by it, the directory stays as it is.
-    Neither is an error. All modules are compiled before the first byte is written, and each file
-    appears as a whole, so two processes may do this at the same time, and a process that dies
-    leaves nothing that is wrong; the next call adds what is missing.
+    Without that Python, or if a module cannot be compiled by it, the directory stays as it is. All
+    modules are compiled before the first byte is written, and each file appears as a whole: two
+    processes may do this at once, and what one that dies has left out the next call adds.
     """
     tag = runtime.replace("python", "cpython-").replace(".", "")
     modules = [path.relative_to(asset).as_posix() for path in sorted(asset.rglob("*.py"))]
-    python = _python_of(runtime, tag)
+    # This Python if it is the runtime's, otherwise what has the runtime's name on the PATH.
+    is_own = sys.implementation.cache_tag == tag
+    python = sys.executable if is_own else shutil.which(runtime)
     if python is None or all((asset / byte_code_path(each, tag)).exists() for each in modules):
         return
     sources = tuple((each, (asset / each).read_bytes()) for each in modules)
@@ -218,22 +193,12 @@ def byte_code_path(module: str, tag: str) -> PurePosixPath:
     return source.parent / "__pycache__" / f"{source.stem}.{tag}.pyc"
 
 
-def _python_of(runtime: str, tag: str) -> str | None:
-    """This Python if it is the runtime's, otherwise what has the runtime's name on the PATH."""
-    if sys.implementation.cache_tag == tag:
-        return sys.executable
-    return shutil.which(runtime)
-
-
 @lru_cache(maxsize=1)
 def _compiled(python: str, tag: str, sources: NamedSources) -> Mapping[PurePosixPath, bytes]:
-    """The byte code of all modules, or nothing.
-
-    Cached, because a program may synthesize many apps, as tests do.
+    """The byte code of all modules, or nothing; cached, as tests synthesize many apps.
 
     Raises:
-        OSError: what has this name cannot be run, or made no files of these names, because it is
-            another Python or none.
+        OSError: what has this name cannot be run, or is no Python of this version.
     """
     paths = [byte_code_path(module, tag) for module, _ in sources]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:

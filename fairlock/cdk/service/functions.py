@@ -1,13 +1,8 @@
 """The functions of the service, each with a log group and a role of its own.
 
-Lambda has no X-Ray in the regions of China, and not everywhere arm64 or a setting for recursive
-loops. A stack may name no region, so CloudFormation decides by the partition, when the stack is
-deployed.
-
-People see, free and pause locks without access to the table by three functions, because IAM grants
-whole functions: many may see, some may pause, and few may free, which can let two holders work at a
-time. None shows an owner_id. One more function tells EventBridge of grants, releases and losses, by
-the table's stream.
+Lambda has no X-Ray in China, and not everywhere arm64 or a setting for recursive loops. A stack may
+name no region, so CloudFormation decides by the partition, when the stack is deployed. People see,
+pause and free locks by three functions, because IAM grants whole functions. None shows an owner_id.
 """
 
 from __future__ import annotations
@@ -77,10 +72,10 @@ class Platform:
             resource.add_property_override(property_path, value)
 
     def allow_recursion(self, function: lambda_.Function) -> None:
-        """Lets a function send messages to itself, where Lambda can be told so.
+        """Lets a function send messages to itself, where Lambda has such a setting.
 
-        Elsewhere CloudFormation refuses the property: Lambda has no PutFunctionRecursionConfig in
-        GovCloud, mx-central-1 and ap-southeast-6 (its developer guide, "Recursive loop detection").
+        GovCloud, mx-central-1 and ap-southeast-6 have none (its developer guide, "Recursive loop
+        detection").
         """
         if self._recursive_loop is False:
             return
@@ -96,7 +91,6 @@ FUNCTION_TIMEOUT_SECONDS: Final = 20
 """More than a request to DynamoDB may take with its repeats, so that an outage of DynamoDB ends in
 the service's own error and not in Lambda's."""
 
-
 _KEY_NEEDED: Final = "DynamoDB asks for them on a customer's key; on this key alone."
 _TOKEN_NEEDED: Final = "Any workflow of this account and region may wait; its task token is needed."
 _WORKFLOW_ACTIONS: Final = {
@@ -110,7 +104,6 @@ _WORKFLOW_ACTIONS: Final = {
 """Actions of Step Functions, each with its resource and the reason why it is allowed on all. The
 Service Authorization Reference lists no resource for SendTask*. But denials by AWS name the state
 machine, and `StateMachine.grant_task_response` of CDK grants on it."""
-
 
 HANDS_OVER: Final = ("UpdateItem", "DeleteItem", "Query", "GetItem")
 """What a function sends to the table that may hand a lock over; one that joins puts items too."""
@@ -151,11 +144,7 @@ class FunctionFactory:
         handler: str | None = None,
         timeout_seconds: int = FUNCTION_TIMEOUT_SECONDS,
     ) -> lambda_.Function:
-        """Makes a function with this handler; by default with that of the same name as its id.
-
-        It may do `table_actions` on the lock table, and `workflow_actions` on every workflow of the
-        account and region. A transaction needs no action of its own, only those of its writes.
-        """
+        """Makes a function that may do these actions; its handler is by default that of its id."""
         log_group = logs.LogGroup(
             self.scope,
             f"{construct_id}Logs",
@@ -210,15 +199,11 @@ class FunctionFactory:
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
         )
         if table_actions:
-            role.add_to_policy(
-                iam.PolicyStatement(
-                    actions=[f"dynamodb:{action}" for action in table_actions],
-                    resources=[self.table.table_arn],
-                )
-            )
-        key = self.table.encryption_key
-        if key is not None:
-            grant_key(key, role)
+            actions = [f"dynamodb:{action}" for action in table_actions]
+            table = [self.table.table_arn]
+            role.add_to_policy(iam.PolicyStatement(actions=actions, resources=table))
+        if self.table.encryption_key is not None:
+            grant_key(self.table.encryption_key, role)
         log_group.grant_write(role)
         return role
 
@@ -226,8 +211,7 @@ class FunctionFactory:
 def _add_byte_code(function: lambda_.Function) -> None:
     """Adds byte code to the copy of the handlers that CDK has made for this function.
 
-    CDK names that copy by a hash of what it copied: the sources. So a template is the same on every
-    machine, with and without the runtime's Python. CDK uploads each hash once.
+    CDK names that copy by a hash of the sources. So a template is the same on every machine.
     """
     stage = Stage.of(function)
     copy = function.node.try_find_child("Code")  # At the first function that has this code.
@@ -264,13 +248,7 @@ def grant_workflow_action(scope: Construct, grantee: iam.IGrantable, action: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdministrationFunctions:
-    """What a service with `administration=True` has besides.
-
-    Attributes:
-        inspect: describes a lock, or lists those that are in use.
-        force_release: releases a holder by force, and logs who did it and why.
-        set_limit: limits, pauses and resumes locks, and logs who did it and why.
-    """
+    """What a service with `administration=True` has besides; two of them log who did it and why."""
 
     inspect: lambda_.Function
     force_release: lambda_.Function
@@ -279,25 +257,27 @@ class AdministrationFunctions:
 
 def make_administration(functions: FunctionFactory) -> AdministrationFunctions:
     """Makes the three functions."""
+
+    def make_writer(name: str, handler: str, description: str) -> lambda_.Function:
+        return functions.make(
+            name,
+            description=description,
+            handler=handler,
+            table_actions=HANDS_OVER,  # Raising a limit hands over to those who wait.
+            workflow_actions=WAKES,
+        )
+
     return AdministrationFunctions(
         inspect=functions.make(
             "Inspect",
             description="Fairlock: describes and lists locks",
             table_actions=["GetItem", "Query", "Scan"],
         ),
-        force_release=functions.make(
-            "ForceRelease",
-            description="Fairlock: releases holders by force",
-            handler="force_release",
-            table_actions=HANDS_OVER,
-            workflow_actions=WAKES,
+        force_release=make_writer(
+            "ForceRelease", "force_release", "Fairlock: releases holders by force"
         ),
-        set_limit=functions.make(
-            "SetLimit",
-            description="Fairlock: limits, pauses and resumes locks",
-            handler="set_limit",
-            table_actions=HANDS_OVER,  # Raising a limit hands over to those who wait.
-            workflow_actions=WAKES,
+        set_limit=make_writer(
+            "SetLimit", "set_limit", "Fairlock: limits, pauses and resumes locks"
         ),
     )
 

@@ -1,29 +1,24 @@
-"""`LockService`: the lock table and the functions that decide who holds a lock.
-
-Its settings are checked first: what would fail at deployment, or when a function is imported, is
-`InvalidRequest` at synth, with the name of the argument and its rule.
-"""
+"""`LockService`: the lock table and the functions that decide who holds a lock."""
 
 from __future__ import annotations
 
 import re
-from typing import Final, Unpack
+from typing import Final
 
-from aws_cdk import Aws, RemovalPolicy, Stack, Token
-from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import Aws, CfnOutput, RemovalPolicy, Stack, Token
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from fairlock.cdk.fragments import check_flag, check_key
+from fairlock.cdk.fragments import check_flag, check_key, is_whole, require
 from fairlock.cdk.service.functions import (
     HANDS_OVER,
     WAKES,
-    AdministrationFunctions,
     FunctionFactory,
     Platform,
     handler_code,
@@ -33,14 +28,20 @@ from fairlock.cdk.service.functions import (
 )
 from fairlock.cdk.service.reaper import DEFAULT_CONCURRENCY, ExecutionReaper, check_concurrency
 from fairlock.cdk.service.served_functions import ServedFunctions
-from fairlock.cdk.service.service_base import LockServiceBase, MetricOptions, lock_table, serve_all
+from fairlock.cdk.service.service_base import LockServiceBase, ReaperMetric, lock_table, serve_all
 from fairlock.cdk.service.shared_service import (
-    Deployed,
+    DEAD_LETTER_QUEUE_ARN,
+    LOG_GROUP_NAMES,
+    REAP_QUEUE_ARN,
+    SERVES_EVERY_DURABLE_FUNCTION,
+    SERVICE_NAME,
+    WATCHES_EVERY_MACHINE,
     SharedLockService,
     SharedNames,
-    add_outputs,
+    function_arn,
 )
 from fairlock.errors import InvalidRequest, explained
+from fairlock.names import TABLE_NAME_PARAMETER
 
 LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LEAST_MEMORY_MIB: Final = 128
@@ -63,20 +64,19 @@ def check_functions(
     recursive_loop: object,
 ) -> None:
     """Checks the settings of the functions."""
-    if log_level not in LOG_LEVELS:
-        _refuse("log_level", f"must be one of {', '.join(LOG_LEVELS)}", log_level)
-    if not isinstance(log_retention, logs.RetentionDays):
-        _refuse("log_retention", "must be a member of aws_logs.RetentionDays", log_retention)
-    whole = isinstance(memory_size_mib, int) and not isinstance(memory_size_mib, bool)
-    if not (whole and LEAST_MEMORY_MIB <= memory_size_mib <= MOST_MEMORY_MIB):  # type: ignore[operator]  # an int by then
-        rule = f"must be a whole number from {LEAST_MEMORY_MIB} to {MOST_MEMORY_MIB}"
-        _refuse("memory_size_mib", rule, memory_size_mib)
+    rule = f"must be one of {', '.join(LOG_LEVELS)}"
+    require("log_level", log_level in LOG_LEVELS, rule, log_level)
+    is_known = isinstance(log_retention, logs.RetentionDays)
+    require("log_retention", is_known, "must be a member of aws_logs.RetentionDays", log_retention)
+    rule = f"must be a whole number from {LEAST_MEMORY_MIB} to {MOST_MEMORY_MIB}"
+    is_size = is_whole(memory_size_mib, LEAST_MEMORY_MIB, MOST_MEMORY_MIB)
+    require("memory_size_mib", is_size, rule, memory_size_mib)
+    rule = "must be True, False, or None for the default"
     for name, flag in (("tracing", tracing), ("recursive_loop", recursive_loop)):
-        if flag is not None and not isinstance(flag, bool):
-            _refuse(name, "must be True, False, or None for the default", flag)
-    if architecture is not None and not isinstance(architecture, lambda_.Architecture):
-        rule = "must be a member of aws_lambda.Architecture, or None for the default"
-        _refuse("architecture", rule, architecture)
+        require(name, flag is None or isinstance(flag, bool), rule, flag)
+    is_known = architecture is None or isinstance(architecture, lambda_.Architecture)
+    rule = "must be a member of aws_lambda.Architecture, or None for the default"
+    require("architecture", is_known, rule, architecture)
 
 
 def check_table(
@@ -88,33 +88,25 @@ def check_table(
     encryption_key: object,
 ) -> None:
     """Checks the settings of a new table, and that a table that exists already gets none."""
-    if table_name is not None and not _is_table_name(table_name):
-        rule = "must be 3 to 255 letters, digits, hyphens, underscores and dots"
-        _refuse("table_name", rule, table_name)
-    if removal_policy not in _REMOVAL_POLICIES:
-        rule = "must be RETAIN, RETAIN_ON_UPDATE_OR_DELETE or DESTROY of aws_cdk.RemovalPolicy"
-        _refuse("removal_policy", rule, removal_policy)
+    rule = "must be 3 to 255 letters, digits, hyphens, underscores and dots"
+    is_name = isinstance(table_name, str) and (
+        Token.is_unresolved(table_name) or _TABLE_NAME.fullmatch(table_name)
+    )
+    require("table_name", table_name is None or is_name, rule, table_name)
+    rule = "must be RETAIN, RETAIN_ON_UPDATE_OR_DELETE or DESTROY of aws_cdk.RemovalPolicy"
+    require("removal_policy", removal_policy in _REMOVAL_POLICIES, rule, removal_policy)
     check_flag("deletion_protection", deletion_protection)
     check_key("encryption_key", encryption_key)
     if table is None:
         return
-    if not hasattr(table, "table_arn"):
-        _refuse("table", "must be an aws_dynamodb.ITable", table)
-    of_a_new_table = {"table_name": table_name, "deletion_protection": deletion_protection}
-    for name, value in {**of_a_new_table, "encryption_key": encryption_key}.items():
-        if value not in (None, False):
-            rule = "must be left out with table=…, which has its own"
-            _refuse(name, rule, True)  # noqa: FBT003 - that it is given
-
-
-def _is_table_name(name: object) -> bool:
-    if not isinstance(name, str):
-        return False
-    return Token.is_unresolved(name) or _TABLE_NAME.fullmatch(name) is not None
-
-
-def _refuse(field: str, rule: str, value: object) -> None:
-    raise InvalidRequest(field=field, rule=rule, value=value)
+    require("table", hasattr(table, "table_arn"), "must be an aws_dynamodb.ITable", table)
+    rule = "must be left out with table=…, which has its own"
+    for name, value in (
+        ("table_name", table_name),
+        ("deletion_protection", deletion_protection),
+        ("encryption_key", encryption_key),
+    ):
+        require(name, value in (None, False), rule, True)  # noqa: FBT003 - that it is given
 
 
 _NOT_IN_A_DIMENSION: Final = re.compile(r"[^!-~]")
@@ -125,9 +117,9 @@ class LockService(LockServiceBase):
     """A lock service of its own: one table, a function for each operation, and the reaper.
 
     Attributes:
-        table: the lock table. It is not replicated to other regions, and must not be: a lock is
-            decided by conditional writes. Between regions these hold only with multi-region strong
-            consistency, which has neither transactions nor TTL.
+        table: the lock table. It must not be replicated to other regions: a lock is decided by
+            conditional writes, which hold between regions only with multi-region strong
+            consistency, and that has neither transactions nor TTL.
         acquire_function, heartbeat_function, release_function: see `ILockService`.
         reaper: frees the locks of executions that ended without doing so; None if left out.
         administration: the functions that show, free and pause locks; None if left out.
@@ -137,6 +129,7 @@ class LockService(LockServiceBase):
     acquire_function: lambda_.Function
     heartbeat_function: lambda_.Function
     release_function: lambda_.Function
+    publish_function: lambda_.Function | None
 
     from_stack = staticmethod(SharedLockService)
     """Refers to the service that a stack shares, by the stack's name, with the same arguments."""
@@ -174,22 +167,18 @@ class LockService(LockServiceBase):
                 soon as Step Functions reports it; of all state machines of the account and region,
                 or of those that `watch` names. Without it a lock is free when its lease is over.
             reaper_concurrency: how many of its functions run at once at most, from 2 to 1,000; stay
-                below the account's concurrency. 50 free the locks of 100,000 executions that are
-                stopped together in about five minutes.
-            durable: whether to serve every durable function of the account and region, also those
-                of other apps. Without it the service serves those that `grant_durable` names.
-            administration: whether to make three functions more, by which people see locks, pause
-                them and release them by force without access to the table; `grant_inspect`,
-                `grant_set_limit` and `grant_force_release` let them invoke these. They cost nothing
-                until they are called.
+                below the account's concurrency.
+            durable: whether to serve every durable function of the account and region. Without it
+                the service serves those that `grant_durable` names.
+            administration: whether to make three functions by which people see locks, pause them
+                and release them by force without access to the table: `grant_inspect`,
+                `grant_set_limit` and `grant_force_release` let them.
             lifecycle_events: whether to tell EventBridge when a lock is granted, released, lost,
-                taken over or reaped, by the table's stream and a function that reads it; see
-                docs/monitoring.md. Calls send no request more for it.
-            pace: whether to make one more function, which the states `Pace` of workflows call, and
-                any caller whom `grant_pace` lets. Python clients take turns without it.
-            table: a table that exists, for instance one that an earlier stack has retained, in this
-                account and region. It must have the key and the TTL attribute that this service
-                makes. Default is a new table.
+                taken over or reaped (docs/monitoring.md). Calls send no request more for it.
+            pace: whether to make the function that the states `Pace` of workflows call, and any
+                caller whom `grant_pace` lets. Python clients take turns without it.
+            table: a table that exists in this account and region, with the key and the TTL
+                attribute that this service makes. Default is a new table.
             table_name: the name of a new table. With a name, a table that was retained makes the
                 deployment fail, instead of standing unused beside a second one.
             removal_policy: what becomes of a new table and the logs when the stack goes. Removing
@@ -200,13 +189,12 @@ class LockService(LockServiceBase):
             log_retention: how long the functions' logs are retained.
             log_level: the functions' level of Python's logging. INFO is one line a call.
             memory_size_mib: memory, and with it CPU, of each function, from 128 to 10,240.
-            tracing: whether X-Ray traces the functions; default is yes in the partition `aws` and
-                no in others, as Lambda has no X-Ray in the regions of China.
+            tracing: whether X-Ray traces the functions; default is yes in the partition `aws`.
             architecture: of the functions' processors; default is arm64 in the partition `aws` and
-                x86_64 in others. Give x86_64 for a region without arm64.
+                x86_64 in others.
             recursive_loop: whether the template lets the reaper's function send messages to itself
-                for more than 16 rounds; default is yes in the partition `aws` and no in others.
-                Give False for a region whose Lambda has no such setting.
+                for more than 16 rounds; default is yes in the partition `aws`. Give False for a
+                region whose Lambda has no such setting.
 
         Raises:
             InvalidRequest: names the argument and its rule, before anything is declared.
@@ -227,13 +215,11 @@ class LockService(LockServiceBase):
             encryption_key=encryption_key,
         )
         check_concurrency(reaper_concurrency)
-        check_flag("reaper", reaper)
-        check_flag("durable", durable)
-        check_flag("administration", administration)
-        check_flag("lifecycle_events", lifecycle_events)
-        check_flag("pace", pace)
+        flags = {"reaper": reaper, "durable": durable, "administration": administration}
+        for name, flag in {**flags, "lifecycle_events": lifecycle_events, "pace": pace}.items():
+            check_flag(name, flag)
         super().__init__(scope, construct_id)
-        self._table = table or lock_table(
+        self.table = table or lock_table(
             self,
             table_name=table_name,
             encryption_key=encryption_key,
@@ -244,8 +230,9 @@ class LockService(LockServiceBase):
         functions = FunctionFactory(
             scope=self,
             code=handler_code(self),
-            table=self._table,
-            service_name=self._name_by_reference(),
+            table=self.table,
+            # By reference: without the CDK the stack may have any name.
+            service_name=f"{Aws.STACK_NAME}/{self._place()}",
             log_retention=log_retention,
             log_removal_policy=removal_policy,
             log_level=log_level,
@@ -278,52 +265,33 @@ class LockService(LockServiceBase):
             if reaper
             else None
         )
-        self.administration: AdministrationFunctions | None = (
-            make_administration(functions) if administration else None
-        )
-        self.publish_function: lambda_.Function | None = (
-            make_publisher(functions) if lifecycle_events else None
-        )
+        self.reap_function = None if self.reaper is None else self.reaper.function
+        self.has_dead_letters = reaper
+        self.administration = make_administration(functions) if administration else None
+        self.publish_function = make_publisher(functions) if lifecycle_events else None
         self._pace_function = make_pace(functions) if pace else None
-        self._meet_durable = [self.acquire_function, self.heartbeat_function, self.release_function]
-        self._meet_durable += [] if self.reaper is None else [self.reaper.function]
-        self._meet_durable += (
-            []
-            if self.administration is None
-            else [self.administration.force_release, self.administration.set_limit]
-        )
+        meet_durable = [self.acquire_function, self.heartbeat_function, self.release_function]
+        if self.reaper is not None:
+            meet_durable.append(self.reaper.function)
+        if self.administration is not None:
+            meet_durable += [self.administration.force_release, self.administration.set_limit]
         self._serves_all_durable = durable
-        self._served = ServedFunctions(self, self._meet_durable)
+        self._served = ServedFunctions(self, meet_durable)
         self._shared_names: SharedNames | None = None
         if durable:
-            serve_all(self, self._meet_durable)
+            serve_all(self, meet_durable)
             if self.reaper is not None:
                 self.reaper.watch_every_durable_function()
-
-    @property
-    def table(self) -> dynamodb.ITable:
-        """The lock table: a new one, or the one that was given."""
-        return self._table
 
     @property
     def service_name(self) -> str:
         """The stack's name and the construct's path in it, such as `Fairlock/Locks`."""
         return f"{Stack.of(self).stack_name}/{self._place()}"
 
-    def _name_by_reference(self) -> str:
-        """`service_name` for the own stack, which may have any name without the CDK."""
-        return f"{Aws.STACK_NAME}/{self._place()}"
-
     def _place(self) -> str:
         """The path in the stack. CloudWatch takes ASCII in a dimension."""
         own = self.node.scopes[self.node.scopes.index(Stack.of(self)) + 1 :]
-        path = "/".join(each.node.id for each in own)
-        return _NOT_IN_A_DIMENSION.sub("", path)[:_LONGEST_PLACE]
-
-    @property
-    def reap_function(self) -> lambda_.IFunction | None:
-        """The reaper's function; None without a reaper."""
-        return None if self.reaper is None else self.reaper.function
+        return _NOT_IN_A_DIMENSION.sub("", "/".join(each.node.id for each in own))[:_LONGEST_PLACE]
 
     @property
     def pace_function(self) -> lambda_.Function:
@@ -334,14 +302,9 @@ class LockService(LockServiceBase):
         return self._pace_function
 
     @property
-    def has_dead_letters(self) -> bool:
-        """Whether the service has a reaper."""
-        return self.reaper is not None
-
-    @property
     def log_group_names(self) -> list[str]:
         """The log groups of all functions."""
-        return self._deployed().log_group_names()
+        return [function.log_group.log_group_name for function in self._functions().values()]
 
     def grant_durable(
         self, function: lambda_.Function, *, key: kms.IKey | None = None
@@ -359,37 +322,57 @@ class LockService(LockServiceBase):
     def watch(self, *machines: sfn.IStateMachine) -> None:
         """Narrows the reaper from all state machines of the account and region to these.
 
-        You can call it again for more machines. A machine may be in any stack of the app, or be an
-        imported one; its rule is made beside it. An imported one must be in the service's account
-        and region; an ARN that is a parameter or an export cannot be checked.
+        You can call it again for more machines, of any stack of the app or imported. They must be
+        in the service's account and region; an ARN that is a parameter or an export is not checked.
 
         Raises:
             InvalidRequest: the service has no reaper, no machine was named, or one is elsewhere.
         """
         self._reaper_or_refuse("watch").watch(*machines)
         if self._shared_names is not None:
-            self._shared_names.watches_some_machines()
+            self._shared_names.node.try_remove_child(WATCHES_EVERY_MACHINE)
 
     def share(self) -> None:
         """Lets other stacks of the account and region find this service by the stack's name.
 
-        They call `LockService.from_stack(…, stack_name=…)`. One service of a stack can be shared.
-
-        Raises:
-            InvalidRequest: another one is shared already, or the stack's name is not known at
-                synth, as in a nested stack.
+        They call `LockService.from_stack(…, stack_name=…)`. One service of a stack can be shared,
+        and none of a nested stack.
         """
-        self._shared_names = SharedNames(self, self._deployed())
+        names = {**self._names(), LOG_GROUP_NAMES: ",".join(self.log_group_names)}
+        if self.reaper is not None and self.reaper.watches_every_machine:
+            names[WATCHES_EVERY_MACHINE] = "true"
+        if self._serves_all_durable:
+            names[SERVES_EVERY_DURABLE_FUNCTION] = "true"
+        self._shared_names = SharedNames(self, names)
 
     def add_outputs(self) -> None:
-        """Gives the stack the outputs that the stack `Fairlock` has: names and ARNs.
+        """Gives the stack the outputs that the stack `Fairlock` has, once: names and ARNs."""
+        stack = Stack.of(self)
+        is_first = stack.node.try_find_child(TABLE_NAME_PARAMETER) is None
+        rule = f"must be called once in a stack, which has an output {TABLE_NAME_PARAMETER} already"
+        require("add_outputs", is_first, rule, self.node.path)
+        for name, value in self._names().items():
+            CfnOutput(stack, name, value=value)
 
-        Raises:
-            InvalidRequest: the stack has such outputs already.
-        """
-        add_outputs(self, self._deployed())
+    def _names(self) -> dict[str, str]:
+        """Name, ARN or URL of the table, of each function and of the reaper's queues."""
+        names = {
+            # By reference: without the CDK the stack may have any name.
+            SERVICE_NAME: f"{Aws.STACK_NAME}/{self._place()}",
+            TABLE_NAME_PARAMETER: self.table.table_name,
+            "LockTableArn": self.table.table_arn,
+        }
+        for operation, function in self._functions().items():
+            names[f"{operation}FunctionName"] = function.function_name
+            names[function_arn(operation)] = function.function_arn
+        if self.reaper is not None:
+            queue, dead_letters = self.reaper.queue, self.reaper.dead_letter_queue
+            names["ReapQueueUrl"], names[REAP_QUEUE_ARN] = queue.queue_url, queue.queue_arn
+            names["ReapDeadLetterQueueUrl"] = dead_letters.queue_url
+            names[DEAD_LETTER_QUEUE_ARN] = dead_letters.queue_arn
+        return names
 
-    def _deployed(self) -> Deployed:
+    def _functions(self) -> dict[str, lambda_.Function]:
         functions = {
             "Acquire": self.acquire_function,
             "Heartbeat": self.heartbeat_function,
@@ -399,35 +382,13 @@ class LockService(LockServiceBase):
             functions["Inspect"] = self.administration.inspect
             functions["ForceRelease"] = self.administration.force_release
             functions["SetLimit"] = self.administration.set_limit
-        if self._pace_function is not None:
-            functions["Pace"] = self._pace_function
-        if self.publish_function is not None:
-            functions["Publish"] = self.publish_function
-        if self.reaper is not None:
-            functions["Reap"] = self.reaper.function
-        return Deployed(
-            service_name=self._name_by_reference(),
-            table=self.table,
-            functions=functions,
-            reaper=self.reaper,
-            serves_every_durable_function=self._serves_all_durable,
-        )
+        others = {"Pace": self._pace_function, "Publish": self.publish_function}
+        others["Reap"] = None if self.reaper is None else self.reaper.function
+        return functions | {name: one for name, one in others.items() if one is not None}
 
-    def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Events that the reaper could not handle; an alarm above zero is worth having.
-
-        Raises:
-            InvalidRequest: the service has no reaper.
-        """
-        return self._reaper_or_refuse("metric_dead_letters").metric_dead_letters(**options)
-
-    def metric_oldest_event(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Seconds that the reaper's oldest event has waited; more than half an hour is an alarm.
-
-        Raises:
-            InvalidRequest: the service has no reaper.
-        """
-        return self._reaper_or_refuse("metric_oldest_event").metric_oldest_event(**options)
+    def _reap_queue(self, purpose: ReaperMetric) -> sqs.Queue:
+        reaper = self._reaper_or_refuse(purpose)
+        return reaper.queue if purpose == "metric_oldest_event" else reaper.dead_letter_queue
 
     def _reaper_or_refuse(self, purpose: str) -> ExecutionReaper:
         if self.reaper is None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Unpack, cast
 
 import jsii
@@ -26,7 +27,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.interfaces.aws_events import IRuleRef
 from constructs import Construct
 
-from fairlock.cdk.fragments import first_difference
+from fairlock.cdk.fragments import first_difference, is_whole, require
 from fairlock.cdk.service.functions import (
     FUNCTION_TIMEOUT_SECONDS,
     HANDS_OVER,
@@ -41,10 +42,7 @@ from fairlock.names import REAP_QUEUE_VARIABLE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusEvents:
-    """The events by which a service of AWS reports the ends of executions that did not release.
-
-    The message to the reaper has the names of `paths` as placeholders for parts of the event.
-    """
+    """How a service of AWS reports ends of executions; the message has placeholders, `paths`."""
 
     source: str
     detail_type: str
@@ -122,10 +120,7 @@ class ReaperTarget:
 
 
 class _NameOfExecution(events.RuleTargetInput):
-    """The part of an event that the reaper needs, without the execution's input and output.
-
-    The placeholders are quoted, so that the message is JSON even if a field is missing.
-    """
+    """The part of an event that the reaper needs, as JSON even if a field of it is missing."""
 
     def __init__(self, reported: StatusEvents) -> None:
         super().__init__()
@@ -174,22 +169,19 @@ _COLONS: Final = "arn:aws:states:region:account:stateMachine:name".count(":")
 
 
 def check_machine(machine: sfn.IStateMachine, *, service: Construct) -> None:
-    """Checks that Step Functions reports the ends of the machine's executions to this service.
-
-    Not those of an Express one, nor to another account or region; and not under an alias's name.
-    """
+    """Checks that Step Functions reports the ends of the machine's executions to this service."""
     arn = getattr(machine, "state_machine_arn", None)
     if not isinstance(arn, str):
         rule = "must be a state machine, made or imported (StateMachine.from_state_machine_arn)"
         raise InvalidRequest(field=_FIELD, rule=rule, value=machine)
-    if isinstance(machine, sfn.StateMachine) and (
+    is_express = isinstance(machine, sfn.StateMachine) and (
         machine.state_machine_type == sfn.StateMachineType.EXPRESS
-    ):
-        rule = "must be a Standard workflow: Step Functions reports the end of no Express workflow"
-        raise InvalidRequest(field=_FIELD, rule=rule, value=machine.node.path)
-    if not Token.is_unresolved(arn) and arn.count(":") > _COLONS:
-        rule = "must be the machine itself, whose events name it, not a version or an alias of it"
-        raise InvalidRequest(field=_FIELD, rule=rule, value=arn)
+    )
+    rule = "must be a Standard workflow: Step Functions reports the end of no Express workflow"
+    require(_FIELD, not is_express, rule, machine.node.path)
+    is_machine = Token.is_unresolved(arn) or arn.count(":") <= _COLONS
+    rule = "must be the machine itself, whose events name it, not a version or an alias of it"
+    require(_FIELD, is_machine, rule, arn)
     difference = first_difference(Stack.of(service), machine.env)
     if difference is not None:
         kind, own, _ = difference
@@ -209,10 +201,9 @@ _EVERY_DURABLE_FUNCTION: Final = "EveryDurableFunction"
 
 def check_concurrency(concurrency: int) -> None:
     """Checks how many functions of the reaper may run at once, as Lambda takes it."""
-    is_whole = isinstance(concurrency, int) and not isinstance(concurrency, bool)
-    if not is_whole or not _LEAST_AT_ONCE <= concurrency <= _MOST_AT_ONCE:
-        rule = f"must be a whole number from {_LEAST_AT_ONCE} to {_MOST_AT_ONCE}"
-        raise InvalidRequest(field="reaper_concurrency", rule=rule, value=concurrency)
+    rule = f"must be a whole number from {_LEAST_AT_ONCE} to {_MOST_AT_ONCE}"
+    is_right = is_whole(concurrency, _LEAST_AT_ONCE, _MOST_AT_ONCE)
+    require("reaper_concurrency", is_right, rule, concurrency)
 
 
 class ExecutionReaper(Construct):
@@ -224,15 +215,12 @@ class ExecutionReaper(Construct):
         * Only acquisitions of that execution are freed, however often and in whatever order the
           events come. An execution that was redriven meanwhile is left alone.
 
-    Not guaranteed:
-        * That the event arrives: status events are best effort. Without it the lock is free when
-          its lease is over and the next one asks.
-        * Anything for Express workflows and direct callers, of which there are no such events.
+    Not guaranteed: that the event arrives. Without it, and for Express workflows and direct
+    callers, the lock is free when its lease is over and the next one asks.
 
-    An event that ten tries could not handle stays in the dead-letter queue for two weeks; the locks
-    are then free when their lease is over. The messages name executions, and do not contain their
-    inputs; both queues are encrypted. The queue's policy lets only the reaper's rules and its
-    function send, and denies everybody else: dead letters cannot be sent back to the queue.
+    An event that ten tries could not handle stays in the dead-letter queue for two weeks. The
+    messages name executions, without their inputs; both queues are encrypted. Only the reaper's
+    rules and its function may send to the queue: not dead letters either.
 
     Attributes:
         function: frees the locks that an execution claimed.
@@ -254,7 +242,7 @@ class ExecutionReaper(Construct):
         allow_rules(self.queue)
         # Never without this: the permission above it is one for any rule.
         deny_all_but(self.queue, self._rules.arns, cast("iam.IRole", self.function.role))
-        rule = self._rule(self, _EVERY_MACHINE, OF_WORKFLOWS, detail={})
+        rule = self._rule(self, _EVERY_MACHINE, reported=OF_WORKFLOWS, detail={})
         self._rules.arns.append(rule.rule_arn)
 
     @property
@@ -264,9 +252,8 @@ class ExecutionReaper(Construct):
 
     def watch(self, *machines: sfn.IStateMachine) -> None:
         """Narrows the reaper to these state machines; see `LockService.watch`."""
-        if not machines:
-            rule = "must name at least one state machine; reaper=False watches none"
-            raise InvalidRequest(field="machines", rule=rule, value=[])
+        rule = "must name at least one state machine; reaper=False watches none"
+        require("machines", machines, rule, [])
         for machine in machines:
             check_machine(machine, service=self)
         self._rules.require_room(OF_WORKFLOWS.source, machines, field="machines")
@@ -277,8 +264,7 @@ class ExecutionReaper(Construct):
         for machine in machines:
             arn = machine.state_machine_arn
             # The children of a Distributed Map have the map's label in the ARN: machine/label.
-            detail = {"stateMachineArn": [arn, {"prefix": f"{arn}/"}]}
-            self._add_rule(machine, OF_WORKFLOWS, detail)
+            self._add_rule(machine, OF_WORKFLOWS, {"stateMachineArn": [arn, {"prefix": f"{arn}/"}]})
 
     def watch_durable(self, function: lambda_.IFunction) -> None:
         """Tells the reaper of the executions of a durable function; `grant_durable` does."""
@@ -290,14 +276,11 @@ class ExecutionReaper(Construct):
 
     def watch_every_durable_function(self) -> None:
         """Tells the reaper of all durable functions of the account and region."""
-        rule = self._rule(self, _EVERY_DURABLE_FUNCTION, OF_DURABLE_FUNCTIONS, detail={})
+        rule = self._rule(self, _EVERY_DURABLE_FUNCTION, reported=OF_DURABLE_FUNCTIONS, detail={})
         self._rules.arns.append(rule.rule_arn)
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Events that could not be delivered or handled, by default the maximum of 5 minutes.
-
-        An alarm above zero is worth having.
-        """
+        """Events that could not be delivered or handled, by default the maximum of 5 minutes."""
         return self.dead_letter_queue.metric_approximate_number_of_messages_visible(**options)
 
     def metric_oldest_event(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
@@ -330,19 +313,17 @@ class ExecutionReaper(Construct):
     def _add_rule(
         self, watched: IResource, reported: StatusEvents, detail: Mapping[str, object]
     ) -> None:
-        def make(scope: Construct, construct_id: str, name: str) -> events.Rule:
-            return self._rule(scope, construct_id, reported, detail=detail, name=name)
-
+        make = partial(self._rule, reported=reported, detail=detail)
         self._rules.add(watched, reported.source, detail, make=make)
 
     def _rule(
         self,
         scope: Construct,
         construct_id: str,
-        reported: StatusEvents,
-        *,
-        detail: Mapping[str, object],
         name: str | None = None,
+        *,
+        reported: StatusEvents,
+        detail: Mapping[str, object],
     ) -> events.Rule:
         rule = events.Rule(
             scope,

@@ -1,7 +1,6 @@
 """The reaper's rules beside what it watches, and the policy of its queue, which names them.
 
-AWS bounds both: the pattern of a rule, and the policy of a queue. So what is watched in one stack
-shares rules, and the policy names each rule once.
+AWS bounds both, so what is watched in one stack shares rules.
 """
 
 from __future__ import annotations
@@ -18,15 +17,13 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from fairlock.errors import InvalidRequest
+from fairlock.cdk.fragments import require
 
 
 def allow_rules(queue: sqs.Queue, rule_arns: Sequence[str] | None = None) -> None:
-    """Allows EventBridge to send: for any rule, or for these and those the list gets until synth.
-
-    Without `rule_arns` it takes `deny_all_but` as well.
-    """
-    only = {} if rule_arns is None else {"ArnEquals": {"aws:SourceArn": _at_synth(rule_arns)}}
+    """Allows EventBridge to send: for any rule, with `deny_all_but`, or for these at synth."""
+    arns = None if rule_arns is None else Lazy.list(_Arns(rule_arns))
+    only = {} if arns is None else {"ArnEquals": {"aws:SourceArn": arns}}
     queue.add_to_resource_policy(
         iam.PolicyStatement(
             actions=["sqs:SendMessage"],
@@ -38,13 +35,12 @@ def allow_rules(queue: sqs.Queue, rule_arns: Sequence[str] | None = None) -> Non
 
 
 def deny_all_but(queue: sqs.Queue, rule_arns: Sequence[str], role: iam.IRole) -> None:
-    """Denies sending to all other rules and principals, also to who may send to every queue.
+    """Denies sending to all others, also to who may send to every queue.
 
-    The rules stand here alone, and not beside the permission as well, so that the policy takes
-    twice as many. Each by its exact ARN: any prefix would let anyone who may make a
-    rule of that name tell the reaper what they like.
+    Each rule by its exact ARN: any prefix would let anyone who may make a rule of that name tell
+    the reaper what they like. The rules stand here alone, so the policy takes twice as many.
     """
-    senders = {"aws:SourceArn": _at_synth(rule_arns), "aws:PrincipalArn": role.role_arn}
+    senders = {"aws:SourceArn": Lazy.list(_Arns(rule_arns)), "aws:PrincipalArn": role.role_arn}
     queue.add_to_resource_policy(
         iam.PolicyStatement(
             effect=iam.Effect.DENY,
@@ -56,12 +52,10 @@ def deny_all_but(queue: sqs.Queue, rule_arns: Sequence[str], role: iam.IRole) ->
     )
 
 
-def _at_synth(arns: Sequence[str]) -> list[str]:
-    return Lazy.list(_Arns(arns))
-
-
 @jsii.implements(IStableListProducer)
 class _Arns:
+    """A list as it is at synth."""
+
     def __init__(self, arns: Sequence[str]) -> None:
         self._arns = arns
 
@@ -76,7 +70,6 @@ _MOST_RULES: Final = 65
 """SQS takes 8,192 bytes of a queue's policy (its developer guide, "Policy quotas"), in which each
 ARN of a rule has 105 at most."""
 
-
 _Place = tuple[str, str]
 """A stack, and the service of AWS that reports: what shares rules."""
 _Watched = dict[_Place, dict[str, events.Rule]]
@@ -84,7 +77,6 @@ _Watched = dict[_Place, dict[str, events.Rule]]
 
 
 def _by_place(source: str, watched: Sequence[IResource]) -> dict[_Place, set[str]]:
-    """Addresses in the app."""
     found: dict[_Place, set[str]] = {}
     for each in watched:
         found.setdefault((each.stack.node.addr, source), set()).add(each.node.addr)
@@ -104,16 +96,14 @@ class RulesBesideWatched:
         """Refuses what needs more rules than the queue's policy can name, before any is made."""
         counts = {place: len(rules) for place, rules in self._watched.items()}
         for place, addresses in _by_place(source, more).items():
-            watched = addresses | set(self._watched.get(place, {}))
-            counts[place] = len(watched)
+            counts[place] = len(addresses | set(self._watched.get(place, {})))
         rules = sum(ceil(count / _IN_A_RULE) for count in counts.values())
-        if rules > _MOST_RULES:
-            rule = (
-                f"must fit {_MOST_RULES} EventBridge rules, {_IN_A_RULE} of one stack in each: the "
-                f"policy of the reaper's queue holds no more; leave out watch(), or make the "
-                f"service with durable=True, to serve all of the account and region by one rule"
-            )
-            raise InvalidRequest(field=field, rule=rule, value=f"{rules} rules")
+        rule = (
+            f"must fit {_MOST_RULES} EventBridge rules, {_IN_A_RULE} of one stack in each: the "
+            f"policy of the reaper's queue holds no more; leave out watch(), or make the "
+            f"service with durable=True, to serve all of the account and region by one rule"
+        )
+        require(field, rules <= _MOST_RULES, rule, f"{rules} rules")
 
     def add(
         self,
@@ -123,10 +113,7 @@ class RulesBesideWatched:
         *,
         make: Callable[[Construct, str, str], events.Rule],
     ) -> None:
-        """Adds to a rule in the stack of what is watched, which so refers to the queue alone.
-
-        What is watched already stays so. `make` makes a rule by its scope, its id and its name.
-        """
+        """Adds to a rule beside what is watched; `make` makes one by scope, id and name."""
         [(place, [address])] = _by_place(source, [watched]).items()
         rules = self._watched.setdefault(place, {})
         if address in rules:
@@ -136,28 +123,20 @@ class RulesBesideWatched:
             rule = list(rules.values())[-1]
             rule.add_event_pattern(detail=detail)
         else:
-            stack = watched.stack
             service = Names.unique_resource_name(self._reaper, max_length=80)
             construct_id = f"{service}{source.title().replace('.', '')}{number + 1}"
-            name = self._rule_name(stack, construct_id)
-            rule = make(stack, construct_id, name)
-            self.arns.append(self._rule_arn(name))
+            name = self._rule_name(watched.stack, construct_id)
+            rule = make(watched.stack, construct_id, name)
+            form = ArnFormat.SLASH_RESOURCE_NAME
+            arn = Stack.of(self._reaper).format_arn(
+                service="events", resource="rule", resource_name=name, arn_format=form
+            )
+            self.arns.append(arn)
         rules[address] = rule
 
     def _rule_name(self, stack: Stack, construct_id: str) -> str:
-        """A name that is known before the rule is deployed, so that the queue's policy can name it.
-
-        Its ARN as a reference would make the service's stack depend on the machine's.
-        """
+        """A name that is known before: a reference would make the service's stack depend on it."""
         places = (Stack.of(self._reaper).stack_name, stack.stack_name, construct_id)
         known = [place for place in places if not Token.is_unresolved(place)]
         digest = hashlib.sha256("\0".join(known).encode()).hexdigest()
         return f"fairlock-reaper-{digest[:24]}"
-
-    def _rule_arn(self, name: str) -> str:
-        return Stack.of(self._reaper).format_arn(
-            service="events",
-            resource="rule",
-            resource_name=name,
-            arn_format=ArnFormat.SLASH_RESOURCE_NAME,
-        )

@@ -1,7 +1,7 @@
 """Which durable functions a service serves, as policies of the roles of the service's functions.
 
-The policies stand beside the durable functions, whose stacks refer to the service's stack and never
-the other way round. IAM bounds the policies of a role, so the functions of one stack share them.
+The policies stand beside the durable functions, whose stacks refer to the service's, never the
+other way round. IAM bounds the policies of a role, so the functions of one stack share them.
 """
 
 from __future__ import annotations
@@ -36,11 +36,7 @@ _ANY_VERSION: Final = "The executions of all versions of this durable function m
 
 @dataclass
 class _Policy:
-    """A policy of all roles, for durable functions of one stack.
-
-    Attributes:
-        room: characters that it still takes; None if it shares those of all inline policies.
-    """
+    """A policy for durable functions of one stack; `room` counts characters, None if inline."""
 
     construct: iam.Policy | iam.ManagedPolicy
     room: int | None
@@ -49,10 +45,7 @@ class _Policy:
 
 
 class ServedFunctions:
-    """The durable functions that a service serves one by one.
-
-    Inline policies take a few functions of many stacks, managed ones many functions of a few.
-    """
+    """Serves functions one by one: inline policies take a few of many stacks, managed ones many."""
 
     def __init__(self, service: Construct, functions: Sequence[lambda_.Function]) -> None:
         """Takes the service's functions that meet durable executions."""
@@ -64,21 +57,17 @@ class ServedFunctions:
         self._served: set[str] = set()
 
     def serve(self, durable: lambda_.Function) -> None:
-        """Lets the service's functions wake and ask about the executions of a durable function.
-
-        An ARN without a version matches no execution (Lambda developer guide, "Security and
-        permissions for Lambda durable functions").
-        """
+        """Lets the service's functions wake and ask about the executions of a durable function."""
         if durable.node.addr in self._served:
             return
         policy = self._policy_with_room(durable, _OF_A_FUNCTION, field="function")
         self._served.add(durable.node.addr)
         if policy.executions is None:
             policy.executions = iam.PolicyStatement(actions=[*DURABLE_ACTIONS])
-            policy.executions.add_resources(f"{durable.function_arn}:*")
             policy.construct.add_statements(policy.executions)
-        else:
-            policy.executions.add_resources(f"{durable.function_arn}:*")
+        # An ARN without a version matches no execution (Lambda developer guide, "Security and
+        # permissions for Lambda durable functions").
+        policy.executions.add_resources(f"{durable.function_arn}:*")
         logical_id = Stack.of(durable).get_logical_id(durable.node.default_child)  # type: ignore[arg-type]  # a CfnElement
         finding = f"AwsSolutions-IAM5[Resource::<{logical_id}.Arn>:*]"
         acknowledgment = Acknowledgment(id=finding, reason=_ANY_VERSION)

@@ -1,8 +1,6 @@
 """What every lock service offers, whether it is made here or found by the name of its stack.
 
-Grants of its functions and its table, its metrics for alarms and dashboards, and what it and
-durable functions may do with each other. The only dimension of the metrics is the service, because
-lock names are unbounded.
+The only dimension of its metrics is the service, because lock names are unbounded.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from fairlock.cdk.fragments import (
@@ -24,6 +23,7 @@ from fairlock.cdk.fragments import (
     check_place,
     first_difference,
     grant_call,
+    require,
 )
 from fairlock.cdk.service.functions import AdministrationFunctions, grant_key, grant_workflow_action
 from fairlock.errors import InvalidRequest
@@ -54,7 +54,6 @@ _STATISTICS: Final = {
 }
 """Default statistics; every other metric is a count, shown as its sum."""
 
-
 _READS: Final = ("GetItem", "Query")
 _ADMINISTRATION: Final = (
     *("GetItem", "Query", "Scan", "UpdateItem", "DeleteItem"),
@@ -74,8 +73,7 @@ def lock_table(
 ) -> dynamodb.Table:
     """One table, on demand, with TTL, point-in-time recovery and encryption at rest.
 
-    A `Table`, not a `TableV2`: that one is a global table, and one replica more would let two
-    regions grant the same lock.
+    No `TableV2`: one replica more of that would let two regions grant the same lock.
     """
     return dynamodb.Table(
         scope,
@@ -109,11 +107,9 @@ def _of_partitions(beginnings: Sequence[str]) -> dict[str, dict[str, object]]:
 
 
 def _check_prefix(prefix: str) -> None:
-    """Refuses a prefix that IAM would read as a pattern."""
     rule = "must be the beginning of lock names, such as 'team-a/', without * ? and $"
     is_plain = rules.PREFIX.allows(prefix) and not Token.is_unresolved(prefix)
-    if not is_plain or not prefix or set(prefix) & set("*?$"):
-        raise InvalidRequest(field="prefix", rule=rule, value=prefix)
+    require("prefix", is_plain and prefix and not set(prefix) & set("*?$"), rule, prefix)
 
 
 class MetricOptions(TypedDict, total=False):
@@ -133,6 +129,9 @@ class MetricOptions(TypedDict, total=False):
     visible: bool
 
 
+ReaperMetric = Literal["metric_dead_letters", "metric_oldest_event"]
+AdministrationFunction = Literal["inspect", "force_release", "set_limit"]
+
 DURABLE_ACTIONS: Final = (
     "lambda:GetDurableExecution",
     "lambda:SendDurableExecutionCallbackSuccess",
@@ -141,13 +140,10 @@ _ANY_FUNCTION: Final = "Any durable function of this account and region may hold
 
 
 def check_function(function: lambda_.IFunction, *, service: Construct) -> None:
-    """Checks that the function is one that can hold locks of this service.
-
-    The environment of a version, an alias or an imported function cannot be set.
-    """
-    if not isinstance(function, lambda_.Function):
-        rule = "must be a lambda_.Function of this app, and neither a version nor an alias of it"
-        raise InvalidRequest(field="function", rule=rule, value=type(function).__name__)
+    """Checks that the function can hold locks: the environment of others cannot be set."""
+    is_own = isinstance(function, lambda_.Function)
+    rule = "must be a lambda_.Function of this app, and neither a version nor an alias of it"
+    require("function", is_own, rule, type(function).__name__)
     here = Stack.of(service)
     difference = first_difference(here, function.env)
     if difference is not None:
@@ -177,8 +173,7 @@ def serve_all(scope: Construct, functions: list[lambda_.Function]) -> None:
         each.add_environment(MEETS_DURABLE_VARIABLE, "1")
         if each.role is not None:
             finding = f"AwsSolutions-IAM5[Resource::{resource}]"
-            acknowledgment = Acknowledgment(id=finding, reason=_ANY_FUNCTION)
-            Validations.of(each.role).acknowledge(acknowledgment)
+            Validations.of(each.role).acknowledge(Acknowledgment(id=finding, reason=_ANY_FUNCTION))
 
 
 class ILockService(Protocol):
@@ -203,15 +198,16 @@ class LockServiceBase(Construct):
     acquire_function: lambda_.IFunction
     heartbeat_function: lambda_.IFunction
     release_function: lambda_.IFunction
+    reap_function: lambda_.IFunction | None
+    """Frees the locks of executions that ended; None without a reaper."""
+    table: dynamodb.ITable
     administration: AdministrationFunctions | None = None
     publish_function: lambda_.IFunction | None = None
+    has_dead_letters: bool = True
+    """Whether `metric_dead_letters` can be asked for."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
-        """Makes the construct.
-
-        Raises:
-            InvalidRequest: there is no such place.
-        """
+        """Makes the construct."""
         check_place(scope, construct_id)
         super().__init__(scope, construct_id)
 
@@ -221,32 +217,13 @@ class LockServiceBase(Construct):
         raise NotImplementedError
 
     @property
-    def table(self) -> dynamodb.ITable:
-        """The lock table."""
-        raise NotImplementedError
-
-    @property
     def table_name(self) -> str:
         """The name of the lock table, for `LockClient`."""
         return self.table.table_name
 
     @property
-    def reap_function(self) -> lambda_.IFunction | None:
-        """Frees the locks of executions that ended; None without a reaper."""
-        raise NotImplementedError
-
-    @property
     def pace_function(self) -> lambda_.IFunction:
-        """Reserves slots of a pace.
-
-        Raises:
-            InvalidRequest: the service has no such function.
-        """
-        raise NotImplementedError
-
-    @property
-    def has_dead_letters(self) -> bool:
-        """Whether `metric_dead_letters` can be asked for."""
+        """Reserves slots of a pace; `InvalidRequest` if the service has no such function."""
         raise NotImplementedError
 
     @property
@@ -255,11 +232,7 @@ class LockServiceBase(Construct):
         raise NotImplementedError
 
     def metric(self, name: MetricName | str, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Any metric of `fairlock.names.MetricName`, by default over 5 minutes.
-
-        Raises:
-            InvalidRequest: the service has no metric of this name.
-        """
+        """Any metric of `fairlock.names.MetricName`, by default over 5 minutes."""
         try:
             known = MetricName(name)
         except ValueError:
@@ -270,11 +243,16 @@ class LockServiceBase(Construct):
         return cloudwatch.Metric(namespace=NAMESPACE, metric_name=known.value, **options)
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """See `LockService.metric_dead_letters`."""
-        raise NotImplementedError
+        """Events that the reaper could not handle; an alarm above zero is worth having."""
+        queue = self._reap_queue("metric_dead_letters")
+        return queue.metric_approximate_number_of_messages_visible(**options)
 
     def metric_oldest_event(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """See `LockService.metric_oldest_event`."""
+        """Seconds that the reaper's oldest event has waited; more than half an hour is an alarm."""
+        queue = self._reap_queue("metric_oldest_event")
+        return queue.metric_approximate_age_of_oldest_message(**options)
+
+    def _reap_queue(self, purpose: ReaperMetric) -> sqs.IQueue:
         raise NotImplementedError
 
     def grant_acquire(self, grantee: iam.IGrantable) -> iam.Grant:
@@ -297,18 +275,13 @@ class LockServiceBase(Construct):
     def grant_client(self, grantee: iam.IGrantable, *, prefix: str | None = None) -> iam.Grant:
         """Lets a principal use the table itself, as `LockClient` does.
 
-        Such a principal can write anything into the table, wake executions that wait, and ask
-        whether one that holds a lock still runs, of Step Functions and of durable functions: give
-        this to code that may hold any lock of the service. `grant_use` lets it call the functions
-        only.
+        It can write anything into the table, wake executions that wait, and ask of all whether they
+        still run: give this to code that may hold any lock of the service.
 
         Args:
             grantee: the principal.
             prefix: only locks and paces whose names begin so, such as "team-a/". DynamoDB refuses
                 all other items of the table (`dynamodb:LeadingKeys`) but reads of single claims.
-
-        Raises:
-            InvalidRequest: the prefix begins no lock name, or is a pattern.
         """
         if prefix is None:
             return self._grant_on_table(grantee, _READS + _WRITES)
@@ -324,46 +297,27 @@ class LockServiceBase(Construct):
     def grant_administration(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a person see, pause and release all locks by force, in Python or by `fairlock`.
 
-        Such a principal reads the whole table, owner ids included, and can change every item: give
-        this to those who operate the service. A policy of your own may allow the reads only.
+        Such a principal reads the whole table, owner ids included, and can change every item.
         """
         return self._grant_on_table(grantee, _ADMINISTRATION)
 
     def grant_inspect(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Lets a principal describe and list all locks, by a function; no owner id is shown.
-
-        Raises:
-            InvalidRequest: the service has no such function.
-        """
+        """Lets a principal describe and list all locks, by a function; no owner id is shown."""
         return grant_call(self._required("inspect"), grantee)
 
     def grant_force_release(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Lets a principal release any holder by force, by a function that logs who and why.
-
-        Raises:
-            InvalidRequest: the service has no such function.
-        """
+        """Lets a principal release any holder by force, by a function that logs who and why."""
         return grant_call(self._required("force_release"), grantee)
 
     def grant_set_limit(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Lets a principal limit, pause and resume any lock, by a function that logs who and why.
-
-        Raises:
-            InvalidRequest: the service has no such function.
-        """
+        """Lets a principal limit, pause and resume all locks, by a function that logs it."""
         return grant_call(self._required("set_limit"), grantee)
 
     def grant_pace(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Lets a principal reserve slots of any pace. State machines with a `Pace` need no call.
-
-        Raises:
-            InvalidRequest: the service has no such function.
-        """
+        """Lets a principal reserve slots of any pace. State machines with a `Pace` need no call."""
         return grant_call(self.pace_function, grantee)
 
-    def _required(
-        self, name: Literal["inspect", "force_release", "set_limit"]
-    ) -> lambda_.IFunction:
+    def _required(self, name: AdministrationFunction) -> lambda_.IFunction:
         found: lambda_.IFunction | None = getattr(self.administration, name, None)
         if found is None:
             rule = f"must be True where the service is made, which so has no function {name}"
@@ -376,10 +330,7 @@ class LockServiceBase(Construct):
         actions: Sequence[str],
         conditions: Mapping[str, Mapping[str, object]] | None = None,
     ) -> iam.Grant:
-        """Allows requests to the table, with its key, and what hand-offs ask of workflows.
-
-        A client that hands over wakes the next workflow, and asks whether it still runs.
-        """
+        """Allows requests to the table, with its key, and what hand-offs ask of workflows."""
         check_grantee(grantee)
         if self.table.encryption_key is not None:
             grant_key(self.table.encryption_key, grantee)
@@ -399,27 +350,18 @@ class LockServiceBase(Construct):
         return granted.combine(wake).combine(ask).combine(grant_on_all(self, grantee))
 
     def grant_durable(
-        self,
-        function: lambda_.Function,
-        *,
-        key: kms.IKey | None = None,
+        self, function: lambda_.Function, *, key: kms.IKey | None = None
     ) -> iam.Grant:
         """Lets a durable function hold locks with `fairlock.durable`.
 
-        It may invoke the functions that acquire and release, and finds their names in its
-        environment. A service of another stack must be deployed with `durable=True`; one that is
-        made here is given what it needs for this function.
+        It finds the functions that acquire and release by its environment. A service of another
+        stack must be deployed with `durable=True`.
 
         Args:
-            function: the durable function.
-            key: the customer's key of its DurableConfig. The service's functions may then use it:
-                Lambda asks that of every principal that completes a callback. Without it, waiting
-                executions are not woken, and find out at their fallback poll. The key's policy
-                must leave permissions to IAM, as that of a `kms.Key` does.
-
-        Raises:
-            InvalidRequest: it is a version, an alias or an imported function, or is in another
-                account or region; or the service cannot serve so many, or be given the key.
+            function: the durable function; no version, alias or imported one.
+            key: the customer's key of its DurableConfig, which the service's functions may then
+                use: without it they cannot wake its executions. The key's policy must leave
+                permissions to IAM, as that of a `kms.Key` does.
         """
         check_function(function, service=self)
         check_key("key", key)

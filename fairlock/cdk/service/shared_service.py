@@ -1,20 +1,15 @@
 """`SharedLockService`: a service that another stack deployed, found by the name of that stack.
 
-A service tells the names of what it deploys as outputs of its stack, and as parameters for other
-stacks. The parameters are in the Parameter Store of Systems Manager, not exports of the stack:
-CloudFormation refuses to change or remove an export that another stack imports, so one user of the
-service could block its deployments. A parameter binds no one: a stack that uses the service reads
-it at each of its own deployments.
+The names are parameters of Systems Manager, not exports: CloudFormation refuses to change an export
+that another stack imports, so one user of the service could block its deployments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Unpack
+from typing import Final
 
-from aws_cdk import CfnOutput, Fn, Stack, Token
-from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import Fn, Stack, Token
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -24,21 +19,23 @@ from aws_cdk import aws_ssm as ssm
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from fairlock.cdk.fragments import check_key, grant_call
-from fairlock.cdk.service.reaper import ExecutionReaper, check_machine
-from fairlock.cdk.service.service_base import LockServiceBase, MetricOptions
+from fairlock.cdk.fragments import check_key, require
+from fairlock.cdk.service.reaper import check_machine
+from fairlock.cdk.service.service_base import AdministrationFunction, LockServiceBase, ReaperMetric
 from fairlock.errors import InvalidRequest, explained
 from fairlock.names import TABLE_NAME_PARAMETER, stack_parameter
 from fairlock.wire import rules
 
-TABLE_NAME: Final = TABLE_NAME_PARAMETER
 SERVICE_NAME: Final = "ServiceName"
 LOG_GROUP_NAMES: Final = "LogGroupNames"
 DEAD_LETTER_QUEUE_ARN: Final = "ReapDeadLetterQueueArn"
 REAP_QUEUE_ARN: Final = "ReapQueueArn"
 WATCHES_EVERY_MACHINE: Final = "WatchesEveryMachine"
 SERVES_EVERY_DURABLE_FUNCTION: Final = "ServesEveryDurableFunction"
-_SHARED_NAMES: Final = {SERVICE_NAME, TABLE_NAME, DEAD_LETTER_QUEUE_ARN, REAP_QUEUE_ARN}
+_SHARED_NAMES: Final = {
+    *(SERVICE_NAME, TABLE_NAME_PARAMETER, DEAD_LETTER_QUEUE_ARN, REAP_QUEUE_ARN, LOG_GROUP_NAMES),
+    *(WATCHES_EVERY_MACHINE, SERVES_EVERY_DURABLE_FUNCTION),
+}
 _SHARED: Final = "SharedLockService"
 
 
@@ -49,111 +46,43 @@ def function_arn(operation: str) -> str:
 
 def parameter_name(stack_name: str, name: str) -> str:
     """Where in the Parameter Store a stack's service tells a name."""
-    if isinstance(stack_name, str) and Token.is_unresolved(stack_name):
-        rule = "must be known at synth: a token has no value yet"
-        raise InvalidRequest(field="stack_name", rule=rule, value=stack_name)
+    is_known = not isinstance(stack_name, str) or not Token.is_unresolved(stack_name)
+    require("stack_name", is_known, "must be known at synth: a token has no value yet", stack_name)
     rules.require("stack_name", rules.STACK_NAME, stack_name, show_text=True)
     return stack_parameter(stack_name, name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployed:
-    """What a service deploys; its functions by operation, such as "Acquire"."""
-
-    service_name: str
-    table: dynamodb.ITable
-    functions: Mapping[str, lambda_.Function]
-    reaper: ExecutionReaper | None
-    serves_every_durable_function: bool
-
-    def log_group_names(self) -> list[str]:
-        """The log groups of all functions."""
-        return [function.log_group.log_group_name for function in self.functions.values()]
-
-    def names(self) -> dict[str, str]:
-        """Name, ARN or URL of the table, of each function and of the reaper's queues."""
-        names = {
-            SERVICE_NAME: self.service_name,
-            TABLE_NAME: self.table.table_name,
-            "LockTableArn": self.table.table_arn,
-        }
-        for operation, function in self.functions.items():
-            names[f"{operation}FunctionName"] = function.function_name
-            names[function_arn(operation)] = function.function_arn
-        if self.reaper is not None:
-            names["ReapQueueUrl"] = self.reaper.queue.queue_url
-            names[REAP_QUEUE_ARN] = self.reaper.queue.queue_arn
-            names["ReapDeadLetterQueueUrl"] = self.reaper.dead_letter_queue.queue_url
-            names[DEAD_LETTER_QUEUE_ARN] = self.reaper.dead_letter_queue.queue_arn
-        return names
-
-
-def add_outputs(service: Construct, deployed: Deployed) -> None:
-    """Makes each name an output of the service's stack, which must have no such output yet."""
-    stack = Stack.of(service)
-    if stack.node.try_find_child(TABLE_NAME) is not None:
-        rule = f"must be called once in a stack, which has an output {TABLE_NAME} already"
-        raise InvalidRequest(field="add_outputs", rule=rule, value=service.node.path)
-    for name, value in deployed.names().items():
-        CfnOutput(stack, name, value=value)
 
 
 class SharedNames(Construct):
     """The parameters by which other stacks find the service of a stack; free of charge."""
 
-    def __init__(self, service: Construct, deployed: Deployed) -> None:
-        """Writes what `LockService.from_stack` reads.
-
-        What the service does not have or do has no parameter, so that a stack that needs it cannot
-        be deployed, instead of failing later and silently.
-
-        Raises:
-            InvalidRequest: a service of this stack is shared already, or its name is a token, as in
-                a nested stack.
-        """
+    def __init__(self, service: Construct, names: Mapping[str, str]) -> None:
+        """Writes what `LockService.from_stack` reads; what the service lacks has no parameter."""
         stack = Stack.of(service)
-        parameter_name(stack.stack_name, TABLE_NAME)
-        if stack.node.try_find_child(_SHARED) is not None:
-            rule = "must be called once in a stack: the service is found by the stack's name"
-            raise InvalidRequest(field="share", rule=rule, value=service.node.path)
+        parameter_name(stack.stack_name, TABLE_NAME_PARAMETER)
+        rule = "must be called once in a stack: the service is found by the stack's name"
+        require("share", stack.node.try_find_child(_SHARED) is None, rule, service.node.path)
         super().__init__(stack, _SHARED)
-        for name, value in deployed.names().items():
+        for name, value in names.items():
             if name in _SHARED_NAMES or name.endswith("FunctionArn"):
-                self._tell(name, value)
-        self._tell(LOG_GROUP_NAMES, ",".join(deployed.log_group_names()))
-        if deployed.reaper is not None and deployed.reaper.watches_every_machine:
-            self._tell(WATCHES_EVERY_MACHINE, "true")
-        if deployed.serves_every_durable_function:
-            self._tell(SERVES_EVERY_DURABLE_FUNCTION, "true")
-
-    def watches_some_machines(self) -> None:
-        """Takes back that the service watches every machine."""
-        self.node.try_remove_child(WATCHES_EVERY_MACHINE)
-
-    def _tell(self, name: str, value: str) -> None:
-        ssm.StringParameter(
-            self,
-            name,
-            parameter_name=parameter_name(Stack.of(self).stack_name, name),
-            string_value=value,
-            description="Fairlock: read by stacks that use this lock service",
-        )
+                ssm.StringParameter(
+                    self,
+                    name,
+                    parameter_name=parameter_name(stack.stack_name, name),
+                    string_value=value,
+                    description="Fairlock: read by stacks that use this lock service",
+                )
 
 
 class SharedLockService(LockServiceBase):
     """A lock service that another stack of this account and region deployed and shares.
 
-    The names of its table and functions come from the Parameter Store, each time CloudFormation
-    deploys the stack that uses the service. The deployment needs `ssm:GetParameters`.
+    Its names come from the Parameter Store each time CloudFormation deploys the stack that uses
+    it, which needs `ssm:GetParameters`. So such a stack blocks no deployment of the service's
+    stack. If the service lacks what a stack uses, CloudFormation refuses to deploy that, and names
+    the missing parameter.
 
-    Guarantees:
-        * A stack that uses the service does not block deployments of the service's stack.
-        * If the service lacks something that a stack uses, CloudFormation refuses to deploy the
-          stack and names the missing parameter; nothing is changed.
-
-    Not guaranteed:
-        * That the service stays. If its stack goes, or gets other functions or another table, the
-          stacks that use it must be deployed again.
+    Not guaranteed: that the service stays. If its stack goes, or gets other functions or another
+    table, the stacks that use it must be deployed again.
     """
 
     @explained
@@ -170,15 +99,12 @@ class SharedLockService(LockServiceBase):
         Args:
             scope: the parent construct.
             construct_id: the name within the parent.
-            stack_name: the name of the stack that deployed the service, and called `share` of it.
+            stack_name: the stack that deployed the service, and called `share` of it.
             encryption_key: the customer's key of the lock table, if it has one, for `grant_client`
                 and `grant_administration`.
-
-        Raises:
-            InvalidRequest: no stack can have this name, or it is not known at synth.
         """
         self.stack_name = stack_name
-        parameter_name(stack_name, TABLE_NAME)
+        parameter_name(stack_name, TABLE_NAME_PARAMETER)
         check_key("encryption_key", encryption_key)
         super().__init__(scope, construct_id)
         self._functions: dict[str, lambda_.IFunction] = {}
@@ -204,10 +130,10 @@ class SharedLockService(LockServiceBase):
         return self._function("Release")
 
     @property
-    def table(self) -> dynamodb.ITable:
+    def table(self) -> dynamodb.ITable:  # type: ignore[override]  # same
         """The lock table."""
         if self._table is None:
-            key, name = self._encryption_key, self._deployed(TABLE_NAME)
+            key, name = self._encryption_key, self._deployed(TABLE_NAME_PARAMETER)
             self._table = dynamodb.Table.from_table_attributes(
                 self, "Table", table_name=name, encryption_key=key
             )
@@ -219,7 +145,7 @@ class SharedLockService(LockServiceBase):
         return self._deployed(SERVICE_NAME)
 
     @property
-    def reap_function(self) -> lambda_.IFunction:
+    def reap_function(self) -> lambda_.IFunction:  # type: ignore[override]  # same
         """Frees the locks of executions that ended. Deploying fails without a reaper."""
         return self._function("Reap")
 
@@ -229,11 +155,6 @@ class SharedLockService(LockServiceBase):
         return self._function("Pace")
 
     @property
-    def has_dead_letters(self) -> bool:
-        """Always True. Without a reaper, CloudFormation refuses to deploy what uses its metric."""
-        return True
-
-    @property
     def log_group_names(self) -> list[str]:
         """The log groups of all functions."""
         return Fn.split(",", self._deployed(LOG_GROUP_NAMES))
@@ -241,11 +162,7 @@ class SharedLockService(LockServiceBase):
     def watch(self, *machines: sfn.IStateMachine) -> None:
         """Makes sure that the service's reaper watches these machines.
 
-        It watches every machine of the account and region, unless it was narrowed where it is made:
-        then CloudFormation refuses to deploy the stack of this construct.
-
-        Raises:
-            InvalidRequest: a machine is in another account or region.
+        If it was narrowed where it is made, CloudFormation refuses to deploy this stack.
         """
         for machine in machines:
             check_machine(machine, service=self)
@@ -256,11 +173,8 @@ class SharedLockService(LockServiceBase):
     ) -> iam.Grant:
         """See `LockServiceBase.grant_durable`.
 
-        If the service does not serve every durable function, CloudFormation refuses to deploy the
-        stack of this construct. The roles that would use a key are not known here.
-
-        Raises:
-            InvalidRequest: a key is given, or see `LockServiceBase.grant_durable`.
+        If the service does not serve every durable function, CloudFormation refuses to deploy this
+        stack. A key is refused: the roles that would use it are not known here.
         """
         check_key("key", key)
         if key is not None:
@@ -273,28 +187,13 @@ class SharedLockService(LockServiceBase):
         self._deployed(SERVES_EVERY_DURABLE_FUNCTION)
         return grant
 
-    def grant_inspect(self, grantee: iam.IGrantable) -> iam.Grant:
-        """See `LockService.grant_inspect`. Deploying fails without this function."""
-        return grant_call(self._function("Inspect"), grantee)
+    def _required(self, name: AdministrationFunction) -> lambda_.IFunction:
+        """The function; deploying fails without it, as without a reaper below."""
+        return self._function(name.title().replace("_", ""))
 
-    def grant_force_release(self, grantee: iam.IGrantable) -> iam.Grant:
-        """See `LockService.grant_force_release`. Deploying fails without this function."""
-        return grant_call(self._function("ForceRelease"), grantee)
-
-    def grant_set_limit(self, grantee: iam.IGrantable) -> iam.Grant:
-        """See `LockService.grant_set_limit`. Deploying fails without this function."""
-        return grant_call(self._function("SetLimit"), grantee)
-
-    def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """See `LockService.metric_dead_letters`. Deploying fails without a reaper."""
-        queue = self._queue(DEAD_LETTER_QUEUE_ARN)
-        return queue.metric_approximate_number_of_messages_visible(**options)
-
-    def metric_oldest_event(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """See `LockService.metric_oldest_event`. Deploying fails without a reaper."""
-        return self._queue(REAP_QUEUE_ARN).metric_approximate_age_of_oldest_message(**options)
-
-    def _queue(self, name: str) -> sqs.IQueue:
+    def _reap_queue(self, purpose: ReaperMetric) -> sqs.IQueue:
+        """Deploying fails without a reaper."""
+        name = REAP_QUEUE_ARN if purpose == "metric_oldest_event" else DEAD_LETTER_QUEUE_ARN
         if name not in self._queues:
             queue = sqs.Queue.from_queue_arn(self, name.removesuffix("Arn"), self._deployed(name))
             self._queues[name] = queue

@@ -21,9 +21,8 @@ from constructs import RootConstruct
 from fairlock.cdk import LockService
 from fairlock.cdk.service.asset import DISTRIBUTIONS
 from infra import template as template_module
-from infra.portable_template import NotPortableError, portable
 from infra.settings import SettingError, Settings
-from infra.template import Written, write
+from infra.template import NotPortableError, Written, portable, write
 from testbed.localaws import LocalAws
 from tests.support import create_lock_table
 from tests.unit.cdk.template import resources

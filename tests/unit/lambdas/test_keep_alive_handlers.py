@@ -40,7 +40,7 @@ def reap(engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     ended = ExecutionEnded(execution_arn=VALID_EXECUTION)
     engine.runs = Liveness.OVER
-    reap(_runtime.lock_context(CONTEXT), ended)  # type: ignore[arg-type]  # has what is used
+    reap(_runtime.lock_context(CONTEXT), ended)
 
 
 def release_by_force(grant: dict[str, Any]) -> None:
