@@ -1,8 +1,7 @@
 """How long to wait before asking again: proportional to the wait so far, with jitter.
 
-A fixed period is wrong at both ends: too slow for a lock that is held for a second, and a waste for
-one that is held for an hour. Waiting a share of the time already waited keeps the delay of noticing
-a release within that share, and makes the number of requests grow with the logarithm of the wait.
+So the delay of noticing a release stays within that share, and the number of requests grows with
+the logarithm of the wait.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ our waiting, because it never jumps. The wall clock decides nothing. AWS's time 
 
 The estimate is our wall clock as long as that is possible by the last answers: a Date was made
 between the sending of its request and the arrival of its answer, and is cut to the second. It never
-decides whose a lock is. So it needs no mutex (a signal handler may interrupt it, and a fork copy
-it), and an estimate that is wrong costs a request.
+decides whose a lock is, so it needs no mutex, and one that is wrong costs a request.
 
 When a lease ends, all by AWS's clock:
 
@@ -19,10 +18,9 @@ When a lease ends, all by AWS's clock:
     others                                                             ┊   ├─▶ over
                                                           by the Date of the answer that shows it
 
-A process that was frozen, was forked, or has a clock that jumps or drifts, judges by an answer that
-it has just received. The rules leave room for what a Date does not tell: it is cut to the second;
-the front ends of DynamoDB may differ by half a second from AWS's time, either way; and a monotonic
-clock may run 2 % too slowly while a holder counts its lease.
+The rules leave room for what a Date does not tell: it is cut to the second; the front ends of
+DynamoDB may differ by half a second from AWS's time, either way; and a monotonic clock may run 2 %
+too slowly while a holder counts its lease.
 """
 
 from __future__ import annotations
@@ -91,8 +89,7 @@ class Clock(Protocol):
 class ThreadAlarm:
     """A wait of one thread that another thread may end, or a signal handler in any thread.
 
-    A `threading.Event` would not do: it has a mutex, and a signal handler that sets the event for
-    which its own thread waits may wait for that mutex for ever.
+    Not a `threading.Event`: a signal handler that sets it may wait for its mutex for ever.
     """
 
     def __init__(self) -> None:
@@ -142,8 +139,7 @@ _seconds_since_boot: Final = _find_clock_since_boot()
 class BootClock(SystemClock):
     """The clock of this machine for leases: it also runs while the machine sleeps.
 
-    On Linux `time.monotonic` stands still while the machine is suspended (or a container's host
-    is), and so would a lease measured by it: the holder would wake up and find its lease in order.
+    On Linux `time.monotonic` stands still then, and so would a lease measured by it.
     """
 
     def monotonic(self) -> float:
@@ -358,8 +354,8 @@ class AwsClock:
     def _edges(self) -> tuple[float, float] | None:
         """AWS's time at least and at most; None if the answers tell nothing of this moment.
 
-        If our two clocks disagree about the time since then, one of them was set, or stood still
-        while the machine was frozen; nothing tells which.
+        If our two clocks disagree about the time since then, one was set or stood still: which, is
+        unknown.
         """
         known = self._estimate
         if known is None:

@@ -23,12 +23,7 @@ def label_of(owner_name: str) -> str:
 
 
 def extra_missing(needs: str, *, extra: str) -> str:
-    """What to do when an optional part of Fairlock is asked for, and is not installed.
-
-    Args:
-        needs: who needs which packages, for instance "fairlock.cdk needs aws-cdk-lib".
-        extra: the extra of the distribution that has them.
-    """
+    """What to do when an optional part of Fairlock is missing: who needs what, of which extra."""
     return (
         f"{needs}, an optional part of Fairlock: "
         f"install Fairlock from its repository with the extra {extra!r}"
@@ -152,8 +147,7 @@ _MISSING_PART: Final = re.compile(
 def missing_part(name: str) -> str | None:
     """The part of a lock's name that was most likely formatted from a value that was missing.
 
-    Empty text, or a field in braces that nothing has filled, are such parts too. It is no error,
-    because such an id may exist: there are people whose name is Null, and routes with braces.
+    It is no error, because such an id may exist: there are people whose name is Null.
     """
     found = _MISSING_PART.search(name)
     return found and next(part for part in found.groups() if part is not None)

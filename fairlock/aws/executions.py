@@ -1,7 +1,7 @@
 """Workflow engines: wake an execution that waits for a lock, and ask whether one still runs.
 
-Both engines stand behind one port. A task token and an execution's ARN tell by their shape which
-engine they belong to; callers pass on what a request named, and never look into it.
+A task token and an execution's ARN tell by their shape which engine they belong to; callers pass on
+what a request named, and never look into it.
 
     StepFunctions      Standard workflows, and their task tokens
     DurableFunctions   durable executions of Lambda, and their callbacks
@@ -68,11 +68,7 @@ class Execution:
 
 
 class WorkflowEngine(Protocol):
-    """Runs executions that wait for locks and hold them. No method raises.
-
-    The table alone decides who holds a lock; a message only saves an execution from asking. A lost
-    one delays a waiter until its fallback poll, and the end of a heartbeat until the next one.
-    """
+    """Runs executions that wait for locks and hold them. No method raises."""
 
     def wake_waiter(self, task_token: str, answer: Grant | Refusal) -> Delivery:
         """Tells a waiting execution that it holds the lock now, or never will."""
@@ -110,10 +106,7 @@ def deliver(
     retry_budget: RetryBudget,
     **fields: object,
 ) -> Delivery:
-    """Sends a message, again while the service is too busy for it. Does not raise.
-
-    `gone` are the codes of errors that say that no execution waits for the message.
-    """
+    """Sends a message; does not raise. Error codes in `gone` say that no execution waits for it."""
     message = RepeatedRequest(retry_budget)
     try:
         message.send(send, **fields)
@@ -133,11 +126,7 @@ def no_account() -> None:
 
 
 def _forgotten(client: object, execution_arn: str, account: Account) -> Execution:
-    """What it means that an engine knows no such execution.
-
-    It is over if it is one of the region and the account that were asked. Elsewhere it may well
-    run: another region knows nothing of it.
-    """
+    """What it means that an engine knows no such execution: over only where it was asked about."""
     asked_region = getattr(getattr(client, "meta", None), "region_name", None)
     _, region, of_account = place_in(execution_arn)
     is_asked = region == asked_region and of_account == account()
@@ -214,9 +203,9 @@ class StepFunctions:
     def describe(self, execution_arn: str) -> Execution:
         """Calls DescribeExecution, one request an answer.
 
-        An execution that does not exist (any more: Step Functions forgets closed ones after 90
-        days) is over, if it is one of the region and account that were asked. Any other failure
-        or status is `UNKNOWN`, never a guess: a throttle must not cost a holder its lock.
+        An execution that does not exist (Step Functions forgets closed ones after 90 days) is over,
+        if it is one of the region and account that were asked. Any other failure or status is
+        `UNKNOWN`, never a guess: a throttle must not cost a holder its lock.
         """
         client = self.make_client()
         if client is None:
@@ -271,15 +260,10 @@ class DurableFunctions:
         )
 
     def describe(self, execution_arn: str) -> Execution:
-        """Calls GetDurableExecution, one request an answer.
+        """Calls GetDurableExecution, one request an answer, as `StepFunctions.describe` does.
 
-        It asks for no data. Lambda decrypts data with the key of the function, if that has one of
-        its own, by the permissions of the caller, who may have none on that key and would learn
-        nothing at all. An SDK that cannot leave the data out reads them.
-
-        An execution that does not exist (any more: Lambda forgets closed ones after the function's
-        retention period) is over, if it is one of the region and account that were asked. Any other
-        failure or status is `UNKNOWN`, never a guess.
+        It asks for no data: to decrypt them may need a permission that the caller has not, and
+        without it would learn nothing at all. An SDK that cannot leave the data out reads them.
         """
         client = self.make_client()
         if client is None or not hasattr(client, "get_durable_execution"):

@@ -52,11 +52,11 @@ def create_table(
         clock: measures and waits; for tests.
 
     Raises:
-        InvalidRequest: an argument breaks its rule; or a table of that name exists, but its key
-            is not that of a lock table, or its TTL is on another attribute. Nothing was changed.
-        botocore.exceptions.ClientError: no permission, or DynamoDB refuses. With the code
-            ContinuousBackupsUnavailableException the table can be used, but recovery was still
-            refused after five minutes: call again.
+        InvalidRequest: an argument breaks its rule; or a table of that name exists, but its key is
+            not that of a lock table, or its TTL is on another attribute. Nothing was changed.
+        botocore.exceptions.ClientError: no permission, or DynamoDB refuses. After
+            ContinuousBackupsUnavailableException the table can be used, without recovery: call
+            again.
     """
     rules.require("client", DYNAMODB_CLIENT, client)
     Connection.check("client", client, has="exceptions", service="dynamodb")
@@ -166,10 +166,7 @@ def _is_protected(client: DynamoDBClient, name: str) -> bool:
 
 
 def _enable_recovery(client: DynamoDBClient, name: str, clock: Clock) -> None:
-    """DynamoDB refuses this for a while after a table is active, until it has backups.
-
-    botocore does not repeat that refusal.
-    """
+    """DynamoDB refuses this for a while after a table is active; botocore does not repeat that."""
     budget = RetryBudget(
         seconds=_LONGEST_SECONDS, clock=clock, first_pause_seconds=2, longest_pause_seconds=15
     )

@@ -267,8 +267,8 @@ class LocalLease:
     ) -> None:
         """Marks the lock as lost; reports that, unless it was lost or released before.
 
-        The table may have said that it is `taken`. With `only_if_over` a renewal that came in this
-        moment wins; with `unless_releasing` a release that has begun explains it.
+        With `only_if_over` a renewal of this moment wins; with `unless_releasing` a release
+        explains it.
         """
         with self._mutex:
             if unless_releasing and self._state in {LeaseState.RELEASING, LeaseState.RELEASED}:

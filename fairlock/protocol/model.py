@@ -38,8 +38,7 @@ class AcquireRequest:
         ticket: the place in the queue that the caller says it has; it counts only if a waiter of
             this owner is found there.
         claimed_at_ms: the place in the queue that a workflow's claim gives; set by the store.
-        called_at_ms: when its caller says that this call was made. If others have left the lock
-            since, the call may be a late copy, and the answer is to ask again.
+        called_at_ms: when its caller says that this call was made: it may be a late copy since.
         registered_at_ms: when this call wrote its claim, set by the store. If others have left
             since, the claim tells whether the call is still wanted.
         made_at: reading of our monotonic clock when this call was made: of two calls of one
@@ -50,8 +49,8 @@ class AcquireRequest:
             that much later. None: as often as it is advised.
         waiter_timeout_ms: how long a waiter keeps its place without asking again. None: for two of
             the advised polls, or with a task token for the longest fallback period.
-        shared: whether this owner is a reader: others that share hold beside it, a writer does not.
-            The limits keep them apart; this is stored so that messages can show it.
+        shared: whether this owner is a reader. The limits keep readers and writers apart; this is
+            stored so that messages can show it.
         only_newest: the version, superseded once a higher one was granted; `BY_TIME` until the
             store has given it one. None if it takes its turn.
     """

@@ -67,10 +67,7 @@ class Refusal:
 
     @classmethod
     def of_late_call(cls, request: AcquireRequest, *, now_ms: int) -> Refusal:
-        """The answer to a call that may be a late copy, with the time for a caller that is alive.
-
-        It is to ask again soon: the time that it is told grows old.
-        """
+        """The answer to a call that may be a late copy, with the time for a caller that lives."""
         return cls(
             lock_name=request.lock_name,
             owner_id=request.owner_id,
@@ -156,9 +153,8 @@ class AlreadyHolder:
 
     Attributes:
         is_fresh: whether the caller may rely on the grant as it stands. Not if half of the lease is
-            over; nor if the caller is a workflow that is woken by its task token: the hand-off may
-            be about to be marked as undelivered. Nor if its version is not marked as granted by
-            itself: the mark of another grant may be about to be put back.
+            over; nor if it is a workflow that is woken by its task token: the hand-off may be about
+            to be marked as undelivered; nor if its version is not marked as granted by itself.
     """
 
     holder: Holder

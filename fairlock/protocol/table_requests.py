@@ -54,13 +54,6 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deletes:
-    """At most 100 deletes that happen together or not at all."""
-
-    deletes: tuple[Delete, ...] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """A condition on an item that the rest of a transaction depends on, and does not write."""
 

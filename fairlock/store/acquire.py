@@ -93,16 +93,14 @@ def acquire(
 ) -> Grant | Queued | Refusal:
     """Takes a permit if one is free, or if a holder's lease is over; else waits or is refused.
 
-    One request if a permit is free or all are out; two to take over an expired holder. If that is a
-    workflow, one more: its claim; and if that does not say that the workflow is over, an extension
-    of the lease and a DescribeExecution. Four to join the queue, two to keep a
-    place in it (three to learn the position, too). One more, before, if the request names a
-    workflow execution: its claim.
+    One request if a permit is free or all are out; two to take over an expired holder, up to three
+    more if that is a workflow's. Four to join the queue, two to keep a place in it (three to learn
+    the position, too). One more, before, if the request names a workflow execution: its claim.
 
-    On the first call of an owner `seen` may be the lock as it was just now. If others waited for
-    it, and the caller would have to, the caller joins at once, with one request less, and without
-    counting them if all of them are named: two less. If a permit has become free since, joining is
-    refused, and the caller takes it: one or two requests more.
+    On the first call of an owner `seen` may be the lock as it was just now. If the caller would
+    have to wait for it, it joins at once, with one request less, or two if all waiters are named.
+    If a permit has become free since, joining is refused, and the caller takes it: one or two
+    requests more.
 
     Raises:
         LockStoreUnavailable: outcome unknown.
@@ -242,12 +240,10 @@ def _must_wait(request: AcquireRequest, seen: SeenLock) -> bool:
 
 
 def _report_mixed_limits(context: LockContext, request: AcquireRequest, state: LockState) -> None:
-    others = {holder.limit for holder in state.holders if not request.suits(holder)}
+    others = tuple(sorted({h.limit for h in state.holders if not request.suits(h)}))
     if others:
-        found = MixedLimits(
-            lock_name=request.lock_name, limit=request.limit, holders_limits=tuple(sorted(others))
-        )
-        context.observe(found)
+        name, limit = request.lock_name, request.limit
+        context.observe(MixedLimits(lock_name=name, limit=limit, holders_limits=others))
 
 
 def _react(
@@ -278,7 +274,8 @@ def _react(
         # Permits that are free after that are none for the waiters in front: the caller waits
         # behind them.
         case Situation.FREE_FOR_WAITERS if not failed.waiters_served:
-            return _serve_waiters(context, request, state)
+            hand_over(context, request.lock_name, state, requester=request.owner_id)
+            return replace(_attempt(context, request), waiters_served=True)
         case LeasesOver(candidates, needed):
             return _take_over(context, request, state, candidates, needed)
         case _:
@@ -356,12 +353,6 @@ def _attempt_as_seen(context: LockContext, request: AcquireRequest, seen: LockSt
     """Takes a permit that was free when the attempt before was refused."""
     now_ms = context.aws_clock.now_ms()
     return _Attempt(acquire_permit_as_seen(request, seen, now_ms=now_ms), now_ms)
-
-
-def _serve_waiters(context: LockContext, request: AcquireRequest, state: LockState) -> _Attempt:
-    """Hands free permits over to those who wait, before the caller tries again."""
-    hand_over(context, request.lock_name, state, requester=request.owner_id)
-    return replace(_attempt(context, request), waiters_served=True)
 
 
 def _renew_own(context: LockContext, request: AcquireRequest) -> _Attempt | Grant:

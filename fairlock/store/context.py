@@ -1,14 +1,12 @@
 """What every operation on a lock uses: the table and its services, events, and three rules.
 
-An event tells what happens to a lock besides the answer to a call, for metrics and logs. No event
-holds an owner_id or a task token: a user's `on_event` may get what is made of it.
+No event holds an owner_id or a task token: a user's `on_event` may get what is made of it.
 
 A grant is shown to its owner with the owner's own end (`with_right_end`). The first write of a
 process knows nothing of AWS's time, and goes by the wall clock; its answer has a Date. If the end
-that was written is wrong by that, the holder writes it once more, now that it knows better: one
-request more, for wrong clocks only. A holder that dies in between keeps the lock taken for as long
-as its clock was ahead: 5 minutes at most, because AWS refuses the requests of a clock that is wrong
-by more.
+that was written is wrong by that, the holder writes it once more. A holder that dies in between
+keeps the lock taken for as long as its clock was ahead: 5 minutes at most, because AWS refuses the
+requests of a clock that is wrong by more.
 
 A departure is sent until the lock shows what became of it (`leave`). A write that others were
 faster than is repeated within a budget (`pause_or_give_up`), and an outcome that nothing tells is
@@ -117,10 +115,7 @@ class PushUnknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitersSuperseded:
-    """A newer version was granted, so waiters with an older one were taken out of the queue.
-
-    The `told` among them waited for a message, and got it; others find out by asking.
-    """
+    """Waiters below a version that was granted are out; the `told` ones waited for a message."""
 
     lock_name: str
     newest: int
@@ -267,8 +262,7 @@ def leave(
 ) -> tuple[_Left | ConditionFailed, LockState]:
     """Sends a departure until it is answered, or until the lock is in a state that rules it out.
 
-    `send` gets the time at which the owner leaves. Returns the last answer, and the state that it
-    shows if it is a refusal.
+    `send` gets the time of leaving. Returns the last answer, and the state that a refusal shows.
     """
     began, state = context.retry_budget.clock.monotonic(), seen or LockState()
     for attempt in itertools.count():

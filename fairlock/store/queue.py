@@ -48,10 +48,7 @@ from fairlock.store.context import LockContext
 def read_places(
     context: LockContext, lock_name: str, *, up_to: str | None = None
 ) -> tuple[list[Place], bool]:
-    """Who waits, and whether these are all: no more than `MOST_PAGES_READ` are read.
-
-    From the head of the queue up to the waiter with a sort key, if it is named.
-    """
+    """Who waits, up to a sort key if one is named; and whether `MOST_PAGES_READ` were enough."""
     found, query = list[Place](), places(lock_name, up_to=up_to)
     for _ in range(MOST_PAGES_READ):
         page = context.table.query(query)
@@ -68,7 +65,7 @@ def remove_places(context: LockContext, lock_name: str, waiting: Sequence[Place]
     asked_again = context.table.delete_all(deletes)
     if not asked_again:
         return len(waiting)
-    for_each = zip(waiting, deletes.deletes, strict=True)
+    for_each = zip(waiting, deletes, strict=True)
     others = [place for place, delete in for_each if delete not in asked_again]
     if not others or context.table.delete_all(clear_waiters(lock_name, others)):
         return 0
@@ -222,12 +219,10 @@ def join(
     """Puts the caller into the queue or keeps its place; None if a permit became free meanwhile.
 
     Three requests to join: a query that counts who waits, the transaction that joins, and the write
-    that confirms it. One to keep a place that the caller has a ticket for, and one more if it is to
-    be told its position.
-
-    The query comes first, so that a full queue is refused with nothing written, and so that a
-    caller whose ticket was lost with a reply is found in its place. It is left out if the whole
-    queue is `known` from just now, by a caller that cannot be in it.
+    that confirms it. One to keep a place by its ticket, and one more to tell its position. The
+    query comes first, so that a full queue is refused with nothing written, and a caller whose
+    ticket was lost is found. It is left out if the whole queue is `known`, by a caller that cannot
+    be in it.
     """
     now_ms = context.aws_clock.now_ms()
     began = context.retry_budget.clock.monotonic()
@@ -312,9 +307,8 @@ def _remove_dead(entry: _Entry, waiting: list[Place]) -> None:
 def _newest_call(entry: _Entry, mine: list[Place]) -> _Entry:
     """The entry with a time that is later than that of any earlier call of this waiter.
 
-    A call of this waiter that is there with a later time was made by a clock that is ahead of ours.
-    Or this call has stalled, and its caller has given it up and made that one, whose task token a
-    hand-off must find. No caller gives a call up within the slack.
+    A later time that is there was made by a clock ahead of ours. Or this call has stalled, and its
+    caller has made that one, whose task token a hand-off must find: not within the slack.
     """
     latest_ms = max(place.asked_at_ms for place in mine)
     if latest_ms <= entry.asked_at_ms:

@@ -136,10 +136,9 @@ class StreamRecords:
         )
 
     def _lock_at(self, place: int, lock_name: str) -> LockState:
-        """The lock as it was when another item of it was written.
+        """The lock as it was when another item of it was written, by the nearest write of the lock.
 
-        The write of the lock before that one tells it, or the one after it. If there is neither,
-        the lock is read: others can have changed it only after these records.
+        If there is none, the lock is read: others can have changed it only after these records.
         """
         images = [
             *((record, "NewImage") for record in reversed(self.records[:place])),
@@ -201,11 +200,7 @@ def _of_waiter(
 
 
 def _set_by(holder: Holder, before: int, after: int) -> int | None:
-    """The newest version that a grant has set.
-
-    The same write may lower it, because it puts back what a dead owner's grant had set. Then only
-    a hand-off to another version has set it.
-    """
+    """The newest version that a grant has set; less than before, if it puts back a dead owner's."""
     has_set = after > before or (after < before and holder.pushed)
     return after if has_set else None
 

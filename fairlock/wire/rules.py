@@ -161,11 +161,7 @@ def require_one_way(*, shared: bool, only_newest: object) -> None:
 
 
 def plain_text(field: str, rule: Rule, value: str) -> str:
-    """The text of a string, also of one that an f-string would show as something else.
-
-    The members of `class Name(str, Enum)` are strings, whose text is `orders`; formatted they are
-    `Name.ORDERS`, which would be another lock.
-    """
+    """The text of a string; a member of `class Name(str, Enum)` would be formatted as `Name.X`."""
     require(field, rule, value)
     return str.__str__(value)
 
