@@ -269,12 +269,8 @@ class _Estimate(NamedTuple):
 class AwsClock:
     """The clock of AWS, as the answers of DynamoDB tell it.
 
-    One for all requests of a process or of a client: in Lambda it outlives the invocation.
-
-    Args:
-        clock: our own. Its monotonic part should count the time for which the machine sleeps.
-        uses_dates: whether a Date counts; else the system's clock replaces it, for a place
-            where no answer has one.
+    One for all requests of a process or of a client; in Lambda it outlives the invocation. Without
+    `uses_dates`, the system's clock replaces it, for a place where no answer has a Date.
     """
 
     def __init__(self, clock: Clock, *, uses_dates: bool = True) -> None:
@@ -293,8 +289,7 @@ class AwsClock:
         """AWS's time when it made an answer that has just arrived; the estimate learns from it.
 
         At any other address than AWS's the system's clock counts, if there is no Date; at AWS's
-        None comes back. `sent` is a reading of the monotonic clock before the request was sent
-        first.
+        None comes back. `sent` is a reading of the monotonic clock before the first sending.
         """
         found = date_in(response) if self._uses_dates else None
         if found is not None:

@@ -54,13 +54,7 @@ class Liveness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What an engine says about an execution.
-
-    Attributes:
-        liveness: whether it runs.
-        redrives: how often it was started again after it had ended.
-        ended_at_ms: when it ended, by the engine's clock; None if it runs, or that is unknown.
-    """
+    """What an engine says about an execution; `ended_at_ms` by its own clock, if it tells."""
 
     liveness: Liveness
     redrives: int = 0
@@ -99,22 +93,11 @@ class NoWorkflows:
         return Execution(Liveness.UNKNOWN)
 
 
-def deliver(
-    send: Callable[..., object],
-    *,
-    gone: Collection[str],
-    retry_budget: RetryBudget,
-    **fields: object,
-) -> Delivery:
-    """Sends a message; does not raise. Error codes in `gone` say that no execution waits for it."""
-    message = RepeatedRequest(retry_budget)
-    try:
-        message.send(send, **fields)
-    except (ClientError, BotoCoreError) as error:
-        # A first sending whose reply was lost may have been taken: then no task waits any more.
-        is_gone = error_code(error) in gone and not message.repeated and not may_pass(error)
-        return Delivery.GONE if is_gone else Delivery.UNKNOWN
-    return Delivery.DELIVERED
+def _undelivered(message: RepeatedRequest, error: Exception, gone: Collection[str]) -> Delivery:
+    """What a failure says of a message; by codes in `gone`, no execution waits for it."""
+    # A first sending whose reply was lost may have been taken: then no task waits any more.
+    is_gone = error_code(error) in gone and not message.repeated and not may_pass(error)
+    return Delivery.GONE if is_gone else Delivery.UNKNOWN
 
 
 Account = Callable[[], str | None]
@@ -173,13 +156,13 @@ class StepFunctions:
         client = self.make_client()
         if client is None:
             return Delivery.UNKNOWN
-        return deliver(
-            client.send_task_success,
-            gone=_TASK_GONE,
-            retry_budget=self.retry_budget,
-            taskToken=task_token,
-            output=json.dumps(acquire_answer(answer), ensure_ascii=False),
-        )
+        message = RepeatedRequest(self.retry_budget)
+        output = json.dumps(acquire_answer(answer), ensure_ascii=False)
+        try:
+            message.send(client.send_task_success, taskToken=task_token, output=output)
+        except (ClientError, BotoCoreError) as error:
+            return _undelivered(message, error, _TASK_GONE)
+        return Delivery.DELIVERED
 
     def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
         """Lets the heartbeat's task succeed with the release's answer, or fail with `LockLost`.
@@ -189,16 +172,19 @@ class StepFunctions:
         client = self.make_client()
         if client is None:
             return Delivery.UNKNOWN
-        send: Callable[..., object] = client.send_task_success
-        if isinstance(end, LockLost):
-            send, fields = (
-                client.send_task_failure,
-                {"error": type(end).__name__, "cause": str(end)},
-            )
-        else:
-            fields = {"output": json.dumps(release_answer(end), ensure_ascii=False)}
-        budget = self.retry_budget
-        return deliver(send, gone=_TASK_GONE, retry_budget=budget, taskToken=task_token, **fields)
+        message = RepeatedRequest(self.retry_budget)
+        try:
+            if isinstance(end, LockLost):
+                error, cause = type(end).__name__, str(end)
+                message.send(
+                    client.send_task_failure, taskToken=task_token, error=error, cause=cause
+                )
+            else:
+                output = json.dumps(release_answer(end), ensure_ascii=False)
+                message.send(client.send_task_success, taskToken=task_token, output=output)
+        except (ClientError, BotoCoreError) as failure:
+            return _undelivered(message, failure, _TASK_GONE)
+        return Delivery.DELIVERED
 
     def describe(self, execution_arn: str) -> Execution:
         """Calls DescribeExecution, one request an answer.
@@ -250,14 +236,14 @@ class DurableFunctions:
         client = self.make_client()
         if client is None or not hasattr(client, "send_durable_execution_callback_success"):
             return Delivery.UNKNOWN
+        message = RepeatedRequest(self.retry_budget)
+        send = client.send_durable_execution_callback_success
         result = json.dumps(acquire_answer(answer), ensure_ascii=False).encode()
-        return deliver(
-            client.send_durable_execution_callback_success,
-            gone=_CALLBACK_GONE,
-            retry_budget=self.retry_budget,
-            CallbackId=callback_id,
-            Result=result,
-        )
+        try:
+            message.send(send, CallbackId=callback_id, Result=result)
+        except (ClientError, BotoCoreError) as error:
+            return _undelivered(message, error, _CALLBACK_GONE)
+        return Delivery.DELIVERED
 
     def describe(self, execution_arn: str) -> Execution:
         """Calls GetDurableExecution, one request an answer, as `StepFunctions.describe` does.

@@ -82,18 +82,16 @@ class Cancelled(Answer):
 
 
 class LockTable:
-    """One lock table.
+    """One lock table. Each answer tells when it was given, refusals included.
+
+    All methods raise `LockStoreUnavailable` if a throttle, a timeout or a 5xx outlasts the
+    retry_budget, and `LockStoreMisconfigured` if AWS refuses the request.
 
     Args:
         client: a DynamoDB client; `fairlock.aws.retry.CLIENT_CONFIG` suits it.
         name: the table's name or ARN.
         retry_budget: how long to go on with a request that DynamoDB is too busy for.
         aws_clock: learns from each answer; None for one that knows nothing yet.
-
-    Each answer tells when it was given, refusals included.
-
-    All methods raise `LockStoreUnavailable` if a throttle, a timeout or a 5xx outlasts the
-    retry_budget, and `LockStoreMisconfigured` if AWS refuses the request.
     """
 
     def __init__(

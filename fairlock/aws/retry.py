@@ -242,15 +242,13 @@ def require_budget(budget: object) -> None:
 class RepeatedRequest:
     """One request, sent until it is answered.
 
-    Args:
-        retry_budget: how long to go on.
-        repeat_after: whether a repeat may help; asked after each error. Without it the request is
-            repeated only while it is certain that it was not written.
+    It is repeated while `repeat_after` says after an error that this may help: by default only if
+    it was certainly not written.
 
     Attributes:
         sent: reading of the monotonic clock before it was sent first.
-        repeated: whether botocore has sent it more than once, at any of our tries. One of those
-            may have been written, and only its reply been lost, whatever was answered later.
+        repeated: whether botocore has sent it more than once, at any of our tries. One of those may
+            have been written, whatever was answered later.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ from fairlock.client.local_waiters import FreePermit, QueuePosition
 from fairlock.client.reporting import LockEventKind, LockEvents, logger
 from fairlock.errors import DescribedHolder, LockStoreUnavailable, LockWaitTimeout, Superseded
 from fairlock.protocol.description import describe_ceiling, describe_holder
-from fairlock.protocol.model import AcquireRequest, Ceiling, Grant, Holder, ReleaseRequest, SeenLock
+from fairlock.protocol.model import AcquireRequest, Ceiling, Grant, Holder, ReleaseRequest
 from fairlock.protocol.outcomes import Queued, RefusalReason
 from fairlock.protocol.schema import waiter_key
 from fairlock.protocol.waiters import leave_queue
@@ -99,11 +99,7 @@ class Acquisition:
         self._ceiling: Ceiling | None = None
 
     def run(self) -> Grant | None:
-        """Returns the grant, or None if there was none in time; then nothing is held or waited for.
-
-        Raises:
-            LockStoreUnavailable: the outcome stayed unknown; all was tried to undo it.
-        """
+        """Returns the grant; None if there was none in time: nothing is held or waited for."""
         waits = self.request.waits
         try:
             try:
@@ -285,7 +281,10 @@ class Acquisition:
             timeout_ms = self._waiter_timeout_ms(self._deadline - sent)
             request = replace(request, ticket=self._ticket, waiter_timeout_ms=timeout_ms)
         try:
-            answer = acquire(self._context(), request, seen=self._seen_before(sent))
+            # What this client knows of the lock, for the first request of this acquisition.
+            is_first = self._ticket is None and not self._failures and self._unknown is None
+            seen = self._queue.seen_just_now(sent) if is_first else None
+            answer = acquire(self._context(), request, seen=seen)
         except LockStoreUnavailable as error:
             self._note_unknown(error)
             return None
@@ -301,11 +300,6 @@ class Acquisition:
         elif answer.reason is RefusalReason.QUEUE_FULL:
             self._position.note_outside()
         return None
-
-    def _seen_before(self, now: float) -> SeenLock | None:
-        """What this client knows of the lock before the first request of this acquisition."""
-        is_first = self._ticket is None and not self._failures and self._unknown is None
-        return self._queue.seen_just_now(now) if is_first else None
 
     def _waiter_timeout_ms(self, wait: float) -> int:
         """How long a waiter keeps its place that may wait for so many seconds."""

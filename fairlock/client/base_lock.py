@@ -216,12 +216,7 @@ class BaseLock(EnteredOneWay, ABC):
         return self._guarded().fence_condition(attribute)
 
     def _enter(self) -> None:
-        """A `with` block of the caller begins.
-
-        Raises:
-            LockLost: the lock is not held, so the body would not be alone.
-            InvalidRequest: it is inside a block already, and the end of the inner one releases it.
-        """
+        """A `with` block of the caller begins. Errors as of `Lock.__enter__`."""
         self.check()
         if self._is_entered:
             refuse("with", _ENTERED_TWICE, self)

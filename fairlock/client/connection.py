@@ -208,11 +208,7 @@ class StoreFactory:
     known_paces: KnownPaces = field(default_factory=KnownPaces)
 
     def context(self, *, deadline: float = math.inf) -> LockContext:
-        """What a request needs that must be done by a reading of the monotonic clock.
-
-        Raises:
-            LockStoreMisconfigured: no AWS client can be made, without a region for instance.
-        """
+        """What a request needs that must be done by a reading of the monotonic clock."""
         try:
             dynamodb = self.connection.dynamodb()
         except (BotoCoreError, ValueError) as error:

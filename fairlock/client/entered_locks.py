@@ -46,12 +46,7 @@ class HeldLock(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EnteredLock:
-    """A lock whose block has begun.
-
-    Attributes:
-        lock: weak, so that one whose block an interrupt has cut off is still found to be dropped.
-        options: as it was acquired.
-    """
+    """A lock whose block has begun, weak, so that a drop is noticed, and as it was acquired."""
 
     lock: weakref.ref[HeldLock]
     options: LockOptions[Any]

@@ -219,11 +219,7 @@ class Heartbeats:
         self._closed = False
 
     def add(self, handle: LeaseHandle) -> None:
-        """Renews this lock from now on.
-
-        Raises:
-            RuntimeError: no thread can be started.
-        """
+        """Renews this lock from now on; raises RuntimeError if no thread can be started."""
         with self._mutex:
             if self._scheduler is None and not self._closed:
                 self._start()

@@ -28,10 +28,8 @@ class LeaseHandle:
     """Renews and releases one grant, and keeps the account of its lease.
 
     The mutex is entered around each request, so that no heartbeat is under way during a release.
-
-    Attributes:
-        dropped: what the next heartbeat logs of a lock that was dropped without a release. The
-            garbage collector, which finds out, must not: it may come while a log's mutex is taken.
+    What `dropped` says the next heartbeat logs: the garbage collector may come while a log's mutex
+    is taken.
     """
 
     def __init__(

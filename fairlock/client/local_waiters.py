@@ -41,7 +41,7 @@ class LocalWaiter:
     Attributes:
         alarm: rings when the waiter has been granted the lock, or never will be.
         only_newest: its version, once that is known.
-        newest: the version that supersedes it; None if none does, as far as is known.
+        newest: the version that supersedes it, as far as is known.
     """
 
     def __init__(self, queue: LocalQueue, owner_id: str, clock: Clock) -> None:
@@ -83,7 +83,7 @@ class LocalQueue:
     Attributes:
         seen_at: reading of the monotonic clock of the newest state; -inf if there is none.
         changed_at: that of the first state with the newest fencing token.
-        seconds_per_grant: from one grant to the next, by the last two such states; 0 if unknown.
+        seconds_per_grant: by the last two such states; 0 if unknown.
     """
 
     def __init__(self, lock_name: str, is_held_here: Callable[[str], bool]) -> None:
@@ -269,8 +269,7 @@ class FreePermit:
     """Finds permits that are free, or whose leases are over, in what the polls of a waiter read.
 
     Attributes:
-        expected_at: reading of the monotonic clock at which the lease is over that has to end
-            before this acquisition may be granted, unless it is renewed; inf if none is expected.
+        expected_at: when the lease is over that has to end before this acquisition may be granted.
     """
 
     def __init__(self, clock: Clock, aws_clock: AwsClock, request: AcquireRequest) -> None:
@@ -291,7 +290,10 @@ class FreePermit:
         now, state = self._clock.monotonic(), lock.state
         needed = state.held - state.limit_for(self._limit) + 1  # As the store judges.
         self.expected_at = self._end_of_lease(state, needed, now)
-        is_open = needed <= 0 or self._has_leases_over(lock, needed)
+        # As the store will judge, by the Date of an answer that is a little later.
+        date_ms = lock.date_ms or 0
+        over = [h for h in state.holders if is_over(h.expires_at_ms, date_ms=date_ms)]
+        is_open = len(over) >= needed
         if state.contended and not is_open:
             return False
         seen = (state.held, state.fencing_token, state.contended, state.holders)
@@ -306,14 +308,6 @@ class FreePermit:
             self._is_second_try_due, self.expected_at = False, math.inf
         self._last_tried = (seen, now)
         return True
-
-    def _has_leases_over(self, lock: SeenLock, needed: int) -> bool:
-        """As the store will judge, by the Date of an answer that is a little later."""
-        date_ms = lock.date_ms
-        if date_ms is None:
-            return False
-        over = [h for h in lock.state.holders if is_over(h.expires_at_ms, date_ms=date_ms)]
-        return len(over) >= needed
 
     def _end_of_lease(self, state: LockState, needed: int, now: float) -> float:
         """When a Date shows that so many leases are over; inf if none has to be, or too few are."""

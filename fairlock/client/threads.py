@@ -65,11 +65,7 @@ class WorkerPool:
         self._mutex = threading.Lock()
 
     def submit(self, work: _Work) -> None:
-        """Does the work soon.
-
-        Raises:
-            RuntimeError: there is no thread, and none can be started. The work will not be done.
-        """
+        """Does the work soon; a RuntimeError says that there is no thread, and none can start."""
         if not self._idle.acquire(blocking=False):
             self._add_thread()
         self._queue.put(work)

@@ -136,11 +136,7 @@ def require_alone(*, shared: bool) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantKey:
-    """What names one grant: an owner that acquires again gets another fencing token.
-
-    Raises:
-        InvalidRequest: a part breaks its rule.
-    """
+    """What names one grant: an owner that acquires again gets another fencing token."""
 
     lock_name: str
     owner_id: str = field(repr=False)

@@ -90,8 +90,7 @@ class GuardedCall:
         has_token: whether the application can name it again.
         request_token: for the transaction, if it is always the same one; None takes a new one each.
         open: the transactions sent for it that may have happened, or may happen yet.
-        untold: the hand-off of one of them that was sent again, and has happened: its waiter may
-            not know.
+        untold: the hand-off of one that was sent again and has happened: its waiter may not know.
         is_answered: whether a call that sent it has ended.
     """
 

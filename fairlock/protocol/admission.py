@@ -18,7 +18,7 @@ The write is not outdated. Every write by which a holder or a waiter leaves stor
 
     anna     acquire ┄ time-out ┄ sent again ─▶ granted ─▶ released
     ben                                                        granted ─▶ released
-    network     └┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄▶ the first sending lands
+    network     └┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄▶ the first sending lands
 
 No caller would know of that grant. So the first write of an acquire, and a join, ask that no owner
 has left since they were sent (`not_outdated`). A caller that is refused although it is alive writes

@@ -46,13 +46,7 @@ from fairlock.protocol.table_requests import Update
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCeilingRequest:
-    """Let no more than this number of permits be granted, whatever limits callers name.
-
-    Attributes:
-        limit: 0 pauses the lock; None lifts the ceiling.
-        requested_by: who asks; a label for people, which proves nothing.
-        reason: why, for people.
-    """
+    """Grant no more permits than this `limit`; 0 pauses the lock, None lifts the ceiling."""
 
     lock_name: str
     limit: int | None
@@ -66,9 +60,6 @@ class CeilingChange:
 
     It has the form of a departing holder, because a hand-off begins with either: what goes out by
     the first write, so that a waiter may come in by the same.
-
-    Attributes:
-        ceiling: as it will be.
     """
 
     lock_name: str

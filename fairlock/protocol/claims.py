@@ -285,7 +285,7 @@ def claims_of(execution_arn: str, *, before: ReapStage) -> Query:
     """The claims of an execution that the reaper has not brought to this stage.
 
     Even claims whose work has ended, for that mark comes before the lock is free; but none that are
-    done: a Map that has released 10,000 locks would cost 40,000 requests when it fails.
+    done: a Map may have released 10,000 locks.
     """
     only = f"attribute_not_exists(#done) AND ({_NOT_FENCED} OR #fenced < :stage)"
     return Query(

@@ -120,9 +120,7 @@ class LockDescription:
 class QueueCount:
     """Counts waiters as they are read, and remembers the oldest, so that no queue is too long.
 
-    Attributes:
-        holders: owner ids that hold: a waiter that was handed the lock meanwhile is not counted.
-        now_ms: the present, in epoch milliseconds: a waiter that has not asked in time is dead.
+    A waiter is not counted if it is one of the `holders` by now, or has not asked in time.
     """
 
     holders: frozenset[str] = field(repr=False)

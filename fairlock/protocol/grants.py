@@ -315,7 +315,8 @@ def _grant(
             *retained_long_enough(long=long),
         ),
         values={
-            ":holder": new_holder(request, executions, now_ms=now_ms),
+            # Its token is computed by the write.
+            ":holder": new_holder(request.as_holder(fencing_token=0, now_ms=now_ms), executions),
             ":executions": {"S": executions or ""},
             ":seed": number(token_seed(now_ms)),
             ":difference": number(permits),

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from fairlock.clock import stored_end_ms
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol import schema
 from fairlock.protocol.model import (
@@ -82,30 +81,23 @@ def shared_executions(request: AcquireRequest, seen: LockState | None = None) ->
     return None if is_other else start
 
 
-def new_holder(
-    request: AcquireRequest,
-    executions: str | None = None,
-    *,
-    now_ms: int,
-    handed_over: Holder | None = None,
-) -> AttributeValueTypeDef:
-    """The attribute that makes this request's owner a holder. No ARN is stored twice."""
-    arn = request.execution_arn
-    ends_ms = stored_end_ms(now_ms, request.lease_ms)
+def new_holder(holder: Holder, executions: str | None = None) -> AttributeValueTypeDef:
+    """The attribute that makes an owner a holder. No ARN is stored twice."""
+    arn = holder.execution_arn
     record: Values = {
-        schema.HOLDER_ACQUIRED_AT_MS: number(now_ms),
-        schema.HOLDER_EXPIRES_AT_MS: number(handed_over.expires_at_ms if handed_over else ends_ms),
-        schema.HOLDER_LEASE_MS: number(request.lease_ms),
-        schema.HOLDER_LIMIT: number(request.limit),
-        schema.HOLDER_REVISION: number(1),
+        schema.HOLDER_ACQUIRED_AT_MS: number(holder.acquired_at_ms),
+        schema.HOLDER_EXPIRES_AT_MS: number(holder.expires_at_ms),
+        schema.HOLDER_LEASE_MS: number(holder.lease_ms),
+        schema.HOLDER_LIMIT: number(holder.limit),
+        schema.HOLDER_REVISION: number(holder.revision),
     }
-    if handed_over is not None and handed_over.pushed:
+    if holder.pushed:
         record[schema.HOLDER_PUSHED] = {"BOOL": True}
-    if request.owner_name != arn:
-        record[schema.HOLDER_OWNER_NAME] = {"S": request.owner_name}
-    if request.data is not None:
-        record[schema.HOLDER_DATA] = {"S": request.data}
-    if request.shared:
+    if holder.owner_name != arn:
+        record[schema.HOLDER_OWNER_NAME] = {"S": holder.owner_name}
+    if holder.data is not None:
+        record[schema.HOLDER_DATA] = {"S": holder.data}
+    if holder.shared:
         record[schema.HOLDER_SHARED] = {"BOOL": True}
     if arn is not None and executions is not None:
         record[schema.HOLDER_EXECUTION] = {"S": _short_name(arn.removeprefix(executions))}

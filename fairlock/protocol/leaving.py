@@ -220,12 +220,9 @@ def serve_waiter(
 ) -> tuple[Transaction, Holder]:
     """Give the permit of the departing holder, or a free one if no holder departs, to a waiter.
 
-    With `unless_joined`, on condition that no one has joined the queue since the state was seen.
-    The state as seen has room for the waiter. A transaction returns nothing, so the token is chosen
-    here, on condition that no one was granted one since the state was seen.
-
-    Returns:
-        The transaction, and the holder that the waiter becomes by it.
+    With `unless_joined`, on condition that no one has joined the queue since the state was seen,
+    which has room for the waiter. A transaction returns nothing, so the token is chosen here, on
+    condition that none was granted since. Returns the holder that the waiter becomes, too.
     """
     request, version = waiter.request, waiter.request.only_newest
     holder = waiter.as_holder(fencing_token=state.fencing_token + 1, now_ms=now_ms)
@@ -261,7 +258,7 @@ def serve_waiter(
             *([] if version is None or put_back else [NOT_SUPERSEDED]),
         ),
         values={
-            ":holder": new_holder(request, executions, now_ms=now_ms, handed_over=holder),
+            ":holder": new_holder(holder, executions),
             ":executions": {"S": executions or ""},
             ":token": number(holder.fencing_token),
             ":wait_seq": number(state.wait_seq),

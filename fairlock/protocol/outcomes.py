@@ -56,24 +56,11 @@ class Refusal:
     newest: int | None = None
 
     @classmethod
-    def of_superseded(cls, request: AcquireRequest, newest: int | None) -> Refusal:
-        """The answer to a call, or to a waiter, whose version is below one that was granted."""
-        return cls(
-            lock_name=request.lock_name,
-            owner_id=request.owner_id,
-            reason=RefusalReason.SUPERSEDED,
-            newest=newest,
-        )
-
-    @classmethod
     def of_late_call(cls, request: AcquireRequest, *, now_ms: int) -> Refusal:
         """The answer to a call that may be a late copy, with the time for a caller that lives."""
-        return cls(
-            lock_name=request.lock_name,
-            owner_id=request.owner_id,
-            reason=RefusalReason.ASK_AGAIN,
-            called_at_ms=now_ms,
-        )
+        name, owner_id = request.lock_name, request.owner_id
+        reason = RefusalReason.ASK_AGAIN
+        return cls(lock_name=name, owner_id=owner_id, reason=reason, called_at_ms=now_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

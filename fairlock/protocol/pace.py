@@ -178,11 +178,7 @@ def idle_state(request: PaceRequest, now: AwsTime) -> PaceState:
 
 
 def read_pace(name: str, item: Item) -> PaceState | None:
-    """The state in an item; None if there is no item.
-
-    Raises:
-        LockItemMalformed: another program has changed it.
-    """
+    """The state in an item; None if there is no item."""
     if not item:
         return None
     try:

@@ -84,7 +84,7 @@ class Query:
         most: how many to read at most.
         only: a filter on the items that were read.
         attributes: those that are wanted of each item, separated by commas; None for all.
-        after: the key after which the range begins; None for its first item.
+        after: the key after which the range begins.
     """
 
     condition: str

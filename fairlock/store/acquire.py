@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlock.aws.lock_table import ConditionFailed, Written
-from fairlock.clock import stored_end_ms
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.admission import SLACK_MS, is_outdated, made_at_ms
 from fairlock.protocol.claims import claim_of, read_claim, work_is_over, write_claim
@@ -214,17 +213,8 @@ def _granted(
     context: LockContext, request: AcquireRequest, attempt: _Attempt, written: Written
 ) -> Grant | None:
     """The grant, with its right end; None if another caller has changed it since."""
-    holder = Holder(
-        owner_id=request.owner_id,
-        owner_name=request.owner_name,
-        acquired_at_ms=attempt.now_ms,
-        expires_at_ms=stored_end_ms(attempt.now_ms, request.lease_ms),
-        lease_ms=request.lease_ms,
-        limit=request.limit,
-        revision=1,
-        fencing_token=read_granted_token(written.item, attempt.update),
-        shared=request.shared,
-    )
+    token = read_granted_token(written.item, attempt.update)
+    holder = request.as_holder(fencing_token=token, now_ms=attempt.now_ms)
     is_first = FENCING_TOKEN not in written.item
     # The end was written by our estimate of AWS's time. The answer's Date tells whether it was
     # right.
@@ -330,16 +320,15 @@ def _wait_or_refuse(
     joined = join(context, request, state, behind_others=behind_others, known=known)
     if joined is None:
         return _attempt(context, request)
-    if isinstance(joined, Refusal):
+    seen = None if isinstance(joined, Refusal) else joined.seen
+    if seen is None or not seen.state.has_room(request.limit):
         return joined
-    if joined.state is None or not joined.state.has_room(request.limit):
-        return joined.queued
     # Permits were free, but not for the waiters in front. That may have changed while the caller
     # joined, and then no one else would notice. The caller itself may be served, by this call or by
     # another; it may have released by now, too, so no permit is asked for again.
-    hand_over(context, request.lock_name, joined.state, requester=request.owner_id)
+    hand_over(context, request.lock_name, seen.state, requester=request.owner_id)
     grant = take_up(context, request)
-    return joined.queued if grant is None else replace(grant, repeated=True)
+    return joined if grant is None else replace(grant, repeated=True)
 
 
 def _attempt(context: LockContext, request: AcquireRequest) -> _Attempt:

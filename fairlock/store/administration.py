@@ -62,10 +62,9 @@ from fairlock.store.queue import remove_places
 def force_release(context: LockContext, request: ForceReleaseRequest) -> Released | None:
     """Takes out the holder of one grant, for the oldest waiter if there is one.
 
-    Two requests if the queue is empty; three and a push if not. None if no holder has that
-    grant: nothing was written. A repeat is answered "released" again, as long as no one else was
-    released by force in between. Workflows that hold are not stopped by this: their heartbeat, if
-    they have one, or their release tells them.
+    Two requests if the queue is empty; three and a push if not. None if no holder has that grant:
+    nothing was written. A repeat is answered "released" again, as long as no one else was released
+    by force in between.
 
     Raises:
         LockStoreUnavailable: outcome unknown.
@@ -132,8 +131,8 @@ def change_ceiling(context: LockContext, request: SetCeilingRequest) -> None:
     """Sets, changes or lifts the ceiling of a lock; once it returns, no grant goes above it.
 
     A read and a write; with a hand-off for each permit that becomes free for those who wait. Of two
-    operators the later one wins. Lifting a ceiling that is not there is a change too: it refuses
-    the late copies of an earlier one.
+    operators the later one wins. Lifting a ceiling that is not there refuses late copies of a
+    change.
 
     Raises:
         LockStoreUnavailable: outcome unknown.

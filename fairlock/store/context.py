@@ -36,12 +36,7 @@ from fairlock.protocol.table_requests import Answer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedOver:
-    """The oldest waiter got a permit: the token of its grant, its label and its execution.
-
-    Attributes:
-        waited_ms: from the waiter's entry to the grant.
-        latency_ms: from the moment the departure was noticed to the message to the waiter.
-    """
+    """The oldest waiter got a permit, `latency_ms` after the departure was noticed."""
 
     lock_name: str
     fencing_token: int
@@ -146,17 +141,9 @@ Event = (
 Observe = Callable[[Event], None]
 
 
-def ignore_events(_event: Event) -> None:
-    """For a caller that measures nothing."""
-
-
 NoteHandOff = Callable[[str, SeenLock, float], None]
 """Called with a lock's name, the lock as a hand-off has left it, and a reading of the monotonic
 clock not later than the hand-off."""
-
-
-def note_nothing(_lock_name: str, _seen: SeenLock, _sent: float) -> None:
-    """For a caller whose process has no waiters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +152,7 @@ class LockContext:
 
     Attributes:
         workflows: wakes waiters, ends heartbeat states, and tells whether an execution still runs.
-        note_hand_off: receives each hand-off of this process, for the waiters in it. What it
-            receives proves ownership.
+        note_hand_off: receives each hand-off of this process, for its waiters: it proves ownership.
         note_sending: receives each hand-off before its transaction is sent, for a caller that may
             send that again, and then has to tell the waiter.
         retry_budget: how long to go on when other owners keep changing the lock.
@@ -174,8 +160,8 @@ class LockContext:
 
     table: LockTable
     workflows: WorkflowEngine = field(default_factory=NoWorkflows)
-    observe: Observe = ignore_events
-    note_hand_off: NoteHandOff = note_nothing
+    observe: Observe = lambda _event: None
+    note_hand_off: NoteHandOff = lambda _lock_name, _seen, _sent: None
     note_sending: Callable[[HandOff], None] | None = None
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
     random: Random = random.random
@@ -186,11 +172,7 @@ class LockContext:
         return self.table.aws_clock
 
     def date_ms(self, answer: Answer) -> int:
-        """AWS's time when it gave an answer, for judging the leases that the answer shows.
-
-        Raises:
-            LockStoreMisconfigured: the answer does not tell.
-        """
+        """AWS's time when it gave an answer, to judge the leases that it shows."""
         if answer.date_ms is None:
             raise self.table.no_date()
         return answer.date_ms

@@ -11,7 +11,6 @@ it are neither live nor superseded: they stay where they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -22,7 +21,7 @@ from fairlock.protocol.admission import has_version, newest_first
 from fairlock.protocol.items import read_waiter
 from fairlock.protocol.leaving import Departing, DepartingHolder
 from fairlock.protocol.model import LockState, SeenLock, Waiter, is_dead
-from fairlock.protocol.outcomes import Refusal
+from fairlock.protocol.outcomes import Refusal, RefusalReason
 from fairlock.protocol.table_requests import Item, Page
 from fairlock.protocol.waiters import MOST_DELETES, oldest_waiters
 from fairlock.store.context import LockContext, WaitersSuperseded
@@ -57,44 +56,6 @@ def as_left_by(departing: Departing | None, state: LockState) -> LockState:
     return state.with_holder(replace(holder, pushed=False))
 
 
-@dataclass(slots=True)
-class SupersededWaiters:
-    """Waiters of one lock that are never granted it, as they were found in its queue.
-
-    Attributes:
-        newest: the version that was granted.
-    """
-
-    newest: int = 0
-    _found: dict[str, Waiter] = field(default_factory=dict)
-    """By the sort key."""
-
-    def add(self, waiter: Waiter, newest: int) -> None:
-        """Notes a waiter, and the version that supersedes it."""
-        self._found[waiter.sort_key] = waiter
-        self.newest = max(self.newest, newest)
-
-    def tell(
-        self, context: LockContext, *, requester: str | None, time_is_over: Callable[[], bool]
-    ) -> None:
-        """Tells those that sleep on a task token; never fails. Polling ones ask by themselves."""
-        told, names = 0, {waiter.request.lock_name for waiter in self._found.values()}
-        for waiter in [*self._found.values()][:_MOST_TOLD]:
-            request = waiter.request
-            if time_is_over():
-                break
-            if request.task_token is not None and request.owner_id != requester:
-                refusal = Refusal.of_superseded(request, self.newest)
-                delivery = context.workflows.wake_waiter(request.task_token, refusal)
-                told += delivery is Delivery.DELIVERED
-        for lock_name in names:
-            context.observe(
-                WaitersSuperseded(
-                    lock_name=lock_name, newest=self.newest, waiters=len(self._found), told=told
-                )
-            )
-
-
 def _served(state: LockState) -> set[str | None]:
     """Owners that do not wait, although a waiter of theirs may be found."""
     left = {state.last_released, state.last_given_up}
@@ -106,8 +67,6 @@ class SeenQueue:
     """The queue of a contended lock, read as far as its oldest waiters that still ask.
 
     Attributes:
-        context: the table and its services.
-        lock_name: the lock.
         requester: owner_id of a waiter that is asking at this moment, however late.
         began: when the operation that reads it began, by the monotonic clock.
         live: the oldest waiters that still ask, in order; empty if none was found.
@@ -128,7 +87,10 @@ class SeenQueue:
     """By the sort key."""
     _dropped: set[tuple[str, int]] = field(default_factory=set)
     """Sort keys and ends of waiters of workflows that are over, as they were seen."""
-    _superseded: SupersededWaiters | None = None
+    _superseded: dict[str, Waiter] = field(default_factory=dict)
+    """By the sort key: those that are never granted the lock."""
+    _newest: int = 0
+    """The version that supersedes them."""
 
     def know(self, known: SeenLock | None) -> None:
         """Takes waiters that were seen before for read, if all of them still asked by then.
@@ -220,9 +182,8 @@ class SeenQueue:
 
     def clear(self) -> None:
         """Removes dead waiters, some and not all if there is little time; never fails."""
-        if self._superseded is not None:
-            is_over = self._time_is_over
-            self._superseded.tell(self.context, requester=self.requester, time_is_over=is_over)
+        if self._superseded:
+            self._tell_superseded()
         dead = [*self._dead.values()][:_MOST_CLEARED]
         with suppress(LockStoreUnavailable):
             for first in range(0, len(dead), MOST_DELETES):
@@ -249,8 +210,28 @@ class SeenQueue:
 
     def _note_superseded(self, waiter: Waiter, newest: int) -> None:
         self._dead[waiter.sort_key] = waiter
-        self._superseded = self._superseded or SupersededWaiters()
-        self._superseded.add(waiter, newest)
+        self._superseded[waiter.sort_key] = waiter
+        self._newest = max(self._newest, newest)
+
+    def _tell_superseded(self) -> None:
+        """Tells those that sleep on a task token; never fails. Polling ones ask by themselves."""
+        told = 0
+        for waiter in [*self._superseded.values()][:_MOST_TOLD]:
+            request = waiter.request
+            if self._time_is_over():
+                break
+            if request.task_token is not None and request.owner_id != self.requester:
+                refusal = Refusal(
+                    lock_name=self.lock_name,
+                    owner_id=request.owner_id,
+                    reason=RefusalReason.SUPERSEDED,
+                    newest=self._newest,
+                )
+                delivery = self.context.workflows.wake_waiter(request.task_token, refusal)
+                told += delivery is Delivery.DELIVERED
+        name, newest, waiters = self.lock_name, self._newest, len(self._superseded)
+        found = WaitersSuperseded(lock_name=name, newest=newest, waiters=waiters, told=told)
+        self.context.observe(found)
 
     def _is_dead(self, waiter: Waiter, served: set[str | None], *, date_ms: int) -> bool:
         """Whether a waiter is not to be handed the lock. One that asks right now lives."""

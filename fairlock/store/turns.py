@@ -82,9 +82,8 @@ class Turn:
     def take(self, context: LockContext) -> TooLate | None:
         """Reserves a slot and waits until it begins; None once it has.
 
-        Raises:
-            LockStoreUnavailable: unknown whether a slot was reserved, or no answer to a read of the
-                time. A repeat finds the slot, or waits on for it.
+        An error leaves it unknown whether a slot was reserved; a repeat finds it, or waits on for
+        it.
         """
         while True:
             if self._slot is None:

@@ -81,14 +81,8 @@ def events_of(
 ) -> Iterator[LifecycleEvent]:
     """What a write of one item tells; nothing of a renewal, and of waiters what superseded them.
 
-    Args:
-        before: the item before the write; empty if there was none.
-        after: the item after it; empty if it was deleted.
-        lock_then: a lock as it was at this write. Asked for waiters with a version only, whose
-            items do not tell why they were removed.
-
-    Raises:
-        LockItemMalformed: another program has changed the item.
+    An image is empty if there was no item. `lock_then` gives a lock as it was at this write, asked
+    for waiters with a version only, whose items do not tell why they were removed.
     """
     item = after or before
     partition, sort_key = item[schema.PARTITION_KEY]["S"], item[schema.SORT_KEY]["S"]
@@ -111,20 +105,14 @@ def events_of(
 class StreamRecords:
     """Records of the table's stream, in the order of the writes of each lock.
 
-    Attributes:
-        records: as a Lambda function receives them.
-        read: how a lock is read that none of them tells of.
+    Each is as a Lambda function receives it; `read` gets a lock that none of them tells of.
     """
 
     records: Sequence[Mapping[str, Any]]
     read: Callable[[str], LockState]
 
     def events(self, place: int) -> Iterator[LifecycleEvent]:
-        """What one of the records tells.
-
-        Raises:
-            LockItemMalformed: another program has changed the item.
-        """
+        """What one of the records tells."""
         record = self.records[place]
         images = record["dynamodb"]
         if is_waiter(images["Keys"]) and "userIdentity" in record:
@@ -233,13 +221,7 @@ def _departure(
 
 
 def lifecycle_json(event: LifecycleEvent, *, event_id: str, at_ms: int) -> dict[str, Any]:
-    """One event; whatever there is none of is left out.
-
-    Args:
-        event: what happened.
-        event_id: the same when the event comes twice.
-        at_ms: when the write happened, as the stream tells it, to the second.
-    """
+    """One event; whatever there is none of is left out. The same event has the same `event_id`."""
     told: dict[str, Any] = {
         "event_id": event_id,
         "lock_name": event.lock_name,
