@@ -14,7 +14,7 @@ def printable(text: str) -> str:
     These are control characters (C0 and C1, line ends included), characters that change the
     direction of writing, invisible ones, and lone surrogates: "\x1b[2J" comes out as `\x1b[2J`.
     """
-    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def label_of(owner_name: str) -> str:
@@ -37,10 +37,6 @@ def documented(page: str) -> str:
     urls = metadata("fairlock").get_all("Project-URL") or []
     repository = dict(url.split(", ", 1) for url in urls).get("Repository")
     return f"{repository}/blob/main/docs/{page}" if repository else f"docs/{page}"
-
-
-def _escaped(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")
 
 
 DEEPEST: Final = 32
@@ -88,16 +84,12 @@ _LONGEST_SHOWN_VALUE: Final = 60
 def describe(value: object) -> str:
     """A value that may be an owner_id, or hold one: its kind, and the literal of a number."""
     if isinstance(value, str):
-        return _describe_text(value)
+        # With the character that most likely breaks the rule.
+        odd = next((letter for letter in value if not letter.isprintable()), None)
+        described = f"text of {len(value)} character{'' if len(value) == 1 else 's'}"
+        return described if odd is None else f"{described}, with U+{ord(odd):04X}"
     harmless = value is None or isinstance(value, bool | int | float | Mapping | list | tuple)
     return shorten(value) if harmless else f"a value of type {type(value).__name__}"
-
-
-def _describe_text(text: str) -> str:
-    """Text without its contents, but with the character that most likely breaks the rule."""
-    odd = next((letter for letter in text if not letter.isprintable()), None)
-    described = f"text of {len(text)} character{'' if len(text) == 1 else 's'}"
-    return described if odd is None else f"{described}, with U+{ord(odd):04X}"
 
 
 def shorten(value: object) -> str:

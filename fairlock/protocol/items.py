@@ -266,14 +266,7 @@ def read_granted_token(before: Item, grant: Update) -> int:
 
 def new_forced_release(forced: ForcedRelease) -> AttributeValueTypeDef:
     """The attribute that tells of the last release by force."""
-    return {
-        "M": {
-            "fencing_token": number(forced.fencing_token),
-            "at_ms": number(forced.at_ms),
-            "requested_by": {"S": forced.requested_by},
-            "reason": {"S": forced.reason},
-        }
-    }
+    return _told({"fencing_token": number(forced.fencing_token)}, forced)
 
 
 def _forced_release(item: Item) -> ForcedRelease | None:
@@ -290,14 +283,12 @@ def _forced_release(item: Item) -> ForcedRelease | None:
 
 def new_ceiling(ceiling: Ceiling) -> AttributeValueTypeDef:
     """The attribute that tells of the last change of the ceiling, but for the ceiling itself."""
-    return {
-        "M": {
-            schema.CHANGE: number(ceiling.change),
-            "at_ms": number(ceiling.at_ms),
-            "requested_by": {"S": ceiling.requested_by},
-            "reason": {"S": ceiling.reason},
-        }
-    }
+    return _told({schema.CHANGE: number(ceiling.change)}, ceiling)
+
+
+def _told(what: Values, by: ForcedRelease | Ceiling) -> AttributeValueTypeDef:
+    who: Values = {"requested_by": {"S": by.requested_by}, "reason": {"S": by.reason}}
+    return {"M": {**what, "at_ms": number(by.at_ms), **who}}
 
 
 def _last_ceiling(item: Item) -> Ceiling | None:

@@ -281,12 +281,10 @@ _ONE_NAME: Final = (
 )
 
 
-def _broken_name(value: object) -> str:
-    return _ONE_NAME if isinstance(value, list | tuple) else str(fault_of_name(value))
-
-
 LOCK_NAME: Final = Rule(
-    "must be a lock name", lambda value: fault_of_name(value) is None, _broken_name
+    "must be a lock name",
+    lambda value: fault_of_name(value) is None,
+    lambda value: _ONE_NAME if isinstance(value, list | tuple) else str(fault_of_name(value)),
 )
 MOST_LOCKS_AT_ONCE: Final = 20
 LOCK_NAMES: Final = Rule(
