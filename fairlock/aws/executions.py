@@ -17,7 +17,7 @@ import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
-from typing import TYPE_CHECKING, Final, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -208,10 +208,6 @@ class StepFunctions:
         return _execution(answer["status"], ended, redrives)
 
 
-class _WithoutData(TypedDict, total=False):
-    IncludeExecutionData: bool
-
-
 _CALLBACK_GONE: Final = (
     "CallbackTimeoutException",
     "ResourceNotFoundException",
@@ -265,7 +261,7 @@ class DurableFunctions:
         return _execution(answer["Status"], answer.get("EndTimestamp"))
 
 
-def _without_data(client: LambdaClient) -> _WithoutData:
+def _without_data(client: LambdaClient) -> dict[str, Any]:
     """Sent explicitly: AWS's reference and guide disagree about the default."""
     known = client.meta.service_model.operation_model("GetDurableExecution").input_shape
     fields = () if known is None else known.members

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
         ConditionCheckTypeDef,
         DeleteTypeDef,
         PutTypeDef,
-        QueryOutputTypeDef,
-        ScanOutputTypeDef,
         TransactWriteItemTypeDef,
     )
 
@@ -193,7 +191,8 @@ class LockTable:
             response = request.send(self._client.query, **self._range_of(query))
         except (BotoCoreError, ClientError) as error:
             raise self._answer_in(error, request) from error
-        return self._read_page(response, request)
+        items, after = response["Items"], response.get("LastEvaluatedKey")
+        return Page(items=list(items), next=after, **self._when(response, request))
 
     def scan(self, scan: Scan) -> Page:
         """Items of the whole table, strongly consistent; one page of 1 MB before the filter."""
@@ -202,7 +201,8 @@ class LockTable:
             response = request.send(self._client.scan, **self._range_of(scan))
         except (BotoCoreError, ClientError) as error:
             raise self._answer_in(error, request) from error
-        return self._read_page(response, request)
+        items, after = response["Items"], response.get("LastEvaluatedKey")
+        return Page(items=list(items), next=after, **self._when(response, request))
 
     def query_all(self, query: Query) -> list[Item]:
         """The items of a range, in order, strongly consistent; as many pages as it takes."""
@@ -221,15 +221,6 @@ class LockTable:
             table_name=self._name,
             region=self._region(),
             code="NoDate",
-        )
-
-    def _read_page(
-        self, response: QueryOutputTypeDef | ScanOutputTypeDef, sending: RepeatedRequest
-    ) -> Page:
-        return Page(
-            items=list(response["Items"]),
-            next=response.get("LastEvaluatedKey"),
-            **self._when(response, sending),
         )
 
     def _when(self, response: object, request: RepeatedRequest) -> _When:

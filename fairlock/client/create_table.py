@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final
 
 from fairlock.aws.retry import CLOCK, DYNAMODB_CLIENT, RepeatedRequest, RetryBudget, error_code
 from fairlock.client.arguments import require_bool
@@ -16,10 +16,6 @@ from fairlock.wire import rules
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import TagTypeDef
-
-    class _Tags(TypedDict, total=False):
-        Tags: list[TagTypeDef]
 
 
 _LONGEST_SECONDS: Final = 300
@@ -91,7 +87,7 @@ def create_table(
         _enable_recovery(client, name, clock)
 
 
-def _tags(tags: Mapping[str, str] | None) -> _Tags:
+def _tags(tags: Mapping[str, str] | None) -> dict[str, Any]:
     """Nothing without tags: whether CreateTable takes an empty list is not documented."""
     if tags is not None and not _is_mapping_of_text(tags):
         rule = 'must be a mapping from text to text, such as {"team": "billing"}, or None'

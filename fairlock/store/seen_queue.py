@@ -128,7 +128,8 @@ class SeenQueue:
                 is_found = self.live and not has_version(self.live[:1])
                 if is_found or after is None or self._time_is_over():
                     break
-            self.live = newest_first(self.live)
+            if has_version(self.live[:1]):
+                self.live = newest_first(self.live)
             self.has_more = after is not None or held_back
             self.is_whole = not self.has_more
             # More dead than one transaction removes are left to `clear`, to later departures and to
