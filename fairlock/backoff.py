@@ -1,8 +1,7 @@
 """How long to wait before asking again: proportional to the wait so far, with jitter.
 
-A fixed period is wrong at both ends: too slow for a lock that is held for a second, and a waste for
-one that is held for an hour. Waiting a share of the time already waited keeps the delay of noticing
-a release within that share, and makes the number of requests grow with the logarithm of the wait.
+So the delay of noticing a release stays within that share, and the number of requests grows with
+the logarithm of the wait.
 """
 
 from __future__ import annotations
@@ -31,13 +30,10 @@ Random = Callable[[], float]
 def advise_retry_seconds(
     *, now_ms: int, waiting_since_ms: int | None, lease_ends_ms: Iterable[int], random: Random
 ) -> int:
-    """Whole seconds until it is worth asking again, at least one.
+    """Whole seconds until it is worth asking again, at least one, with jitter.
 
-    Args:
-        now_ms: the present.
-        waiting_since_ms: when the caller began to wait; None if this is its first try.
-        lease_ends_ms: when each holder's lease may be considered over by others.
-        random: the source of jitter, which keeps callers that were refused together apart.
+    By how long the caller has waited, if it has, and by when the holders' leases are over for
+    others.
     """
     waited_seconds = 0 if waiting_since_ms is None else max(0, now_ms - waiting_since_ms) / 1000
     share = min(max(waited_seconds * SHARE_OF_WAIT, SHORTEST_SECONDS), LONGEST_SECONDS)

@@ -8,8 +8,7 @@ our waiting, because it never jumps. The wall clock decides nothing. AWS's time 
 
 The estimate is our wall clock as long as that is possible by the last answers: a Date was made
 between the sending of its request and the arrival of its answer, and is cut to the second. It never
-decides whose a lock is. So it needs no mutex (a signal handler may interrupt it, and a fork copy
-it), and an estimate that is wrong costs a request.
+decides whose a lock is, so it needs no mutex, and one that is wrong costs a request.
 
 When a lease ends, all by AWS's clock:
 
@@ -19,10 +18,9 @@ When a lease ends, all by AWS's clock:
     others                                                             ┊   ├─▶ over
                                                           by the Date of the answer that shows it
 
-A process that was frozen, was forked, or has a clock that jumps or drifts, judges by an answer that
-it has just received. The rules leave room for what a Date does not tell: it is cut to the second;
-the front ends of DynamoDB may differ by half a second from AWS's time, either way; and a monotonic
-clock may run 2 % too slowly while a holder counts its lease.
+The rules leave room for what a Date does not tell: it is cut to the second; the front ends of
+DynamoDB may differ by half a second from AWS's time, either way; and a monotonic clock may run 2 %
+too slowly while a holder counts its lease.
 """
 
 from __future__ import annotations
@@ -91,8 +89,7 @@ class Clock(Protocol):
 class ThreadAlarm:
     """A wait of one thread that another thread may end, or a signal handler in any thread.
 
-    A `threading.Event` would not do: it has a mutex, and a signal handler that sets the event for
-    which its own thread waits may wait for that mutex for ever.
+    Not a `threading.Event`: a signal handler that sets it may wait for its mutex for ever.
     """
 
     def __init__(self) -> None:
@@ -142,8 +139,7 @@ _seconds_since_boot: Final = _find_clock_since_boot()
 class BootClock(SystemClock):
     """The clock of this machine for leases: it also runs while the machine sleeps.
 
-    On Linux `time.monotonic` stands still while the machine is suspended (or a container's host
-    is), and so would a lease measured by it: the holder would wake up and find its lease in order.
+    On Linux `time.monotonic` stands still then, and so would a lease measured by it.
     """
 
     def monotonic(self) -> float:
@@ -273,12 +269,8 @@ class _Estimate(NamedTuple):
 class AwsClock:
     """The clock of AWS, as the answers of DynamoDB tell it.
 
-    One for all requests of a process or of a client: in Lambda it outlives the invocation.
-
-    Args:
-        clock: our own. Its monotonic part should count the time for which the machine sleeps.
-        uses_dates: whether a Date counts; else the system's clock replaces it, for a place
-            where no answer has one.
+    One for all requests of a process or of a client; in Lambda it outlives the invocation. Without
+    `uses_dates`, the system's clock replaces it, for a place where no answer has a Date.
     """
 
     def __init__(self, clock: Clock, *, uses_dates: bool = True) -> None:
@@ -297,8 +289,7 @@ class AwsClock:
         """AWS's time when it made an answer that has just arrived; the estimate learns from it.
 
         At any other address than AWS's the system's clock counts, if there is no Date; at AWS's
-        None comes back. `sent` is a reading of the monotonic clock before the request was sent
-        first.
+        None comes back. `sent` is a reading of the monotonic clock before the first sending.
         """
         found = date_in(response) if self._uses_dates else None
         if found is not None:
@@ -358,8 +349,8 @@ class AwsClock:
     def _edges(self) -> tuple[float, float] | None:
         """AWS's time at least and at most; None if the answers tell nothing of this moment.
 
-        If our two clocks disagree about the time since then, one of them was set, or stood still
-        while the machine was frozen; nothing tells which.
+        If our two clocks disagree about the time since then, one was set or stood still: which, is
+        unknown.
         """
         known = self._estimate
         if known is None:

@@ -79,7 +79,10 @@ class InvalidRequest(FairlockError, ValueError):  # noqa: N818 - class names are
         missing: bool = False,
         show_text: bool = True,
     ) -> None:
-        self.field = field if _is_harmless(field) else f"a field of {len(field)} characters"
+        # The name of an unknown field may be an owner_id in the wrong place.
+        is_short = field.isidentifier() and len(field) < _SHORTEST_OWNER_ID
+        is_harmless = is_short or _PLAIN_NAME.fullmatch(field) is not None
+        self.field = field if is_harmless else f"a field of {len(field)} characters"
         self.rule = rule
         shown = shorten(value) if show_text else describe(value)
         self.value = None if missing else shown
@@ -440,9 +443,3 @@ class OutcomeUnknown(FairlockError):  # noqa: N818 - class names are API
 
     Unlike `LockStoreUnavailable` it is not safe to repeat: the change may then be done twice.
     """
-
-
-def _is_harmless(field: str) -> bool:
-    """Whether the name of an unknown field cannot be an owner_id in the wrong place."""
-    is_short = field.isidentifier() and len(field) < _SHORTEST_OWNER_ID
-    return is_short or _PLAIN_NAME.fullmatch(field) is not None

@@ -14,7 +14,7 @@ def printable(text: str) -> str:
     These are control characters (C0 and C1, line ends included), characters that change the
     direction of writing, invisible ones, and lone surrogates: "\x1b[2J" comes out as `\x1b[2J`.
     """
-    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def label_of(owner_name: str) -> str:
@@ -23,12 +23,7 @@ def label_of(owner_name: str) -> str:
 
 
 def extra_missing(needs: str, *, extra: str) -> str:
-    """What to do when an optional part of Fairlock is asked for, and is not installed.
-
-    Args:
-        needs: who needs which packages, for instance "fairlock.cdk needs aws-cdk-lib".
-        extra: the extra of the distribution that has them.
-    """
+    """What to do when an optional part of Fairlock is missing: who needs what, of which extra."""
     return (
         f"{needs}, an optional part of Fairlock: "
         f"install Fairlock from its repository with the extra {extra!r}"
@@ -42,10 +37,6 @@ def documented(page: str) -> str:
     urls = metadata("fairlock").get_all("Project-URL") or []
     repository = dict(url.split(", ", 1) for url in urls).get("Repository")
     return f"{repository}/blob/main/docs/{page}" if repository else f"docs/{page}"
-
-
-def _escaped(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")
 
 
 DEEPEST: Final = 32
@@ -93,16 +84,12 @@ _LONGEST_SHOWN_VALUE: Final = 60
 def describe(value: object) -> str:
     """A value that may be an owner_id, or hold one: its kind, and the literal of a number."""
     if isinstance(value, str):
-        return _describe_text(value)
+        # With the character that most likely breaks the rule.
+        odd = next((letter for letter in value if not letter.isprintable()), None)
+        described = f"text of {len(value)} character{'' if len(value) == 1 else 's'}"
+        return described if odd is None else f"{described}, with U+{ord(odd):04X}"
     harmless = value is None or isinstance(value, bool | int | float | Mapping | list | tuple)
     return shorten(value) if harmless else f"a value of type {type(value).__name__}"
-
-
-def _describe_text(text: str) -> str:
-    """Text without its contents, but with the character that most likely breaks the rule."""
-    odd = next((letter for letter in text if not letter.isprintable()), None)
-    described = f"text of {len(text)} character{'' if len(text) == 1 else 's'}"
-    return described if odd is None else f"{described}, with U+{ord(odd):04X}"
 
 
 def shorten(value: object) -> str:
@@ -152,8 +139,7 @@ _MISSING_PART: Final = re.compile(
 def missing_part(name: str) -> str | None:
     """The part of a lock's name that was most likely formatted from a value that was missing.
 
-    Empty text, or a field in braces that nothing has filled, are such parts too. It is no error,
-    because such an id may exist: there are people whose name is Null, and routes with braces.
+    It is no error, because such an id may exist: there are people whose name is Null.
     """
     found = _MISSING_PART.search(name)
     return found and next(part for part in found.groups() if part is not None)

@@ -43,12 +43,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsyncLockServices(ClientServices):
-    """What all locks of an `AsyncLockClient` use.
-
-    Attributes:
-        handle_store_factory: has connections of its own, so that no heartbeat waits behind tasks
-            that acquire, however many they are.
-    """
+    """What all locks of an `AsyncLockClient` use. Heartbeats have connections of their own."""
 
     handle_store_factory: StoreFactory
     heartbeats: AsyncHeartbeats

@@ -318,10 +318,9 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         """Ends heartbeats and tasks, and closes the connections that this client made.
 
         Acquisitions that are under way leave the queue, and raise `ClientUnusable`. A lock that is
-        released after that opens a connection once more, which nothing closes.
-
-        If the task that closes is cancelled meanwhile, the releases continue; a second `close`
-        waits for them, and closes the connections.
+        released after that opens a connection once more, which nothing closes. If the task that
+        closes is cancelled meanwhile, the releases continue; a second `close` waits for them, and
+        closes the connections.
 
         Args:
             release: whether to release all locks that are held; failures are logged. Otherwise they

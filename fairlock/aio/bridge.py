@@ -3,11 +3,7 @@
 The protocol is written once, as plain functions that call a client and wait on a clock. Here such a
 function runs in a greenlet. When it calls `wait_for`, the greenlet stands still and the coroutine
 around it awaits; then the greenlet goes on with the result, or with the error, cancellation
-included. There are no threads, and nothing is written twice. (SQLAlchemy's asyncio extension made
-the technique known.)
-
-The clients whose calls are awaited are those of aiobotocore. An `AsyncLockClient` makes them when
-it first needs them.
+included. (SQLAlchemy's asyncio extension made the technique known.) Its clients are aiobotocore's.
 """
 
 from __future__ import annotations
@@ -44,10 +40,7 @@ class _BridgedGreenlet(greenlet):  # type: ignore[misc]  # greenlet ships no typ
 
 
 async def run(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Calls a function, which may call `wait_for`, without blocking the event loop.
-
-    A cancellation is raised in the function, where it waits; its cleanup may wait again.
-    """
+    """Calls a function, which may call `wait_for`, and raises a cancellation where it waits."""
     running = _BridgedGreenlet(function)
     running.gr_context = copy_context()
     switched = running.switch(*args, **kwargs)

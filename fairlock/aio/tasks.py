@@ -1,10 +1,9 @@
 """The tasks of an asyncio client, none of which is lost when a caller is cancelled.
 
-A task that must finish is shielded: it goes on when the call that began it is cancelled, and
-`close` waits for it. An acquisition that is cancelled leaves no lock, and no place in a queue,
-behind. The heartbeats of all locks have one task that schedules them; each is sent by a task of its
-own. Here, too: what a task learns when its lock is lost, and the account of which task is inside
-of which locks.
+A task that must finish is shielded, and `close` waits for it. An acquisition that is cancelled
+leaves no lock, and no place in a queue, behind. One task schedules the heartbeats of all locks;
+each is sent by a task of its own. Here, too: what a task learns when its lock is lost, and which
+task is inside of which locks.
 """
 
 from __future__ import annotations
@@ -89,10 +88,7 @@ class BackgroundTasks:
         task.add_done_callback(self._callbacks.discard)
 
     async def finish(self) -> None:
-        """Waits for all tasks but those that wait here themselves: callbacks may close, too.
-
-        For users' callbacks 10 s at most.
-        """
+        """Waits for all tasks but those that wait here themselves; for callbacks, 10 s at most."""
         this_task = asyncio.current_task()
         self._finishing.add(this_task)
         try:
@@ -109,11 +105,7 @@ class BackgroundTasks:
 
 
 def is_another_running(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the caller runs in another event loop than this one.
-
-    Connections and locks of asyncio serve one loop: in another one they hang, or fail in a way that
-    looks like an outage.
-    """
+    """Whether the caller runs in another event loop than this one."""
     try:
         return asyncio.get_running_loop() is not loop
     except RuntimeError:  # In none.
@@ -146,11 +138,8 @@ class CancellableAcquisitions:
     async def run(self, acquisition: Acquisition) -> Grant | None:
         """Runs an acquisition in a task of its own; undoes it if the caller is cancelled.
 
-        Cancelled once, the acquisition itself leaves the queue before it ends. What was granted in
-        the very moment of the cancellation is released.
-
-        Raises:
-            ClientUnusable: the client was closed meanwhile.
+        Cancelled once, it leaves the queue by itself before it ends; what was granted in that
+        moment is released. Raises `ClientUnusable` if the client was closed meanwhile.
         """
         task = self._tasks.start(run(acquisition.run))
         self._under_way.add(task)
@@ -180,10 +169,7 @@ def _cancel_once(task: asyncio.Task[Any]) -> None:
 
 
 async def _undo(task: asyncio.Task[Grant | None], acquisition: Acquisition) -> None:
-    """Leaves neither a grant nor a place behind, although a program cancels all tasks, and this.
-
-    What prevents that is logged. Raised, it would take the place of the cancellation.
-    """
+    """Leaves neither a grant nor a place behind, although a program cancels all tasks, and this."""
     while not task.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([task])
@@ -254,11 +240,7 @@ class AsyncHeartbeats:
             self._scheduler.add_done_callback(self._begin_again_if_cancelled)
 
     def _begin_again_if_cancelled(self, scheduler: asyncio.Task[None]) -> None:
-        """Goes on if a program cancels all tasks, but stays under its locks for a while.
-
-        In another task: the end of `asyncio.run` waits for the one that was cancelled. And not at
-        once: that end, or the release of the locks, may come next.
-        """
+        """Goes on if a program cancels all tasks: later, as the end of the loop may come next."""
         if scheduler.cancelled():
             scheduler.get_loop().call_later(PAUSE_AFTER_DEFECT_SECONDS, self._begin_again)
 
@@ -329,11 +311,7 @@ class AsyncStopEvent(AsyncLostEvent):
 async def cancelled_when_lost(
     lost: asyncio.Event, check: Callable[[], None]
 ) -> AsyncIterator[None]:
-    """Cancels the block when its lock is lost: a task can be stopped, unlike a thread.
-
-    Raises:
-        LockLost: it was, says `check`.
-    """
+    """Cancels the block when its lock is lost, and then raises what `check` does."""
     try:
         async with asyncio.timeout(None) as bound:
             watcher = asyncio.create_task(_expire_when_set(lost, bound))
@@ -353,10 +331,7 @@ async def _expire_when_set(lost: asyncio.Event, bound: asyncio.Timeout) -> None:
 
 
 class AsyncEnteredLocks(EnteredLocks):
-    """The same by task. A task that another one starts inside its block is another one.
-
-    Whether the outer task waits for it there, no one can tell.
-    """
+    """The same by task. A task that another one starts inside its block is another one."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Workflow engines: wake an execution that waits for a lock, and ask whether one still runs.
 
-Both engines stand behind one port. A task token and an execution's ARN tell by their shape which
-engine they belong to; callers pass on what a request named, and never look into it.
+A task token and an execution's ARN tell by their shape which engine they belong to; callers pass on
+what a request named, and never look into it.
 
     StepFunctions      Standard workflows, and their task tokens
     DurableFunctions   durable executions of Lambda, and their callbacks
@@ -17,7 +17,7 @@ import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
-from typing import TYPE_CHECKING, Final, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -54,13 +54,7 @@ class Liveness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What an engine says about an execution.
-
-    Attributes:
-        liveness: whether it runs.
-        redrives: how often it was started again after it had ended.
-        ended_at_ms: when it ended, by the engine's clock; None if it runs, or that is unknown.
-    """
+    """What an engine says about an execution; `ended_at_ms` by its own clock, if it tells."""
 
     liveness: Liveness
     redrives: int = 0
@@ -68,11 +62,7 @@ class Execution:
 
 
 class WorkflowEngine(Protocol):
-    """Runs executions that wait for locks and hold them. No method raises.
-
-    The table alone decides who holds a lock; a message only saves an execution from asking. A lost
-    one delays a waiter until its fallback poll, and the end of a heartbeat until the next one.
-    """
+    """Runs executions that wait for locks and hold them. No method raises."""
 
     def wake_waiter(self, task_token: str, answer: Grant | Refusal) -> Delivery:
         """Tells a waiting execution that it holds the lock now, or never will."""
@@ -103,25 +93,11 @@ class NoWorkflows:
         return Execution(Liveness.UNKNOWN)
 
 
-def deliver(
-    send: Callable[..., object],
-    *,
-    gone: Collection[str],
-    retry_budget: RetryBudget,
-    **fields: object,
-) -> Delivery:
-    """Sends a message, again while the service is too busy for it. Does not raise.
-
-    `gone` are the codes of errors that say that no execution waits for the message.
-    """
-    message = RepeatedRequest(retry_budget)
-    try:
-        message.send(send, **fields)
-    except (ClientError, BotoCoreError) as error:
-        # A first sending whose reply was lost may have been taken: then no task waits any more.
-        is_gone = error_code(error) in gone and not message.repeated and not may_pass(error)
-        return Delivery.GONE if is_gone else Delivery.UNKNOWN
-    return Delivery.DELIVERED
+def _undelivered(message: RepeatedRequest, error: Exception, gone: Collection[str]) -> Delivery:
+    """What a failure says of a message; by codes in `gone`, no execution waits for it."""
+    # A first sending whose reply was lost may have been taken: then no task waits any more.
+    is_gone = error_code(error) in gone and not message.repeated and not may_pass(error)
+    return Delivery.GONE if is_gone else Delivery.UNKNOWN
 
 
 Account = Callable[[], str | None]
@@ -133,11 +109,7 @@ def no_account() -> None:
 
 
 def _forgotten(client: object, execution_arn: str, account: Account) -> Execution:
-    """What it means that an engine knows no such execution.
-
-    It is over if it is one of the region and the account that were asked. Elsewhere it may well
-    run: another region knows nothing of it.
-    """
+    """What it means that an engine knows no such execution: over only where it was asked about."""
     asked_region = getattr(getattr(client, "meta", None), "region_name", None)
     _, region, of_account = place_in(execution_arn)
     is_asked = region == asked_region and of_account == account()
@@ -184,13 +156,13 @@ class StepFunctions:
         client = self.make_client()
         if client is None:
             return Delivery.UNKNOWN
-        return deliver(
-            client.send_task_success,
-            gone=_TASK_GONE,
-            retry_budget=self.retry_budget,
-            taskToken=task_token,
-            output=json.dumps(acquire_answer(answer), ensure_ascii=False),
-        )
+        message = RepeatedRequest(self.retry_budget)
+        output = json.dumps(acquire_answer(answer), ensure_ascii=False)
+        try:
+            message.send(client.send_task_success, taskToken=task_token, output=output)
+        except (ClientError, BotoCoreError) as error:
+            return _undelivered(message, error, _TASK_GONE)
+        return Delivery.DELIVERED
 
     def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
         """Lets the heartbeat's task succeed with the release's answer, or fail with `LockLost`.
@@ -200,23 +172,26 @@ class StepFunctions:
         client = self.make_client()
         if client is None:
             return Delivery.UNKNOWN
-        send: Callable[..., object] = client.send_task_success
-        if isinstance(end, LockLost):
-            send, fields = (
-                client.send_task_failure,
-                {"error": type(end).__name__, "cause": str(end)},
-            )
-        else:
-            fields = {"output": json.dumps(release_answer(end), ensure_ascii=False)}
-        budget = self.retry_budget
-        return deliver(send, gone=_TASK_GONE, retry_budget=budget, taskToken=task_token, **fields)
+        message = RepeatedRequest(self.retry_budget)
+        try:
+            if isinstance(end, LockLost):
+                error, cause = type(end).__name__, str(end)
+                message.send(
+                    client.send_task_failure, taskToken=task_token, error=error, cause=cause
+                )
+            else:
+                output = json.dumps(release_answer(end), ensure_ascii=False)
+                message.send(client.send_task_success, taskToken=task_token, output=output)
+        except (ClientError, BotoCoreError) as failure:
+            return _undelivered(message, failure, _TASK_GONE)
+        return Delivery.DELIVERED
 
     def describe(self, execution_arn: str) -> Execution:
         """Calls DescribeExecution, one request an answer.
 
-        An execution that does not exist (any more: Step Functions forgets closed ones after 90
-        days) is over, if it is one of the region and account that were asked. Any other failure
-        or status is `UNKNOWN`, never a guess: a throttle must not cost a holder its lock.
+        An execution that does not exist (Step Functions forgets closed ones after 90 days) is over,
+        if it is one of the region and account that were asked. Any other failure or status is
+        `UNKNOWN`, never a guess: a throttle must not cost a holder its lock.
         """
         client = self.make_client()
         if client is None:
@@ -231,10 +206,6 @@ class StepFunctions:
             return Execution(Liveness.UNKNOWN)
         ended, redrives = answer.get("stopDate"), answer.get("redriveCount", 0)
         return _execution(answer["status"], ended, redrives)
-
-
-class _WithoutData(TypedDict, total=False):
-    IncludeExecutionData: bool
 
 
 _CALLBACK_GONE: Final = (
@@ -261,25 +232,20 @@ class DurableFunctions:
         client = self.make_client()
         if client is None or not hasattr(client, "send_durable_execution_callback_success"):
             return Delivery.UNKNOWN
+        message = RepeatedRequest(self.retry_budget)
+        send = client.send_durable_execution_callback_success
         result = json.dumps(acquire_answer(answer), ensure_ascii=False).encode()
-        return deliver(
-            client.send_durable_execution_callback_success,
-            gone=_CALLBACK_GONE,
-            retry_budget=self.retry_budget,
-            CallbackId=callback_id,
-            Result=result,
-        )
+        try:
+            message.send(send, CallbackId=callback_id, Result=result)
+        except (ClientError, BotoCoreError) as error:
+            return _undelivered(message, error, _CALLBACK_GONE)
+        return Delivery.DELIVERED
 
     def describe(self, execution_arn: str) -> Execution:
-        """Calls GetDurableExecution, one request an answer.
+        """Calls GetDurableExecution, one request an answer, as `StepFunctions.describe` does.
 
-        It asks for no data. Lambda decrypts data with the key of the function, if that has one of
-        its own, by the permissions of the caller, who may have none on that key and would learn
-        nothing at all. An SDK that cannot leave the data out reads them.
-
-        An execution that does not exist (any more: Lambda forgets closed ones after the function's
-        retention period) is over, if it is one of the region and account that were asked. Any other
-        failure or status is `UNKNOWN`, never a guess.
+        It asks for no data: to decrypt them may need a permission that the caller has not, and
+        without it would learn nothing at all. An SDK that cannot leave the data out reads them.
         """
         client = self.make_client()
         if client is None or not hasattr(client, "get_durable_execution"):
@@ -295,7 +261,7 @@ class DurableFunctions:
         return _execution(answer["Status"], answer.get("EndTimestamp"))
 
 
-def _without_data(client: LambdaClient) -> _WithoutData:
+def _without_data(client: LambdaClient) -> dict[str, Any]:
     """Sent explicitly: AWS's reference and guide disagree about the default."""
     known = client.meta.service_model.operation_model("GetDurableExecution").input_shape
     fields = () if known is None else known.members

@@ -9,7 +9,7 @@ request that DynamoDB finds invalid) is a defect of the set-up, `LockStoreMiscon
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
@@ -30,7 +30,6 @@ from fairlock.protocol.table_requests import (
     Answer,
     Check,
     Delete,
-    Deletes,
     Item,
     Page,
     Put,
@@ -46,10 +45,6 @@ if TYPE_CHECKING:
         ConditionCheckTypeDef,
         DeleteTypeDef,
         PutTypeDef,
-        QueryInputTypeDef,
-        QueryOutputTypeDef,
-        ScanInputTypeDef,
-        ScanOutputTypeDef,
         TransactWriteItemTypeDef,
     )
 
@@ -70,10 +65,7 @@ class Written(Answer):
 
 @dataclass(frozen=True, slots=True)
 class ConditionFailed(Answer):
-    """The condition did not hold on this item, which is empty if there is none.
-
-    If the request is `repeated`, an earlier sending may have been written.
-    """
+    """It did not hold on this item, empty if there is none. An earlier sending may have written."""
 
     item: Item = field(repr=False)
     repeated: bool = False
@@ -88,18 +80,16 @@ class Cancelled(Answer):
 
 
 class LockTable:
-    """One lock table.
+    """One lock table. Each answer tells when it was given, refusals included.
+
+    All methods raise `LockStoreUnavailable` if a throttle, a timeout or a 5xx outlasts the
+    retry_budget, and `LockStoreMisconfigured` if AWS refuses the request.
 
     Args:
         client: a DynamoDB client; `fairlock.aws.retry.CLIENT_CONFIG` suits it.
         name: the table's name or ARN.
         retry_budget: how long to go on with a request that DynamoDB is too busy for.
         aws_clock: learns from each answer; None for one that knows nothing yet.
-
-    Each answer tells when it was given, refusals included.
-
-    All methods raise `LockStoreUnavailable` if a throttle, a timeout or a 5xx outlasts the
-    retry_budget, and `LockStoreMisconfigured` if AWS refuses the request.
     """
 
     def __init__(
@@ -130,11 +120,7 @@ class LockTable:
         return Written(response.get("Attributes", {}), **self._when(response, request))
 
     def transact(self, transaction: Transaction) -> Written | Cancelled:
-        """Sends writes that happen together or not at all.
-
-        All repeats have one request token: a repeat after a lost reply is not a second transaction,
-        and is answered that the first one happened.
-        """
+        """Sends writes that happen together or not at all; all repeats have one request token."""
         others = [transaction.other, *([transaction.check] if transaction.check else [])]
         writes = [self._update_of(transaction.state), *map(self._write_of, others)]
         token = str(uuid.uuid4())
@@ -168,14 +154,12 @@ class LockTable:
             return False
         return True
 
-    def delete_all(self, deletes: Deletes) -> tuple[Delete, ...]:
-        """Deletes items in one transaction; returns those whose condition did not hold.
+    def delete_all(self, deletes: Sequence[Delete]) -> tuple[Delete, ...]:
+        """Deletes at most 100 items in one transaction; returns those whose condition is false.
 
         If there are any, nothing was deleted.
         """
-        writes: list[TransactWriteItemTypeDef] = [
-            {"Delete": self._delete_of(delete)} for delete in deletes.deletes
-        ]
+        writes = [self._write_of(delete) for delete in deletes]
         request = RepeatedRequest(self._retry_budget)
         try:
             request.send(self._client.transact_write_items, TransactItems=writes)
@@ -184,7 +168,7 @@ class LockTable:
             codes = [reason.get("Code") for reason in reasons]
             if CONDITION_FAILED not in codes:
                 raise
-            failed = zip(deletes.deletes, codes, strict=True)
+            failed = zip(deletes, codes, strict=True)
             return tuple(delete for delete, code in failed if code == CONDITION_FAILED)
         return ()
 
@@ -207,25 +191,18 @@ class LockTable:
             response = request.send(self._client.query, **self._range_of(query))
         except (BotoCoreError, ClientError) as error:
             raise self._answer_in(error, request) from error
-        return self._read_page(response, request)
+        items, after = response["Items"], response.get("LastEvaluatedKey")
+        return Page(items=list(items), next=after, **self._when(response, request))
 
     def scan(self, scan: Scan) -> Page:
         """Items of the whole table, strongly consistent; one page of 1 MB before the filter."""
-        request: ScanInputTypeDef = {
-            "TableName": self._name,
-            "FilterExpression": scan.only,
-            "ExpressionAttributeNames": scan.names,
-            "ExpressionAttributeValues": scan.values,
-            "ConsistentRead": True,
-        }
-        if scan.after is not None:
-            request["ExclusiveStartKey"] = scan.after
-        sending = RepeatedRequest(self._retry_budget)
+        request = RepeatedRequest(self._retry_budget)
         try:
-            response = sending.send(self._client.scan, **request)
+            response = request.send(self._client.scan, **self._range_of(scan))
         except (BotoCoreError, ClientError) as error:
-            raise self._answer_in(error, sending) from error
-        return self._read_page(response, sending)
+            raise self._answer_in(error, request) from error
+        items, after = response["Items"], response.get("LastEvaluatedKey")
+        return Page(items=list(items), next=after, **self._when(response, request))
 
     def query_all(self, query: Query) -> list[Item]:
         """The items of a range, in order, strongly consistent; as many pages as it takes."""
@@ -246,15 +223,6 @@ class LockTable:
             code="NoDate",
         )
 
-    def _read_page(
-        self, response: QueryOutputTypeDef | ScanOutputTypeDef, sending: RepeatedRequest
-    ) -> Page:
-        return Page(
-            items=list(response["Items"]),
-            next=response.get("LastEvaluatedKey"),
-            **self._when(response, sending),
-        )
-
     def _when(self, response: object, request: RepeatedRequest) -> _When:
         """When an answer was given, one that has come just now."""
         meta = getattr(self._client, "meta", None)
@@ -265,23 +233,19 @@ class LockTable:
         )
         return _When(sent=request.sent, date_ms=date_ms)
 
-    def _range_of(self, query: Query) -> QueryInputTypeDef:
-        request: QueryInputTypeDef = {
+    def _range_of(self, read: Query | Scan) -> dict[str, Any]:
+        fields: dict[str, Any] = {
             "TableName": self._name,
-            "KeyConditionExpression": query.condition,
-            "ExpressionAttributeNames": query.names,
-            "ExpressionAttributeValues": query.values,
+            "FilterExpression": read.only,
+            "ExpressionAttributeNames": read.names,
+            "ExpressionAttributeValues": read.values,
+            "ExclusiveStartKey": read.after,
             "ConsistentRead": True,
         }
-        if query.most is not None:
-            request["Limit"] = query.most
-        if query.only is not None:
-            request["FilterExpression"] = query.only
-        if query.attributes is not None:
-            request["ProjectionExpression"] = query.attributes
-        if query.after is not None:
-            request["ExclusiveStartKey"] = query.after
-        return request
+        if isinstance(read, Query):
+            fields |= {"KeyConditionExpression": read.condition, "Limit": read.most}
+            fields["ProjectionExpression"] = read.attributes
+        return {name: value for name, value in fields.items() if value is not None}
 
     def _update_of(self, update: Update) -> TransactWriteItemTypeDef:
         return {

@@ -109,8 +109,8 @@ def error_code(error: Exception) -> str:
 def is_false_condition(error: Exception) -> bool:
     """Whether the error is an answer: a condition of the write, or of the transaction, is false.
 
-    By its code, not by its class: while several threads make the first requests of a client, boto3
-    may make `client.exceptions` twice, and raise a class that is not the one to be caught.
+    By its code: boto3 may make `client.exceptions` twice in threads, and raise a class of the
+    other.
     """
     return error_code(error) in _FALSE_CONDITIONS
 
@@ -229,10 +229,7 @@ class RetryBudget:
 
 
 def require_budget(budget: object) -> None:
-    """Raises `InvalidRequest` unless a caller's budget can be spent: with NaN, it never would be.
-
-    Not when a budget is made: each request of our own has one.
-    """
+    """Raises `InvalidRequest` unless a caller's budget can be spent: with NaN, it never is."""
     if not isinstance(budget, RetryBudget):
         rule = "must be a RetryBudget(…) of fairlock.optimistic, or None"
         raise InvalidRequest(field="retry_budget", rule=rule, value=budget)
@@ -245,15 +242,13 @@ def require_budget(budget: object) -> None:
 class RepeatedRequest:
     """One request, sent until it is answered.
 
-    Args:
-        retry_budget: how long to go on.
-        repeat_after: whether a repeat may help; asked after each error. Without it the request is
-            repeated only while it is certain that it was not written.
+    It is repeated while `repeat_after` says after an error that this may help: by default only if
+    it was certainly not written.
 
     Attributes:
         sent: reading of the monotonic clock before it was sent first.
-        repeated: whether botocore has sent it more than once, at any of our tries. One of those
-            may have been written, and only its reply been lost, whatever was answered later.
+        repeated: whether botocore has sent it more than once, at any of our tries. One of those may
+            have been written, whatever was answered later.
     """
 
     def __init__(

@@ -9,12 +9,8 @@ request ─▶ granted
 
 Each poll is one strongly consistent read, mostly of the lock. Once in 15 s it reads the waiter's
 own item: a lock that others wait for too does not show that this waiter was dropped. Every two
-minutes the waiter asks again, by its ticket, to keep its place: one that does not has died.
-
-A poll is left out if this client knows the answer: another of its waiters has read the lock in the
-meantime, or the lock is held by this client itself, whose release will tell (`local_waiters.py`).
-
-A wait that ends without the lock is an error that names its holders.
+minutes the waiter asks again, by its ticket, to keep its place. A poll is left out if this client
+knows the answer (`local_waiters.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ from fairlock.client.local_waiters import FreePermit, QueuePosition
 from fairlock.client.reporting import LockEventKind, LockEvents, logger
 from fairlock.errors import DescribedHolder, LockStoreUnavailable, LockWaitTimeout, Superseded
 from fairlock.protocol.description import describe_ceiling, describe_holder
-from fairlock.protocol.model import AcquireRequest, Ceiling, Grant, Holder, ReleaseRequest, SeenLock
+from fairlock.protocol.model import AcquireRequest, Ceiling, Grant, Holder, ReleaseRequest
 from fairlock.protocol.outcomes import Queued, RefusalReason
 from fairlock.protocol.schema import waiter_key
 from fairlock.protocol.waiters import leave_queue
@@ -40,6 +36,7 @@ from fairlock.store.acquire import acquire, with_version
 from fairlock.store.context import LockContext, has_enough_left
 from fairlock.store.keep_alive import take_up
 from fairlock.store.queue import count_ahead, read_lock
+from fairlock.store.release import release
 from fairlock.text import label_of
 
 
@@ -60,10 +57,7 @@ throttle, and the first client for Step Functions takes a busy machine more than
 
 
 class Acquisition:
-    """One acquisition, from the first try to a grant or to nothing.
-
-    The owner_id of its request stays the same, however often that is sent.
-    """
+    """One acquisition, from the first try to a grant or to nothing. Its owner_id stays the same."""
 
     def __init__(
         self,
@@ -105,13 +99,33 @@ class Acquisition:
         self._ceiling: Ceiling | None = None
 
     def run(self) -> Grant | None:
-        """Returns the grant, or None if there was none in time; then nothing is held or waited for.
-
-        Raises:
-            LockStoreUnavailable: the outcome stayed unknown; all was tried to undo it.
-        """
+        """Returns the grant; None if there was none in time: nothing is held or waited for."""
+        waits = self.request.waits
         try:
-            granted = self._run()
+            try:
+                self._take_version()
+                granted = self._request_permit()
+                while granted is None and self._goes_on():
+                    self._pause()
+                    self._require_open()
+                    # After an unknown outcome a read proves nothing: the request may land after it.
+                    # The same request under the same owner_id returns what it was granted.
+                    granted = self._poll() if self._unknown is None else self._request_permit()
+                self._is_granted = granted is not None
+            except Superseded:
+                self._leave_as_superseded()
+                raise
+            except BaseException:
+                # Interrupted, or a defect: a grant or a place in the queue must not stay behind.
+                self._undo()
+                raise
+            if granted is None and waits:
+                # The time is over, but a hand-off may choose this waiter now. Leaving also gives
+                # such a grant back; a caller that only went away would hold a lock that no one
+                # knows of.
+                self._give_up()
+            elif granted is None:
+                self.settle()
         except Exception as error:
             if not isinstance(error, Superseded):
                 self._report(LockEventKind.FAILED, reason=type(error).__name__)
@@ -119,39 +133,12 @@ class Acquisition:
         finally:
             self._queue.remove(self._waiter)
         if granted is None:
-            waits = self.request.waits
             self._report(LockEventKind.TIMED_OUT if waits else LockEventKind.REFUSED)
         return granted
 
     def report_grant(self, granted: Grant) -> None:
         """Tells the user's hook of the grant, once there is a lock object for it."""
         self._report(LockEventKind.GRANTED, fencing_token=granted.fencing_token)
-
-    def _run(self) -> Grant | None:
-        try:
-            self._take_version()
-            granted = self._request_permit()
-            while granted is None and self._goes_on():
-                self._pause()
-                self._require_open()
-                # After an unknown outcome a read proves nothing: the request may land after it.
-                # The same request under the same owner_id returns what it was granted.
-                granted = self._poll() if self._unknown is None else self._request_permit()
-            self._is_granted = granted is not None
-        except Superseded:
-            self._leave_as_superseded()
-            raise
-        except BaseException:
-            # Interrupted, or a defect: a grant or a place in the queue must not stay behind.
-            self._undo()
-            raise
-        if granted is None and self.request.waits:
-            # The time is over, but a hand-off may choose this waiter now. Leaving also gives such a
-            # grant back; a caller that only went away would hold a lock that no one knows of.
-            self._give_up()
-        elif granted is None:
-            self.settle()
-        return granted
 
     def _take_version(self) -> None:
         """Decides on the version before the first request: each further one names the same."""
@@ -184,10 +171,12 @@ class Acquisition:
     def leave(self) -> None:
         """Leaves for good; a grant that came in this moment goes to the next waiter.
 
-        Even a try that never waited leaves a mark if it holds nothing: a request of it that is
-        still on its way would be granted the lock in vain.
+        Even a try that never waited leaves a mark: a request still on its way would be granted in
+        vain.
         """
-        self._store_factory.release(self._departure, seconds=_LEAVE_SECONDS)
+        self._store_factory.repeat(
+            lambda context, _attempt: release(context, self._departure), seconds=_LEAVE_SECONDS
+        )
         self.settle()
 
     @property
@@ -292,7 +281,10 @@ class Acquisition:
             timeout_ms = self._waiter_timeout_ms(self._deadline - sent)
             request = replace(request, ticket=self._ticket, waiter_timeout_ms=timeout_ms)
         try:
-            answer = acquire(self._context(), request, seen=self._seen_before(sent))
+            # What this client knows of the lock, for the first request of this acquisition.
+            is_first = self._ticket is None and not self._failures and self._unknown is None
+            seen = self._queue.seen_just_now(sent) if is_first else None
+            answer = acquire(self._context(), request, seen=seen)
         except LockStoreUnavailable as error:
             self._note_unknown(error)
             return None
@@ -308,11 +300,6 @@ class Acquisition:
         elif answer.reason is RefusalReason.QUEUE_FULL:
             self._position.note_outside()
         return None
-
-    def _seen_before(self, now: float) -> SeenLock | None:
-        """What this client knows of the lock before the first request of this acquisition."""
-        is_first = self._ticket is None and not self._failures and self._unknown is None
-        return self._queue.seen_just_now(now) if is_first else None
 
     def _waiter_timeout_ms(self, wait: float) -> int:
         """How long a waiter keeps its place that may wait for so many seconds."""

@@ -160,8 +160,7 @@ class NotThere(InvalidRequest, AttributeError):  # noqa: N818 - it is an Invalid
     """A lock's attribute is asked for before there is a lock.
 
     It is an AttributeError too, so that `hasattr`, copies and debuggers see no such attribute.
-    Everywhere else it is the `InvalidRequest` that the documents name: in a traceback, in what the
-    Lambda runtime reports, which workflows match on, and when it is pickled or copied.
+    Everywhere else it is the `InvalidRequest` that the documents name.
     """
 
     __module__, __qualname__ = InvalidRequest.__module__, InvalidRequest.__qualname__
@@ -229,11 +228,7 @@ def checked_owner_id(value: object) -> str:
 
 
 def require_callable(field: str, value: object, *takes: str, of_asyncio: bool = False) -> None:
-    """Raises `InvalidRequest` unless the value is a function of these arguments, or None.
-
-    It is called in the background, where an error of its own would only be logged. A coroutine
-    function would do nothing there, except `of_asyncio`.
-    """
+    """Raises `InvalidRequest` unless the value can be called in the background, or is None."""
     if value is None:
         return
     if inspect.iscoroutinefunction(value) and not of_asyncio:

@@ -38,8 +38,7 @@ _ENTERED_TWICE: Final = (
 class _Listener:
     """Passes on to a lock what becomes of its lease.
 
-    The heartbeats hold the lease. If the lease held the lock, no one could find out that its user
-    has dropped it.
+    If the lease, which heartbeats hold, held the lock, a drop by its user would stay unnoticed.
     """
 
     def __init__(self, lock: BaseLock) -> None:
@@ -55,7 +54,7 @@ class _Listener:
 
     def on_released(self) -> None:
         if (lock := self.find()) is not None:
-            lock._report_release()  # noqa: SLF001 - same
+            lock._tell(LockEventKind.RELEASED, held_seconds=lock._held_seconds())  # noqa: SLF001 - same
 
 
 class BaseLock(EnteredOneWay, ABC):
@@ -217,12 +216,7 @@ class BaseLock(EnteredOneWay, ABC):
         return self._guarded().fence_condition(attribute)
 
     def _enter(self) -> None:
-        """A `with` block of the caller begins.
-
-        Raises:
-            LockLost: the lock is not held, so the body would not be alone.
-            InvalidRequest: it is inside a block already, and the end of the inner one releases it.
-        """
+        """A `with` block of the caller begins. Errors as of `Lock.__enter__`."""
         self.check()
         if self._is_entered:
             refuse("with", _ENTERED_TWICE, self)
@@ -316,9 +310,6 @@ class BaseLock(EnteredOneWay, ABC):
         logger.warning("lock %r is in danger, %.1f s left: %s", self.name, self.remaining, reason)
         self._tell(LockEventKind.IN_DANGER, reason=reason)
         self._report("on_danger", self._options.on_danger, reason)
-
-    def _report_release(self) -> None:
-        self._tell(LockEventKind.RELEASED, held_seconds=self._held_seconds())
 
     def _tell(self, kind: LockEventKind, **fields: Any) -> None:  # noqa: ANN401 - see `LockEvent`
         name, owner_name, token = self.name, self.owner_name, self.fencing_token

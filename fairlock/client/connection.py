@@ -1,8 +1,7 @@
 """How a client reaches its lock table: by AWS clients, the protocol over them, and a name.
 
 The AWS clients of a `LockClient` are made when they are first needed, and again in a forked child.
-A `StoreFactory` gives each request a table, a clock and a deadline. The table is found by what a
-program knows of it: its name, its environment, or the name of a stack.
+A `StoreFactory` gives each request a table, a clock and a deadline.
 """
 
 from __future__ import annotations
@@ -45,10 +44,7 @@ from fairlock.errors import (
     LockStoreUnavailable,
 )
 from fairlock.names import TABLE_NAME_VARIABLE, stack_parameter
-from fairlock.protocol.model import ReleaseRequest, SeenLock
-from fairlock.protocol.outcomes import Released
 from fairlock.store.context import LockContext
-from fairlock.store.release import release
 from fairlock.store.turns import KnownPaces
 from fairlock.wire import rules
 
@@ -191,7 +187,7 @@ class Connection:
 
 
 RELEASE_SECONDS: Final = 5.0
-"""How long a release of unknown outcome is sent again."""
+"""How long a call of unknown outcome is made again, such as a release."""
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_OF_ALL_SECONDS: Final = 30.0
@@ -212,11 +208,7 @@ class StoreFactory:
     known_paces: KnownPaces = field(default_factory=KnownPaces)
 
     def context(self, *, deadline: float = math.inf) -> LockContext:
-        """What a request needs that must be done by a reading of the monotonic clock.
-
-        Raises:
-            LockStoreMisconfigured: no AWS client can be made, without a region for instance.
-        """
+        """What a request needs that must be done by a reading of the monotonic clock."""
         try:
             dynamodb = self.connection.dynamodb()
         except (BotoCoreError, ValueError) as error:
@@ -234,39 +226,18 @@ class StoreFactory:
             random=self.random,
         )
 
-    def release(
-        self, request: ReleaseRequest, *, seconds: float, seen: SeenLock | None = None
-    ) -> bool:
-        """Sends a release, again after each unknown outcome, until there is an answer.
-
-        Returns:
-            Whether this call may have released; after an attempt of unknown outcome even if the
-            answer is "not held", which may well be the doing of that attempt.
-
-        Raises:
-            LockStoreUnavailable: no answer in time.
-        """
-        answer, attempts = self.repeat(
-            lambda context, attempt: release(context, request, seen=seen if attempt == 1 else None),
-            seconds=seconds,
-        )
-        return attempts > 1 or isinstance(answer, Released)
-
     def repeat(
         self,
         call: Callable[[LockContext, int], _Answer],
         *,
-        seconds: float,
+        seconds: float = RELEASE_SECONDS,
         is_vain: Callable[[], bool] = lambda: False,
     ) -> tuple[_Answer, int]:
-        """Makes a call again after each unknown outcome, until there is an answer.
+        """Makes a call again after each unknown outcome, until it is answered, or raises.
 
-        Returns the answer, and how many attempts it took. The more seconds, the longer the pauses
-        in an outage: callers that wait for hours must not keep a table busy that has too much to
-        do. After each failure `is_vain` tells whether a further attempt can bring no answer.
-
-        Raises:
-            LockStoreUnavailable: no answer in time.
+        Returns the answer, and how many attempts it took. The more seconds, the longer the pauses:
+        callers that wait for hours must not keep a table busy that has too much to do. After each
+        failure `is_vain` tells whether a further attempt can bring no answer.
         """
         context = self.context(deadline=self.clock.monotonic() + seconds)
         budget = RetryBudget(
@@ -274,7 +245,9 @@ class StoreFactory:
             clock=self.clock,
             random=self.random,
             first_pause_seconds=_FIRST_PAUSE_SECONDS,
-            longest_pause_seconds=_longest_pause(seconds),
+            longest_pause_seconds=max(
+                min(seconds * _PAUSE_SHARE, _LONGEST_PAUSE_OF_ALL_SECONDS), _LONGEST_PAUSE_SECONDS
+            ),
         )
         began = self.clock.monotonic()
         for attempt in itertools.count(1):
@@ -285,12 +258,6 @@ class StoreFactory:
                     raise
             budget.pause(attempt - 1)
         raise AssertionError  # pragma: no cover - count() has no end
-
-
-def _longest_pause(seconds: float) -> float:
-    """Between two attempts of a call that goes on for so long."""
-    share = min(seconds * _PAUSE_SHARE, _LONGEST_PAUSE_OF_ALL_SECONDS)
-    return max(share, _LONGEST_PAUSE_SECONDS)
 
 
 _USE_ITSELF: Final = "must be a client of DynamoDB: this one is a client of locks, so use it itself"
@@ -325,14 +292,7 @@ def table_or_default(table_name: str | None) -> str:
 
 
 def told_by_stack(stack_name: str, name: str, make_client: Callable[[], Any]) -> str:
-    """Reads a name that a stack shares, such as that of the table: one request.
-
-    Raises:
-        InvalidRequest: no stack can have this name.
-        LockStoreMisconfigured: there is no such stack or parameter in this region, no permission to
-            read it, no region or no credentials.
-        LockStoreUnavailable: the Parameter Store did not answer; repeat the call.
-    """
+    """Reads a name that a stack shares, such as that of the table; see `LockClient.from_stack`."""
     rules.require("stack_name", rules.STACK_NAME, stack_name, show_text=True)
     path = stack_parameter(stack_name, name)
     region = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final
 
 from fairlock.aws.retry import CLOCK, DYNAMODB_CLIENT, RepeatedRequest, RetryBudget, error_code
 from fairlock.client.arguments import require_bool
@@ -16,10 +16,6 @@ from fairlock.wire import rules
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import TagTypeDef
-
-    class _Tags(TypedDict, total=False):
-        Tags: list[TagTypeDef]
 
 
 _LONGEST_SECONDS: Final = 300
@@ -52,11 +48,11 @@ def create_table(
         clock: measures and waits; for tests.
 
     Raises:
-        InvalidRequest: an argument breaks its rule; or a table of that name exists, but its key
-            is not that of a lock table, or its TTL is on another attribute. Nothing was changed.
-        botocore.exceptions.ClientError: no permission, or DynamoDB refuses. With the code
-            ContinuousBackupsUnavailableException the table can be used, but recovery was still
-            refused after five minutes: call again.
+        InvalidRequest: an argument breaks its rule; or a table of that name exists, but its key is
+            not that of a lock table, or its TTL is on another attribute. Nothing was changed.
+        botocore.exceptions.ClientError: no permission, or DynamoDB refuses. After
+            ContinuousBackupsUnavailableException the table can be used, without recovery: call
+            again.
     """
     rules.require("client", DYNAMODB_CLIENT, client)
     Connection.check("client", client, has="exceptions", service="dynamodb")
@@ -91,7 +87,7 @@ def create_table(
         _enable_recovery(client, name, clock)
 
 
-def _tags(tags: Mapping[str, str] | None) -> _Tags:
+def _tags(tags: Mapping[str, str] | None) -> dict[str, Any]:
     """Nothing without tags: whether CreateTable takes an empty list is not documented."""
     if tags is not None and not _is_mapping_of_text(tags):
         rule = 'must be a mapping from text to text, such as {"team": "billing"}, or None'
@@ -166,10 +162,7 @@ def _is_protected(client: DynamoDBClient, name: str) -> bool:
 
 
 def _enable_recovery(client: DynamoDBClient, name: str, clock: Clock) -> None:
-    """DynamoDB refuses this for a while after a table is active, until it has backups.
-
-    botocore does not repeat that refusal.
-    """
+    """DynamoDB refuses this for a while after a table is active; botocore does not repeat that."""
     budget = RetryBudget(
         seconds=_LONGEST_SECONDS, clock=clock, first_pause_seconds=2, longest_pause_seconds=15
     )

@@ -46,12 +46,7 @@ class HeldLock(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EnteredLock:
-    """A lock whose block has begun.
-
-    Attributes:
-        lock: weak, so that one whose block an interrupt has cut off is still found to be dropped.
-        options: as it was acquired.
-    """
+    """A lock whose block has begun, weak, so that a drop is noticed, and as it was acquired."""
 
     lock: weakref.ref[HeldLock]
     options: LockOptions[Any]
@@ -63,10 +58,8 @@ Entered = list[EnteredLock]
 class EnteredLocks:
     """The locks of one client by the thread that is inside their `with` blocks.
 
-    Only blocks count. A thread may pass a `Lock` from `acquire` to another thread, which releases
-    it, so to wait for that name again is no mistake. A block ends in the thread that is in it.
-
-    A thread is known by an object of its own, and not by its number, which the next thread may get.
+    Only blocks count: a `Lock` from `acquire` may be released by another thread. A thread is known
+    by an object of its own, and not by its number, which the next thread may get.
     """
 
     def __init__(self) -> None:
@@ -80,11 +73,7 @@ class EnteredLocks:
         return locks
 
     def held(self, name: str) -> list[tuple[HeldLock, LockOptions[Any]]]:
-        """The locks of this name that the caller is inside of, the innermost last.
-
-        Not one that is released, or known as lost: those keep no one out. Nor a lock of the process
-        that this one was forked from.
-        """
+        """The locks of this name that the caller is inside of, and holds, the innermost last."""
         locks = [(each.lock(), each.options) for each in self.mine()]
         return [
             (lock, options)
@@ -95,7 +84,6 @@ class EnteredLocks:
     def require_that_others_can_release(self, request: AcquireRequest) -> None:
         """Refuses a wait that only the waiter itself could end.
 
-        With so many permits of its own as may be out, beside its own, no one else's release helps.
         A reader needs one only: a writer that queues in between waits for it, and is waited for.
         """
         name, held = request.lock_name, self.held(request.lock_name)

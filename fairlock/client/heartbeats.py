@@ -1,13 +1,11 @@
 """Heartbeats of all locks of a client: one thread schedules, a bounded pool of threads sends.
 
-The schedule is pure bookkeeping, without threads and requests. Every lock has one moment at which
-it needs attention: its heartbeat is due, it comes into danger, or its lease is over. Heartbeats
-that are due and find no worker wait; the lease that ends first goes first. A lock whose max_hold is
-over takes the place of a heartbeat once more, and is released.
+Every lock has one moment at which it needs attention: its heartbeat is due, it comes into danger,
+or its lease is over. Heartbeats that are due and find no worker wait; the lease that ends first
+goes first. A lock whose max_hold is over takes the place of a heartbeat once more, and is released.
 
-Heartbeats of locks that were acquired together would stay together, and need many workers at a
-time. So first and later periods are shortened at random; and if recent heartbeats were late, all
-begin earlier by as much.
+Heartbeats of locks that were acquired together would stay together. So first and later periods are
+shortened at random; and if recent heartbeats were late, all begin earlier by as much.
 """
 
 from __future__ import annotations
@@ -40,11 +38,9 @@ _MOST_STALE_ENTRIES: Final = 1_000
 
 @dataclass(slots=True, eq=False)
 class ScheduledHeartbeat:
-    """One lock's next heartbeat.
+    """One lock's next heartbeat; times are readings of the monotonic clock.
 
     Attributes:
-        handle: the lock.
-        due_at: reading of the monotonic clock at which the heartbeat is due.
         in_flight: whether the heartbeat waits for a worker, or is under way.
         attention_at: the moment of the lock's only valid entry in the agenda.
         is_removed: whether the lock was taken out of the schedule.
@@ -202,14 +198,8 @@ class Heartbeats:
     """Renews locks until they are removed, lost, or this is closed.
 
     Threads are started when the first lock comes, and more of the pool when heartbeats are slow.
-    They do not keep the process alive, and renew as long as it lives: also when its main thread has
-    ended and others go on. Some seconds after no one wants them any more they end.
-
-    Args:
-        clock: tells when a heartbeat is due.
-        most_at_once: size of the pool.
-        is_wanted: whether a lock may come; else the threads end with the last lock. Not before: a
-            thread may be impossible to start later, at the end of the interpreter for instance.
+    They do not keep the process alive, and renew as long as it lives. They end with the last lock
+    that comes after no one `is_wanted`: a thread may be impossible to start later.
     """
 
     def __init__(
@@ -229,11 +219,7 @@ class Heartbeats:
         self._closed = False
 
     def add(self, handle: LeaseHandle) -> None:
-        """Renews this lock from now on.
-
-        Raises:
-            RuntimeError: no thread can be started.
-        """
+        """Renews this lock from now on; raises RuntimeError if no thread can be started."""
         with self._mutex:
             if self._scheduler is None and not self._closed:
                 self._start()
@@ -272,12 +258,7 @@ class Heartbeats:
         pool.close()
 
     def close(self, *, wait: bool = True) -> None:
-        """Ends all threads.
-
-        Args:
-            wait: whether heartbeats that are under way come to their end first. A signal handler
-                must not wait for one that waits for what the handler has interrupted.
-        """
+        """Ends all threads; may `wait` for heartbeats under way, but not in a signal handler."""
         with self._mutex:
             self._closed = True
             self._changed.notify()

@@ -48,10 +48,6 @@ class StopEvent(LostEvent):
 class Term(Generic[_Stop]):
     """One time of leading, from the grant to the end of the work.
 
-    Args:
-        settings: of the client, which say when a lease is in danger.
-        make_stop: makes the event; gets what asks the clock.
-
     Attributes:
         stop: tells the work to stop.
         was_told: whether the work was told before it ended.
@@ -86,11 +82,7 @@ class Term(Generic[_Stop]):
             logger.warning(_WORK_GOES_ON, lock.name)
 
     def goes_on_after(self, error: Exception) -> bool:
-        """Whether an error ends this term only, and `lead` acquires again.
-
-        A wait is bounded, and leading is not. A loss is what the work was asked to stop for. The
-        outage that has ended a term may still go on at its release.
-        """
+        """Whether an error ends this term only, and `lead` acquires again: a wait is bounded."""
         if self._lock is None:
             return isinstance(error, LockWaitTimeout | LockStoreUnavailable)
         return self.was_told and (self.has_returned or isinstance(error, LockLost))
@@ -102,12 +94,7 @@ class Term(Generic[_Stop]):
 
 
 def check_work(settings: ClientSettings, work: object, *, is_async: bool) -> None:
-    """Checks what `lead` is given, before anything is asked.
-
-    Raises:
-        InvalidRequest: it cannot be called with a lock and an event, is of the other kind of
-            client, or the client sends no heartbeats.
-    """
+    """Raises `InvalidRequest` unless `lead` can call this work, and the client sends heartbeats."""
     if not callable(work):
         refuse("work", "must be a function that takes the lock and the stop event", work)
     call = getattr(work, "__call__", None)  # noqa: B004 - of an object that is called like a function
@@ -149,19 +136,18 @@ class Leading(HoldsLocks):
 
             locks.lead("exporter", work)
 
-        The others wait in the queue of the lock, as long as it takes. `describe` tells who leads:
-        the holder, with its owner_name and data.
+        The others wait in the queue of the lock, as long as it takes. `describe` tells who leads.
 
         If the lease cannot be renewed, or the lock is taken away, the event is set. Then the work
-        should return within `safe_period` (a third of the lease), before the lease is over and
-        another process may lead. After it has returned, this releases the lock, waits in the queue
-        again, and calls the work again with another lock and another event. Work that goes on
-        after its lease is over is logged as a warning: nothing can stop a thread.
+        should return within `safe_period` (a third of the lease), before another process may lead.
+        After it has returned, this releases the lock, waits in the queue again, and calls the work
+        again with another lock and another event. Work that goes on after its lease is over is
+        logged as a warning: nothing can stop a thread.
 
         Work that ends by itself ends the leading: the lock is released, and what the work has
-        returned leaves this call; another process is next. What it raises leaves this call, too,
-        but for a `LockLost` after it was asked to stop. To end a leader, raise SystemExit in a
-        handler of SIGTERM, or `close` the client from another thread.
+        returned, or raised, leaves this call, but for a `LockLost` after it was asked to stop. To
+        end a leader, raise SystemExit in a handler of SIGTERM, or `close` the client from another
+        thread.
 
         Args:
             name: of the lock, as of `acquire`.
@@ -171,7 +157,7 @@ class Leading(HoldsLocks):
             data: as of `acquire`; its address for instance, for all who look for the leader.
             owner_name: as of `acquire`.
             max_hold: longest seconds to lead at a time. The work is told `safe_period` before that,
-                as if the lease could not be renewed, and the oldest of those that wait leads next.
+                and the oldest of those that wait leads next.
 
         Returns:
             What the work has returned that was not told to stop.

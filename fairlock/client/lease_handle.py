@@ -15,7 +15,9 @@ from fairlock.clock import longest_own_ms
 from fairlock.errors import LockLost, LockStoreUnavailable
 from fairlock.guarded.guarded_table import GuardedCall
 from fairlock.protocol.model import HeartbeatRequest, ReleaseRequest
+from fairlock.protocol.outcomes import Released
 from fairlock.store.keep_alive import renew_lease
+from fairlock.store.release import release
 
 _TAKEN: Final = "another owner has it, or it was freed by force"
 _REFUSED: Final = "DynamoDB refused a guarded write"
@@ -26,10 +28,8 @@ class LeaseHandle:
     """Renews and releases one grant, and keeps the account of its lease.
 
     The mutex is entered around each request, so that no heartbeat is under way during a release.
-
-    Attributes:
-        dropped: what the next heartbeat logs of a lock that was dropped without a release. The
-            garbage collector, which finds out, must not: it may come while a log's mutex is taken.
+    What `dropped` says the next heartbeat logs: the garbage collector may come while a log's mutex
+    is taken.
     """
 
     def __init__(
@@ -53,12 +53,7 @@ class LeaseHandle:
         return is_held_by_this_thread(self._mutex)
 
     def heartbeat(self, *, lease_ms: int | None = None, data: str | None = None) -> None:
-        """Renews the lease, one request.
-
-        Raises:
-            LockLost: too late, even if the same owner_id was granted the lock again.
-            LockStoreUnavailable: outcome unknown.
-        """
+        """Renews the lease, one request. Errors as of `Lock.heartbeat`."""
         lease = self.lease
         if lease.is_from_parent_process:
             lease.require_held()
@@ -91,8 +86,7 @@ class LeaseHandle:
     def try_heartbeat(self) -> bool:
         """Renews the lease; returns whether that succeeded, and logs why not.
 
-        A lock whose max_hold is over is given back instead: no one renews it, so it is free for
-        a caller that waits, without the rest of its lease.
+        A lock whose max_hold is over is given back instead, without the rest of its lease.
         """
         if self.dropped:
             logger.warning(self.dropped)
@@ -128,11 +122,7 @@ class LeaseHandle:
     def release(self) -> bool:
         """Ends renewals, then releases; returns whether the lock was held until then.
 
-        A lock whose lease is over is released too, in case no one has taken it: so it is free
-        earlier.
-
-        Raises:
-            LockStoreUnavailable: outcome unknown, whatever was tried.
+        A lock whose lease is over is released too, in case no one has taken it.
         """
         if self.lease.is_from_parent_process:
             return False
@@ -173,12 +163,7 @@ class LeaseHandle:
             )
 
     def write(self, call: GuardedCall, send: Callable[[GuardedCall], None]) -> None:
-        """Sends a write that DynamoDB allows only to the holder, and learns from its outcome.
-
-        Raises:
-            LockLost: the lock is lost already, or DynamoDB says so. Not the former if the call
-                repeats another: that one may have happened before the loss.
-        """
+        """Sends a write that DynamoDB allows only to the holder, and learns from its outcome."""
         # No mutex, unlike a release: heartbeats and other writes of this lock may go beside it, and
         # DynamoDB decides by the grant.
         if not call.may_have_happened:
@@ -191,11 +176,7 @@ class LeaseHandle:
             raise
 
     def write_and_release(self, call: GuardedCall, send: Callable[[GuardedCall], None]) -> None:
-        """Sends such a write that releases the lock too.
-
-        Raises:
-            LockLost: the lock is lost already, or DynamoDB says so.
-        """
+        """Sends such a write that releases the lock too."""
         lease = self.lease
         if lease.is_from_parent_process:
             lease.require_held()
@@ -247,9 +228,16 @@ class LeaseHandle:
             try:
                 now = self._store_factory.clock.monotonic()
                 seen = None if self._may_be_released else self._queue.seen_by_holder(now)
-                released = self._store_factory.release(request, seconds=seconds, seen=seen)
+                answer, attempts = self._store_factory.repeat(
+                    lambda context, attempt: release(
+                        context, request, seen=seen if attempt == 1 else None
+                    ),
+                    seconds=seconds,
+                )
                 if was_lost:
                     lease.lose("it was released after its end", taken=True)  # Not once more.
+                # "Not held" after an attempt of unknown outcome may well be the doing of that.
+                released = attempts > 1 or isinstance(answer, Released)
                 if released or self._may_be_released:
                     self.lease.change_state(LeaseState.RELEASING, LeaseState.RELEASED)
                     return not was_lost
@@ -290,11 +278,7 @@ class Releasable(Protocol):
 
 
 class Unreleased:
-    """Remembers locks whose release has begun, and acquisitions, until they have ended.
-
-    A release may be interrupted, or its outcome stay unknown, and so may the leaving of a queue;
-    then the end of the client tries again.
-    """
+    """Locks whose release has begun, and acquisitions: the end of the client tries again."""
 
     def __init__(self) -> None:
         self._all: dict[Releasable, None] = {}

@@ -69,11 +69,7 @@ class LostEvent(AskedEvent, threading.Event):
             alarm.ring()
 
     def wait(self, timeout: Seconds | None = None) -> bool:
-        """Waits until the lock is lost, at most so many seconds; returns whether it is.
-
-        Raises:
-            InvalidRequest: the timeout is no number. With NaN, the wait would never end.
-        """
+        """Waits until the lock is lost, at most so many seconds; returns whether it is."""
         now, seconds = self._clock.monotonic, in_seconds(timeout)
         if seconds is not None:
             rules.require("timeout", _TIMEOUT, seconds)
@@ -95,13 +91,11 @@ class LocalLease:
     """The lease of one grant. May be used by several threads, and by signal handlers.
 
     A loss and a release are told once, a danger each time that the lock comes into one, in the
-    thread that finds out. What is called must be quick.
+    thread that finds out. Moments are readings of the monotonic clock.
 
     Attributes:
         seconds: the lease, as long as max_hold does not cut it short.
-        renewed_at: reading of the monotonic clock before the last renewal was sent.
-        hold_until: reading of the monotonic clock at which max_hold is over; infinite without one.
-        ends_at: reading of the monotonic clock at which the lease is over.
+        renewed_at: before the last renewal was sent.
         taken: whether the table has said that this grant is over.
         heartbeat_failure: why the last heartbeat failed; empty if it did not.
     """
@@ -267,8 +261,8 @@ class LocalLease:
     ) -> None:
         """Marks the lock as lost; reports that, unless it was lost or released before.
 
-        The table may have said that it is `taken`. With `only_if_over` a renewal that came in this
-        moment wins; with `unless_releasing` a release that has begun explains it.
+        With `only_if_over` a renewal of this moment wins; with `unless_releasing` a release
+        explains it.
         """
         with self._mutex:
             if unless_releasing and self._state in {LeaseState.RELEASING, LeaseState.RELEASED}:

@@ -41,7 +41,7 @@ class LocalWaiter:
     Attributes:
         alarm: rings when the waiter has been granted the lock, or never will be.
         only_newest: its version, once that is known.
-        newest: the version that supersedes it; None if none does, as far as is known.
+        newest: the version that supersedes it, as far as is known.
     """
 
     def __init__(self, queue: LocalQueue, owner_id: str, clock: Clock) -> None:
@@ -56,8 +56,8 @@ class LocalWaiter:
     def note(self, seen: SeenLock, sent: float) -> None:
         """A state of the lock, from a request of this client that was sent at that reading.
 
-        States may come late. A grant is news only if its token is newer than each state that did
-        not show the waiter as a holder: else the waiter has lost it since.
+        States may come late: only a token newer than each state without the waiter as a holder is
+        news.
         """
         holder = seen.state.holder(self.owner_id)
         if holder is None:
@@ -83,7 +83,7 @@ class LocalQueue:
     Attributes:
         seen_at: reading of the monotonic clock of the newest state; -inf if there is none.
         changed_at: that of the first state with the newest fencing token.
-        seconds_per_grant: from one grant to the next, by the last two such states; 0 if unknown.
+        seconds_per_grant: by the last two such states; 0 if unknown.
     """
 
     def __init__(self, lock_name: str, is_held_here: Callable[[str], bool]) -> None:
@@ -117,10 +117,7 @@ class LocalQueue:
         return self._seen.state.fencing_token - fencing_token
 
     def is_held_by_this_client(self) -> bool:
-        """Whether all holders that were seen last are of this client, so that it will hand over.
-
-        A waiter that has just been notified of its grant counts, too.
-        """
+        """Whether all holders that were seen last are of this client: it will hand over."""
         holders = self._seen.state.holders
         return bool(holders) and all(
             holder.owner_id in self._waiters or self._is_held_here(holder.owner_id)
@@ -156,9 +153,8 @@ class LocalQueue:
     def _seconds_per_grant(self, grants: int, sent: float) -> float:
         """How long each of so many holders held whose grants are new at that reading.
 
-        If there was more than one, those behind the first came and went since the last state: the
-        first may have held for far longer. A waiter that polls late makes each grant seem to take
-        longer, for which others would poll later still: so a longer time is believed slowly.
+        The first of several may have held for far longer. A waiter that polls late makes each grant
+        seem to take longer, so a longer time is believed slowly.
         """
         seconds = max(0.0, sent - self.changed_at) / grants
         if grants > 1:
@@ -235,17 +231,11 @@ class QueuePosition:
             self._joined_token = self._token
 
     def note_outside(self) -> None:
-        """The queue was full: all who wait are in front, and more may be outside like this one.
-
-        Each of them would poll as often as the next in line otherwise.
-        """
+        """The queue was full: all who wait are in front, or each would poll like the next."""
         self._is_outside = True
 
     def correct(self, owner_id: str, seen: SeenLock) -> bool:
-        """Corrects the position by the head of the queue; returns whether it must be counted again.
-
-        Clients that join at the same moment do not count each other.
-        """
+        """Corrects the position by the head of the queue; returns whether to count it again."""
         oldest = [waiter.request.owner_id for waiter in seen.waiters]
         if owner_id in oldest:
             self.note(oldest.index(owner_id) + 1, seen)
@@ -279,8 +269,7 @@ class FreePermit:
     """Finds permits that are free, or whose leases are over, in what the polls of a waiter read.
 
     Attributes:
-        expected_at: reading of the monotonic clock at which the lease is over that has to end
-            before this acquisition may be granted, unless it is renewed; inf if none is expected.
+        expected_at: when the lease is over that has to end before this acquisition may be granted.
     """
 
     def __init__(self, clock: Clock, aws_clock: AwsClock, request: AcquireRequest) -> None:
@@ -296,13 +285,15 @@ class FreePermit:
 
         Yes if a permit is free or enough leases are over; and if no one waits, because then this
         waiter was dropped from the queue. But no for 30 s if the lock is as it was at the last yes;
-        for 1 s if that was the first yes by a lease, which the front end that was asked next may
-        have seen a moment before its end.
+        for 1 s if that was the first yes by a lease, whose end another front end may not have seen.
         """
         now, state = self._clock.monotonic(), lock.state
         needed = state.held - state.limit_for(self._limit) + 1  # As the store judges.
         self.expected_at = self._end_of_lease(state, needed, now)
-        is_open = needed <= 0 or self._has_leases_over(lock, needed)
+        # As the store will judge, by the Date of an answer that is a little later.
+        date_ms = lock.date_ms or 0
+        over = [h for h in state.holders if is_over(h.expires_at_ms, date_ms=date_ms)]
+        is_open = len(over) >= needed
         if state.contended and not is_open:
             return False
         seen = (state.held, state.fencing_token, state.contended, state.holders)
@@ -317,14 +308,6 @@ class FreePermit:
             self._is_second_try_due, self.expected_at = False, math.inf
         self._last_tried = (seen, now)
         return True
-
-    def _has_leases_over(self, lock: SeenLock, needed: int) -> bool:
-        """As the store will judge, by the Date of an answer that is a little later."""
-        date_ms = lock.date_ms
-        if date_ms is None:
-            return False
-        over = [h for h in lock.state.holders if is_over(h.expires_at_ms, date_ms=date_ms)]
-        return len(over) >= needed
 
     def _end_of_lease(self, state: LockState, needed: int, now: float) -> float:
         """When a Date shows that so many leases are over; inf if none has to be, or too few are."""

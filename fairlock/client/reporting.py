@@ -142,8 +142,6 @@ class LockEvents:
 
     The thread starts with the first event and does not keep the process alive. Events are dropped,
     and that is logged, if the hook is too slow or no thread can be started.
-
-    May be used by several threads and by signal handlers.
     """
 
     def __init__(self, on_event: OnEvent | None) -> None:

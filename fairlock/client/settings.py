@@ -89,10 +89,7 @@ class ClientSettings:
         best_effort_release: bool = True,
         on_event: OnEvent | None = None,
     ) -> Self:
-        """The settings of a client that was given these arguments, and the default of each.
-
-        The AWS clients are checked elsewhere, and only named here, where an argument is explained.
-        """
+        """The settings of a client that was given these arguments, and the default of each."""
         del session, client, stepfunctions
         return cls(
             table_name=table_or_default(table_name),
@@ -222,11 +219,7 @@ def adopt(
     owner_id: str,
     options: LockOptions[_Callback],
 ) -> tuple[AcquireRequest, LockOptions[_Callback], Grant]:
-    """Reads a lock, and renews its lease; returns what a lock object is made of.
-
-    The request and the options are those by which the lock might have been acquired. Errors as of
-    `LockClient.adopt`.
-    """
+    """Reads a lock, and renews its lease; returns what a lock object is made of."""
     settings, store_factory = services.settings, services.store_factory
     name = rules.plain_text("name", rules.LOCK_NAME, options.name)
     owner_id = arguments.checked_owner_id(owner_id)

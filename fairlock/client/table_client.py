@@ -62,12 +62,9 @@ class LockAdministration(ABC):
     def describe(self, name: str) -> LockDescription | None:
         """Tells who holds a lock and who waits for it. Two requests, and one a MB of waiters.
 
-        Not a snapshot: the waiters are read first, and owners go on meanwhile. No one who holds or
-        waits all the time is left out. What proves ownership is not shown.
-
-        Returns:
-            The lock; None if the table has no item of this name: the lock was never used, or
-            DynamoDB has deleted its item since the last use.
+        Not a snapshot, but no one who holds or waits all the time is left out. What proves
+        ownership is not shown. None if the table has no item of this name: the lock was never used,
+        or DynamoDB has deleted its item since the last use.
 
         Raises:
             LockStoreUnavailable: the table did not answer.
@@ -82,14 +79,12 @@ class LockAdministration(ABC):
 
         Reads the **whole table**, whatever the prefix: one strongly consistent `Scan` for each MB,
         which costs 256 read units a MB (100,000 locks without a holder's data: about 30 MB, 0.1
-        cents). Pages come as the iteration goes on, so that the memory stays small. Needs the
-        permission `dynamodb:Scan`, which `grant_client` does not give; see `grant_administration`.
+        cents). Needs the permission `dynamodb:Scan`, which `grant_client` does not give; see
+        `grant_administration`.
 
         Not a snapshot: each lock is as it was when its page was read. A lock that is made meanwhile
-        may be missing. A lock whose items another program has changed is logged and left out.
-
-        Args:
-            prefix: only names that begin so; None for all.
+        may be missing. A lock whose items another program has changed is logged and left out. A
+        `prefix` shows only names that begin so.
 
         Raises:
             LockStoreUnavailable: the table did not answer; what came before is right.
@@ -116,10 +111,9 @@ class LockAdministration(ABC):
         nothing. A workflow learns of it at its heartbeat with `keep_alive`, else at its release. So
         stop it first, if you can.
 
-        Only the grant that was seen is taken away: the fencing token names it. If that grant is
-        over, nothing is changed (`HolderChanged`). Two requests if the queue is empty; three and a
-        push if not. May be repeated. Logged as a warning, and stored with the lock, where
-        `describe` shows the last one.
+        Only the grant that was seen is taken away: the fencing token names it. Two requests if the
+        queue is empty; three and a push if not. May be repeated. Logged as a warning, and stored
+        with the lock, where `describe` shows the last one.
 
         Args:
             name: the lock.
@@ -140,9 +134,7 @@ class LockAdministration(ABC):
             reason=rules.plain_text("reason", rules.REASON, reason),
             requested_by=self._requested_by(requested_by),
         )
-        answer, attempts = self._opened().repeat(
-            lambda context, _attempt: force_release(context, request), seconds=RELEASE_SECONDS
-        )
+        answer, attempts = self._opened().repeat(lambda context, _: force_release(context, request))
         if answer is None:
             raise _holder_changed(request, attempts)
 
@@ -151,9 +143,9 @@ class LockAdministration(ABC):
     ) -> None:
         """Lets no more than this number hold a lock, whatever limits its callers name.
 
-        For an incident: the vendor takes three calls at a time instead of ten, and no deployment
-        is needed. It applies until `resume`, and no deployment resets it. Holders continue; further
-        grants wait until fewer hold. Raising the limit hands over to those who wait, by this call.
+        For an incident: the vendor takes three calls at a time instead of ten, and no deployment is
+        needed. It applies until `resume`, whatever is deployed. Holders continue; further grants
+        wait until fewer hold. Raising the limit hands over to those who wait, by this call.
 
         Two requests, and one more with a push for each waiter that gets the lock. While a limit
         applies, each acquire of this lock takes a request more. You can repeat the call: the last
@@ -190,19 +182,14 @@ class LockAdministration(ABC):
         self._change_ceiling(name, None, reason=reason, requested_by=requested_by)
 
     def empty_queue(self, name: str) -> int:
-        """Removes all waiters of a lock; the holders stay.
+        """Removes all waiters of a lock; the holders stay. Returns how many were removed.
 
         For a queue of callers that never ask again: each would be handed the lock in turn. **Those
         that do ask again wait again**: a client at the end of the queue, a workflow in its own
         place after its fallback period. May be repeated. Errors as of `release`.
-
-        Returns:
-            How many were removed. One that asked at this very moment stays.
         """
         name = rules.plain_text("name", rules.LOCK_NAME, name)
-        removed, _ = self._opened().repeat(
-            lambda context, _attempt: empty_queue(context, name), seconds=RELEASE_SECONDS
-        )
+        removed, _ = self._opened().repeat(lambda context, _attempt: empty_queue(context, name))
         logger.warning("lock %r: %s waiters were removed from its queue", name, removed)
         return removed
 
@@ -215,9 +202,7 @@ class LockAdministration(ABC):
             reason=rules.plain_text("reason", rules.REASON, reason),
             requested_by=self._requested_by(requested_by),
         )
-        self._opened().repeat(
-            lambda context, _attempt: change_ceiling(context, request), seconds=RELEASE_SECONDS
-        )
+        self._opened().repeat(lambda context, _attempt: change_ceiling(context, request))
 
     def _requested_by(self, requested_by: str | None) -> str:
         if requested_by is None:
@@ -231,16 +216,9 @@ class LockAdministration(ABC):
         For a lock that this client has as a `Lock`, call that one's `release`. Do not release what
         a guard holds: its execution goes on, and with `keep_alive` takes it for a loss.
 
-        One request if the queue is empty; three and a push if not. May be repeated: the
-        answer is True again, as long as no one else has released the lock in between.
-
-        Args:
-            name: the lock.
-            owner_id: of the acquisition; the proof of ownership.
-
-        Returns:
-            True if this owner has released, by this call or before; False if it does not hold the
-            lock, and was not the last to release it.
+        One request if the queue is empty; three and a push if not. True if this owner has released,
+        by this call or before, as long as no one else has released since; False if it does not hold
+        the lock. The `owner_id` of the acquisition is the proof of ownership.
 
         Raises:
             LockStoreUnavailable: outcome unknown; repeat the call.
@@ -251,9 +229,7 @@ class LockAdministration(ABC):
             owner_id=checked_owner_id(owner_id),
             tells_grant=False,
         )
-        answer, _ = self._opened().repeat(
-            lambda context, _attempt: release(context, request), seconds=RELEASE_SECONDS
-        )
+        answer, _ = self._opened().repeat(lambda context, _attempt: release(context, request))
         return isinstance(answer, Released)
 
     def pace(

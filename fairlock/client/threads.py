@@ -1,9 +1,8 @@
 """Threads of a client: workers, callbacks of users, and what forks and signals do to them.
 
-The pool is bounded. Its threads neither keep the process alive nor end with its main thread:
-`concurrent.futures` takes no work any more once the main thread has ended, although other threads
-may go on, with locks that have to be renewed. Each call of a user's callback has a thread of its
-own, so a slow one delays neither a heartbeat nor the news of another lock.
+The threads of the pool neither keep the process alive nor end with its main thread, after which
+`concurrent.futures` takes no work any more, although other threads hold locks. Each call of a
+user's callback has a thread of its own, so a slow one delays no other.
 """
 
 from __future__ import annotations
@@ -46,11 +45,7 @@ if hasattr(os, "register_at_fork"):  # Windows cannot fork.
 
 
 def is_held_by_this_thread(mutex: object) -> bool:
-    """Whether this very thread holds the mutex, so that a signal handler must not wait for it.
-
-    Python runs signal handlers in the main thread, in the middle of what it does. A handler that
-    waits for the mutex, or for a thread that needs the mutex, waits for itself.
-    """
+    """Whether this thread holds the mutex: a signal handler that waits for it waits for itself."""
     is_owned = getattr(mutex, "_is_owned", None)  # `threading.Condition` asks in the same way.
     return is_owned is not None and bool(is_owned())
 
@@ -70,11 +65,7 @@ class WorkerPool:
         self._mutex = threading.Lock()
 
     def submit(self, work: _Work) -> None:
-        """Does the work soon.
-
-        Raises:
-            RuntimeError: there is no thread, and none can be started. The work will not be done.
-        """
+        """Does the work soon; a RuntimeError says that there is no thread, and none can start."""
         if not self._idle.acquire(blocking=False):
             self._add_thread()
         self._queue.put(work)
@@ -121,10 +112,7 @@ STILL_BUSY: Final = "on_lost or on_danger is still busy: the client does not wai
 
 
 class Callbacks:
-    """Calls callbacks, each in a thread of its own, and logs what they raise.
-
-    However many hang, they delay no other. But the process does not end before them.
-    """
+    """Calls callbacks, each in a thread of its own, and logs what they raise."""
 
     def __init__(self) -> None:
         # A signal handler may call in the middle of a call of its own thread: no mutex here.
@@ -147,10 +135,7 @@ class Callbacks:
             logger.warning("no thread for %s, it is called later: %s", description, error)
 
     def close(self) -> None:
-        """Calls nothing any more; waits 10 s at most for callbacks that have begun.
-
-        Not at all if a callback calls this.
-        """
+        """Calls nothing more; waits 10 s at most for callbacks that have begun, but not in one."""
         self._closed = True
         running = self._running.copy()
         if threading.current_thread() in running:

@@ -11,22 +11,13 @@ A fence is for single writes: the written item itself refuses an older fencing t
         ExpressionAttributeValues={":balance": 70, **fence.plain_values},
     )
 
-This is Martin Kleppmann's use of the token ("How to do distributed locking", 2016): the numbers
-that the lock gives out grow, and the storage accepts no smaller one than before. It does not read
-the lock, so it works for any table, in any account; it refuses a stale writer only once a newer one
-has written.
+This is Martin Kleppmann's use of the token ("How to do distributed locking", 2016). It does not
+read the lock, so it works for any table; it refuses a stale writer only once a newer one has
+written.
 
-A condition check is for transactions: they happen only while the lock's item names this grant.
-
-    application                       lock item               the application's items
-      │ condition_check    ── one ──▶ I hold, with this token
-      │                                                   ───▶ written
-      │
-      │ release_permit ─────────── one ──▶ I hold, with this token,
-      │                               and leave           ───▶ written
-
-The token counts and not only the owner: an acquisition that was evicted and granted again under its
-old owner_id has a newer token, and decisions under the older one are stale.
+A condition check is for transactions: they happen only while the lock's item names this grant. The
+token counts and not only the owner: an acquisition that was evicted and granted again under its old
+owner_id has a newer token, and decisions under the older one are stale.
 """
 
 from __future__ import annotations
@@ -145,11 +136,7 @@ def require_alone(*, shared: bool) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantKey:
-    """What names one grant: an owner that acquires again gets another fencing token.
-
-    Raises:
-        InvalidRequest: a part breaks its rule.
-    """
+    """What names one grant: an owner that acquires again gets another fencing token."""
 
     lock_name: str
     owner_id: str = field(repr=False)

@@ -66,8 +66,8 @@ if TYPE_CHECKING:
 class SentTransaction:
     """One transaction as it is sent, and sent again: byte for byte, under one request token.
 
-    DynamoDB answers a repeat of a transaction that has happened with success, and changes nothing,
-    for ten minutes. Its own writes are ours, the lock's item first.
+    DynamoDB answers a repeat with success for ten minutes. Its own writes are ours, the lock's
+    first.
     """
 
     own: Sequence[TransactWriteItemTypeDef]
@@ -90,8 +90,7 @@ class GuardedCall:
         has_token: whether the application can name it again.
         request_token: for the transaction, if it is always the same one; None takes a new one each.
         open: the transactions sent for it that may have happened, or may happen yet.
-        untold: the hand-off of one of them that was sent again, and has happened: its waiter may
-            not know.
+        untold: the hand-off of one that was sent again and has happened: its waiter may not know.
         is_answered: whether a call that sent it has ended.
     """
 
@@ -111,10 +110,7 @@ class GuardedCall:
 
 
 def require_well_formed(client: DynamoDBClient, items: Sequence[TransactWriteItemTypeDef]) -> None:
-    """Raises boto3's error for items that are not what the client's operation takes.
-
-    Needed for the clients of `LockClient`, which send without that check.
-    """
+    """Raises boto3's error for malformed items: the clients of `LockClient` do not check them."""
     model = getattr(getattr(client, "meta", None), "service_model", None)
     if model is None:
         return  # It replaces a client, in a test.
@@ -189,11 +185,7 @@ class GuardedTable(LockTable):
         """Whether the items are written; asks DynamoDB again about transactions that are open.
 
         A new transaction must never be sent beside an open one: both may happen, under two request
-        tokens. The hand-off goes on after a transaction without an answer if it sees the waiter's
-        grant, and its next write would carry the items a second time.
-
-        Raises:
-            TransactionRefused, LockStoreUnavailable: as of `send`.
+        tokens.
         """
         return self._call.committed or any(self.send(sent) is None for sent in [*self._call.open])
 
@@ -208,14 +200,10 @@ class GuardedTable(LockTable):
         return self.send(sent)
 
     def send(self, transaction: SentTransaction) -> list[dict[str, Any]] | None:
-        """Sends a transaction, perhaps again.
+        """Sends a transaction, perhaps again; returns DynamoDB's reasons concerning our writes.
 
-        Returns:
-            None if it has happened, else DynamoDB's reasons concerning our own writes.
-
-        Raises:
-            TransactionRefused: our own writes were in order, the application's were not.
-            LockStoreUnavailable: outcome unknown.
+        None if it has happened. Raises `TransactionRefused` if the application's writes were not in
+        order, and `LockStoreUnavailable` if the outcome is unknown.
         """
         call = self._call
         is_repeat = transaction in call.open
@@ -305,12 +293,7 @@ class GuardedTable(LockTable):
         return self._update_of(replace(update, condition=condition, names=names))
 
     def still_held(self, reason: dict[str, Any]) -> Item:
-        """The lock's item after a condition of ours failed, if this grant still holds the lock.
-
-        Raises:
-            LockLost: it does not. Nothing was written.
-            InvalidRequest: it does, and shares it. Nothing was written.
-        """
+        """The lock's item after a condition of ours failed, if this grant still holds it, alone."""
         item: Item = reason.get("Item", {})
         holder = read_state(item).holder(self._grant.owner_id)
         if holder is None or holder.fencing_token != self._grant.fencing_token:

@@ -230,11 +230,7 @@ class GuardedWrites:
             raise
 
     def _forget_old(self) -> None:
-        """Drops tokens of writes long refused, and of the oldest committed ones.
-
-        Those of unknown outcome stay. DynamoDB has forgotten a committed one by then: its repeat
-        would write a second time.
-        """
+        """Drops tokens of writes long refused, and of the oldest committed ones. Doubts stay."""
         now = self._context.retry_budget.clock.monotonic()
         for token, named in [*self._named.items()]:
             if now - named.began <= _KNOWN_SECONDS:

@@ -10,12 +10,8 @@ limit in force, which is never above the limit of a holder. So most grants are o
                             the second is on condition that no owner came in since (the token is
                             as seen); the limit in force becomes the lowest of mine and theirs
 
-A ceiling, which an operator has set, is one limit more. The first write asks that there is none.
-Every later one knows it, and is refused if it has changed since: each change of a ceiling moves the
-fencing token (`ceiling.py`).
-
-A release leaves the limit in force as it is: too low perhaps, which costs the next owner the second
-write; never too high.
+A ceiling is one limit more. The first write asks that there is none. Every later one knows it, and
+is refused if it has changed since: each change moves the fencing token (`ceiling.py`).
 
 The write is not outdated. Every write by which a holder or a waiter leaves stores when that was, as
 `released_at`:
@@ -29,31 +25,25 @@ has left since they were sent (`not_outdated`). A caller that is refused althoug
 again, on condition that no owner came and none left since it was shown the lock (`nobody_left`).
 The fencing token alone would not do: it stands still while waiters give up.
 
-The item lasts: TTL must never delete a lock while an owner holds it. A direct holder renews at
-least every 12 h, so 48 h after the last write are enough. A workflow holds as long as its execution
-runs, up to a year, without a heartbeat: its grant retains the item for 400 days, and writes of
-others in between do not shorten that. Those 400 days may then come to their end under a later,
-direct holder. So no owner becomes or stays a holder of an item that has less than 48 h left: that
-write fails, and is sent again with 400 days more. One request more, once in 398 days.
+The item lasts. A workflow holds up to a year without a heartbeat: its grant retains the item for
+400 days, any other write for 48 h. Those 400 days may end under a later, direct holder. So no owner
+becomes or stays a holder of an item that has less than 48 h left: that write fails, and is sent
+again with 400 days more.
 
-Newest only: an acquisition with a version does not run after a higher one was granted.
-
-The lock's item has the highest version that was granted, `newest`. It only grows, but for one case:
+Newest only: an acquisition with a version does not run after a higher one was granted. The highest
+that was granted is `newest`, which only grows, but for one case:
 
     a grant by the owner's own request    sets it, on condition that it is not higher
     a hand-off to a task token            sets it on the same condition. If the push reaches no one,
-                                          the next write puts it back: the grant was never learned
-                                          of, and older versions must not be refused for its sake.
-                                          Unless another grant has set it since, to the same version
-                                          perhaps: `newest_token` is that of the last one
+                                          the next write puts it back, unless another grant has set
+                                          it since: `newest_token` is that of the last one
     a hand-off to a waiter that polls     leaves it. The waiter may have died: it sets it when it
                                           finds its grant, before it relies on it
     a join                                leaves it
 
 So a caller that works has set it before. One that finds it above its own version, and holds
-nothing, never gets the lock. That is final: the waiter may be removed and notified at any time.
-
-A waiter with a version that has its turn gives it to the highest version that waits.
+nothing, never gets the lock: it may be removed and notified at any time. A waiter with a version
+that has its turn gives it to the highest version that waits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The ceiling of a lock: a limit that an operator has set, above which no grant goes.
 
-A ceiling of 0 pauses the lock. Holders go on, and waiters keep waiting. The ceiling is an
-attribute of the lock's item, and one more limit in the rule of admission (`admission.py`):
+A ceiling of 0 pauses the lock. It is one more limit in the rule of admission (`admission.py`):
 
     operator                      lock item                           waiter item
       │ set_ceiling                 ceiling, fencing_token + 1
@@ -10,20 +9,17 @@ attribute of the lock's item, and one more limit in the rule of admission (`admi
       │   or serve_waiter ── one ─▶   fencing_token + 1             ───▶ delete
       └ wake the waiter
 
-Every change moves the fencing token. So whatever was decided by the lock as it was before is
-refused: a second write of an acquire, a hand-off and a takeover after the ceiling was lowered, and
-after it was raised the join of a caller that found no room. When a change is answered, it holds.
-
-A change that makes room hands over to the oldest waiter by the same transaction. If the operator's
-process dies after it, that waiter's release serves the others; else all of them would sleep until
-they ask again by themselves.
+Every change moves the fencing token, so whatever was decided by the lock as it was before is
+refused. When a change is answered, it holds. A change that makes room serves the oldest waiter by
+the same transaction: if the operator's process dies after it, that waiter's release serves the
+others.
 
 A late copy of a change must not undo a later one. Each is conditioned on the number of changes
 before it, which stays in the item when the ceiling is lifted. So lifting counts as a change even
 where there is no ceiling: a pause whose outcome was unknown would else land after the resume.
 
-TTL must not delete the ceiling with its lock: while it stands, the item is retained for ever, by
-`retain_until`, which all later writes respect.
+TTL must not delete the ceiling with its lock: while it stands, `retain_until` retains the item for
+ever, which all later writes respect.
 """
 
 from __future__ import annotations
@@ -50,13 +46,7 @@ from fairlock.protocol.table_requests import Update
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCeilingRequest:
-    """Let no more than this number of permits be granted, whatever limits callers name.
-
-    Attributes:
-        limit: 0 pauses the lock; None lifts the ceiling.
-        requested_by: who asks; a label for people, which proves nothing.
-        reason: why, for people.
-    """
+    """Grant no more permits than this `limit`; 0 pauses the lock, None lifts the ceiling."""
 
     lock_name: str
     limit: int | None
@@ -70,9 +60,6 @@ class CeilingChange:
 
     It has the form of a departing holder, because a hand-off begins with either: what goes out by
     the first write, so that a waiter may come in by the same.
-
-    Attributes:
-        ceiling: as it will be.
     """
 
     lock_name: str

@@ -1,7 +1,5 @@
 """The writes of claims: the locks that a workflow execution asked for, so that its end frees them.
 
-    EXECUTION#<execution_arn>   LOCK#<lock_name>#<owner_id>#<length of owner_id>
-
     acquire     write_claim       before it asks for the lock: nothing is granted without a claim
     release     mark_done         after the lock is free: a late call of this acquisition is refused
                 mark_ended        with keep_alive, before the lock is free, and before the queue is
@@ -14,8 +12,8 @@
                 still_reaped      the condition of the release on behalf of the execution
 
 A claim decides nothing about who holds a lock. Its revision grows with every write except those of
-the reaper, which fences a claim only on condition that the claim is as it was before Step Functions
-was asked: else the claim may be one of the redriven execution.
+the reaper, which fences a claim only as it was before Step Functions was asked: else the claim may
+be one of the redriven execution.
 """
 
 from __future__ import annotations
@@ -132,9 +130,8 @@ def write_claim(claim: Claim, *, waits: bool, now_ms: int) -> Update:
 def forget_claim(claim: Claim) -> Delete:
     """Delete the claim of a grant that was released without its execution being named.
 
-    The workflow has not said that its work is over: a heartbeat that finds neither the lock nor a
-    claim has lost the lock. So it must not be marked as done. A claim that is ended or fenced
-    stays, for late calls and for the reaper.
+    It must not be marked as done: a heartbeat that finds neither the lock nor a claim has lost the
+    lock. A claim that is ended or fenced stays, for late calls and for the reaper.
     """
     condition = all_of(_NOT_ENDED, _NOT_FENCED)
     return Delete(key=claim.key, condition=condition, names=names_in(condition), values={})
@@ -144,13 +141,12 @@ def mark_done(claim: Claim, *, gave_back: bool, kept_alive: bool, now_ms: int) -
     """Mark the work as ended and its lock as free: only late calls need the claim from now on.
 
     A deleted claim could be written again by a late call, which would then be granted the lock for
-    no one. The reaper passes over a claim that is done, and TTL removes it soon. A fenced one stays
-    as it is: its pass is under way. So does one that a heartbeat of the redriven execution has
-    written since this was sent, with the time as its revision: its lock is held again. One that was
+    no one. A fenced one stays as it is: its pass is under way. So does one that a heartbeat of the
+    redriven execution has written since this was sent, with the time as its revision. One that was
     `kept_alive` is retained as long as before, because a heartbeat may come hours later.
 
-    Returns the claim as it was: how it was done, if it was done before. That answer stays, so that
-    a repeat is answered as the first call was, even if others have used the lock since.
+    Returns the claim as it was. How it was done first stays, so that a repeat is answered as the
+    first call was, even if others have used the lock since.
     """
     soon = "" if kept_alive else ", #expiry_time = :done_until"
     return conditional_update(
@@ -167,10 +163,7 @@ def mark_done(claim: Claim, *, gave_back: bool, kept_alive: bool, now_ms: int) -
 
 
 def still_reaped(claim: Claim) -> Check:
-    """The claim is as the reaper has seen it, and fenced unless its work has ended.
-
-    A heartbeat of the redriven execution takes the fence away: then the lock is its own again.
-    """
+    """The claim is as seen, and fenced unless its work has ended: no heartbeat took that away."""
     condition = all_of(_AS_SEEN, f"({_FENCED} OR attribute_exists(#ended))")
     return Check(
         key=claim.key,
@@ -240,10 +233,9 @@ def reacquire_after_redrive(
 ) -> Transaction:
     """Take a free permit again for an execution that was reaped and then redriven.
 
-    For the same acquisition, although it was released on its behalf; with a new fencing token. On
-    condition that its work has not ended: a late heartbeat must not take a lock again that was
-    released in the usual way. And on condition that the reaper is as far with the claim as it was
-    seen: a late copy must not take the lock for an execution that has ended again.
+    For the same acquisition, with a new fencing token. On condition that its work has not ended,
+    and that the reaper is as far with the claim as it was seen: a late copy must not take a lock
+    that was released in the usual way, nor one of an execution that has ended again.
     """
     state = reacquire_permit(request, now_ms=now_ms, seen=seen)
     return Transaction(state=state, other=_without_fence(claim, task_token, now_ms=now_ms))
@@ -293,7 +285,7 @@ def claims_of(execution_arn: str, *, before: ReapStage) -> Query:
     """The claims of an execution that the reaper has not brought to this stage.
 
     Even claims whose work has ended, for that mark comes before the lock is free; but none that are
-    done: a Map that has released 10,000 locks would cost 40,000 requests when it fails.
+    done: a Map may have released 10,000 locks.
     """
     only = f"attribute_not_exists(#done) AND ({_NOT_FENCED} OR #fenced < :stage)"
     return Query(
@@ -315,7 +307,7 @@ def read_claim(execution_arn: str, item: Item) -> Claim:
         lock_name=item[schema.LOCK_NAME]["S"],
         owner_id=item[schema.OWNER_ID]["S"],
         entered_at_ms=place_in(item),
-        stage=int(item[schema.FENCED]["N"]) if is_fenced(item) else ReapStage.REGISTERED,
+        stage=number_in(item, schema.FENCED) or ReapStage.REGISTERED,
         revision=int(item[schema.REVISION]["N"]),
         ended=has_ended(item),
         redrives=number_in(item, schema.REDRIVES),

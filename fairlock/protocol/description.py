@@ -1,8 +1,7 @@
 """What people may see of a lock: its holders and waiters, and never what proves ownership.
 
-There is one projection of a holder, of a waiter and of a release by force. Whatever shows them uses
-it: descriptions, `LockWaitTimeout`, the answers of functions, and lifecycle events. With it stand
-the reads by which people see locks: the queue of one lock, and the locks of the whole table.
+Whatever shows a holder, a waiter or a release by force uses the one projection of it here. With it
+stand the reads by which people see locks.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, Final
 from fairlock.clock import utc
 from fairlock.errors import DescribedCeiling, DescribedHolder
 from fairlock.protocol import schema
-from fairlock.protocol.model import Ceiling, ForcedRelease, Holder, LockState, Waiter, is_dead
+from fairlock.protocol.model import Ceiling, Holder, LockState, Waiter, is_dead
 from fairlock.protocol.schema import names_in
 from fairlock.protocol.table_requests import Item, Query, Scan
 from fairlock.protocol.waiters import waiters_of
@@ -121,9 +120,7 @@ class LockDescription:
 class QueueCount:
     """Counts waiters as they are read, and remembers the oldest, so that no queue is too long.
 
-    Attributes:
-        holders: owner ids that hold: a waiter that was handed the lock meanwhile is not counted.
-        now_ms: the present, in epoch milliseconds: a waiter that has not asked in time is dead.
+    A waiter is not counted if it is one of the `holders` by now, or has not asked in time.
     """
 
     holders: frozenset[str] = field(repr=False)
@@ -155,7 +152,14 @@ def describe_lock(
         limit=min((holder.limit for holder in state.holders), default=None),
         holders=tuple(map(describe_holder, state.holders)),
         waiters=waiters,
-        last_forced_release=None if last is None else describe_forced_release(last),
+        last_forced_release=None
+        if last is None
+        else DescribedForcedRelease(
+            fencing_token=last.fencing_token,
+            at=utc(last.at_ms),
+            requested_by=last.requested_by,
+            reason=last.reason,
+        ),
         newest=state.newest,
         ceiling=describe_ceiling(state.ceiling),
     )
@@ -197,16 +201,6 @@ def describe_ceiling(ceiling: Ceiling | None) -> DescribedCeiling | None:
         at=utc(ceiling.at_ms),
         requested_by=ceiling.requested_by,
         reason=ceiling.reason,
-    )
-
-
-def describe_forced_release(last: ForcedRelease) -> DescribedForcedRelease:
-    """The last release by force, with a time that people read."""
-    return DescribedForcedRelease(
-        fencing_token=last.fencing_token,
-        at=utc(last.at_ms),
-        requested_by=last.requested_by,
-        reason=last.reason,
     )
 
 

@@ -6,13 +6,11 @@
       │ renew                       condition: I hold, and my lease ends no later than asked
       └─────────────────────────▶ the lease ends later
 
-Each is one request, on a lock never seen before too. Each grant lists its whole condition, and
-`_grant` is what all of them write. When a condition fails DynamoDB returns the item as it was, so
-that `outcomes.py` finds the reason without a second read.
+Each is one request. Each grant lists its whole condition, and `_grant` is what all of them write.
+When a condition fails DynamoDB returns the item as it was: `outcomes.py` finds the reason in it.
 
-Any of them may arrive late: after its caller has given it up, and after everything else. So a
-condition names what the write was made for: a grant by its fencing token, a moment by the last
-departure (`admission.py`).
+Any of them may arrive late, after its caller has given it up. So a condition names what the write
+was made for: a grant by its fencing token, a moment by the last departure (`admission.py`).
 """
 
 from __future__ import annotations
@@ -154,10 +152,10 @@ def take_over_permit(
 def renew(request: HeartbeatRequest, *, now_ms: int) -> Update:
     """Let the lease end one lease from now, even if it has run out and no one took the place.
 
-    Refused if the lease ends later already: a late copy of an earlier heartbeat must not move the
-    end back, on which the holder relies. But never refused for anything else that the previous
-    heartbeat changed: a heartbeat whose reply was lost must not look like a stolen lock. Refused
-    on an item that TTL may delete soon, see `admission.py`.
+    Refused if the lease ends later already: a late copy must not move the end back, on which the
+    holder relies. But never for anything else that the previous heartbeat changed: a heartbeat
+    whose reply was lost must not look like a stolen lock. Refused on an item that TTL may delete
+    soon.
 
     A caller that does not name its lease has the usual one most probably; with another, this write
     is refused, and `renew_as_seen` uses the stored one.
@@ -263,9 +261,8 @@ questions of a waiter, a cold start included. Its own lease may be 12 h."""
 def mark_undelivered(grant: Grant, *, now_ms: int, unlearned: Unlearned | None = None) -> Update:
     """Mark a grant that no caller was there to learn of, and let it end soon.
 
-    The owner may still ask again, and has its place back; or its branch of a running workflow was
-    stopped, and never will. What its grant has set as the newest is put back. Refused if another
-    owner has set it since, or if this one has renewed, or has another grant of the same revision.
+    The owner may still ask again, and has its place back. What its grant has set as the newest is
+    put back. Refused if another owner has set it since, or if this one has renewed.
     """
     put_back = "" if unlearned is None else ", #newest = :before"
     return conditional_update(
@@ -297,8 +294,7 @@ def _grant(
     """Makes the owner a holder, in the place of others that leave by the same write if there are.
 
     The conditions are the whole rule of this grant. Added are only what the write itself relies on:
-    the spelling of ARNs in the item, and that the item lasts. `permits` more are out afterwards. An
-    item with a ceiling is retained until that is lifted, any other for 400 days if `retain_long`.
+    the spelling of ARNs in the item, and that the item lasts. `permits` more are out afterwards.
     """
     spared = seen is not None and seen.ceiling is not None
     long = (retain_long or request.execution_arn is not None) and not spared
@@ -319,7 +315,8 @@ def _grant(
             *retained_long_enough(long=long),
         ),
         values={
-            ":holder": new_holder(request, executions, now_ms=now_ms),
+            # Its token is computed by the write.
+            ":holder": new_holder(request.as_holder(fencing_token=0, now_ms=now_ms), executions),
             ":executions": {"S": executions or ""},
             ":seed": number(token_seed(now_ms)),
             ":difference": number(permits),

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from fairlock.clock import stored_end_ms
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol import schema
 from fairlock.protocol.model import (
@@ -73,10 +72,7 @@ _SHORT_UUID: Final = "~"
 
 
 def shared_executions(request: AcquireRequest, seen: LockState | None = None) -> str | None:
-    """How the ARNs of the item's executions begin, if the request's does too; None if it does not.
-
-    If nothing is known of the item, it is supposed that it does.
-    """
+    """How the ARNs of the item's executions begin, if the request's does or may; else None."""
     arn = request.execution_arn
     if arn is None or _EXECUTION not in arn:
         return None
@@ -85,35 +81,23 @@ def shared_executions(request: AcquireRequest, seen: LockState | None = None) ->
     return None if is_other else start
 
 
-def new_holder(
-    request: AcquireRequest,
-    executions: str | None = None,
-    *,
-    now_ms: int,
-    handed_over: Holder | None = None,
-) -> AttributeValueTypeDef:
-    """The attribute that makes this request's owner a holder from now on.
-
-    A guard's owner_name is its execution's ARN, and is not stored again.
-    """
-    arn = request.execution_arn
-    ends_ms = stored_end_ms(now_ms, request.lease_ms)
-    if handed_over is not None:
-        ends_ms = handed_over.expires_at_ms
+def new_holder(holder: Holder, executions: str | None = None) -> AttributeValueTypeDef:
+    """The attribute that makes an owner a holder. No ARN is stored twice."""
+    arn = holder.execution_arn
     record: Values = {
-        schema.HOLDER_ACQUIRED_AT_MS: number(now_ms),
-        schema.HOLDER_EXPIRES_AT_MS: number(ends_ms),
-        schema.HOLDER_LEASE_MS: number(request.lease_ms),
-        schema.HOLDER_LIMIT: number(request.limit),
-        schema.HOLDER_REVISION: number(1),
+        schema.HOLDER_ACQUIRED_AT_MS: number(holder.acquired_at_ms),
+        schema.HOLDER_EXPIRES_AT_MS: number(holder.expires_at_ms),
+        schema.HOLDER_LEASE_MS: number(holder.lease_ms),
+        schema.HOLDER_LIMIT: number(holder.limit),
+        schema.HOLDER_REVISION: number(holder.revision),
     }
-    if handed_over is not None and handed_over.pushed:
+    if holder.pushed:
         record[schema.HOLDER_PUSHED] = {"BOOL": True}
-    if request.owner_name != arn:
-        record[schema.HOLDER_OWNER_NAME] = {"S": request.owner_name}
-    if request.data is not None:
-        record[schema.HOLDER_DATA] = {"S": request.data}
-    if request.shared:
+    if holder.owner_name != arn:
+        record[schema.HOLDER_OWNER_NAME] = {"S": holder.owner_name}
+    if holder.data is not None:
+        record[schema.HOLDER_DATA] = {"S": holder.data}
+    if holder.shared:
         record[schema.HOLDER_SHARED] = {"BOOL": True}
     if arn is not None and executions is not None:
         record[schema.HOLDER_EXECUTION] = {"S": _short_name(arn.removeprefix(executions))}
@@ -137,7 +121,7 @@ def read_holder(item: Item, owner_id: str) -> Holder:
         limit=int(record[schema.HOLDER_LIMIT]["N"]),
         revision=int(record[schema.HOLDER_REVISION]["N"]),
         fencing_token=int(item[schema.token_attribute(owner_id)]["N"]),
-        data=record[schema.HOLDER_DATA]["S"] if schema.HOLDER_DATA in record else None,
+        data=_text(record, schema.HOLDER_DATA),
         execution_arn=arn,
         undelivered=schema.HOLDER_UNDELIVERED in record,
         pushed=schema.HOLDER_PUSHED in record,
@@ -159,9 +143,7 @@ def _execution_arn(item: Item, record: Item) -> str | None:
         name, _, short = record[schema.HOLDER_EXECUTION]["S"].partition(_SHORT_UUID)
         name += f":{lengthen(short)}" if short else ""
         return f"{item[schema.EXECUTIONS]['S']}{name}"
-    return (
-        record[schema.HOLDER_EXECUTION_ARN]["S"] if schema.HOLDER_EXECUTION_ARN in record else None
-    )
+    return _text(record, schema.HOLDER_EXECUTION_ARN)
 
 
 def _short_name(name: str) -> str:
@@ -175,6 +157,12 @@ def new_waiter(waiter: Waiter) -> Item:
     """The item that puts an acquisition into the queue. TTL removes it when it is dead."""
     request = waiter.request
     optional: dict[str, AttributeValueTypeDef] = {}
+    if request.owner_name != request.execution_arn:  # That of a guard is its execution's ARN.
+        optional[schema.OWNER_NAME] = {"S": request.owner_name}
+    if request.data is not None:
+        optional[schema.DATA] = {"S": request.data}
+    if request.execution_arn is not None:
+        optional[schema.EXECUTION_ARN] = {"S": request.execution_arn}
     if request.task_token is not None:
         optional[schema.TASK_TOKEN] = {"S": request.task_token}
     if request.poll_interval_ms is not None:
@@ -185,9 +173,9 @@ def new_waiter(waiter: Waiter) -> Item:
         optional[schema.ONLY_NEWEST] = number(request.only_newest)
     return {
         **waiter.key,
-        **_identity(request),
         **optional,
         schema.OWNER_ID: {"S": request.owner_id},
+        schema.LEASE_MS: number(request.lease_ms),
         schema.LIMIT: number(request.limit),
         schema.ENTERED_AT_MS: number(waiter.entered_at_ms),
         schema.ASKED_AT_MS: number(waiter.asked_at_ms),
@@ -207,14 +195,15 @@ def is_waiter(item: Item) -> bool:
 def read_waiter(lock_name: str, item: Item) -> Waiter:
     """A waiter of a lock."""
     entered_at_ms = _number(item, schema.ENTERED_AT_MS)
+    execution_arn = _text(item, schema.EXECUTION_ARN)
     request = AcquireRequest(
         lock_name=lock_name,
         owner_id=item[schema.OWNER_ID]["S"],
-        owner_name=_owner_name(item),
+        owner_name=_text(item, schema.OWNER_NAME) or execution_arn or "",
         lease_ms=_number(item, schema.LEASE_MS),
         limit=_number(item, schema.LIMIT),
         data=_text(item, schema.DATA),
-        execution_arn=_text(item, schema.EXECUTION_ARN),
+        execution_arn=execution_arn,
         ticket=entered_at_ms,
         waits=True,
         task_token=_text(item, schema.TASK_TOKEN),
@@ -267,12 +256,9 @@ def read_state(item: Item) -> LockState:
 
 @reads_an_item
 def read_granted_token(before: Item, grant: Update) -> int:
-    """The fencing token that a grant has computed: one more than the last one, or than the seed.
+    """The fencing token that a grant has computed: one more than the last one, or than its seed.
 
-    Args:
-        before: what the grant has changed, as it was before. That is far less than what it has
-            written, which its sender knows.
-        grant: the update, with the seed for a lock that has no token yet.
+    `before` is what the grant has changed, as it was: far less than what it has written.
     """
     last = before.get(schema.FENCING_TOKEN, grant.values[":seed"])
     return int(last["N"]) + 1
@@ -280,14 +266,7 @@ def read_granted_token(before: Item, grant: Update) -> int:
 
 def new_forced_release(forced: ForcedRelease) -> AttributeValueTypeDef:
     """The attribute that tells of the last release by force."""
-    return {
-        "M": {
-            "fencing_token": number(forced.fencing_token),
-            "at_ms": number(forced.at_ms),
-            "requested_by": {"S": forced.requested_by},
-            "reason": {"S": forced.reason},
-        }
-    }
+    return _told({"fencing_token": number(forced.fencing_token)}, forced)
 
 
 def _forced_release(item: Item) -> ForcedRelease | None:
@@ -304,14 +283,12 @@ def _forced_release(item: Item) -> ForcedRelease | None:
 
 def new_ceiling(ceiling: Ceiling) -> AttributeValueTypeDef:
     """The attribute that tells of the last change of the ceiling, but for the ceiling itself."""
-    return {
-        "M": {
-            schema.CHANGE: number(ceiling.change),
-            "at_ms": number(ceiling.at_ms),
-            "requested_by": {"S": ceiling.requested_by},
-            "reason": {"S": ceiling.reason},
-        }
-    }
+    return _told({schema.CHANGE: number(ceiling.change)}, ceiling)
+
+
+def _told(what: Values, by: ForcedRelease | Ceiling) -> AttributeValueTypeDef:
+    who: Values = {"requested_by": {"S": by.requested_by}, "reason": {"S": by.reason}}
+    return {"M": {**what, "at_ms": number(by.at_ms), **who}}
 
 
 def _last_ceiling(item: Item) -> Ceiling | None:
@@ -325,26 +302,6 @@ def _last_ceiling(item: Item) -> Ceiling | None:
         requested_by=record["requested_by"]["S"],
         reason=record["reason"]["S"],
     )
-
-
-def _identity(request: AcquireRequest) -> dict[str, AttributeValueTypeDef]:
-    """The attributes that a holder and a waiter have in common.
-
-    A guard's owner_name is its execution's ARN: stored once, because each write of a lock is paid
-    for by the size of its item, all holders included.
-    """
-    identity: dict[str, AttributeValueTypeDef] = {schema.LEASE_MS: number(request.lease_ms)}
-    if request.owner_name != request.execution_arn:
-        identity[schema.OWNER_NAME] = {"S": request.owner_name}
-    if request.data is not None:
-        identity[schema.DATA] = {"S": request.data}
-    if request.execution_arn is not None:
-        identity[schema.EXECUTION_ARN] = {"S": request.execution_arn}
-    return identity
-
-
-def _owner_name(attributes: Item) -> str:
-    return _text(attributes, schema.OWNER_NAME) or _text(attributes, schema.EXECUTION_ARN) or ""
 
 
 def _number(attributes: Item, name: str) -> int:

@@ -1,7 +1,7 @@
 """Leaving: how a holder goes out, and who comes in by the same write.
 
-A holder releases, is evicted because its lease is over, or is released by force: by an operator who
-has seen its grant, and names that by the fencing token. If others wait, the next write is
+A holder releases, is evicted because its lease is over, or is released by force. If others wait,
+the next write is
 
                   queue is empty           head waits, a permit for it    head waits, no permit
 a holder departs  leave_without_successor  serve_waiter (its own)         leave_without_successor
@@ -14,9 +14,8 @@ A queue that was not read to its end is not empty: a holder departs, the lock st
       │ serve_waiter ── one ──────▶ holder out, waiter in      ───▶ delete
       └ wake the waiter             condition: as it was seen       condition: it exists
 
-A hand-off is one transaction: an owner who was granted leaves no waiter behind, and no permit is
-handed to an owner who has been and gone. The caller that finds the queue empty removes `contended`
-if `wait_seq` has not moved since it saw the flag: a waiter that joined in between keeps it there.
+The caller that finds the queue empty removes `contended` if `wait_seq` has not moved since it saw
+the flag: a waiter that joined in between keeps it there.
 """
 
 from __future__ import annotations
@@ -113,11 +112,9 @@ Departing = DepartingHolder | CeilingChange
 def removal(departing: Departing | None, *, left_at_ms: int) -> Removal:
     """Removes a holder that gives its permit back or is evicted, or a ceiling; or nothing.
 
-    Always on condition that its grant is the one that was seen, by the fencing token that no other
-    grant has. The owner_id alone would let a late copy of the write end a later grant of the same
-    owner.
-
-    `departure_times` has `left_at_ms`.
+    Always on condition that its grant is the one that was seen, by its fencing token: the owner_id
+    alone would let a late copy of the write end a later grant of the same owner. `departure_times`
+    has `left_at_ms`.
     """
     if departing is None:
         return Removal()
@@ -223,12 +220,9 @@ def serve_waiter(
 ) -> tuple[Transaction, Holder]:
     """Give the permit of the departing holder, or a free one if no holder departs, to a waiter.
 
-    With `unless_joined`, on condition that no one has joined the queue since the state was seen.
-    The state as seen has room for the waiter. A transaction returns nothing, so the token is chosen
-    here, on condition that no one was granted one since the state was seen.
-
-    Returns:
-        The transaction, and the holder that the waiter becomes by it.
+    With `unless_joined`, on condition that no one has joined the queue since the state was seen,
+    which has room for the waiter. A transaction returns nothing, so the token is chosen here, on
+    condition that none was granted since. Returns the holder that the waiter becomes, too.
     """
     request, version = waiter.request, waiter.request.only_newest
     holder = waiter.as_holder(fencing_token=state.fencing_token + 1, now_ms=now_ms)
@@ -264,7 +258,7 @@ def serve_waiter(
             *([] if version is None or put_back else [NOT_SUPERSEDED]),
         ),
         values={
-            ":holder": new_holder(request, executions, now_ms=now_ms, handed_over=holder),
+            ":holder": new_holder(holder, executions),
             ":executions": {"S": executions or ""},
             ":token": number(holder.fencing_token),
             ":wait_seq": number(state.wait_seq),

@@ -38,8 +38,7 @@ class AcquireRequest:
         ticket: the place in the queue that the caller says it has; it counts only if a waiter of
             this owner is found there.
         claimed_at_ms: the place in the queue that a workflow's claim gives; set by the store.
-        called_at_ms: when its caller says that this call was made. If others have left the lock
-            since, the call may be a late copy, and the answer is to ask again.
+        called_at_ms: when its caller says that this call was made: it may be a late copy since.
         registered_at_ms: when this call wrote its claim, set by the store. If others have left
             since, the claim tells whether the call is still wanted.
         made_at: reading of our monotonic clock when this call was made: of two calls of one
@@ -50,8 +49,8 @@ class AcquireRequest:
             that much later. None: as often as it is advised.
         waiter_timeout_ms: how long a waiter keeps its place without asking again. None: for two of
             the advised polls, or with a task token for the longest fallback period.
-        shared: whether this owner is a reader: others that share hold beside it, a writer does not.
-            The limits keep them apart; this is stored so that messages can show it.
+        shared: whether this owner is a reader. The limits keep readers and writers apart; this is
+            stored so that messages can show it.
         only_newest: the version, superseded once a higher one was granted; `BY_TIME` until the
             store has given it one. None if it takes its turn.
     """
@@ -82,6 +81,26 @@ class AcquireRequest:
         are_apart = self.shared != holder.shared and 1 in (self.limit, holder.limit)
         return self.owner_id == holder.owner_id or self.limit == holder.limit or are_apart
 
+    def as_holder(
+        self, *, fencing_token: int, now_ms: int, begins_ms: int | None = None, pushed: bool = False
+    ) -> Holder:
+        """The holder that its owner becomes by a grant now; its lease may begin later."""
+        begins_ms = now_ms if begins_ms is None else begins_ms
+        return Holder(
+            owner_id=self.owner_id,
+            owner_name=self.owner_name,
+            acquired_at_ms=now_ms,
+            expires_at_ms=stored_end_ms(begins_ms, self.lease_ms),
+            lease_ms=self.lease_ms,
+            limit=self.limit,
+            revision=1,
+            fencing_token=fencing_token,
+            data=self.data,
+            execution_arn=self.execution_arn,
+            shared=self.shared,
+            pushed=pushed,
+        )
+
     @property
     def heartbeat(self) -> HeartbeatRequest:
         """The heartbeat that renews what this request was granted."""
@@ -107,11 +126,9 @@ class HeartbeatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepAliveRequest:
-    """A heartbeat of a workflow that keeps its lock alive beside its work.
+    """A heartbeat of a workflow that keeps what it holds, or must take again after a redrive.
 
-    Attributes:
-        acquisition: what the workflow holds, or must take again after a redrive.
-        task_token: of the heartbeat state; completed when the work has ended, or the lock is lost.
+    The `task_token` of its state is completed when the work has ended, or the lock is lost.
     """
 
     acquisition: AcquireRequest
@@ -128,10 +145,9 @@ class ReleaseRequest:
         ticket: its place there, as far as the caller knows; the claim of a workflow knows better.
         execution_arn: the workflow execution that it belongs to, so that its claim is found.
         keep_alive: whether its workflow sends heartbeats, which end with this release.
-        tells_grant: whether the answer has to tell of the grant that ended; that of an execution
-            has to, for its claim goes with it.
+        tells_grant: whether the answer has to tell of the grant that ended, as for an execution.
         fencing_token: of the grant that is to end; None ends any grant of this owner. With it, a
-            late copy of this request cannot end a later grant of the same owner.
+            late copy cannot end a later grant.
     """
 
     lock_name: str
@@ -159,8 +175,7 @@ class Holder:
     """An owner that has a permit, as the table describes it. Every heartbeat adds 1 to `revision`.
 
     Attributes:
-        limit: how many permits the lock has, as this owner's request said: no more than that hold
-            as long as this owner does.
+        limit: how many permits the lock has, as this owner's request said.
         undelivered: whether a hand-off could not reach its waiter.
         shared: whether the owner is a reader.
         pushed: whether a hand-off has set its version as the newest, before it was notified.
@@ -239,12 +254,7 @@ class ForcedRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """A change of the ceiling: a limit that an operator has set, above which no grant goes.
-
-    Attributes:
-        limit: 0 pauses the lock; None if this change has lifted the ceiling.
-        change: how many changes there were, this one included.
-    """
+    """A change of the ceiling: 0 pauses the lock, None has lifted it. It is the `change`-th one."""
 
     limit: int | None
     change: int
@@ -258,13 +268,16 @@ class LockState:
     """One lock, as its item describes it. A lock never seen before has no holders.
 
     Attributes:
+        held: the permits that are out.
         limit: the limit in force, never above that of a holder; 0 if it was never held.
         last_released: who gave back a permit or a place in the queue last.
         last_given_up: who gave up last without having had either.
-        released_at_ms: when a holder or a waiter left last; None if none ever did.
-        executions: how the ARNs of its holders' executions begin; None if no workflow ever held.
-        retain_until_seconds: until when a grant to a workflow retains the item; None if none does.
-        newest: the highest version that was granted; None if no owner ever named one.
+        released_at_ms: when a holder or a waiter left last.
+        contended: whether it may have waiters.
+        wait_seq: how many waiters ever joined.
+        retain_until_seconds: until when a grant to a workflow retains the item.
+        executions: how the ARNs of its holders' executions begin.
+        newest: the highest version that was granted.
         newest_token: the fencing token of the grant that has set `newest` last.
     """
 
@@ -334,13 +347,7 @@ class LockState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiter:
-    """An acquisition in the queue.
-
-    Attributes:
-        entered_at_ms: its place in the queue.
-        asked_at_ms: when its last call was sent.
-        expires_at_ms: when it counts as gone unless it asks again.
-    """
+    """An acquisition in the queue: its place there, and when it is gone unless it asks again."""
 
     request: AcquireRequest
     entered_at_ms: int
@@ -385,19 +392,9 @@ class Waiter:
             begins_ms = now_ms
         elif request.poll_interval_ms is not None:
             begins_ms = now_ms + request.poll_interval_ms
-        return Holder(
-            owner_id=request.owner_id,
-            owner_name=request.owner_name,
-            acquired_at_ms=now_ms,
-            expires_at_ms=stored_end_ms(begins_ms, request.lease_ms),
-            lease_ms=request.lease_ms,
-            limit=request.limit,
-            revision=1,
-            fencing_token=fencing_token,
-            data=request.data,
-            execution_arn=request.execution_arn,
-            shared=request.shared,
-            pushed=self.marks_newest,
+        pushed = self.marks_newest
+        return request.as_holder(
+            fencing_token=fencing_token, now_ms=now_ms, begins_ms=begins_ms, pushed=pushed
         )
 
     @property
@@ -422,8 +419,7 @@ def is_dead(
 ) -> bool:
     """Whether no one need wait for this waiter: it has stopped asking, or was served already.
 
-    A waiter is served whose owner holds or has released: it entered twice, for instance because the
-    reply that told its place was lost.
+    The owner of a served one holds or has released: it entered twice, after a reply that was lost.
     """
     return waiter.owner_id in served or is_over(waiter.expires_at_ms, date_ms=date_ms)
 
@@ -434,8 +430,7 @@ class SeenLock:
 
     Attributes:
         waiters: the oldest waiters, in order; empty if they are not known.
-        queue_seen_at: reading of the monotonic clock not later than the moment at which the queue
-            was as these waiters show it.
+        queue_seen_at: a reading of the monotonic clock not later than the view of these waiters.
         is_whole: whether these waiters were all that there were.
         date_ms: the Date of the answer that showed the state; None if that is not known.
     """

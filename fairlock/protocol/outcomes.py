@@ -56,27 +56,11 @@ class Refusal:
     newest: int | None = None
 
     @classmethod
-    def of_superseded(cls, request: AcquireRequest, newest: int | None) -> Refusal:
-        """The answer to a call, or to a waiter, whose version is below one that was granted."""
-        return cls(
-            lock_name=request.lock_name,
-            owner_id=request.owner_id,
-            reason=RefusalReason.SUPERSEDED,
-            newest=newest,
-        )
-
-    @classmethod
     def of_late_call(cls, request: AcquireRequest, *, now_ms: int) -> Refusal:
-        """The answer to a call that may be a late copy, with the time for a caller that is alive.
-
-        It is to ask again soon: the time that it is told grows old.
-        """
-        return cls(
-            lock_name=request.lock_name,
-            owner_id=request.owner_id,
-            reason=RefusalReason.ASK_AGAIN,
-            called_at_ms=now_ms,
-        )
+        """The answer to a call that may be a late copy, with the time for a caller that lives."""
+        name, owner_id = request.lock_name, request.owner_id
+        reason = RefusalReason.ASK_AGAIN
+        return cls(lock_name=name, owner_id=owner_id, reason=reason, called_at_ms=now_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,9 +140,8 @@ class AlreadyHolder:
 
     Attributes:
         is_fresh: whether the caller may rely on the grant as it stands. Not if half of the lease is
-            over; nor if the caller is a workflow that is woken by its task token: the hand-off may
-            be about to be marked as undelivered. Nor if its version is not marked as granted by
-            itself: the mark of another grant may be about to be put back.
+            over; nor if it is a workflow that is woken by its task token: the hand-off may be about
+            to be marked as undelivered; nor if its version is not marked as granted by itself.
     """
 
     holder: Holder

@@ -8,28 +8,24 @@
     busy        next slot >  now            the caller begins at it;   next slot += interval
     too late    next slot >  now + max_wait refused by both conditions; nothing is written
 
-This is GCRA, the generic cell rate algorithm, in AWS's time. There is no holder, no release and no
-lease: a caller that dies wastes its slot. A burst lets callers begin that many slots ahead, less
-one, after a pause; with 1, the default, none.
+This is GCRA, the generic cell rate algorithm, in AWS's time. A caller that dies wastes its slot. A
+burst lets callers begin that many slots ahead, less one, after a pause; with 1, the default, none.
 
-**AWS's time is not known exactly**, only that it is between an early and a late edge
-(`clock.py`). So the idle form is conditioned by the early edge, which is certainly past,
-and writes by the late one, so that the next caller comes a whole interval after this one. A wait
-goes by the early edge, and so never ends before its slot.
+**AWS's time** is known to be between an early and a late edge (`clock.py`). So the idle form is
+conditioned by the early edge, and writes by the late one, so that the next caller comes a whole
+interval after this one. A wait goes by the early edge, and so never ends before its slot.
 
 **A slot is over** one interval after it, or after 3 s if slots are closer than that, because edges
-are up to 3 s apart. A caller that cannot begin before it is over reserves again. Without that rule
-a caller that was held up would begin beside those of later slots. With it, this holds in any window
-of AWS's time, however late requests, answers and callers are:
+are up to 3 s apart. A caller that cannot begin before it is over reserves again. So this holds in
+any window of AWS's time, however late requests, answers and callers are:
 
     at most  burst - 1 + (window + longest lateness) / interval, rounded up,  callers begin
 
 For a window of the period that is `burst + count`, if slots are 3 s apart or more.
 
-**Copies.** A reservation has an id, and the item stores the last one. A repeat whose first reply
-was lost finds its slot by it. A copy that lands late is refused as long as no other reservation
-followed. After one it may reserve a slot that no caller uses. The next slot only ever moves on, so
-no copy breaks the pace.
+**Copies.** A repeat whose first reply was lost finds its slot by the id of the last reservation. A
+copy that lands late is refused as long as no other followed. After one it may reserve a slot that
+no caller uses: the next slot only ever moves on, so no copy breaks the pace.
 """
 
 from __future__ import annotations
@@ -123,7 +119,7 @@ class PaceRequest:
 
 
 def interval_us(count: int, period_seconds: float) -> int:
-    """The time between the slots of a rate; rounded up, so that it is never exceeded."""
+    """The time between the slots of a rate, rounded up: it is never exceeded."""
     return -(-round(period_seconds * MICROSECONDS) // count)
 
 
@@ -182,11 +178,7 @@ def idle_state(request: PaceRequest, now: AwsTime) -> PaceState:
 
 
 def read_pace(name: str, item: Item) -> PaceState | None:
-    """The state in an item; None if there is no item.
-
-    Raises:
-        LockItemMalformed: another program has changed it.
-    """
+    """The state in an item; None if there is no item."""
     if not item:
         return None
     try:

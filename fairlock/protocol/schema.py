@@ -14,22 +14,10 @@
                                       redrives, written_at_ms
     PACE#<name>               PACE    next_slot_us, slot_us, reservation_id, expiry_time (`pace.py`)
 
-`held` counts the permits that are out, `wait_seq` the waiters that ever joined; `contended` is
-there while the lock may have waiters, `limit` is the limit in force (`admission.py`), `released_at`
-says when a holder or a waiter left last (`admission.py`), `executions` how the ARNs of executions
-begin (`items.py`), `asked_at_ms` when the call was sent whose task token is stored, `done` that
-the lock of a claim was released (`claims.py`), `last_forced_release` who released a holder by
-force, and why, `newest` the highest version that was granted to an owner that asked for the newest
-only and `newest_token` the token of its grant (`admission.py`), `ceiling` is a limit that an
-operator has set (`ceiling.py`), `last_ceiling` who changed that last. Each holder is a top-level
-attribute. One nested map of holders would not do: DynamoDB refuses to set `holders.x` on an item
-that has no `holders` yet, so the first acquire would take two requests.
-
-UUIDs are stored in 20 characters instead of 36: guards name themselves and their executions by
-UUIDs.
-
-Every decision about a lock is one conditional write on its item. Those writes are made of the
-conditions below, so that each request reads like the rule that it enforces.
+docs/protocol.md says what the attributes mean, `LockState` and `Claim` what they are read as. Each
+holder is a top-level attribute. One nested map of holders would not do: DynamoDB refuses to set
+`holders.x` on an item that has no `holders` yet, so the first acquire would take two requests.
+UUIDs are stored in 20 characters instead of 36: guards name themselves and their executions so.
 """
 
 from __future__ import annotations
@@ -215,10 +203,7 @@ def partition_of(lock_name: str) -> str:
 def claim_key(
     execution_arn: str, *, lock_name: str, owner_id: str
 ) -> dict[str, AttributeValueTypeDef]:
-    """The key of a workflow's claim, which no other acquisition has.
-
-    Lock names and owner ids may contain `#`. The length tells where the owner id begins.
-    """
+    """The key of a claim. Names and owner ids may contain `#`: the length tells them apart."""
     sort_key = f"LOCK#{lock_name}#{owner_id}#{len(owner_id)}"
     return {PARTITION_KEY: {"S": partition_of_execution(execution_arn)}, SORT_KEY: {"S": sort_key}}
 

@@ -54,13 +54,6 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deletes:
-    """At most 100 deletes that happen together or not at all."""
-
-    deletes: tuple[Delete, ...] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """A condition on an item that the rest of a transaction depends on, and does not write."""
 
@@ -91,7 +84,7 @@ class Query:
         most: how many to read at most.
         only: a filter on the items that were read.
         attributes: those that are wanted of each item, separated by commas; None for all.
-        after: the key after which the range begins; None for its first item.
+        after: the key after which the range begins.
     """
 
     condition: str

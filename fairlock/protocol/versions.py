@@ -45,9 +45,8 @@ def happened(*, ours: str, seen: object, found: object) -> bool | None:
         a.x    b.a    c.a     it did not: c was written in the place of the same
         a.x    b.a    a.x     it did not: another program has raised only the number
 
-    In all other cases no one can tell: there were several writes since, or a write by a program
-    that stores no ids, or the item was deleted. The same holds if there was no item, and an item of
-    another write is found: ours may have been deleted before.
+    In all other cases no one can tell: there were several writes since, or one by a program that
+    stores no ids, or the item was deleted, perhaps after our write.
 
     Args:
         ours: the id of the write.

@@ -7,16 +7,13 @@
       ┊ (sleeps, until `serve_waiter`)
 
 Joining is one transaction, as handing over is, so that at any time: a waiter item exists only while
-the lock is contended, and its owner is not a holder. From this follows all the rest. Acquiring a
-free permit needs a lock that is not contended, so no one overtakes the queue.
+the lock is contended, and its owner is not a holder. Acquiring a free permit needs a lock that is
+not contended, so no one overtakes the queue.
 
 That order holds for writes. A query beside a transaction may see one of its items changed and the
 other not yet: a departing holder reads `contended`, and then a queue without the waiter. What it
 does next is conditioned on `wait_seq`, which `confirm_join` moves once more, now that every later
 query sees the waiter. A read instead would not do: the departing holder may close the queue after.
-
-The place in the queue is the time of entry by the clock of the function or client that runs
-this code. A caller names it only to be found again: a waiter item of its own must be there.
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ from fairlock.protocol.schema import (
     names_in,
     number,
 )
-from fairlock.protocol.table_requests import Delete, Deletes, Item, Put, Query, Transaction, Update
+from fairlock.protocol.table_requests import Delete, Item, Put, Query, Transaction, Update
 
 MOST_WAITERS_SEEN: Final = 10
 MOST_WAITERS_POLLED: Final = 2
@@ -164,19 +161,15 @@ def places(lock_name: str, *, up_to: str | None = None) -> Query:
 
 
 def delete_waiter(waiter: Waiter) -> Delete:
-    """Remove a waiter's item, unless the waiter has asked again since it was seen.
-
-    Then its end has moved, and perhaps its task token: a grant sent to the old token would never
-    reach it.
-    """
+    """Remove a waiter's item, unless the waiter has asked again since: its task token has moved."""
     condition = "#expires_at_ms = :seen_expires_at_ms"
     return _delete_as_seen(waiter.request.lock_name, waiter.place, condition)
 
 
-def clear_waiters(lock_name: str, waiting: Sequence[Place]) -> Deletes:
+def clear_waiters(lock_name: str, waiting: Sequence[Place]) -> list[Delete]:
     """Remove waiters, unless one of them has asked again since it was seen."""
     condition = "(attribute_not_exists(#pk) OR #expires_at_ms = :seen_expires_at_ms)"
-    return Deletes(deletes=tuple(_delete_as_seen(lock_name, each, condition) for each in waiting))
+    return [_delete_as_seen(lock_name, each, condition) for each in waiting]
 
 
 def leave_queue(request: ReleaseRequest, *, entered_at_ms: int) -> Delete:

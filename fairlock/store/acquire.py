@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlock.aws.lock_table import ConditionFailed, Written
-from fairlock.clock import stored_end_ms
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.admission import SLACK_MS, is_outdated, made_at_ms
 from fairlock.protocol.claims import claim_of, read_claim, work_is_over, write_claim
@@ -93,16 +92,14 @@ def acquire(
 ) -> Grant | Queued | Refusal:
     """Takes a permit if one is free, or if a holder's lease is over; else waits or is refused.
 
-    One request if a permit is free or all are out; two to take over an expired holder. If that is a
-    workflow, one more: its claim; and if that does not say that the workflow is over, an extension
-    of the lease and a DescribeExecution. Four to join the queue, two to keep a
-    place in it (three to learn the position, too). One more, before, if the request names a
-    workflow execution: its claim.
+    One request if a permit is free or all are out; two to take over an expired holder, up to three
+    more if that is a workflow's. Four to join the queue, two to keep a place in it (three to learn
+    the position, too). One more, before, if the request names a workflow execution: its claim.
 
-    On the first call of an owner `seen` may be the lock as it was just now. If others waited for
-    it, and the caller would have to, the caller joins at once, with one request less, and without
-    counting them if all of them are named: two less. If a permit has become free since, joining is
-    refused, and the caller takes it: one or two requests more.
+    On the first call of an owner `seen` may be the lock as it was just now. If the caller would
+    have to wait for it, it joins at once, with one request less, or two if all waiters are named.
+    If a permit has become free since, joining is refused, and the caller takes it: one or two
+    requests more.
 
     Raises:
         LockStoreUnavailable: outcome unknown.
@@ -216,17 +213,8 @@ def _granted(
     context: LockContext, request: AcquireRequest, attempt: _Attempt, written: Written
 ) -> Grant | None:
     """The grant, with its right end; None if another caller has changed it since."""
-    holder = Holder(
-        owner_id=request.owner_id,
-        owner_name=request.owner_name,
-        acquired_at_ms=attempt.now_ms,
-        expires_at_ms=stored_end_ms(attempt.now_ms, request.lease_ms),
-        lease_ms=request.lease_ms,
-        limit=request.limit,
-        revision=1,
-        fencing_token=read_granted_token(written.item, attempt.update),
-        shared=request.shared,
-    )
+    token = read_granted_token(written.item, attempt.update)
+    holder = request.as_holder(fencing_token=token, now_ms=attempt.now_ms)
     is_first = FENCING_TOKEN not in written.item
     # The end was written by our estimate of AWS's time. The answer's Date tells whether it was
     # right.
@@ -242,12 +230,10 @@ def _must_wait(request: AcquireRequest, seen: SeenLock) -> bool:
 
 
 def _report_mixed_limits(context: LockContext, request: AcquireRequest, state: LockState) -> None:
-    others = {holder.limit for holder in state.holders if not request.suits(holder)}
+    others = tuple(sorted({h.limit for h in state.holders if not request.suits(h)}))
     if others:
-        found = MixedLimits(
-            lock_name=request.lock_name, limit=request.limit, holders_limits=tuple(sorted(others))
-        )
-        context.observe(found)
+        name, limit = request.lock_name, request.limit
+        context.observe(MixedLimits(lock_name=name, limit=limit, holders_limits=others))
 
 
 def _react(
@@ -278,7 +264,8 @@ def _react(
         # Permits that are free after that are none for the waiters in front: the caller waits
         # behind them.
         case Situation.FREE_FOR_WAITERS if not failed.waiters_served:
-            return _serve_waiters(context, request, state)
+            hand_over(context, request.lock_name, state, requester=request.owner_id)
+            return replace(_attempt(context, request), waiters_served=True)
         case LeasesOver(candidates, needed):
             return _take_over(context, request, state, candidates, needed)
         case _:
@@ -333,16 +320,15 @@ def _wait_or_refuse(
     joined = join(context, request, state, behind_others=behind_others, known=known)
     if joined is None:
         return _attempt(context, request)
-    if isinstance(joined, Refusal):
+    seen = None if isinstance(joined, Refusal) else joined.seen
+    if seen is None or not seen.state.has_room(request.limit):
         return joined
-    if joined.state is None or not joined.state.has_room(request.limit):
-        return joined.queued
     # Permits were free, but not for the waiters in front. That may have changed while the caller
     # joined, and then no one else would notice. The caller itself may be served, by this call or by
     # another; it may have released by now, too, so no permit is asked for again.
-    hand_over(context, request.lock_name, joined.state, requester=request.owner_id)
+    hand_over(context, request.lock_name, seen.state, requester=request.owner_id)
     grant = take_up(context, request)
-    return joined.queued if grant is None else replace(grant, repeated=True)
+    return joined if grant is None else replace(grant, repeated=True)
 
 
 def _attempt(context: LockContext, request: AcquireRequest) -> _Attempt:
@@ -356,12 +342,6 @@ def _attempt_as_seen(context: LockContext, request: AcquireRequest, seen: LockSt
     """Takes a permit that was free when the attempt before was refused."""
     now_ms = context.aws_clock.now_ms()
     return _Attempt(acquire_permit_as_seen(request, seen, now_ms=now_ms), now_ms)
-
-
-def _serve_waiters(context: LockContext, request: AcquireRequest, state: LockState) -> _Attempt:
-    """Hands free permits over to those who wait, before the caller tries again."""
-    hand_over(context, request.lock_name, state, requester=request.owner_id)
-    return replace(_attempt(context, request), waiters_served=True)
 
 
 def _renew_own(context: LockContext, request: AcquireRequest) -> _Attempt | Grant:

@@ -8,12 +8,9 @@ read ─▶ the grant is there, no one waits ─▶ release_by_force ─▶ rele
   └─ it is not there ─▶ the lock has the mark of this very release ─▶ released (again)            │
                 └─────▶ it has not ─▶ no such holder         (decided by that item)      ◀────────┘
 
-The grant is named by its fencing token, which no other grant of this lock has. So whatever happens
-between the moment when a holder was seen and the write, it takes out that grant or nothing. A
-heartbeat in between does not prevent it: the holder is to be freed although it lives.
-
-The former holder learns of it as an evicted one does: its heartbeat and its release answer "not
-held". Its claim, if it is a workflow, is its own, and stays until it releases or is reaped.
+The grant is named by its fencing token, so this takes out the grant that was seen or nothing. A
+heartbeat in between does not prevent it. The former holder learns of it as an evicted one does; its
+claim, if it is a workflow, stays until it releases or is reaped.
 
 A change of the ceiling (`protocol/ceiling.py`):
 
@@ -22,9 +19,8 @@ read ─▶ it makes no room, or no one waits ─▶ set_ceiling, raise_ceiling 
   └─▶ it makes room for those who wait ─▶ hand over, the change by the first write ─▶ changed  │
                                               └─ another change came in between ─▶ read again ◀┘
 
-No description is a snapshot: a lock and its waiters are several items, and owners go on meanwhile.
-The queue is read before the holders, so that a waiter that is handed the lock in between is seen as
-a holder; the other order would not show it at all.
+No description is a snapshot. The queue is read before the holders, so that a waiter that is handed
+the lock in between is seen as a holder; the other order would not show it at all.
 """
 
 from __future__ import annotations
@@ -36,7 +32,6 @@ from fairlock.aws.lock_table import Written
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol.ceiling import CeilingChange, SetCeilingRequest, raise_ceiling, set_ceiling
 from fairlock.protocol.description import (
-    DescribedQueue,
     LockDescription,
     QueueCount,
     describe_lock,
@@ -67,25 +62,34 @@ from fairlock.store.queue import remove_places
 def force_release(context: LockContext, request: ForceReleaseRequest) -> Released | None:
     """Takes out the holder of one grant, for the oldest waiter if there is one.
 
-    Two requests if the queue is empty; three and a push if not. None if no holder has that
-    grant: nothing was written. A repeat is answered "released" again, as long as no one else was
-    released by force in between. Workflows that hold are not stopped by this: their heartbeat, if
-    they have one, or their release tells them.
+    Two requests if the queue is empty; three and a push if not. None if no holder has that grant:
+    nothing was written. A repeat is answered "released" again, as long as no one else was released
+    by force in between.
 
     Raises:
         LockStoreUnavailable: outcome unknown.
     """
-    state = read_state(context.table.read(lock_key(request.lock_name)))
-    holder = _holder_of(state, request.fencing_token)
+    name, token = request.lock_name, request.fencing_token
+    state = read_state(context.table.read(lock_key(name)))
+    holder = next((h for h in state.holders if h.fencing_token == token), None)
     if holder is None:
-        return _released_before(request, state)
-    departing = DepartingHolder(holder, voluntary=False, forced=_mark(context, request))
+        # A repeat whose first reply was lost, or the grant ended otherwise.
+        last = state.last_forced_release
+        is_repeat = last is not None and last.fencing_token == token
+        return Released(lock_name=name, owner_id="", fencing_token=token) if is_repeat else None
+    mark = ForcedRelease(
+        fencing_token=token,
+        at_ms=context.aws_clock.now_ms(),
+        requested_by=request.requested_by,
+        reason=request.reason,
+    )
+    departing = DepartingHolder(holder, voluntary=False, forced=mark)
     if not state.contended:
         outcome, state = leave(
             context,
-            request.lock_name,
+            name,
             lambda left_at_ms: context.table.update(
-                release_by_force(request.lock_name, departing, left_at_ms=left_at_ms)
+                release_by_force(name, departing, left_at_ms=left_at_ms)
             ),
             may_leave=lambda seen: not seen.contended and departing.is_still_in(seen),
             seen=state,
@@ -94,32 +98,10 @@ def force_release(context: LockContext, request: ForceReleaseRequest) -> Release
             return _released(context, request, holder)
         if not departing.is_still_in(state):
             if outcome.repeated:
-                raise outcome_unknown(request.lock_name, REPLY_LOST)
+                raise outcome_unknown(name, REPLY_LOST)
             return None
-    if hand_over(context, request.lock_name, state, departing=departing):
-        return _released(context, request, holder)
-    return None
-
-
-def _holder_of(state: LockState, fencing_token: int) -> Holder | None:
-    return next((h for h in state.holders if h.fencing_token == fencing_token), None)
-
-
-def _mark(context: LockContext, request: ForceReleaseRequest) -> ForcedRelease:
-    return ForcedRelease(
-        fencing_token=request.fencing_token,
-        at_ms=context.aws_clock.now_ms(),
-        requested_by=request.requested_by,
-        reason=request.reason,
-    )
-
-
-def _released_before(request: ForceReleaseRequest, state: LockState) -> Released | None:
-    """The answer to a repeat whose first reply was lost; None if the grant ended otherwise."""
-    last = state.last_forced_release
-    if last is None or last.fencing_token != request.fencing_token:
-        return None
-    return Released(lock_name=request.lock_name, owner_id="", fencing_token=request.fencing_token)
+    has_left = hand_over(context, name, state, departing=departing)
+    return _released(context, request, holder) if has_left else None
 
 
 def _released(context: LockContext, request: ForceReleaseRequest, holder: Holder) -> Released:
@@ -149,8 +131,8 @@ def change_ceiling(context: LockContext, request: SetCeilingRequest) -> None:
     """Sets, changes or lifts the ceiling of a lock; once it returns, no grant goes above it.
 
     A read and a write; with a hand-off for each permit that becomes free for those who wait. Of two
-    operators the later one wins. Lifting a ceiling that is not there is a change too: it refuses
-    the late copies of an earlier one.
+    operators the later one wins. Lifting a ceiling that is not there refuses late copies of a
+    change.
 
     Raises:
         LockStoreUnavailable: outcome unknown.
@@ -196,11 +178,7 @@ def _send_change(context: LockContext, change: CeilingChange, state: LockState) 
 
 
 def empty_queue(context: LockContext, lock_name: str) -> int:
-    """Removes all that wait, told or not; returns how many.
-
-    Who lives comes back: a client and a poller when they ask next, at the end of the queue, and a
-    workflow after its fallback period, in the place that its claim has. Who asked again just now
-    stays. If this process dies on the way, the rest of the queue is as it was.
+    """Removes all that wait, told or not; returns how many. Those that asked again just now stay.
 
     A read of the queue, a transaction for each 100 that wait, and two or three requests more.
     """
@@ -237,11 +215,7 @@ def list_locks(
     """The locks whose names begin so, in no order; one request for each MB of the whole table.
 
     A lock whose items another program has changed comes as an error, and the others after it.
-
-    Args:
-        context: the table and its services.
-        prefix: the beginning of the names.
-        after: the name of a lock that came before, to go on after it.
+    `after` is the name of a lock that came before.
     """
     start = None if after is None else lock_key(after)
     for name, items in groupby(_items(context, prefix, start), key=lock_name_of):
@@ -265,19 +239,13 @@ def _items(context: LockContext, prefix: str, after: Item | None) -> Iterator[It
 
 def _describe(name: str, items: Iterator[Item], *, now_ms: int) -> LockDescription | None:
     """One lock from its items, of which the state comes first; None if that was removed by TTL."""
-    state: LockState | None = None
-    waiters: QueueCount | None = None
-    for item in items:
-        if is_state(item):
-            state = read_state(item)
-            waiters = _count(state, now_ms)
-        elif waiters is not None:
-            waiters.add(read_waiter(name, item))
+    state = next((read_state(item) for item in items if is_state(item)), None)
     if state is None:
         return None
-    return describe_lock(
-        name, state, DescribedQueue() if waiters is None else waiters.queue(), now_ms=now_ms
-    )
+    waiters = _count(state, now_ms)
+    for item in items:
+        waiters.add(read_waiter(name, item))
+    return describe_lock(name, state, waiters.queue(), now_ms=now_ms)
 
 
 def _count(state: LockState, now_ms: int) -> QueueCount:

@@ -1,14 +1,12 @@
 """What every operation on a lock uses: the table and its services, events, and three rules.
 
-An event tells what happens to a lock besides the answer to a call, for metrics and logs. No event
-holds an owner_id or a task token: a user's `on_event` may get what is made of it.
+No event holds an owner_id or a task token: a user's `on_event` may get what is made of it.
 
 A grant is shown to its owner with the owner's own end (`with_right_end`). The first write of a
 process knows nothing of AWS's time, and goes by the wall clock; its answer has a Date. If the end
-that was written is wrong by that, the holder writes it once more, now that it knows better: one
-request more, for wrong clocks only. A holder that dies in between keeps the lock taken for as long
-as its clock was ahead: 5 minutes at most, because AWS refuses the requests of a clock that is wrong
-by more.
+that was written is wrong by that, the holder writes it once more. A holder that dies in between
+keeps the lock taken for as long as its clock was ahead: 5 minutes at most, because AWS refuses the
+requests of a clock that is wrong by more.
 
 A departure is sent until the lock shows what became of it (`leave`). A write that others were
 faster than is repeated within a budget (`pause_or_give_up`), and an outcome that nothing tells is
@@ -38,12 +36,7 @@ from fairlock.protocol.table_requests import Answer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedOver:
-    """The oldest waiter got a permit: the token of its grant, its label and its execution.
-
-    Attributes:
-        waited_ms: from the waiter's entry to the grant.
-        latency_ms: from the moment the departure was noticed to the message to the waiter.
-    """
+    """The oldest waiter got a permit, `latency_ms` after the departure was noticed."""
 
     lock_name: str
     fencing_token: int
@@ -117,10 +110,7 @@ class PushUnknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitersSuperseded:
-    """A newer version was granted, so waiters with an older one were taken out of the queue.
-
-    The `told` among them waited for a message, and got it; others find out by asking.
-    """
+    """Waiters below a version that was granted are out; the `told` ones waited for a message."""
 
     lock_name: str
     newest: int
@@ -151,17 +141,9 @@ Event = (
 Observe = Callable[[Event], None]
 
 
-def ignore_events(_event: Event) -> None:
-    """For a caller that measures nothing."""
-
-
 NoteHandOff = Callable[[str, SeenLock, float], None]
 """Called with a lock's name, the lock as a hand-off has left it, and a reading of the monotonic
 clock not later than the hand-off."""
-
-
-def note_nothing(_lock_name: str, _seen: SeenLock, _sent: float) -> None:
-    """For a caller whose process has no waiters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +152,7 @@ class LockContext:
 
     Attributes:
         workflows: wakes waiters, ends heartbeat states, and tells whether an execution still runs.
-        note_hand_off: receives each hand-off of this process, for the waiters in it. What it
-            receives proves ownership.
+        note_hand_off: receives each hand-off of this process, for its waiters: it proves ownership.
         note_sending: receives each hand-off before its transaction is sent, for a caller that may
             send that again, and then has to tell the waiter.
         retry_budget: how long to go on when other owners keep changing the lock.
@@ -179,8 +160,8 @@ class LockContext:
 
     table: LockTable
     workflows: WorkflowEngine = field(default_factory=NoWorkflows)
-    observe: Observe = ignore_events
-    note_hand_off: NoteHandOff = note_nothing
+    observe: Observe = lambda _event: None
+    note_hand_off: NoteHandOff = lambda _lock_name, _seen, _sent: None
     note_sending: Callable[[HandOff], None] | None = None
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
     random: Random = random.random
@@ -191,11 +172,7 @@ class LockContext:
         return self.table.aws_clock
 
     def date_ms(self, answer: Answer) -> int:
-        """AWS's time when it gave an answer, for judging the leases that the answer shows.
-
-        Raises:
-            LockStoreMisconfigured: the answer does not tell.
-        """
+        """AWS's time when it gave an answer, to judge the leases that it shows."""
         if answer.date_ms is None:
             raise self.table.no_date()
         return answer.date_ms
@@ -267,8 +244,7 @@ def leave(
 ) -> tuple[_Left | ConditionFailed, LockState]:
     """Sends a departure until it is answered, or until the lock is in a state that rules it out.
 
-    `send` gets the time at which the owner leaves. Returns the last answer, and the state that it
-    shows if it is a refusal.
+    `send` gets the time of leaving. Returns the last answer, and the state that a refusal shows.
     """
     began, state = context.retry_budget.clock.monotonic(), seen or LockState()
     for attempt in itertools.count():

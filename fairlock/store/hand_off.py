@@ -48,19 +48,14 @@ def hand_over(
 ) -> bool:
     """Takes a holder or a ceiling out of a contended lock; hands permits over while there are any.
 
-    A hand-off costs a query and a transaction, however many wait, and a message to the waiter.
+    A hand-off costs a query and a transaction, however many wait, and a message to the waiter. The
+    state is that with the departing holder in it. The requester is asking at this moment, and needs
+    no message. With the oldest waiters `known`, the first hand-off needs no query.
 
-    The state is that with the departing holder in it; if there are only free permits, no one
-    departs. The requester is asking at this moment, and needs no message. With the oldest waiters
-    `known`, the first hand-off needs no query.
-
-    Returns:
-        Whether the holder was taken out: not if it had left, or renewed its lease, before; nor the
-        ceiling if it was changed before.
-
-    Raises:
-        LockStoreUnavailable: outcome unknown, or other owners kept changing the lock. What was
-            written is whole, and the next caller goes on from there.
+    Returns whether the holder was taken out: not if it had left, or renewed its lease, before; nor
+    the ceiling if it was changed before. Raises `LockStoreUnavailable` if the outcome is unknown,
+    or other owners kept changing the lock. What was written is whole, and the next caller goes on
+    from there.
     """
     began = context.retry_budget.clock.monotonic()
     queue = SeenQueue(context=context, lock_name=lock_name, requester=requester, began=began)
@@ -196,11 +191,7 @@ class _Moved:
 
 
 def _require_known(lock_name: str, departing: Departing | None, moved: _Moved) -> None:
-    """Raises `LockStoreUnavailable` if a holder is gone, and no one can tell who took it out.
-
-    The first sending may have done it and its reply been lost. Only the mark of a departure tells,
-    and a later one overwrites it.
-    """
+    """Raises `LockStoreUnavailable` if a holder is gone, and no mark tells who took it out."""
     if not moved.repeated or departing is None or not departing.is_marked:
         return
     if not departing.is_still_in(moved.state) and not departing.left_before(moved.state):
@@ -232,11 +223,9 @@ def _send(context: LockContext, step: Step, state: LockState) -> Written | _Move
 def wake_if_it_holds(context: LockContext, hand_off: HandOff) -> None:
     """Tells a waiter of a hand-off whose answer was lost, if the lock shows that it happened.
 
-    Never fails: it must not take the place of the outcome.
-
-    A repeat of the call finds that its holder is out, and nothing of the waiter, which would sleep
-    until its fallback poll. What the push finds does not matter: another call may have made this
-    very grant from the same state, and told of it, and then the task token is used up.
+    Never fails. A repeat of the call would find nothing of the waiter, which would sleep until its
+    fallback poll. What the push finds does not matter: another call may have told of this very
+    grant.
     """
     grant, task_token = hand_off.grant, hand_off.waiter.request.task_token
     if task_token is None:

@@ -88,10 +88,9 @@ class KeepAliveOutcome(Enum):
 def renew_lease(context: LockContext, request: HeartbeatRequest) -> Grant | None:
     """Lets the lease end one lease from now, or later; None if its owner is no holder.
 
-    One request; one more if our clock is wrong and this was the first request of the process; and
-    one more if the first supposed something else of the grant than is stored: that it ends no later
-    than asked, has the usual lease if the request names none, and is on an item that TTL spares
-    (`admission.py`).
+    One request; one more after the first of a process with a wrong clock; and one more if the first
+    supposed something else of the grant than is stored: its end, its lease, or that TTL spares the
+    item.
 
     Raises:
         LockStoreUnavailable: outcome unknown, or other heartbeats kept changing the grant.
@@ -129,11 +128,7 @@ def take_up(context: LockContext, request: AcquireRequest) -> Grant | None:
 
 
 def _supersede_waiters(context: LockContext, lock_name: str) -> None:
-    """Takes those waiters out of a queue, and tells them, that a granted version supersedes.
-
-    For an owner that has found its grant: the hand-off did not know whether there was one. Never
-    fails: who is left out is taken out by the next departure, or learns it when it asks.
-    """
+    """Takes waiters that a granted version supersedes out of a queue, and tells them. No errors."""
     began = context.retry_budget.clock.monotonic()
     queue = SeenQueue(context=context, lock_name=lock_name, requester=None, began=began)
     with suppress(LockStoreUnavailable):
@@ -311,10 +306,8 @@ def _check_execution(
 ) -> ExpiredHolders:
     """Adds what is known of one workflow: first by its claim, then by Step Functions.
 
-    The claim costs a read of the table, and answers for all that the reaper has begun with.
-    DescribeExecution answers 10 to 15 times a second in an account, and any number of contenders
-    may find the same lease over: only the one that has extended it asks. If that one dies, the next
-    one asks when the extension is over.
+    The claim answers for all that the reaper has begun with. DescribeExecution answers 10 to 15
+    times a second in an account: only the contender that has extended the lease asks.
     """
     claim = Claim(execution_arn=execution_arn, lock_name=lock_name, owner_id=holder.owner_id)
     if work_is_over(context.table.read(claim.key)):

@@ -48,10 +48,7 @@ from fairlock.store.context import LockContext
 def read_places(
     context: LockContext, lock_name: str, *, up_to: str | None = None
 ) -> tuple[list[Place], bool]:
-    """Who waits, and whether these are all: no more than `MOST_PAGES_READ` are read.
-
-    From the head of the queue up to the waiter with a sort key, if it is named.
-    """
+    """Who waits, up to a sort key if one is named; and whether `MOST_PAGES_READ` were enough."""
     found, query = list[Place](), places(lock_name, up_to=up_to)
     for _ in range(MOST_PAGES_READ):
         page = context.table.query(query)
@@ -68,7 +65,7 @@ def remove_places(context: LockContext, lock_name: str, waiting: Sequence[Place]
     asked_again = context.table.delete_all(deletes)
     if not asked_again:
         return len(waiting)
-    for_each = zip(waiting, deletes.deletes, strict=True)
+    for_each = zip(waiting, deletes, strict=True)
     others = [place for place, delete in for_each if delete not in asked_again]
     if not others or context.table.delete_all(clear_waiters(lock_name, others)):
         return 0
@@ -120,21 +117,12 @@ _POLL_GRACE_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """The caller waits: the lock as it was seen last; None if it was handed over meanwhile."""
-
-    queued: Queued
-    state: LockState | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Entry:
     """One try to get or to keep a place.
 
     Attributes:
         asked_at_ms: when this call was made.
         advised_seconds: when to ask again, if the position does not make it sooner.
-        began: reading of the monotonic clock at which it began.
         known: the lock with its whole queue, if that is known.
         is_superseded: whether a later call of the same acquisition waits already.
     """
@@ -178,26 +166,25 @@ class _Entry:
         *,
         state: LockState | None = None,
         date_ms: int | None = None,
-    ) -> Joined:
+    ) -> Queued:
         """The answer: how many wait up to that place, if it was counted.
 
         The state is that after the caller joined, with the Date of the answer that showed it; None
         if it has joined before.
         """
-        seconds = self.advised_seconds
+        seconds, state = self.advised_seconds, state or self.state
         if position is not None:
             seconds = min(seconds, position * _POLL_SECONDS_PER_POSITION)
-        queued = Queued(
+        return Queued(
             lock_name=self.request.lock_name,
             owner_id=self.request.owner_id,
             entered_at_ms=entered_at_ms,
             position=position,
             holders=self.state.holders,
             retry_after_seconds=seconds,
-            ceiling=(state or self.state).ceiling,
-            seen=self._seen(entered_at_ms, position, state or self.state, date_ms),
+            ceiling=state.ceiling,
+            seen=self._seen(entered_at_ms, position, state, date_ms),
         )
-        return Joined(queued, state or self.state)
 
     def _seen(
         self, entered_at_ms: int, position: int | None, state: LockState, date_ms: int | None
@@ -218,16 +205,14 @@ def join(
     *,
     behind_others: bool,
     known: SeenLock | None = None,
-) -> Joined | Refusal | None:
+) -> Queued | Refusal | None:
     """Puts the caller into the queue or keeps its place; None if a permit became free meanwhile.
 
     Three requests to join: a query that counts who waits, the transaction that joins, and the write
-    that confirms it. One to keep a place that the caller has a ticket for, and one more if it is to
-    be told its position.
-
-    The query comes first, so that a full queue is refused with nothing written, and so that a
-    caller whose ticket was lost with a reply is found in its place. It is left out if the whole
-    queue is `known` from just now, by a caller that cannot be in it.
+    that confirms it. One to keep a place by its ticket, and one more to tell its position. The
+    query comes first, so that a full queue is refused with nothing written, and a caller whose
+    ticket was lost is found. It is left out if the whole queue is `known`, by a caller that cannot
+    be in it.
     """
     now_ms = context.aws_clock.now_ms()
     began = context.retry_budget.clock.monotonic()
@@ -248,7 +233,7 @@ def join(
     return _join_again(entry)
 
 
-def _join_again(entry: _Entry) -> Joined | Refusal | None:
+def _join_again(entry: _Entry) -> Queued | Refusal | None:
     context, request, now_ms = entry.context, entry.request, entry.now_ms
     waiting, is_whole = (
         read_places(context, request.lock_name)
@@ -280,7 +265,7 @@ def _join_again(entry: _Entry) -> Joined | Refusal | None:
     if not isinstance(confirmed, Written):
         # Handed over meanwhile: it gets a message, or asks again. A further try of this call might
         # land when it has released.
-        return Joined(replace(entry.joined(entered_at_ms, position).queued, seen=None), None)
+        return replace(entry.joined(entered_at_ms, position), seen=None)
     state = read_state(confirmed.item)
     return entry.joined(entered_at_ms, position, state=state, date_ms=confirmed.date_ms)
 
@@ -292,7 +277,14 @@ def _not_to_join(entry: _Entry, waiting: list[Place], *, is_whole: bool) -> Refu
     if length >= MOST_WAITERS or not is_whole or _has_many(entry, waiting):
         if not is_whole:
             _remove_dead(entry, waiting)
-        return _queue_full(request, entry)
+        return Refusal(
+            lock_name=request.lock_name,
+            owner_id=request.owner_id,
+            reason=RefusalReason.QUEUE_FULL,
+            holders=entry.state.holders,
+            retry_after_seconds=entry.advised_seconds,
+            ceiling=entry.state.ceiling,
+        )
     now_ms, claimed_at_ms = context.aws_clock.now_ms(), request.claimed_at_ms
     if claimed_at_ms is None and made_at_ms(request, now_ms=now_ms) + SLACK_MS < now_ms:
         # Its caller may have called again, and that call joins in this moment. Neither would see
@@ -312,9 +304,8 @@ def _remove_dead(entry: _Entry, waiting: list[Place]) -> None:
 def _newest_call(entry: _Entry, mine: list[Place]) -> _Entry:
     """The entry with a time that is later than that of any earlier call of this waiter.
 
-    A call of this waiter that is there with a later time was made by a clock that is ahead of ours.
-    Or this call has stalled, and its caller has given it up and made that one, whose task token a
-    hand-off must find. No caller gives a call up within the slack.
+    A later time that is there was made by a clock ahead of ours. Or this call has stalled, and its
+    caller has made that one, whose task token a hand-off must find: not within the slack.
     """
     latest_ms = max(place.asked_at_ms for place in mine)
     if latest_ms <= entry.asked_at_ms:
@@ -324,7 +315,7 @@ def _newest_call(entry: _Entry, mine: list[Place]) -> _Entry:
     return replace(entry, asked_at_ms=latest_ms + 1)
 
 
-def _keep_place(entry: _Entry, entered_at_ms: int) -> Joined | None:
+def _keep_place(entry: _Entry, entered_at_ms: int) -> Queued | None:
     if not entry.is_superseded:
         kept = entry.enter(entered_at_ms, again=True)
         if not isinstance(kept, Written):
@@ -357,17 +348,6 @@ def _position(entry: _Entry, entered_at_ms: int) -> int | None:
         entry.context, request.lock_name, request.owner_id, entered_at_ms=entered_at_ms
     )
     return ahead + 1
-
-
-def _queue_full(request: AcquireRequest, entry: _Entry) -> Refusal:
-    return Refusal(
-        lock_name=request.lock_name,
-        owner_id=request.owner_id,
-        reason=RefusalReason.QUEUE_FULL,
-        holders=entry.state.holders,
-        retry_after_seconds=entry.advised_seconds,
-        ceiling=entry.state.ceiling,
-    )
 
 
 def advise(context: LockContext, request: AcquireRequest, state: LockState) -> int:

@@ -1,27 +1,21 @@
 """Reap: free what a workflow that is over has left behind.
 
 An execution that was stopped, timed out or failed runs no Catch, so the reaper releases its locks
-and gives up its places in queues. The reaper makes two passes over the claims of the execution:
+and gives up its places in queues. It makes two passes over the claims of the execution:
 
     all claims                     fence the claim ──▶ delete the waiter
     then each of them              release the lock ─▶ advance the claim
     then claims whose work ended,  delete the waiter, release the lock, fence the claim
     which most probably released
 
-An acquire that was under way when the execution ended may land after the first pass. If its claim
-existed by then, the second pass frees what the acquire got; if not, either the fence of the claim
-refuses the acquire, or the second pass is the first to see the claim. The second pass comes when no
-such acquire can be under way any more.
-
-All waiters go before any lock is released: else a lock would be handed from one dead acquisition to
-the next. A pass may be repeated, come late, and be interrupted: the claims record its progress, and
-the next message continues there. The reaper never touches locks of other executions, nor what the
-same execution got after a redrive, see `_choose_pass`.
+An acquire that was under way when the execution ended may land after the first pass: the fence of
+its claim refuses it, or the second pass frees what it got, when no such acquire is under way any
+more. All waiters go before any lock: else a lock would be handed from one dead acquisition to the
+next. A pass may be repeated, come late, and be interrupted: the claims record its progress.
 
 An event is a permanent truth about one run of an execution: it frees the claims of that run and of
-earlier ones, and no service is asked. Claims that do not tell their run, and events that do not
-tell theirs, decide nothing: then Step Functions says whether the execution is over, and for how
-long.
+earlier ones, and no service is asked. Of claims that do not tell their run, and for events that do
+not tell theirs, Step Functions says whether the execution is over (`_choose_pass`).
 """
 
 from __future__ import annotations
@@ -103,10 +97,8 @@ _SECOND_PASS: Final = _ReapPass(
 def reap(context: LockContext, ended: ExecutionEnded) -> Reaped:
     """Frees the locks of a workflow execution that is over, and gives up its places in queues.
 
-    What a later run has claimed is left alone. May be repeated, come late, and go on where it ran
-    out of time. Of claims that do not tell their run, frees only what Step Functions confirms: of
-    an execution that was redriven since, what an earlier pass has fenced; of one that runs,
-    nothing.
+    What a later run has claimed is left alone. May be repeated, and goes on where it ran out of
+    time. Of claims that do not tell their run, frees only what Step Functions confirms.
 
     Raises:
         AskedTooEarly: the execution runs, or has ended just now.
@@ -148,11 +140,7 @@ def reap(context: LockContext, ended: ExecutionEnded) -> Reaped:
 
 
 def _is_over(context: LockContext, claim: Claim, ended: ExecutionEnded) -> bool:
-    """Whether the event alone proves that the work under a claim is over.
-
-    No service is asked then: DescribeExecution answers 15 times a second, and executions may be
-    stopped by the ten thousands at one go.
-    """
+    """Whether the event alone proves that the work under a claim is over, without a question."""
     if ended.ended_at_ms is None:
         return False
     passed_ms = context.aws_clock.now_ms() - ended.ended_at_ms
@@ -174,14 +162,8 @@ def _choose_pass(context: LockContext, ended: ExecutionEnded) -> _ReapPass:
     """The pass that this message calls for, as far as Step Functions confirms what it says.
 
     An execution that was redriven since the message loses only what is fenced already: no one works
-    under these claims any more, except with keep_alive, whose heartbeats take the fence away.
-
-    A message that is outdated never brings claims to the last stage. A later one is on its way.
-
-    Raises:
-        AskedTooEarly: the execution runs, and was not redriven since the message; or it ended so
-            recently that its acquires may still be under way, and this is to be the last pass.
-        LockStoreUnavailable: Step Functions does not say.
+    under these claims any more, except with keep_alive, whose heartbeats take the fence away. A
+    message that is outdated never brings claims to the last stage. A later one is on its way.
     """
     arn = ended.execution_arn
     execution = context.workflows.describe(arn)
@@ -274,9 +256,7 @@ def _free(context: LockContext, claim: Claim, *, marks: bool) -> bool:
     """Releases the lock on behalf of the execution; tells whether there was a permit to free.
 
     If there was none, `marks` in the lock that the owner has left, so that no acquire of it lands.
-
-    On condition that the claim stands as it was seen: a late copy of this write must not free what
-    the redriven execution was granted since, under the same owner_id.
+    On condition that the claim stands as it was seen: what a redriven execution was granted stays.
     """
     check = still_reaped(claim)
     request = _release_request(claim, marks=marks)

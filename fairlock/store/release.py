@@ -42,16 +42,15 @@ def release(
 ) -> Released | NotHeld:
     """Gives the permit back if the caller has it, to the oldest waiter if there is one.
 
-    One request if the queue is empty; three and a push if not, however many. A repeated release
-    is answered "released" again as long as no one else released in between; that of a workflow for
-    an hour, even if others have used the lock since. One more, after, if it belonged to a workflow
-    execution: its claim; and one more, before, if that sends heartbeats.
+    One request if the queue is empty; three and a push if not, however many. One more, after, for
+    the claim of a workflow; and one more, before, if that sends heartbeats. A repeat is answered
+    "released" as long as no one else released in between; that of a workflow for an hour in any
+    case.
 
-    The lock may be given as it was `seen` at some moment since its grant to this owner. If others
-    waited, the first of the three requests is left out, and the second too if it names the oldest
-    of them. A write succeeds only on what was seen, so an outdated state costs requests. Outdated
-    waiters may cost one that has come since, with an older place, its precedence: name waiters that
-    were seen just now.
+    The lock may be given as it was `seen` at some moment since its grant to this owner: then one or
+    two of the three requests are left out. An outdated state costs requests. Outdated waiters may
+    cost one that has come since, with an older place, its precedence: name those that were seen
+    just now.
 
     Raises:
         LockStoreUnavailable: outcome unknown.
@@ -106,11 +105,8 @@ def _close_claim(
 ) -> Released | NotHeld:
     """Marks the claim of an acquisition as done, or removes it; never fails, as the lock is free.
 
-    Returns the answer: "released" for a repeat if the claim says that an earlier call gave the
-    lock back, though others have used it since.
-
-    The claim of an owner that gave up waiting stays marked as ended: an acquire of that owner may
-    still be under way.
+    Returns the answer: "released" for a repeat if the claim says so, though others have used the
+    lock since. The claim of an owner that gave up waiting stays: an acquire may still be under way.
     """
     gave_back = isinstance(answer, Released) and answer.gave_back
     if request.waits and not gave_back:
@@ -159,11 +155,7 @@ def end_claim(context: LockContext, request: ReleaseRequest, execution_arn: str)
 
 
 def _only_holder(seen: LockState, request: ReleaseRequest) -> Holder | None:
-    """The owner as a holder, if it was the only one of a lock that others wait for.
-
-    Beside other holders a hand-over by an outdated state would mostly fail: each grant moves the
-    fencing token.
-    """
+    """The owner as a holder, if it was the only one: beside others, what was seen is mostly old."""
     holder = _granted(seen, request)
     return holder if seen.contended and len(seen.holders) == 1 else None
 

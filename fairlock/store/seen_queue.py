@@ -11,7 +11,6 @@ it are neither live nor superseded: they stay where they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -22,8 +21,8 @@ from fairlock.protocol.admission import has_version, newest_first
 from fairlock.protocol.items import read_waiter
 from fairlock.protocol.leaving import Departing, DepartingHolder
 from fairlock.protocol.model import LockState, SeenLock, Waiter, is_dead
-from fairlock.protocol.outcomes import Refusal
-from fairlock.protocol.table_requests import Item
+from fairlock.protocol.outcomes import Refusal, RefusalReason
+from fairlock.protocol.table_requests import Item, Page
 from fairlock.protocol.waiters import MOST_DELETES, oldest_waiters
 from fairlock.store.context import LockContext, WaitersSuperseded
 from fairlock.store.queue import remove_places
@@ -45,8 +44,7 @@ def is_superseded(seen: SeenLock, version: int) -> bool:
 def as_left_by(departing: Departing | None, state: LockState) -> LockState:
     """The lock by which its queue is to be judged, while this holder leaves it.
 
-    What its grant has set is put back if no one learned of that. Who releases has learned of it,
-    and what an operator releases by force was a grant: it is not known to be in vain.
+    What its grant has set is put back if no one learned of that. A grant that is released is known.
     """
     if not isinstance(departing, DepartingHolder):
         return state
@@ -56,50 +54,6 @@ def as_left_by(departing: Departing | None, state: LockState) -> LockState:
     if holder is None or not departing.is_marked:
         return state
     return state.with_holder(replace(holder, pushed=False))
-
-
-@dataclass(slots=True)
-class SupersededWaiters:
-    """Waiters of one lock that are never granted it, as they were found in its queue.
-
-    Attributes:
-        newest: the version that was granted.
-    """
-
-    newest: int = 0
-    _found: dict[str, Waiter] = field(default_factory=dict)
-    """By the sort key."""
-
-    def add(self, waiter: Waiter, newest: int) -> None:
-        """Notes a waiter, and the version that supersedes it."""
-        self._found[waiter.sort_key] = waiter
-        self.newest = max(self.newest, newest)
-
-    def tell(
-        self, context: LockContext, *, requester: str | None, time_is_over: Callable[[], bool]
-    ) -> None:
-        """Tells those that sleep on a task token; never fails. Polling ones see it for themselves.
-
-        Args:
-            context: the table and its services.
-            requester: owner_id of a waiter that is asking at this moment, and will be answered.
-            time_is_over: whether the departure has no more time for messages.
-        """
-        told, names = 0, {waiter.request.lock_name for waiter in self._found.values()}
-        for waiter in [*self._found.values()][:_MOST_TOLD]:
-            request = waiter.request
-            if time_is_over():
-                break
-            if request.task_token is not None and request.owner_id != requester:
-                refusal = Refusal.of_superseded(request, self.newest)
-                delivery = context.workflows.wake_waiter(request.task_token, refusal)
-                told += delivery is Delivery.DELIVERED
-        for lock_name in names:
-            context.observe(
-                WaitersSuperseded(
-                    lock_name=lock_name, newest=self.newest, waiters=len(self._found), told=told
-                )
-            )
 
 
 def _served(state: LockState) -> set[str | None]:
@@ -113,8 +67,6 @@ class SeenQueue:
     """The queue of a contended lock, read as far as its oldest waiters that still ask.
 
     Attributes:
-        context: the table and its services.
-        lock_name: the lock.
         requester: owner_id of a waiter that is asking at this moment, however late.
         began: when the operation that reads it began, by the monotonic clock.
         live: the oldest waiters that still ask, in order; empty if none was found.
@@ -135,7 +87,10 @@ class SeenQueue:
     """By the sort key."""
     _dropped: set[tuple[str, int]] = field(default_factory=set)
     """Sort keys and ends of waiters of workflows that are over, as they were seen."""
-    _superseded: SupersededWaiters | None = None
+    _superseded: dict[str, Waiter] = field(default_factory=dict)
+    """By the sort key: those that are never granted the lock."""
+    _newest: int = 0
+    """The version that supersedes them."""
 
     def know(self, known: SeenLock | None) -> None:
         """Takes waiters that were seen before for read, if all of them still asked by then.
@@ -160,8 +115,23 @@ class SeenQueue:
         If no one does, the lock is about to be opened, and no waiter item should stay behind: they
         are removed first if one transaction can do it. One that asked again meanwhile is live.
         """
+        served = _served(state)
         while True:
-            self._read(state)
+            self.live, self._dead, held_back = [], {}, False
+            self.seen_at = self.context.retry_budget.clock.monotonic()
+            after: Item | None = None
+            while True:
+                page = self.context.table.query(oldest_waiters(self.lock_name, after=after))
+                held_back |= self._sort(page, state, served)
+                after = page.next
+                # The turn of a version is that of the highest one, which may stand at the very end.
+                is_found = self.live and not has_version(self.live[:1])
+                if is_found or after is None or self._time_is_over():
+                    break
+            if has_version(self.live[:1]):
+                self.live = newest_first(self.live)
+            self.has_more = after is not None or held_back
+            self.is_whole = not self.has_more
             # More dead than one transaction removes are left to `clear`, to later departures and to
             # TTL: no one who leaves should wait for them.
             if self.live or self.has_more or not 0 < len(self._dead) <= MOST_DELETES:
@@ -213,9 +183,8 @@ class SeenQueue:
 
     def clear(self) -> None:
         """Removes dead waiters, some and not all if there is little time; never fails."""
-        if self._superseded is not None:
-            is_over = self._time_is_over
-            self._superseded.tell(self.context, requester=self.requester, time_is_over=is_over)
+        if self._superseded:
+            self._tell_superseded()
         dead = [*self._dead.values()][:_MOST_CLEARED]
         with suppress(LockStoreUnavailable):
             for first in range(0, len(dead), MOST_DELETES):
@@ -223,41 +192,47 @@ class SeenQueue:
                     return
                 self._clear(dead[first : first + MOST_DELETES])
 
-    def _read(self, state: LockState) -> None:
-        served = _served(state)
-        after: Item | None = None
-        held_back = False
-        self.live, self._dead = [], {}
-        self.seen_at = self.context.retry_budget.clock.monotonic()
-        while True:
-            page = self.context.table.query(oldest_waiters(self.lock_name, after=after))
-            date_ms = self.context.date_ms(page)
-            is_telling = state.is_telling(date_ms=date_ms)
-            for waiter in (read_waiter(self.lock_name, item) for item in page.items):
-                version = waiter.request.only_newest
-                if version is not None and state.supersedes(version):
-                    if is_telling:
-                        # The newest may have died: then this one may be next.
-                        held_back = True
-                    else:
-                        self._note_superseded(waiter, state.newest or 0)
-                elif self._is_dead(waiter, served, date_ms=date_ms):
-                    self._dead[waiter.sort_key] = waiter
+    def _sort(self, page: Page, state: LockState, served: set[str | None]) -> bool:
+        """Tells live waiters from dead ones; whether some are neither: the newest may be dead."""
+        date_ms, held_back = self.context.date_ms(page), False
+        is_telling = state.is_telling(date_ms=date_ms)
+        for item in page.items:
+            waiter = read_waiter(self.lock_name, item)
+            if state.supersedes(waiter.request.only_newest):
+                if is_telling:
+                    held_back = True
                 else:
-                    self.live.append(waiter)
-            after = page.next
-            self.has_more = after is not None or held_back
-            self.is_whole = not self.has_more
-            # The turn of a version is that of the highest one, which may stand at the very end.
-            is_version = has_version(self.live[:1])
-            if (self.live and not is_version) or after is None or self._time_is_over():
-                self.live = newest_first(self.live) if is_version else self.live
-                return
+                    self._note_superseded(waiter, state.newest or 0)
+            elif self._is_dead(waiter, served, date_ms=date_ms):
+                self._dead[waiter.sort_key] = waiter
+            else:
+                self.live.append(waiter)
+        return held_back
 
     def _note_superseded(self, waiter: Waiter, newest: int) -> None:
         self._dead[waiter.sort_key] = waiter
-        self._superseded = self._superseded or SupersededWaiters()
-        self._superseded.add(waiter, newest)
+        self._superseded[waiter.sort_key] = waiter
+        self._newest = max(self._newest, newest)
+
+    def _tell_superseded(self) -> None:
+        """Tells those that sleep on a task token; never fails. Polling ones ask by themselves."""
+        told = 0
+        for waiter in [*self._superseded.values()][:_MOST_TOLD]:
+            request = waiter.request
+            if self._time_is_over():
+                break
+            if request.task_token is not None and request.owner_id != self.requester:
+                refusal = Refusal(
+                    lock_name=self.lock_name,
+                    owner_id=request.owner_id,
+                    reason=RefusalReason.SUPERSEDED,
+                    newest=self._newest,
+                )
+                delivery = self.context.workflows.wake_waiter(request.task_token, refusal)
+                told += delivery is Delivery.DELIVERED
+        name, newest, waiters = self.lock_name, self._newest, len(self._superseded)
+        found = WaitersSuperseded(lock_name=name, newest=newest, waiters=waiters, told=told)
+        self.context.observe(found)
 
     def _is_dead(self, waiter: Waiter, served: set[str | None], *, date_ms: int) -> bool:
         """Whether a waiter is not to be handed the lock. One that asks right now lives."""

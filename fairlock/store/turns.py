@@ -82,9 +82,8 @@ class Turn:
     def take(self, context: LockContext) -> TooLate | None:
         """Reserves a slot and waits until it begins; None once it has.
 
-        Raises:
-            LockStoreUnavailable: unknown whether a slot was reserved, or no answer to a read of the
-                time. A repeat finds the slot, or waits on for it.
+        An error leaves it unknown whether a slot was reserved; a repeat finds it, or waits on for
+        it.
         """
         while True:
             if self._slot is None:
@@ -98,11 +97,7 @@ class Turn:
             self._slot = None
 
     def reserve(self, context: LockContext) -> Slot | TooLate:
-        """Reserves a slot that is not over yet, or finds the one that a lost reply told of.
-
-        Raises:
-            LockStoreUnavailable: as of `take`.
-        """
+        """Reserves a slot that is not over yet, or finds the one that a lost reply told of."""
         request, name = self._request, self._request.name
         now, state = self._time(context)
         self._first_asked_us = min(self._first_asked_us, now.early_us)
@@ -156,9 +151,9 @@ class Turn:
     def _refused(self, state: PaceState, now: AwsTime) -> TooLate:
         """A refusal, unless an earlier sending of this call may have reserved a slot.
 
-        The last reservation is in the item. If it was made of a slot before the one that ours
-        would have left behind, ours was never written; and no copy of it can be written any more,
-        because the next slot is too late for it as well.
+        If the last reservation was made of a slot before the one that ours would have left behind,
+        ours was never written; and no copy of it can be any more: the next slot is too late for it
+        as well.
         """
         is_certain = state.slot_us < self._first_asked_us + self._request.interval_us
         if self._in_doubt and not is_certain:
@@ -194,10 +189,7 @@ class Turn:
         return self._time(context)[0]
 
     def _time(self, context: LockContext) -> tuple[AwsTime, PaceState | None]:
-        """AWS's time; and the state, if it had to be read to learn the time.
-
-        The clock knows nothing in a new process, and after the machine was frozen.
-        """
+        """AWS's time; and the state, if it had to be read for that, as in a new process."""
         edges, state = context.aws_clock.edges_ms(), None
         if edges is None:
             state = self._read(context)

@@ -3,15 +3,13 @@
 The answer says how long it may rely on its own lease in seconds from its sending, not when: its
 clock may be wrong. A grant that is pushed to a waiter has been under way for an unknown time, so it
 does not tell: a heartbeat does.
-
-A lock is described in one form, by `fairlock show --json` and by the functions. A list has as many
-locks as fit into one answer, and tells where the next call goes on.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any, Final
 
 from fairlock.clock import iso, iso_utc
@@ -43,9 +41,9 @@ def lock_json(lock: LockDescription) -> dict[str, Any]:
             "oldest": None if lock.waiters.oldest is None else iso(lock.waiters.oldest),
             "first": [_waiter(waiter) for waiter in lock.waiters.first],
         },
-        "last_forced_release": None if last is None else _forced_release(last),
+        "last_forced_release": last and _dated(last),
         "newest": lock.newest,
-        "ceiling": None if lock.ceiling is None else _ceiling(lock.ceiling),
+        "ceiling": lock.ceiling and _dated(lock.ceiling),
     }
 
 
@@ -75,22 +73,8 @@ def _waiter(waiter: DescribedWaiter) -> dict[str, Any]:
     }
 
 
-def _forced_release(last: DescribedForcedRelease) -> dict[str, Any]:
-    return {
-        "fencing_token": last.fencing_token,
-        "at": iso(last.at),
-        "requested_by": last.requested_by,
-        "reason": last.reason,
-    }
-
-
-def _ceiling(ceiling: DescribedCeiling) -> dict[str, Any]:
-    return {
-        "limit": ceiling.limit,
-        "at": iso(ceiling.at),
-        "requested_by": ceiling.requested_by,
-        "reason": ceiling.reason,
-    }
+def _dated(told: DescribedForcedRelease | DescribedCeiling) -> dict[str, Any]:
+    return {**asdict(told), "at": iso(told.at)}
 
 
 Json = dict[str, Any]
@@ -124,7 +108,7 @@ def acquire_answer(answer: Grant | Queued | Refusal) -> Json:
         "reason": reason,
         **details,
         "holders": [_shown(holder) for holder in answer.holders],
-        **({} if ceiling is None else {"ceiling": _ceiling(ceiling)}),
+        **({} if ceiling is None else {"ceiling": _dated(ceiling)}),
         "retry_after_seconds": answer.retry_after_seconds,
     }
 

@@ -81,14 +81,8 @@ def events_of(
 ) -> Iterator[LifecycleEvent]:
     """What a write of one item tells; nothing of a renewal, and of waiters what superseded them.
 
-    Args:
-        before: the item before the write; empty if there was none.
-        after: the item after it; empty if it was deleted.
-        lock_then: a lock as it was at this write. Asked for waiters with a version only, whose
-            items do not tell why they were removed.
-
-    Raises:
-        LockItemMalformed: another program has changed the item.
+    An image is empty if there was no item. `lock_then` gives a lock as it was at this write, asked
+    for waiters with a version only, whose items do not tell why they were removed.
     """
     item = after or before
     partition, sort_key = item[schema.PARTITION_KEY]["S"], item[schema.SORT_KEY]["S"]
@@ -111,20 +105,14 @@ def events_of(
 class StreamRecords:
     """Records of the table's stream, in the order of the writes of each lock.
 
-    Attributes:
-        records: as a Lambda function receives them.
-        read: how a lock is read that none of them tells of.
+    Each is as a Lambda function receives it; `read` gets a lock that none of them tells of.
     """
 
     records: Sequence[Mapping[str, Any]]
     read: Callable[[str], LockState]
 
     def events(self, place: int) -> Iterator[LifecycleEvent]:
-        """What one of the records tells.
-
-        Raises:
-            LockItemMalformed: another program has changed the item.
-        """
+        """What one of the records tells."""
         record = self.records[place]
         images = record["dynamodb"]
         if is_waiter(images["Keys"]) and "userIdentity" in record:
@@ -136,10 +124,9 @@ class StreamRecords:
         )
 
     def _lock_at(self, place: int, lock_name: str) -> LockState:
-        """The lock as it was when another item of it was written.
+        """The lock as it was when another item of it was written, by the nearest write of the lock.
 
-        The write of the lock before that one tells it, or the one after it. If there is neither,
-        the lock is read: others can have changed it only after these records.
+        If there is none, the lock is read: others can have changed it only after these records.
         """
         images = [
             *((record, "NewImage") for record in reversed(self.records[:place])),
@@ -201,11 +188,7 @@ def _of_waiter(
 
 
 def _set_by(holder: Holder, before: int, after: int) -> int | None:
-    """The newest version that a grant has set.
-
-    The same write may lower it, because it puts back what a dead owner's grant had set. Then only
-    a hand-off to another version has set it.
-    """
+    """The newest version that a grant has set; less than before, if it puts back a dead owner's."""
     has_set = after > before or (after < before and holder.pushed)
     return after if has_set else None
 
@@ -238,13 +221,7 @@ def _departure(
 
 
 def lifecycle_json(event: LifecycleEvent, *, event_id: str, at_ms: int) -> dict[str, Any]:
-    """One event; whatever there is none of is left out.
-
-    Args:
-        event: what happened.
-        event_id: the same when the event comes twice.
-        at_ms: when the write happened, as the stream tells it, to the second.
-    """
+    """One event; whatever there is none of is left out. The same event has the same `event_id`."""
     told: dict[str, Any] = {
         "event_id": event_id,
         "lock_name": event.lock_name,

@@ -196,10 +196,7 @@ HOLDER_BYTES: Final = 350
 
 
 def require_room_for_all(*, limit: int, owner_name: str, execution_arn: str | None) -> None:
-    """Refuses a holder of whom `limit` would make too large an item.
-
-    Whatever its data: a heartbeat may change that.
-    """
+    """Refuses a holder of whom `limit` would make too large an item, whatever its data."""
     texts = {owner_name, execution_arn or ""}  # A guard's owner_name is its ARN, stored once.
     text_bytes = sum(len(text.encode()) for text in texts)
     highest = MOST_HOLDERS_BYTES // (HOLDER_BYTES + rules.LARGEST_DATA_BYTES + text_bytes)

@@ -161,11 +161,7 @@ def require_one_way(*, shared: bool, only_newest: object) -> None:
 
 
 def plain_text(field: str, rule: Rule, value: str) -> str:
-    """The text of a string, also of one that an f-string would show as something else.
-
-    The members of `class Name(str, Enum)` are strings, whose text is `orders`; formatted they are
-    `Name.ORDERS`, which would be another lock.
-    """
+    """The text of a string; a member of `class Name(str, Enum)` would be formatted as `Name.X`."""
     require(field, rule, value)
     return str.__str__(value)
 
@@ -285,12 +281,10 @@ _ONE_NAME: Final = (
 )
 
 
-def _broken_name(value: object) -> str:
-    return _ONE_NAME if isinstance(value, list | tuple) else str(fault_of_name(value))
-
-
 LOCK_NAME: Final = Rule(
-    "must be a lock name", lambda value: fault_of_name(value) is None, _broken_name
+    "must be a lock name",
+    lambda value: fault_of_name(value) is None,
+    lambda value: _ONE_NAME if isinstance(value, list | tuple) else str(fault_of_name(value)),
 )
 MOST_LOCKS_AT_ONCE: Final = 20
 LOCK_NAMES: Final = Rule(

@@ -46,10 +46,10 @@ BEN = {**ANNA, "owner_id": "ben-0123456789abcdef", "execution_arn": f"{VALID_EXE
 BUDGETS = {
     # The way: modules, functions, requests, frames to the table, frames to a workflow engine.
     "acquire, by its function": (16, 110, 2, 6, 0),
-    "release with a hand-off, by its function": (20, 170, 5, 10, 11),
-    "reap of a holder, by its function": (20, 152, 8, 12, 6),
-    "acquire, by a client": (28, 151, 1, 10, 0),
-    "release, by a client": (19, 75, 1, 14, 0),
+    "release with a hand-off, by its function": (20, 170, 5, 9, 10),
+    "reap of a holder, by its function": (20, 152, 8, 11, 6),
+    "acquire, by a client": (28, 151, 1, 9, 0),
+    "release, by a client": (19, 75, 1, 13, 0),
     "hold of a durable function": (4, 42, 2, 0, 5),
 }
 

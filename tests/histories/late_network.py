@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
@@ -24,7 +24,7 @@ from typing import Any, Final
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from fairlock.aws.lock_table import Cancelled, ConditionFailed, LockTable, Written
-from fairlock.protocol.table_requests import Delete, Deletes, Item, Transaction, Update
+from fairlock.protocol.table_requests import Delete, Item, Transaction, Update
 from fairlock.testing.fake_table import Key, MemoryTable
 from tests.model.replay import Names
 from tests.support import FakeClock
@@ -259,7 +259,7 @@ class NamedTable(LockTable):
         self._network.name = self._names.of(delete)
         return super().delete(delete)
 
-    def delete_all(self, deletes: Deletes) -> tuple[Delete, ...]:
+    def delete_all(self, deletes: Sequence[Delete]) -> tuple[Delete, ...]:
         """See `LockTable`."""
         self._network.name = "clear_waiters"
         return super().delete_all(deletes)

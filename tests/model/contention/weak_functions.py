@@ -14,8 +14,15 @@ from fairlock.protocol.ceiling import CeilingChange, set_ceiling
 from fairlock.protocol.grants import acquire_permit_as_seen
 from fairlock.protocol.items import read_state
 from fairlock.protocol.leaving import Step, next_step
-from fairlock.protocol.model import AcquireRequest, Holder, LockState, ReleaseRequest, Waiter
-from fairlock.protocol.outcomes import Situation, Verdict, judge
+from fairlock.protocol.model import (
+    AcquireRequest,
+    Holder,
+    LockState,
+    ReleaseRequest,
+    SeenLock,
+    Waiter,
+)
+from fairlock.protocol.outcomes import Queued, Situation, Verdict, judge
 from fairlock.protocol.schema import NEXT_TOKEN
 from fairlock.protocol.table_requests import Delete, Put, Transaction, Update
 from fairlock.store import hand_off as hand_off_module
@@ -126,7 +133,9 @@ def join_seeing_nothing_after(
 ) -> Any:  # noqa: ANN401 - what the real one answers
     """Joins, and goes on from the state that was seen before."""
     joined = _JOIN(context, request, state, **more)
-    return replace(joined, state=state) if isinstance(joined, queue.Joined) else joined
+    if not isinstance(joined, Queued):
+        return joined
+    return replace(joined, seen=replace(joined.seen or SeenLock(state=state), state=state))
 
 
 def join_at_any_ticket(maker: Maker) -> Maker:
