@@ -24,7 +24,7 @@ def template_of(stack: Stack) -> Json:
     return dict(Template.from_stack(stack).to_json())
 
 
-def resources(template: Json, kind: str, prefix: str = "") -> dict[str, Json]:
+def resources(template: Mapping[str, Any], kind: str, prefix: str = "") -> dict[str, Json]:
     """The resources of a kind whose logical ids begin so."""
     return {
         name: each
@@ -33,17 +33,17 @@ def resources(template: Json, kind: str, prefix: str = "") -> dict[str, Json]:
     }
 
 
-def properties(template: Json, kind: str, prefix: str = "") -> list[Json]:
+def properties(template: Mapping[str, Any], kind: str, prefix: str = "") -> list[Json]:
     return [each.get("Properties", {}) for each in resources(template, kind, prefix).values()]
 
 
-def statements(template: Json, prefix: str = "") -> list[Json]:
+def statements(template: Mapping[str, Any], prefix: str = "") -> list[Json]:
     """What the policies of roles allow whose logical ids begin so."""
     policies = properties(template, "AWS::IAM::Policy", prefix)
     return [each for policy in policies for each in policy["PolicyDocument"]["Statement"]]
 
 
-def actions(template: Json, prefix: str = "") -> list[str]:
+def actions(template: Mapping[str, Any], prefix: str = "") -> list[str]:
     found = [each["Action"] for each in statements(template, prefix)]
     return [action for each in found for action in listed(each)]
 

@@ -352,13 +352,3 @@ def test_byte_code_that_is_there_is_not_made_again(
     (asset / f"__pycache__/one.{TAG}.pyc").unlink()
     with pytest.raises(TypeError):
         add_byte_code(asset, RUNTIME)
-
-
-def test_one_process_compiles_the_same_sources_once(asset: Path, tmp_path: Path) -> None:
-    add_byte_code(asset, RUNTIME)
-    add_byte_code(made(tmp_path / "again"), RUNTIME)
-    assert asset_module._compiled.cache_info().misses == 1  # noqa: SLF001
-    (made(tmp_path / "changed") / "one.py").write_text("VALUE = 4\n")
-    add_byte_code(tmp_path / "changed", RUNTIME)
-    assert asset_module._compiled.cache_info().misses == 2  # noqa: SLF001
-    assert run(tmp_path / "changed") == ("4", 0)

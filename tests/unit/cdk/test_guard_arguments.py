@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from aws_cdk import App, Aws, Duration, Stack
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from fairlock.cdk import LockAlarms, LockGuard, LockMonitoring, LockService, Pace, Waiting
+from fairlock.cdk import LockGuard, LockMonitoring, LockService, Pace, Waiting
 from fairlock.errors import InvalidRequest
 from tests.unit.cdk.guard_forms import Case, Cases, GuardFactory
 from tests.unit.cdk.template import evaluate
@@ -244,7 +245,7 @@ def test_guards_with_long_ids_get_names_that_step_functions_takes(guards: GuardF
 # Mistakes are no types.
 a_guard: Any = LockGuard
 a_service: Any = LockService
-an_alarm: Any = LockAlarms
+monitoring: Any = LockMonitoring
 a_pace: Any = Pace
 queue: Any = Waiting.queue
 PRINCIPAL = "must be a principal, such as a function, a state machine or a role of aws_iam"
@@ -255,6 +256,10 @@ def guarded_twice(case: Case) -> None:
     task = case.step("Charge")
     for name in ("First", "Second"):
         case.guard(name, task)
+
+
+def with_flag_as_text(flag: str, case: Case) -> None:
+    a_service(case, "Own", **{flag: "false"})
 
 
 def pace(case: Case, **given: Any) -> None:  # noqa: ANN401 - mistakes
@@ -300,9 +305,7 @@ AT_ONCE: dict[str, Callable[[Case], object]] = {
     "construct_id: must be a text that is not empty (got None)": lambda c: a_service(c, None),
     "reapers: is no argument; use reaper": lambda c: a_service(c, "Own", reapers=False),
     **{
-        f"{flag}: must be True or False (got 'false')": (
-            lambda c, flag=flag: a_service(c, "Own", **{flag: "false"})
-        )
+        f"{flag}: must be True or False (got 'false')": partial(with_flag_as_text, flag)
         for flag in ("reaper", "durable", "administration", "lifecycle_events", "pace")
     },
     f"grantee: {PRINCIPAL} (": lambda c: c.shared().grant_use("arn:aws:iam::123456789012:role/x"),
@@ -311,14 +314,11 @@ AT_ONCE: dict[str, Callable[[Case], object]] = {
         lambda c: c.shared().grant_durable(c.function("Durable"), key="arn:…")
     ),
     "dashboard_name: must be 1 to 255 letters, digits, hyphens and underscores, or None": (
-        lambda c: LockMonitoring(c, "Watch", service=c.shared(), dashboard_name="My locks")
+        lambda c: monitoring(c, "Watch", service=c.shared(), dashboard_name="My locks")
     ),
-    "lost: must be a whole number from 1 on, or None for no alarm (got 0)": (
-        lambda _: an_alarm(lost=0)
-    ),
-    "current_wait: must be a Duration, such as Duration.seconds(60) (got 600)": (
-        lambda _: an_alarm(current_wait=600)
-    ),
+    "service: must be": lambda c: monitoring(c, "Watch", service="Fairlock"),
+    "alarms: must be": lambda c: monitoring(c, "Watch", service=c.shared(), alarms={"lost": 1}),
+    "alarm_topic: must be": lambda c: monitoring(c, "Watch", service=c.shared(), alarm_topic="arn"),
     f"rate: {PAIR} ": lambda c: pace(c, rate="10/1m"),
     f"rate: {PAIR}": lambda c: pace(c, rate=(10, 60)),
     "rate: is required: Pace(scope, construct_id, service, pace_name, rate, burst, max_wait": pace,

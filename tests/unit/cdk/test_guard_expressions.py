@@ -15,7 +15,6 @@ from aws_cdk import aws_stepfunctions as sfn
 from fairlock.cdk import Waiting
 from fairlock.cdk.guard import guard_arguments
 from fairlock.cdk.guard.guard_arguments import checked_limit, checked_only_newest
-from fairlock.cdk.guard.standalone import FUNCTIONS, guarded_machine
 from tests.unit.cdk.guard_forms import GuardFactory
 from tests.unit.cdk.template import EvaluationError, Scope, definition_of, evaluate, machine_of
 
@@ -161,12 +160,6 @@ def test_each_call_of_a_reader_asks_to_share_with_twenty_or_as_many_as_the_guard
         expected = (True, limits.get("limit", 20))
         assert [(each["shared"], each["limit"]) for each in made] == [expected] * number
     assert not [each for each in requests(guards, **options) if "shared" in each]
-
-
-def test_without_cdk_a_machine_shares_too() -> None:
-    functions = dict.fromkeys(FUNCTIONS, "arn")
-    text = str(guarded_machine({"Type": "Pass"}, functions=functions, lock_name="x", shared=True))
-    assert ("'shared': True" in text, "'limit': 20" in text) == (True, True)
 
 
 # A release that fails for good beside a heartbeat: the result is carried out in an error.

@@ -17,7 +17,6 @@ from tests.unit.cdk.template import (
     evaluate,
     handling,
     machine_of,
-    successors,
     ways_out_unreleased,
 )
 
@@ -35,25 +34,6 @@ def branches(machine: Scope) -> tuple[Scope, Scope]:
         Scope(body["States"], body["StartAt"]) for body in machine.states["Guard: Work"]["Branches"]
     )
     return work, heartbeat
-
-
-def test_a_bare_task_stays_as_it_is(forms: Json) -> None:
-    work, _ = branches(machine_of(forms, "KeepAliveFlat"))
-    charge = dict(machine_of(forms, "Flat").states["Charge"])
-    del charge["Catch"]
-    assert work.start_at == "Charge"
-    assert work.states["Charge"] == charge
-
-
-def test_a_chain_has_a_branch_of_its_own_which_it_cannot_leave_past_the_release(
-    forms: Json,
-) -> None:
-    work, _ = branches(machine_of(forms, "KeepAliveChain"))
-    [body] = work.states["Guard: Body"]["Branches"]
-    assert set(body["States"]) == {"Charge", "Large?", "Enough", "Refused"}
-    assert set(work.states) == {"Guard: Body", "Guard: Release", "Guard: Lock not released"}
-    assert successors(work.states["Guard: Body"]) == {"Guard: Release"}
-    assert work.states["Guard: Body"]["Output"] == "{% $states.result[0] %}"
 
 
 @every_form
@@ -118,8 +98,8 @@ def test_an_answer_to_another_acquisition_ends_no_heartbeat(forms: Json, answer:
     machine = machine_of(forms, "KeepAliveFlat")
     [variable] = machine.assigned()
     heartbeat = branches(machine)[1].states["Guard: Heartbeat"]
-    own = {"states": {"result": OWN}, "variables": {variable: OWN}}
-    assert evaluate(heartbeat["Output"], **own) == {"ended": True}
+    ended = evaluate(heartbeat["Output"], states={"result": OWN}, variables={variable: OWN})
+    assert ended == {"ended": True}
     with pytest.raises(EvaluationError, match="names another lock or another owner"):
         evaluate(heartbeat["Output"], states={"result": answer}, variables={variable: OWN})
     assert handling(heartbeat, "States.QueryEvaluationError") == Handling(8, "Guard: Heartbeat")
@@ -145,19 +125,6 @@ def test_no_outage_ends_the_work_but_a_loss_does(
     assert handling(heartbeat.states["Guard: Heartbeat"], error) == expected
 
 
-@every_form
-def test_the_branch_of_the_heartbeat_ends_by_its_token_by_an_error_or_by_a_failure(
-    forms: Json, form: str
-) -> None:
-    _, heartbeat = branches(machine_of(forms, form))
-    states = dict(heartbeat.states)
-    assert states.pop("Guard: Heartbeat")["End"] is True
-    assert states == {
-        "Guard: Heartbeat ended": {"Type": "Pass", "QueryLanguage": "JSONata", "End": True},
-        "Guard: Not kept alive": machine_of(forms, form).states["Guard: Failed"],
-    }
-
-
 def test_the_limit_is_evaluated_once_for_acquire_and_heartbeat(guards: GuardFactory) -> None:
     limit = "{% $states.input.permits %}"
     guard = guards.guard(limit=limit, keep_alive=Duration.seconds(5))
@@ -177,13 +144,6 @@ def test_repeats_of_a_heartbeat_are_no_slower_than_heartbeats(
     heartbeat = branches(definition_of(guard))[1].states["Guard: Heartbeat"]
     assert heartbeat["TimeoutSeconds"] == interval
     assert heartbeat["Retry"][-1]["MaxDelaySeconds"] == longest_pause
-
-
-def test_on_timeout_is_reached_as_without_a_heartbeat(forms: Json) -> None:
-    states = machine_of(forms, "KeepAliveOnTimeout").states
-    assert states["Guard: Acquire"]["Catch"][1]["Next"] == "Guard: Give up"
-    assert states["Guard: Give up"]["Next"] == "Later"
-    assert states["Guard: Work"]["Next"] == states["Guard: Not released"]["Next"] == "Done"
 
 
 def test_work_that_ends_or_fails_past_the_release_is_noticed(forms: Json) -> None:

@@ -137,15 +137,6 @@ def test_beside_heartbeats_a_release_that_fails_leaves_out_no_other_one(
     assert not never_tried(scope)
 
 
-def test_a_failed_release_that_leaves_out_the_locks_before_it_is_noticed(
-    guards: GuardFactory,
-) -> None:
-    scope = definition_of(guards.guard(lock_name=["a", "b", "c"], keep_alive=KEPT))
-    [work] = [state for state in scope.states.values() if state["Type"] == "Parallel"]
-    work["Catch"][0]["Next"] = "Guard: Not released"
-    assert len(never_tried(scope)) == 2
-
-
 def test_each_lock_has_a_heartbeat_of_its_own(guards: GuardFactory) -> None:
     guard = guards.guard(lock_name=["a", "b"], keep_alive=KEPT)
     [work] = [

@@ -303,7 +303,7 @@ def test_cfn_lint_accepts_the_state_machines_of_all_forms_and_finds_a_wrong_one(
 ) -> None:
     role = {"RoleArn": "arn:aws:iam::123456789012:role/any"}
     kind = "AWS::StepFunctions::StateMachine"
-    machines = {
+    machines: dict[str, Json] = {
         name: {"Type": kind, "Properties": {**machine["Properties"], **role}}
         for name, machine in resources(with_plain_definitions(forms), kind).items()
     }

@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 import pytest
-from aws_cdk import App, Duration, RemovalPolicy, Stack
+from aws_cdk import App, RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -19,7 +19,7 @@ from fairlock.cdk import LockService
 from fairlock.cdk.service.service_base import MetricOptions
 from fairlock.errors import InvalidRequest
 from fairlock.names import MetricName
-from tests.unit.cdk.template import properties, resources, statements, template_of
+from tests.unit.cdk.template import properties, statements, template_of
 
 Json = dict[str, Any]
 
@@ -97,7 +97,10 @@ def test_functions_and_logs_follow_their_options(template: Template) -> None:
     assert len(template.find_conditions("*")) == 1
 
 
-def test_with_a_customer_key_each_role_and_client_may_use_that_key(template: Template) -> None:
+def test_with_a_customer_key_each_role_and_client_may_use_that_key_and_the_queues_have_their_own(
+    template: Template,
+) -> None:
+    """EventBridge would need to be allowed to use the customer's key; that is the customer's."""
     statement = {
         "Action": ["kms:Decrypt", "kms:Encrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*"],
         "Effect": "Allow",
@@ -106,11 +109,6 @@ def test_with_a_customer_key_each_role_and_client_may_use_that_key(template: Tem
     described = {**statement, "Action": "kms:DescribeKey"}
     document = {"PolicyDocument": {"Statement": Match.array_with([statement, described])}}
     template.resource_properties_count_is("AWS::IAM::Policy", document, 5)
-
-
-def test_with_a_customer_key_the_queues_use_the_key_that_sqs_manages(template: Template) -> None:
-    """EventBridge would need to be allowed to use the customer's key; that is the customer's."""
-    template.resource_count_is("AWS::SQS::Queue", 2)
     managed = {"SqsManagedSseEnabled": True, "KmsMasterKeyId": Match.absent()}
     template.resource_properties_count_is("AWS::SQS::Queue", managed, 2)
 
@@ -162,21 +160,11 @@ def test_a_metric_or_an_option_that_there_is_not_is_refused(service: LockService
         service.metric(MetricName.GRANTED, colour="#ff0000")  # type: ignore[call-arg]  # the mistake under test
 
 
-def test_a_metric_has_and_passes_on_every_option_of_cloudwatch(service: LockService) -> None:
+def test_a_metric_passes_on_every_option_of_cloudwatch(service: LockService) -> None:
     theirs = inspect.signature(cloudwatch.MetricOptions.__init__).parameters
     assert set(MetricOptions.__annotations__) == set(theirs) - {"self"}
-    metric = service.metric(
-        MetricName.HELD_TIME,
-        statistic="max",
-        period=Duration.minutes(1),
-        label="longest",
-        region="eu-west-1",
-        unit=cloudwatch.Unit.MILLISECONDS,
-        visible=False,
-    )
-    assert (metric.statistic, metric.label, metric.region) == ("Maximum", "longest", "eu-west-1")
-    assert (metric.unit, metric.visible) == (cloudwatch.Unit.MILLISECONDS, False)
-    assert metric.period.to_seconds() == 60
+    metric = service.metric(MetricName.HELD_TIME, statistic="max", label="longest", visible=False)
+    assert (metric.statistic, metric.label, metric.visible) == ("Maximum", "longest", False)
 
 
 # Settings that would fail at deployment or at import are refused at synth, by name and rule.
@@ -240,13 +228,3 @@ def test_a_service_over_an_existing_table_makes_none(own: Stack) -> None:
     tables = [each["Environment"]["Variables"]["FAIRLOCK_TABLE_NAME"] for each in functions]
     assert tables == ["old"] * 4
     assert locks.table.table_name == "old"
-
-
-def test_a_service_whose_construct_has_moved_makes_a_second_table_unless_it_has_a_name(
-    own: Stack,
-) -> None:
-    """Other logical ids are other tables; a fixed name makes that deployment fail instead."""
-    for construct_id in ("Locks", "RenamedLocks"):
-        LockService(own, construct_id, table_name="locks", reaper=False)
-    tables = resources(template_of(own), "AWS::DynamoDB::Table").values()
-    assert [table["Properties"]["TableName"] for table in tables] == ["locks", "locks"]

@@ -177,7 +177,7 @@ def test_events_go_to_the_queue_without_data_or_if_that_fails_to_the_dead_letter
     ids=str,
 )
 def test_the_handler_understands_what_the_rule_makes_of_an_event(
-    lock_template: Json, values: dict[str, str], ended: dict[str, int]
+    lock_template: Json, values: dict[str, str], ended: Json
 ) -> None:
     """EventBridge puts values in place of names as they are; of a missing field, who knows."""
     _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")

@@ -319,16 +319,6 @@ def test_without_the_rule_a_token_before_the_guard_is_synthesized(
     assert not [each for each in cases.node.scope.node.validate() if "TokenBefore" in each]  # type: ignore[union-attr]  # the app
 
 
-def test_a_catch_that_was_added_later_does_leave_the_guard_without_the_release(
-    cases: Cases,
-) -> None:
-    call = cases.node.find_child("CatchAddedLater").node.find_child("Call")
-    assert isinstance(call, TaskStateBase)
-    rules = call.to_state_json()["Catch"]
-    released = "Guard: Release after error"
-    assert [rule["Next"] for rule in rules] == [released, "Handle", released]
-
-
 @pytest.mark.parametrize("chained", [False, True])
 @pytest.mark.parametrize(
     ("field", "options"),

@@ -125,25 +125,19 @@ def test_a_topic_alone_asks_for_the_usual_alarms_and_is_told_of_each_end_as_well
     assert all(each["AlarmActions"] == each["OKActions"] == told for each in found.values())
 
 
-def test_each_alarm_has_the_threshold_that_was_asked_for(template: Json) -> None:
+def test_each_alarm_has_the_threshold_that_was_asked_for_and_none_fires_by_silence(
+    template: Json,
+) -> None:
     found = alarms(template)
     assert set(found) == DEFAULT_ALARMS | {"TakenOver", "QueueLength", "HandOffLatency"}
     assert found["CurrentWait"]["Threshold"] == 20 * 60_000
     assert found["HandOffLatency"]["Threshold"] == 10_000
     assert (found["Lost"]["Threshold"], found["QueueLength"]["Threshold"]) == (2, 100)
-
-
-def test_a_reaper_that_does_not_run_is_noticed_by_the_age_of_its_oldest_event(
-    template: Json,
-) -> None:
-    """It has no errors then, and no dead letters before the events expire."""
-    alarm = alarms(template)["ReaperDelay"]
-    assert (alarm["Namespace"], alarm["MetricName"]) == ("AWS/SQS", "ApproximateAgeOfOldestMessage")
-    assert (alarm["Threshold"], alarm["Statistic"]) == (30 * 60, "Maximum")
-
-
-def test_no_alarm_fires_by_silence(template: Json) -> None:
-    assert {each["TreatMissingData"] for each in alarms(template).values()} == {"notBreaching"}
+    # A reaper that does not run has no errors, and no dead letters before the events expire.
+    delay = found["ReaperDelay"]
+    assert (delay["Namespace"], delay["MetricName"]) == ("AWS/SQS", "ApproximateAgeOfOldestMessage")
+    assert (delay["Threshold"], delay["Statistic"]) == (30 * 60, "Maximum")
+    assert {each["TreatMissingData"] for each in found.values()} == {"notBreaching"}
 
 
 def test_a_service_without_a_reaper_has_no_alarm_about_one(own: Stack) -> None:
@@ -200,39 +194,18 @@ def test_the_functions_log_no_message_that_the_enumeration_lacks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("threshold", "field"),
+    ("field", "threshold"),
     [
-        ({"current_wait": 30}, "current_wait"),
-        ({"current_wait": Duration.seconds(0)}, "current_wait"),
-        ({"hand_off_latency": Duration.millis(1)}, "hand_off_latency"),
-        ({"lost": 0}, "lost"),
-        ({"lost": True}, "lost"),
-        ({"throttles": 1.5}, "throttles"),
-        ({"queue_length": "many"}, "queue_length"),
+        *(("current_wait", each) for each in (30, Duration.seconds(0))),
+        ("hand_off_latency", Duration.millis(1)),
+        *(("lost", each) for each in (0, True)),
+        ("throttles", 1.5),
+        ("queue_length", "many"),
     ],
 )
-def test_a_threshold_that_means_nothing_is_refused_by_its_name(
-    threshold: dict[str, Any], field: str
-) -> None:
+def test_a_threshold_that_means_nothing_is_refused_by_its_name(field: str, threshold: Any) -> None:  # noqa: ANN401 - mistakes
     with pytest.raises(InvalidRequest, match=f"^{field}: must be"):
-        LockAlarms(**threshold)
-
-
-@pytest.mark.parametrize(
-    ("argument", "value"),
-    [
-        ("service", "Fairlock"),
-        ("alarms", {"lost": 1}),
-        ("alarm_topic", "arn:aws:sns:us-east-1:123456789012:trouble"),
-    ],
-)
-def test_an_argument_of_another_type_is_refused_before_anything_is_declared(
-    own: Stack, imported: SharedLockService, argument: str, value: object
-) -> None:
-    arguments: dict[str, Any] = {"service": imported, argument: value}
-    with pytest.raises(InvalidRequest, match=f"^{argument}: must be"):
-        LockMonitoring(own, "Monitoring", **arguments)
-    assert own.node.try_find_child("Monitoring") is None
+        LockAlarms(**{field: threshold})
 
 
 def test_the_document_says_what_to_do_about_each_alarm(template: Json) -> None:

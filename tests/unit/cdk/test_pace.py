@@ -259,43 +259,30 @@ def test_a_service_of_another_stack_serves_too(user: Stack) -> None:
     assert "/fairlock/Fairlock/PaceFunctionArn" in defaults
 
 
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
-        ({"rate": (0, MINUTE)}, "rate"),
-        ({"rate": (-1, MINUTE)}, "rate"),
-        ({"rate": (10, 60)}, "rate"),
-        ({"rate": (10, Duration.days(32))}, "rate"),
-        ({"rate": 10}, "rate"),
-        ({"rate": (1_000, Duration.seconds(1))}, "rate"),
-        ({"rate": (1, Duration.millis(1_500))}, "rate"),
-        ({"burst": 0}, "burst"),
-        ({"burst": "{% 2 %}"}, "burst"),
-        ({"max_wait": Duration.days(8)}, "max_wait"),
-        ({"max_wait": 30}, "max_wait"),
-        ({"pace_name": ""}, "pace_name"),
-        ({"pace_name": "n" * 513}, "pace_name"),
-        ({"pace_name": "$.vendor"}, "pace_name"),
-        ({"pace_name": 7}, "pace_name"),
-        ({"on_too_late": "Skipped"}, "on_too_late"),
-        ({"service": None}, "service"),
-        ({"construct_id": ""}, "construct_id"),
+WRONG: dict[str, list[object]] = {
+    "rate": [
+        *((many, MINUTE) for many in (0, -1)),
+        *((10, each) for each in (60, Duration.days(32))),
+        *(10, (1_000, Duration.seconds(1)), (1, Duration.millis(1_500))),
     ],
-)
-def test_wrong_use_is_told_at_synth(
-    user: Stack, locks: LockService, wrong: dict[str, Any], field: str
-) -> None:
-    arguments = {
-        "construct_id": "Wrong",
-        "service": locks,
-        "pace_name": "vendor",
-        "rate": (10, MINUTE),
-        **wrong,
-    }
-    with pytest.raises(InvalidRequest) as refused:
-        Pace(user, **arguments)
-    assert refused.value.field == field
-    assert user.node.try_find_child("Wrong") is None
+    "burst": [0, "{% 2 %}"],
+    "max_wait": [Duration.days(8), 30],
+    "pace_name": ["", "n" * 513, "$.vendor", 7],
+    "on_too_late": ["Skipped"],
+    "service": [None],
+    "construct_id": [""],
+}
+
+
+@pytest.mark.parametrize("field", WRONG)
+def test_wrong_use_is_told_at_synth(user: Stack, locks: LockService, field: str) -> None:
+    right = {"construct_id": "Wrong", "service": locks, "pace_name": "vendor", "rate": (10, MINUTE)}
+    for value in WRONG[field]:
+        arguments: Json = {**right, field: value}
+        with pytest.raises(InvalidRequest) as refused:
+            Pace(user, **arguments)
+        assert refused.value.field == field, value
+        assert user.node.try_find_child("Wrong") is None
 
 
 def test_a_service_without_the_function_says_how_to_get_it(user: Stack) -> None:

@@ -184,24 +184,6 @@ def test_a_prefix_that_is_a_pattern_is_refused(
         locks.grant_client(role(user), prefix=prefix)
 
 
-def test_a_machine_may_invoke_the_functions_of_the_shared_service_and_a_client_use_its_table(
-    user: Stack,
-) -> None:
-    locks = LockService.from_stack(user, "Locks", stack_name="Other")
-    locks.grant_use(role(user))
-    locks.grant_client(role(user, "Client"))
-    found = template_of(user)
-    names = {
-        parameter["Default"].removeprefix("/fairlock/Other/"): {"Ref": logical_id}
-        for logical_id, parameter in found["Parameters"].items()
-    }
-    policies = json.dumps(resources(found, "AWS::IAM::Policy"))
-    for operation in ("Acquire", "Heartbeat", "Release"):
-        assert json.dumps(names[f"{operation}FunctionArn"]) in policies
-    assert json.dumps(names["LockTableName"]) in policies
-    assert user.resolve(locks.table_name) == names["LockTableName"]
-
-
 @pytest.mark.parametrize(
     ("props", "names"),
     [

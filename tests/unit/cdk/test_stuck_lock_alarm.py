@@ -202,22 +202,6 @@ def test_a_caller_raises_no_alarm_by_an_absurd_begin_of_its_wait(run: Run, reque
     assert not any(run.ask(request_, minutes=3, period_seconds=60))
 
 
-def test_the_log_line_of_a_wait_names_the_lock_and_tells_how_long(
-    run: Run, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines: list[Json] = []
-    monkeypatch.setattr(
-        runtime.logger, "info", lambda message, extra: lines.append({"message": message, **extra})
-    )
-    run.call(acquire.handler, QUEUED)
-    clock.advance(90)
-    run.call(acquire.handler, QUEUED)
-    assert [(line["message"], line["lock_name"], line["waited_ms"]) for line in lines] == [
-        ("queued", "customer/1", 0),
-        ("queued", "customer/1", 90_000),
-    ]
-
-
 def test_by_default_a_guard_has_told_of_a_wait_that_is_too_long_before_it_gives_up() -> None:
     """At the end of its last period it leaves, and tells nothing."""
     periods = divide_wait(DEFAULT_MAX_WAIT_SECONDS, fallback_seconds=DEFAULT_FALLBACK_SECONDS)
