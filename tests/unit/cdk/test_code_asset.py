@@ -180,15 +180,11 @@ def test_the_bytes_depend_on_no_path_and_no_setting_of_this_machine(
 ) -> None:
     add_byte_code(asset, RUNTIME)
     asset_module._compiled.cache_clear()  # noqa: SLF001 - compiled again
-    for name, value in {
-        "PYTHONPYCACHEPREFIX": str(tmp_path / "elsewhere"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONOPTIMIZE": "2",
-        "PYTHONHASHSEED": "7",
-        "PYTHONPATH": str(tmp_path),
-        "SOURCE_DATE_EPOCH": "0",
-    }.items():
-        monkeypatch.setenv(name, value)
+    numbers = {"DONTWRITEBYTECODE": "1", "OPTIMIZE": "2", "HASHSEED": "7"}
+    paths = {"PYCACHEPREFIX": str(tmp_path / "elsewhere"), "PATH": str(tmp_path)}
+    for name, value in {**numbers, **paths}.items():
+        monkeypatch.setenv(f"PYTHON{name}", value)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     (tmp_path / "compileall.py").write_text("raise SystemExit(1)\n")
     (tmp_path / "other place").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "other place"))
@@ -343,10 +339,12 @@ def test_two_processes_may_add_it_at_the_same_time(
     assert run(asset) == ("1", 0)
 
 
-def test_byte_code_that_is_there_is_not_made_again(
-    asset: Path, monkeypatch: pytest.MonkeyPatch
+def test_byte_code_that_is_there_is_not_made_again_and_that_of_the_same_sources_once(
+    asset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_byte_code(asset, RUNTIME)
+    add_byte_code(made(tmp_path / "again"), RUNTIME)
+    assert asset_module._compiled.cache_info().misses == 1  # noqa: SLF001
     monkeypatch.setattr(asset_module, "_compiled", None)
     add_byte_code(asset, RUNTIME)
     (asset / f"__pycache__/one.{TAG}.pyc").unlink()

@@ -207,52 +207,28 @@ def test_a_machine_may_invoke_what_its_states_call_and_nothing_else_of_the_servi
 
 # The definition of a guard that skips a busy lock: `max_wait` is zero.
 
-WAYS: dict[str, Json] = {
-    "queue": {"waiting": Waiting.queue()},
-    "polling": {"waiting": Waiting.poll()},
-    "Express": {"waiting": None, "express": True},
-}
-every_way = pytest.mark.parametrize("way", WAYS)
 
-
-@pytest.fixture(scope="module")
-def skipping(guards: GuardFactory) -> dict[str, Scope]:
-    skip = Duration.seconds(0)
-    return {way: definition_of(guards.guard(max_wait=skip, **props)) for way, props in WAYS.items()}
-
-
-@every_way
-def test_it_asks_once_whatever_the_way_to_wait(skipping: dict[str, Scope], way: str) -> None:
-    machine = skipping[way]
-    acquire = machine.states["Guard: Acquire"]
+@pytest.mark.parametrize(
+    "props",
+    [{"waiting": Waiting.queue()}, {"waiting": Waiting.poll()}, {"waiting": None, "express": True}],
+    ids=["queue", "polling", "Express"],
+)
+def test_it_asks_once_and_then_works_or_gives_up_whatever_the_way_to_wait(
+    guards: GuardFactory, props: Json
+) -> None:
+    machine = definition_of(guards.guard(max_wait=Duration.seconds(0), **props))
+    acquire, choice = machine.states["Guard: Acquire"], machine.states["Guard: Acquired?"]
     assert acquire["Resource"].endswith(":states:::lambda:invoke")
     assert "task_token" not in acquire["Arguments"]["Payload"]
-    before = [
-        name for name, state in machine.states.items() if "Guard: Acquire" in successors(state)
-    ]
-    assert before == ["Guard: Enter"]
-    assert "Wait" not in {state["Type"] for state in machine.states.values()}
-
-
-@every_way
-def test_a_grant_leads_to_the_work_and_any_refusal_to_giving_up(
-    skipping: dict[str, Scope], way: str
-) -> None:
-    choice = skipping[way].states["Guard: Acquired?"]
+    asking = [name for name, each in machine.states.items() if "Guard: Acquire" in successors(each)]
+    assert asking == ["Guard: Enter"]
     [rule] = choice["Choices"]
-    [variable] = skipping[way].assigned()
+    [variable] = machine.assigned()
     for answer in ({"acquired": True}, {"acquired": False, "reason": "HELD"}):
         found = evaluate(rule["Condition"], variables={variable: answer})
         assert found is answer["acquired"]
     assert (rule["Next"], choice["Default"]) == ("Guard: Work", "Guard: Give up")
-
-
-@every_way
-def test_every_path_of_a_skip_from_acquire_ends_in_a_release(
-    skipping: dict[str, Scope], way: str
-) -> None:
-    """Also after a refusal: a call that was repeated may have left one under way."""
-    machine = skipping[way]
+    # Also after a refusal: a call that was repeated may have left one under way.
     assert ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE) == set()
 
 

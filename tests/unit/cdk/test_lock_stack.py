@@ -44,21 +44,25 @@ def test_the_table_is_on_demand_with_ttl_recovery_and_encryption_and_outlives_it
 
 
 @every_operation
-def test_each_function_runs_its_handler_and_is_traced(lock_template: Json, operation: str) -> None:
+def test_each_function_runs_its_handler_is_traced_and_retains_its_logs_for_a_month(
+    lock_template: Json, operation: str
+) -> None:
     _, function = one(lock_template, "AWS::Lambda::Function", operation)
     table, _ = one(lock_template, "AWS::DynamoDB::Table", "Table")
     role, _ = one(lock_template, "AWS::IAM::Role", f"{operation}Role")
-    logs, _ = one(lock_template, "AWS::Logs::LogGroup", f"{operation}Logs")
+    logs, retained = one(lock_template, "AWS::Logs::LogGroup", f"{operation}Logs")
+    assert retained["Properties"] == {"RetentionInDays": 30}
+    assert retained["DeletionPolicy"] == "RetainExceptOnCreate"
     variables: Json = {"FAIRLOCK_TABLE_NAME": {"Ref": table}}
     if operation == "ReaperReap":
         queue, _ = one(lock_template, "AWS::SQS::Queue", "ReaperQueue")
         variables["FAIRLOCK_REAP_QUEUE_URL"] = {"Ref": queue}
-    properties = dict(function["Properties"])
-    assert set(properties.pop("Code")) == {"S3Bucket", "S3Key"}
-    assert properties.pop("Description").startswith("Fairlock: ")
+    made = dict(function["Properties"])
+    assert set(made.pop("Code")) == {"S3Bucket", "S3Key"}
+    assert made.pop("Description").startswith("Fairlock: ")
     loop = in_partition_aws("Allow", otherwise={"Ref": "AWS::NoValue"})
-    assert properties.pop("RecursiveLoop", None) == (loop if operation == "ReaperReap" else None)
-    assert properties == {
+    assert made.pop("RecursiveLoop", None) == (loop if operation == "ReaperReap" else None)
+    assert made == {
         "Handler": f"lambdas.{operation.removeprefix('Reaper').lower()}.handler",
         "Runtime": "python3.13",
         "Architectures": [in_partition_aws("arm64", otherwise="x86_64")],
@@ -89,13 +93,6 @@ def test_all_functions_share_one_asset_and_one_condition(lock_template: Json) ->
     assert len({function["Code"]["S3Key"] for function in functions}) == 1
     condition = {"Fn::Equals": [{"Ref": "AWS::Partition"}, "aws"]}
     assert lock_template["Conditions"] == {PARTITION_AWS: condition}
-
-
-@every_operation
-def test_logs_are_retained_for_a_month(lock_template: Json, operation: str) -> None:
-    _, logs = one(lock_template, "AWS::Logs::LogGroup", f"{operation}Logs")
-    assert logs["Properties"] == {"RetentionInDays": 30}
-    assert logs["DeletionPolicy"] == "RetainExceptOnCreate"
 
 
 def test_the_outputs_are_what_callers_rely_on(lock_template: Json) -> None:
@@ -129,7 +126,9 @@ def queue_arn(template: Json, name: str) -> Json:
     return arn(one(template, "AWS::SQS::Queue", f"Reaper{name}")[0])
 
 
-def test_the_rule_matches_every_execution_that_may_have_left_a_lock(lock_template: Json) -> None:
+@pytest.fixture(scope="module")
+def target(lock_template: Json) -> Json:
+    """Where the rule sends every execution that may have left a lock."""
     _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
     assert rule["Properties"]["EventPattern"] == {
         "source": ["aws.states"],
@@ -137,31 +136,22 @@ def test_the_rule_matches_every_execution_that_may_have_left_a_lock(lock_templat
         "detail": {"status": ["FAILED", "TIMED_OUT", "ABORTED"]},
         "replay-name": [{"exists": False}],
     }
+    [target] = rule["Properties"]["Targets"]
+    return dict(target)
 
 
 def test_events_go_to_the_queue_without_data_or_if_that_fails_to_the_dead_letter_queue(
-    lock_template: Json,
+    lock_template: Json, target: Json
 ) -> None:
-    _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
-    assert rule["Properties"]["Targets"] == [
-        {
-            "Id": "Target0",
-            "Arn": queue_arn(lock_template, "Queue"),
-            "DeadLetterConfig": {"Arn": queue_arn(lock_template, "DeadLetterQueue")},
-            "InputTransformer": {
-                "InputPathsMap": {
-                    "arn": "$.detail.executionArn",
-                    "redrives": "$.detail.redriveCount",
-                    "stopped": "$.detail.stopDate",
-                    "status": "$.detail.status",
-                    "time": "$.time",
-                },
-                "InputTemplate": '{"detail": {"executionArn": "<arn>", '
-                '"redriveCount": "<redrives>", "stopDate": "<stopped>", "status": "<status>"}, '
-                '"time": "<time>"}',
-            },
-        }
-    ]
+    assert target["Arn"] == queue_arn(lock_template, "Queue")
+    assert target["DeadLetterConfig"] == {"Arn": queue_arn(lock_template, "DeadLetterQueue")}
+    assert target["InputTransformer"]["InputPathsMap"] == {
+        "arn": "$.detail.executionArn",
+        "redrives": "$.detail.redriveCount",
+        "stopped": "$.detail.stopDate",
+        "status": "$.detail.status",
+        "time": "$.time",
+    }
 
 
 @pytest.mark.parametrize(
@@ -177,11 +167,9 @@ def test_events_go_to_the_queue_without_data_or_if_that_fails_to_the_dead_letter
     ids=str,
 )
 def test_the_handler_understands_what_the_rule_makes_of_an_event(
-    lock_template: Json, values: dict[str, str], ended: Json
+    target: Json, values: dict[str, str], ended: Json
 ) -> None:
     """EventBridge puts values in place of names as they are; of a missing field, who knows."""
-    _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
-    [target] = rule["Properties"]["Targets"]
     message = target["InputTransformer"]["InputTemplate"]
     for name, value in {"arn": EXECUTION, **values}.items():
         message = message.replace(f"<{name}>", value)
@@ -196,60 +184,32 @@ def test_the_queue_gives_up_after_ten_tries_in_twenty_minutes_and_dead_letters_s
     _, dead_letters = one(lock_template, "AWS::SQS::Queue", "ReaperDeadLetterQueue")
     stays = {"SqsManagedSseEnabled": True, "MessageRetentionPeriod": 1_209_600}
     assert dead_letters["Properties"] == stays
-    target = queue_arn(lock_template, "DeadLetterQueue")
-    assert queue["Properties"] == {
-        **stays,
-        "VisibilityTimeout": 120,
-        "RedrivePolicy": {"deadLetterTargetArn": target, "maxReceiveCount": 10},
+    redrive = {
+        "deadLetterTargetArn": queue_arn(lock_template, "DeadLetterQueue"),
+        "maxReceiveCount": 10,
     }
+    assert queue["Properties"] == {**stays, "VisibilityTimeout": 120, "RedrivePolicy": redrive}
 
 
-def statements(template: Json, name: str) -> list[Json]:
-    _, policy = one(template, "AWS::SQS::QueuePolicy", f"Reaper{name}Policy")
-    found: list[Json] = policy["Properties"]["PolicyDocument"]["Statement"]
-    return found
-
-
-def allowed(template: Json, name: str) -> list[Json]:
-    """What both queues have: TLS for all, and EventBridge may send."""
-    return [
-        {
-            "Effect": "Deny",
-            "Principal": {"AWS": "*"},
-            "Action": "sqs:*",
-            "Resource": queue_arn(template, name),
-            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-        },
-        {
-            "Effect": "Allow",
-            "Principal": {"Service": "events.amazonaws.com"},
-            "Action": "sqs:SendMessage",
-            "Resource": queue_arn(template, name),
-        },
-    ]
-
-
-def test_the_rule_of_this_service_may_send_dead_letters(lock_template: Json) -> None:
-    rule, _ = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
-    tls, events = allowed(lock_template, "DeadLetterQueue")
-    own = {**events, "Condition": {"ArnEquals": {"aws:SourceArn": [arn(rule)]}}}
-    assert statements(lock_template, "DeadLetterQueue") == [tls, own]
-
-
-def test_no_one_but_the_rule_and_the_reap_function_may_send(lock_template: Json) -> None:
+@pytest.mark.parametrize("name", ["Queue", "DeadLetterQueue"])
+def test_no_one_but_the_rule_and_the_reap_function_may_send(lock_template: Json, name: str) -> None:
     """A key that a request does not have counts as not equal."""
+    _, policy = one(lock_template, "AWS::SQS::QueuePolicy", f"Reaper{name}Policy")
     rule, _ = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
     role, _ = one(lock_template, "AWS::IAM::Role", "ReaperReapRole")
-    senders = {"aws:SourceArn": [arn(rule)], "aws:PrincipalArn": arn(role)}
-    assert statements(lock_template, "Queue") == [
-        *allowed(lock_template, "Queue"),
-        {
-            "Effect": "Deny",
-            "Principal": {"AWS": "*"},
-            "Action": "sqs:SendMessage",
-            "Resource": queue_arn(lock_template, "Queue"),
-            "Condition": {"ArnNotEquals": senders},
-        },
+    everybody = {"Effect": "Deny", "Principal": {"AWS": "*"}}
+    from_rule = {"aws:SourceArn": [arn(rule)]}
+    tls = {"Bool": {"aws:SecureTransport": "false"}}
+    events: Json = {"Effect": "Allow", "Principal": {"Service": "events.amazonaws.com"}}
+    expected: list[Json] = [{**everybody, "Action": "sqs:*", "Condition": tls}]
+    if name == "DeadLetterQueue":
+        expected.append({**events, "Condition": {"ArnEquals": from_rule}})
+    else:
+        senders = {**from_rule, "aws:PrincipalArn": arn(role)}
+        expected += [events, {**everybody, "Condition": {"ArnNotEquals": senders}}]
+    send = {"Action": "sqs:SendMessage", "Resource": queue_arn(lock_template, name)}
+    assert policy["Properties"]["PolicyDocument"]["Statement"] == [
+        {**send, **statement} for statement in expected
     ]
 
 
@@ -269,9 +229,9 @@ def test_whether_the_reaper_may_loop_can_be_set_for_a_region_without_the_setting
 def test_fifty_functions_at_most_take_ten_messages_each_and_tell_which_failed(
     lock_template: Json,
 ) -> None:
-    [mapping] = resources(lock_template, "AWS::Lambda::EventSourceMapping").values()
+    [mapping] = properties(lock_template, "AWS::Lambda::EventSourceMapping")
     function, _ = one(lock_template, "AWS::Lambda::Function", "ReaperReap")
-    assert mapping["Properties"] == {
+    assert mapping == {
         "BatchSize": 10,
         "EventSourceArn": queue_arn(lock_template, "Queue"),
         "FunctionName": {"Ref": function},

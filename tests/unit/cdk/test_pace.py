@@ -115,22 +115,10 @@ def test_the_queue_takes_a_superseded_answer_and_only_one_of_its_own(
             evaluate(assign, variables=lock, states={"result": {**answer, **forged}})
 
 
-def test_a_guard_without_it_is_as_it_was(guards: GuardFactory) -> None:
-    for props in WAYS.values():
-        text = str(definition_of(guards.guard(**props)).states)
-        assert "newest" not in text.lower()
-        assert "SUPERSEDED" not in text
-    queued = definition_of(guards.guard(waiting=Waiting.queue()))
-    assert "Guard: Acquired?" not in queued.states
-
-
 @pytest.mark.parametrize("wrong", [-1, 1.5, "7", None, "{% %}", 2**53])
-def test_a_version_that_is_none_is_refused(guards: GuardFactory, wrong: Any) -> None:  # noqa: ANN401 - whatever is wrong
+def test_a_version_that_is_none_or_a_readers_is_refused(guards: GuardFactory, wrong: Any) -> None:  # noqa: ANN401 - whatever is wrong
     with pytest.raises(InvalidRequest, match="only_newest: must be"):
         guards.guard(only_newest=wrong)
-
-
-def test_a_reader_has_no_version(guards: GuardFactory) -> None:
     with pytest.raises(InvalidRequest, match="only_newest: must be left out with shared"):
         guards.guard(only_newest=7, shared=True)
 

@@ -17,7 +17,6 @@ from fairlock.errors import InvalidRequest
 from tests.unit.cdk.guard_forms import functions_by_arn
 from tests.unit.cdk.template import (
     actions,
-    arn,
     durable_function,
     listed,
     one,
@@ -90,32 +89,20 @@ def machine(stack: Stack, work: sfn.IChainable | None = None) -> sfn.StateMachin
     return sfn.StateMachine(stack, "Machine", definition_body=body)
 
 
-def test_the_stack_fairlock_shares_its_table_its_functions_and_its_dead_letters(
+def test_the_stack_fairlock_shares_what_its_outputs_tell_the_log_groups_and_that_it_watches_all(
     lock_template: Json,
 ) -> None:
-    table, _ = one(lock_template, "AWS::DynamoDB::Table", "Table")
-    dead_letters, _ = one(lock_template, "AWS::SQS::Queue", "ReaperDeadLetterQueue")
-    expected: Json = {
-        "ServiceName": {"Fn::Join": ["", [{"Ref": "AWS::StackName"}, "/Locks"]]},
-        "LockTableName": {"Ref": table},
-        "ReapDeadLetterQueueArn": arn(dead_letters),
-        "ReapQueueArn": arn(one(lock_template, "AWS::SQS::Queue", "ReaperQueue")[0]),
-        "WatchesEveryMachine": "true",
-    }
-    for operation, prefix in (
-        *((name, name) for name in ("Acquire", "Heartbeat", "Release")),
-        ("Reap", "ReaperReap"),
-    ):
-        shared, _ = one(lock_template, "AWS::Lambda::Function", prefix)
-        expected[f"{operation}FunctionArn"] = arn(shared)
+    shared = shared_by(lock_template)
     logs = [
         {"Ref": one(lock_template, "AWS::Logs::LogGroup", f"{prefix}Logs")[0]}
         for prefix in ("Acquire", "Heartbeat", "Release", "ReaperReap")
     ]
     separated = [part for log_group in logs for part in (log_group, ",")][:-1]
-    expected["LogGroupNames"] = {"Fn::Join": ["", separated]}
-    named = {f"/fairlock/Fairlock/{name}": value for name, value in expected.items()}
-    assert shared_by(lock_template) == named
+    own = {"LogGroupNames": {"Fn::Join": ["", separated]}, "WatchesEveryMachine": "true"}
+    told = {name: output["Value"] for name, output in lock_template["Outputs"].items()}
+    assert shared == {
+        f"/fairlock/Fairlock/{name}": {**told, **own}[name] for name in [*ALWAYS, *OF_A_REAPER]
+    }
 
 
 def test_what_a_user_reads_is_what_the_stack_shares_and_no_export(
@@ -161,18 +148,15 @@ def test_a_client_of_a_prefix_is_let_at_the_partitions_of_its_locks_and_at_singl
     """
     locks.grant_client(role(user), prefix="team-a/")
     template = template_of(user)
-    conditions = {
-        action: (each["Condition"]["ForAllValues:StringLike"], each["Condition"]["Null"])
-        for each in statements(template)
-        if "dynamodb" in str(each["Action"])
-        for action in [str(each["Action"])]
+    of_table = [each for each in statements(template) if "dynamodb" in str(each["Action"])]
+    keys = {
+        str(each["Action"]): each["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]
+        for each in of_table
+        if each["Condition"]["Null"] == {"dynamodb:LeadingKeys": "false"}
     }
-    of_locks, of_claims = (
-        ({"dynamodb:LeadingKeys": keys}, {"dynamodb:LeadingKeys": "false"})
-        for keys in (["LOCK#team-a/*", "PACE#team-a/*"], ["EXECUTION#*"])
-    )
-    assert conditions.pop("dynamodb:GetItem") == of_claims
-    assert list(conditions.values()) == [of_locks]
+    assert keys.pop("dynamodb:GetItem") == ["EXECUTION#*"]
+    assert list(keys.values()) == [["LOCK#team-a/*", "PACE#team-a/*"]]
+    assert len(of_table) == 2
     assert "dynamodb:Scan" not in actions(template)
 
 
