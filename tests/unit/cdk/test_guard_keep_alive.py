@@ -37,22 +37,17 @@ def branches(machine: Scope) -> tuple[Scope, Scope]:
 
 
 @every_form
-def test_the_work_ends_with_the_release_that_ends_the_heartbeat(forms: Json, form: str) -> None:
-    machine = machine_of(forms, form)
-    work, _ = branches(machine)
-    assert work.states["Guard: Release"]["Arguments"]["Payload"]["keep_alive"] is True
-    assert work.states["Guard: Release"]["End"] is True
-    assert "Guard: Release" not in machine.states
-    for purpose in ("Release after error", "Give up"):
-        assert "keep_alive" not in machine.states[f"Guard: {purpose}"]["Arguments"]["Payload"]
-
-
-@every_form
-def test_the_result_of_the_work_leaves_the_guard_and_every_error_is_caught(
+def test_the_work_ends_with_the_release_that_ends_the_heartbeat_and_its_result_leaves_the_guard(
     forms: Json, form: str
 ) -> None:
     machine = machine_of(forms, form)
     [variable] = machine.assigned()
+    release = branches(machine)[0].states["Guard: Release"]
+    assert release["Arguments"]["Payload"]["keep_alive"] is True
+    assert release["End"] is True
+    assert "Guard: Release" not in machine.states
+    for purpose in ("Release after error", "Give up"):
+        assert "keep_alive" not in machine.states[f"Guard: {purpose}"]["Arguments"]["Payload"]
     work = machine.states["Guard: Work"]
     assert work["Output"] == "{% $states.result[0] %}"
     assert work["Catch"] == [

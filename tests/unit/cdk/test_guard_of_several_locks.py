@@ -137,15 +137,6 @@ def test_beside_heartbeats_a_release_that_fails_leaves_out_no_other_one(
     assert not never_tried(scope)
 
 
-def test_each_lock_has_a_heartbeat_of_its_own(guards: GuardFactory) -> None:
-    guard = guards.guard(lock_name=["a", "b"], keep_alive=KEPT)
-    [work] = [
-        state for state in definition_of(guard).states.values() if state["Type"] == "Parallel"
-    ]
-    starts = [branch["StartAt"] for branch in work["Branches"]]
-    assert starts == ["Guard: Body", "Guard: Heartbeat", "Guard (2): Heartbeat"]
-
-
 @cache
 def order_of(guards: GuardFactory, count: int) -> str:
     """How the guard's first state orders so many names: whatever they are, the text is the same."""
@@ -249,19 +240,17 @@ def test_in_an_express_workflow_the_lease_outlasts_the_wait(guards: GuardFactory
     guards.guard(**express, max_wait=Duration.seconds(0))
 
 
-def test_the_fencing_tokens_are_an_object_by_lock_name(guards: GuardFactory) -> None:
+def test_the_fencing_tokens_are_an_object_by_lock_name_and_there_is_no_single_one(
+    guards: GuardFactory,
+) -> None:
     guard = guards.guard(lock_name=["a", "b"])
     variables = [name[1:] for name in guard.fencing_tokens.split() if name.endswith("lock_name:")]
     known = [name.split(".")[0].lstrip("{$") for name in variables]
     values = {name: {"lock_name": "ab"[n], "fencing_token": n} for n, name in enumerate(known)}
     assert evaluate(guard.fencing_tokens, variables=values) == {"a": 0, "b": 1}
-
-
-@pytest.mark.parametrize("one", ["fencing_token", "fencing_token_path", "owner_id"])
-def test_what_only_one_lock_has_is_refused(guards: GuardFactory, one: str) -> None:
-    guard = guards.guard(lock_name=["a", "b"])
-    with pytest.raises(InvalidRequest, match="each has its own; use fencing_tokens"):
-        getattr(guard, one)
+    for one in ("fencing_token", "fencing_token_path", "owner_id"):
+        with pytest.raises(InvalidRequest, match="each has its own; use fencing_tokens"):
+            getattr(guard, one)
 
 
 def test_a_list_of_one_is_a_plain_guard(guards: GuardFactory) -> None:

@@ -32,6 +32,11 @@ def next_period(number: int, pause_seconds: int) -> Json:
     }
 
 
+@pytest.fixture(scope="module")
+def machine(forms: Json) -> Scope:
+    return machine_of(forms, "QueueFlat")
+
+
 def acquire_of(guard: LockGuard) -> Json:
     """The definition of a guard's Acquire."""
     return dict(definition_of(guard).states["Guard: Acquire"])
@@ -128,9 +133,8 @@ def evaluated(
     [(0, "Guard: Wait"), (HALF_HOUR_MS - 1, "Guard: Wait"), (HALF_HOUR_MS, "Guard: Give up")],
 )
 def test_an_acquisition_that_was_released_meanwhile_waits_no_longer_than_from_its_first_entry(
-    forms: Json, waited_ms: int, next_state: str
+    machine: Scope, waited_ms: int, next_state: str
 ) -> None:
-    machine = machine_of(forms, "QueueFlat")
     choice = machine.states["Guard: Time left?"]
     [rule] = choice["Choices"]
     is_over = evaluated(machine, rule["Condition"], waited_ms=waited_ms)
@@ -140,9 +144,8 @@ def test_an_acquisition_that_was_released_meanwhile_waits_no_longer_than_from_it
 @pytest.mark.parametrize("state", ["Guard: Acquire", "Guard: Acquire again"])
 @pytest.mark.parametrize(("restarts", "pause_seconds"), [(0, 1), (3, 8)])
 def test_it_begins_again_as_another_owner_after_a_pause_that_doubles(
-    forms: Json, state: str, restarts: int, pause_seconds: int
+    machine: Scope, state: str, restarts: int, pause_seconds: int
 ) -> None:
-    machine = machine_of(forms, "QueueFlat")
     caught = machine.states[state]["Catch"][0]
     assert (caught["ErrorEquals"], caught["Next"]) == (["LockLost"], "Guard: Time left?")
     [assigned] = caught["Assign"].values()
@@ -160,17 +163,15 @@ def test_it_begins_again_as_another_owner_after_a_pause_that_doubles(
     [(0, 8, 8), (HALF_HOUR_MS - 3_000, 8, 3), (HALF_HOUR_MS + 5_000, 8, 1)],
 )
 def test_the_pause_before_it_never_exceeds_the_deadline(
-    forms: Json, waited_ms: int, pause_seconds: int, seconds: int
+    machine: Scope, waited_ms: int, pause_seconds: int, seconds: int
 ) -> None:
-    machine = machine_of(forms, "QueueFlat")
     wait = machine.states["Guard: Wait"]
     assert wait["Next"] == "Guard: Acquire again"
     pause = evaluated(machine, wait["Seconds"], waited_ms=waited_ms, pause_seconds=pause_seconds)
     assert pause == seconds
 
 
-def test_after_a_restart_each_period_is_followed_by_a_look_at_the_time(forms: Json) -> None:
-    machine = machine_of(forms, "QueueFlat")
+def test_after_a_restart_each_period_is_followed_by_a_look_at_the_time(machine: Scope) -> None:
     again = machine.states["Guard: Acquire again"]
     assert again["TimeoutSeconds"] == 90  # a twentieth of half an hour
     assert handling(again, "States.Timeout") == Handling(0, "Guard: Time left?")
@@ -201,8 +202,7 @@ def test_a_wait_whose_every_acquisition_is_released_ends_after_few_restarts(
 
 
 @pytest.mark.parametrize("after_ms", [HALF_HOUR_MS - 1, HALF_HOUR_MS])
-def test_a_redrive_begins_the_wait_once_more(forms: Json, after_ms: int) -> None:
-    machine = machine_of(forms, "QueueFlat")
+def test_a_redrive_begins_the_wait_once_more(machine: Scope, after_ms: int) -> None:
     [rule] = machine.states["Guard: Time left?"]["Choices"]
     an_hour_ms, redriven_at = 3_600_000, "2030-03-17T18:46:40.000Z"
     waited_ms = an_hour_ms + after_ms

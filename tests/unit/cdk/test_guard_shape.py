@@ -159,24 +159,6 @@ def test_calls_are_repeated_with_full_jitter_but_mistakes_are_not(
     assert call["TimeoutSeconds"] == 30
 
 
-@pytest.mark.parametrize(
-    ("purpose", "next_state", "leaves_the_queue"),
-    [
-        ("Release", "Guard: Not released", False),
-        ("Release after error", "Guard: Failed", True),
-        ("Give up", "Guard: Timed out", True),
-    ],
-)
-def test_a_release_that_fails_hands_on_its_input(
-    forms: Json, purpose: str, next_state: str, *, leaves_the_queue: bool
-) -> None:
-    release = machine_of(forms, "Flat").states[f"Guard: {purpose}"]
-    unchanged = "{% $states.input %}"
-    failed = {"ErrorEquals": ["States.ALL"], "Output": unchanged, "Next": next_state}
-    assert (release["Output"], release["Catch"]) == (unchanged, [failed])
-    assert release["Arguments"]["Payload"].get("queue", False) is leaves_the_queue
-
-
 def test_what_follows_the_guard_follows_a_failed_release_but_no_wait_that_is_over(
     forms: Json,
 ) -> None:
@@ -184,7 +166,9 @@ def test_what_follows_the_guard_follows_a_failed_release_but_no_wait_that_is_ove
     assert states["Guard: Release"]["Next"] == states["Guard: Not released"]["Next"] == "Done"
     assert "Guard: Timed out" not in states
     assert states["Guard: Give up"]["Next"] == "Later"
-    assert states["Guard: Give up"]["Output"] == "{% $states.input %}"
+    for purpose in ("Give up", "Release after error"):
+        assert states[f"Guard: {purpose}"]["Arguments"]["Payload"]["queue"] is True
+        assert states[f"Guard: {purpose}"]["Output"] == "{% $states.input %}"
     assert states["Later"]["End"] is True
 
 

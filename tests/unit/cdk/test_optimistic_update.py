@@ -118,20 +118,16 @@ def test_calls_are_repeated_with_full_jitter_but_conflicts_and_mistakes_are_not(
     ]
 
 
-def test_the_read_is_consistent_and_of_this_item(branch: Scope) -> None:
-    read = branch.states["Debit: Read"]
-    assert read["Arguments"] == {"TableName": TABLE, "Key": KEY, "ConsistentRead": True}
-    assert read["Resource"].endswith(":states:::aws-sdk:dynamodb:getItem")
-
-
-def test_the_write_is_one_transaction_under_a_token_that_outlives_its_repeats(
+def test_the_read_is_consistent_and_the_write_a_transaction_whose_token_outlives_its_repeats(
     branch: Scope, variable: str
 ) -> None:
-    write = branch.states["Debit: Write"]
+    read, write = branch.states["Debit: Read"], branch.states["Debit: Write"]
+    assert read["Arguments"] == {"TableName": TABLE, "Key": KEY, "ConsistentRead": True}
+    assert read["Resource"].endswith(":states:::aws-sdk:dynamodb:getItem")
+    assert read["Assign"][variable]["token"] == "{% $uuid() %}"
     assert write["Resource"].endswith(":states:::aws-sdk:dynamodb:transactWriteItems")
     assert write["Arguments"]["ClientRequestToken"] == f"{{% ${variable}.token %}}"
     assert len(write["Arguments"]["TransactItems"]) == 1
-    assert branch.states["Debit: Read"]["Assign"][variable]["token"] == "{% $uuid() %}"
 
 
 API_ITEM: Json = {
