@@ -193,21 +193,15 @@ REFUSED: dict[str, tuple[str, tuple[object, ...]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [(field, value) for field, (_, values) in REFUSED.items() for value in values],
-    ids=str,
-)
-def test_a_setting_is_refused_by_its_rule_and_nothing_is_made(
-    stack: Stack,
-    field: str,
-    value: Any,  # noqa: ANN401 - mistakes
-) -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        LockService(stack, "Locks", **{field: value})
-    assert refused.value.field == field
-    assert refused.value.rule.startswith(REFUSED[field][0])
-    assert stack.node.children == []
+def test_a_setting_is_refused_by_its_rule_and_nothing_is_made(own: Stack) -> None:
+    for field, (rule, values) in REFUSED.items():
+        for value in values:
+            wrong: dict[str, Any] = {field: value}
+            with pytest.raises(InvalidRequest) as refused:
+                LockService(own, "Locks", **wrong)
+            assert (refused.value.field, value) == (field, value)
+            assert refused.value.rule.startswith(rule)
+            assert own.node.children == []
 
 
 @pytest.mark.parametrize("field", ["table_name", "deletion_protection", "encryption_key"])

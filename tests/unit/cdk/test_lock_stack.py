@@ -157,12 +157,12 @@ def test_events_go_to_the_queue_without_data_or_if_that_fails_to_the_dead_letter
 @pytest.mark.parametrize(
     ("values", "ended"),
     [
-        *(({"redrives": each}, {"redrives": 0}) for each in ("0", "", "null", "<redrives>")),
-        ({"redrives": "3"}, {"redrives": 3}),
         (
             {"redrives": "2", "stopped": "1893456000500", "status": "ABORTED"},
             {"redrives": 2, "ended_at_ms": 1893456000500},
         ),
+        ({"redrives": "3"}, {"redrives": 3}),
+        *(({"redrives": each}, {"redrives": 0}) for each in ("0", "", "null", "<redrives>")),
     ],
     ids=str,
 )

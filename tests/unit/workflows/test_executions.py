@@ -151,7 +151,7 @@ DURABLE: Final = Kind(
     },
 )
 every_kind = pytest.mark.parametrize(
-    "kind", [STANDARD, DURABLE], ids=["a workflow", "a durable function"]
+    "kind", [DURABLE, STANDARD], ids=["a durable function", "a workflow"]
 )
 
 
