@@ -83,15 +83,16 @@ class Kind:
     statuses: dict[str, Liveness]
 
 
+TOKEN, CALLBACK = "AAAAKgAAAAIAAAAAAAAAAQ", "Q2FsbGJhY2s="
 OVER = ("SUCCEEDED", "FAILED", "TIMED_OUT")
 STANDARD: Final = Kind(
     service="stepfunctions",
     engine=StepFunctions,
     execution=VALID_EXECUTION,
-    token="AAAAKgAAAAIAAAAAAAAAAQ",
+    token=TOKEN,
     tells="send_task_success",
     told={
-        "taskToken": "AAAAKgAAAAIAAAAAAAAAAQ",
+        "taskToken": TOKEN,
         "output": json.dumps(ANSWER, ensure_ascii=False),
     },
     describes="describe_execution",
@@ -120,10 +121,10 @@ DURABLE: Final = Kind(
     service="lambda",
     engine=DurableFunctions,
     execution=DURABLE_EXECUTION,
-    token="Q2FsbGJhY2s=",
+    token=CALLBACK,
     tells="send_durable_execution_callback_success",
     told={
-        "CallbackId": "Q2FsbGJhY2s=",
+        "CallbackId": CALLBACK,
         "Result": json.dumps(ANSWER, ensure_ascii=False).encode(),
     },
     describes="get_durable_execution",
@@ -332,17 +333,17 @@ def test_a_heartbeat_whose_work_has_ended_succeeds_with_the_answer_to_its_releas
         lambda params, **_: told.append(json.loads(params["output"])),
     )
     standard.stub.add_response("send_task_success", {})
-    assert standard.engine().end_heartbeat(STANDARD.token, end) is Delivery.DELIVERED
+    assert standard.engine().end_heartbeat(TOKEN, end) is Delivery.DELIVERED
     assert told == [{**answer, **OWN}]
 
 
 def test_a_heartbeat_whose_lock_is_lost_fails_by_the_name_that_workflows_match_on(
     standard: Stubbed,
 ) -> None:
-    failure = {"taskToken": STANDARD.token, "error": "LockLost", "cause": "lock 'x' is gone"}
+    failure = {"taskToken": TOKEN, "error": "LockLost", "cause": "lock 'x' is gone"}
     standard.stub.add_response("send_task_failure", {}, failure)
     lost = LockLost("lock 'x' is gone")
-    assert standard.engine().end_heartbeat(STANDARD.token, lost) is Delivery.DELIVERED
+    assert standard.engine().end_heartbeat(TOKEN, lost) is Delivery.DELIVERED
     standard.stub.assert_no_pending_responses()
 
 
@@ -358,7 +359,7 @@ def test_a_heartbeat_that_is_not_told_is_gone_or_unknown(
     standard: Stubbed, code: str, pushed: Delivery, end: Released | LockLost, call: str
 ) -> None:
     standard.refuses(call, code)
-    assert standard.engine().end_heartbeat(STANDARD.token, end) is pushed
+    assert standard.engine().end_heartbeat(TOKEN, end) is pushed
 
 
 # Engines that cannot be asked, and the choice between them.
@@ -394,15 +395,15 @@ def test_who_cannot_ask_tells_no_one_and_knows_nothing(engine: Any) -> None:  # 
 def test_the_token_and_the_arn_choose_the_engine() -> None:
     standard, durable = FakeWorkflows(), FakeWorkflows()
     engines = WorkflowEngines(standard, durable)  # type: ignore[arg-type]  # they stand in
-    for token in (STANDARD.token, callback_token(DURABLE.token)):
+    for token in (TOKEN, callback_token(CALLBACK)):
         engines.wake_waiter(token, GRANT)
     for arn in (VALID_EXECUTION, DURABLE_EXECUTION):
         engines.describe(arn)
     engines.end_heartbeat("heartbeat-token", RELEASED)
-    assert [token for token, _ in standard.woken] == [STANDARD.token]
+    assert [token for token, _ in standard.woken] == [TOKEN]
     assert [token for token, _ in standard.ended] == ["heartbeat-token"]
     assert standard.described == [VALID_EXECUTION]
-    assert [token for token, _ in durable.woken] == [DURABLE.token]
+    assert [token for token, _ in durable.woken] == [CALLBACK]
     assert (durable.ended, durable.described) == ([], [DURABLE_EXECUTION])
 
 
