@@ -24,7 +24,7 @@ Asl = Callable[..., tuple[object, str, str]]
 
 @pytest.fixture(scope="session")
 def handlers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Stands in for the code of the handlers, which takes long to copy."""
+    """In place of the code of the handlers, which takes long to copy."""
     directory = tmp_path_factory.mktemp("code")
     (directory / "handler.py").write_text("")
     return directory

@@ -110,7 +110,7 @@ def test_a_service_without_a_reaper_has_no_rule(own: Stack) -> None:
     assert (len(about_durable(template)), durable_rules(template)) == (1, [])
 
 
-def test_a_service_of_all_durable_functions_serves_those_of_other_apps_also_if_it_watches(
+def test_a_service_of_all_durable_functions_serves_those_of_other_apps_and_may_watch_machines(
     own: Stack,
 ) -> None:
     locks = LockService(own, "Locks", durable=True)
