@@ -18,21 +18,16 @@ from tests.unit.cdk.template import actions, one, properties, resources, templat
 Json = dict[str, Any]
 
 
-@pytest.mark.parametrize(
-    ("function", "handler"),
-    [
-        ("Inspect", "inspect"),
-        ("ForceRelease", "force_release"),
-        ("SetLimit", "set_limit"),
-        ("Pace", "pace"),
-    ],
-)
-def test_a_function_that_is_asked_for_runs_its_handler_and_is_an_output(
-    everything: Json, function: str, handler: str
+def test_each_function_that_is_asked_for_runs_its_handler_and_is_an_output(
+    everything: Json,
 ) -> None:
-    _, made = one(everything, "AWS::Lambda::Function", function)
-    assert made["Properties"]["Handler"] == f"lambdas.{handler}.handler"
-    assert {f"{function}Function{kind}" for kind in ("Name", "Arn")} <= set(everything["Outputs"])
+    handlers = {"ForceRelease": "force_release", "SetLimit": "set_limit"}
+    for function in ("Inspect", "ForceRelease", "SetLimit", "Pace"):
+        _, made = one(everything, "AWS::Lambda::Function", function)
+        handler = handlers.get(function, function.lower())
+        assert made["Properties"]["Handler"] == f"lambdas.{handler}.handler"
+        outputs = {f"{function}Function{kind}" for kind in ("Name", "Arn")}
+        assert outputs <= set(everything["Outputs"])
 
 
 # `LockService(lifecycle_events=True)`: a stream and one function more.

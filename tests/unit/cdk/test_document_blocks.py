@@ -107,19 +107,11 @@ def test_an_example_that_makes_constructs_is_synthesized(block: Block, own: Stac
         template.resource_count_is("AWS::StepFunctions::StateMachine", 1)
 
 
-@pytest.mark.parametrize(
-    ("code", "error"),
-    [
-        ("LockGuard(self, 'G', service=locks, task=charge, lock_name='x', le=1)", InvalidRequest),
-        ("LockGuards(self, 'G')", NameError),
-        ("sfn.Succeed.jsonata(self, 'S', outputz=1)", TypeError),
-    ],
-)
-def test_an_example_with_a_wrong_name_or_argument_is_found(
-    code: str, error: type[Exception], own: Stack
-) -> None:
-    with pytest.raises(error):
-        run(code, own)
+def test_an_example_with_a_wrong_name_or_argument_is_found(own: Stack) -> None:
+    with pytest.raises(NameError):
+        run("LockGuards(self, 'G')", own)
+    with pytest.raises(InvalidRequest):
+        run("LockGuard(self, 'G', service=locks, task=charge, lock_name='x', leese=1)", own)
 
 
 def test_the_policy_of_the_runbook_is_what_grant_administration_allows(

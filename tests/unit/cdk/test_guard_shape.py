@@ -212,6 +212,9 @@ def test_it_asks_once_and_then_works_or_gives_up_whatever_the_way_to_wait(
         found = evaluate(rule["Condition"], variables={variable: answer})
         assert found is answer["acquired"]
     assert (rule["Next"], choice["Default"]) == ("Guard: Work", "Guard: Give up")
+    # With the branch of a work that is no bare task.
+    path = ["Guard: Enter", *POLLED, "Guard: Work", "Work", "Guard: Release"]
+    assert happy_path(machine) == path
     # Also after a refusal: a call that was repeated may have left one under way.
     assert ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE) == set()
 

@@ -83,7 +83,6 @@ def in_a_catch(case: Case, language: str) -> sfn.IChainable:
 
 BROKEN: Final[dict[str, Handler]] = {
     "AtOnce": tell,
-    "AfterAnother": after_another,
     "BehindAChoice": behind_a_choice,
     "InAParallel": in_a_parallel,
     "InAMap": in_a_map,

@@ -113,9 +113,7 @@ def test_a_task_beside_a_heartbeat_is_a_branch_of_its_own() -> None:
 
 
 UNGUARDABLE: dict[str, list[object]] = {
-    "must be a state, with its Type, or a machine": [
-        *({}, [PASS], {"StartAt": "A", "States": {}}),
-    ],
+    "must be a state, with its Type, or a machine": [{}, [PASS], {"StartAt": "A", "States": {}}],
     "must have an object with States": [
         {"StartAt": "A", "States": {"A": 5}},
         {"Type": "Map", "ItemProcessor": 5},

@@ -125,26 +125,20 @@ def test_an_imported_machine_is_watched_by_its_arn_with_its_distributed_maps(own
 
 
 @pytest.mark.parametrize(
-    ("environment", "message"),
+    ("account", "region", "rule"),
     [
-        (
-            Environment(account="123456789012", region="us-east-1"),
-            r"^machine: must be in the service's region us-east-1: events of",
-        ),
-        (
-            Environment(account="210987654321", region="eu-west-1"),
-            r"^machine: must be in the service's account 210987654321",
-        ),
+        (ACCOUNT, "us-east-1", "region us-east-1: events of"),
+        ("210987654321", "eu-west-1", "account 210987654321"),
     ],
     ids=["another region", "another account"],
 )
 def test_a_machine_of_another_account_or_region_is_refused(
-    app: App, environment: Environment, message: str
+    app: App, account: str, region: str, rule: str
 ) -> None:
-    stack = Stack(app, "Placed", env=environment)
+    stack = Stack(app, "Placed", env=Environment(account=account, region=region))
     imported = sfn.StateMachine.from_state_machine_arn(stack, "Imported", ELSEWHERE)
     locks = LockService(stack, "Locks")
-    with pytest.raises(InvalidRequest, match=message):
+    with pytest.raises(InvalidRequest, match=f"^machine: must be in the service's {rule}"):
         locks.watch(imported)
     assert watched(stack) == [None]
 
