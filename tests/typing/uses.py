@@ -42,8 +42,9 @@ by_stack: LockClient = LockClient.from_stack("Fairlock", lease=timedelta(seconds
 
 
 def hold() -> int:
+    options = {"job": 7}
     with locks.hold(
-        "nightly", limit=2, data={"job": 7}, on_lost=lambda lock, _reason: lock.check()
+        "nightly", limit=2, data=options, on_lost=lambda lock, _why: lock.check()
     ) as lock:
         assert_type(lock, Lock)
         assert_type(lock.lost, threading.Event)
@@ -52,62 +53,19 @@ def hold() -> int:
         return lock.fencing_token
 
 
-def hold_no_longer() -> float:
+def hold_in_other_ways() -> float:
     with locks.hold("nightly", shared=True, max_hold=timedelta(minutes=10)) as lock:
-        return assert_type(lock.hold_remaining, float)
-
-
-def read() -> bool:
-    with locks.hold("nightly", shared=True) as lock:
-        return assert_type(lock.shared, bool)
-
-
-def deploy(build: int) -> int:
-    try:
-        with locks.hold("deploy", only_newest=build) as lock, locks.hold("a", only_newest=True):
-            return lock.fencing_token
-    except Superseded as error:
-        return assert_type(error.newest, int)
-
-
-def hold_all() -> int:
+        assert_type(lock.shared, bool)
+        assert_type(lock.hold_remaining, float)
     with locks.hold_all(["a", "b"], max_wait=timedelta(minutes=1)) as held:
         assert_type(held, tuple[Lock, ...])
-        return sum(lock.fencing_token for lock in held)
-
-
-async def hold_all_async(locks: AsyncLockClient) -> None:
-    async with locks.hold_all(("a", "b"), max_hold=600, max_wait=60) as held:
-        assert_type(held, tuple[AsyncLock, ...])
-
-
-def lead() -> int:
-    def work(lock: Lock, stop: threading.Event) -> int:
-        return 0 if stop.wait(10) else lock.fencing_token
-
-    return assert_type(locks.lead("exporter", work, max_hold=timedelta(hours=1)), int)
-
-
-async def lead_async(locks: AsyncLockClient) -> None:
-    async def work(lock: AsyncLock, stop: asyncio.Event) -> str:
-        await stop.wait()
-        return lock.name
-
-    assert_type(await locks.lead("exporter", work, max_hold=3600), str)
-
-
-def hold_again() -> None:
     with locks.hold("nightly") as outer, locks.hold("nightly", reentrant=True) as inner:
         assert_type(inner, Lock)
         outer.heartbeat(lease=timedelta(minutes=1))
-
-
-@locked("count", reentrant=True, max_hold=600, lease=timedelta(minutes=1))
-def count_down(number: int) -> int:
-    return count_down(number - 1) if number else 0
-
-
-def acquire() -> float:
+    taken = locks.try_acquire("nightly")
+    if taken is not None:
+        assert_type(taken, Lock)
+        assert_type(taken.release(), bool)
     try:
         lock = locks.acquire("nightly", max_wait=0)
     except LockWaitTimeout:
@@ -118,25 +76,27 @@ def acquire() -> float:
         return lock.remaining
 
 
-def take_turns() -> float:
+def take_turns(build: int) -> float:
     try:
-        locks.pace("vendor", rate=(10, 60), max_wait=timedelta(seconds=30), burst=2)
-        locks.pace("report", rate=(1, timedelta(hours=1)), max_wait=0)
+        with locks.hold("deploy", only_newest=build), locks.hold("a", only_newest=True):
+            locks.pace("vendor", rate=(10, 60), max_wait=timedelta(seconds=30), burst=2)
+            locks.pace("report", rate=(1, timedelta(hours=1)), max_wait=0)
+    except Superseded as error:
+        return assert_type(error.newest, int)
     except SlotTooLate as late:
         assert_type(late.pace_name, str)
         return late.wait_seconds
     return 0
 
 
-def try_acquire() -> bool:
-    lock = locks.try_acquire("nightly")
-    if lock is None:
-        return False
-    assert_type(lock, Lock)
-    return lock.release()
+def lead() -> int:
+    def work(lock: Lock, stop: threading.Event) -> int:
+        return 0 if stop.wait(10) else lock.fencing_token
+
+    return assert_type(locks.lead("exporter", work, max_hold=timedelta(hours=1)), int)
 
 
-def guarded_write(account: TransactWriteItemTypeDef, table: Table) -> None:
+def write(account: TransactWriteItemTypeDef, table: Table) -> None:
     with locks.hold("accounts/anna") as lock:
         lock.transact_write([account], token="7", release=True)
         boto3.client("dynamodb").transact_write_items(
@@ -150,15 +110,17 @@ def guarded_write(account: TransactWriteItemTypeDef, table: Table) -> None:
             ExpressionAttributeNames=fence.names,
             ExpressionAttributeValues={":balance": 70, **fence.plain_values},
         )
+    assert_type(optimistic.update(table, {"account": "anna"}, debit), dict[str, Any] | None)
+    optimistic.update(table, {"account": "anna"}, debit, version_attribute="v", retries=3)
 
 
 def debit(account: dict[str, Any] | None) -> dict[str, Any] | None:
     return account and {**account, "balance": account["balance"] - 30}
 
 
-def optimistically(table: Table) -> None:
-    assert_type(optimistic.update(table, {"account": "anna"}, debit), dict[str, Any] | None)
-    optimistic.update(table, {"account": "anna"}, debit, version_attribute="v", retries=3)
+@locked("count", reentrant=True, max_hold=600, lease=timedelta(minutes=1))
+def count_down(number: int) -> int:
+    return count_down(number - 1) if number else 0
 
 
 @locked("orders/{order_id}", max_wait=10)
@@ -208,6 +170,10 @@ async def lost(lock: AsyncLock, _reason: str) -> None:
 
 
 async def use_async_client() -> None:
+    async def work(lock: AsyncLock, stop: asyncio.Event) -> str:
+        await stop.wait()
+        return lock.name
+
     async with AsyncLockClient("locks", owner_name="me") as async_locks:
         async with async_locks.hold("nightly", on_lost=lost, on_danger=print) as lock:
             assert_type(lock, AsyncLock)
@@ -219,16 +185,11 @@ async def use_async_client() -> None:
         await async_locks.pace("vendor", rate=(10, 60.5))
         another = await async_locks.acquire("other", max_wait=3)
         assert_type(await another.release(), bool)
+        async with async_locks.hold_all(("a", "b"), max_hold=600, max_wait=60) as held:
+            assert_type(held, tuple[AsyncLock, ...])
+        assert_type(await async_locks.lead("exporter", work, max_hold=3600), str)
     assert_type(await charge_soon("7"), str)
     assert_type(await charge_or_skip("7"), int | None)
-
-
-def prepare() -> None:
-    create_table(boto3.client("dynamodb"), "locks", tags={"team": "billing"})
-    try:
-        hold()
-    except LockLost as error:
-        raise SystemExit(str(error)) from error
 
 
 @locked
@@ -240,6 +201,7 @@ rebuilt: str = rebuild_index(7)
 
 
 def operate(locks: LockClient) -> None:
+    create_table(boto3.client("dynamodb"), "locks", tags={"team": "billing"})
     found = locks.describe("orders/7")
     assert found is not None
     if found.holders:
@@ -257,7 +219,10 @@ def operate(locks: LockClient) -> None:
         assert_type(each.waiters.oldest, datetime | None)
         str(count)
     adopted: Lock = locks.adopt("orders/7", "5f0e7c1e-anna-4c57-9d43-000000000001")
-    adopted.check()
+    try:
+        adopted.check()
+    except LockLost as error:
+        raise SystemExit(str(error)) from error
 
 
 async def operate_asynchronously(locks: AsyncLockClient) -> None:

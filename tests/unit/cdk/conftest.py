@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aws_cdk import App, Stack
-from aws_cdk.assertions import Template
 
 from app import build
 from fairlock.cdk import LockAlarms, LockMonitoring, LockService
-from fairlock.cdk.service.asset import assemble
-from tests.unit.cdk.guard_forms import GuardFactory, build_forms
+from fairlock.cdk.service.shared_service import SharedLockService
+from fairlock.cli import main
+from tests.unit.cdk.guard_forms import Cases, GuardFactory, build_forms
+from tests.unit.cdk.template import template_of
 
 Json = dict[str, Any]
+Asl = Callable[..., tuple[object, str, str]]
+"""Runs `fairlock asl` with a task and further words: its status, its output, its errors."""
 
 
 @pytest.fixture(scope="session")
-def assembled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return assemble(tmp_path_factory.mktemp("asset"))
+def handlers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """In place of the code of the handlers, which takes long to copy."""
+    directory = tmp_path_factory.mktemp("code")
+    (directory / "handler.py").write_text("")
+    return directory
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_code_asset(assembled: Path) -> Iterator[None]:
-    """The code of the handlers is read and copied once, for the services of all stacks."""
+def code_of_handlers(handlers: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr("fairlock.cdk.service.functions.assemble", lambda _parent: assembled)
+        patches.setattr("fairlock.cdk.service.functions.assemble", lambda _parent: handlers)
         yield
 
 
@@ -57,7 +63,7 @@ def lock_stack(lock_app: App) -> Stack:
 
 @pytest.fixture(scope="session")
 def lock_template(lock_stack: Stack) -> Json:
-    return dict(Template.from_stack(lock_stack).to_json())
+    return template_of(lock_stack)
 
 
 @pytest.fixture(scope="session")
@@ -69,26 +75,27 @@ def everything_stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
     )
     locks = LockService(stack, "Locks", **all_of_it)
     locks.add_outputs()
+    locks.share()
     LockMonitoring(stack, "Monitoring", service=locks, alarms=LockAlarms())
     return stack
 
 
 @pytest.fixture(scope="session")
 def everything(everything_stack: Stack) -> Json:
-    return dict(Template.from_stack(everything_stack).to_json())
+    return template_of(everything_stack)
 
 
 @pytest.fixture(scope="session")
 def forms_stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    stack = Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Forms")
-    build_forms(stack)
-    return stack
+    cases = Cases(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Forms")
+    build_forms(cases)
+    return cases
 
 
 @pytest.fixture(scope="session")
 def forms(forms_stack: Stack) -> Json:
     """The template with a state machine for each form of the guard."""
-    return dict(Template.from_stack(forms_stack).to_json())
+    return template_of(forms_stack)
 
 
 @pytest.fixture(scope="module")
@@ -100,3 +107,35 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
 @pytest.fixture(scope="module")
 def guards(stack: Stack) -> GuardFactory:
     return GuardFactory(stack)
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> App:
+    return App(outdir=str(tmp_path))
+
+
+@pytest.fixture
+def own(app: App) -> Stack:
+    """A stack of the test's own, to be synthesized."""
+    return Stack(app, "Own")
+
+
+@pytest.fixture
+def imported(own: Stack) -> SharedLockService:
+    """The service of the stack Fairlock, for the test's own stack: a reference, no resource."""
+    return LockService.from_stack(own, "Locks", stack_name="Fairlock")
+
+
+@pytest.fixture
+def asl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Asl:
+    def run(task: str | None, *words: str) -> tuple[object, str, str]:
+        file = tmp_path / "task.json"
+        if task is not None:
+            file.write_text(task)
+        monkeypatch.setattr(sys, "argv", ["fairlock", "asl", "--task", str(file), *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capsys.readouterr()
+        return ended.value.code, told.out, told.err
+
+    return run

@@ -1,4 +1,4 @@
-"""One state machine for each form in which a guard can be used, polling and in the queue."""
+"""Guards in state machines, as many as a test likes, and one machine for each form of a guard."""
 
 from __future__ import annotations
 
@@ -13,170 +13,49 @@ from constructs import Construct
 
 from fairlock.cdk import LockGuard, LockService, Waiting
 from fairlock.cdk.guard.standalone import FunctionsByArn
+from tests.unit.cdk.template import Scope
 
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function"
 RELEASE = f"{FUNCTION}:release"
 
+EXPRESS = sfn.StateMachineType.EXPRESS
 JSONATA = sfn.QueryLanguage.JSONATA
 INTERVAL = Duration.seconds(15)
 
 
-class Form(Construct):
-    """A scope of its own, so that every form can call its guard "Guard"."""
-
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        locks: FunctionsByArn,
-        waiting: Waiting,
-        keep_alive: Duration | None = None,
-    ) -> None:
-        super().__init__(scope, construct_id)
-        self.locks = locks
-        self.waiting = waiting
-        self.keep_alive = keep_alive
-
-    def work(self, name: str = "Charge") -> tasks.LambdaInvoke:
-        function = lambda_.Function.from_function_arn(self, f"{name}Function", f"{FUNCTION}:work")
-        return tasks.LambdaInvoke.jsonata(self, name, lambda_function=function)
-
-    def old_style_work(self, name: str = "Charge") -> tasks.LambdaInvoke:
-        function = lambda_.Function.from_function_arn(self, f"{name}Function", f"{FUNCTION}:work")
-        return tasks.LambdaInvoke(self, name, lambda_function=function)
-
-    def guard(self, task: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
-        arguments = {
-            "lock_name": "{% 'customer/' & $states.input.customer %}",
-            "waiting": self.waiting,
-            "keep_alive": self.keep_alive,
-            **props,
-        }
-        return LockGuard(self, name, service=self.locks, task=task, **arguments)
-
-    def machine(self, body: sfn.IChainable, **props: Any) -> None:  # noqa: ANN401 - a state machine's
-        definition = sfn.DefinitionBody.from_chainable(body)
-        sfn.StateMachine(self, "Machine", definition_body=definition, **props)
+def functions_by_arn(
+    scope: Construct, name: str = "Locks", prefix: str = FUNCTION
+) -> FunctionsByArn:
+    """A service that takes no time to synthesize."""
+    operations = ("acquire", "heartbeat", "release")
+    arns = {f"{operation}_function_arn": f"{prefix}:{operation}" for operation in operations}
+    return FunctionsByArn(scope, name, **arns)
 
 
-def build_forms(stack: Stack) -> None:
-    locks = FunctionsByArn(
-        stack,
-        "Locks",
-        acquire_function_arn=f"{FUNCTION}:acquire",
-        heartbeat_function_arn=f"{FUNCTION}:heartbeat",
-        release_function_arn=RELEASE,
-    )
-    queued = (
-        _flat,
-        _flat_in_jsonata,
-        _chain,
-        _task_with_own_catch,
-        _state_without_construct,
-        _nested,
-        _two_in_a_row,
-        _map_iterations,
-        _parallel_branches,
-        _on_timeout,
-    )
-    for build in (*queued, _express):
-        build(Form(stack, _name(build), locks=locks, waiting=Waiting.poll()))
-    for build in queued:
-        build(Form(stack, f"Queue{_name(build)}", locks=locks, waiting=Waiting.queue()))
-    # The states of a guard that polls and is kept alive are those of the forms above.
-    polled = (_flat, _flat_in_jsonata, _nested, _on_timeout)
-    for prefix, waiting, builds in (
-        ("KeepAlive", Waiting.queue(), queued),
-        ("KeepAlivePoll", Waiting.poll(), polled),
-    ):
-        for build in builds:
-            name = f"{prefix}{_name(build)}"
-            build(Form(stack, name, locks=locks, waiting=waiting, keep_alive=INTERVAL))
-
-
-def _name(build: Callable[[Form], None]) -> str:
-    return "".join(word.title() for word in build.__name__.split("_"))
-
-
-def _flat(form: Form) -> None:
-    guard = form.guard(form.old_style_work(), limit=3, lease=Duration.minutes(2))
-    form.machine(guard.next(sfn.Pass(form, "Done")))
-
-
-def _flat_in_jsonata(form: Form) -> None:
-    form.machine(form.guard(form.work()), query_language=JSONATA)
-
-
-def _chain(form: Form) -> None:
-    decide = sfn.Choice.jsonata(form, "Large?")
-    decide.when(sfn.Condition.jsonata("{% true %}"), sfn.Succeed(form, "Enough"))
-    decide.otherwise(sfn.Fail(form, "Refused", error="Refused"))
-    form.machine(form.guard(form.old_style_work().next(decide)))
-
-
-def _task_with_own_catch(form: Form) -> None:
-    work = form.work()
-    work.add_catch(sfn.Pass.jsonata(form, "Handled"))
-    form.machine(form.guard(work))
-
-
-def _state_without_construct(form: Form) -> None:
-    form.machine(form.guard(sfn.CustomState(form, "Raw", state_json={"Type": "Pass"})))
-
-
-def _nested(form: Form) -> None:
-    inner = form.guard(form.work(), "Inner")
-    form.machine(form.guard(inner, "Outer", lock_name="all-customers", limit=10))
-
-
-def _two_in_a_row(form: Form) -> None:
-    first = form.guard(form.work("One"), "First")
-    form.machine(first.next(form.guard(form.work("Two"), "Second")))
-
-
-def _map_iterations(form: Form) -> None:
-    each = sfn.Map.jsonata(form, "Each", items=sfn.ProvideItems.jsonata("{% $states.input %}"))
-    each.item_processor(form.guard(form.work(), lock_name="one-at-a-time"))
-    form.machine(each, query_language=JSONATA)
-
-
-def _parallel_branches(form: Form) -> None:
-    both = sfn.Parallel.jsonata(form, "Both")
-    both.branch(form.guard(form.work("Left"), "LeftGuard"))
-    both.branch(form.guard(form.work("Right"), "RightGuard"))
-    form.machine(both)
-
-
-def _on_timeout(form: Form) -> None:
-    later = sfn.Pass.jsonata(form, "Later")
-    guard = form.guard(form.work(), max_wait=Duration.seconds(5), on_timeout=later)
-    form.machine(guard.next(sfn.Pass.jsonata(form, "Done")))
-
-
-def _express(form: Form) -> None:
-    form.machine(form.guard(form.work(), express=True), state_machine_type=EXPRESS)
-
-
-EXPRESS = sfn.StateMachineType.EXPRESS
-
-
-# Guards that are examined one by one.
+def request_of(machine: Scope, **more: object) -> dict[str, object]:
+    """What the one guard of a machine says in each call of whom it asks for, and more."""
+    [variable] = machine.assigned()
+    execution = "$states.context.Execution"
+    return {
+        "lock_name": f"{{% ${variable}.lock_name %}}",
+        "owner_id": f"{{% ${variable}.owner_id %}}",
+        "owner_name": f"{{% {execution}.Id %}}",
+        "execution_arn": f"{{% {execution}.Id %}}",
+        "redrive_count": f"{{% $exists({execution}.RedriveCount) ? {execution}.RedriveCount : "
+        "null %}",
+        "lease_seconds": 120,
+        "limit": 3,
+        **more,
+    }
 
 
 class GuardFactory:
-    """Makes guards in scopes of their own, as many as a test likes."""
+    """Makes guards in scopes of their own, in no machine."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
         self._made = 0
-        self.locks = FunctionsByArn(
-            stack,
-            "Locks",
-            acquire_function_arn=f"{FUNCTION}:acquire",
-            heartbeat_function_arn=f"{FUNCTION}:heartbeat",
-            release_function_arn=f"{FUNCTION}:release",
-        )
+        self.locks = functions_by_arn(stack)
 
     def guard(self, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
         self._made += 1
@@ -191,25 +70,13 @@ class GuardFactory:
         return str(Stack.of(self._stack).resolve(lock["lock_name"]))
 
 
-# Guards in state machines of their own, all in one stack, to be synthesized at once.
-
-
 class Cases(Stack):
-    """One construct a case, which is a method that makes a guard, and mostly a machine."""
+    """One construct a case, which makes guards, and mostly a machine."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
-        self.locks = self.service("Locks", FUNCTION)
-        self.other_locks = self.service("OtherLocks", f"{FUNCTION}:of-another-service")
-
-    def service(self, name: str, prefix: str) -> FunctionsByArn:
-        return FunctionsByArn(
-            self,
-            name,
-            acquire_function_arn=f"{prefix}:acquire",
-            heartbeat_function_arn=f"{prefix}:heartbeat",
-            release_function_arn=f"{prefix}:release",
-        )
+        self.locks = functions_by_arn(self)
+        self.other_locks = functions_by_arn(self, "OtherLocks", f"{FUNCTION}:of-another-service")
 
     def case(self, name: str) -> Case:
         return Case(self, name)
@@ -234,8 +101,10 @@ class Case(Construct):
         return sfn.Pass.jsonata(self, name, **props)
 
     def call(self, name: str, **props: Any) -> tasks.LambdaInvoke:  # noqa: ANN401 - a task's
-        function = lambda_.Function.from_function_arn(self, f"{name}Function", f"{FUNCTION}:work")
-        return tasks.LambdaInvoke.jsonata(self, name, lambda_function=function, **props)
+        return tasks.LambdaInvoke.jsonata(self, name, lambda_function=self.function(name), **props)
+
+    def function(self, name: str) -> lambda_.IFunction:
+        return lambda_.Function.from_function_arn(self, f"{name}Function", f"{FUNCTION}:work")
 
     def machine(self, body: sfn.IChainable, **props: Any) -> None:  # noqa: ANN401 - a machine's
         definition = sfn.DefinitionBody.from_chainable(body)
@@ -250,3 +119,103 @@ class Case(Construct):
             return sfn.Map.jsonata(self, name, items=items).item_processor(body)
         children = sfn.DistributedMap.jsonata(self, name, items=items, map_execution_type=kind)
         return children.item_processor(body)
+
+
+class Form(Case):
+    """A guard of a customer's lock around a task, with arguments that all its guards have."""
+
+    def __init__(self, scope: Cases, construct_id: str, **props: Any) -> None:  # noqa: ANN401 - a guard's
+        super().__init__(scope, construct_id)
+        self._props = {"lock_name": "{% 'customer/' & $states.input.customer %}", **props}
+
+    def guard(self, name: str = "Guard", task: Any = None, **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
+        return super().guard(name, task or self.call("Charge"), **{**self._props, **props})
+
+    def work_in_jsonpath(self) -> tasks.LambdaInvoke:
+        return tasks.LambdaInvoke(self, "Charge", lambda_function=self.function("Charge"))
+
+
+def build_forms(cases: Cases) -> None:
+    queued = (
+        _flat,
+        _flat_in_jsonata,
+        _chain,
+        _task_with_own_catch,
+        _state_without_construct,
+        _nested,
+        _two_in_a_row,
+        _map_iterations,
+        _parallel_branches,
+        _on_timeout,
+    )
+    # The states of a guard that polls and is kept alive are those of the other forms.
+    polled = (_flat, _flat_in_jsonata, _nested, _on_timeout)
+    poll, queue = {"waiting": Waiting.poll()}, {"waiting": Waiting.queue()}
+    kept = {"keep_alive": INTERVAL}
+    ways: tuple[tuple[str, dict[str, Any], tuple[Callable[[Form], None], ...]], ...] = (
+        ("", poll, (*queued, _express)),
+        ("Queue", queue, queued),
+        ("KeepAlive", {**queue, **kept}, queued),
+        ("KeepAlivePoll", {**poll, **kept}, polled),
+    )
+    for prefix, props, builds in ways:
+        for build in builds:
+            name = "".join(word.title() for word in build.__name__.split("_"))
+            build(Form(cases, f"{prefix}{name}", **props))
+
+
+def _flat(form: Form) -> None:
+    guard = form.guard(task=form.work_in_jsonpath(), limit=3, lease=Duration.minutes(2))
+    form.machine(guard.next(sfn.Pass(form, "Done")))
+
+
+def _flat_in_jsonata(form: Form) -> None:
+    form.machine(form.guard(), query_language=JSONATA)
+
+
+def _chain(form: Form) -> None:
+    decide = sfn.Choice.jsonata(form, "Large?")
+    decide.when(sfn.Condition.jsonata("{% true %}"), sfn.Succeed(form, "Enough"))
+    decide.otherwise(sfn.Fail(form, "Refused", error="Refused"))
+    form.machine(form.guard(task=form.work_in_jsonpath().next(decide)))
+
+
+def _task_with_own_catch(form: Form) -> None:
+    work = form.call("Charge")
+    work.add_catch(form.step("Handled"))
+    form.machine(form.guard(task=work))
+
+
+def _state_without_construct(form: Form) -> None:
+    form.machine(form.guard(task=sfn.CustomState(form, "Raw", state_json={"Type": "Pass"})))
+
+
+def _nested(form: Form) -> None:
+    inner = form.guard("Inner")
+    form.machine(form.guard("Outer", inner, lock_name="all-customers", limit=10))
+
+
+def _two_in_a_row(form: Form) -> None:
+    first, second = form.guard("First", form.call("One")), form.guard("Second", form.call("Two"))
+    form.machine(first.next(second))
+
+
+def _map_iterations(form: Form) -> None:
+    each = form.map("Each", form.guard(lock_name="one-at-a-time"))
+    form.machine(each, query_language=JSONATA)
+
+
+def _parallel_branches(form: Form) -> None:
+    both = sfn.Parallel.jsonata(form, "Both")
+    for side in ("Left", "Right"):
+        both.branch(form.guard(f"{side}Guard", form.call(side)))
+    form.machine(both)
+
+
+def _on_timeout(form: Form) -> None:
+    guard = form.guard(max_wait=Duration.seconds(5), on_timeout=form.step("Later"))
+    form.machine(guard.next(form.step("Done")))
+
+
+def _express(form: Form) -> None:
+    form.machine(form.guard(express=True), state_machine_type=EXPRESS)

@@ -11,6 +11,8 @@ from typing import Any, Final
 import jsonata  # type: ignore[import-untyped]  # ships no types
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk.assertions import Template
 from jsonata.jexception import JException  # type: ignore[import-untyped]  # same
 
 # Finds resources of the service in a template.
@@ -18,8 +20,36 @@ from jsonata.jexception import JException  # type: ignore[import-untyped]  # sam
 Json = dict[str, Any]
 
 
-def resources(template: Json, kind: str) -> dict[str, Json]:
-    return {name: r for name, r in template["Resources"].items() if r["Type"] == kind}
+def template_of(stack: Stack) -> Json:
+    return dict(Template.from_stack(stack).to_json())
+
+
+def resources(template: Mapping[str, Any], kind: str, prefix: str = "") -> dict[str, Json]:
+    """The resources of a kind whose logical ids begin so."""
+    return {
+        name: each
+        for name, each in template.get("Resources", {}).items()
+        if each["Type"] == kind and name.startswith(prefix)
+    }
+
+
+def properties(template: Mapping[str, Any], kind: str, prefix: str = "") -> list[Json]:
+    return [each.get("Properties", {}) for each in resources(template, kind, prefix).values()]
+
+
+def statements(template: Mapping[str, Any], prefix: str = "") -> list[Json]:
+    """What the policies of roles allow whose logical ids begin so."""
+    policies = properties(template, "AWS::IAM::Policy", prefix)
+    return [each for policy in policies for each in policy["PolicyDocument"]["Statement"]]
+
+
+def actions(template: Mapping[str, Any], prefix: str = "") -> list[str]:
+    found = [each["Action"] for each in statements(template, prefix)]
+    return [action for each in found for action in listed(each)]
+
+
+def listed(value: Any) -> list[Any]:  # noqa: ANN401 - one thing, or several
+    return value if isinstance(value, list) else [value]
 
 
 def one(template: Json, kind: str, prefix: str) -> tuple[str, Json]:
@@ -71,7 +101,7 @@ def lint(template: Json) -> list[str]:
         regions=["us-east-1"],
         config=ManualArgs(ignore_checks=["W3005"]),
     )
-    return [f"{match.rule.id} {match.message}" for match in matches]
+    return [f"{match.rule.id} in {match.path[1]}: {match.message}" for match in matches]
 
 
 def durable_function(stack: Stack, name: str = "Billing", **props: Any) -> lambda_.Function:  # noqa: ANN401 - a function's
@@ -167,6 +197,14 @@ def machine_of(template: Json, name: str) -> Scope:
     return Scope(body["States"], body["StartAt"], language=body.get("QueryLanguage", "JSONPath"))
 
 
+def definition_of(guard: sfn.StateMachineFragment) -> Scope:
+    """The states of a guard that is in no machine."""
+    graph = sfn.StateGraph(guard.start_state, "a guard by itself").to_graph_json()
+    stack = Stack.of(guard)
+    body = json.loads(flattened(stack.resolve(stack.to_json_string(graph))))
+    return Scope(body["States"], body["StartAt"])
+
+
 def flattened(value: Any) -> str:  # noqa: ANN401 - a string or any intrinsic function
     """A string of a template, its references shown as <Name>."""
     if isinstance(value, str):
@@ -175,7 +213,7 @@ def flattened(value: Any) -> str:  # noqa: ANN401 - a string or any intrinsic fu
         separator, parts = value["Fn::Join"]
         return str(separator).join(flattened(part) for part in parts)
     [reference] = value.values()
-    return f"<{reference if isinstance(reference, str) else '.'.join(reference)}>"
+    return f"<{reference if isinstance(reference, str) else '.'.join(map(str, reference))}>"
 
 
 def successors(state: Json) -> set[str]:

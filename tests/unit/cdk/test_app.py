@@ -14,18 +14,13 @@ from typing import Any
 import pytest
 from aws_cdk import App, RemovalPolicy, Stack
 from aws_cdk import aws_logs as logs
-from aws_cdk.assertions import Template
-from botocore.exceptions import WaiterError
 from constructs import RootConstruct
 
-from fairlock.cdk import LockService
-from fairlock.cdk.service.asset import DISTRIBUTIONS
+from fairlock.cdk.service.asset import DISTRIBUTIONS, assemble
 from infra import template as template_module
 from infra.settings import SettingError, Settings
 from infra.template import NotPortableError, Written, portable, write
-from testbed.localaws import LocalAws
-from tests.support import create_lock_table
-from tests.unit.cdk.template import resources
+from tests.unit.cdk.template import properties
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -41,63 +36,44 @@ def stacks(app: App) -> dict[str, Stack]:
     return {child.node.id: child for child in app.node.children if isinstance(child, Stack)}
 
 
-def test_the_app_is_the_lock_service_alone_unless_the_demo_is_asked_for(
+def test_the_app_is_the_lock_service_alone_unless_the_demo_that_uses_it_is_asked_for(
     lock_app: App, demo_app: App
 ) -> None:
     assert set(stacks(lock_app)) == {"Fairlock"}
-    assert set(stacks(demo_app)) == {"Fairlock", "FairlockDemo", "FairlockDemoDurable"}
-
-
-def test_the_demo_uses_the_lock_service_of_the_other_stack(demo_app: App) -> None:
     deployed = stacks(demo_app)
+    assert set(deployed) == {"Fairlock", "FairlockDemo", "FairlockDemoDurable"}
     assert deployed["FairlockDemo"].dependencies == [deployed["Fairlock"]]
 
 
-def test_without_context_nothing_is_lost_and_no_demo_is_deployed() -> None:
-    assert settings() == Settings(
-        demo=False,
-        removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
-        deletion_protection=False,
-        log_retention=logs.RetentionDays.ONE_MONTH,
-        log_level="INFO",
-        memory_size_mib=256,
-        tracing=None,
-        architecture=None,
-        recursive_loop=None,
-        table_name=None,
-    )
+FLAGS = ("demo", "durable", "administration", "lifecycle_events", "pace")
+SETTINGS: dict[str, tuple[object, str, object]] = {
+    **dict.fromkeys(
+        ("demo", "durable", "administration", "lifecycle_events", "pace"), (False, "true", True)
+    ),
+    "removal_policy": (RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE, "destroy", RemovalPolicy.DESTROY),
+    "deletion_protection": (False, "TRUE", True),
+    "log_retention": (logs.RetentionDays.ONE_MONTH, "7", logs.RetentionDays.ONE_WEEK),
+    "log_level": ("INFO", "debug", "DEBUG"),
+    "memory_size_mib": (256, "512", 512),
+    "tracing": (None, "false", False),
+    "architecture": (None, "x86_64", "x86_64"),
+    "recursive_loop": (None, "False", False),
+    "table_name": (None, "locks", "locks"),
+}
+"""What holds without a setting, what the command line gives, and what that means."""
 
 
-def test_every_setting_can_be_given_as_the_command_line_gives_it() -> None:
-    assert settings(
-        demo="true",
-        removal_policy="destroy",
-        deletion_protection="TRUE",
-        log_retention_days="7",
-        log_level="debug",
-        memory_size_mib="512",
-        tracing="false",
-        architecture="x86_64",
-        recursive_loop="False",
-        table_name="locks",
-    ) == Settings(
-        demo=True,
-        removal_policy=RemovalPolicy.DESTROY,
-        deletion_protection=True,
-        log_retention=logs.RetentionDays.ONE_WEEK,
-        log_level="DEBUG",
-        memory_size_mib=512,
-        tracing=False,
-        architecture="x86_64",
-        recursive_loop=False,
-        table_name="locks",
-    )
+def test_without_context_nothing_is_lost_and_each_setting_is_given_as_a_text() -> None:
+    names = {"log_retention": "log_retention_days"}
+    given = {names.get(name, name): text for name, (_, text, _) in SETTINGS.items()}
+    for number, found in ((0, settings()), (2, settings(**given))):
+        expected = {name: setting[number] for name, setting in SETTINGS.items()}
+        assert {name: getattr(found, name) for name in SETTINGS} == expected
 
 
 def test_a_value_may_be_json_as_in_cdk_json() -> None:
-    assert settings(demo=True, log_retention_days=7) == settings(
-        demo="true", log_retention_days="7"
-    )
+    as_texts = settings(demo="true", log_retention_days="7")
+    assert settings(demo=True, log_retention_days=7) == as_texts
 
 
 @pytest.mark.parametrize(
@@ -143,58 +119,15 @@ def test_without_node_the_import_says_what_to_install() -> None:
     """CDK's own words are: '_NodeProcess' object has no attribute '_process'."""
     imported = subprocess.run(
         [sys.executable, "-c", "import fairlock.cdk"],
-        env={"PATH": "", "PYTHONPATH": str(Path(__file__).resolve().parents[3])},
+        env={"PATH": "", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
     assert imported.returncode == 1
-    last = imported.stderr.strip().splitlines()[-1]
-    assert last.startswith(
-        "ImportError: fairlock.cdk needs Node.js 22 or newer, which the CDK runs"
-    )
-
-
-# A first deployment that fails leaves nothing, so that the next one can use the same names.
-
-
-def left_by_a_failure(aws: LocalAws, directory: Path, policy: RemovalPolicy) -> list[str]:
-    """The table and the log groups after a creation that fails, because a name is taken."""
-    name = f"first-{policy.value.lower().replace('_', '-')}"
-    stack = Stack(App(outdir=str(directory)), name)
-    LockService(stack, "Locks", reaper=False, table_name=name, removal_policy=policy)
-    template = dict(Template.from_stack(stack).to_json())
-    for part in ("Rules", "Parameters"):  # the CDK's bootstrap, which is not there
-        template.pop(part, None)
-    table = next(key for key in template["Resources"] if key.startswith("LocksTable"))
-    for resource in template["Resources"].values():
-        if resource["Type"] == "AWS::Lambda::Function":
-            resource["Properties"]["Code"] = {"ZipFile": "def handler(event, context): pass"}
-    taken = f"taken-{name}"
-    create_lock_table(aws.client("dynamodb"), taken)
-    fails = copy.deepcopy(template["Resources"][table])
-    fails["Properties"]["TableName"] = taken
-    template["Resources"]["Fails"] = {**fails, "DependsOn": table}
-    cloudformation = aws.client("cloudformation")
-    cloudformation.create_stack(
-        StackName=name, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_IAM"]
-    )
-    polls = {"Delay": 0.1, "MaxAttempts": 300}
-    with pytest.raises(WaiterError):
-        cloudformation.get_waiter("stack_create_complete").wait(StackName=name, WaiterConfig=polls)
-    tables: list[str] = aws.client("dynamodb").list_tables()["TableNames"]
-    return [each for each in tables if each == name]
-
-
-def test_a_first_deployment_that_fails_leaves_no_table(aws: LocalAws, tmp_path: Path) -> None:
-    """CloudFormation user guide, "DeletionPolicy attribute", RetainExceptOnCreate."""
-    default = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
-    assert left_by_a_failure(aws, tmp_path, default) == []
-
-
-def test_control_with_retain_it_leaves_the_table(aws: LocalAws, tmp_path: Path) -> None:
-    assert left_by_a_failure(aws, tmp_path, RemovalPolicy.RETAIN) == ["first-retain"]
+    told = "\nImportError: fairlock.cdk needs Node.js 22 or newer, which the CDK runs"
+    assert told in imported.stderr
 
 
 # `make template`: the lock stack as a template and a zip that need no CDK to deploy.
@@ -202,6 +135,12 @@ def test_control_with_retain_it_leaves_the_table(aws: LocalAws, tmp_path: Path) 
 Json = dict[str, Any]
 MOST_BYTES_IN_A_REQUEST = 51_200
 """Of a template that is not in a bucket."""
+
+
+@pytest.fixture(scope="module")
+def handlers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That of the handlers themselves, which is a part of the template."""
+    return assemble(tmp_path_factory.mktemp("asset"))
 
 
 @pytest.fixture(scope="module")
@@ -214,18 +153,15 @@ def template(written: Written) -> Json:
     return dict(json.loads(written.template.read_text()))
 
 
-def test_it_has_the_resources_and_outputs_of_the_stack_that_the_cdk_deploys(
+def test_nothing_but_code_names_and_metadata_differs_from_what_the_cdk_made(
     template: Json, lock_template: Json
 ) -> None:
-    """By the same logical ids: a stack that one of them made can be updated by the other."""
+    """So what end-to-end tests show of that stack holds for the template, the reaper included.
+
+    A stack that one of them made can be updated by the other: the logical ids are the same.
+    """
     assert template["Resources"].keys() == lock_template["Resources"].keys()
     assert template["Outputs"] == lock_template["Outputs"]
-
-
-def test_nothing_but_code_names_and_metadata_differs_from_what_the_cdk_made(
-    lock_template: Json,
-) -> None:
-    """So what end-to-end tests show of that stack holds for the template, the reaper included."""
     made = portable(lock_template, stack_name="Fairlock", code_file="code.zip")
     assert bare(made["Resources"]) == bare(lock_template["Resources"])
     made["Resources"]["LocksReaperEveryMachine672B8DD7"]["Properties"]["Targets"] = []
@@ -245,21 +181,16 @@ def test_every_function_takes_its_code_from_the_bucket_that_a_parameter_names(
     template: Json, written: Written
 ) -> None:
     key = {"Fn::Sub": f"${{CodeKeyPrefix}}{written.code.name}"}
-    functions = resources(template, "AWS::Lambda::Function").values()
-    assert [each["Properties"]["Code"] for each in functions] == [
-        {"S3Bucket": {"Ref": "CodeBucket"}, "S3Key": key}
-    ] * 4
+    places = [each["Code"] for each in properties(template, "AWS::Lambda::Function")]
+    assert places == [{"S3Bucket": {"Ref": "CodeBucket"}, "S3Key": key}] * 4
     assert set(template["Parameters"]) == {"CodeBucket", "CodeKeyPrefix"}
 
 
-def test_other_stacks_find_it_by_whatever_name_it_is_deployed(template: Json) -> None:
-    shared = resources(template, "AWS::SSM::Parameter").values()
-    names = [parameter["Properties"]["Name"] for parameter in shared]
-    assert {"Fn::Sub": "/fairlock/${AWS::StackName}/AcquireFunctionArn"} in names
+def test_nothing_of_the_cdk_is_left_and_other_stacks_find_it_by_whatever_name(
+    written: Written, template: Json
+) -> None:
+    names = [each["Name"] for each in properties(template, "AWS::SSM::Parameter")]
     assert all(name["Fn::Sub"].startswith("/fairlock/${AWS::StackName}/") for name in names)
-
-
-def test_nothing_of_the_cdk_is_left(written: Written) -> None:
     text = written.template.read_text()
     assert not [part for part in ("cdk", "Bootstrap", "aws:asset") if part in text]
 
@@ -325,14 +256,10 @@ def test_other_code_has_another_name_and_replaces_the_older_file(
 def test_the_command_ends_with_one_line_that_names_the_setting_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, told: str
 ) -> None:
-    monkeypatch.setattr(template_module, "ROOT", _with_context(tmp_path))
+    for name in ("cdk.json", "LICENSE"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    monkeypatch.setattr(template_module, "ROOT", tmp_path)
     with pytest.raises(SystemExit) as ended:
         template_module.main([setting])
     assert str(ended.value).startswith(told)
     assert not (tmp_path / "out").exists()
-
-
-def _with_context(path: Path) -> Path:
-    for name in ("cdk.json", "LICENSE"):
-        (path / name).write_bytes((template_module.ROOT / name).read_bytes())
-    return path

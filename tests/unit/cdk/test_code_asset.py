@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,14 +20,30 @@ from fairlock.cdk.service import asset as asset_module
 from fairlock.cdk.service import functions
 from fairlock.cdk.service.asset import add_byte_code
 from tests.support.checkout import COUNT_COMPILED
+from tests.unit.cdk.template import properties
 
-HERE = f"python3.{sys.version_info.minor}"
 Json = dict[str, Any]
 
 
+RUNTIME = f"python3.{sys.version_info.minor}"
+"""The runtime whose Python runs these tests, so that they need no other."""
+ELSEWHERE = "python3.99"
+TAG = f"cpython-3{sys.version_info.minor}"
+MODULES = {"one.py": "VALUE = 1\n", "inner/__init__.py": "", "inner/two.py": "VALUE = 2\n"}
+BYTE_CODE = {
+    f"__pycache__/one.{TAG}.pyc",
+    f"inner/__pycache__/__init__.{TAG}.pyc",
+    f"inner/__pycache__/two.{TAG}.pyc",
+}
+RUN = "import sys; sys.path.insert(0, sys.argv[1]); import one; print(one.VALUE)"
+
+
 @pytest.fixture(scope="module", autouse=True)
-def one_code_asset() -> None:
-    """Each service assembles its own here."""
+def code_of_handlers() -> Iterator[None]:
+    """A few modules in place of the handlers, in each cloud assembly."""
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(functions, "assemble", lambda parent: made(parent / "code"))
+        yield
 
 
 class Pythons:
@@ -40,7 +56,7 @@ class Pythons:
     def add_byte_code(self, asset: Path, runtime: str) -> None:
         self.asked_for.add(runtime)
         if self.has_one:
-            add_byte_code(asset, HERE)
+            add_byte_code(asset, RUNTIME)
 
 
 @pytest.fixture
@@ -59,34 +75,31 @@ def synthesized(outdir: Path, context: Mapping[str, str] | None = None) -> Json:
     return template
 
 
-def modules_and_byte_code(outdir: Path) -> tuple[int, int]:
-    """In what CDK uploads."""
+def uploaded(outdir: Path) -> set[str]:
+    """The files of the code that CDK uploads."""
     manifest = json.loads((outdir / "Only.assets.json").read_text())
     [code] = [
         outdir / file["source"]["path"]
         for file in manifest["files"].values()
         if file["source"]["packaging"] == "zip"
     ]
-    return len(list(code.rglob("*.py"))), len(list(code.rglob("__pycache__/*.pyc")))
+    return set(files_of(code))
 
 
 def test_byte_code_is_for_the_functions_runtime_and_the_template_is_the_same_without(
     tmp_path: Path, pythons: Pythons
 ) -> None:
     with_one = synthesized(tmp_path / "with")
-    resources = with_one["Resources"].values()
-    own = [each["Properties"] for each in resources if each["Type"] == "AWS::Lambda::Function"]
+    own = properties(with_one, "AWS::Lambda::Function")
     assert {each["Runtime"] for each in own} == pythons.asked_for == {functions.RUNTIME.name}
     pythons.has_one = False
-    without = synthesized(tmp_path / "without")
-    assert with_one == without
-    modules, compiled = modules_and_byte_code(tmp_path / "with")
-    assert compiled == modules > 100
-    assert modules_and_byte_code(tmp_path / "without") == (modules, 0)
+    assert synthesized(tmp_path / "without") == with_one
+    assert uploaded(tmp_path / "with") == {*MODULES, *BYTE_CODE}
+    assert uploaded(tmp_path / "without") == {*MODULES}
 
     pythons.has_one = True  # It was installed meanwhile.
-    assert synthesized(tmp_path / "without") == without
-    assert modules_and_byte_code(tmp_path / "without") == (modules, modules)
+    assert synthesized(tmp_path / "without") == with_one
+    assert uploaded(tmp_path / "without") == {*MODULES, *BYTE_CODE}
 
 
 @pytest.mark.usefixtures("pythons")
@@ -94,41 +107,24 @@ def test_the_hash_is_that_of_the_sources_also_where_cdk_makes_no_copy(tmp_path: 
     """Then the second synthesis hashes a directory that has byte code in it."""
     no_copy = {"aws:cdk:disable-asset-staging": "true"}
     assert synthesized(tmp_path, no_copy) == synthesized(tmp_path, no_copy)
-    modules, compiled = modules_and_byte_code(tmp_path)
-    assert compiled == modules
+    assert uploaded(tmp_path) == {*MODULES, *BYTE_CODE}
 
 
 @pytest.mark.usefixtures("pythons")
-def test_a_stage_has_byte_code_too(tmp_path: Path) -> None:
+def test_a_stage_has_byte_code_too(app: App) -> None:
     """Its assets lie beside its own directory."""
-    app = App(outdir=str(tmp_path))
-    stage = Stage(app, "Production")
-    LockService(Stack(stage, "Only"), "Locks")
+    LockService(Stack(Stage(app, "Production"), "Only"), "Locks")
     app.synth()
-    [copy] = tmp_path.glob("asset.*")
-    assert len(list(copy.rglob("*.pyc"))) == len(list(copy.rglob("*.py"))) > 100
+    [copy] = Path(app.outdir).glob("asset.*")
+    assert set(files_of(copy)) == {*MODULES, *BYTE_CODE}
 
 
 # Byte code is added to a directory as a whole or not at all, and never gets in the way.
 
-RUNTIME = f"python3.{sys.version_info.minor}"
-"""The runtime whose Python runs these tests, so that they need no other."""
-ELSEWHERE = "python3.99"
-TAG = f"cpython-3{sys.version_info.minor}"
-MODULES = {"one.py": "VALUE = 1\n", "inner/__init__.py": "", "inner/two.py": "VALUE = 2\n"}
-BYTE_CODE = {
-    f"__pycache__/one.{TAG}.pyc",
-    f"inner/__pycache__/__init__.{TAG}.pyc",
-    f"inner/__pycache__/two.{TAG}.pyc",
-}
-RUN = "import sys; sys.path.insert(0, sys.argv[1]); import one; print(one.VALUE)"
-
 
 @pytest.fixture(autouse=True)
-def _nothing_remembered() -> Iterator[None]:
+def _nothing_remembered() -> None:
     asset_module._compiled.cache_clear()  # noqa: SLF001 - as in a new process
-    yield
-    asset_module._compiled.cache_clear()  # noqa: SLF001
 
 
 @pytest.fixture
@@ -151,10 +147,6 @@ def files_of(home: Path) -> dict[str, bytes]:
     }
 
 
-def names_of(home: Path) -> set[str]:
-    return set(files_of(home))
-
-
 def run(home: Path) -> tuple[str, int]:
     """The module's value, and how many sources were compiled for it."""
     script = f"{COUNT_COMPILED}{RUN}; print(len(compiled))"
@@ -169,21 +161,16 @@ def run(home: Path) -> tuple[str, int]:
     return value, int(compiled)
 
 
-def test_the_python_that_runs_is_taken_if_it_is_the_runtimes(
+def test_every_module_gets_its_byte_code_for_all_to_read_from_the_python_that_runs(
     asset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    add_byte_code(asset, RUNTIME)
-    assert names_of(asset) == {*MODULES, *BYTE_CODE}
-
-
-def test_every_module_gets_its_byte_code_for_all_to_read(asset: Path) -> None:
     before = os.umask(0o077)
     try:
         add_byte_code(asset, RUNTIME)
     finally:
         os.umask(before)
-    assert names_of(asset) == {*MODULES, *BYTE_CODE}
+    assert set(files_of(asset)) == {*MODULES, *BYTE_CODE}
     assert {(asset / path).stat().st_mode & 0o777 for path in BYTE_CODE} == {0o644}
     assert list(asset.parent.iterdir()) == [asset]
 
@@ -193,15 +180,11 @@ def test_the_bytes_depend_on_no_path_and_no_setting_of_this_machine(
 ) -> None:
     add_byte_code(asset, RUNTIME)
     asset_module._compiled.cache_clear()  # noqa: SLF001 - compiled again
-    for name, value in {
-        "PYTHONPYCACHEPREFIX": str(tmp_path / "elsewhere"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONOPTIMIZE": "2",
-        "PYTHONHASHSEED": "7",
-        "PYTHONPATH": str(tmp_path),
-        "SOURCE_DATE_EPOCH": "0",
-    }.items():
-        monkeypatch.setenv(name, value)
+    numbers = {"DONTWRITEBYTECODE": "1", "OPTIMIZE": "2", "HASHSEED": "7"}
+    paths = {"PYCACHEPREFIX": str(tmp_path / "elsewhere"), "PATH": str(tmp_path)}
+    for name, value in {**numbers, **paths}.items():
+        monkeypatch.setenv(f"PYTHON{name}", value)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     (tmp_path / "compileall.py").write_text("raise SystemExit(1)\n")
     (tmp_path / "other place").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "other place"))
@@ -211,41 +194,37 @@ def test_the_bytes_depend_on_no_path_and_no_setting_of_this_machine(
     assert b"/var/task/inner/two.py" in (asset / f"inner/__pycache__/two.{TAG}.pyc").read_bytes()
 
 
-def invalidated_by(mode: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Byte code of another kind than the product's; of that, if no mode is given."""
+def touched(source: Path) -> None:
+    """As the zip sets its time."""
+    os.utime(source, (315_532_800, 315_532_800))
+
+
+def changed(source: Path) -> None:
+    source.write_text("VALUE = 3\n")
+
+
+@pytest.mark.parametrize(
+    ("happens", "mode", "value", "compiled"),
+    [
+        pytest.param(touched, None, "1", 0, id="a source has another time"),
+        pytest.param(touched, "timestamp", "1", 1, id="control: byte code goes by the time"),
+        pytest.param(changed, None, "3", 1, id="someone changed a source on Lambda"),
+        pytest.param(changed, "unchecked-hash", "1", 0, id="control: byte code checks nothing"),
+    ],
+)
+def test_byte_code_is_used_if_its_source_has_the_same_text(
+    asset: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    happens: Callable[[Path], None],
+    mode: str | None,
+    *,
+    value: str,
+    compiled: int,
+) -> None:
     if mode is not None:
         monkeypatch.setattr(asset_module, "_COMPILE", (*asset_module._COMPILE[:-1], mode))  # noqa: SLF001
-
-
-@pytest.mark.parametrize(
-    ("mode", "value", "compiled"),
-    [
-        pytest.param(None, "1", 0, id="as it is"),
-        pytest.param("timestamp", "1", 1, id="without the protection"),
-    ],
-)
-def test_byte_code_is_used_whatever_time_the_zip_gives_the_sources(
-    asset: Path, monkeypatch: pytest.MonkeyPatch, mode: str | None, value: str, compiled: int
-) -> None:
-    invalidated_by(mode, monkeypatch)
     add_byte_code(asset, RUNTIME)
-    os.utime(asset / "one.py", (315_532_800, 315_532_800))
-    assert run(asset) == (value, compiled)
-
-
-@pytest.mark.parametrize(
-    ("mode", "value", "compiled"),
-    [
-        pytest.param(None, "3", 1, id="as it is"),
-        pytest.param("unchecked-hash", "1", 0, id="without the protection"),
-    ],
-)
-def test_a_source_that_someone_changed_on_lambda_is_what_runs(
-    asset: Path, monkeypatch: pytest.MonkeyPatch, mode: str | None, value: str, compiled: int
-) -> None:
-    invalidated_by(mode, monkeypatch)
-    add_byte_code(asset, RUNTIME)
-    (asset / "one.py").write_text("VALUE = 3\n")
+    happens(asset / "one.py")
     assert run(asset) == (value, compiled)
 
 
@@ -256,7 +235,7 @@ def test_a_module_that_the_runtime_cannot_compile_leaves_sources_only(asset: Pat
     assert files_of(asset) == before
     (asset / "newer.py").unlink()
     add_byte_code(asset, RUNTIME)
-    assert names_of(asset) == {*MODULES, *BYTE_CODE}
+    assert set(files_of(asset)) == {*MODULES, *BYTE_CODE}
 
 
 def executable(directory: Path, name: str, text: str) -> None:
@@ -273,6 +252,7 @@ NO_PYTHON_399 = {
     "prints garbage": "#!/bin/sh\necho Python 3.99\n",
     "is no program": "\x7fELF garbage",
     "hangs": "#!/bin/sh\nexec sleep 60\n",
+    "is a directory": "",
 }
 
 
@@ -280,24 +260,15 @@ NO_PYTHON_399 = {
 def test_what_only_calls_itself_the_runtimes_python_leaves_sources_only(
     asset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    text = NO_PYTHON_399[program]
-    if text is not None:
+    if program == "is a directory":
+        (tmp_path / "bin" / ELSEWHERE).mkdir(parents=True)
+    elif text := NO_PYTHON_399[program]:
         executable(tmp_path / "bin", ELSEWHERE, text)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     monkeypatch.setattr(asset_module, "_MOST_SECONDS", 0.2 if program == "hangs" else 30)
     before = files_of(asset)
     add_byte_code(asset, ELSEWHERE)
     assert files_of(asset) == before
-    assert not list(asset.rglob("__pycache__"))
-
-
-def test_a_directory_of_that_name_is_no_python(
-    asset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "bin" / ELSEWHERE).mkdir(parents=True)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    add_byte_code(asset, ELSEWHERE)
-    assert names_of(asset) == set(MODULES)
 
 
 def test_the_runtimes_python_is_found_on_the_path_if_another_one_runs(
@@ -310,7 +281,7 @@ def test_the_runtimes_python_is_found_on_the_path_if_another_one_runs(
     executable(tmp_path / "bin", RUNTIME, LAUNCHER)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     add_byte_code(asset, RUNTIME)
-    assert names_of(asset) == {*MODULES, *BYTE_CODE}
+    assert set(files_of(asset)) == {*MODULES, *BYTE_CODE}
 
 
 def test_an_asset_that_cannot_be_written_stays_as_it_is(asset: Path) -> None:
@@ -364,26 +335,18 @@ def test_two_processes_may_add_it_at_the_same_time(
     monkeypatch.setattr("os.replace", after_the_other)
     add_byte_code(asset, RUNTIME)
     assert list(others) == []
-    assert names_of(asset) == {*MODULES, *BYTE_CODE}
+    assert set(files_of(asset)) == {*MODULES, *BYTE_CODE}
     assert run(asset) == ("1", 0)
 
 
-def test_byte_code_that_is_there_is_not_made_again(
-    asset: Path, monkeypatch: pytest.MonkeyPatch
+def test_byte_code_that_is_there_is_not_made_again_and_that_of_the_same_sources_once(
+    asset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_byte_code(asset, RUNTIME)
+    add_byte_code(made(tmp_path / "again"), RUNTIME)
+    assert asset_module._compiled.cache_info().misses == 1  # noqa: SLF001
     monkeypatch.setattr(asset_module, "_compiled", None)
     add_byte_code(asset, RUNTIME)
     (asset / f"__pycache__/one.{TAG}.pyc").unlink()
     with pytest.raises(TypeError):
         add_byte_code(asset, RUNTIME)
-
-
-def test_one_process_compiles_the_same_sources_once(asset: Path, tmp_path: Path) -> None:
-    add_byte_code(asset, RUNTIME)
-    add_byte_code(made(tmp_path / "again"), RUNTIME)
-    assert asset_module._compiled.cache_info().misses == 1  # noqa: SLF001
-    (made(tmp_path / "changed") / "one.py").write_text("VALUE = 4\n")
-    add_byte_code(tmp_path / "changed", RUNTIME)
-    assert asset_module._compiled.cache_info().misses == 2  # noqa: SLF001
-    assert run(tmp_path / "changed") == ("4", 0)

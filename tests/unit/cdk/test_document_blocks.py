@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -23,8 +23,10 @@ from aws_cdk.aws_logs import RetentionDays
 
 import fairlock.cdk
 from fairlock.cdk import LockService
+from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.errors import InvalidRequest
 from tests.support.checkout import Block, blocks, python_world
+from tests.unit.cdk.template import actions, listed, template_of
 
 BLOCKS = [block for block in blocks("python") if python_world(block) == "cdk"]
 ARN = "arn:aws:{}:us-east-1:123456789012:{}"
@@ -38,20 +40,27 @@ LEFT_OUT = {
 """What the examples leave to the reader, and something that fits."""
 
 
-def function(stack: Stack, construct_id: str) -> lambda_.IFunction:
-    return lambda_.Function.from_function_arn(
-        stack, construct_id, ARN.format("lambda", "function:any")
-    )
-
-
-def machine(stack: Stack, construct_id: str) -> sfn.IStateMachine:
-    arn = ARN.format("states", f"stateMachine:{construct_id}")
-    return sfn.StateMachine.from_state_machine_arn(stack, construct_id, arn)
-
-
 def names_for(stack: Stack, code: str) -> dict[str, Any]:
-    """What the examples import, and what they say is the reader's."""
-    made: dict[str, Any] = {
+    """What an example imports, and what it says is the reader's."""
+    function = partial(lambda_.Function.from_function_arn, stack)
+    machine = partial(sfn.StateMachine.from_state_machine_arn, stack)
+    of_the_reader: dict[str, Callable[[], Any]] = {
+        "charge": partial(sfn.Pass, stack, "Charged"),
+        "report": partial(sfn.Pass, stack, "Report"),
+        "deploy": partial(sfn.Pass, stack, "Deployed"),
+        "function": partial(function, "Function", ARN.format("lambda", "function:any")),
+        "compute": partial(function, "Computing", ARN.format("lambda", "function:any")),
+        "billing": partial(machine, "Billing machine", ARN.format("states", "stateMachine:b")),
+        "shipping": partial(machine, "Shipping machine", ARN.format("states", "stateMachine:s")),
+        "topic": partial(sns.Topic, stack, "Topic"),
+        "accounts": partial(dynamodb.Table.from_table_name, stack, "Accounts", "accounts"),
+        "code": partial(lambda_.Code.from_inline, "def handler(event, context): pass"),
+    }
+    for name in ("locks", "service"):
+        if f"{name} =" not in code:
+            shared = partial(LockService.from_stack, stack, f"TheReaders {name}")
+            of_the_reader[name] = partial(shared, stack_name="Fairlock")
+    return {
         "self": stack,
         "Duration": Duration,
         "RemovalPolicy": RemovalPolicy,
@@ -60,23 +69,9 @@ def names_for(stack: Stack, code: str) -> dict[str, Any]:
         "tasks": tasks,
         "lambda_": lambda_,
         "dynamodb": dynamodb,
-        "charge": sfn.Pass(stack, "Charged"),
-        "report": sfn.Pass(stack, "Report"),
-        "deploy": sfn.Pass(stack, "Deployed"),
-        "function": function(stack, "Function"),
-        "compute": function(stack, "Computing"),
-        "billing": machine(stack, "BillingMachine"),
-        "shipping": machine(stack, "ShippingMachine"),
-        "topic": sns.Topic(stack, "Topic"),
-        "accounts": dynamodb.Table.from_table_name(stack, "Accounts", "accounts"),
-        "code": lambda_.Code.from_inline("def handler(event, context): pass"),
+        **{name: getattr(fairlock.cdk, name) for name in fairlock.cdk.__all__},
+        **{name: make() for name, make in of_the_reader.items() if name in code},
     }
-    made |= {name: getattr(fairlock.cdk, name) for name in fairlock.cdk.__all__}
-    if "locks" in code and "locks =" not in code:
-        made["locks"] = LockService.from_stack(stack, "TheReadersLocks", stack_name="Fairlock")
-    if "=service" in code and "service =" not in code:
-        made["service"] = LockService.from_stack(stack, "TheReaders", stack_name="Fairlock")
-    return made
 
 
 def run(code: str, stack: Stack) -> dict[str, Any]:
@@ -89,7 +84,7 @@ def run(code: str, stack: Stack) -> dict[str, Any]:
     outdir = f"{app.outdir}-of-the-example"
     with mock.patch.object(aws_cdk, "App", return_value=App(outdir=outdir)):
         exec(compile(code, "example", "exec"), names)  # noqa: S102 - the repository's own example
-    if "Billing" in names and isinstance(names["Billing"], type):
+    if isinstance(names.get("Billing"), type):
         names["stack"] = names["Billing"](app, "Billing", function=names["function"])
     steps = [each for each in stack.node.children if isinstance(each, sfn.StateMachineFragment)]
     for number, step in enumerate(steps):
@@ -99,55 +94,32 @@ def run(code: str, stack: Stack) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
-def test_an_example_that_makes_constructs_is_synthesized(block: Block, tmp_path: Path) -> None:
-    app = App(outdir=str(tmp_path))
-    stack = Stack(app, "Example")
+def test_an_example_that_makes_constructs_is_synthesized(block: Block, own: Stack) -> None:
     code = block.code
     if "fencing_token_of(self" in code:
         # The example shows a task that is made before its guard.
         guards = (each.code for each in BLOCKS if "task=charge" in each.code)
         code += next(guard for guard in guards if '"OneChargePerCustomer"' in guard)
-    names = run(code, stack)
-    template = Template.from_stack(names.get("stack", stack))
+    template = Template.from_stack(run(code, own).get("stack", own))
     if block.document == "README.md":
         defaults = [each.get("Default") for each in template.find_parameters("*").values()]
         assert "/fairlock/Fairlock/AcquireFunctionArn" in defaults
         template.resource_count_is("AWS::StepFunctions::StateMachine", 1)
 
 
-@pytest.mark.parametrize(
-    ("code", "error"),
-    [
-        (
-            "LockGuard(self, 'G', service=locks, task=charge, lock_name='x', leese=1)",
-            InvalidRequest,
-        ),
-        (
-            "LockGuard(self, 'G', service=locks, task=charge, lock_name='x', lease=60)",
-            InvalidRequest,
-        ),
-        ("LockGuards(self, 'G')", NameError),
-        ("sfn.Succeed.jsonata(self, 'S', outputz=1)", TypeError),
-    ],
-)
-def test_an_example_with_a_wrong_name_or_argument_is_found(
-    code: str, error: type[Exception], tmp_path: Path
+def test_an_example_with_a_wrong_name_or_argument_is_found(own: Stack) -> None:
+    with pytest.raises(NameError):
+        run("LockGuards(self, 'G')", own)
+    with pytest.raises(InvalidRequest):
+        run("LockGuard(self, 'G', service=locks, task=charge, lock_name='x', leese=1)", own)
+
+
+def test_the_policy_of_the_runbook_is_what_grant_administration_allows(
+    own: Stack, imported: SharedLockService
 ) -> None:
-    with pytest.raises(error):
-        run(code, Stack(App(outdir=str(tmp_path)), "Example"))
-
-
-def test_the_policy_of_the_runbook_is_what_grant_administration_allows(tmp_path: Path) -> None:
-    stack = Stack(App(outdir=str(tmp_path)), "Example")
-    role = iam.Role(stack, "OnCall", assumed_by=iam.AccountRootPrincipal())
-    LockService.from_stack(stack, "Locks", stack_name="Fairlock").grant_administration(role)
-    policies = Template.from_stack(stack).find_resources("AWS::IAM::Policy").values()
-    granted = [policy["Properties"]["PolicyDocument"] for policy in policies]
+    imported.grant_administration(iam.Role(own, "OnCall", assumed_by=iam.AccountRootPrincipal()))
     [told] = [block.code for block in blocks("json") if block.document == "docs/runbook.md"]
-    assert actions_in([json.loads(told)]) == actions_in(granted)
-
-
-def actions_in(policies: Iterable[Any]) -> set[str]:
-    statements = [each for policy in policies for each in policy["Statement"]]
-    actions = [each["Action"] for each in statements]
-    return {one for some in actions for one in ([some] if isinstance(some, str) else some)}
+    in_the_runbook = [each["Action"] for each in json.loads(told)["Statement"]]
+    assert {action for each in in_the_runbook for action in listed(each)} == {
+        *actions(template_of(own))
+    }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,10 +15,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from fairlock.cdk import Waiting
 from fairlock.cdk.guard import guard_arguments
 from fairlock.cdk.guard.guard_arguments import checked_limit, checked_only_newest
-from fairlock.cdk.guard.standalone import FUNCTIONS, guarded_machine
 from tests.unit.cdk.guard_forms import GuardFactory
-from tests.unit.cdk.template import EvaluationError, Scope, evaluate, machine_of
-from tests.unit.cdk.test_guard_keep_alive import rendered
+from tests.unit.cdk.template import EvaluationError, Scope, definition_of, evaluate, machine_of
 
 Json = dict[str, Any]
 
@@ -135,23 +135,12 @@ def test_the_error_of_the_work_leaves_as_it_is(
     assert evaluate(failed["Cause"], states={"input": error_output}) == cause
 
 
-@pytest.mark.parametrize(
-    "value", [{"a": [1]}, [1, 2], [7], [[7]], [], "text", "", 0, 1.5, True, False, None]
-)
-def test_the_one_result_of_the_branch_leaves_the_guard_unchanged(
-    forms: Json, value: object
-) -> None:
-    output = machine_of(forms, "Chain").states["Guard: Work"]["Output"]
-    assert evaluate(output, states={"result": [value]}) == value
-
-
 # `LockGuard(shared=True)`: what its states ask for.
 
 
 def requests(guards: GuardFactory, **options: Any) -> list[Json]:  # noqa: ANN401 - a guard's
-    payloads = (
-        state.get("Arguments", {}).get("Payload", {}) for state in rendered(guards.guard(**options))
-    )
+    states = [state for _, state in definition_of(guards.guard(**options)).all_states()]
+    payloads = [state.get("Arguments", {}).get("Payload", {}) for state in states]
     return [payload for payload in payloads if "lease_seconds" in payload]
 
 
@@ -163,49 +152,33 @@ def requests(guards: GuardFactory, **options: Any) -> list[Json]:  # noqa: ANN40
         ({"express": True}, 1),
     ],
 )
-def test_each_call_of_a_reader_asks_to_share(
+def test_each_call_of_a_reader_asks_to_share_with_twenty_or_as_many_as_the_guard_says(
     guards: GuardFactory, options: Json, number: int
 ) -> None:
-    made = requests(guards, shared=True, **options)
-    assert [(each["shared"], each["limit"]) for each in made] == [(True, 20)] * number
+    for limits in ({}, {"limit": 3}):
+        made = requests(guards, shared=True, **options, **limits)
+        expected = (True, limits.get("limit", 20))
+        assert [(each["shared"], each["limit"]) for each in made] == [expected] * number
     assert not [each for each in requests(guards, **options) if "shared" in each]
-
-
-@pytest.mark.parametrize("limit", [3, "{% $states.input.readers %}"])
-def test_so_many_readers_as_the_guard_says(guards: GuardFactory, limit: int | str) -> None:
-    [made] = requests(guards, shared=True, limit=limit)
-    assert made["limit"] == 3 or "limit" in made["limit"]
-
-
-def test_without_cdk_a_machine_shares_too() -> None:
-    arns = {name: f"${{{name}}}" for name in FUNCTIONS}
-    text = str(guarded_machine({"Type": "Pass"}, functions=arns, lock_name="x", shared=True))
-    assert ("'shared': True" in text, "'limit': 20" in text) == (True, True)
 
 
 # A release that fails for good beside a heartbeat: the result is carried out in an error.
 
 FENCING_TOKEN = 1_900_000_000_000_001
 """Sixteen digits."""
-RESULTS = [
-    {"a": [1], "token": FENCING_TOKEN},
-    {},
-    [1, 2],
-    [7],
-    [[7]],
-    [[]],
-    [],
-    "text",
-    'quo"ted',
-    "",
-    0,
-    1.5,
-    2**53,
-    True,
-    False,
-    None,
-    {"a": None},
+VALUES: list[Any] = [
+    *({"a": [1]}, [1, 2], [7], [[7]], []),
+    *("text", "", 0, 1.5, True, False, None),
 ]
+RESULTS = [*VALUES, {"token": FENCING_TOKEN}, {}, [[]], 'quo"ted', 2**53, {"a": None}]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=str)
+def test_the_one_result_of_the_branch_leaves_the_guard_unchanged(
+    forms: Json, value: object
+) -> None:
+    output = machine_of(forms, "Chain").states["Guard: Work"]["Output"]
+    assert evaluate(output, states={"result": [value]}) == value
 
 
 @pytest.fixture(scope="module")
@@ -265,15 +238,9 @@ def test_what_is_not_ascii_is_counted_as_four_bytes(failure: Json, character: st
     error, cause = raised(failure, character * room, string=as_javascript)
     assert error.startswith("LockNotReleased.")
     assert len(cause) <= len(cause.encode()) <= 32_768
-    assert raised(failure, character * (room + 1), string=as_javascript)[0] == "LockNotReleased"
-
-
-def test_a_result_may_have_room_by_characters_and_none_by_bytes(failure: Json) -> None:
-    """The control: what `$length` alone would let through."""
-    result = "\u20ac" * 32_000
-    text = as_javascript({"result": result})
-    assert len(text) <= 32_768 < len(text.encode())
-    assert raised(failure, result, string=as_javascript)[0] == "LockNotReleased"
+    longer = character * (room + 1)
+    assert len(as_javascript({"result": longer})) < 32_768
+    assert raised(failure, longer, string=as_javascript)[0] == "LockNotReleased"
 
 
 def test_a_result_that_would_be_rounded_is_an_error_of_its_own(failure: Json) -> None:
@@ -281,23 +248,17 @@ def test_a_result_that_would_be_rounded_is_an_error_of_its_own(failure: Json) ->
     assert raised(failure, {"token": FENCING_TOKEN}, string=rounding)[0] == "LockNotReleased"
 
 
-def test_an_error_of_the_work_by_that_name_is_not_taken_for_the_guards_own(work: Json) -> None:
-    assert "LockNotReleased" not in work["Catch"][0]["ErrorEquals"]
-    [own] = work["Catch"][0]["ErrorEquals"]
-    assert own.startswith("LockNotReleased.lock_Guard_")
-
-
 # What only shows when a workflow runs, such as an id that is missing, fails by its field and rule.
 
 
-@pytest.mark.parametrize("field", ["limit", "only_newest"])
-def test_a_number_that_is_missing_when_the_workflow_runs_is_named(field: str) -> None:
-    expression = f"{{% $states.input.{field} %}}"
-    made = str(
-        checked_limit(expression, shared=False)
-        if field == "limit"
-        else checked_only_newest(expression)
-    )
+@pytest.mark.parametrize(
+    ("field", "checked"),
+    [("limit", partial(checked_limit, shared=False)), ("only_newest", checked_only_newest)],
+)
+def test_a_number_that_is_missing_when_the_workflow_runs_is_named(
+    field: str, checked: Callable[[str], object]
+) -> None:
+    made = str(checked(f"{{% $states.input.{field} %}}"))
     text = rf"^{field}: \$states.input.{field} must give a value: it is missing"
     with pytest.raises(EvaluationError, match=text):
         evaluate(made, states={"input": {}})
@@ -306,13 +267,7 @@ def test_a_number_that_is_missing_when_the_workflow_runs_is_named(field: str) ->
 
 CUSTOMER = "{% 'customer/' & $states.input.customer_id %}"
 BY_PATH = sfn.JsonPath.format("customer/{}", sfn.JsonPath.string_at("$.customer_id"))
-MISSING: dict[str, Any] = {
-    "missing": {},
-    "null": {"customer_id": None},
-    "empty": {"customer_id": ""},
-    "an object": {"customer_id": {"id": 7}},
-    "a list": {"customer_id": [7]},
-}
+MISSING: list[Json] = [{}, *({"customer_id": each} for each in (None, "", {"id": 7}, [7]))]
 
 
 def name_of(lock_name: str) -> str:
@@ -321,18 +276,18 @@ def name_of(lock_name: str) -> str:
 
 
 @pytest.mark.parametrize("lock_name", [CUSTOMER, BY_PATH], ids=["JSONata", "JsonPath"])
-@pytest.mark.parametrize("what", MISSING)
-def test_a_part_of_a_name_that_is_missing_is_no_name(lock_name: str, what: str) -> None:
-    """Before, `customer/` and `customer/null` were locks of all customers without an id."""
+@pytest.mark.parametrize("given", MISSING, ids=str)
+def test_a_part_of_a_name_that_is_missing_is_no_name(lock_name: str, given: Json) -> None:
     text = r"^lock_name: \$states.input.customer_id must be a text or a number: it is missing, null"
     with pytest.raises(EvaluationError, match=text):
-        evaluate(name_of(lock_name), states={"input": MISSING[what]})
+        evaluate(name_of(lock_name), states={"input": given})
 
 
-@pytest.mark.parametrize(("value", "name"), [(7, "customer/7"), ("ä 7", "customer/ä 7")])
+@pytest.mark.parametrize("value", [7, "ä 7"])
 @pytest.mark.parametrize("lock_name", [CUSTOMER, BY_PATH], ids=["JSONata", "JsonPath"])
-def test_a_part_that_is_there_makes_the_name(lock_name: str, value: object, name: str) -> None:
-    assert evaluate(name_of(lock_name), states={"input": {"customer_id": value}}) == name
+def test_a_part_that_is_there_makes_the_name(lock_name: str, value: object) -> None:
+    name = evaluate(name_of(lock_name), states={"input": {"customer_id": value}})
+    assert name == f"customer/{value}"
 
 
 def test_without_the_check_all_customers_without_an_id_have_one_lock() -> None:

@@ -6,25 +6,23 @@ from typing import Any
 
 import pytest
 from aws_cdk import Duration
-from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk.guard.guard_arguments import checked_limit
-from tests.unit.cdk.guard_forms import FUNCTION, RELEASE, GuardFactory
+from tests.unit.cdk.guard_forms import FUNCTION, RELEASE, GuardFactory, request_of
 from tests.unit.cdk.template import (
     EvaluationError,
     Handling,
     Scope,
+    definition_of,
     evaluate,
     handling,
     machine_of,
-    successors,
     ways_out_unreleased,
 )
 
 Json = dict[str, Any]
 
 OWN = {"lock_name": "customer/7", "owner_id": "me"}
-UNCHANGED, ERROR = "{% $states.input %}", "{% $states.errorOutput %}"
 every_form = pytest.mark.parametrize(
     "form", ["KeepAliveFlat", "KeepAliveChain", "KeepAlivePollFlat"]
 )
@@ -38,42 +36,18 @@ def branches(machine: Scope) -> tuple[Scope, Scope]:
     return work, heartbeat
 
 
-def test_a_bare_task_stays_as_it_is(forms: Json) -> None:
-    work, _ = branches(machine_of(forms, "KeepAliveFlat"))
-    charge = dict(machine_of(forms, "Flat").states["Charge"])
-    del charge["Catch"]
-    assert work.start_at == "Charge"
-    assert work.states["Charge"] == charge
-
-
-def test_a_chain_has_a_branch_of_its_own_which_it_cannot_leave_past_the_release(
-    forms: Json,
-) -> None:
-    work, _ = branches(machine_of(forms, "KeepAliveChain"))
-    [body] = work.states["Guard: Body"]["Branches"]
-    assert set(body["States"]) == {"Charge", "Large?", "Enough", "Refused"}
-    assert set(work.states) == {"Guard: Body", "Guard: Release", "Guard: Lock not released"}
-    assert successors(work.states["Guard: Body"]) == {"Guard: Release"}
-    assert work.states["Guard: Body"]["Output"] == "{% $states.result[0] %}"
-
-
 @every_form
-def test_the_work_ends_with_the_release_that_ends_the_heartbeat(forms: Json, form: str) -> None:
-    machine = machine_of(forms, form)
-    work, _ = branches(machine)
-    assert work.states["Guard: Release"]["Arguments"]["Payload"]["keep_alive"] is True
-    assert work.states["Guard: Release"]["End"] is True
-    assert "Guard: Release" not in machine.states
-    for purpose in ("Release after error", "Give up"):
-        assert "keep_alive" not in machine.states[f"Guard: {purpose}"]["Arguments"]["Payload"]
-
-
-@every_form
-def test_the_result_of_the_work_leaves_the_guard_and_every_error_is_caught(
+def test_the_work_ends_with_the_release_that_ends_the_heartbeat_and_its_result_leaves_the_guard(
     forms: Json, form: str
 ) -> None:
     machine = machine_of(forms, form)
     [variable] = machine.assigned()
+    release = branches(machine)[0].states["Guard: Release"]
+    assert release["Arguments"]["Payload"]["keep_alive"] is True
+    assert release["End"] is True
+    assert "Guard: Release" not in machine.states
+    for purpose in ("Release after error", "Give up"):
+        assert "keep_alive" not in machine.states[f"Guard: {purpose}"]["Arguments"]["Payload"]
     work = machine.states["Guard: Work"]
     assert work["Output"] == "{% $states.result[0] %}"
     assert work["Catch"] == [
@@ -89,53 +63,25 @@ def test_the_result_of_the_work_leaves_the_guard_and_every_error_is_caught(
 
 def test_the_heartbeat_sleeps_on_its_task_token_for_an_interval(forms: Json) -> None:
     machine = machine_of(forms, "KeepAliveFlat")
-    [variable] = machine.assigned()
-    _, scope = branches(machine)
-    heartbeat = dict(scope.states["Guard: Heartbeat"])
-    assert heartbeat.pop("Arguments") == {
+    heartbeat = branches(machine)[1].states["Guard: Heartbeat"]
+    token = "{% $states.context.Task.Token %}"
+    assert heartbeat["Arguments"] == {
         "FunctionName": f"{FUNCTION}:heartbeat",
-        "Payload": {
-            "lock_name": f"{{% ${variable}.lock_name %}}",
-            "owner_id": f"{{% ${variable}.owner_id %}}",
-            "owner_name": "{% $states.context.Execution.Id %}",
-            "execution_arn": "{% $states.context.Execution.Id %}",
-            "redrive_count": "{% $exists($states.context.Execution.RedriveCount) ? "
-            "$states.context.Execution.RedriveCount : null %}",
-            "lease_seconds": 120,
-            "limit": 3,
-            "task_token": "{% $states.context.Task.Token %}",
-        },
+        "Payload": request_of(machine, task_token=token),
     }
-    assert heartbeat.pop("Resource").endswith(":states:::lambda:invoke.waitForTaskToken")
-    output = heartbeat.pop("Output")
-    assert evaluate(output, states={"result": OWN}, variables={variable: OWN}) == {"ended": True}
-    hopeless = ["InvalidRequest", "LockLost"]
-    assert heartbeat == {
-        "Type": "Task",
-        "QueryLanguage": "JSONata",
-        "TimeoutSeconds": 15,
-        "Retry": [
-            {"ErrorEquals": ["States.Timeout", "KeepAliveEnded", *hopeless], "MaxAttempts": 0},
-            {
-                "ErrorEquals": ["States.ALL"],
-                "IntervalSeconds": 1,
-                "BackoffRate": 2,
-                "MaxDelaySeconds": 15,
-                "MaxAttempts": 8,
-                "JitterStrategy": "FULL",
-            },
-        ],
-        "Catch": [
-            {
-                "ErrorEquals": ["KeepAliveEnded"],
-                "Output": {"ended": True},
-                "Next": "Guard: Heartbeat ended",
-            },
-            {"ErrorEquals": hopeless, "Output": ERROR, "Next": "Guard: Not kept alive"},
-            {"ErrorEquals": ["States.ALL"], "Output": UNCHANGED, "Next": "Guard: Heartbeat"},
-        ],
-        "End": True,
+    assert heartbeat["Resource"].endswith(":states:::lambda:invoke.waitForTaskToken")
+    assert (heartbeat["QueryLanguage"], heartbeat["TimeoutSeconds"]) == ("JSONata", 15)
+    assert heartbeat["Retry"][-1] == {
+        "ErrorEquals": ["States.ALL"],
+        "IntervalSeconds": 1,
+        "BackoffRate": 2,
+        "MaxDelaySeconds": 15,
+        "MaxAttempts": 8,
+        "JitterStrategy": "FULL",
     }
+    outputs = [rule["Output"] for rule in heartbeat["Catch"]]
+    assert outputs == [{"ended": True}, "{% $states.errorOutput %}", "{% $states.input %}"]
+    assert heartbeat["End"] is True
 
 
 @pytest.mark.parametrize(
@@ -146,8 +92,9 @@ def test_the_heartbeat_sleeps_on_its_task_token_for_an_interval(forms: Json) -> 
 def test_an_answer_to_another_acquisition_ends_no_heartbeat(forms: Json, answer: object) -> None:
     machine = machine_of(forms, "KeepAliveFlat")
     [variable] = machine.assigned()
-    _, scope = branches(machine)
-    heartbeat = scope.states["Guard: Heartbeat"]
+    heartbeat = branches(machine)[1].states["Guard: Heartbeat"]
+    ended = evaluate(heartbeat["Output"], states={"result": OWN}, variables={variable: OWN})
+    assert ended == {"ended": True}
     with pytest.raises(EvaluationError, match="names another lock or another owner"):
         evaluate(heartbeat["Output"], states={"result": answer}, variables={variable: OWN})
     assert handling(heartbeat, "States.QueryEvaluationError") == Handling(8, "Guard: Heartbeat")
@@ -173,46 +120,15 @@ def test_no_outage_ends_the_work_but_a_loss_does(
     assert handling(heartbeat.states["Guard: Heartbeat"], error) == expected
 
 
-def test_a_heartbeat_that_an_outage_ends_is_noticed(forms: Json) -> None:
-    _, heartbeat = branches(machine_of(forms, "KeepAliveFlat"))
-    state = heartbeat.states["Guard: Heartbeat"]
-    state["Catch"] = [{**state["Catch"][1], "ErrorEquals": ["States.Timeout"]}]
-    assert handling(state, "LockStoreUnavailable") == Handling(8, None)
-
-
-def test_an_end_that_is_taken_for_an_outage_is_noticed(forms: Json) -> None:
-    _, heartbeat = branches(machine_of(forms, "KeepAliveFlat"))
-    state = heartbeat.states["Guard: Heartbeat"]
-    state["Retry"][0]["ErrorEquals"].remove("KeepAliveEnded")
-    del state["Catch"][0]
-    assert handling(state, "KeepAliveEnded") == Handling(8, "Guard: Heartbeat")
-
-
-@every_form
-def test_the_branch_of_the_heartbeat_ends_by_its_token_by_an_error_or_by_a_failure(
-    forms: Json, form: str
-) -> None:
-    _, heartbeat = branches(machine_of(forms, form))
-    states = dict(heartbeat.states)
-    assert states.pop("Guard: Heartbeat")["End"] is True
-    assert states == {
-        "Guard: Heartbeat ended": {"Type": "Pass", "QueryLanguage": "JSONata", "End": True},
-        "Guard: Not kept alive": machine_of(forms, form).states["Guard: Failed"],
-    }
-
-
 def test_the_limit_is_evaluated_once_for_acquire_and_heartbeat(guards: GuardFactory) -> None:
     limit = "{% $states.input.permits %}"
     guard = guards.guard(limit=limit, keep_alive=Duration.seconds(5))
-    [lock] = guard.start_state.to_state_json()["Assign"].values()
+    machine = definition_of(guard)
+    [lock] = machine.states["Guard: Enter"]["Assign"].values()
     assert lock["limit"] == checked_limit(limit, shared=False)
+    payloads = [state.get("Arguments", {}).get("Payload", {}) for _, state in machine.all_states()]
     kept = guard.fencing_token.replace("fencing_token", "limit")
-    payloads = [
-        state["Arguments"]["Payload"]
-        for state in rendered(guard)
-        if "lease_seconds" in state.get("Arguments", {}).get("Payload", {})
-    ]
-    assert [payload["limit"] for payload in payloads] == [kept, kept]
+    assert [each["limit"] for each in payloads if "lease_seconds" in each] == [kept, kept]
 
 
 @pytest.mark.parametrize(("interval", "longest_pause"), [(1, 2), (5, 5), (20, 20), (60, 20)])
@@ -220,55 +136,19 @@ def test_repeats_of_a_heartbeat_are_no_slower_than_heartbeats(
     guards: GuardFactory, interval: int, longest_pause: int
 ) -> None:
     guard = guards.guard(keep_alive=Duration.seconds(interval), lease=Duration.minutes(3))
-    [heartbeat] = [state for state in rendered(guard) if state.get("TimeoutSeconds") == interval]
+    heartbeat = branches(definition_of(guard))[1].states["Guard: Heartbeat"]
+    assert heartbeat["TimeoutSeconds"] == interval
     assert heartbeat["Retry"][-1]["MaxDelaySeconds"] == longest_pause
 
 
-def rendered(guard: sfn.StateMachineFragment) -> list[Json]:
-    """The definitions of all states, also of those inside branches."""
-    graph = sfn.StateGraph(guard.start_state, "a guard by itself").to_graph_json()
-    machine = Scope(graph["States"], graph["StartAt"])
-    return [dict(state) for _, state in machine.all_states()]
-
-
-def test_on_timeout_is_reached_as_without_a_heartbeat(forms: Json) -> None:
-    states = machine_of(forms, "KeepAliveOnTimeout").states
-    assert states["Guard: Acquire"]["Catch"][1]["Next"] == "Guard: Give up"
-    assert states["Guard: Give up"]["Next"] == "Later"
-    assert states["Guard: Give up"]["Output"] == UNCHANGED
-    assert states["Later"]["End"] is True
-    assert states["Guard: Work"]["Next"] == "Done"
-    assert states["Guard: Not released"]["Next"] == "Done"
-
-
-def test_a_succeed_that_leaves_the_heartbeat_running_is_noticed(forms: Json) -> None:
+def test_work_that_ends_or_fails_past_the_release_is_noticed(forms: Json) -> None:
     machine = machine_of(forms, "KeepAliveFlat")
-    work, _ = branches(machine)
-    work.states["Charge"]["Next"] = "Enough"
-    machine.states["Guard: Work"]["Branches"][0]["States"]["Enough"] = {"Type": "Succeed"}
-    escaped = ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE)
-    assert escaped == {"Done"}
-
-
-def test_a_work_whose_errors_bypass_the_release_is_noticed(forms: Json) -> None:
-    machine = machine_of(forms, "KeepAliveFlat")
-    machine.states["Guard: Work"]["Catch"][-1]["Next"] = "Guard: Failed"
+    work = machine.states["Guard: Work"]
+    work["Catch"][-1]["Next"] = "Guard: Failed"
     escaped = ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE)
     assert escaped == {"Guard: Failed"}
-
-
-def test_a_machine_may_invoke_the_heartbeat_of_the_service(forms: Json) -> None:
-    policies = {
-        logical_id: str(resource["Properties"]["PolicyDocument"])
-        for logical_id, resource in forms["Resources"].items()
-        if resource["Type"] == "AWS::IAM::Policy"
-    }
-    invokes = {
-        form: any(
-            f"{FUNCTION}:heartbeat" in policy
-            for logical_id, policy in policies.items()
-            if logical_id.startswith(f"{form}Machine")
-        )
-        for form in ("KeepAliveFlat", "QueueFlat")
-    }
-    assert invokes == {"KeepAliveFlat": True, "QueueFlat": False}
+    machine = machine_of(forms, "KeepAliveFlat")
+    states = machine.states["Guard: Work"]["Branches"][0]["States"]
+    states["Charge"]["Next"], states["Enough"] = "Enough", {"Type": "Succeed"}
+    escaped = ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE)
+    assert escaped == {"Done"}

@@ -8,36 +8,31 @@ import unicodedata
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 from aws_cdk import Duration, Stack
-from aws_cdk import aws_stepfunctions as sfn
 
-from fairlock.cdk import LockGuard, Waiting
+from fairlock.cdk import Waiting
 from fairlock.cdk.guard import guard_arguments
 from fairlock.cdk.guard.standalone import FUNCTIONS, guarded_machine
 from fairlock.errors import InvalidRequest
 from fairlock.wire.rules import LOCK_NAME, in_lock_order
+from tests.unit.cdk.conftest import Asl
 from tests.unit.cdk.guard_forms import RELEASE, GuardFactory
 from tests.unit.cdk.template import (
     EvaluationError,
     Scope,
+    definition_of,
     evaluate,
     happy_path,
     ways_out_unreleased,
 )
-from tests.unit.cdk.test_standalone import asl
 
 WAYS = (Waiting.poll(), Waiting.queue())
+KEPT = Duration.seconds(5)
 FULL_WIDTH_TILDE, SMILE = "\uff5e", "😀"
 """UTF-16 has the second one before the first."""
-
-
-def machine(guard: LockGuard) -> Scope:
-    graph = Stack.of(guard).resolve(sfn.StateGraph(guard.start_state, "x").to_graph_json())
-    return Scope(graph["States"], graph["StartAt"])
 
 
 def names_entered(scope: Scope) -> list[str]:
@@ -50,10 +45,9 @@ def names_entered(scope: Scope) -> list[str]:
 def test_names_of_states_and_variables_are_short_enough_for_any_construct_id(
     guards: GuardFactory, length: int
 ) -> None:
-    """A heartbeat adds states to those of a guard without one."""
     names = [f"lock {number}" for number in range(20)]
-    guard = guards.guard("G" * length, lock_name=names, keep_alive=Duration.seconds(20))
-    scope = machine(guard)
+    guard = guards.guard("G" * length, lock_name=names, keep_alive=KEPT)
+    scope = definition_of(guard)
     named = [name for name, _ in scope.all_states()]
     named += [name for _, state in scope.all_states() for name in state.get("Assign", {})]
     assert max(map(len, named)) <= 80
@@ -64,7 +58,7 @@ def test_it_takes_the_locks_by_the_bytes_of_their_names_and_releases_them_in_rev
     guards: GuardFactory, waiting: Waiting
 ) -> None:
     names = [SMILE, "b", FULL_WIDTH_TILDE, "B"]
-    scope = machine(guards.guard(lock_name=names, waiting=waiting))
+    scope = definition_of(guards.guard(lock_name=names, waiting=waiting))
     assert names_entered(scope) == ["B", "b", FULL_WIDTH_TILDE, SMILE]
     path = [name for name in happy_path(scope) if "Acquired?" not in name]
     assert path == [
@@ -76,30 +70,33 @@ def test_it_takes_the_locks_by_the_bytes_of_their_names_and_releases_them_in_rev
 
 
 @pytest.mark.parametrize("waiting", WAYS)
-@pytest.mark.parametrize("keep_alive", [None, Duration.seconds(5)])
+@pytest.mark.parametrize("keep_alive", [None, KEPT])
 def test_every_way_out_releases_all_locks_that_were_taken(
     guards: GuardFactory, waiting: Waiting, keep_alive: Duration | None
 ) -> None:
     guard = guards.guard(lock_name=["a", "b", "c"], waiting=waiting, keep_alive=keep_alive)
-    scope = machine(guard)
+    scope = definition_of(guard)
     assert not ways_out_unreleased(scope, scope.start_at, release_function=RELEASE)
-    for purpose in ("Give up", "Release after error"):
-        ends = {"Give up": "Guard: Timed out", "Release after error": "Guard: Failed"}[purpose]
+    for purpose, ends in (
+        ("Give up", "Guard: Timed out"),
+        ("Release after error", "Guard: Failed"),
+    ):
         chain = [f"Guard (3): {purpose}", f"Guard (2): {purpose}", f"Guard: {purpose}", ends]
         for before, after in pairwise(chain):
             assert scope.states[before]["Next"] == after
             assert [rule["Next"] for rule in scope.states[before]["Catch"]] == [after]
 
 
-def test_a_timeout_of_the_second_lock_gives_the_first_back_and_names_the_second(
+def test_the_wait_for_the_second_lock_began_with_that_for_the_first_and_its_end_names_the_second(
     guards: GuardFactory,
 ) -> None:
-    states = machine(guards.guard(lock_name=["a", "b"], waiting=Waiting.queue())).states
-    time_left = states["Guard (2): Time left?"]
-    assert time_left["Choices"][0]["Next"] == "Guard (2): Give up"
+    states = definition_of(guards.guard(lock_name=["a", "b"], waiting=Waiting.queue())).states
+    assert states["Guard (2): Time left?"]["Choices"][0]["Next"] == "Guard (2): Give up"
     entered = states["Guard (2): Enter"]["Assign"]
+    [lock] = [lock for lock in entered.values() if "owner_id" in lock]
     [first] = [name for name in entered if name.endswith("_entered")]
     variable = first.removesuffix("_entered")
+    assert lock["waiting_since_ms"] == f"{{% ${variable}.waiting_since_ms %}}"
     cause = evaluate(
         states["Guard: Timed out"]["Cause"],
         variables={variable: {"lock_name": "a", "waiting_since_ms": 0}, first: entered[first]},
@@ -107,14 +104,6 @@ def test_a_timeout_of_the_second_lock_gives_the_first_back_and_names_the_second(
     )
     assert cause.startswith("lock b was not granted within max_wait of 1800 s (waited 1800 s)")
     assert cause.endswith("; none of the locks is held")
-
-
-def test_the_wait_for_the_second_lock_began_with_that_for_the_first(guards: GuardFactory) -> None:
-    states = machine(guards.guard(lock_name=["a", "b"])).states
-    first, second = states["Guard: Enter"]["Assign"], states["Guard (2): Enter"]["Assign"]
-    [variable] = [name for name, lock in first.items() if "owner_id" in lock]
-    [lock] = [lock for lock in second.values() if "owner_id" in lock]
-    assert lock["waiting_since_ms"] == f"{{% ${variable}.waiting_since_ms %}}"
 
 
 def never_tried(scope: Scope) -> set[str]:
@@ -144,32 +133,15 @@ def never_tried(scope: Scope) -> set[str]:
 def test_beside_heartbeats_a_release_that_fails_leaves_out_no_other_one(
     guards: GuardFactory, waiting: Waiting
 ) -> None:
-    kept = Duration.seconds(5)
-    scope = machine(guards.guard(lock_name=["a", "b", "c"], waiting=waiting, keep_alive=kept))
+    scope = definition_of(guards.guard(lock_name=["a", "b", "c"], waiting=waiting, keep_alive=KEPT))
     assert not never_tried(scope)
-
-
-def test_a_failed_release_that_leaves_out_the_locks_before_it_is_noticed(
-    guards: GuardFactory,
-) -> None:
-    scope = machine(guards.guard(lock_name=["a", "b", "c"], keep_alive=Duration.seconds(5)))
-    [work] = [state for state in scope.states.values() if state["Type"] == "Parallel"]
-    work["Catch"][0]["Next"] = "Guard: Not released"
-    assert len(never_tried(scope)) == 2
-
-
-def test_each_lock_has_a_heartbeat_of_its_own(guards: GuardFactory) -> None:
-    guard = guards.guard(lock_name=["a", "b"], keep_alive=Duration.seconds(5))
-    [work] = [state for state in machine(guard).states.values() if state["Type"] == "Parallel"]
-    starts = [branch["StartAt"] for branch in work["Branches"]]
-    assert starts == ["Guard: Body", "Guard: Heartbeat", "Guard (2): Heartbeat"]
 
 
 @cache
 def order_of(guards: GuardFactory, count: int) -> str:
     """How the guard's first state orders so many names: whatever they are, the text is the same."""
     asked = [f"{{% $states.input.n{number} %}}" for number in range(count)]
-    scope = machine(guards.guard(lock_name=asked))
+    scope = definition_of(guards.guard(lock_name=asked))
     assert scope.start_at == "Guard: Order"
     [expression] = scope.states["Guard: Order"]["Assign"].values()
     return str(expression)
@@ -211,7 +183,9 @@ def test_by_utf_16_they_do_not(guards: GuardFactory, monkeypatch: pytest.MonkeyP
     by_units = "function($name) { $utf16($name) }"
     monkeypatch.setattr(guard_arguments, "_KEY", by_units)
     asked = ["{% $states.input.a %}", "{% $states.input.b %}"]
-    [expression] = machine(guards.guard(lock_name=asked)).states["Guard: Order"]["Assign"].values()
+    [expression] = (
+        definition_of(guards.guard(lock_name=asked)).states["Guard: Order"]["Assign"].values()
+    )
     names = {"a": SMILE, "b": FULL_WIDTH_TILDE}
     functions = {"utf16": lambda name: name.encode("utf-16-be").hex()}
     found = evaluate(expression, states={"input": names}, functions=functions)
@@ -266,46 +240,39 @@ def test_in_an_express_workflow_the_lease_outlasts_the_wait(guards: GuardFactory
     guards.guard(**express, max_wait=Duration.seconds(0))
 
 
-def test_the_fencing_tokens_are_an_object_by_lock_name(guards: GuardFactory) -> None:
+def test_the_fencing_tokens_are_an_object_by_lock_name_and_there_is_no_single_one(
+    guards: GuardFactory,
+) -> None:
     guard = guards.guard(lock_name=["a", "b"])
     variables = [name[1:] for name in guard.fencing_tokens.split() if name.endswith("lock_name:")]
     known = [name.split(".")[0].lstrip("{$") for name in variables]
     values = {name: {"lock_name": "ab"[n], "fencing_token": n} for n, name in enumerate(known)}
     assert evaluate(guard.fencing_tokens, variables=values) == {"a": 0, "b": 1}
-
-
-@pytest.mark.parametrize("one", ["fencing_token", "fencing_token_path", "owner_id"])
-def test_what_only_one_lock_has_is_refused(guards: GuardFactory, one: str) -> None:
-    guard = guards.guard(lock_name=["a", "b"])
-    with pytest.raises(InvalidRequest, match="each has its own; use fencing_tokens"):
-        getattr(guard, one)
+    for one in ("fencing_token", "fencing_token_path", "owner_id"):
+        with pytest.raises(InvalidRequest, match="each has its own; use fencing_tokens"):
+            getattr(guard, one)
 
 
 def test_a_list_of_one_is_a_plain_guard(guards: GuardFactory) -> None:
-    plain, listed = (machine(guards.guard(lock_name=name)) for name in ("x", ["x"]))
+    plain, listed = (definition_of(guards.guard(lock_name=name)) for name in ("x", ["x"]))
     assert [*plain.states] == [*listed.states]
     assert not [name for name in plain.assigned() if name.endswith("_entered")]
 
 
 def test_without_cdk_the_machine_takes_several_locks_too() -> None:
-    functions = {name: f"${{{name}}}" for name in FUNCTIONS}
+    functions = dict.fromkeys(FUNCTIONS, "arn")
     names = ["$.one", "{% $states.input.other %}", "third"]
     made = guarded_machine({"Type": "Pass"}, functions=functions, lock_name=names)
-    scope = Scope(made["States"], made["StartAt"])
-    assert scope.start_at == "Guard: Order"
-    [expression] = scope.states["Guard: Order"]["Assign"].values()
+    assert made["StartAt"] == "Guard: Order"
+    [expression] = made["States"]["Guard: Order"]["Assign"].values()
     given = {"input": {"one": "b", "other": "a"}}
     assert evaluate(expression, states=given) == ["a", "b", "third"]
     assert "fencing tokens: {% {$lock_" in made["Comment"]
 
 
-def test_the_command_takes_several_lock_names(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    task = tmp_path / "task.json"
-    task.write_text('{"Type": "Pass"}')
-    words = ("--task", str(task), "--lock-name", "b", "--lock-name", "a", "--shared")
-    status, output, _ = asl(monkeypatch, capsys, *words)
+def test_the_command_takes_several_lock_names(asl: Asl) -> None:
+    words = ("--lock-name", "b", "--lock-name", "a", "--shared")
+    status, output, _ = asl('{"Type": "Pass"}', *words)
     assert status == 0
     made = json.loads(output)
     assert names_entered(Scope(made["States"], made["StartAt"])) == ["a", "b"]

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
 
 import pytest
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_stepfunctions as sfn
 
-from fairlock.cdk import LockGuard, Waiting
-from fairlock.cdk.machines import targets, variables_as_text
+from fairlock.cdk import Waiting
+from fairlock.cdk.machines import variables_as_text
 from tests.unit.cdk.guard_forms import RELEASE, GuardFactory
 from tests.unit.cdk.template import (
     Scope,
+    definition_of,
     evaluate,
     happy_path,
     machine_of,
+    statements,
     successors,
     ways_out_unreleased,
 )
@@ -48,10 +49,6 @@ every_guard = pytest.mark.parametrize(
 )
 
 
-def machine_polls(form: str) -> bool:
-    return form.startswith("KeepAlivePoll") or not form.startswith(("Queue", "KeepAlive"))
-
-
 def shadowed_variables(machine: Scope) -> set[str]:
     """Variables that an inner scope assigns although an outer one does: AWS refuses them."""
     return {
@@ -71,42 +68,23 @@ def test_every_state_of_a_guard_is_a_jsonata_state(forms: Json, form: str, guard
         if name.startswith(f"{guard}: ")
     }
     assert own == dict.fromkeys(own, "JSONata")
-    assert len(own) >= (9 if machine_polls(form) else 7)
+    assert len(own) >= 7
 
 
 @every_form
-def test_state_names_are_unique_in_the_machine_and_short_enough(forms: Json, form: str) -> None:
+def test_names_of_states_and_variables_are_unique_where_they_must_be_and_short_enough(
+    forms: Json, form: str
+) -> None:
     names = [name for name, _ in machine_of(forms, form).all_states()]
-    assert Counter(names).most_common(1)[0][1] == 1
+    assert len(names) == len(set(names))
     assert max(map(len, names)) <= 80
-
-
-@every_form
-def test_no_scope_assigns_a_variable_of_an_outer_scope(forms: Json, form: str) -> None:
     assert shadowed_variables(machine_of(forms, form)) == set()
-
-
-def test_shadowing_is_noticed_when_two_nested_guards_share_a_variable(forms: Json) -> None:
-    machine = machine_of(forms, "Nested")
-    [outer] = machine.assigned()
-    inner_enter = machine.holding("Inner: Enter").states["Inner: Enter"]
-    inner_enter["Assign"][outer] = "the same name"
-    assert shadowed_variables(machine) == {outer}
 
 
 @every_guard
 def test_every_path_from_acquire_ends_in_a_release(forms: Json, form: str, guard: str) -> None:
     scope = machine_of(forms, form).holding(f"{guard}: Acquire")
     assert ways_out_unreleased(scope, f"{guard}: Acquire", release_function=RELEASE) == set()
-
-
-@pytest.mark.parametrize("form", ["Flat", "QueueFlat"])
-@pytest.mark.parametrize("state", ["Guard: Acquire", "Charge"])
-def test_a_catch_that_bypasses_the_release_is_noticed(forms: Json, state: str, form: str) -> None:
-    machine = machine_of(forms, form)
-    machine.states[state]["Catch"][-1]["Next"] = "Guard: Failed"
-    escaped = ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE)
-    assert escaped == {"Guard: Failed"}
 
 
 BARE, OF_ITS_OWN = ["Charge"], ["Guard: Work", "Charge"]
@@ -132,16 +110,6 @@ def test_uncontended_a_guard_costs_so_many_transitions(
     assert happy_path(machine_of(forms, form)) == ["Guard: Enter", *path]
 
 
-@pytest.mark.parametrize("form", ["Chain", "TaskWithOwnCatch", "StateWithoutConstruct"])
-def test_a_chain_runs_in_a_branch_and_its_result_leaves_the_guard(forms: Json, form: str) -> None:
-    machine = machine_of(forms, form)
-    work = machine.states["Guard: Work"]
-    assert work["Type"] == "Parallel"
-    assert len(work["Branches"]) == 1
-    assert work["Output"] == "{% $states.result[0] %}"
-    assert work["Next"] == "Guard: Release"
-
-
 @pytest.mark.parametrize("work", ["Charge", "Guard: Work"])
 def test_every_error_of_the_work_leads_to_a_release(forms: Json, work: str) -> None:
     machine = machine_of(forms, "Flat" if work == "Charge" else "Chain")
@@ -151,48 +119,16 @@ def test_every_error_of_the_work_leads_to_a_release(forms: Json, work: str) -> N
     ]
 
 
-def test_enter_assigns_one_variable_and_leaves_the_input_alone(forms: Json) -> None:
-    enter = machine_of(forms, "Flat").states["Guard: Enter"]
-    [(variable, lock)] = enter.pop("Assign").items()
-    assert variable.startswith("lock_Guard_")
-    name = lock.pop("lock_name")
-    assert evaluate(name, states={"input": {"customer": 7}}) == "customer/7"
-    assert lock == {
-        "owner_id": "{% $uuid() %}",
-        "waiting_since_ms": "{% $millis() %}",
-        "restarts": 0,
-    }
-    assert enter == {"Type": "Pass", "QueryLanguage": "JSONata", "Next": "Guard: Acquire"}
+CALLS = ["Acquire", "Release", "Release after error", "Give up"]
 
 
-def test_acquire_passes_the_options_and_names_the_requester(forms: Json) -> None:
-    machine = machine_of(forms, "Flat")
-    [variable] = machine.assigned()
-    acquire = machine.states["Guard: Acquire"]
-    assert acquire["Arguments"]["Payload"] == {
-        "lock_name": f"{{% ${variable}.lock_name %}}",
-        "owner_id": f"{{% ${variable}.owner_id %}}",
-        "owner_name": "{% $states.context.Execution.Id %}",
-        "execution_arn": "{% $states.context.Execution.Id %}",
-        "redrive_count": "{% $exists($states.context.Execution.RedriveCount) ? "
-        "$states.context.Execution.RedriveCount : null %}",
-        "waiting_since_ms": f"{{% ${variable}.waiting_since_ms %}}",
-        "lease_seconds": 120,
-        "limit": 3,
-    }
-    assert acquire["Output"] == "{% $states.input %}"
-
-
-@pytest.mark.parametrize("purpose", ["Acquire", "Release", "Release after error", "Give up"])
+@pytest.mark.parametrize("purpose", CALLS)
 def test_an_express_guard_names_no_execution_that_could_be_described(
     forms: Json, purpose: str
 ) -> None:
     call = machine_of(forms, "Express").states[f"Guard: {purpose}"]
     assert "execution_arn" not in call["Arguments"]["Payload"]
     assert ("owner_name" in call["Arguments"]["Payload"]) == (purpose == "Acquire")
-
-
-CALLS = ["Acquire", "Release", "Release after error", "Give up"]
 
 
 def repeated(error: str, most: int) -> Json:
@@ -223,132 +159,64 @@ def test_calls_are_repeated_with_full_jitter_but_mistakes_are_not(
     assert call["TimeoutSeconds"] == 30
 
 
-@pytest.mark.parametrize(
-    ("purpose", "next_state", "named"),
-    [
-        ("Release", "Guard: Not released", set()),
-        ("Release after error", "Guard: Failed", {"queue"}),
-        ("Give up", "Guard: Timed out", {"queue"}),
-    ],
-)
-def test_a_release_that_fails_hands_on_its_input(
-    forms: Json, purpose: str, next_state: str, named: set[str]
+def test_what_follows_the_guard_follows_a_failed_release_but_no_wait_that_is_over(
+    forms: Json,
 ) -> None:
-    release = machine_of(forms, "Flat").states[f"Guard: {purpose}"]
-    assert release["Catch"] == [
-        {"ErrorEquals": ["States.ALL"], "Output": "{% $states.input %}", "Next": next_state}
-    ]
-    assert release["Output"] == "{% $states.input %}"
-    payload = release["Arguments"]["Payload"]
-    assert payload["execution_arn"] == "{% $states.context.Execution.Id %}"
-    assert set(payload) == {"lock_name", "owner_id", "execution_arn"} | named
-    assert payload.get("queue", False) is bool(named)
-
-
-def test_what_follows_the_guard_follows_a_failed_release_as_well(forms: Json) -> None:
-    states = machine_of(forms, "Flat").states
-    assert states["Guard: Release"]["Next"] == "Done"
-    assert states["Guard: Not released"]["Next"] == "Done"
-
-
-def test_the_timeout_chain_replaces_the_error_and_does_not_continue(forms: Json) -> None:
     states = machine_of(forms, "OnTimeout").states
+    assert states["Guard: Release"]["Next"] == states["Guard: Not released"]["Next"] == "Done"
     assert "Guard: Timed out" not in states
     assert states["Guard: Give up"]["Next"] == "Later"
-    assert states["Guard: Give up"]["Output"] == "{% $states.input %}"
+    for purpose in ("Give up", "Release after error"):
+        assert states[f"Guard: {purpose}"]["Arguments"]["Payload"]["queue"] is True
+        assert states[f"Guard: {purpose}"]["Output"] == "{% $states.input %}"
     assert states["Later"]["End"] is True
 
 
-def test_a_machine_may_invoke_acquire_and_release_and_nothing_else_of_the_service(
-    forms: Json,
+@pytest.mark.parametrize(
+    ("form", "functions"),
+    [
+        ("Flat", ["acquire", "release", "work"]),
+        ("KeepAliveFlat", ["acquire", "heartbeat", "release", "work"]),
+    ],
+)
+def test_a_machine_may_invoke_what_its_states_call_and_nothing_else_of_the_service(
+    forms: Json, form: str, functions: list[str]
 ) -> None:
-    [policy] = [
-        resource["Properties"]["PolicyDocument"]
-        for logical_id, resource in forms["Resources"].items()
-        if resource["Type"] == "AWS::IAM::Policy" and logical_id.startswith("FlatMachine")
-    ]
-    allowed = [resource for statement in policy["Statement"] for resource in statement["Resource"]]
-    assert {statement["Action"] for statement in policy["Statement"]} == {"lambda:InvokeFunction"}
-    assert sorted({json.dumps(resource).split(":function:")[1] for resource in allowed}) == [
-        'acquire"',
-        'acquire:*"',
-        'release"',
-        'release:*"',
-        'work"',
-        'work:*"',
-    ]
+    found = statements(forms, f"{form}Machine")
+    assert {statement["Action"] for statement in found} == {"lambda:InvokeFunction"}
+    arns = [json.dumps(arn) for statement in found for arn in statement["Resource"]]
+    invoked = {arn.split(":function:")[1] for arn in arns}
+    assert invoked == {f'{name}{version}"' for name in functions for version in ("", ":*")}
 
 
 # The definition of a guard that skips a busy lock: `max_wait` is zero.
 
-RELEASE_FUNCTION = "function:release"
-WAYS: dict[str, Json] = {
-    "queue": {"waiting": Waiting.queue()},
-    "polling": {"waiting": Waiting.poll()},
-    "Express": {"waiting": None, "express": True},
-}
-every_way = pytest.mark.parametrize("way", WAYS)
 
-
-def definition_of(guard: LockGuard) -> Scope:
-    graph = sfn.StateGraph(guard.start_state, "a guard by itself").to_graph_json()
-    return Scope(graph["States"], graph["StartAt"])
-
-
-@pytest.fixture(scope="module")
-def skipping(guards: GuardFactory) -> dict[str, Scope]:
-    skip = Duration.seconds(0)
-    return {way: definition_of(guards.guard(max_wait=skip, **props)) for way, props in WAYS.items()}
-
-
-@every_way
-def test_it_asks_once_whatever_the_way_to_wait(skipping: dict[str, Scope], way: str) -> None:
-    machine = skipping[way]
-    acquire = machine.states["Guard: Acquire"]
+@pytest.mark.parametrize(
+    "props",
+    [{"waiting": Waiting.queue()}, {"waiting": Waiting.poll()}, {"waiting": None, "express": True}],
+    ids=["queue", "polling", "Express"],
+)
+def test_it_asks_once_and_then_works_or_gives_up_whatever_the_way_to_wait(
+    guards: GuardFactory, props: Json
+) -> None:
+    machine = definition_of(guards.guard(max_wait=Duration.seconds(0), **props))
+    acquire, choice = machine.states["Guard: Acquire"], machine.states["Guard: Acquired?"]
     assert acquire["Resource"].endswith(":states:::lambda:invoke")
     assert "task_token" not in acquire["Arguments"]["Payload"]
-    before = [
-        name for name, state in machine.states.items() if "Guard: Acquire" in successors(state)
-    ]
-    assert before == ["Guard: Enter"]
-    assert "Wait" not in {state["Type"] for state in machine.states.values()}
-
-
-@every_way
-def test_a_grant_leads_to_the_work_and_any_refusal_to_giving_up(
-    skipping: dict[str, Scope], way: str
-) -> None:
-    choice = skipping[way].states["Guard: Acquired?"]
+    asking = [name for name, each in machine.states.items() if "Guard: Acquire" in successors(each)]
+    assert asking == ["Guard: Enter"]
     [rule] = choice["Choices"]
-    [variable] = skipping[way].assigned()
-
-    def is_granted(answer: Json) -> object:
-        return evaluate(rule["Condition"], variables={variable: answer})
-
-    assert is_granted({"acquired": True}) is True
-    assert is_granted({"acquired": False, "reason": "HELD"}) is False
+    [variable] = machine.assigned()
+    for answer in ({"acquired": True}, {"acquired": False, "reason": "HELD"}):
+        found = evaluate(rule["Condition"], variables={variable: answer})
+        assert found is answer["acquired"]
     assert (rule["Next"], choice["Default"]) == ("Guard: Work", "Guard: Give up")
-
-
-@every_way
-def test_every_path_of_a_skip_from_acquire_ends_in_a_release(
-    skipping: dict[str, Scope], way: str
-) -> None:
-    """Also after a refusal: a call that was repeated may have left one under way."""
-    machine = skipping[way]
-    assert (
-        ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE_FUNCTION) == set()
-    )
-    machine.states["Guard: Acquired?"]["Default"] = "Guard: Timed out"
-    escaped = ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE_FUNCTION)
-    assert escaped == {"Guard: Timed out"}
-    machine.states["Guard: Acquired?"]["Default"] = "Guard: Give up"
-
-
-def test_uncontended_it_costs_as_much_as_a_polling_guard(skipping: dict[str, Scope]) -> None:
-    path = ["Guard: Enter", "Guard: Acquire", "Guard: Acquired?", "Work", "Guard: Release"]
-    path.insert(-2, "Guard: Work")  # the branch of a work that is no bare task
-    assert happy_path(skipping["queue"]) == path
+    # With the branch of a work that is no bare task.
+    path = ["Guard: Enter", *POLLED, "Guard: Work", "Work", "Guard: Release"]
+    assert happy_path(machine) == path
+    # Also after a refusal: a call that was repeated may have left one under way.
+    assert ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE) == set()
 
 
 def test_a_busy_lock_leads_to_where_a_wait_that_is_over_leads(
@@ -356,9 +224,7 @@ def test_a_busy_lock_leads_to_where_a_wait_that_is_over_leads(
 ) -> None:
     elsewhere = sfn.Pass(stack, "Skipped")
     guard = guards.guard(max_wait=Duration.seconds(0), on_timeout=elsewhere)
-    machine = definition_of(guard)
-    assert machine.states["Guard: Give up"]["Next"] == "Skipped"
-    assert "Guard: Timed out" not in machine.states
+    assert definition_of(guard).states["Guard: Give up"]["Next"] == "Skipped"
 
 
 # What is read in the JSON of a state.
@@ -397,13 +263,3 @@ def test_a_variable_is_handed_on_as_text_where_nothing_evaluates_it(
 def test_what_a_branch_names_is_not_the_parallel_s_own() -> None:
     branch = {"StartAt": "Tell", "States": {"Tell": {"Type": "Pass", "Result": TOKEN}}}
     assert variables_as_text({"Branches": [branch]}, language="JSONPath") == set()
-
-
-def test_a_state_may_lead_on_in_four_ways() -> None:
-    state = {
-        "Next": "Next",
-        "Default": "Default",
-        "Catch": [{"ErrorEquals": ["States.ALL"], "Next": "Catch"}],
-        "Choices": [{"Variable": "$.x", "IsPresent": True, "Next": "Choice"}],
-    }
-    assert set(targets(state)) == {"Next", "Default", "Catch", "Choice"}

@@ -1,12 +1,13 @@
 """When a guard's wait is over there was no grant: `on_timeout` must not need its fencing token.
 
-All handlers are in one app, which is validated as at synth, in both query languages: those that
-would fail at run time beside those that are right. Each of the latter is near to one of the former.
+All handlers are in one app, which is validated as at synth: those that would fail at run time
+beside those that are right and near to one of the former.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -18,7 +19,7 @@ from fairlock.cdk import LockGuard, Waiting
 from fairlock.cdk.guard import guard_rules, standalone
 from fairlock.cdk.guard.guard_rules import GuardInMachine, faults_of_end
 from tests.unit.cdk.guard_forms import Case, Cases
-from tests.unit.cdk.test_guard_shape import definition_of
+from tests.unit.cdk.template import definition_of
 
 JSONATA, JSONPATH = "Jsonata", "JsonPath"
 LANGUAGES = (JSONATA, JSONPATH)
@@ -40,9 +41,9 @@ def choice(case: Case, condition: str = "{% $states.input.urgent %}") -> sfn.Cho
     )
 
 
-def needs_no_token(case: Case, expression: str) -> sfn.Pass:
-    token = LockGuard.fencing_token_of(case, "Guard").strip("{}% ")
-    return case.step("Tell", outputs=f"{{% {expression.replace('TOKEN', token)} %}}")
+def token_in(case: Case) -> str:
+    """The fencing token in an expression of JSONata."""
+    return LockGuard.fencing_token_of(case, "Guard").strip("{}% ")
 
 
 def after_another(case: Case, language: str) -> sfn.IChainable:
@@ -54,12 +55,11 @@ def behind_a_choice(case: Case, language: str) -> sfn.IChainable:
 
 
 def in_a_parallel(case: Case, language: str) -> sfn.IChainable:
-    inner = choice(case).otherwise(tell(case, language))
-    return sfn.Parallel.jsonata(case, "Both").branch(inner)
+    return sfn.Parallel.jsonata(case, "Both").branch(behind_a_choice(case, language))
 
 
 def in_a_map(case: Case, language: str) -> sfn.IChainable:
-    return case.map("Each", case.step("First").next(tell(case, language)))
+    return case.map("Each", after_another(case, language))
 
 
 def under_another_lock(case: Case, language: str) -> sfn.IChainable:
@@ -68,8 +68,7 @@ def under_another_lock(case: Case, language: str) -> sfn.IChainable:
 
 def in_a_condition(case: Case, language: str) -> sfn.IChainable:
     if language == JSONATA:
-        token = LockGuard.fencing_token_of(case, "Guard").strip("{}% ")
-        return choice(case, f"{{% {token} > 5 %}}").otherwise(case.step("Later"))
+        return choice(case, f"{{% {token_in(case)} > 5 %}}").otherwise(case.step("Later"))
     path = LockGuard.fencing_token_path_of(case, "Guard")
     high = sfn.Condition.number_greater_than(path, 5)
     which = sfn.Choice(case, "Which?").when(high, case.step("Urgent"))
@@ -84,7 +83,6 @@ def in_a_catch(case: Case, language: str) -> sfn.IChainable:
 
 BROKEN: Final[dict[str, Handler]] = {
     "AtOnce": tell,
-    "AfterAnother": after_another,
     "BehindAChoice": behind_a_choice,
     "InAParallel": in_a_parallel,
     "InAMap": in_a_map,
@@ -126,54 +124,33 @@ def broken(cases: Cases) -> None:
 
 
 def sound(cases: Cases) -> None:
+    case = cases.case("OuterToken")
+    inner = case.guard("Inner", on_timeout=tell(case, JSONATA))
+    case.machine(case.guard(task=inner, on_timeout=case.step("Later")))
+    case = cases.case("OwnTokenOfTheFallback")
+    fallback = case.guard("Fallback", tell(case, JSONPATH, guard="Fallback"))
+    case.machine(case.guard(on_timeout=fallback))
     for language in LANGUAGES:
-        case = cases.case(f"OuterToken{language}")
-        inner = case.guard("Inner", on_timeout=tell(case, language))
-        case.machine(case.guard(task=inner, on_timeout=case.step("Later")))
-        case = cases.case(f"OwnTokenOfTheFallback{language}")
-        fallback = case.guard("Fallback", tell(case, language, guard="Fallback"))
-        case.machine(case.guard(on_timeout=fallback))
         case = cases.case(f"AChoiceAsks{language}")
-        which = choice(case).otherwise(tell(case, language))
-        skipped = case.step("Skipped").next(which)
-        case.machine(case.guard(on_timeout=skipped).next(which))
-        case = cases.case(f"AfterTheWork{language}")
-        guard = case.guard(on_timeout=sfn.Succeed.jsonata(case, "AnotherOneRuns"))
-        case.machine(guard.next(tell(case, language)))
-        case = cases.case(f"InTheWork{language}")
-        work = sfn.Parallel.jsonata(case, "Both").branch(
-            case.map("Each", tell(case, language)), choice(case).otherwise(case.step("Other"))
-        )
-        case.machine(case.guard(task=work, on_timeout=case.step("Later")))
-    case = cases.case("OuterTokenInTheFallback")
-    fallback = case.guard("Fallback", on_timeout=tell(case, JSONPATH))
-    inner = case.guard("Inner", on_timeout=fallback)
-    case.machine(case.guard(task=inner))
+        which = behind_a_choice(case, language)
+        case.machine(case.guard(on_timeout=case.step("Skipped").next(which)).next(which))
+    case = cases.case("InTheWork")
+    work = in_a_parallel(case, JSONPATH)
+    case.machine(case.guard(task=work, on_timeout=case.step("Later")))
     case = cases.case("TriesAgain")
     wait = sfn.Wait.jsonata(case, "Pause", time=sfn.WaitTime.seconds("{% 60 %}"))
     guard = case.guard(task=tell(case, JSONPATH), on_timeout=wait)
     wait.next(guard)
     case.machine(guard)
-    case = cases.case("TokenOfTheGuardBefore")
-    second = case.guard("Second", on_timeout=tell(case, JSONPATH))
-    case.machine(case.guard(on_timeout=case.step("Later")).next(second))
     case = cases.case("InAChild")
     child = case.guard("Inner", tell(case, JSONPATH, guard="Inner"))
     children = case.map("Each", child, sfn.StateMachineType.STANDARD)
     case.machine(case.guard(on_timeout=children))
-    case = cases.case("FailsThen")
-    fail = sfn.Fail.jsonata(case, "Busy", error="Busy", cause="another one runs")
-    case.machine(case.guard(task=tell(case, JSONATA), on_timeout=fail))
-    for number, expression in enumerate(
-        (
-            "$exists(TOKEN) ? TOKEN : 'none'",
-            "TOKEN ? TOKEN : 'none'",
-            "{'token': TOKEN ?? 'none'}",
-            "$exists(TOKEN)",
-        )
-    ):
+    asking = ("$exists(X) ? X : 'none'", "X ? X : 'none'", "{'token': X ?? 'none'}", "$exists(X)")
+    for number, expression in enumerate(asking):
         case = cases.case(f"AsksFirst{number}")
-        case.machine(case.guard(on_timeout=needs_no_token(case, expression)))
+        asks = case.step("Tell", outputs=f"{{% {expression.replace('X', token_in(case))} %}}")
+        case.machine(case.guard(on_timeout=asks))
     case = cases.case("AsksInJsonPath")
     path = LockGuard.fencing_token_path_of(case, "Guard")
     granted = sfn.Condition.and_(
@@ -182,13 +159,12 @@ def sound(cases: Cases) -> None:
     which = sfn.Choice(case, "Granted?").when(granted, case.step("Urgent"))
     case.machine(case.guard(on_timeout=which.otherwise(case.step("Later"))))
     case = cases.case("OtherFields")
-    variable = LockGuard.fencing_token_of(case, "Guard").strip("{}% ").partition(".")[0]
+    variable = token_in(case).partition(".")[0]
     fields = {name: f"{{% {variable}.{name} %}}" for name in ("lock_name", "waiting_since_ms")}
     owner = {"owner": LockGuard.owner_id_of(case, "Guard"), "fencing_token": "none"}
     case.machine(case.guard(on_timeout=case.step("Tell", outputs={**fields, **owner})))
     case = cases.case("Comment")
-    token = LockGuard.fencing_token_of(case, "Guard")
-    case.machine(case.guard(on_timeout=case.step("Tell", comment=f"here is no {token}")))
+    case.machine(case.guard(on_timeout=case.step("Tell", comment=f"no {{% {token_in(case)} %}}")))
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +201,7 @@ def test_a_handler_that_needs_the_token_of_a_grant_that_never_was_is_refused(
     assert fault.endswith(f"(got {state!r})")
 
 
-def test_of_twenty_two_other_handlers_none_is_refused(faults: dict[str, str]) -> None:
+def test_of_the_other_handlers_none_is_refused(faults: dict[str, str]) -> None:
     assert set(faults) == {f"Cases/{case}/Guard" for case in REFUSED}
 
 
@@ -243,6 +219,7 @@ TEN_MINUTES = Duration.minutes(10)
 NO_END = "max_hold: needs a single task state with a time-out"
 TOO_LONG = "max_hold: must be as long as the task may take"
 FUNCTIONS = dict.fromkeys(standalone.FUNCTIONS, "arn")
+TASK = {"Type": "Task", "Resource": "arn:aws:states:::lambda:invoke", "TimeoutSeconds": 600}
 
 
 @pytest.fixture
@@ -261,15 +238,7 @@ def ends_after(seconds: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "way",
-    [
-        {"waiting": Waiting.queue()},
-        {"waiting": Waiting.poll()},
-        {"max_wait": Duration.seconds(0)},
-        {"express": True},
-        {"keep_alive": Duration.seconds(20)},
-        {"shared": True},
-    ],
+    "way", [*WAYS.values(), {"express": True}, {"shared": True}], ids=[*WAYS, "Express", "Shared"]
 )
 def test_a_task_with_a_time_out_is_guarded_as_without_max_hold(
     case: Case, way: dict[str, Any]
@@ -282,20 +251,11 @@ def test_a_task_with_a_time_out_is_guarded_as_without_max_hold(
     assert len(states.replace("Capped", "Plain")) == len(expected)
 
 
-def test_in_jsonpath_it_is_the_same(case: Case) -> None:
-    task = sfn.CustomState(
-        case,
-        "Custom",
-        state_json={"Type": "Task", "Resource": "arn:aws:states:::x", "TimeoutSeconds": 600},
-    )
-    case.guard(task=task, max_hold=TEN_MINUTES)
-
-
-def works_without_an_end(case: Case) -> dict[str, sfn.IChainable]:
+def test_work_without_an_end_is_refused_and_what_to_do_is_told(case: Case) -> None:
     caught = case.call("Caught", **ends_after(5))
     caught.add_catch(case.step("After"))
     path = {"task_timeout": sfn.Timeout.at("{% $states.input.seconds %}")}
-    return {
+    works: dict[str, sfn.IChainable] = {
         "no time-out": case.call("NoTimeOut"),
         "a time-out of the input": case.call("ByInput", **path),
         "a chain": case.call("First", **ends_after(5)).next(case.call("Next", **ends_after(5))),
@@ -305,28 +265,28 @@ def works_without_an_end(case: Case) -> dict[str, sfn.IChainable]:
         "a parallel": sfn.Parallel(case, "Parallel").branch(case.call("In", **ends_after(5))),
         "a guard": case.guard("Inner", case.call("Inside", **ends_after(5))),
     }
+    for kind, work in works.items():
+        with pytest.raises(InvalidRequest, match=NO_END) as refused:
+            case.guard(kind, work, max_hold=TEN_MINUTES)
+        assert "Set its task_timeout (TimeoutSeconds) to a number" in str(refused.value)
+        assert "start a chain as a workflow of its own" in str(refused.value)
 
 
-@pytest.mark.parametrize("kind", list(works_without_an_end(Cases(App(), "C").case("K"))))
-def test_work_without_an_end_is_refused_and_what_to_do_is_told(case: Case, kind: str) -> None:
-    with pytest.raises(InvalidRequest, match=NO_END) as refused:
-        case.guard("Outer", works_without_an_end(case)[kind], max_hold=TEN_MINUTES)
-    assert "Set its task_timeout (TimeoutSeconds) to a number" in str(refused.value)
-    assert "start a chain as a workflow of its own" in str(refused.value)
-
-
-def test_a_time_out_that_is_longer_is_refused(case: Case) -> None:
-    with pytest.raises(InvalidRequest, match=TOO_LONG):
-        case.guard(task=case.call("Long", **ends_after(601)), max_hold=TEN_MINUTES)
-
-
-def test_the_retries_that_cdk_adds_count_with_their_pauses(case: Case) -> None:
+def test_a_time_out_that_is_longer_is_refused_also_with_the_retries_that_cdk_adds(
+    case: Case,
+) -> None:
     """Seven attempts, and 2 + 4 + 8 + 16 + 32 + 64 s between them."""
     timeout = sfn.Timeout.duration(Duration.seconds(60))
     enough, short = Duration.seconds(7 * 60 + 126), Duration.seconds(7 * 60 + 125)
     case.guard("Enough", case.call("A", task_timeout=timeout), max_hold=enough)
-    with pytest.raises(InvalidRequest, match=TOO_LONG):
-        case.guard("Short", case.call("B", task_timeout=timeout), max_hold=short)
+    in_jsonpath = sfn.CustomState(case, "Custom", state_json=TASK)
+    case.guard("In JSONPath", in_jsonpath, max_hold=TEN_MINUTES)
+    for name, task, max_hold in (
+        ("Short", case.call("B", task_timeout=timeout), short),
+        ("Long", case.call("C", **ends_after(601)), TEN_MINUTES),
+    ):
+        with pytest.raises(InvalidRequest, match=TOO_LONG):
+            case.guard(name, task, max_hold=max_hold)
 
 
 @pytest.mark.parametrize(
@@ -348,10 +308,7 @@ def test_all_attempts_and_their_pauses_have_to_fit(
     assert len(list(faults_of_end(longest - 1, task))) == 1
     assert list(faults_of_end(longest + 60, task, wait_seconds=60)) == []
     assert len(list(faults_of_end(longest + 59, task, wait_seconds=60))) == 1
-
-
-def test_a_retry_of_a_hundred_million_attempts_is_refused_soon() -> None:
-    task = {"TimeoutSeconds": 1, "Retry": [{"MaxAttempts": 99_999_999, "IntervalSeconds": 1}]}
+    retry.append({"MaxAttempts": 99_999_999})  # Is refused soon.
     assert len(list(faults_of_end(3600, task))) == 1
 
 
@@ -369,36 +326,16 @@ def test_a_length_that_is_no_duration_of_seconds_is_refused(case: Case, wrong: A
         case.guard(task=case.call("Work", **ends_after(5)), max_hold=wrong)
 
 
-def guard_with_a_late_retry(case: Case) -> None:
+def test_a_retry_that_is_added_later_is_found_at_synth(
+    empty_app: App, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at the task when it is guarded would not find that."""
     task = case.call("Work", **ends_after(400))
     case.machine(case.guard(task=task, max_hold=TEN_MINUTES))
     task.add_retry(max_attempts=2)
-
-
-def test_a_retry_that_is_added_later_is_found_at_synth(empty_app: App, case: Case) -> None:
-    guard_with_a_late_retry(case)
-    with pytest.raises(RuntimeError, match=TOO_LONG):
-        empty_app.synth()
-
-
-def test_a_look_at_the_task_when_it_is_guarded_would_not_find_that(
-    empty_app: App, case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The control."""
-    guard_with_a_late_retry(case)
+    assert TOO_LONG in str(empty_app.node.validate())
     monkeypatch.setattr(guard_rules.EndOfHold, "faults", lambda _self: iter(()))
-    empty_app.synth()
-
-
-TASK = {"Type": "Task", "Resource": "arn:aws:states:::lambda:invoke", "TimeoutSeconds": 600}
-
-
-def test_a_machine_without_an_app_obeys_the_same_rule() -> None:
-    made = standalone.guarded_machine(
-        TASK, functions=FUNCTIONS, lock_name="x", max_hold_seconds=600
-    )
-    assert made["States"]["Work"]["TimeoutSeconds"] == 600
-    assert made == standalone.guarded_machine(TASK, functions=FUNCTIONS, lock_name="x")
+    assert empty_app.node.validate() == []
 
 
 @pytest.mark.parametrize(
@@ -413,6 +350,7 @@ def test_a_machine_without_an_app_obeys_the_same_rule() -> None:
 def test_a_machine_without_an_app_that_may_hold_longer_is_refused(
     work: dict[str, Any], options: dict[str, Any], told: str
 ) -> None:
-    arguments = {"lock_name": "x", **options}
+    machine = partial(standalone.guarded_machine, functions=FUNCTIONS, lock_name="x")
+    assert machine(TASK, max_hold_seconds=600) == machine(TASK)
     with pytest.raises(InvalidRequest, match=told):
-        standalone.guarded_machine(work, functions=FUNCTIONS, **arguments)
+        machine(work, **options)

@@ -14,11 +14,10 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
-from aws_cdk.assertions import Template
-from constructs import IConstruct
 
 from fairlock.cdk import LockMonitoring, LockService
-from tests.unit.cdk.template import SECONDS, flattened, lint, resources
+from fairlock.cdk.service.shared_service import SharedLockService
+from tests.unit.cdk.template import SECONDS, flattened, lint, listed, resources, template_of
 
 Json = dict[str, Any]
 
@@ -60,32 +59,23 @@ def table(*actions: str) -> set[tuple[str, str]]:
     return {(f"dynamodb:{action}", "the table") for action in actions}
 
 
+HANDS_OVER: Final = (
+    table("UpdateItem", "DeleteItem", "Query", "GetItem") | WORKFLOWS | DURABLE | LOGS | TRACES
+)
 ROLES: Final = {
-    "Acquire": table("UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem")
-    | WORKFLOWS
-    | DURABLE,
-    "Release": table("UpdateItem", "DeleteItem", "Query", "GetItem") | WORKFLOWS | DURABLE,
-    "Heartbeat": table("UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem")
-    | WORKFLOWS
-    | FAILURES
-    | DURABLE,
-    "ReaperReap": table("UpdateItem", "DeleteItem", "Query", "GetItem", "ConditionCheckItem")
-    | WORKFLOWS
-    | DURABLE
-    | QUEUE,
-    "Inspect": table("GetItem", "Query", "Scan"),
-    "ForceRelease": table("UpdateItem", "DeleteItem", "Query", "GetItem") | WORKFLOWS | DURABLE,
-    "SetLimit": table("UpdateItem", "DeleteItem", "Query", "GetItem") | WORKFLOWS | DURABLE,
-    "Pace": table("UpdateItem", "GetItem"),
-    "Publish": table("GetItem") | EVENTS,
+    "Acquire": table("PutItem") | HANDS_OVER,
+    "Release": HANDS_OVER,
+    "Heartbeat": table("PutItem") | HANDS_OVER | FAILURES,
+    "ReaperReap": table("ConditionCheckItem") | HANDS_OVER | QUEUE,
+    "Inspect": table("GetItem", "Query", "Scan") | LOGS | TRACES,
+    "ForceRelease": HANDS_OVER,
+    "SetLimit": HANDS_OVER,
+    "Pace": table("UpdateItem", "GetItem") | LOGS | TRACES,
+    "Publish": table("GetItem") | EVENTS | LOGS | TRACES,
 }
 
 
 PLAIN: Final = ("Acquire", "Release", "Heartbeat", "ReaperReap")
-
-
-def listed(value: object) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def told(resource: object, function: str) -> str:
@@ -126,9 +116,10 @@ def test_a_role_may_do_what_its_function_needs_and_nothing_else(
     deployed: str, request: pytest.FixtureRequest
 ) -> None:
     """The stack Fairlock has the first four functions, and serves no durable ones."""
-    template, always = request.getfixturevalue(deployed), LOGS | TRACES
-    names, more = (ROLES, DURABLE) if deployed == "everything" else (PLAIN, set())
-    expected = {name: (ROLES[name] - DURABLE) | (ROLES[name] & more) | always for name in names}
+    template = request.getfixturevalue(deployed)
+    expected = (
+        ROLES if deployed == "everything" else {each: ROLES[each] - DURABLE for each in PLAIN}
+    )
     assert granted(template) == expected
     kinds = ("AWS::Lambda::Permission", "AWS::Lambda::Url", "AWS::IAM::ManagedPolicy")
     assert [name for kind in kinds for name in resources(template, kind)] == []
@@ -146,17 +137,16 @@ def test_a_role_is_assumed_by_lambda_alone_and_has_no_policy_of_aws(
         assert not {"ManagedPolicyArns", "Policies"} & set(role["Properties"])
 
 
-def test_control_each_action_more_is_noticed(tmp_path: Path) -> None:
-    stack = Stack(App(outdir=str(tmp_path)), "Wider")
-    locks = LockService(stack, "Locks", reaper=False)
+def test_control_each_action_more_is_noticed_also_by_cdk_nag(own: Stack) -> None:
+    locks = LockService(own, "Locks", reaper=False)
     release = locks.release_function.role
     assert release is not None
     more = {("states:StopExecution", "*"), ("dynamodb:*", "*"), ("dynamodb:Scan", "the table")}
     for action, resource in more:
         arn = locks.table.table_arn if resource == "the table" else resource
         release.add_to_principal_policy(iam.PolicyStatement(actions=[action], resources=[arn]))
-    found = granted(dict(Template.from_stack(stack).to_json()))
-    assert found["Release"] - ROLES["Release"] - LOGS - TRACES == more
+    assert granted(template_of(own))["Release"] == (ROLES["Release"] - DURABLE) | more
+    assert {rule for rule, _ in findings(own)} == {"AwsSolutions-IAM5[Action::dynamodb:*]"}
 
 
 def physical_names(template: Json) -> set[str]:
@@ -177,21 +167,19 @@ def deployed_as(stack_name: str, path: Path) -> Json:
     locks.add_outputs()
     locks.share()
     LockMonitoring(stack, "Monitoring", service=locks)
-    machine = sfn.Pass(stack, "Nothing")
-    body = sfn.DefinitionBody.from_chainable(machine)
+    body = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "Nothing"))
     locks.watch(sfn.StateMachine(stack, "Machine", definition_body=body))
-    return dict(Template.from_stack(stack).to_json())
+    return template_of(stack)
 
 
 def test_dev_and_prod_of_one_account_have_no_name_in_common(tmp_path: Path) -> None:
-    dev, prod = (physical_names(deployed_as(name, tmp_path / name)) for name in ("dev", "prod"))
+    dev, prod, dev_again = (
+        physical_names(deployed_as(name, tmp_path / str(number)))
+        for number, name in enumerate(("dev", "prod", "dev"))
+    )
     assert len(dev) > 10
     assert dev & prod == set()
-
-
-def test_control_two_of_the_same_name_have_all_in_common(tmp_path: Path) -> None:
-    first, second = (physical_names(deployed_as("dev", tmp_path / name)) for name in ("a", "b"))
-    assert first == second
+    assert dev == dev_again
 
 
 # cdk-nag and cfn-lint find nothing but what is acknowledged, each with its reason.
@@ -215,19 +203,6 @@ def findings(stack: Stack) -> list[tuple[str, str]]:
     ]
     assert report.success == (not found)
     return found
-
-
-def acknowledged(root: IConstruct) -> dict[str, dict[str, str]]:
-    """The acknowledged rules and their reasons, by construct."""
-    return {
-        construct.node.path: {
-            rule.removeprefix("Annotation::AwsSolutions-"): reason
-            for entry in construct.node.metadata
-            if entry.type == Validations.ACKNOWLEDGED_RULES_METADATA_KEY
-            for rule, reason in entry.data.items()
-        }
-        for construct in root.node.find_all()
-    }
 
 
 def with_plain_definitions(template: Json) -> Json:
@@ -254,13 +229,9 @@ def test_the_service_follows_the_aws_solutions_rules_with_all_that_can_be_asked_
 
 
 def test_the_demo_follows_the_aws_solutions_rules(demo_app: App) -> None:
-    demo = demo_app.node.find_child("FairlockDemo")
+    demo, durable = map(demo_app.node.find_child, ("FairlockDemo", "FairlockDemoDurable"))
     assert isinstance(demo, Stack)
     assert findings_but_versions(demo) == []
-
-
-def test_the_durable_function_of_the_demo_follows_the_aws_solutions_rules(demo_app: App) -> None:
-    durable = demo_app.node.find_child("FairlockDemoDurable")
     assert isinstance(durable, Stack)
     # CDK lets it invoke each version of the functions: a wildcard behind their ARNs.
     assert [rule for rule, _ in findings(durable) if not VERSIONS.fullmatch(rule)] == []
@@ -282,83 +253,64 @@ def findings_but_versions(stack: Stack) -> list[tuple[str, str]]:
     ]
 
 
-def test_a_customers_key_adds_no_finding(tmp_path: Path) -> None:
-    stack = Stack(App(outdir=str(tmp_path)), "Encrypted")
-    LockService(stack, "Locks", encryption_key=kms.Key(stack, "Key", enable_key_rotation=True))
-    assert findings(stack) == []
+def test_a_customers_key_adds_no_finding(own: Stack) -> None:
+    LockService(own, "Locks", encryption_key=kms.Key(own, "Key", enable_key_rotation=True))
+    assert findings(own) == []
 
 
-def test_monitoring_of_a_shared_service_adds_no_finding(tmp_path: Path) -> None:
-    stack = Stack(App(outdir=str(tmp_path)), "Watching")
-    topic = sns.Topic(stack, "Topic", enforce_ssl=True)
-    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
-    LockMonitoring(stack, "Monitoring", service=locks, alarm_topic=topic)
-    assert findings(stack) == []
-    assert lint(dict(Template.from_stack(stack).to_json())) == []
-
-
-def test_a_wildcard_without_acknowledgment_is_found(tmp_path: Path) -> None:
-    stack = Stack(App(outdir=str(tmp_path)), "Wider")
-    acquire = LockService(stack, "Locks").node.find_child("AcquireRole")
-    assert isinstance(acquire, iam.Role)
-    acquire.add_to_policy(iam.PolicyStatement(actions=["dynamodb:*"], resources=["*"]))
-    assert {rule for rule, _ in findings(stack)} == {"AwsSolutions-IAM5[Action::dynamodb:*]"}
+def test_monitoring_of_a_shared_service_adds_no_finding(
+    own: Stack, imported: SharedLockService
+) -> None:
+    topic = sns.Topic(own, "Topic", enforce_ssl=True)
+    LockMonitoring(own, "Monitoring", service=imported, alarm_topic=topic)
+    assert findings(own) == []
 
 
 def test_each_acknowledged_rule_has_its_reason(lock_stack: Stack) -> None:
-    xray = {"IAM5[Resource::*]": "X-Ray's write actions take no resource."}
-    runtime = {"L1": "The handlers are tested with python3.13."}
     states = "IAM5[Resource::arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>"
-    executions = {
+    reasons = {
+        "L1": "The handlers are tested with python3.13.",
+        "IAM5[Resource::*]": "X-Ray's write actions take no resource.",
         f"{states}:execution:*]": (
             "Any workflow of this account and region may hold a lock; read-only."
-        )
-    }
-    machines = {
+        ),
         f"{states}:stateMachine:*]": (
             "Any workflow of this account and region may wait; its task token is needed."
-        )
+        ),
     }
-    reasons = {path: rules for path, rules in acknowledged(lock_stack).items() if rules}
-    assert reasons == {
-        "Fairlock/Locks/Acquire": runtime,
-        "Fairlock/Locks/AcquireRole": {**xray, **executions, **machines},
-        "Fairlock/Locks/Heartbeat": runtime,
-        "Fairlock/Locks/HeartbeatRole": {**xray, **executions, **machines},
-        "Fairlock/Locks/Reaper/Reap": runtime,
-        "Fairlock/Locks/Reaper/ReapRole": {**xray, **executions, **machines},
-        "Fairlock/Locks/Release": runtime,
-        "Fairlock/Locks/ReleaseRole": {**xray, **executions, **machines},
+    acknowledged = {
+        (rule.removeprefix("Annotation::AwsSolutions-"), reason)
+        for construct in lock_stack.node.find_all()
+        for entry in construct.node.metadata
+        if entry.type == Validations.ACKNOWLEDGED_RULES_METADATA_KEY
+        for rule, reason in entry.data.items()
     }
+    assert acknowledged == {*reasons.items()}
 
 
-def test_cfn_lint_accepts_the_lock_stack(lock_template: Json) -> None:
-    assert lint(lock_template) == []
+def test_cfn_lint_accepts_the_service_with_all_that_can_be_asked_for(everything: Json) -> None:
+    assert lint(everything) == []
 
 
 def test_cfn_lint_accepts_the_demo_stack(demo_app: App) -> None:
     demo = demo_app.node.find_child("FairlockDemo")
     assert isinstance(demo, Stack)
-    assert lint(with_plain_definitions(dict(Template.from_stack(demo).to_json()))) == []
+    assert lint(with_plain_definitions(template_of(demo))) == []
 
 
-def test_cfn_lint_accepts_the_state_machines_of_all_forms(forms: Json) -> None:
-    plain = with_plain_definitions(forms)
+def test_cfn_lint_accepts_the_state_machines_of_all_forms_and_finds_a_wrong_one(
+    forms: Json,
+) -> None:
     role = {"RoleArn": "arn:aws:iam::123456789012:role/any"}
-    machines = {
-        name: {"Type": machine["Type"], "Properties": {**machine["Properties"], **role}}
-        for name, machine in resources(plain, "AWS::StepFunctions::StateMachine").items()
+    kind = "AWS::StepFunctions::StateMachine"
+    machines: dict[str, Json] = {
+        name: {"Type": kind, "Properties": {**machine["Properties"], **role}}
+        for name, machine in resources(with_plain_definitions(forms), kind).items()
     }
     assert len(machines) > 10
-    assert lint({"Resources": machines}) == []
-
-
-def test_cfn_lint_reads_the_definitions(forms: Json) -> None:
-    name, machine = next(iter(resources(forms, "AWS::StepFunctions::StateMachine").items()))
-    broken = with_plain_definitions({"Resources": {name: {**machine, "DependsOn": []}}})
-    properties = broken["Resources"][name]["Properties"]
-    properties["RoleArn"] = "arn:aws:iam::123456789012:role/any"
-    assert lint(broken) == []
-    definition = properties["DefinitionString"]
-    properties["DefinitionString"] = definition.replace("Arguments", "Argument")
-    assert any("E3601" in finding for finding in lint(broken))
+    wrong = copy.deepcopy(next(iter(machines.values())))
+    definition = wrong["Properties"]["DefinitionString"]
+    wrong["Properties"]["DefinitionString"] = definition.replace("Arguments", "Argument")
+    found = lint({"Resources": {**machines, "Wrong": wrong}})
+    assert found
+    assert all(each.startswith("E3601 in Wrong: ") for each in found)

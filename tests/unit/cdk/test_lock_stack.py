@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk.assertions import Template
 
 from fairlock.cdk import LockService
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.claims import SECOND_PASS_MS
 from fairlock.store.reap import ExecutionEnded
 from lambdas.reap_messages import parse_reap_message
-from tests.unit.cdk.template import arn, one, resources
+from tests.unit.cdk.template import arn, one, properties, resources, template_of
 
 Json = dict[str, Any]
 
@@ -26,48 +24,45 @@ OPERATIONS = ["Acquire", "Heartbeat", "Release", "ReaperReap"]
 every_operation = pytest.mark.parametrize("operation", OPERATIONS)
 
 
-def test_the_table_is_on_demand_with_ttl_recovery_and_encryption(lock_template: Json) -> None:
+def test_the_table_is_on_demand_with_ttl_recovery_and_encryption_and_outlives_its_stack(
+    lock_template: Json,
+) -> None:
+    """But not a failed creation: CloudFormation user guide, "DeletionPolicy attribute"."""
     _, table = one(lock_template, "AWS::DynamoDB::Table", "Table")
+    keys = (("pk", "HASH"), ("sk", "RANGE"))
     assert table["Properties"] == {
-        "AttributeDefinitions": [
-            {"AttributeName": "pk", "AttributeType": "S"},
-            {"AttributeName": "sk", "AttributeType": "S"},
-        ],
-        "KeySchema": [
-            {"AttributeName": "pk", "KeyType": "HASH"},
-            {"AttributeName": "sk", "KeyType": "RANGE"},
-        ],
+        "AttributeDefinitions": [{"AttributeName": n, "AttributeType": "S"} for n, _ in keys],
+        "KeySchema": [{"AttributeName": name, "KeyType": kind} for name, kind in keys],
         "BillingMode": "PAY_PER_REQUEST",
         "TimeToLiveSpecification": {"AttributeName": "expiry_time", "Enabled": True},
         "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
         "SSESpecification": {"SSEEnabled": True},
         "DeletionProtectionEnabled": False,
     }
-
-
-def test_the_table_outlives_its_stack_but_not_a_failed_creation(lock_template: Json) -> None:
-    """CloudFormation user guide, "DeletionPolicy attribute", RetainExceptOnCreate."""
-    _, table = one(lock_template, "AWS::DynamoDB::Table", "Table")
     policies = (table["DeletionPolicy"], table["UpdateReplacePolicy"])
     assert policies == ("RetainExceptOnCreate", "Retain")
 
 
 @every_operation
-def test_each_function_runs_its_handler_and_is_traced(lock_template: Json, operation: str) -> None:
+def test_each_function_runs_its_handler_is_traced_and_retains_its_logs_for_a_month(
+    lock_template: Json, operation: str
+) -> None:
     _, function = one(lock_template, "AWS::Lambda::Function", operation)
     table, _ = one(lock_template, "AWS::DynamoDB::Table", "Table")
     role, _ = one(lock_template, "AWS::IAM::Role", f"{operation}Role")
-    logs, _ = one(lock_template, "AWS::Logs::LogGroup", f"{operation}Logs")
+    logs, retained = one(lock_template, "AWS::Logs::LogGroup", f"{operation}Logs")
+    assert retained["Properties"] == {"RetentionInDays": 30}
+    assert retained["DeletionPolicy"] == "RetainExceptOnCreate"
     variables: Json = {"FAIRLOCK_TABLE_NAME": {"Ref": table}}
     if operation == "ReaperReap":
         queue, _ = one(lock_template, "AWS::SQS::Queue", "ReaperQueue")
         variables["FAIRLOCK_REAP_QUEUE_URL"] = {"Ref": queue}
-    properties = dict(function["Properties"])
-    assert set(properties.pop("Code")) == {"S3Bucket", "S3Key"}
-    assert properties.pop("Description").startswith("Fairlock: ")
+    made = dict(function["Properties"])
+    assert set(made.pop("Code")) == {"S3Bucket", "S3Key"}
+    assert made.pop("Description").startswith("Fairlock: ")
     loop = in_partition_aws("Allow", otherwise={"Ref": "AWS::NoValue"})
-    assert properties.pop("RecursiveLoop", None) == (loop if operation == "ReaperReap" else None)
-    assert properties == {
+    assert made.pop("RecursiveLoop", None) == (loop if operation == "ReaperReap" else None)
+    assert made == {
         "Handler": f"lambdas.{operation.removeprefix('Reaper').lower()}.handler",
         "Runtime": "python3.13",
         "Architectures": [in_partition_aws("arm64", otherwise="x86_64")],
@@ -92,24 +87,12 @@ def in_partition_aws(value: str, *, otherwise: str | Json) -> Json:
     return {"Fn::If": [PARTITION_AWS, value, otherwise]}
 
 
-def test_the_default_of_tracing_and_architecture_depends_on_the_partition(
-    lock_template: Json,
-) -> None:
+def test_all_functions_share_one_asset_and_one_condition(lock_template: Json) -> None:
+    functions = properties(lock_template, "AWS::Lambda::Function")
+    assert len(functions) == len(OPERATIONS)
+    assert len({function["Code"]["S3Key"] for function in functions}) == 1
     condition = {"Fn::Equals": [{"Ref": "AWS::Partition"}, "aws"]}
     assert lock_template["Conditions"] == {PARTITION_AWS: condition}
-
-
-def test_all_functions_share_one_asset(lock_template: Json) -> None:
-    functions = resources(lock_template, "AWS::Lambda::Function").values()
-    assert len(functions) == len(OPERATIONS)
-    assert len({function["Properties"]["Code"]["S3Key"] for function in functions}) == 1
-
-
-@every_operation
-def test_logs_are_retained_for_a_month(lock_template: Json, operation: str) -> None:
-    _, logs = one(lock_template, "AWS::Logs::LogGroup", f"{operation}Logs")
-    assert logs["Properties"] == {"RetentionInDays": 30}
-    assert logs["DeletionPolicy"] == "RetainExceptOnCreate"
 
 
 def test_the_outputs_are_what_callers_rely_on(lock_template: Json) -> None:
@@ -143,7 +126,9 @@ def queue_arn(template: Json, name: str) -> Json:
     return arn(one(template, "AWS::SQS::Queue", f"Reaper{name}")[0])
 
 
-def test_the_rule_matches_every_execution_that_may_have_left_a_lock(lock_template: Json) -> None:
+@pytest.fixture(scope="module")
+def target(lock_template: Json) -> Json:
+    """Where the rule sends every execution that may have left a lock."""
     _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
     assert rule["Properties"]["EventPattern"] == {
         "source": ["aws.states"],
@@ -151,171 +136,102 @@ def test_the_rule_matches_every_execution_that_may_have_left_a_lock(lock_templat
         "detail": {"status": ["FAILED", "TIMED_OUT", "ABORTED"]},
         "replay-name": [{"exists": False}],
     }
+    [target] = rule["Properties"]["Targets"]
+    return dict(target)
 
 
 def test_events_go_to_the_queue_without_data_or_if_that_fails_to_the_dead_letter_queue(
-    lock_template: Json,
+    lock_template: Json, target: Json
 ) -> None:
-    _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
-    assert rule["Properties"]["Targets"] == [
-        {
-            "Id": "Target0",
-            "Arn": queue_arn(lock_template, "Queue"),
-            "DeadLetterConfig": {"Arn": queue_arn(lock_template, "DeadLetterQueue")},
-            "InputTransformer": {
-                "InputPathsMap": {
-                    "arn": "$.detail.executionArn",
-                    "redrives": "$.detail.redriveCount",
-                    "stopped": "$.detail.stopDate",
-                    "status": "$.detail.status",
-                    "time": "$.time",
-                },
-                "InputTemplate": '{"detail": {"executionArn": "<arn>", '
-                '"redriveCount": "<redrives>", "stopDate": "<stopped>", "status": "<status>"}, '
-                '"time": "<time>"}',
-            },
-        }
-    ]
+    assert target["Arn"] == queue_arn(lock_template, "Queue")
+    assert target["DeadLetterConfig"] == {"Arn": queue_arn(lock_template, "DeadLetterQueue")}
+    assert target["InputTransformer"]["InputPathsMap"] == {
+        "arn": "$.detail.executionArn",
+        "redrives": "$.detail.redriveCount",
+        "stopped": "$.detail.stopDate",
+        "status": "$.detail.status",
+        "time": "$.time",
+    }
 
 
 @pytest.mark.parametrize(
-    ("redrive_count", "redrives"), [("0", 0), ("3", 3), ("", 0), ("null", 0), ("<redrives>", 0)]
+    ("values", "ended"),
+    [
+        (
+            {"redrives": "2", "stopped": "1893456000500", "status": "ABORTED"},
+            {"redrives": 2, "ended_at_ms": 1893456000500},
+        ),
+        ({"redrives": "3"}, {"redrives": 3}),
+        *(({"redrives": each}, {"redrives": 0}) for each in ("0", "", "null", "<redrives>")),
+    ],
+    ids=str,
 )
 def test_the_handler_understands_what_the_rule_makes_of_an_event(
-    lock_template: Json, redrive_count: str, redrives: int
+    target: Json, values: dict[str, str], ended: Json
 ) -> None:
     """EventBridge puts values in place of names as they are; of a missing field, who knows."""
-    _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
-    [target] = rule["Properties"]["Targets"]
     message = target["InputTransformer"]["InputTemplate"]
-    for name, value in {"arn": EXECUTION, "redrives": redrive_count}.items():
+    for name, value in {"arn": EXECUTION, **values}.items():
         message = message.replace(f"<{name}>", value)
-    ended = ExecutionEnded(execution_arn=EXECUTION, redrives=redrives)
-    assert parse_reap_message(message).ended == ended
+    expected = ExecutionEnded(execution_arn=EXECUTION, **ended)
+    assert parse_reap_message(message).ended == expected
 
 
-def test_of_a_full_event_the_handler_learns_which_run_ended_and_when(lock_template: Json) -> None:
-    _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
-    [target] = rule["Properties"]["Targets"]
-    message = target["InputTransformer"]["InputTemplate"]
-    values = {"arn": EXECUTION, "redrives": "2", "stopped": "1893456000500", "status": "ABORTED"}
-    for name, value in values.items():
-        message = message.replace(f"<{name}>", value)
-    ended = ExecutionEnded(execution_arn=EXECUTION, redrives=2, ended_at_ms=1893456000500)
-    assert parse_reap_message(message).ended == ended
-
-
-@pytest.mark.parametrize("concurrency", [1, 1001, True, 2.5, "50"])
-def test_a_concurrency_that_lambda_would_not_take_is_refused(concurrency: int) -> None:
-    with pytest.raises(InvalidRequest, match="reaper_concurrency"):
-        LockService(Stack(), "Locks", reaper_concurrency=concurrency)
-
-
-def test_the_queue_gives_up_after_ten_tries_in_twenty_minutes(lock_template: Json) -> None:
-    _, queue = one(lock_template, "AWS::SQS::Queue", "ReaperQueue")
-    dead_letters = queue_arn(lock_template, "DeadLetterQueue")
-    assert queue["Properties"] == {
-        "SqsManagedSseEnabled": True,
-        "MessageRetentionPeriod": 1_209_600,
-        "VisibilityTimeout": 120,
-        "RedrivePolicy": {"deadLetterTargetArn": dead_letters, "maxReceiveCount": 10},
-    }
-
-
-def test_dead_letters_are_retained_for_two_weeks(lock_template: Json) -> None:
-    _, queue = one(lock_template, "AWS::SQS::Queue", "ReaperDeadLetterQueue")
-    assert queue["Properties"] == {
-        "SqsManagedSseEnabled": True,
-        "MessageRetentionPeriod": 1_209_600,
-    }
-
-
-def statements(template: Json, name: str) -> list[Json]:
-    _, policy = one(template, "AWS::SQS::QueuePolicy", f"Reaper{name}Policy")
-    found: list[Json] = policy["Properties"]["PolicyDocument"]["Statement"]
-    return found
-
-
-def allowed(template: Json, name: str) -> list[Json]:
-    """What both queues have: TLS for all, and EventBridge may send."""
-    return [
-        {
-            "Effect": "Deny",
-            "Principal": {"AWS": "*"},
-            "Action": "sqs:*",
-            "Resource": queue_arn(template, name),
-            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-        },
-        {
-            "Effect": "Allow",
-            "Principal": {"Service": "events.amazonaws.com"},
-            "Action": "sqs:SendMessage",
-            "Resource": queue_arn(template, name),
-        },
-    ]
-
-
-def test_the_rule_of_this_service_may_send_dead_letters(lock_template: Json) -> None:
-    rule, _ = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
-    tls, events = allowed(lock_template, "DeadLetterQueue")
-    own = {**events, "Condition": {"ArnEquals": {"aws:SourceArn": [arn(rule)]}}}
-    assert statements(lock_template, "DeadLetterQueue") == [tls, own]
-
-
-def test_no_one_but_the_rule_and_the_reap_function_may_send(lock_template: Json) -> None:
-    """A key that a request does not have counts as not equal."""
-    rule, _ = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
-    role, _ = one(lock_template, "AWS::IAM::Role", "ReaperReapRole")
-    senders = {"aws:SourceArn": [arn(rule)], "aws:PrincipalArn": arn(role)}
-    assert statements(lock_template, "Queue") == [
-        *allowed(lock_template, "Queue"),
-        {
-            "Effect": "Deny",
-            "Principal": {"AWS": "*"},
-            "Action": "sqs:SendMessage",
-            "Resource": queue_arn(lock_template, "Queue"),
-            "Condition": {"ArnNotEquals": senders},
-        },
-    ]
-
-
-def test_the_reap_function_alone_may_send_messages_to_itself_again_and_again(
+def test_the_queue_gives_up_after_ten_tries_in_twenty_minutes_and_dead_letters_stay_two_weeks(
     lock_template: Json,
 ) -> None:
-    """Lambda would stop it after about 16 rounds; its own bound is `MOST_ROUNDS`."""
-    functions = resources(lock_template, "AWS::Lambda::Function")
-    loops = {name: f["Properties"].get("RecursiveLoop") for name, f in functions.items()}
-    reap, _ = one(lock_template, "AWS::Lambda::Function", "ReaperReap")
-    condition, allowed, otherwise = loops.pop(reap)["Fn::If"]
-    assert (allowed, otherwise) == ("Allow", {"Ref": "AWS::NoValue"})
-    assert lock_template["Conditions"][condition] == {
-        "Fn::Equals": [{"Ref": "AWS::Partition"}, "aws"]
+    _, queue = one(lock_template, "AWS::SQS::Queue", "ReaperQueue")
+    _, dead_letters = one(lock_template, "AWS::SQS::Queue", "ReaperDeadLetterQueue")
+    stays = {"SqsManagedSseEnabled": True, "MessageRetentionPeriod": 1_209_600}
+    assert dead_letters["Properties"] == stays
+    redrive = {
+        "deadLetterTargetArn": queue_arn(lock_template, "DeadLetterQueue"),
+        "maxReceiveCount": 10,
     }
-    assert set(loops.values()) == {None}
+    assert queue["Properties"] == {**stays, "VisibilityTimeout": 120, "RedrivePolicy": redrive}
 
 
-@pytest.mark.parametrize(("recursive_loop", "loop"), [(True, "Allow"), (False, None)])
+@pytest.mark.parametrize("name", ["Queue", "DeadLetterQueue"])
+def test_no_one_but_the_rule_and_the_reap_function_may_send(lock_template: Json, name: str) -> None:
+    """A key that a request does not have counts as not equal."""
+    _, policy = one(lock_template, "AWS::SQS::QueuePolicy", f"Reaper{name}Policy")
+    rule, _ = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
+    role, _ = one(lock_template, "AWS::IAM::Role", "ReaperReapRole")
+    everybody = {"Effect": "Deny", "Principal": {"AWS": "*"}}
+    from_rule = {"aws:SourceArn": [arn(rule)]}
+    tls = {"Bool": {"aws:SecureTransport": "false"}}
+    events: Json = {"Effect": "Allow", "Principal": {"Service": "events.amazonaws.com"}}
+    expected: list[Json] = [{**everybody, "Action": "sqs:*", "Condition": tls}]
+    if name == "DeadLetterQueue":
+        expected.append({**events, "Condition": {"ArnEquals": from_rule}})
+    else:
+        senders = {**from_rule, "aws:PrincipalArn": arn(role)}
+        expected += [events, {**everybody, "Condition": {"ArnNotEquals": senders}}]
+    send = {"Action": "sqs:SendMessage", "Resource": queue_arn(lock_template, name)}
+    assert policy["Properties"]["PolicyDocument"]["Statement"] == [
+        {**send, **statement} for statement in expected
+    ]
+
+
+@pytest.mark.parametrize(("recursive_loop", "loop"), [(True, ["Allow"]), (False, [])])
 def test_whether_the_reaper_may_loop_can_be_set_for_a_region_without_the_setting(
-    tmp_path: Path, *, recursive_loop: bool, loop: str | None
+    own: Stack, *, recursive_loop: bool, loop: list[str]
 ) -> None:
-    """Lambda developer guide, "Recursive loop detection", "Supported AWS Regions"."""
-    stack = Stack(App(outdir=str(tmp_path)), "Own")
-    LockService(stack, "Locks", recursive_loop=recursive_loop)
-    found = resources(dict(Template.from_stack(stack).to_json()), "AWS::Lambda::Function")
-    loops = {
-        each["Properties"].get("RecursiveLoop")
-        for name, each in found.items()
-        if name.startswith("LocksReaperReap")
-    }
-    assert loops == {loop}
+    """Lambda developer guide, "Recursive loop detection", "Supported AWS Regions".
+
+    Lambda would stop it after about 16 rounds; its own bound is `MOST_ROUNDS`.
+    """
+    LockService(own, "Locks", recursive_loop=recursive_loop)
+    functions = properties(template_of(own), "AWS::Lambda::Function")
+    assert [each["RecursiveLoop"] for each in functions if "RecursiveLoop" in each] == loop
 
 
 def test_fifty_functions_at_most_take_ten_messages_each_and_tell_which_failed(
     lock_template: Json,
 ) -> None:
-    [mapping] = resources(lock_template, "AWS::Lambda::EventSourceMapping").values()
+    [mapping] = properties(lock_template, "AWS::Lambda::EventSourceMapping")
     function, _ = one(lock_template, "AWS::Lambda::Function", "ReaperReap")
-    assert mapping["Properties"] == {
+    assert mapping == {
         "BatchSize": 10,
         "EventSourceArn": queue_arn(lock_template, "Queue"),
         "FunctionName": {"Ref": function},
@@ -331,38 +247,30 @@ def test_the_second_pass_comes_when_no_acquire_from_before_can_still_run(
     assert acquire["Properties"]["Timeout"] + 10 <= SECOND_PASS_MS // 1000
 
 
-@pytest.fixture(scope="module")
-def without(tmp_path_factory: pytest.TempPathFactory) -> LockService:
-    stack = Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Without")
-    return LockService(stack, "Locks", reaper=False)
-
-
-def test_a_service_without_reaper_has_no_rule_and_no_queue(without: LockService) -> None:
-    template = Template.from_stack(Stack.of(without))
-    assert without.reaper is None
-    template.resource_count_is("AWS::Lambda::Function", 3)
+def test_a_service_without_reaper_has_no_rule_no_queue_and_no_dead_letters_to_count(
+    own: Stack,
+) -> None:
+    locks = LockService(own, "Locks", reaper=False)
+    assert locks.reaper is None
+    for name in ("metric_dead_letters", "metric_oldest_event"):
+        with pytest.raises(InvalidRequest, match=rf"^reaper: must be True for {name}\(\)"):
+            getattr(locks, name)()
+    template = template_of(own)
+    assert len(resources(template, "AWS::Lambda::Function")) == 3
     for kind in ("AWS::SQS::Queue", "AWS::Events::Rule", "AWS::Lambda::EventSourceMapping"):
-        template.resource_count_is(kind, 0)
+        assert not resources(template, kind)
 
 
-def test_a_service_without_reaper_has_no_dead_letters_to_count(without: LockService) -> None:
-    with pytest.raises(InvalidRequest, match=r"^reaper: must be True for metric_dead_letters\(\)"):
-        without.metric_dead_letters()
-    with pytest.raises(InvalidRequest, match=r"^reaper: must be True for metric_oldest_event\(\)"):
-        without.metric_oldest_event()
-
-
-def test_dead_letters_are_those_that_are_there(stack: Stack) -> None:
-    metric = LockService(stack, "Counted").metric_dead_letters(label="dead", color="#ff0000")
-    assert isinstance(metric, cloudwatch.Metric)
-    assert metric.namespace == "AWS/SQS"
-    assert metric.metric_name == "ApproximateNumberOfMessagesVisible"
-    assert (metric.statistic, metric.label, metric.color) == ("Maximum", "dead", "#ff0000")
-
-
-def test_how_long_the_oldest_event_waits_is_a_metric_of_the_queue(stack: Stack) -> None:
+def test_dead_letters_are_those_that_are_there_and_the_wait_of_the_oldest_event_is_known(
+    own: Stack,
+) -> None:
     """SQS developer guide, "Available CloudWatch metrics", ApproximateAgeOfOldestMessage."""
-    metric = LockService(stack, "Aged").metric_oldest_event()
-    name = "ApproximateAgeOfOldestMessage"
-    assert (metric.namespace, metric.metric_name) == ("AWS/SQS", name)
-    assert metric.statistic == "Maximum"
+    locks = LockService(own, "Locks")
+    metric = locks.metric_dead_letters(label="dead", color="#ff0000")
+    assert (metric.label, metric.color) == ("dead", "#ff0000")
+    for made, name in (
+        (metric, "ApproximateNumberOfMessagesVisible"),
+        (locks.metric_oldest_event(), "ApproximateAgeOfOldestMessage"),
+    ):
+        assert isinstance(made, cloudwatch.Metric)
+        assert (made.namespace, made.metric_name, made.statistic) == ("AWS/SQS", name, "Maximum")

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from aws_cdk import App, Duration, Stack
 from aws_cdk import aws_sns as sns
-from aws_cdk.assertions import Annotations, Match, Template
+from aws_cdk.assertions import Annotations, Match
 
 from fairlock.cdk import LockAlarms, LockMonitoring, LockService
 from fairlock.cdk.monitoring import QUERIES
+from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.errors import InvalidRequest
 from fairlock.names import NAMESPACE, LogMessage, MetricName
-from tests.unit.cdk.template import resources
+from tests.unit.cdk.template import flattened, properties, resources, template_of
 
 Json = dict[str, Any]
 
@@ -42,19 +43,10 @@ NOT_GRAPHED = {
 """Nothing that any caller has to look at, or of a feature that few services have."""
 
 
-def template_of(stack: Stack) -> Json:
-    return dict(Template.from_stack(stack).to_json())
-
-
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> App:
-    return App(outdir=str(tmp_path_factory.mktemp("cdk.out")))
-
-
-@pytest.fixture(scope="module")
-def watching(app: App) -> Stack:
+def watching(tmp_path_factory: pytest.TempPathFactory) -> Stack:
     """Watches a shared service, with a topic and every alarm."""
-    stack = Stack(app, "Watching")
+    stack = Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Watching")
     locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
     topic = sns.Topic(stack, "Topic", enforce_ssl=True)
     LockMonitoring(stack, "Monitoring", service=locks, alarm_topic=topic, alarms=EVERY_ALARM)
@@ -66,26 +58,16 @@ def template(watching: Stack) -> Json:
     return template_of(watching)
 
 
-@pytest.fixture
-def stack(tmp_path: Path) -> Stack:
-    return Stack(App(outdir=str(tmp_path)), "Single")
-
-
 def graphs(template: Json) -> list[Json]:
     """The properties of each."""
-    [dashboard] = resources(template, "AWS::CloudWatch::Dashboard").values()
-    _, parts = dashboard["Properties"]["DashboardBody"]["Fn::Join"]
-    body = "".join(part if isinstance(part, str) else "reference" for part in parts)
+    [dashboard] = properties(template, "AWS::CloudWatch::Dashboard")
+    body = flattened(dashboard["DashboardBody"])
     return [each["properties"] for each in json.loads(body)["widgets"]]
 
 
-def rows(template: Json) -> list[list[Any]]:
-    """What the graphs show: metrics by namespace and name."""
-    return [metric for each in graphs(template) for metric in each["metrics"]]
-
-
 def graphed(template: Json) -> list[str]:
-    return [f"{row[0]}/{row[1]}" for row in rows(template)]
+    """The metrics by namespace and name."""
+    return [f"{metric[0]}/{metric[1]}" for each in graphs(template) for metric in each["metrics"]]
 
 
 def alarms(template: Json) -> dict[str, Json]:
@@ -110,103 +92,76 @@ def test_the_picture_in_the_document_is_of_this_dashboard(template: Json) -> Non
     """Run `python -m bench.dashboard` after a change of the graphs."""
     picture = (DOCUMENT.parent / "images" / "dashboard.svg").read_text()
     shown = {html.unescape(text) for text in re.findall(r">([^<>]+)</text>", picture)}
-    titles = {each["title"] for each in graphs(template)}
-    assert titles <= shown
-    assert "A graph that there is not" not in shown
+    assert {each["title"] for each in graphs(template)} <= shown
 
 
-def test_no_metric_of_the_service_has_another_dimension_than_the_service(template: Json) -> None:
-    for alarm in alarms(template).values():
-        if alarm.get("Namespace") == NAMESPACE:
-            [dimension] = alarm["Dimensions"]
-            assert dimension["Name"] == "service"
-            assert "ServiceName" in dimension["Value"]["Ref"]
-
-
-def test_without_a_topic_and_thresholds_there_is_no_alarm(stack: Stack) -> None:
-    monitoring = LockMonitoring(
-        stack, "Monitoring", service=LockService.from_stack(stack, "Locks", stack_name="Fairlock")
-    )
-    template = template_of(stack)
-    assert (alarms(template), dict(monitoring.alarms)) == ({}, {})
-    assert graphed(template)
+def test_without_a_topic_and_thresholds_there_is_no_alarm_and_none_makes_none(
+    own: Stack, imported: SharedLockService
+) -> None:
+    LockMonitoring(own, "Monitoring", service=imported)
+    nones = ("current_wait", "dead_letters", "reaper_delay", "function_errors", "throttles")
+    only_lost: dict[str, Any] = dict.fromkeys(nones)
+    LockMonitoring(own, "OnlyLost", service=imported, alarms=LockAlarms(**only_lost))
+    [name] = resources(template_of(own), "AWS::CloudWatch::Alarm")
+    assert name.startswith("OnlyLost")
 
 
 def test_a_topic_alone_asks_for_the_usual_alarms_and_is_told_of_each_end_as_well(
-    stack: Stack,
+    own: Stack, imported: SharedLockService
 ) -> None:
-    topic = sns.Topic(stack, "Topic")
-    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
-    monitoring = LockMonitoring(stack, "Monitoring", service=locks, alarm_topic=topic)
-    found = alarms(template_of(stack))
+    topic = sns.Topic(own, "Topic")
+    monitoring = LockMonitoring(own, "Monitoring", service=imported, alarm_topic=topic)
+    found = alarms(template_of(own))
     assert set(found) == set(monitoring.alarms) == DEFAULT_ALARMS
-    told = [stack.resolve(topic.topic_arn)]
+    told = [own.resolve(topic.topic_arn)]
     assert all(each["AlarmActions"] == each["OKActions"] == told for each in found.values())
 
 
-def test_each_alarm_has_the_threshold_that_was_asked_for(template: Json) -> None:
+def test_each_alarm_has_the_threshold_that_was_asked_for_and_none_fires_by_silence(
+    template: Json,
+) -> None:
     found = alarms(template)
+    own = [each for each in found.values() if each.get("Namespace") == NAMESPACE]
+    [name] = {each["Dimensions"][0]["Value"]["Ref"] for each in own}
+    assert "ServiceName" in name
     assert set(found) == DEFAULT_ALARMS | {"TakenOver", "QueueLength", "HandOffLatency"}
     assert found["CurrentWait"]["Threshold"] == 20 * 60_000
     assert found["HandOffLatency"]["Threshold"] == 10_000
     assert (found["Lost"]["Threshold"], found["QueueLength"]["Threshold"]) == (2, 100)
+    # A reaper that does not run has no errors, and no dead letters before the events expire.
+    delay = found["ReaperDelay"]
+    assert (delay["Namespace"], delay["MetricName"]) == ("AWS/SQS", "ApproximateAgeOfOldestMessage")
+    assert (delay["Threshold"], delay["Statistic"]) == (30 * 60, "Maximum")
+    assert {each["TreatMissingData"] for each in found.values()} == {"notBreaching"}
 
 
-def test_a_reaper_that_does_not_run_is_noticed_by_the_age_of_its_oldest_event(
-    template: Json,
-) -> None:
-    """It has no errors then, and no dead letters before the events expire."""
-    alarm = alarms(template)["ReaperDelay"]
-    assert (alarm["Namespace"], alarm["MetricName"]) == ("AWS/SQS", "ApproximateAgeOfOldestMessage")
-    assert (alarm["Threshold"], alarm["Statistic"]) == (30 * 60, "Maximum")
-
-
-def test_no_alarm_fires_by_silence(template: Json) -> None:
-    assert {each["TreatMissingData"] for each in alarms(template).values()} == {"notBreaching"}
-
-
-def test_none_makes_no_alarm(stack: Stack) -> None:
-    only_lost = LockAlarms(
-        current_wait=None,
-        dead_letters=None,
-        reaper_delay=None,
-        function_errors=None,
-        throttles=None,
-    )
-    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
-    LockMonitoring(stack, "Monitoring", service=locks, alarms=only_lost)
-    assert set(alarms(template_of(stack))) == {"Lost"}
-
-
-def test_a_service_without_a_reaper_has_no_alarm_about_one(stack: Stack) -> None:
-    locks = LockService(stack, "Locks", reaper=False)
-    LockMonitoring(stack, "Monitoring", service=locks, alarms=LockAlarms())
-    found = set(alarms(template_of(stack)))
+def test_a_service_without_a_reaper_has_no_alarm_about_one(own: Stack) -> None:
+    locks = LockService(own, "Locks", reaper=False)
+    LockMonitoring(own, "Monitoring", service=locks, alarms=LockAlarms())
+    found = set(alarms(template_of(own)))
     assert found == DEFAULT_ALARMS - {"DeadLetters", "ReaperDelay", "ReapErrors", "ReapThrottles"}
 
 
-def test_the_alarms_and_queries_of_an_own_service_are_those_of_a_shared_one(stack: Stack) -> None:
-    locks = LockService(stack, "Locks")
-    LockMonitoring(stack, "Monitoring", service=locks, alarms=LockAlarms())
-    template = template_of(stack)
-    assert set(alarms(template)) == DEFAULT_ALARMS
-    for query in resources(template, "AWS::Logs::QueryDefinition").values():
-        assert len(query["Properties"]["LogGroupNames"]) == len(
-            resources(template, "AWS::Lambda::Function")
-        )
+def test_the_alarms_and_queries_of_an_own_service_are_those_of_a_shared_one(
+    everything: Json,
+) -> None:
+    assert set(alarms(everything)) >= DEFAULT_ALARMS
+    functions = resources(everything, "AWS::Lambda::Function")
+    for query in properties(everything, "AWS::Logs::QueryDefinition"):
+        assert len(query["LogGroupNames"]) == len(functions)
 
 
 def test_the_queries_read_the_logs_of_the_shared_functions(watching: Stack, template: Json) -> None:
-    found = resources(template, "AWS::Logs::QueryDefinition").values()
-    assert {each["Properties"]["QueryString"] for each in found} == set(QUERIES.values())
+    found = properties(template, "AWS::Logs::QueryDefinition")
+    assert {each["QueryString"] for each in found} == set(QUERIES.values())
     [parameter] = [
         name
         for name, each in template["Parameters"].items()
         if each["Default"] == "/fairlock/Fairlock/LogGroupNames"
     ]
     for each in found:
-        assert each["Properties"]["LogGroupNames"] == {"Fn::Split": [",", {"Ref": parameter}]}
-        assert watching.stack_name in each["Properties"]["Name"]
+        assert each["LogGroupNames"] == {"Fn::Split": [",", {"Ref": parameter}]}
+        assert watching.stack_name in each["Name"]
 
 
 def test_a_query_names_only_fields_that_the_functions_log() -> None:
@@ -218,13 +173,12 @@ def test_a_query_names_only_fields_that_the_functions_log() -> None:
             assert name in logged
 
 
-@pytest.mark.parametrize("message", [LogMessage.NOT_HELD, LogMessage.LOST])
 @pytest.mark.parametrize("query", ["Lost and taken away", "Who held a lock"])
-def test_both_messages_that_the_metric_lost_counts_are_searched_for(
-    query: str, message: LogMessage
-) -> None:
+def test_both_messages_that_the_metric_lost_counts_are_searched_for(query: str) -> None:
     [messages] = re.findall(r"message in \[(.*?)\]", QUERIES[query])
-    assert f'"{message}"' in messages
+    assert {f'"{each}"' for each in (LogMessage.NOT_HELD, LogMessage.LOST)} <= {
+        *messages.split(", ")
+    }
 
 
 def test_the_functions_log_no_message_that_the_enumeration_lacks() -> None:
@@ -235,41 +189,18 @@ def test_the_functions_log_no_message_that_the_enumeration_lacks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("threshold", "field"),
+    ("field", "threshold"),
     [
-        ({"current_wait": 30}, "current_wait"),
-        ({"current_wait": Duration.seconds(0)}, "current_wait"),
-        ({"hand_off_latency": Duration.millis(1)}, "hand_off_latency"),
-        ({"lost": 0}, "lost"),
-        ({"lost": True}, "lost"),
-        ({"throttles": 1.5}, "throttles"),
-        ({"queue_length": "many"}, "queue_length"),
+        *(("current_wait", each) for each in (30, Duration.seconds(0))),
+        ("hand_off_latency", Duration.millis(1)),
+        *(("lost", each) for each in (0, True)),
+        ("throttles", 1.5),
+        ("queue_length", "many"),
     ],
 )
-def test_a_threshold_that_means_nothing_is_refused_by_its_name(
-    threshold: dict[str, Any], field: str
-) -> None:
+def test_a_threshold_that_means_nothing_is_refused_by_its_name(field: str, threshold: Any) -> None:  # noqa: ANN401 - mistakes
     with pytest.raises(InvalidRequest, match=f"^{field}: must be"):
-        LockAlarms(**threshold)
-
-
-@pytest.mark.parametrize(
-    ("argument", "value"),
-    [
-        ("service", "Fairlock"),
-        ("alarms", {"lost": 1}),
-        ("alarm_topic", "arn:aws:sns:us-east-1:123456789012:trouble"),
-    ],
-)
-def test_an_argument_of_another_type_is_refused_before_anything_is_declared(
-    stack: Stack, argument: str, value: object
-) -> None:
-    arguments: dict[str, Any] = {
-        "service": LockService.from_stack(stack, "Locks", stack_name="Fairlock")
-    }
-    with pytest.raises(InvalidRequest, match=f"^{argument}: must be"):
-        LockMonitoring(stack, "Monitoring", **{**arguments, argument: value})
-    assert stack.node.try_find_child("Monitoring") is None
+        LockAlarms(**{field: threshold})
 
 
 def test_the_document_says_what_to_do_about_each_alarm(template: Json) -> None:
@@ -285,8 +216,7 @@ def test_the_document_says_what_to_do_about_each_alarm(template: Json) -> None:
 def test_each_alarm_says_what_to_type_first_and_names_a_page_with_that_heading(
     template: Json,
 ) -> None:
-    alarms = resources(template, "AWS::CloudWatch::Alarm").values()
-    texts = [json.dumps(each["Properties"]["AlarmDescription"]) for each in alarms]
+    texts = [json.dumps(each["AlarmDescription"]) for each in alarms(template).values()]
     for text in texts:
         assert re.search(
             r"First: (fairlock (ls --waiting|doctor) --table |run the saved query)", text
@@ -299,13 +229,13 @@ def test_each_alarm_says_what_to_type_first_and_names_a_page_with_that_heading(
     assert "Lost and taken away" in QUERIES
 
 
-def test_alarms_that_no_topic_hears_of_are_warned_of() -> None:
-    stack = Stack(App(), "Stack")
-    locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
-    topic = sns.Topic(stack, "Topic")
-    LockMonitoring(stack, "Unheard", service=locks, alarms=LockAlarms())
-    LockMonitoring(stack, "Heard", service=locks, alarms=LockAlarms(), alarm_topic=topic)
-    LockMonitoring(stack, "None", service=locks)
+def test_alarms_that_no_topic_hears_of_are_warned_of(
+    own: Stack, imported: SharedLockService
+) -> None:
+    topic = sns.Topic(own, "Topic")
+    LockMonitoring(own, "Unheard", service=imported, alarms=LockAlarms())
+    LockMonitoring(own, "Heard", service=imported, alarms=LockAlarms(), alarm_topic=topic)
+    LockMonitoring(own, "None", service=imported)
     said = Match.string_like_regexp("without a topic: give alarm_topic, or acknowledge this warn")
-    [warned] = Annotations.from_stack(stack).find_warning("*", said)
-    assert warned.id == "/Stack/Unheard"
+    [warned] = Annotations.from_stack(own).find_warning("*", said)
+    assert warned.id == "/Own/Unheard"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from typing import Any
 
@@ -10,16 +9,23 @@ import pytest
 from aws_cdk import Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_stepfunctions as sfn
-from aws_cdk.assertions import Template
 from constructs import Construct
 
 from fairlock.cdk import OptimisticUpdate
 from fairlock.errors import InvalidRequest
 from fairlock.optimistic import DEFAULT_RETRIES
-from tests.unit.cdk.template import Json, Scope, as_java, evaluate, happy_path, machine_of
+from tests.unit.cdk.template import (
+    Json,
+    Scope,
+    as_java,
+    evaluate,
+    happy_path,
+    machine_of,
+    statements,
+    template_of,
+)
 
 TABLE = "accounts"
-NUMBERS = itertools.count()
 KEY = {"account": {"S": "{% $states.input.account %}"}}
 
 
@@ -32,7 +38,7 @@ def template(stack: Stack) -> Json:
     inner = update(pair, "Inner", sfn.Pass(pair, "Compute"), retries=0)
     after = update(pair, "After", sfn.Pass(pair, "More"))
     add_machine(pair, update(pair, "Outer", inner).next(after))
-    return dict(Template.from_stack(stack).to_json())
+    return template_of(stack)
 
 
 def update(scope: Construct, name: str, task: sfn.IChainable, **props: Any) -> OptimisticUpdate:  # noqa: ANN401 - props
@@ -62,14 +68,8 @@ def variable(branch: Scope) -> str:
 
 
 def test_it_costs_three_transitions_besides_the_task(machine: Scope) -> None:
-    assert happy_path(machine) == [
-        "Debit: Update",
-        "Debit: Read",
-        "Look",
-        "Compute",
-        "Debit: Write",
-        "Done",
-    ]
+    path = ["Debit: Update", "Debit: Read", "Look", "Compute", "Debit: Write", "Done"]
+    assert happy_path(machine) == path
 
 
 def test_a_conflict_and_only_that_begins_it_again_with_full_jitter(
@@ -116,20 +116,16 @@ def test_calls_are_repeated_with_full_jitter_but_conflicts_and_mistakes_are_not(
     ]
 
 
-def test_the_read_is_consistent_and_of_this_item(branch: Scope) -> None:
-    read = branch.states["Debit: Read"]
-    assert read["Arguments"] == {"TableName": TABLE, "Key": KEY, "ConsistentRead": True}
-    assert read["Resource"].endswith(":states:::aws-sdk:dynamodb:getItem")
-
-
-def test_the_write_is_one_transaction_under_a_token_that_outlives_its_repeats(
+def test_the_read_is_consistent_and_the_write_a_transaction_whose_token_outlives_its_repeats(
     branch: Scope, variable: str
 ) -> None:
-    write = branch.states["Debit: Write"]
+    read, write = branch.states["Debit: Read"], branch.states["Debit: Write"]
+    assert read["Arguments"] == {"TableName": TABLE, "Key": KEY, "ConsistentRead": True}
+    assert read["Resource"].endswith(":states:::aws-sdk:dynamodb:getItem")
+    assert read["Assign"][variable]["token"] == "{% $uuid() %}"
     assert write["Resource"].endswith(":states:::aws-sdk:dynamodb:transactWriteItems")
     assert write["Arguments"]["ClientRequestToken"] == f"{{% ${variable}.token %}}"
     assert len(write["Arguments"]["TransactItems"]) == 1
-    assert branch.states["Debit: Read"]["Assign"][variable]["token"] == "{% $uuid() %}"
 
 
 API_ITEM: Json = {
@@ -149,7 +145,7 @@ API_ITEM: Json = {
 JAVA_ITEM = as_java(API_ITEM)
 VERSIONED = {**JAVA_ITEM, "version": {"N": "7"}}
 STAMPED = {**VERSIONED, "version_id": {"S": "x"}}
-NAMES = {"#version": "version", "#write_id": "version_id"}
+NAMES = {"version": "version", "write_id": "version_id"}
 
 
 def read_states(item: Json | None) -> Json:
@@ -167,52 +163,54 @@ def test_the_task_gets_the_input_and_the_item_as_dynamodb_spells_it(
     assert json.loads(json.dumps(output)) == {"input": {"account": "anna"}, "item": task_gets}
 
 
+KEY_NAME = {"#key": "account"}
+ABSENT = "attribute_not_exists"
+
+
+def unchanged(condition: str, **names: str) -> Json:
+    named = {f"#{name}": attribute for name, attribute in names.items()}
+    return {"ConditionExpression": condition, "ExpressionAttributeNames": named}
+
+
 @pytest.mark.parametrize(
-    ("item", "unchanged", "next_version"),
+    ("item", "condition", "values", "next_version"),
     [
-        (
-            None,
-            {
-                "ConditionExpression": "attribute_not_exists(#key)",
-                "ExpressionAttributeNames": {"#key": "account"},
-            },
-            "1",
-        ),
+        (None, unchanged(f"{ABSENT}(#key)", key="account"), {}, "1"),
         (
             JAVA_ITEM,
-            {
-                "ConditionExpression": "attribute_exists(#key) AND attribute_not_exists(#version)",
-                "ExpressionAttributeNames": {"#key": "account", "#version": "version"},
-            },
+            unchanged(
+                f"attribute_exists(#key) AND {ABSENT}(#version)", key="account", version="version"
+            ),
+            {},
             "1",
         ),
         (
             VERSIONED,
-            {
-                "ConditionExpression": "#version = :version AND attribute_not_exists(#write_id)",
-                "ExpressionAttributeNames": NAMES,
-                "ExpressionAttributeValues": {":version": {"N": "7"}},
-            },
+            unchanged(f"#version = :version AND {ABSENT}(#write_id)", **NAMES),
+            {":version": {"N": "7"}},
             "8",
         ),
         (
             STAMPED,
-            {
-                "ConditionExpression": "#version = :version AND #write_id = :write_id",
-                "ExpressionAttributeNames": NAMES,
-                "ExpressionAttributeValues": {":version": {"N": "7"}, ":write_id": {"S": "x"}},
-            },
+            unchanged("#version = :version AND #write_id = :write_id", **NAMES),
+            {":version": {"N": "7"}, ":write_id": {"S": "x"}},
             "8",
         ),
     ],
     ids=["no item", "no version", "version", "version and id"],
 )
-def test_the_condition_is_that_the_item_is_as_it_was_read(
-    branch: Scope, variable: str, item: Json | None, unchanged: Json, next_version: str
+def test_the_condition_is_that_the_item_is_as_it_was_read(  # noqa: PLR0917 - a row of a table
+    branch: Scope,
+    variable: str,
+    item: Json | None,
+    condition: Json,
+    values: Json,
+    next_version: str,
 ) -> None:
-    seen = branch.states["Debit: Read"]["Assign"][variable]
-    states = read_states(item)
-    assert evaluate(seen["unchanged"], states=states) == unchanged
+    seen, states = branch.states["Debit: Read"]["Assign"][variable], read_states(item)
+    found = evaluate(seen["unchanged"], states=states)
+    assert found.pop("ExpressionAttributeValues", {}) == values
+    assert found == condition
     assert evaluate(seen["next"], states=states) == next_version
     assert seen["key"] == KEY
 
@@ -231,50 +229,31 @@ def written(branch: Scope, variable: str, returned: Json | None) -> tuple[Json, 
     return evaluate(transaction, **scope), evaluate(write["Output"], **scope)
 
 
-def test_what_the_task_returns_is_put_at_its_place_with_the_next_version(
+def test_what_the_task_returns_is_put_at_its_place_with_the_next_version_and_null_deletes_it(
     branch: Scope, variable: str
 ) -> None:
+    written_under = {
+        "TableName": TABLE,
+        "ConditionExpression": "c",
+        "ExpressionAttributeNames": KEY_NAME,
+    }
     stamps = {"version": {"N": "8"}, "version_id": {"S": "t"}}
     returned = {**API_ITEM, "account": {"S": "ben"}, "version": {"N": "99"}}
     transaction, leaves = written(branch, variable, returned)
-    assert transaction == {
-        "Put": {
-            "TableName": TABLE,
-            "ConditionExpression": "c",
-            "ExpressionAttributeNames": {"#key": "account"},
-            "Item": {**JAVA_ITEM, **stamps},
-        }
-    }
+    assert transaction == {"Put": {**written_under, "Item": {**JAVA_ITEM, **stamps}}}
     assert leaves == {**API_ITEM, **stamps}
-
-
-def test_null_deletes_what_was_read(branch: Scope, variable: str) -> None:
     transaction, leaves = written(branch, variable, None)
-    assert transaction == {
-        "Delete": {
-            "TableName": TABLE,
-            "ConditionExpression": "c",
-            "ExpressionAttributeNames": {"#key": "account"},
-            "Key": {"account": {"S": "anna"}},
-        }
-    }
+    assert transaction == {"Delete": {**written_under, "Key": {"account": {"S": "anna"}}}}
     assert leaves is None
 
 
 def test_a_machine_may_get_put_and_delete_items_of_this_table_and_nothing_else(
     template: Json,
 ) -> None:
-    [statements] = [
-        resource["Properties"]["PolicyDocument"]["Statement"]
-        for logical_id, resource in template["Resources"].items()
-        if resource["Type"] == "AWS::IAM::Policy" and logical_id.startswith("DebitsMachine")
-    ]
-    assert [statement["Action"] for statement in statements] == [
-        "dynamodb:GetItem",
-        "dynamodb:PutItem",
-        "dynamodb:DeleteItem",
-    ]
-    assert all(json.dumps(one["Resource"]).count(f":table/{TABLE}") == 1 for one in statements)
+    found = statements(template, "DebitsMachine")
+    actions = [f"dynamodb:{name}" for name in ("GetItem", "PutItem", "DeleteItem")]
+    assert [statement["Action"] for statement in found] == actions
+    assert all(json.dumps(each["Resource"]).count(f":table/{TABLE}") == 1 for each in found)
 
 
 def test_two_updates_fit_into_one_machine_and_into_each_other(template: Json) -> None:
@@ -291,36 +270,27 @@ def test_two_updates_fit_into_one_machine_and_into_each_other(template: Json) ->
     assert len(retried) == len(set(retried)) == 3
 
 
-@pytest.mark.parametrize(
-    ("props", "field"),
-    [
-        ({"key": {}}, "key"),
-        ({"key": "anna"}, "key"),
-        ({"key": {"account": "anna"}}, "key"),
-        ({"key": {"account": {"BOOL": True}}}, "key"),
-        ({"key": {"account": {"N": 7}}}, "key"),
-        ({"key": {"account": {"S": ""}}}, "key"),
-        ({"key": {"account": {"S": "customer/{% $states.input.id %}"}}}, "key"),
-        ({"key": {"account": {"S": "$.id"}}}, "key"),
-        ({"key": {"account": {"S": sfn.JsonPath.string_at("$.id")}}}, "key"),
-        ({"table": None}, "table"),
-        ({"table": "accounts"}, "table"),
-        ({"task": None}, "task"),
-        ({"task": sfn.Pass}, "task"),
-        ({"key": {"version": {"S": "x"}}}, "version_attribute"),
-        ({"version_attribute": ""}, "version_attribute"),
-        ({"version_attribute": "a`b"}, "version_attribute"),
-        ({"version_attribute": "account"}, "version_attribute"),
-        ({"retries": -1}, "retries"),
-        ({"retries": 101}, "retries"),
-        ({"retries": True}, "retries"),
-        ({"retries": 1.5}, "retries"),
+A_TOKEN = sfn.JsonPath.string_at("$.id")
+WRONG: dict[str, list[dict[str, Any]]] = {
+    "key": [
+        *({"key": each} for each in ({}, "anna", {"account": "anna"})),
+        *({"key": {"account": each}} for each in ({"BOOL": True}, {"N": 7}, {"S": ""})),
+        *({"key": {"account": {"S": each}}} for each in ("customer/{% $x %}", "$.id", A_TOKEN)),
     ],
-)
-def test_arguments_that_break_a_rule_are_refused_by_name(
-    stack: Stack, props: dict[str, Any], field: str
-) -> None:
-    scope = Construct(stack, f"Refused{next(NUMBERS)}")
-    with pytest.raises(InvalidRequest) as caught:
-        update(scope, "Update", **{"task": sfn.Pass(scope, "Compute"), **props})
-    assert caught.value.field == field
+    "table": [{"table": None}, {"table": "accounts"}],
+    "task": [{"task": None}, {"task": sfn.Pass}],
+    "version_attribute": [
+        {"key": {"version": {"S": "x"}}},
+        *({"version_attribute": each} for each in ("", "a`b", "account")),
+    ],
+    "retries": [{"retries": each} for each in (-1, 101, True, 1.5)],
+}
+
+
+@pytest.mark.parametrize("field", WRONG)
+def test_arguments_that_break_a_rule_are_refused_by_name(stack: Stack, field: str) -> None:
+    for number, props in enumerate(WRONG[field]):
+        scope = Construct(stack, f"Refused {field}{number}")
+        with pytest.raises(InvalidRequest) as caught:
+            update(scope, "Update", **{"task": sfn.Pass(scope, "Compute"), **props})
+        assert caught.value.field == field, props

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from aws_cdk import App, Duration, Environment, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
-from aws_cdk.assertions import Template
 
 from fairlock import InvalidRequest
 from fairlock.cdk import LockGuard, LockService, Pace, Waiting
 from fairlock.cdk.guard.guard_arguments import checked_only_newest
-from tests.unit.cdk.guard_forms import Cases, GuardFactory
-from tests.unit.cdk.template import Scope, evaluate, ways_out_unreleased
-from tests.unit.cdk.test_guard_shape import RELEASE_FUNCTION as RELEASE
-from tests.unit.cdk.test_guard_shape import definition_of
+from tests.unit.cdk.guard_forms import RELEASE, Case, Cases, GuardFactory
+from tests.unit.cdk.template import (
+    EvaluationError,
+    Scope,
+    definition_of,
+    evaluate,
+    flattened,
+    template_of,
+    ways_out_unreleased,
+)
 
 # `only_newest` of a guard: where a superseded one goes, what it asks, and where it is refused.
 
@@ -43,19 +47,16 @@ def newest(guards: GuardFactory) -> dict[str, Scope]:
 
 @every_way
 def test_each_answer_has_its_way(newest: dict[str, Scope], way: str) -> None:
-    machine = newest[way]
-    choice = machine.states["Guard: Acquired?"]
-    [variable] = machine.assigned()
-
-    def way_of(answer: Json) -> str:
+    choice = newest[way].states["Guard: Acquired?"]
+    [variable] = newest[way].assigned()
+    for answer, then in (({"acquired": True}, "Work"), (SUPERSEDED, "Superseded")):
         values = {variable: {**answer, "waiting_since_ms": 0}}
-        for rule in choice["Choices"]:
-            if evaluate(rule["Condition"], variables=values) is True:
-                return str(rule["Next"])
-        return str(choice["Default"])
-
-    assert way_of({"acquired": True}) == "Guard: Work"
-    assert way_of(SUPERSEDED) == "Guard: Superseded"
+        ways = (
+            rule["Next"]
+            for rule in choice["Choices"]
+            if evaluate(rule["Condition"], variables=values) is True
+        )
+        assert next(ways, choice["Default"]) == f"Guard: {then}"
 
 
 @every_way
@@ -93,9 +94,9 @@ def test_by_time_the_version_is_when_the_guard_was_entered(guards: GuardFactory)
 
 def test_a_number_is_sent_as_it_is_also_by_heartbeats(guards: GuardFactory) -> None:
     guard = guards.guard(only_newest=0, waiting=Waiting.queue(), keep_alive=Duration.seconds(20))
-    scope = definition_of(guard)
-    assert scope.states["Guard: Acquire"]["Arguments"]["Payload"]["only_newest"] == 0
-    assert '"only_newest": 0' in str(scope.states["Guard: Work"]).replace("'", '"')
+    states = [state for _, state in definition_of(guard).all_states()]
+    payloads = [state.get("Arguments", {}).get("Payload", {}) for state in states]
+    assert [each["only_newest"] for each in payloads if "lease_seconds" in each] == [0, 0, 0]
 
 
 def test_the_queue_takes_a_superseded_answer_and_only_one_of_its_own(
@@ -104,41 +105,20 @@ def test_the_queue_takes_a_superseded_answer_and_only_one_of_its_own(
     machine = newest["queue"]
     [variable] = machine.assigned()
     [assign] = machine.states["Guard: Acquire"]["Assign"].values()
-    own = {
-        "lock_name": "a",
-        "owner_id": "o",
-        "waiting_since_ms": 1,
-        "restarts": 0,
-        "only_newest": 7,
-    }
-
-    def taken(answer: Json) -> Any:  # noqa: ANN401 - what JSONata gives
-        return evaluate(assign, variables={variable: own}, states={"result": answer})
-
-    answer = {**SUPERSEDED, "lock_name": "a", "owner_id": "o"}
-    assert taken(answer)["reason"] == "SUPERSEDED"
-    with pytest.raises(Exception, match="another lock or another owner"):
-        taken({**answer, "owner_id": "forged"})
-    with pytest.raises(Exception, match="another lock or another owner"):
-        taken({**answer, "reason": "HELD"})
-
-
-def test_a_guard_without_it_is_as_it_was(guards: GuardFactory) -> None:
-    for props in WAYS.values():
-        text = str(definition_of(guards.guard(**props)).states)
-        assert "newest" not in text.lower()
-        assert "SUPERSEDED" not in text
-    queued = definition_of(guards.guard(waiting=Waiting.queue()))
-    assert "Guard: Acquired?" not in queued.states
+    owner = {"lock_name": "a", "owner_id": "o"}
+    lock = {variable: {**owner, "waiting_since_ms": 1, "restarts": 0, "only_newest": 7}}
+    answer = {**SUPERSEDED, **owner}
+    taken = evaluate(assign, variables=lock, states={"result": answer})
+    assert taken["reason"] == "SUPERSEDED"
+    for forged in ({"owner_id": "forged"}, {"reason": "HELD"}):
+        with pytest.raises(EvaluationError, match="another lock or another owner"):
+            evaluate(assign, variables=lock, states={"result": {**answer, **forged}})
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, "7", None, "{% %}", 2**53])
-def test_a_version_that_is_none_is_refused(guards: GuardFactory, wrong: Any) -> None:  # noqa: ANN401 - whatever is wrong
+def test_a_version_that_is_none_or_a_readers_is_refused(guards: GuardFactory, wrong: Any) -> None:  # noqa: ANN401 - whatever is wrong
     with pytest.raises(InvalidRequest, match="only_newest: must be"):
         guards.guard(only_newest=wrong)
-
-
-def test_a_reader_has_no_version(guards: GuardFactory) -> None:
     with pytest.raises(InvalidRequest, match="only_newest: must be left out with shared"):
         guards.guard(only_newest=7, shared=True)
 
@@ -153,39 +133,40 @@ def test_on_superseded_goes_with_only_newest(stack: Stack, guards: GuardFactory)
     assert "Guard: Newer granted" not in machine.states
 
 
-def faults_of(make: Callable[[Any], None]) -> list[str]:
-    """What CDK lists when it validates a stack with the machine of one case."""
-    app = App()
-    make(Cases(app, "Machines").case("Case"))
-    return [fault for construct in app.node.find_all() for fault in construct.node.validate()]
+@pytest.fixture
+def case() -> Case:
+    return Cases(App(), "Machines").case("Case")
 
 
+def faults_of(case: Case, body: sfn.IChainable) -> list[str]:
+    """What CDK lists when it validates a stack with this machine."""
+    case.machine(body)
+    return [
+        fault for construct in case.node.root.node.find_all() for fault in construct.node.validate()
+    ]
+
+
+@pytest.mark.parametrize("lock_name", ["deploy", "{% $states.input.service %}"])
 @pytest.mark.parametrize("kind", [None, sfn.StateMachineType.STANDARD])
-def test_in_a_map_a_literal_name_is_refused(kind: sfn.StateMachineType | None) -> None:
-    def inside(case: Any, **props: Any) -> None:  # noqa: ANN401 - a case, and a guard's arguments
-        guard = case.guard(only_newest=True, **props)
-        case.machine(case.map("Each", guard, kind) if kind else case.map("Each", guard))
-
-    [fault] = faults_of(lambda case: inside(case, lock_name="deploy"))
-    assert "only_newest: must be left out in a Map whose iterations want the same lock" in fault
-    assert faults_of(lambda case: inside(case, lock_name="{% $states.input.service %}")) == []
-
-
-def test_around_a_map_it_is_allowed() -> None:
-    def outside(case: Any) -> None:  # noqa: ANN401 - a case
-        work = case.map("Each", case.step("Work"))
-        case.machine(case.guard(task=work, lock_name="deploy", only_newest=True))
-
-    assert faults_of(outside) == []
+def test_in_a_map_a_literal_name_is_refused(
+    case: Case, kind: sfn.StateMachineType | None, lock_name: str
+) -> None:
+    guard = case.guard(only_newest=True, lock_name=lock_name)
+    refused = [
+        "only_newest: must be left out in a Map whose iterations want the same lock" in fault
+        for fault in faults_of(case, case.map("Each", guard, kind))
+    ]
+    assert refused == ([True] if lock_name == "deploy" else [])
 
 
-def test_on_superseded_must_not_need_the_fencing_token() -> None:
-    def needs(case: Any) -> None:  # noqa: ANN401 - a case
-        token = LockGuard.fencing_token_of(case, "Guard")
-        tell = case.step("Tell", outputs=token)
-        case.machine(case.guard(only_newest=True, on_superseded=tell))
+def test_around_a_map_it_is_allowed(case: Case) -> None:
+    work = case.map("Each", case.step("Work"))
+    assert faults_of(case, case.guard(task=work, only_newest=True)) == []
 
-    [fault] = faults_of(needs)
+
+def test_on_superseded_must_not_need_the_fencing_token(case: Case) -> None:
+    tell = case.step("Tell", outputs=LockGuard.fencing_token_of(case, "Guard"))
+    [fault] = faults_of(case, case.guard(only_newest=True, on_superseded=tell))
     assert "on_superseded: must not lead to a state that needs this guard's fencing token" in fault
 
 
@@ -206,31 +187,22 @@ def locks(user: Stack) -> LockService:
 
 
 def states_of(user: Stack, construct_id: str, body: sfn.IChainable, **machine: Any) -> Json:  # noqa: ANN401 - a machine's
-    made = sfn.StateMachine(
-        user,
-        construct_id,
-        definition_body=sfn.DefinitionBody.from_chainable(body),
-        **machine,
-    )
+    definition = sfn.DefinitionBody.from_chainable(body)
+    made = sfn.StateMachine(user, construct_id, definition_body=definition, **machine)
     resource: Any = made.node.default_child
-    text = user.resolve(resource.definition_string)
-    if isinstance(text, dict):
-        text = "".join(part if isinstance(part, str) else "x" for part in text["Fn::Join"][1])
-    return dict(json.loads(text)["States"])
+    return dict(json.loads(flattened(user.resolve(resource.definition_string)))["States"])
 
 
 @pytest.mark.parametrize("language", [sfn.QueryLanguage.JSONATA, sfn.QueryLanguage.JSON_PATH])
 def test_it_is_a_call_and_a_wait_in_either_language(
     user: Stack, locks: LockService, language: sfn.QueryLanguage
 ) -> None:
-    in_path = language == sfn.QueryLanguage.JSON_PATH
+    in_path, vendor = language == sfn.QueryLanguage.JSON_PATH, f"Vendor{language.name}"
     name = sfn.JsonPath.string_at("$.vendor") if in_path else "{% $states.input.vendor %}"
-    pace = Pace(
-        user, f"Vendor{language.name}", service=locks, pace_name=name, rate=(10, MINUTE), burst=2
-    )
+    pace = Pace(user, vendor, service=locks, pace_name=name, rate=(10, MINUTE), burst=2)
     states = states_of(user, f"Machine{language.name}", pace, query_language=language)
     enter, reserve, choice, too_late, wait = (
-        states[f"Vendor{language.name}: {purpose}"]
+        states[f"{vendor}: {purpose}"]
         for purpose in ("Enter", "Reserve", "Reserved?", "Too late", "Wait")
     )
     [variable] = enter["Assign"]
@@ -270,49 +242,35 @@ def test_a_refusal_may_go_elsewhere(user: Stack, locks: LockService) -> None:
 def test_a_service_of_another_stack_serves_too(user: Stack) -> None:
     shared = LockService.from_stack(user, "Shared", stack_name="Fairlock")
     Pace(user, "OfShared", service=shared, pace_name="vendor", rate=(1, MINUTE))
-    parameters = Template.from_stack(user).to_json()["Parameters"].values()
-    assert "/fairlock/Fairlock/PaceFunctionArn" in {
-        parameter.get("Default") for parameter in parameters
-    }
+    parameters = template_of(user)["Parameters"].values()
+    defaults = {parameter.get("Default") for parameter in parameters}
+    assert "/fairlock/Fairlock/PaceFunctionArn" in defaults
 
 
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
-        ({"rate": (0, MINUTE)}, "rate"),
-        ({"rate": (-1, MINUTE)}, "rate"),
-        ({"rate": (10, 60)}, "rate"),
-        ({"rate": (10, Duration.days(32))}, "rate"),
-        ({"rate": 10}, "rate"),
-        ({"rate": (1_000, Duration.seconds(1))}, "rate"),
-        ({"rate": (1, Duration.millis(1_500))}, "rate"),
-        ({"burst": 0}, "burst"),
-        ({"burst": "{% 2 %}"}, "burst"),
-        ({"max_wait": Duration.days(8)}, "max_wait"),
-        ({"max_wait": 30}, "max_wait"),
-        ({"pace_name": ""}, "pace_name"),
-        ({"pace_name": "n" * 513}, "pace_name"),
-        ({"pace_name": "$.vendor"}, "pace_name"),
-        ({"pace_name": 7}, "pace_name"),
-        ({"on_too_late": "Skipped"}, "on_too_late"),
-        ({"service": None}, "service"),
-        ({"construct_id": ""}, "construct_id"),
+WRONG: dict[str, list[object]] = {
+    "rate": [
+        *((many, MINUTE) for many in (0, -1)),
+        *((10, each) for each in (60, Duration.days(32))),
+        *(10, (1_000, Duration.seconds(1)), (1, Duration.millis(1_500))),
     ],
-)
-def test_wrong_use_is_told_at_synth(
-    user: Stack, locks: LockService, wrong: dict[str, Any], field: str
-) -> None:
-    arguments = {
-        "construct_id": "Wrong",
-        "service": locks,
-        "pace_name": "vendor",
-        "rate": (10, MINUTE),
-        **wrong,
-    }
-    with pytest.raises(InvalidRequest) as refused:
-        Pace(user, **arguments)
-    assert refused.value.field == field
-    assert user.node.try_find_child("Wrong") is None
+    "burst": [0, "{% 2 %}"],
+    "max_wait": [Duration.days(8), 30],
+    "pace_name": ["", "n" * 513, "$.vendor", 7],
+    "on_too_late": ["Skipped"],
+    "service": [None],
+    "construct_id": [""],
+}
+
+
+@pytest.mark.parametrize("field", WRONG)
+def test_wrong_use_is_told_at_synth(user: Stack, locks: LockService, field: str) -> None:
+    right = {"construct_id": "Wrong", "service": locks, "pace_name": "vendor", "rate": (10, MINUTE)}
+    for value in WRONG[field]:
+        arguments: Json = {**right, field: value}
+        with pytest.raises(InvalidRequest) as refused:
+            Pace(user, **arguments)
+        assert refused.value.field == field, value
+        assert user.node.try_find_child("Wrong") is None
 
 
 def test_a_service_without_the_function_says_how_to_get_it(user: Stack) -> None:

@@ -39,7 +39,7 @@ from fairlock.testing import FakeLockClient
 from testbed.localaws import LocalAws
 from tests.support.faulty_table import client_error
 from tests.unit.client.doubles import Table
-from tests.unit.workflows.test_step_functions import GRANT, TOKEN
+from tests.unit.workflows.test_executions import GRANT, TOKEN
 
 
 @dataclass

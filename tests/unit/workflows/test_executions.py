@@ -1,0 +1,439 @@
+"""What Step Functions and Lambda are told and asked about executions, and what answers mean."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, Final
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from fairlock.aws.executions import (
+    Delivery,
+    DurableFunctions,
+    Execution,
+    Liveness,
+    NoWorkflows,
+    StepFunctions,
+    WorkflowEngines,
+)
+from fairlock.aws.retry import RetryBudget
+from fairlock.clock import iso_utc
+from fairlock.errors import InvalidRequest, LockLost
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import NotHeld, Released
+from fairlock.wire.rules import callback_token
+from lambdas import acquire, heartbeat, release
+from lambdas.runtime import require_same_account
+from tests.support import START_MS, FakeClock, LambdaContextStub
+from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION
+from tests.support.faulty_table import lost_reply
+from tests.support.store_bench import FakeWorkflows
+
+OWN: dict[str, Any] = {"lock_name": "customer/é", "owner_id": "anna-0123456789ab"}
+GRANT = Grant(
+    **OWN,
+    fencing_token=START_MS * 1000 + 1,
+    lease_ms=60_000,
+    acquired_at_ms=START_MS,
+    expires_at_ms=START_MS + 60_000,
+)
+ANSWER = {
+    "acquired": True,
+    **OWN,
+    "fencing_token": 1_900_000_000_000_001,
+    "lease_seconds": 60,
+    "acquired_at": iso_utc(START_MS),
+}
+RELEASED, NOT_HELD = Released(**OWN), NotHeld(**OWN)
+ACCOUNT = "123456789012"
+STARTED, ENDED = datetime(2030, 1, 1, tzinfo=UTC), datetime.fromtimestamp(START_MS / 1000, UTC)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Of engines: its calls and their fields.
+
+    Attributes:
+        gone: the errors by which no one waits with a token any more.
+        late: the one of these that an earlier sending, whose reply was lost, may have caused.
+    """
+
+    service: Any
+    engine: type[StepFunctions | DurableFunctions]
+    execution: str
+    token: str
+    tells: str
+    told: dict[str, Any]
+    describes: str
+    asked: dict[str, Any]
+    described: dict[str, Any]
+    ended_at: str
+    gone: tuple[str, ...]
+    late: str
+    throttled: str
+    forgotten: str
+    statuses: dict[str, Liveness]
+
+
+TOKEN, CALLBACK = "AAAAKgAAAAIAAAAAAAAAAQ", "Q2FsbGJhY2s="
+OVER = ("SUCCEEDED", "FAILED", "TIMED_OUT")
+STANDARD: Final = Kind(
+    service="stepfunctions",
+    engine=StepFunctions,
+    execution=VALID_EXECUTION,
+    token=TOKEN,
+    tells="send_task_success",
+    told={
+        "taskToken": TOKEN,
+        "output": json.dumps(ANSWER, ensure_ascii=False),
+    },
+    describes="describe_execution",
+    asked={"executionArn": VALID_EXECUTION, "includedData": "METADATA_ONLY"},
+    described={
+        "executionArn": VALID_EXECUTION,
+        "stateMachineArn": "arn:aws:states:us-east-1:123456789012:stateMachine:billing",
+        "startDate": STARTED,
+    },
+    ended_at="stopDate",
+    gone=("TaskDoesNotExist", "TaskTimedOut", "InvalidToken"),
+    late="TaskTimedOut",
+    throttled="ThrottlingException",
+    forgotten="ExecutionDoesNotExist",
+    statuses={
+        **dict.fromkeys(("RUNNING", "PENDING_REDRIVE"), Liveness.RUNNING),
+        **dict.fromkeys((*OVER, "ABORTED"), Liveness.OVER),
+        "HIBERNATING": Liveness.UNKNOWN,
+    },
+)
+DURABLE_EXECUTION: Final = (
+    "arn:aws:lambda:us-east-1:123456789012:function:billing:7/durable-execution/"
+    "090c4189-b18b-4296-9d0c-cfd01dc3a122/9f7d84c9-ea3d-3ffc-b3e5-5ec51c34ffc9"
+)
+DURABLE: Final = Kind(
+    service="lambda",
+    engine=DurableFunctions,
+    execution=DURABLE_EXECUTION,
+    token=CALLBACK,
+    tells="send_durable_execution_callback_success",
+    told={
+        "CallbackId": CALLBACK,
+        "Result": json.dumps(ANSWER, ensure_ascii=False).encode(),
+    },
+    describes="get_durable_execution",
+    # Without its data, which Lambda decrypts by the caller's permissions.
+    asked={"DurableExecutionArn": DURABLE_EXECUTION, "IncludeExecutionData": False},
+    described={
+        "DurableExecutionArn": DURABLE_EXECUTION,
+        "DurableExecutionName": "order-123",
+        "FunctionArn": "arn:aws:lambda:us-east-1:123456789012:function:billing:7",
+        "StartTimestamp": STARTED,
+    },
+    ended_at="EndTimestamp",
+    gone=(
+        "CallbackTimeoutException",
+        "ResourceNotFoundException",
+        "InvalidParameterValueException",
+    ),
+    late="CallbackTimeoutException",
+    throttled="TooManyRequestsException",
+    forgotten="ResourceNotFoundException",
+    statuses={
+        **dict.fromkeys(("RUNNING", "PAUSING", "PAUSED"), Liveness.RUNNING),
+        **dict.fromkeys((*OVER, "STOPPED", "DELETING"), Liveness.OVER),
+        "NEW_STATUS": Liveness.UNKNOWN,
+    },
+)
+every_kind = pytest.mark.parametrize(
+    "kind", [DURABLE, STANDARD], ids=["a durable function", "a workflow"]
+)
+
+
+@dataclass
+class Stubbed:
+    """An engine over a stubbed client."""
+
+    kind: Kind
+    client: Any
+    stub: Stubber
+    clock: FakeClock
+
+    def engine(self, account: str | None = ACCOUNT) -> Any:  # noqa: ANN401 - of either kind
+        budget = RetryBudget(clock=self.clock, random=lambda: 0.5)
+        return self.kind.engine(lambda: self.client, budget, account=lambda: account)
+
+    def wake(self) -> Delivery:
+        delivery: Delivery = self.engine().wake_waiter(self.kind.token, GRANT)
+        return delivery
+
+    def refuses(self, call: str, code: str, *, retries: int = 0) -> None:
+        meta: Any = {"RetryAttempts": retries}
+        self.stub.add_client_error(call, code, http_status_code=429, response_meta=meta)
+
+    def describes(self, status: str, **more: object) -> None:
+        key = "status" if self.kind is STANDARD else "Status"
+        answer = {**self.kind.described, key: status, **more}
+        self.stub.add_response(self.kind.describes, answer, self.kind.asked)
+
+
+@contextmanager
+def over(kind: Kind) -> Iterator[Stubbed]:
+    keys: dict[str, Any] = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+    client = boto3.client(kind.service, region_name="us-east-1", **keys)
+    with Stubber(client) as stub:
+        yield Stubbed(kind, client, stub, FakeClock())
+    client.close()
+
+
+@pytest.fixture
+def stubbed(kind: Kind) -> Iterator[Stubbed]:
+    with over(kind) as stubbed:
+        yield stubbed
+
+
+@pytest.fixture
+def standard() -> Iterator[Stubbed]:
+    with over(STANDARD) as stubbed:
+        yield stubbed
+
+
+@every_kind
+def test_a_waiter_is_told_what_acquire_would_have_answered(kind: Kind, stubbed: Stubbed) -> None:
+    stubbed.stub.add_response(kind.tells, {}, kind.told)
+    assert stubbed.wake() is Delivery.DELIVERED
+    stubbed.stub.assert_no_pending_responses()
+
+
+@every_kind
+def test_a_token_that_no_one_waits_with_is_gone_and_any_other_error_is_unknown(
+    kind: Kind, stubbed: Stubbed
+) -> None:
+    for code in kind.gone:
+        stubbed.refuses(kind.tells, code)
+        assert stubbed.wake() is Delivery.GONE, code
+    # The first sending, whose reply was lost, may have told the task.
+    stubbed.refuses(kind.tells, kind.late, retries=1)
+    assert stubbed.wake() is Delivery.UNKNOWN
+    for code in ("AccessDeniedException", "KMSDisabledException", "New"):
+        stubbed.refuses(kind.tells, code)
+        assert stubbed.wake() is Delivery.UNKNOWN, code
+
+
+@every_kind
+def test_a_push_that_the_engine_is_too_busy_for_is_repeated_but_not_for_ever(
+    kind: Kind, stubbed: Stubbed
+) -> None:
+    for _ in range(2):
+        stubbed.refuses(kind.tells, kind.throttled, retries=2)
+    stubbed.stub.add_response(kind.tells, {})
+    assert stubbed.wake() is Delivery.DELIVERED
+    stubbed.stub.assert_no_pending_responses()
+    began = stubbed.clock.monotonic()
+    for _ in range(200):
+        stubbed.refuses(kind.tells, kind.throttled)
+    assert stubbed.wake() is Delivery.UNKNOWN
+    assert 5 <= stubbed.clock.monotonic() - began < 6
+
+
+@every_kind
+def test_without_an_answer_nothing_is_known(
+    kind: Kind, stubbed: Stubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def times_out(**_: object) -> None:
+        raise lost_reply()
+
+    for call in (kind.tells, kind.describes):
+        monkeypatch.setattr(stubbed.client, call, times_out)
+    assert stubbed.wake() is Delivery.UNKNOWN
+    assert stubbed.engine().describe(kind.execution).liveness is Liveness.UNKNOWN
+
+
+@every_kind
+def test_each_status_of_an_execution(kind: Kind, stubbed: Stubbed) -> None:
+    for status, liveness in kind.statuses.items():
+        stubbed.describes(status)
+        assert stubbed.engine().describe(kind.execution) == Execution(liveness), status
+    stubbed.stub.assert_no_pending_responses()
+
+
+@pytest.mark.parametrize(
+    ("code", "place", "account", "liveness"),
+    [
+        ("forgotten", ("", ""), ACCOUNT, Liveness.OVER),
+        # It runs where it is, and its lock must not be taken from it.
+        ("forgotten", ("us-east-1", "eu-central-1"), ACCOUNT, Liveness.UNKNOWN),
+        ("forgotten", (ACCOUNT, "210987654321"), ACCOUNT, Liveness.UNKNOWN),
+        ("forgotten", ("", ""), None, Liveness.UNKNOWN),
+        *(
+            (code, ("", ""), ACCOUNT, Liveness.UNKNOWN)
+            for code in ("throttled", "AccessDeniedException", "KMSAccessDeniedException")
+        ),
+        *((code, ("", ""), ACCOUNT, Liveness.UNKNOWN) for code in ("ServiceException", "New")),
+    ],
+)
+@every_kind
+def test_an_execution_that_is_forgotten_where_it_ran_is_over_and_any_other_error_is_no_guess(
+    kind: Kind,
+    stubbed: Stubbed,
+    code: str,
+    place: tuple[str, str],
+    *,
+    account: str | None,
+    liveness: Liveness,
+) -> None:
+    stubbed.refuses(kind.describes, getattr(kind, code, code))
+    arn = kind.execution.replace(*place)
+    assert stubbed.engine(account).describe(arn) == Execution(liveness)
+
+
+@every_kind
+def test_it_is_told_when_an_execution_ended_if_it_has(kind: Kind, stubbed: Stubbed) -> None:
+    stubbed.describes("FAILED", **{kind.ended_at: ENDED})
+    ended = Execution(Liveness.OVER, ended_at_ms=START_MS)
+    assert stubbed.engine().describe(kind.execution) == ended
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "expected"),
+    [
+        ("RUNNING", {"redriveCount": 2}, Execution(Liveness.RUNNING, 2)),
+        ("ABORTED", {"redriveCount": 1}, Execution(Liveness.OVER, 1)),
+        # A redriven execution may have the date at which it was stopped before.
+        ("RUNNING", {"stopDate": ENDED}, Execution(Liveness.RUNNING)),
+    ],
+)
+def test_how_often_an_execution_was_redriven_is_told(
+    standard: Stubbed, status: str, more: dict[str, Any], expected: Execution
+) -> None:
+    standard.describes(status, **more)
+    assert standard.engine().describe(VALID_EXECUTION) == expected
+
+
+# A heartbeat state is told its end.
+
+
+@pytest.mark.parametrize(
+    ("end", "answer"),
+    [(RELEASED, {"released": True}), (NOT_HELD, {"released": False, "reason": "NOT_HELD"})],
+    ids=["released", "not held"],
+)
+def test_a_heartbeat_whose_work_has_ended_succeeds_with_the_answer_to_its_release(
+    standard: Stubbed, end: Released | NotHeld, answer: dict[str, object]
+) -> None:
+    told: list[dict[str, object]] = []
+    standard.client.meta.events.register(
+        "provide-client-params.sfn.SendTaskSuccess",
+        lambda params, **_: told.append(json.loads(params["output"])),
+    )
+    standard.stub.add_response("send_task_success", {})
+    assert standard.engine().end_heartbeat(TOKEN, end) is Delivery.DELIVERED
+    assert told == [{**answer, **OWN}]
+
+
+def test_a_heartbeat_whose_lock_is_lost_fails_by_the_name_that_workflows_match_on(
+    standard: Stubbed,
+) -> None:
+    failure = {"taskToken": TOKEN, "error": "LockLost", "cause": "lock 'x' is gone"}
+    standard.stub.add_response("send_task_failure", {}, failure)
+    lost = LockLost("lock 'x' is gone")
+    assert standard.engine().end_heartbeat(TOKEN, lost) is Delivery.DELIVERED
+    standard.stub.assert_no_pending_responses()
+
+
+@pytest.mark.parametrize(
+    ("code", "pushed"), [("TaskTimedOut", Delivery.GONE), ("New", Delivery.UNKNOWN)]
+)
+@pytest.mark.parametrize(
+    ("end", "call"),
+    [(RELEASED, "send_task_success"), (LockLost("gone"), "send_task_failure")],
+    ids=["done", "lost"],
+)
+def test_a_heartbeat_that_is_not_told_is_gone_or_unknown(
+    standard: Stubbed, code: str, pushed: Delivery, end: Released | LockLost, call: str
+) -> None:
+    standard.refuses(call, code)
+    assert standard.engine().end_heartbeat(TOKEN, end) is pushed
+
+
+# Engines that cannot be asked, and the choice between them.
+
+
+def test_an_sdk_that_cannot_leave_the_data_out_asks_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = {"DurableExecutionArn": DURABLE_EXECUTION}
+    with over(replace(DURABLE, asked=asked)) as stubbed:
+        operation = stubbed.client.meta.service_model.operation_model("GetDurableExecution")
+        monkeypatch.delitem(operation.input_shape.members, "IncludeExecutionData")
+        stubbed.describes("RUNNING")
+        assert stubbed.engine().describe(DURABLE_EXECUTION).liveness is Liveness.RUNNING
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        NoWorkflows(),
+        # AWS SDKs before December 2025 have no calls for durable functions.
+        DurableFunctions(lambda: None),
+        DurableFunctions(SimpleNamespace),  # type: ignore[arg-type]  # has no methods
+    ],
+    ids=["may not call Step Functions", "no client", "an old SDK"],
+)
+def test_who_cannot_ask_tells_no_one_and_knows_nothing(engine: Any) -> None:  # noqa: ANN401 - of several kinds
+    assert engine.wake_waiter("token", GRANT) is Delivery.UNKNOWN
+    assert engine.describe(VALID_EXECUTION) == Execution(Liveness.UNKNOWN)
+    assert NoWorkflows().end_heartbeat("token", RELEASED) is Delivery.UNKNOWN
+
+
+def test_the_token_and_the_arn_choose_the_engine() -> None:
+    standard, durable = FakeWorkflows(), FakeWorkflows()
+    engines = WorkflowEngines(standard, durable)  # type: ignore[arg-type]  # they stand in
+    for token in (TOKEN, callback_token(CALLBACK)):
+        engines.wake_waiter(token, GRANT)
+    for arn in (VALID_EXECUTION, DURABLE_EXECUTION):
+        engines.describe(arn)
+    engines.end_heartbeat("heartbeat-token", RELEASED)
+    assert [token for token, _ in standard.woken] == [TOKEN]
+    assert [token for token, _ in standard.ended] == ["heartbeat-token"]
+    assert standard.described == [VALID_EXECUTION]
+    assert [token for token, _ in durable.woken] == [CALLBACK]
+    assert (durable.ended, durable.described) == ([], [DURABLE_EXECUTION])
+
+
+# A workflow of which no one can hear is refused: its lock would never be free.
+
+FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:acquire"
+ELSEWHERE = {
+    "another account": VALID_EXECUTION.replace(ACCOUNT, "210987654321"),
+    "another region": VALID_EXECUTION.replace("us-east-1", "eu-west-1"),
+    "another partition": VALID_EXECUTION.replace("arn:aws:", "arn:aws-cn:"),
+}
+
+
+@pytest.mark.parametrize("near", [None, VALID_EXECUTION])
+def test_no_workflow_and_one_of_this_account_and_region_are_served(near: str | None) -> None:
+    require_same_account(near, function_arn=FUNCTION)
+    require_same_account(near, function_arn=f"{FUNCTION}:live")
+
+
+@pytest.mark.parametrize("far", ELSEWHERE.values(), ids=ELSEWHERE.keys())
+@pytest.mark.parametrize(
+    ("handler", "event"),
+    [(acquire.handler, NAMED), (heartbeat.handler, BEAT), (release.handler, NAMED)],
+)
+def test_every_function_refuses_a_workflow_elsewhere_before_it_asks_the_table(
+    far: str,
+    handler: Callable[..., object],
+    event: dict[str, object],
+) -> None:
+    """There is no table here, nor are there credentials."""
+    rule = re.escape("must be an execution of this service's account and region (123456789012, us-")
+    with pytest.raises(InvalidRequest, match=f"^execution_arn: {rule}"):
+        handler({**event, "execution_arn": far}, LambdaContextStub())
