@@ -11,23 +11,18 @@ import asyncio
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from typing import Any, ParamSpec
 
-from botocore.exceptions import ClientError
-
 from fairlock import Lock, LockDescription, locked
 from fairlock.aio.async_lock import AsyncHold, AsyncHoldAll, AsyncLock
-from fairlock.protocol.items import read_state
-from fairlock.protocol.model import LockState
-from fairlock.testing import FakeAsyncLockClient, FakeLockClient, FakeTable, run_in_virtual_time
+from fairlock.testing import FakeAsyncLockClient, FakeLockClient, run_in_virtual_time
 from fairlock.testing.fake_async_client import LoopClock
-from fairlock.testing.fake_table import MemoryTable
 from fairlock.testing.manual_clock import ManualClock, VirtualTimeLoop
 from tests.support import Operations, store_over
-from tests.support.faulty_table import WRITES
+from tests.unit.client.doubles import Table
 
 LEASE = 30
 """Renewed every 10 s, in danger 10 s before its end."""
@@ -35,52 +30,6 @@ OWN = LEASE * 0.98
 """For how long a holder relies on such a lease."""
 Work = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 _P = ParamSpec("_P")
-
-
-class Table(FakeTable):
-    """A table in memory whose requests and answers a test can change.
-
-    Attributes:
-        defect: what each request raises, without being done.
-        before: called with the name of each request and its arguments.
-        answers: called with the headers of each answer, and of each refusal.
-        sent: each write, as it was sent.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.defect: Exception | None = None
-        self.before: Callable[[str, dict[str, Any]], object] = lambda _name, _request: None
-        self.answers: Callable[[dict[str, str]], object] = lambda _headers: None
-        self.sent: list[tuple[str, dict[str, Any]]] = []
-
-    @property
-    def memory(self) -> MemoryTable:
-        """Its items."""
-        return self._memory
-
-    def _send(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
-        request = dict(request)
-        self.before(name, request)
-        if self.defect is not None:
-            raise self.defect
-        if name in WRITES:
-            self.sent.append((name, request))
-        try:
-            answer = super()._send(name, request)
-        except ClientError as refused:
-            self.answers(refused.response["ResponseMetadata"]["HTTPHeaders"])
-            raise
-        self.answers(answer["ResponseMetadata"]["HTTPHeaders"])
-        return answer
-
-    def state(self, lock_name: str) -> LockState:
-        """The lock as it is, without a request."""
-        return read_state(self._memory.state(lock_name))
-
-    def forget(self) -> None:
-        """Another program deletes all items."""
-        self._memory.items.clear()
 
 
 class WrongClock:
@@ -125,10 +74,10 @@ class World(ABC):
     """
 
     caller: str
-    clock: Any
 
-    def __init__(self) -> None:
-        self.table = Table()
+    def __init__(self, clock: Any) -> None:  # noqa: ANN401 - of either kind
+        self.clock = clock
+        self.table = Table(clock)
         self.clients: list[Any] = []
 
     def client(self, name: str = "anna", **settings: Any) -> Any:  # noqa: ANN401 - of either kind
@@ -209,8 +158,7 @@ class Threads(World):
     caller = "thread"
 
     def __init__(self) -> None:
-        super().__init__()
-        self.clock = ManualClock()
+        super().__init__(ManualClock())
 
     def run(self, scene: Coroutine[Any, Any, None]) -> None:
         at_once(scene)
@@ -247,8 +195,7 @@ class Tasks(World):
     caller = "task"
 
     def __init__(self) -> None:
-        super().__init__()
-        self.clock = LoopClock()
+        super().__init__(LoopClock())
         self._planned: list[asyncio.Task[None]] = []
 
     def run(self, scene: Coroutine[Any, Any, None]) -> None:

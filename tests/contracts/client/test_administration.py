@@ -224,10 +224,10 @@ async def test_an_outage_is_no_answer(world: World) -> None:
         with pytest.raises(LockStoreUnavailable):
             await done(call())
     world.table.is_down = False
-    world.table.defect = refusal("AccessDeniedException")
+    world.table.outage = refusal("AccessDeniedException")
     with pytest.raises(LockStoreMisconfigured, match="no permission"):
         await world.list(operator)
-    world.table.defect = None
+    world.table.outage = None
     await done(lock.heartbeat())
 
 

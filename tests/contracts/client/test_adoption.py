@@ -104,7 +104,7 @@ async def test_what_is_not_held_is_refused_and_nothing_is_written(
 
     def release_now(name: str, _request: object) -> None:
         if name == "update_item":
-            world.table.before = lambda *_: None
+            world.table.before = None
             store.release(release)
 
     if before == "between":

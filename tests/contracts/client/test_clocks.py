@@ -28,14 +28,11 @@ from fairlock.testing.fake_async_client import _Awaitable
 from tests.contracts.client.drivers import Threads, World, done, of_both_clients
 from tests.support import acquire, heartbeat
 from tests.support.faulty_table import lost_reply
+from tests.unit.client.doubles import unchanged, without_date
 
 TWO_HOURS = 7200.0
 NO_HEARTBEATS: dict[str, Any] = {"heartbeat_every": math.inf, "safe_period": 1}
 AWS = "https://dynamodb.eu-west-1.amazonaws.com"
-
-
-def without_date(headers: dict[str, str]) -> None:
-    del headers["date"]
 
 
 def dated_off(world: World, seconds: float) -> Callable[[dict[str, str]], None]:
@@ -172,7 +169,7 @@ async def test_a_renewal_between_the_last_look_and_the_takeover_wins(
 
     def renew_before_the_takeover(_name: str, _request: object) -> None:
         if renews and len(world.table.requests) == looked:
-            world.table.before = lambda *_: None
+            world.table.before = None
             direct.heartbeat(heartbeat("anna", lock_name="a"))
 
     world.table.before = renew_before_the_takeover
@@ -210,7 +207,7 @@ async def jump(world: World, holder: Any) -> None:  # noqa: ANN401 - same
 def before_the_first_write(act: Callable[[World, Any], None]) -> Any:  # noqa: ANN401 - a kind of weather
     async def weather(world: World, holder: Any) -> None:  # noqa: ANN401 - a client
         def freeze(_name: str, _request: object) -> None:
-            world.table.before = lambda *_: None
+            world.table.before = None
             act(world, holder)
 
         world.table.before = freeze
@@ -221,7 +218,7 @@ def before_the_first_write(act: Callable[[World, Any], None]) -> Any:  # noqa: A
 def after_the_first_write(act: Callable[[World, Any], None]) -> Any:  # noqa: ANN401 - same
     async def weather(world: World, holder: Any) -> None:  # noqa: ANN401 - same
         def arrive(_headers: object) -> None:
-            world.table.answers = lambda _headers: None
+            world.table.answers = unchanged
             act(world, holder)
 
         world.table.answers = arrive
@@ -264,7 +261,7 @@ async def test_a_holder_ends_before_another_one_can_begin(world: World, name: st
     await weather(world, holder)
     lock = await done(holder.try_acquire("a"))
     await done(holder.close())
-    world.table.answers = dated_off(world, 0.5) if weather in FRONT_ENDS else lambda _headers: None
+    world.table.answers = dated_off(world, 0.5) if weather in FRONT_ENDS else unchanged
     await world.sleep(clock.get("lease", LEASE) - 4)
     for _ in range(280):
         was_held = lock is not None and not lock.lost.is_set()
@@ -316,7 +313,7 @@ async def test_a_fast_clock_that_dies_before_it_corrects_blocks_for_its_error_an
     with suppress(LockStoreUnavailable):
         await done(fast.try_acquire("a"))
     await done(fast.close())
-    world.table.before = lambda *_: None
+    world.table.before = None
     await world.sleep(most_seconds - 6)
     ben = world.another("ben", **NO_HEARTBEATS)
     assert await done(ben.try_acquire("a")) is None

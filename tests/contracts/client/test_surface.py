@@ -114,12 +114,12 @@ async def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
     world: World, what: str
 ) -> None:
     locks = world.client()
-    world.table.defect = UNKNOWN[what]
+    world.table.outage = UNKNOWN[what]
     with pytest.raises(LockStoreUnavailable):
         await done(locks.try_acquire("a"))
     with pytest.raises(LockStoreUnavailable):
         await done(locks.acquire("a", max_wait=10))
-    world.table.defect = None
+    world.table.outage = None
     state = world.table.state("a")
     assert (state.holders, state.contended) == ((), False)
 
