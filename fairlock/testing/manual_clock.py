@@ -122,7 +122,7 @@ class ManualClock:
 
     def _next_at(self) -> float:
         moments = [timed.next_at() for timed in self._timed]
-        return min([*moments, *(moment for moment, _ in self._plans[:1])], default=self._now)
+        return min([*moments, *(moment for moment, _ in self._plans[:1])], default=math.inf)
 
     def _do_due(self) -> None:
         for timed in list(self._timed):

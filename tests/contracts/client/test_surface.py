@@ -20,7 +20,7 @@ from fairlock import (
 from fairlock.testing.manual_clock import START_MS
 from fairlock.wire.rules import HIGHEST_VERSION
 from tests.contracts.client.drivers import World, done, inside, of_both_clients
-from tests.support.faulty_table import unknown_outcomes
+from tests.support.faulty_table import WRITES, unknown_outcomes
 from tests.unit.client.doubles import Told
 
 
@@ -71,6 +71,24 @@ async def test_a_lock_that_others_hold_is_refused_with_one_request(world: World)
         assert world.table.requests == ["update_item"]
         with pytest.raises(LockWaitTimeout, match=r"^lock .a.: held by anna since 2"):
             await done(ben.acquire("a", max_wait=0))
+
+
+@of_both_clients
+async def test_a_waiter_writes_when_it_joins_and_every_two_minutes_and_else_only_reads(
+    world: World,
+) -> None:
+    lock = await done(world.client("anna", lease=600, heartbeat_every=math.inf).acquire("a"))
+    world.table.requests.clear()
+    world.at(300, lock.release)
+    await done(world.client("ben").acquire("a", max_wait=400))
+    requests = world.table.requests
+    if requests[-1] == "update_item":
+        requests.pop()  # The read of its own place found that gone, so it asked, and was granted.
+    assert requests[:4] == ["update_item", "query", "transact_write_items", "update_item"]
+    written = [name for name in requests[4:] if name in WRITES]
+    # It keeps its place twice, and the holder hands over.
+    assert written == ["update_item", "transact_write_items"] * 3
+    assert len(requests) < 150  # A poll in 3.75 s; more often in the first 25 s.
 
 
 @pytest.mark.parametrize("wait", [0.05, 1, 7.3, 90])
@@ -308,3 +326,18 @@ async def test_a_block_inside_a_block_has_no_other_version_than_that(
         async with inside(locks.hold("a", only_newest=outer, reentrant=True)) as same:
             assert same is lock
         assert world.table.requests == []
+
+
+@pytest.mark.parametrize("skew", [-600, -0.3, 0.3, 600])
+@of_both_clients
+async def test_by_time_counts_the_time_of_aws_and_not_that_of_the_machine(
+    world: World, skew: float
+) -> None:
+    lock = await done(world.with_clock(skew=skew).acquire("a", only_newest=True))
+    assert world.table.requests[0] == "get_item"  # AWS's time
+    await done(lock.release())
+    newest = world.table.state("a").newest
+    assert newest is not None
+    assert abs(newest - world.clock.wall_ms()) <= 1_000
+    await world.sleep(2)
+    assert await done(world.another().acquire("a", only_newest=True))

@@ -23,7 +23,6 @@ from fairlock.testing.fake_table import MemoryTable
 from fairlock.testing.manual_clock import VirtualTimeLoop, run_in_virtual_time
 from tests.support.faulty_table import WRITES
 
-
 EventfulClock = ManualClock
 """What tests/unit/decorator calls the clock on which things happen."""
 

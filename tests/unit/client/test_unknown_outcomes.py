@@ -55,9 +55,7 @@ def test_a_grant_whose_reply_was_lost_is_found_by_asking_again(
     assert lock.remaining < 30 * 0.98 - 3
 
 
-def test_an_outage_is_waited_out(
-    make_client: MakeClient, table: Table, clock: ManualClock
-) -> None:
+def test_an_outage_is_waited_out(make_client: MakeClient, table: Table, clock: ManualClock) -> None:
     table.is_down = True
     clock.at(20, lambda: setattr(table, "is_down", False))
     make_client().acquire("a", max_wait=60).check()
