@@ -29,6 +29,7 @@ LEASE = 30
 OWN = LEASE * 0.98
 """For how long a holder relies on such a lease."""
 Work = Callable[[Any, Any], Coroutine[Any, Any, Any]]
+Coroutines = Callable[..., Coroutine[Any, Any, Any]]
 _P = ParamSpec("_P")
 
 
@@ -144,7 +145,7 @@ class World(ABC):
         """Waits until a leader has to stop, for so long at most."""
 
     @abstractmethod
-    def locked(self, name: str, *, returns: object = None, **options: Any) -> Callable[[], Any]:  # noqa: ANN401 - same
+    def locked(self, does: Coroutines, name: str, **options: Any) -> Callable[..., Any]:  # noqa: ANN401 - same
         """A locked function, or a coroutine function."""
 
     @abstractmethod
@@ -181,8 +182,11 @@ class Threads(World):
     async def told(self, stop: Any, seconds: float) -> None:  # noqa: ANN401 - same
         stop.wait(seconds)
 
-    def locked(self, name: str, *, returns: object = None, **options: Any) -> Callable[[], Any]:  # noqa: ANN401 - same
-        made: Callable[[], Any] = locked(name, client=self.locks, **options)(lambda: returns)
+    def locked(self, does: Coroutines, name: str, **options: Any) -> Callable[..., Any]:  # noqa: ANN401 - same
+        def work(*args: object) -> Any:  # noqa: ANN401 - same
+            return at_once(does(*args))
+
+        made: Callable[..., Any] = locked(name, client=self.locks, **options)(work)
         return made
 
     def _make(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - same
@@ -226,11 +230,8 @@ class Tasks(World):
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), seconds)
 
-    def locked(self, name: str, *, returns: object = None, **options: Any) -> Callable[[], Any]:  # noqa: ANN401 - same
-        async def work() -> object:
-            return returns
-
-        made: Callable[[], Any] = locked(name, client=self.locks, **options)(work)
+    def locked(self, does: Coroutines, name: str, **options: Any) -> Callable[..., Any]:  # noqa: ANN401 - same
+        made: Callable[..., Any] = locked(name, client=self.locks, **options)(does)
         return made
 
     def _make(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - same
@@ -240,10 +241,14 @@ class Tasks(World):
 WAYS = ("hold", "acquire", "locked")
 
 
+async def nothing() -> None:
+    """What a locked function does."""
+
+
 async def enter(world: World, way: str, **options: Any) -> None:  # noqa: ANN401 - as of the client
     """Waits for the lock "a" in one of the ways, and has it until the end of the test."""
     if way == "locked":
-        await done(world.locked("a", **options)())
+        await done(world.locked(nothing, "a", **options)())
     elif way == "acquire":
         await done(world.locks.acquire("a", **options))
     else:

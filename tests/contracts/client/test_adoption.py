@@ -116,31 +116,6 @@ async def test_what_is_not_held_is_refused_and_nothing_is_written(
 
 
 @of_both_clients
-async def test_the_owner_id_of_another_acquisition_adopts_nothing(world: World) -> None:
-    grant = granted(world)
-    before = dict(world.table.memory.items)
-    with pytest.raises(LockLost):
-        await done(world.another().adopt("a", owner("somebody")))
-    assert world.table.memory.items == before
-    assert grant.fencing_token
-
-
-@of_both_clients
-async def test_a_lease_too_short_for_the_clients_heartbeats_is_refused_before_a_write(
-    world: World,
-) -> None:
-    grant = granted(world)
-    client = world.client(lease=900, heartbeat_every=200)
-    before = dict(world.table.memory.items)
-    with pytest.raises(InvalidRequest, match="heartbeat_every"):
-        await done(client.adopt("a", grant.owner_id))
-    with pytest.raises(InvalidRequest, match="heartbeat_every"):
-        await done(client.adopt("a", grant.owner_id, lease=100))
-    assert world.table.memory.items == before
-    assert (await done(client.adopt("a", grant.owner_id, lease=900))).lease == 900
-
-
-@of_both_clients
 async def test_an_outage_is_no_refusal(world: World) -> None:
     grant = granted(world)
     client = world.another()

@@ -10,8 +10,6 @@ import pytest
 from fairlock import (
     ClientUnusable,
     InvalidRequest,
-    LockEvent,
-    LockEventKind,
     LockLost,
     LockStoreUnavailable,
     LockWaitTimeout,
@@ -229,16 +227,6 @@ async def test_a_release_of_unknown_outcome_is_no_event_until_it_is_known(world:
     assert told.kinds() == ["Granted", "Released"]
 
 
-@of_both_clients
-async def test_the_hook_adds_no_request_and_no_event_proves_ownership(world: World) -> None:
-    told = Told()
-    locks = world.client(on_event=told)
-    async with inside(locks.hold("a")) as lock:
-        pass
-    assert world.table.requests == ["update_item"] * 2
-    assert all(lock.owner_id not in repr(event) for event in told.events)
-
-
 # `only_newest` of both clients: an older version is told that it is superseded.
 
 
@@ -251,13 +239,6 @@ async def test_a_lower_version_is_superseded_at_once_and_holds_nothing(world: Wo
         await done(world.another().acquire("a", only_newest=6))
     assert world.table.requests == ["update_item"]
     assert await done(world.another().acquire("a", only_newest=7))
-
-
-@of_both_clients
-async def test_a_version_costs_one_request_like_any_lock(world: World) -> None:
-    lock = await done(world.another().acquire("a", only_newest=1))
-    await done(lock.release())
-    assert world.table.requests == ["update_item"] * 2
 
 
 @of_both_clients
@@ -286,29 +267,6 @@ async def test_a_reader_has_no_version(world: World) -> None:
     with pytest.raises(InvalidRequest, match="only_newest: must be left out with shared"):
         await done(world.another().acquire("a", only_newest=True, shared=True))
     assert world.table.requests == []
-
-
-@of_both_clients
-async def test_the_hook_is_told(world: World) -> None:
-    told: list[LockEvent] = []
-    client = world.another(on_event=told.append)
-    lock = await done(client.acquire("a", only_newest=2))
-    await done(lock.release())
-    with pytest.raises(Superseded):
-        await done(client.acquire("a", only_newest=1))
-    await done(client.close())
-    assert [event.kind for event in told][-1] is LockEventKind.SUPERSEDED
-
-
-@of_both_clients
-async def test_describe_tells_the_newest_and_the_versions_that_wait(world: World) -> None:
-    held = await done(world.another().acquire("a", only_newest=7))
-    with pytest.raises(LockWaitTimeout):
-        await done(world.another().acquire("a", only_newest=8, max_wait=1))
-    found = await done(world.another().describe("a"))
-    assert found is not None
-    assert found.newest == 7
-    await done(held.release())
 
 
 @pytest.mark.parametrize(("outer", "other"), [(4, 5), (False, 5), (True, 1), (False, 0)])
@@ -341,3 +299,26 @@ async def test_by_time_counts_the_time_of_aws_and_not_that_of_the_machine(
     assert abs(newest - world.clock.wall_ms()) <= 1_000
     await world.sleep(2)
     assert await done(world.another().acquire("a", only_newest=True))
+
+
+@of_both_clients
+async def test_the_hook_is_told(world: World) -> None:
+    told = Told()
+    client = world.another(on_event=told)
+    lock = await done(client.acquire("a", only_newest=2))
+    await done(lock.release())
+    with pytest.raises(Superseded):
+        await done(client.acquire("a", only_newest=1))
+    await done(client.close())
+    assert told.kinds()[-1] == "Superseded"
+
+
+@of_both_clients
+async def test_describe_tells_the_newest_and_the_versions_that_wait(world: World) -> None:
+    held = await done(world.another().acquire("a", only_newest=7))
+    with pytest.raises(LockWaitTimeout):
+        await done(world.another().acquire("a", only_newest=8, max_wait=1))
+    found = await done(world.another().describe("a"))
+    assert found is not None
+    assert found.newest == 7
+    await done(held.release())

@@ -244,7 +244,7 @@ class Pool:
 def hold_without_main_thread() -> None:
     threading.main_thread().join(60)
     table = Table()
-    settings = {"lease": LEASE_SECONDS, "heartbeat_every": 0.2, "safe_period": 4.0}
+    settings: dict[str, Any] = {"lease": LEASE_SECONDS, "heartbeat_every": 0.2, "safe_period": 4.0}
     locks = LockClient("locks", client=table, **settings)
     told = threading.Event()
     lock = locks.acquire("a", on_danger=lambda _lock, _reason: told.set())

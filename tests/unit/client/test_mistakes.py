@@ -126,6 +126,7 @@ def test_a_wrong_argument_of_acquire_is_told_with_the_next_step(
 
 
 NOTHING: Any = None
+LATER: Any = later
 UNTYPED: Any = LockClient
 decorate: Any = locked
 
@@ -260,7 +261,7 @@ KEY, HALF = {"id": "7"}, {"id": 0.5}
 class Desk:
     """What a newcomer has in front of them: a client of DynamoDB."""
 
-    dynamodb: DynamoDBClient
+    dynamodb: Any
 
     def other(self, name: str) -> str:
         """A table that is none of locks."""
@@ -308,7 +309,7 @@ INVALID: list[tuple[str, Callable[[Desk], object]]] = [
     ("must have values that boto3 takes", lambda d: optimistic.update(d.items(), KEY, half)),
     ("Float types are not supported. Use De", lambda d: optimistic.read(d.items(), HALF)),
     ('boto3.resource("dynamodb").Table(name)', lambda d: optimistic.read(d.dynamodb, KEY)),
-    ("change: must be a plain function of", lambda d: optimistic.update(d.items(), KEY, later)),
+    ("change: must be a plain function of", lambda d: optimistic.update(d.items(), KEY, LATER)),
 ]
 
 
