@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -67,8 +68,8 @@ async def test_a_call_that_does_not_wait_is_refused_as_usual(world: World) -> No
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_another_thread_and_another_client_wait(locks: FakeLockClient, *, reentrant: bool) -> None:
     with locks.hold("a", reentrant=reentrant):
-        wait = {"reentrant": reentrant, "max_wait": 1}
-        [late] = in_a_thread(lambda: locks.hold("a", **wait).__enter__())
+        block = partial(locks.hold, "a", reentrant=reentrant, max_wait=1)
+        [late] = in_a_thread(lambda: block().__enter__())
         assert isinstance(late, LockWaitTimeout)
         with pytest.raises(LockWaitTimeout):
             locks.another().acquire("a", max_wait=1)

@@ -53,7 +53,7 @@ def moments_after_which(attempt: Callable[[int], tuple[bool, bool]]) -> list[int
     Returns:
         The moments after which something is wrong.
     """
-    wrong = []
+    wrong: list[int] = []
     for at in range(MOST_MOMENTS):
         came, is_wrong = attempt(at)
         if not came:
