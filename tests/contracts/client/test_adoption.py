@@ -175,6 +175,17 @@ async def test_a_lock_is_lost_if_its_owner_id_was_granted_it_again(world: World)
     assert await done(again.release())
 
 
+@of_both_clients
+async def test_a_release_does_not_end_a_later_grant_of_the_same_owner_id(world: World) -> None:
+    first = granted(world)
+    lock = await done(world.another().adopt("a", first.owner_id))
+    free(world, first)
+    second = granted(world)
+    assert await done(lock.release()) is False
+    [holder] = world.table.state("a").holders
+    assert holder.fencing_token == second.fencing_token
+
+
 @pytest.mark.parametrize("shown", ["NONE", "ALL_NEW", "UPDATED_OLD"])
 @of_both_clients
 async def test_the_first_heartbeat_notices_a_server_that_does_not_show_the_token_before(
