@@ -103,7 +103,7 @@ class ManualClock:
         while self._now < ends_at and not is_enough():
             moments = [timed.next_at() for timed in self._timed]
             moments += [moment for moment, _ in self._plans[:1]]
-            moment = min(moments, default=self._now)
+            moment = min(moments, default=math.inf)
             self._now = min(max(moment, self._now + _SHORTEST_STEP_SECONDS), ends_at)
             self._do_due()
 

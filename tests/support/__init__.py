@@ -121,7 +121,7 @@ def moved_clock(clock: Clock) -> AwsClock:
 
 def store_over(
     client: Any,  # noqa: ANN401 - a DynamoDB client or something that wraps one
-    clock: FakeClock,
+    clock: Clock,
     *,
     table: str = TABLE,
     **seams: Any,  # noqa: ANN401 - a context's fields

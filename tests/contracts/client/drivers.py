@@ -11,76 +11,26 @@ import asyncio
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from typing import Any, ParamSpec
 
-from botocore.exceptions import ClientError
-
 from fairlock import Lock, LockDescription, locked
 from fairlock.aio.async_lock import AsyncHold, AsyncHoldAll, AsyncLock
-from fairlock.protocol.items import read_state
-from fairlock.protocol.model import LockState
-from fairlock.testing import FakeAsyncLockClient, FakeLockClient, FakeTable, run_in_virtual_time
+from fairlock.testing import FakeAsyncLockClient, FakeLockClient, run_in_virtual_time
 from fairlock.testing.fake_async_client import LoopClock
-from fairlock.testing.fake_table import MemoryTable
 from fairlock.testing.manual_clock import ManualClock, VirtualTimeLoop
 from tests.support import Operations, store_over
-from tests.support.faulty_table import WRITES
+from tests.unit.client.doubles import Table
 
 LEASE = 30
 """Renewed every 10 s, in danger 10 s before its end."""
 OWN = LEASE * 0.98
 """For how long a holder relies on such a lease."""
 Work = Callable[[Any, Any], Coroutine[Any, Any, Any]]
+Coroutines = Callable[..., Coroutine[Any, Any, Any]]
 _P = ParamSpec("_P")
-
-
-class Table(FakeTable):
-    """A table in memory whose requests and answers a test can change.
-
-    Attributes:
-        defect: what each request raises, without being done.
-        before: called with the name of each request and its arguments.
-        answers: called with the headers of each answer, and of each refusal.
-        sent: each write, as it was sent.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.defect: Exception | None = None
-        self.before: Callable[[str, dict[str, Any]], object] = lambda _name, _request: None
-        self.answers: Callable[[dict[str, str]], object] = lambda _headers: None
-        self.sent: list[tuple[str, dict[str, Any]]] = []
-
-    @property
-    def memory(self) -> MemoryTable:
-        """Its items."""
-        return self._memory
-
-    def _send(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
-        request = dict(request)
-        self.before(name, request)
-        if self.defect is not None:
-            raise self.defect
-        if name in WRITES:
-            self.sent.append((name, request))
-        try:
-            answer = super()._send(name, request)
-        except ClientError as refused:
-            self.answers(refused.response["ResponseMetadata"]["HTTPHeaders"])
-            raise
-        self.answers(answer["ResponseMetadata"]["HTTPHeaders"])
-        return answer
-
-    def state(self, lock_name: str) -> LockState:
-        """The lock as it is, without a request."""
-        return read_state(self._memory.state(lock_name))
-
-    def forget(self) -> None:
-        """Another program deletes all items."""
-        self._memory.items.clear()
 
 
 class WrongClock:
@@ -125,10 +75,10 @@ class World(ABC):
     """
 
     caller: str
-    clock: Any
 
-    def __init__(self) -> None:
-        self.table = Table()
+    def __init__(self, clock: Any) -> None:  # noqa: ANN401 - of either kind
+        self.clock = clock
+        self.table = Table(clock)
         self.clients: list[Any] = []
 
     def client(self, name: str = "anna", **settings: Any) -> Any:  # noqa: ANN401 - of either kind
@@ -195,7 +145,7 @@ class World(ABC):
         """Waits until a leader has to stop, for so long at most."""
 
     @abstractmethod
-    def locked(self, name: str, *, returns: object = None, **options: Any) -> Callable[[], Any]:  # noqa: ANN401 - same
+    def locked(self, does: Coroutines, name: str, **options: Any) -> Callable[..., Any]:  # noqa: ANN401 - same
         """A locked function, or a coroutine function."""
 
     @abstractmethod
@@ -209,8 +159,7 @@ class Threads(World):
     caller = "thread"
 
     def __init__(self) -> None:
-        super().__init__()
-        self.clock = ManualClock()
+        super().__init__(ManualClock())
 
     def run(self, scene: Coroutine[Any, Any, None]) -> None:
         at_once(scene)
@@ -233,8 +182,11 @@ class Threads(World):
     async def told(self, stop: Any, seconds: float) -> None:  # noqa: ANN401 - same
         stop.wait(seconds)
 
-    def locked(self, name: str, *, returns: object = None, **options: Any) -> Callable[[], Any]:  # noqa: ANN401 - same
-        made: Callable[[], Any] = locked(name, client=self.locks, **options)(lambda: returns)
+    def locked(self, does: Coroutines, name: str, **options: Any) -> Callable[..., Any]:  # noqa: ANN401 - same
+        def work(*args: object) -> Any:  # noqa: ANN401 - same
+            return at_once(does(*args))
+
+        made: Callable[..., Any] = locked(name, client=self.locks, **options)(work)
         return made
 
     def _make(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - same
@@ -247,8 +199,7 @@ class Tasks(World):
     caller = "task"
 
     def __init__(self) -> None:
-        super().__init__()
-        self.clock = LoopClock()
+        super().__init__(LoopClock())
         self._planned: list[asyncio.Task[None]] = []
 
     def run(self, scene: Coroutine[Any, Any, None]) -> None:
@@ -279,11 +230,8 @@ class Tasks(World):
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), seconds)
 
-    def locked(self, name: str, *, returns: object = None, **options: Any) -> Callable[[], Any]:  # noqa: ANN401 - same
-        async def work() -> object:
-            return returns
-
-        made: Callable[[], Any] = locked(name, client=self.locks, **options)(work)
+    def locked(self, does: Coroutines, name: str, **options: Any) -> Callable[..., Any]:  # noqa: ANN401 - same
+        made: Callable[..., Any] = locked(name, client=self.locks, **options)(does)
         return made
 
     def _make(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - same
@@ -293,10 +241,14 @@ class Tasks(World):
 WAYS = ("hold", "acquire", "locked")
 
 
+async def nothing() -> None:
+    """What a locked function does."""
+
+
 async def enter(world: World, way: str, **options: Any) -> None:  # noqa: ANN401 - as of the client
     """Waits for the lock "a" in one of the ways, and has it until the end of the test."""
     if way == "locked":
-        await done(world.locked("a", **options)())
+        await done(world.locked(nothing, "a", **options)())
     elif way == "acquire":
         await done(world.locks.acquire("a", **options))
     else:

@@ -105,7 +105,7 @@ async def test_loss_and_danger_are_told_with_lock_and_reason(
 ) -> None:
     told = Told()
     await done(world.client().acquire("a", **told.callbacks()))
-    world.table.defect = refusal("AccessDeniedException")
+    world.table.outage = refusal("AccessDeniedException")
     with caplog.at_level(logging.WARNING, "fairlock"):
         await world.sleep(31)
     assert told.events == [("danger", "a"), ("lost", "a")]
@@ -120,7 +120,7 @@ async def test_loss_and_danger_are_told_with_lock_and_reason(
 async def test_a_lock_that_another_has_is_lost_at_the_next_heartbeat(world: World) -> None:
     told = Told()
     lock = await done(world.client().acquire("a", **told.callbacks()))
-    world.table.forget()
+    world.table.memory.items.clear()
     await world.sleep(11)
     assert lock.lost.is_set()
     assert told.events == [("lost", "a")]
@@ -133,9 +133,9 @@ async def test_heartbeats_survive_a_defect_for_as_long_as_the_lease(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with inside(world.client().hold("a")) as lock:
-        world.table.defect = PermissionError("no permission, for now")
+        world.table.outage = PermissionError("no permission, for now")
         await world.sleep(25)
-        world.table.defect = None
+        world.table.outage = None
         await world.sleep(60)
         lock.check()
     assert "lock 'a': heartbeat failed; it is tried again until the lease is over" in caplog.text
@@ -160,7 +160,7 @@ async def test_what_a_callback_raises_is_logged(
         raise ZeroDivisionError("as the test wants it")
 
     await done(world.client().acquire("a", on_lost=fail))
-    world.table.forget()
+    world.table.memory.items.clear()
     await world.sleep(11)
     assert "on_lost of lock 'a' failed" in caplog.text
     assert "as the test wants it" in caplog.text
@@ -193,11 +193,11 @@ async def test_a_heartbeat_of_ones_own_that_is_unknown_counts_its_shorter_lease(
 ) -> None:
     """It may have been written."""
     lock = await done(world.client().acquire("a"))
-    world.table.defect = refusal("InternalServerError")
+    world.table.outage = refusal("InternalServerError")
     with pytest.raises(LockStoreUnavailable):
         await done(lock.heartbeat(lease=20))
     assert lock.remaining == pytest.approx(20 * 0.98, abs=0.1)
-    world.table.defect = None
+    world.table.outage = None
     await world.sleep(100)
     lock.check()
 

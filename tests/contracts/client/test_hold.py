@@ -56,20 +56,6 @@ async def test_what_the_body_raises_leaves_it_after_the_release(world: World) ->
     assert world.table.state("a").held == 0
 
 
-def test_an_exit_that_says_that_all_is_well_would_swallow_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    leave = Lock.__exit__
-
-    def all_is_well(self: Lock, *raised: Any) -> bool:  # noqa: ANN401 - as it is
-        leave(self, *raised)
-        return True
-
-    monkeypatch.setattr(Lock, "__exit__", all_is_well)
-    world = Threads()
-    at_once(fail_in(world.locks.acquire("a")))
-
-
 @of_both_clients
 async def test_a_lock_in_a_with_statement_is_released_too(world: World) -> None:
     async with inside(await done(world.locks.acquire("a"))) as lock:
@@ -217,15 +203,6 @@ async def test_a_lock_may_be_renewed_and_released_after_its_client_was_closed(
 
 
 @of_both_clients
-async def test_without_heartbeats_a_lock_is_lost_with_its_lease(world: World) -> None:
-    lock = await done(world.client(heartbeat_every=math.inf, safe_period=1).acquire("a"))
-    await world.sleep(OWN - 0.1)
-    lock.check()
-    await world.sleep(0.2)
-    assert lock.lost.is_set()
-
-
-@of_both_clients
 async def test_a_safe_period_of_the_other_meaning_is_logged(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -322,15 +299,6 @@ async def test_the_next_heartbeat_logs_a_dropped_lock_once(
     assert re.match(DROPPED, logged)
 
 
-@of_both_clients
-async def test_a_lock_that_is_kept_is_not_logged(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with inside(world.locks.hold("a")):
-        await world.sleep(300)
-    assert logged_here(caplog) == []
-
-
 @pytest.mark.parametrize("how", ["released", "not renewed", "closed"])
 @of_both_clients
 async def test_a_lock_that_no_one_renews_is_not(world: World, how: str) -> None:
@@ -355,3 +323,17 @@ async def test_a_lock_in_a_circle_is_pointed_out_by_the_garbage_collector(world:
 
     [told] = await warned(work)
     assert told.startswith("lock 'a' was dropped")
+
+
+def test_an_exit_that_says_that_all_is_well_would_swallow_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leave = Lock.__exit__
+
+    def all_is_well(self: Lock, *raised: Any) -> bool:  # noqa: ANN401 - as it is
+        leave(self, *raised)
+        return True
+
+    monkeypatch.setattr(Lock, "__exit__", all_is_well)
+    world = Threads()
+    at_once(fail_in(world.locks.acquire("a")))

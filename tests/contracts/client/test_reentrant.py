@@ -7,12 +7,12 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import pytest
 
-from fairlock import AsyncLock, InvalidRequest, Lock, LockLost, LockWaitTimeout, locked
-from fairlock.client.entered_locks import EnteredLocks
+from fairlock import InvalidRequest, Lock, LockLost, LockWaitTimeout, locked
 from fairlock.testing import FakeLockClient
 from tests.contracts.client.drivers import WAYS, Tasks, World, done, enter, inside, of_both_clients
 
@@ -57,18 +57,6 @@ async def test_a_second_wait_of_the_same_caller_is_refused_at_once_and_nothing_i
         assert (world.now(), len(world.table.requests)) == before
 
 
-@pytest.mark.parametrize("way", WAYS)
-@of_both_clients
-async def test_without_the_check_it_waits_until_the_end_of_its_wait(
-    way: str, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(EnteredLocks, "require_that_others_can_release", lambda *_: None)
-    async with inside(world.locks.hold("a")):
-        with pytest.raises(LockWaitTimeout):
-            await enter(world, way)
-        assert world.now() >= 120
-
-
 @of_both_clients
 async def test_a_call_that_does_not_wait_is_refused_as_usual(world: World) -> None:
     async with inside(world.locks.hold("a")):
@@ -77,9 +65,11 @@ async def test_a_call_that_does_not_wait_is_refused_as_usual(world: World) -> No
             await done(world.locks.acquire("a", max_wait=0))
 
 
-def test_another_thread_and_another_client_wait(locks: FakeLockClient) -> None:
-    with locks.hold("a"):
-        [late] = in_a_thread(lambda: locks.acquire("a", max_wait=1))
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_another_thread_and_another_client_wait(locks: FakeLockClient, *, reentrant: bool) -> None:
+    with locks.hold("a", reentrant=reentrant):
+        block = partial(locks.hold, "a", reentrant=reentrant, max_wait=1)
+        [late] = in_a_thread(lambda: block().__enter__())
         assert isinstance(late, LockWaitTimeout)
         with pytest.raises(LockWaitTimeout):
             locks.another().acquire("a", max_wait=1)
@@ -182,12 +172,6 @@ async def test_a_reentrant_block_gets_the_same_lock_and_only_the_outermost_relea
     assert outer.remaining == 0
 
 
-def test_a_reentrant_block_of_another_thread_waits(locks: FakeLockClient) -> None:
-    with locks.hold("a", reentrant=True):
-        late = in_a_thread(lambda: locks.hold("a", reentrant=True, max_wait=1).__enter__())
-        assert [type(error) for error in late] == [LockWaitTimeout]
-
-
 def beep(_lock: Lock, _reason: str) -> None: ...
 
 
@@ -233,38 +217,20 @@ async def test_an_inner_block_tells_of_a_loss_too(world: World) -> None:
         await outer.__aexit__(None, None, None)
 
 
-def test_a_locked_function_may_call_itself_if_it_is_reentrant(locks: FakeLockClient) -> None:
+@of_both_clients
+async def test_a_locked_function_may_call_itself_if_it_is_reentrant(world: World) -> None:
     tokens: list[int] = []
 
-    @locked("count", client=locks, reentrant=True)
-    def count(down: int, *, lock: Lock | None = None) -> None:
-        assert lock is not None
-        tokens.append(lock.fencing_token)
+    async def count_down(down: int) -> None:
+        [holder] = world.table.state("a").holders
+        tokens.append(holder.fencing_token)
         if down:
-            count(down - 1)
+            await done(again(down - 1))
 
-    count(3)
+    again = world.locked(count_down, "a", reentrant=True)
+    await done(again(3))
     assert (len(tokens), len(set(tokens))) == (4, 1)
-    assert locks.try_acquire("count") is not None
-
-
-def test_a_coroutine_function_may_call_itself_if_it_is_reentrant() -> None:
-    world, tokens = Tasks(), list[int]()
-
-    async def run() -> None:
-        @locked("count", client=world.locks, reentrant=True)
-        async def count(down: int, *, lock: AsyncLock | None = None) -> None:
-            assert lock is not None
-            tokens.append(lock.fencing_token)
-            if down:
-                await count(down - 1)
-
-        await count(2)
-        assert await world.locks.try_acquire("count") is not None
-        await world.close()
-
-    world.run(run())
-    assert (len(tokens), len(set(tokens))) == (3, 1)
+    assert await done(world.locks.try_acquire("a")) is not None
 
 
 def test_a_task_that_the_block_starts_waits_and_is_granted_after_the_block() -> None:
@@ -287,7 +253,11 @@ def test_a_task_that_the_block_starts_waits_and_is_granted_after_the_block() -> 
 async def test_a_reentrant_function_skips_what_others_hold(world: World) -> None:
     others = await done(world.another().acquire("a"))
     options: dict[str, Any] = {"if_taken": "skip", "otherwise": 7, "reentrant": True}
-    work = world.locked("a", returns=8, **options)
+
+    async def eight() -> int:
+        return 8
+
+    work = world.locked(eight, "a", **options)
     assert await done(work()) == 7
     await done(others.release())
     assert await done(work()) == 8

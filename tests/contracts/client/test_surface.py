@@ -10,8 +10,6 @@ import pytest
 from fairlock import (
     ClientUnusable,
     InvalidRequest,
-    LockEvent,
-    LockEventKind,
     LockLost,
     LockStoreUnavailable,
     LockWaitTimeout,
@@ -20,7 +18,7 @@ from fairlock import (
 from fairlock.testing.manual_clock import START_MS
 from fairlock.wire.rules import HIGHEST_VERSION
 from tests.contracts.client.drivers import World, done, inside, of_both_clients
-from tests.support.faulty_table import unknown_outcomes
+from tests.support.faulty_table import WRITES, unknown_outcomes
 from tests.unit.client.doubles import Told
 
 
@@ -73,6 +71,24 @@ async def test_a_lock_that_others_hold_is_refused_with_one_request(world: World)
             await done(ben.acquire("a", max_wait=0))
 
 
+@of_both_clients
+async def test_a_waiter_writes_when_it_joins_and_every_two_minutes_and_else_only_reads(
+    world: World,
+) -> None:
+    lock = await done(world.client("anna", lease=600, heartbeat_every=math.inf).acquire("a"))
+    world.table.requests.clear()
+    world.at(300, lock.release)
+    await done(world.client("ben").acquire("a", max_wait=400))
+    requests = world.table.requests
+    if requests[-1] == "update_item":
+        requests.pop()  # The read of its own place found that gone, so it asked, and was granted.
+    assert requests[:4] == ["update_item", "query", "transact_write_items", "update_item"]
+    written = [name for name in requests[4:] if name in WRITES]
+    # It keeps its place twice, and the holder hands over.
+    assert written == ["update_item", "transact_write_items"] * 3
+    assert len(requests) < 150  # A poll in 3.75 s; more often in the first 25 s.
+
+
 @pytest.mark.parametrize("wait", [0.05, 1, 7.3, 90])
 @of_both_clients
 async def test_a_wait_is_exact_and_leaves_nothing_behind(world: World, wait: float) -> None:
@@ -114,12 +130,12 @@ async def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
     world: World, what: str
 ) -> None:
     locks = world.client()
-    world.table.defect = UNKNOWN[what]
+    world.table.outage = UNKNOWN[what]
     with pytest.raises(LockStoreUnavailable):
         await done(locks.try_acquire("a"))
     with pytest.raises(LockStoreUnavailable):
         await done(locks.acquire("a", max_wait=10))
-    world.table.defect = None
+    world.table.outage = None
     state = world.table.state("a")
     assert (state.holders, state.contended) == ((), False)
 
@@ -211,16 +227,6 @@ async def test_a_release_of_unknown_outcome_is_no_event_until_it_is_known(world:
     assert told.kinds() == ["Granted", "Released"]
 
 
-@of_both_clients
-async def test_the_hook_adds_no_request_and_no_event_proves_ownership(world: World) -> None:
-    told = Told()
-    locks = world.client(on_event=told)
-    async with inside(locks.hold("a")) as lock:
-        pass
-    assert world.table.requests == ["update_item"] * 2
-    assert all(lock.owner_id not in repr(event) for event in told.events)
-
-
 # `only_newest` of both clients: an older version is told that it is superseded.
 
 
@@ -233,13 +239,6 @@ async def test_a_lower_version_is_superseded_at_once_and_holds_nothing(world: Wo
         await done(world.another().acquire("a", only_newest=6))
     assert world.table.requests == ["update_item"]
     assert await done(world.another().acquire("a", only_newest=7))
-
-
-@of_both_clients
-async def test_a_version_costs_one_request_like_any_lock(world: World) -> None:
-    lock = await done(world.another().acquire("a", only_newest=1))
-    await done(lock.release())
-    assert world.table.requests == ["update_item"] * 2
 
 
 @of_both_clients
@@ -270,29 +269,6 @@ async def test_a_reader_has_no_version(world: World) -> None:
     assert world.table.requests == []
 
 
-@of_both_clients
-async def test_the_hook_is_told(world: World) -> None:
-    told: list[LockEvent] = []
-    client = world.another(on_event=told.append)
-    lock = await done(client.acquire("a", only_newest=2))
-    await done(lock.release())
-    with pytest.raises(Superseded):
-        await done(client.acquire("a", only_newest=1))
-    await done(client.close())
-    assert [event.kind for event in told][-1] is LockEventKind.SUPERSEDED
-
-
-@of_both_clients
-async def test_describe_tells_the_newest_and_the_versions_that_wait(world: World) -> None:
-    held = await done(world.another().acquire("a", only_newest=7))
-    with pytest.raises(LockWaitTimeout):
-        await done(world.another().acquire("a", only_newest=8, max_wait=1))
-    found = await done(world.another().describe("a"))
-    assert found is not None
-    assert found.newest == 7
-    await done(held.release())
-
-
 @pytest.mark.parametrize(("outer", "other"), [(4, 5), (False, 5), (True, 1), (False, 0)])
 @of_both_clients
 async def test_a_block_inside_a_block_has_no_other_version_than_that(
@@ -308,3 +284,41 @@ async def test_a_block_inside_a_block_has_no_other_version_than_that(
         async with inside(locks.hold("a", only_newest=outer, reentrant=True)) as same:
             assert same is lock
         assert world.table.requests == []
+
+
+@pytest.mark.parametrize("skew", [-600, -0.3, 0.3, 600])
+@of_both_clients
+async def test_by_time_counts_the_time_of_aws_and_not_that_of_the_machine(
+    world: World, skew: float
+) -> None:
+    lock = await done(world.with_clock(skew=skew).acquire("a", only_newest=True))
+    assert world.table.requests[0] == "get_item"  # AWS's time
+    await done(lock.release())
+    newest = world.table.state("a").newest
+    assert newest is not None
+    assert abs(newest - world.clock.wall_ms()) <= 1_000
+    await world.sleep(2)
+    assert await done(world.another().acquire("a", only_newest=True))
+
+
+@of_both_clients
+async def test_the_hook_is_told(world: World) -> None:
+    told = Told()
+    client = world.another(on_event=told)
+    lock = await done(client.acquire("a", only_newest=2))
+    await done(lock.release())
+    with pytest.raises(Superseded):
+        await done(client.acquire("a", only_newest=1))
+    await done(client.close())
+    assert told.kinds()[-1] == "Superseded"
+
+
+@of_both_clients
+async def test_describe_tells_the_newest_and_the_versions_that_wait(world: World) -> None:
+    held = await done(world.another().acquire("a", only_newest=7))
+    with pytest.raises(LockWaitTimeout):
+        await done(world.another().acquire("a", only_newest=8, max_wait=1))
+    found = await done(world.another().describe("a"))
+    assert found is not None
+    assert found.newest == 7
+    await done(held.release())

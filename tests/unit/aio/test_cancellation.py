@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import suppress
 
 import pytest
 
-from fairlock import AsyncLock, AsyncLockClient
-from fairlock.client.acquisition import Acquisition
-from fairlock.protocol.model import Grant
-from tests.support.faulty_table import lost_reply
+from fairlock import AsyncLock
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.client.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
 
 MOMENTS = [n * LATENCY_SECONDS / 4 for n in range(24)]
-
-
-async def abandon(operation: Awaitable[object]) -> object:
-    """The protection switched off: a request whose task is cancelled is left to itself."""
-    return await operation
-
-
-async def undo_nothing(_acquisition: asyncio.Task[Grant | None], _waiting: Acquisition) -> None:
-    """The protection switched off: what was granted in the moment of the cancellation stays."""
 
 
 async def cancelled(task: asyncio.Task[object]) -> None:
@@ -32,23 +20,6 @@ async def cancelled(task: asyncio.Task[object]) -> None:
     with suppress(asyncio.CancelledError):
         lock = await task
         assert lock is not None
-
-
-async def acquire_and_cancel(
-    locks: AsyncLockClient, table: AsyncTable, *, after: float, hold_first: float = 0
-) -> list[str]:
-    """Cancels an acquisition after so long; returns the traces that it has left."""
-    first = await locks.acquire("a", owner_name="first") if hold_first else None
-    if first is not None:
-        virtual_loop().call_later(hold_first, lambda: keep(first.release()))
-    task = asyncio.create_task(locks.acquire("a", owner_name="second"))
-    await asyncio.sleep(after)
-    task.cancel()
-    [outcome] = await asyncio.gather(task, return_exceptions=True)
-    if not isinstance(outcome, BaseException):
-        await outcome.release()
-    await asyncio.sleep(hold_first + 1)
-    return table.traces("a")
 
 
 _kept: set[asyncio.Task[object]] = set()
@@ -60,22 +31,24 @@ def keep(work: Awaitable[object]) -> None:
     task.add_done_callback(_kept.discard)
 
 
-@pytest.mark.parametrize("after", MOMENTS)
+@pytest.mark.parametrize("hand_off_after", [0, 0.5], ids=["free", "handed over"])
+@pytest.mark.parametrize("moment", MOMENTS)
 @in_virtual_time
-async def test_cancelled_at_any_moment_of_an_acquire_nothing_is_held(
-    after: float, make_client: MakeClient, table: AsyncTable
+async def test_cancelled_at_any_moment_of_an_acquire_nothing_is_held_or_waited_for(
+    moment: float, hand_off_after: float, make_client: MakeClient, table: AsyncTable
 ) -> None:
     async with make_client() as locks:
-        assert await acquire_and_cancel(locks, table, after=after) == []
-
-
-@pytest.mark.parametrize("after", [0.5 + moment for moment in MOMENTS])
-@in_virtual_time
-async def test_cancelled_while_the_lock_is_handed_over_nothing_is_held_or_waited_for(
-    after: float, make_client: MakeClient, table: AsyncTable
-) -> None:
-    async with make_client() as locks:
-        assert await acquire_and_cancel(locks, table, after=after, hold_first=0.5) == []
+        if hand_off_after:
+            first = await locks.acquire("a", owner_name="first")
+            virtual_loop().call_later(hand_off_after, lambda: keep(first.release()))
+        task = asyncio.create_task(locks.acquire("a", owner_name="second"))
+        await asyncio.sleep(hand_off_after + moment)
+        task.cancel()
+        [outcome] = await asyncio.gather(task, return_exceptions=True)
+        if not isinstance(outcome, BaseException):
+            await outcome.release()
+        await asyncio.sleep(hand_off_after + 1)
+        assert table.traces("a") == []
 
 
 @in_virtual_time
@@ -94,69 +67,33 @@ async def test_a_waiter_that_is_cancelled_leaves_the_queue_at_once(
         assert virtual_loop().time() - began < 10 * LATENCY_SECONDS
 
 
-@in_virtual_time
-async def test_without_its_cleanup_a_cancelled_waiter_would_keep_its_place(
-    make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Acquisition, "leave", lambda _self: None)
-    async with make_client() as locks, locks.hold("a", owner_name="first"):
-        waiter = asyncio.create_task(locks.acquire("a", owner_name="second"))
-        await asyncio.sleep(20)
-        await cancelled(waiter)
-        assert table.traces("a") == ["first", "second"]
-
-
-async def cancel_hops_after_the_grant(locks: AsyncLockClient, table: AsyncTable, hops: int) -> int:
-    """Cancels so many steps of the loop after DynamoDB's answer; returns how many hold the lock."""
-    loop = asyncio.get_running_loop()
-    task = asyncio.create_task(locks.acquire("a"))
-
-    def hop(left: int) -> None:
-        if left:
-            loop.call_soon(hop, left - 1)
-        else:
-            task.cancel()
-
-    table.on_answer = lambda: hop(hops)
-    await asyncio.sleep(LATENCY_SECONDS / 2)
-    with suppress(asyncio.CancelledError):
-        await (await task).release()
-    table.on_answer = lambda: None
-    await asyncio.sleep(1)
-    return table.state("a").held
-
-
 @pytest.mark.parametrize("hops", range(16))
 @in_virtual_time
 async def test_cancelled_in_the_moment_of_the_grant_the_lock_is_given_back(
     hops: int, make_client: MakeClient, table: AsyncTable
 ) -> None:
+    """So many steps of the loop after DynamoDB's answer."""
     async with make_client() as locks:
-        assert await cancel_hops_after_the_grant(locks, table, hops) == 0
+        loop = asyncio.get_running_loop()
+        task = asyncio.create_task(locks.acquire("a"))
+
+        def hop(left: int) -> None:
+            loop.call_soon(hop, left - 1) if left else task.cancel()
+
+        table.on_answer = lambda: hop(hops)
+        await asyncio.sleep(LATENCY_SECONDS / 2)
+        with suppress(asyncio.CancelledError):
+            await (await task).release()
+        table.on_answer = lambda: None
+        await asyncio.sleep(1)
+        assert table.state("a").held == 0
 
 
-def test_without_that_some_moment_would_leak_the_lock(
-    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fairlock.aio.tasks._undo", undo_nothing)
-    held = []
-
-    @in_virtual_time
-    async def scene(hops: int) -> None:
-        table = AsyncTable()
-        locks = make_client(client=table)
-        held.append(await cancel_hops_after_the_grant(locks, table, hops))
-        await locks.close()
-
-    for hops in range(16):
-        scene(hops)
-    assert max(held) == 1
-
-
-async def delay_the_request_of_a_cancelled_task(
+@in_virtual_time
+async def test_a_request_that_was_sent_is_not_abandoned_it_might_arrive_late(
     make_client: MakeClient, table: AsyncTable
-) -> list[str]:
-    """It arrives after others had the lock; returns who holds in the end."""
+) -> None:
+    """It arrives after others had the lock."""
     async with make_client("anna") as locks, make_client("berta") as others:
         table.ways = [2.0]
         task = asyncio.create_task(locks.acquire("a"))
@@ -168,22 +105,7 @@ async def delay_the_request_of_a_cancelled_task(
             await asyncio.sleep(0.1)
             assert late.done()
         await asyncio.sleep(5)
-        return table.traces("a")
-
-
-@in_virtual_time
-async def test_a_request_that_was_sent_is_not_abandoned_it_might_arrive_late(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    assert await delay_the_request_of_a_cancelled_task(make_client, table) == []
-
-
-@in_virtual_time
-async def test_an_abandoned_request_would_take_the_lock_for_no_one(
-    make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fairlock.aio.bridge._finish", abandon)
-    assert await delay_the_request_of_a_cancelled_task(make_client, table) == ["anna"]
+        assert table.traces("a") == []
 
 
 @in_virtual_time
@@ -235,7 +157,7 @@ async def test_a_cleanup_in_an_outage_does_not_take_the_place_of_the_cancellatio
     task = asyncio.create_task(locks.acquire("a"))
 
     def hop(left: int) -> None:
-        table.outage, table.on_answer = lost_reply(), lambda: None
+        table.is_down, table.on_answer = True, lambda: None
         loop.call_soon(hop, left - 1) if left else task.cancel()
 
     table.on_answer = lambda: hop(hops)
@@ -243,17 +165,6 @@ async def test_a_cleanup_in_an_outage_does_not_take_the_place_of_the_cancellatio
     [ended] = await asyncio.gather(task, return_exceptions=True)
     assert isinstance(ended, asyncio.CancelledError | AsyncLock)
     await locks.close()
-
-
-@in_virtual_time
-async def test_a_timeout_around_acquire_is_a_cancellation(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    async with make_client("first") as anna, make_client("second") as ben, anna.hold("a"):
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(3):
-                await ben.acquire("a")
-        assert table.traces("a") == ["first"]
 
 
 @pytest.mark.parametrize("seconds", [3.0, 7.0])
@@ -278,33 +189,21 @@ async def test_a_cancellation_counts_although_it_comes_with_the_next_poll(
         assert table.traces("a") == ["first"]
 
 
-async def work_under_a_lock(locks: AsyncLockClient) -> None:
-    async with locks.hold("a"):
-        await asyncio.sleep(60)
-
-
-async def work_without_release(locks: AsyncLockClient) -> None:
-    """The protection switched off."""
-    await locks.acquire("a")
-    await asyncio.sleep(60)
-
-
-@pytest.mark.parametrize(("work", "held"), [(work_under_a_lock, 0), (work_without_release, 1)])
 @in_virtual_time
-async def test_a_cancelled_body_releases_its_lock_and_without_a_with_it_would_not(
-    work: Callable[[AsyncLockClient], Awaitable[None]],
-    held: int,
-    make_client: MakeClient,
-    table: AsyncTable,
+async def test_a_cancelled_body_releases_its_lock(
+    make_client: MakeClient, table: AsyncTable
 ) -> None:
-    locks = make_client()
-    task = asyncio.ensure_future(work(locks))
-    await asyncio.sleep(5)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert table.state("a").held == held
-    await locks.close()
+    async def work() -> None:
+        async with locks.hold("a"):
+            await asyncio.sleep(60)
+
+    async with make_client() as locks:
+        task = asyncio.create_task(work())
+        await asyncio.sleep(5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert table.state("a").held == 0
 
 
 @in_virtual_time
@@ -328,7 +227,7 @@ async def test_a_cleanup_that_fails_is_logged_and_the_cancellation_goes_on(
 ) -> None:
     locks = make_client()
     lock = await locks.acquire("a")
-    table.outage = lost_reply()
+    table.is_down = True
     task = asyncio.create_task(lock.release())
     await asyncio.sleep(0)
     task.cancel()

@@ -11,10 +11,8 @@ import pytest
 
 from fairlock import AsyncLockClient, ClientUnusable
 from fairlock.aio import AsyncLock
-from fairlock.aio.tasks import AsyncHeartbeats, BackgroundTasks
 from fairlock.testing import run_in_virtual_time
 from fairlock.testing.fake_async_client import LoopClock
-from tests.support.faulty_table import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.client.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
 
@@ -29,17 +27,18 @@ async def test_a_release_that_has_failed_is_tried_again_at_the_end_and_no_other(
         async with locks.hold("b"):
             pass
         async with locks.hold("a"):
-            table.outage = lost_reply()
-        table.outage = None
+            table.is_down = True
+        table.is_down = False
         assert table.traces("a") == ["anna"]
-        begun = len(table.log)
+        begun = len(table.requests)
     assert table.traces("a") == []
-    assert len(table.log) == begun + 1
+    assert len(table.requests) == begun + 1
 
 
-async def requests_after_closing_beside_a_heartbeat(
+@in_virtual_time
+async def test_no_heartbeat_begins_after_the_end(
     make_client: MakeClient, table: AsyncTable
-) -> int:
+) -> None:
     """One that changes the lease is under way when the client is closed."""
     locks = make_client()
     lock = await locks.acquire("a")
@@ -47,32 +46,9 @@ async def requests_after_closing_beside_a_heartbeat(
     await asyncio.sleep(0.003)
     await locks.close()
     await beat
-    sent = len(table.log)
+    sent = len(table.requests)
     await asyncio.sleep(3600)
-    return len(table.log) - sent
-
-
-@in_virtual_time
-async def test_no_heartbeat_begins_after_the_end(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    assert await requests_after_closing_beside_a_heartbeat(make_client, table) == 0
-
-
-@in_virtual_time
-async def test_heartbeats_that_do_not_know_of_the_end_would_begin_again(
-    make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    close = AsyncHeartbeats.close
-
-    async def forget(self: AsyncHeartbeats) -> None:
-        await close(self)
-        self._closed = False
-
-    monkeypatch.setattr(AsyncHeartbeats, "close", forget)
-    assert await requests_after_closing_beside_a_heartbeat(make_client, table) > 300
-    for task in asyncio.all_tasks() - {asyncio.current_task()}:
-        task.cancel()
+    assert len(table.requests) == sent
 
 
 class Session:
@@ -89,11 +65,23 @@ class Session:
         self.open -= 1
 
 
-async def close_hops_after_the_grant(hops: int) -> tuple[int, int]:
-    """Returns how many hold the lock in the end, and how many connections are open."""
-    table = AsyncTable()
-    session: Any = Session(table)
-    locks = AsyncLockClient("locks", session=session, clock=LoopClock(), lease=30)
+@pytest.fixture
+def session(table: AsyncTable) -> Any:  # noqa: ANN401 - replaces a session
+    return Session(table)
+
+
+def client_of(session: Any) -> AsyncLockClient:  # noqa: ANN401 - same
+    """It makes its own connections."""
+    return AsyncLockClient("locks", session=session, clock=LoopClock(), lease=30)
+
+
+@pytest.mark.parametrize("hops", range(12))
+@in_virtual_time
+async def test_closed_in_the_moment_of_the_grant_the_lock_is_given_back(
+    hops: int, session: Session, table: AsyncTable
+) -> None:
+    """So many turns of the loop after it; the connections are closed by then."""
+    locks = client_of(session)
     await (await locks.acquire("before")).release()
     granted = asyncio.Event()
     table.on_answer = granted.set
@@ -106,39 +94,16 @@ async def close_hops_after_the_grant(hops: int) -> tuple[int, int]:
         lock = await acquiring
         assert not lock.lost.is_set()
     await asyncio.sleep(1)
-    return table.state("a").held, session.open
+    assert (table.state("a").held, session.open) == (0, 0)
 
 
-@pytest.mark.parametrize("hops", range(12))
+@pytest.mark.parametrize("hops", range(8))
 @in_virtual_time
-async def test_closed_in_the_moment_of_the_grant_the_lock_is_given_back(hops: int) -> None:
-    """Of a client that has made its own connections: they are closed by then."""
-    assert await close_hops_after_the_grant(hops) == (0, 0)
-
-
-def test_without_that_some_moment_would_leak_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def undo_nothing(_locks: AsyncLockClient, _waiting: object) -> None: ...
-
-    monkeypatch.setattr(AsyncLockClient, "_undo", undo_nothing)
-    held: list[int] = []
-
-    def close_and_look(hops: int) -> Callable[[], None]:
-        @in_virtual_time
-        async def scene() -> None:
-            held.append((await close_hops_after_the_grant(hops))[0])
-
-        return scene
-
-    for hops in range(12):
-        close_and_look(hops)()
-    assert max(held) == 1
-
-
-async def held_after_a_cancelled_close(hops: int) -> int:
-    """Cancels the end of a client after so many turns of the loop; returns how many locks stay."""
-    table = AsyncTable()
-    session: Any = Session(table)
-    locks = AsyncLockClient("locks", session=session, clock=LoopClock(), lease=30)
+async def test_a_client_whose_end_is_cancelled_gives_back_its_locks_all_the_same(
+    hops: int, session: Session, table: AsyncTable
+) -> None:
+    """After so many turns of the loop."""
+    locks = client_of(session)
     for name in ("a", "b"):
         await locks.acquire(name)
     closing = asyncio.create_task(locks.close(release=True))
@@ -148,23 +113,7 @@ async def held_after_a_cancelled_close(hops: int) -> int:
     with suppress(asyncio.CancelledError):
         await closing
     await locks.close(release=True)
-    assert session.open == 0
-    return table.state("a").held + table.state("b").held
-
-
-@pytest.mark.parametrize("hops", range(8))
-@in_virtual_time
-async def test_a_client_whose_end_is_cancelled_gives_back_its_locks_all_the_same(hops: int) -> None:
-    assert await held_after_a_cancelled_close(hops) == 0
-
-
-@in_virtual_time
-async def test_unless_the_releases_are_cancelled_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def unshielded(_tasks: BackgroundTasks, work: Coroutine[Any, Any, None]) -> None:
-        await work
-
-    monkeypatch.setattr(BackgroundTasks, "shielded", unshielded)
-    assert await held_after_a_cancelled_close(0) == 2
+    assert (table.state("a").held, table.state("b").held, session.open) == (0, 0, 0)
 
 
 # The end of a program: tasks are cancelled and the client is closed, all at once.
@@ -224,9 +173,12 @@ async def test_the_callbacks_of_two_locks_may_both_close_the_client(
     assert sorted(closed) == ["a", "b"]
 
 
-async def seconds_to_close_beside_a_busy_callback(locks: AsyncLockClient, table: AsyncTable) -> int:
-    """The callback waits for the end of the task that closes: at most an hour."""
-    begun = asyncio.Event()
+@in_virtual_time
+async def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_it(
+    make_client: MakeClient, table: AsyncTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a bound it would be an hour."""
+    locks, begun = make_client(), asyncio.Event()
 
     async def stop_the_work(_lock: AsyncLock, _reason: str) -> None:
         begun.set()
@@ -243,23 +195,8 @@ async def seconds_to_close_beside_a_busy_callback(locks: AsyncLockClient, table:
     await begun.wait()
     began = virtual_loop().time()
     await asyncio.wait([working])
-    return round(virtual_loop().time() - began)
-
-
-@in_virtual_time
-async def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_it(
-    make_client: MakeClient, table: AsyncTable, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert await seconds_to_close_beside_a_busy_callback(make_client(), table) == 10
+    assert virtual_loop().time() - began == pytest.approx(10, abs=0.5)
     assert "is still busy: the client does not wait for it any longer" in caplog.text
-
-
-@in_virtual_time
-async def test_without_a_bound_both_would_wait_for_each_other(
-    make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fairlock.aio.tasks.CLOSE_SECONDS", None)
-    assert await seconds_to_close_beside_a_busy_callback(make_client(), table) == 3600
 
 
 @in_virtual_time

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 import pytest
 
 from fairlock import AsyncLock, InvalidRequest, LockLost, LockStoreUnavailable
 from fairlock.client import local_lease
-from fairlock.client.heartbeats import HeartbeatSchedule
 from fairlock.testing import FakeAsyncLockClient, FakeTable, run_in_virtual_time
 
 LEASE = 60
@@ -84,24 +81,17 @@ def test_a_function_that_is_no_coroutine_function_is_refused_before_anything_is_
 HOLD = 600
 
 
-async def held_after_the_end() -> list[str]:
-    """Of five locks with one place for heartbeats, so that four releases wait for the first."""
-    async with FakeAsyncLockClient(max_workers=1) as locks:
-        for number in range(5):
-            await locks.acquire(f"lock {number}", max_hold=HOLD)
-        await asyncio.sleep(HOLD + 0.5)
-        return [lock.name async for lock in locks.list() if lock.holders]
-
-
 def test_it_is_released_even_if_all_places_for_heartbeats_are_taken() -> None:
+    """Of five locks with one place for heartbeats, so that four releases wait for the first."""
+
+    async def held_after_the_end() -> list[str]:
+        async with FakeAsyncLockClient(max_workers=1) as locks:
+            for number in range(5):
+                await locks.acquire(f"lock {number}", max_hold=HOLD)
+            await asyncio.sleep(HOLD + 0.5)
+            return [lock.name async for lock in locks.list() if lock.holders]
+
     assert run_in_virtual_time(held_after_the_end()) == []
-
-
-def test_a_schedule_that_ends_with_its_last_lock_would_forget_releases(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(HeartbeatSchedule, "is_empty", lambda self: not self.handles())
-    assert len(run_in_virtual_time(held_after_the_end())) > 0
 
 
 class Overrunning:
@@ -117,9 +107,9 @@ class Overrunning:
 
     async def run(self) -> None:
         first = FakeAsyncLockClient(table=self.table, lease=30)
-        clients = [first, *(first.another(f"host-{number}", lease=30) for number in range(3))]
+        clients = [first, *(first.another(f"host-{number}", lease=30) for number in range(2))]
         tasks = [asyncio.create_task(self.work_on(locks)) for locks in clients]
-        for _ in range(12):
+        for _ in range(6):
             await asyncio.sleep(self.random.uniform(10, 300))
             self.table.is_down = True
             await asyncio.sleep(self.random.uniform(0, 40))
@@ -149,7 +139,7 @@ class Overrunning:
             while now() < ends_at:
                 lock.check()
                 self.longest = max(self.longest, now() - began)
-                await asyncio.sleep(2)
+                await asyncio.sleep(5)
             self.worked += 1
         finally:
             self.inside -= 1
@@ -163,22 +153,6 @@ def test_no_two_hold_a_lock_and_none_for_longer_than_it_may_whatever_fails(seed:
     assert callers.longest <= 90
     assert callers.worked > 1
     assert callers.overran > 1
-
-
-def test_a_lease_that_does_not_end_with_max_hold_would_be_held_longer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The control."""
-    monkeypatch.setattr(
-        "fairlock.client.base_lock.LocalLease", partial(no_bound, local_lease.LocalLease)
-    )
-    callers = Overrunning(1)
-    run_in_virtual_time(callers.run())
-    assert callers.longest > 120
-
-
-def no_bound(make: Any, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - a lease
-    return make(*args, **{**options, "max_hold": math.inf})
 
 
 def test_a_release_before_the_loss_is_known_would_let_two_in(

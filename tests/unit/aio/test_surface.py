@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -24,9 +24,7 @@ from fairlock.aio.bridge import BridgedMutex, run, wait_for
 from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
 from fairlock.testing.fake_async_client import _Awaitable
 from fairlock.testing.fake_table import FakeTable
-from tests.support.faulty_table import READS
-from tests.unit.aio.conftest import MakeClient
-from tests.unit.client.doubles import AsyncTable, in_virtual_time, virtual_loop
+from tests.unit.client.doubles import in_virtual_time, virtual_loop
 
 WITHOUT_EXTRA = """
 import sys
@@ -40,63 +38,20 @@ except ImportError as error:
 """
 
 
-def parameters_of(function: Any) -> list[tuple[str, Any, Any]]:  # noqa: ANN401 - any function
+def parameters_of(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
     signature = inspect.signature(function)
     return [(p.name, p.kind, p.default) for p in signature.parameters.values()]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "__init__",
-        "acquire",
-        "try_acquire",
-        "hold",
-        "close",
-        "describe",
-        "list",
-        "force_release",
-        "release",
-        "set_limit",
-        "pause",
-        "resume",
-        "empty_queue",
-    ],
-)
-def test_a_method_of_the_client_takes_what_its_namesake_takes(name: str) -> None:
-    assert parameters_of(getattr(AsyncLockClient, name)) == parameters_of(getattr(LockClient, name))
-
-
-def test_a_client_has_the_methods_of_its_namesake() -> None:
-    public = {one for one in dir(LockClient) if not one.startswith("_")}
-    assert {one for one in dir(AsyncLockClient) if not one.startswith("_")} == public
-    names = [[p[0] for p in parameters_of(c.adopt)] for c in (AsyncLockClient, LockClient)]
-    assert names[0] == names[1]
-
-
-def test_a_lock_has_the_methods_of_its_namesake() -> None:
-    assert {one for one in dir(AsyncLock) if not one.startswith("_")} == {
-        one for one in dir(Lock) if not one.startswith("_")
-    }
-    for name in ("heartbeat", "release", "transact_write"):
-        assert parameters_of(getattr(AsyncLock, name)) == parameters_of(getattr(Lock, name))
-
-
-@in_virtual_time
-async def test_a_waiter_joins_then_reads_and_asks_again_every_two_minutes(
-    make_client: MakeClient, table: AsyncTable
+@pytest.mark.parametrize(("kind", "namesake"), [(AsyncLockClient, LockClient), (AsyncLock, Lock)])
+def test_a_client_and_a_lock_have_the_methods_of_their_namesakes_which_take_the_same(
+    kind: type, namesake: type
 ) -> None:
-    async with make_client() as locks, make_client("berta", heartbeat_every=math.inf) as others:
-        first = await others.acquire("a", lease=3600, max_wait=0)
-        waiter = asyncio.create_task(locks.acquire("a", max_wait=600))
-        await asyncio.sleep(10)
-        joined = len(table.log)
-        await asyncio.sleep(200)
-        writes = [name for name in table.names()[joined:] if name not in READS]
-        assert writes == ["update_item", "transact_write_items"]
-        await first.release()
-        lock = await waiter
-        assert lock.fencing_token == first.fencing_token + 1
+    public = {name for name in dir(namesake) if not name.startswith("_")}
+    assert {name for name in dir(kind) if not name.startswith("_")} == public
+    for name in public - {"adopt"}:
+        if callable(method := getattr(namesake, name)):
+            assert parameters_of(getattr(kind, name)) == parameters_of(method), name
 
 
 def test_without_the_extra_the_error_names_it_and_the_rest_works() -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from fairlock import LockWaitTimeout, backoff
-from fairlock.client.local_waiters import LocalWaiters
+from tests.support.faulty_table import READS
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.client.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
 
@@ -58,43 +58,28 @@ async def pass_through(
         first = await stranger.acquire("a")
         tasks = [asyncio.create_task(work(number)) for number in range(waiters)]
         await asyncio.sleep(waiters * SPACING_SECONDS + 20 * LATENCY_SECONDS)
-        table.log.clear()
+        table.requests.clear()
         began = virtual_loop().time()
         await first.release()
         await asyncio.gather(*tasks)
         took = virtual_loop().time() - began
-    reads = sum(name in {"query", "get_item"} for name in table.names())
+    reads = sum(name in READS for name in table.requests)
     return Passage(took / waiters / SECTION_SECONDS, reads / waiters, order)
 
 
+@pytest.mark.parametrize(
+    ("clients", "most_seconds", "most_reads"),
+    [(1, 1.5, 1), (5, 2, 8), (50, 2, 14)],
+    ids=["of one client", "of five clients", "of clients that do not know each other"],
+)
 @in_virtual_time
-async def test_tasks_of_one_client_pass_the_lock_on_in_hardly_more_than_the_time_of_their_work(
-    make_client: MakeClient, table: AsyncTable
+async def test_fifty_tasks_pass_the_lock_on_in_hardly_more_than_the_time_of_their_work(
+    clients: int, most_seconds: float, most_reads: float, make_client: MakeClient, table: AsyncTable
 ) -> None:
-    passage = await pass_through(make_client, table, waiters=50, clients=1)
+    passage = await pass_through(make_client, table, waiters=50, clients=clients)
     assert passage.order == list(range(50))
-    assert passage.per_section < 1.5
-    assert passage.reads < 1
-
-
-@in_virtual_time
-async def test_clients_that_do_not_know_each_other_pass_it_on_as_well_with_a_few_reads(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    passage = await pass_through(make_client, table, waiters=50, clients=50)
-    assert passage.order == list(range(50))
-    assert passage.per_section < 2
-    assert passage.reads < 14
-
-
-@in_virtual_time
-async def test_five_clients_with_ten_waiters_each_pass_it_on(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    passage = await pass_through(make_client, table, waiters=50, clients=5)
-    assert passage.order == list(range(50))
-    assert passage.per_section < 2
-    assert passage.reads < 8
+    assert passage.per_section < most_seconds
+    assert passage.reads < most_reads
 
 
 @pytest.mark.parametrize("is_known", [True, False])
@@ -119,24 +104,15 @@ async def test_reads_for_each_grant_hardly_grow_with_the_number_of_waiters(
 
 
 @in_virtual_time
-async def test_without_news_between_them_tasks_of_one_client_read(
-    make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(LocalWaiters, "note", lambda *_: None)
-    passage = await pass_through(make_client, table, waiters=10, clients=1)
-    assert passage.reads > 1
-
-
-@in_virtual_time
 async def test_a_waiter_with_a_higher_limit_leaves_a_holder_of_a_lower_one_in_peace(
     make_client: MakeClient, table: AsyncTable, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Ten minutes: mostly the holder's own heartbeats, and the waiter keeps its place."""
     async with make_client("anna") as anna, make_client("ben") as ben, anna.hold("a"):
-        table.log.clear()
+        table.requests.clear()
         with pytest.raises(LockWaitTimeout):
             await ben.acquire("a", limit=5, max_wait=600)
-        written = Counter(table.names())
+        written = Counter(table.requests)
     assert written["update_item"] < 80
     assert written["transact_write_items"] < 10
     assert len(caplog.records) < 10

@@ -244,22 +244,17 @@ class Pool:
 def hold_without_main_thread() -> None:
     threading.main_thread().join(60)
     table = Table()
-    locks = LockClient(
-        "locks",
-        client=table,  # type: ignore[arg-type]  # a substitute
-        lease=LEASE_SECONDS,
-        heartbeat_every=0.2,
-        safe_period=4.0,
-    )
+    settings: dict[str, Any] = {"lease": LEASE_SECONDS, "heartbeat_every": 0.2, "safe_period": 4.0}
+    locks = LockClient("locks", client=table, **settings)
     told = threading.Event()
     lock = locks.acquire("a", on_danger=lambda _lock, _reason: told.set())
     answer = {
         "renewed": table.does_more(3, seconds=LEASE_SECONDS),
         "lost": lock.lost.is_set(),
     }
-    table.outage = ConnectionError("unplugged")
+    table.is_down = True
     answer["told of danger"] = told.wait(LEASE_SECONDS)
-    table.outage = None
+    table.is_down = False
     locks.close(release=True)
     sys.stdout.write(json.dumps({**answer, "held": table.state("a").held}))
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fairlock import Lock, LockClient, LockLost, LockStoreUnavailable
-from fairlock.client.local_lease import LocalLease
 from fairlock.errors import TransactionRefused
+from fairlock.testing import FakeLockClient, ManualClock
 from tests.support import TABLE, release, store_over
 from tests.support.faulty_table import FaultyTable, fault, lose, lost_reply
-from tests.unit.client.conftest import Beating, MakeClient
-from tests.unit.client.doubles import EventfulClock, Table
+from tests.unit.client.conftest import MakeClient
+from tests.unit.client.doubles import Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -21,10 +23,26 @@ if TYPE_CHECKING:
 
 KEY = {"pk": {"S": "report"}, "sk": {"S": "7"}}
 PUT: Any = {"Put": {"TableName": TABLE, "Item": {**KEY, "text": {"S": "done"}}}}
+REFUSED: Any = {"Put": {**PUT["Put"], "ConditionExpression": "attribute_exists(pk)"}}
+EACH_WAY = pytest.mark.parametrize("with_release", [True, False])
 
 
-def locks_over(client: object, clock: EventfulClock) -> LockClient:
-    return LockClient(TABLE, client=client, clock=clock, lease=30)  # type: ignore[arg-type]  # or a wrapper
+@pytest.fixture
+def faulty(dynamodb: DynamoDBClient) -> FaultyTable:
+    return FaultyTable(dynamodb)
+
+
+@pytest.fixture
+def locks(faulty: FaultyTable, clock: ManualClock) -> Iterator[LockClient]:
+    with LockClient(TABLE, client=faulty, clock=clock, lease=30) as client:  # type: ignore[arg-type]  # a wrapper
+        yield client
+
+
+@pytest.fixture
+def lock(locks: LockClient, faulty: FaultyTable) -> Lock:
+    lock = locks.acquire("a")
+    faulty.calls.clear()
+    return lock
 
 
 def is_written(client: DynamoDBClient) -> bool:
@@ -32,186 +50,118 @@ def is_written(client: DynamoDBClient) -> bool:
 
 
 def test_a_guarded_write_is_one_request_and_keeps_the_lock(
-    dynamodb: DynamoDBClient, clock: EventfulClock
+    dynamodb: DynamoDBClient, faulty: FaultyTable, lock: Lock
 ) -> None:
-    counting = FaultyTable(dynamodb)
-    with locks_over(counting, clock) as locks:
-        lock = locks.acquire("a")
-        counting.calls.clear()
-        lock.transact_write([PUT])
-        assert counting.calls == ["transact_write_items"]
-        lock.check()
+    lock.transact_write([PUT])
+    assert faulty.calls == ["transact_write_items"]
+    lock.check()
     assert is_written(dynamodb)
 
 
 def test_a_guarded_write_with_release_is_one_request_and_ends_the_lock(
-    dynamodb: DynamoDBClient, clock: EventfulClock
+    dynamodb: DynamoDBClient, faulty: FaultyTable, locks: LockClient, lock: Lock
 ) -> None:
-    counting = FaultyTable(dynamodb)
-    with locks_over(counting, clock) as locks:
-        with locks.hold("a") as lock:
-            counting.calls.clear()
-            lock.transact_write([PUT], release=True)
-            with pytest.raises(LockLost, match="released"):
-                lock.check()
-        assert counting.calls == ["transact_write_items"]
-        assert not lock.lost.is_set()
-        assert locks.try_acquire("a") is not None
+    with lock:
+        lock.transact_write([PUT], release=True)
+        with pytest.raises(LockLost, match="released"):
+            lock.check()
+    assert faulty.calls == ["transact_write_items"]
+    assert not lock.lost.is_set()
+    assert locks.try_acquire("a") is not None
     assert is_written(dynamodb)
 
 
-@pytest.mark.parametrize("with_release", [True, False])
+@EACH_WAY
 def test_a_refusal_because_the_lock_is_gone_is_its_loss(
-    dynamodb: DynamoDBClient, clock: EventfulClock, *, with_release: bool
+    dynamodb: DynamoDBClient, clock: ManualClock, lock: Lock, *, with_release: bool
 ) -> None:
-    with locks_over(dynamodb, clock) as locks:
-        lock = locks.acquire("a")
-        # By its own clock it is held; the table knows better.
-        direct = store_over(dynamodb, clock)
-        direct.release(release("anna", lock_name="a", owner_id=lock.owner_id))
-        with pytest.raises(LockLost):
-            lock.transact_write([PUT], release=with_release)
-        assert lock.lost.is_set()
-        assert lock.release() is False
+    # By its own clock it is held; the table knows better.
+    store_over(dynamodb, clock).release(release("anna", lock_name="a", owner_id=lock.owner_id))
+    with pytest.raises(LockLost):
+        lock.transact_write([PUT], release=with_release)
+    assert lock.lost.is_set()
+    assert lock.release() is False
     assert not is_written(dynamodb)
 
 
-@pytest.mark.parametrize("with_release", [True, False])
+@EACH_WAY
 def test_a_lease_that_is_over_refuses_without_a_request(
-    dynamodb: DynamoDBClient, clock: EventfulClock, *, with_release: bool
+    clock: ManualClock, faulty: FaultyTable, lock: Lock, *, with_release: bool
 ) -> None:
-    counting = FaultyTable(dynamodb)
-    with locks_over(counting, clock) as locks:
-        lock = locks.acquire("a")
-        counting.calls.clear()
-        clock.advance(30)
-        with pytest.raises(LockLost, match="its lease is over"):
-            lock.transact_write([PUT], release=with_release)
-        assert counting.calls == []
+    clock.advance(30)
+    with pytest.raises(LockLost, match="its lease is over"):
+        lock.transact_write([PUT], release=with_release)
+    assert faulty.calls == []
 
 
-@pytest.mark.parametrize("with_release", [True, False])
-def test_a_refusal_of_the_items_keeps_the_lock(
-    dynamodb: DynamoDBClient, clock: EventfulClock, *, with_release: bool
-) -> None:
-    refused: Any = {"Put": {**PUT["Put"], "ConditionExpression": "attribute_exists(pk)"}}
-    with locks_over(dynamodb, clock) as locks:
-        lock = locks.acquire("a")
-        with pytest.raises(TransactionRefused):
-            lock.transact_write([refused], release=with_release)
-        lock.check()
-        lock.heartbeat()
-        assert lock.release() is True
+@EACH_WAY
+def test_a_refusal_of_the_items_keeps_the_lock(lock: Lock, *, with_release: bool) -> None:
+    with pytest.raises(TransactionRefused):
+        lock.transact_write([REFUSED], release=with_release)
+    lock.check()
+    lock.heartbeat()
+    assert lock.release() is True
 
 
 def test_a_release_with_writes_whose_reply_got_lost_is_no_loss(
-    dynamodb: DynamoDBClient, clock: EventfulClock
+    dynamodb: DynamoDBClient, faulty: FaultyTable, lock: Lock
 ) -> None:
-    faulty = FaultyTable(dynamodb, lose(2))
-    with locks_over(faulty, clock) as locks:
-        with locks.hold("a") as lock:
-            with pytest.raises(LockStoreUnavailable):
-                lock.transact_write([PUT], release=True)
-            with pytest.raises(LockLost, match="released"):
-                lock.heartbeat()  # It would say "not held", and that would look like a theft.
-        assert not lock.lost.is_set()
+    faulty.will(lose(1))
+    with lock:
+        with pytest.raises(LockStoreUnavailable):
+            lock.transact_write([PUT], release=True)
+        with pytest.raises(LockLost, match="released"):
+            lock.heartbeat()  # It would say "not held", and that would look like a theft.
+    assert not lock.lost.is_set()
     assert is_written(dynamodb)
 
 
 def test_a_release_with_writes_whose_reply_got_lost_may_be_repeated(
-    dynamodb: DynamoDBClient, clock: EventfulClock
+    dynamodb: DynamoDBClient, faulty: FaultyTable, locks: LockClient, lock: Lock
 ) -> None:
-    faulty = FaultyTable(dynamodb, fault(lost_reply(), 2))
-    with locks_over(faulty, clock) as locks:
-        lock = locks.acquire("a")
-        with pytest.raises(LockStoreUnavailable):
-            lock.transact_write([PUT], token="one", release=True)
-        assert not is_written(dynamodb)
+    faulty.will(fault(lost_reply(), 1))
+    with pytest.raises(LockStoreUnavailable):
         lock.transact_write([PUT], token="one", release=True)
-        assert locks.try_acquire("a") is not None
+    assert not is_written(dynamodb)
+    lock.transact_write([PUT], token="one", release=True)
+    assert locks.try_acquire("a") is not None
     assert is_written(dynamodb)
 
 
 def test_a_condition_check_goes_into_a_transaction_of_the_applications_own(
-    dynamodb: DynamoDBClient, clock: EventfulClock
+    dynamodb: DynamoDBClient, lock: Lock
 ) -> None:
-    with locks_over(dynamodb, clock) as locks:
-        lock = locks.acquire("a")
+    dynamodb.transact_write_items(TransactItems=[lock.condition_check(), PUT])
+    lock.release()
+    with pytest.raises(dynamodb.exceptions.TransactionCanceledException):
         dynamodb.transact_write_items(TransactItems=[lock.condition_check(), PUT])
-        lock.release()
-        with pytest.raises(dynamodb.exceptions.TransactionCanceledException):
-            dynamodb.transact_write_items(TransactItems=[lock.condition_check(), PUT])
-
-
-def test_a_fence_carries_the_token_of_the_grant(
-    dynamodb: DynamoDBClient, clock: EventfulClock
-) -> None:
-    with locks_over(dynamodb, clock) as locks:
-        lock = locks.acquire("a")
-        assert str(lock.fencing_token) in repr(lock.fence_condition())
 
 
 # Guarded writes beside a release, and after one of which no one knows: no false loss.
 
-RELEASE_PUT: Any = {"Put": {"TableName": "notes", "Item": {"pk": {"S": "n"}, "sk": {"S": "n"}}}}
-REFUSED: Any = {
-    "Put": {
-        **RELEASE_PUT["Put"],
-        "ConditionExpression": "attribute_exists(#pk)",
-        "ExpressionAttributeNames": {"#pk": "pk"},
-    }
-}
-
-
-class SlowTable(Table):
-    """A release overtakes the write, and its answer is on its way until that is refused."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.released, self.refused = threading.Event(), threading.Event()
-        self.releasing = threading.Thread()
-
-    def _send(self, name: str, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
-        if name == "transact_write_items":
-            self.releasing.start()
-            assert self.released.wait(10)
-        answer = super()._send(name, arguments)
-        if "REMOVE #mine" in arguments.get("UpdateExpression", ""):
-            self.released.set()
-            assert self.refused.wait(10)
-        return answer
-
-
-def write_during_a_release(told: list[Lock]) -> Lock:
-    table = SlowTable()
-    with LockClient("locks", client=table, lease=3600) as locks:  # type: ignore[arg-type]  # a substitute
-        lock = locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost))
-        table.releasing = threading.Thread(target=lock.release)
-        with pytest.raises(LockLost):
-            lock.transact_write([RELEASE_PUT])
-        table.refused.set()
-        table.releasing.join(10)
-    return lock
-
 
 def test_a_write_that_is_refused_because_of_our_own_release_is_no_loss() -> None:
-    told: list[Lock] = []
-    assert not write_during_a_release(told).lost.is_set()
-    assert told == []
+    """The release overtakes the write, and its answer is on its way until that is refused."""
+    table, told = Table(), list[Lock]()
+    released, refused = threading.Event(), threading.Event()
 
+    def overtake(name: str, _request: object) -> None:
+        if name == "transact_write_items":
+            pool.submit(lock.release)
+            assert released.wait(10)
 
-def test_one_that_takes_every_refusal_for_a_loss_would_tell_a_false_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    lose = LocalLease.lose
+    def hold_the_first_answer_back(_headers: object) -> None:
+        if not released.is_set():
+            released.set()
+            assert refused.wait(10)
 
-    def always(self: LocalLease, reason: str, **how: Any) -> None:  # noqa: ANN401 - as it is
-        lose(self, reason, **{**how, "unless_releasing": False})
-
-    monkeypatch.setattr(LocalLease, "lose", always)
-    told: list[Lock] = []
-    assert write_during_a_release(told).lost.is_set()
-    assert len(told) == 1
+    with LockClient("locks", client=table, lease=3600) as locks, ThreadPoolExecutor() as pool:
+        lock = locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost))
+        table.before, table.answers = overtake, hold_the_first_answer_back
+        with pytest.raises(LockLost):
+            lock.transact_write([PUT])
+        refused.set()
+    assert (lock.lost.is_set(), told) == (False, [])
 
 
 def test_while_a_release_with_writes_is_under_way_the_lock_is_not_held(
@@ -221,30 +171,30 @@ def test_while_a_release_with_writes_is_under_way_the_lock_is_not_held(
     lock = make_client().acquire("a")
     seen: list[tuple[str, float]] = []
     table.before = lambda name, _: seen.append((name, lock.remaining))
-    lock.transact_write([RELEASE_PUT], release=True)
+    lock.transact_write([PUT], release=True)
     assert seen == [("transact_write_items", 0)]
 
 
 def test_a_lease_that_ends_before_the_answer_to_a_release_with_writes_is_no_loss(
-    make_client: MakeClient, table: Table, clock: EventfulClock
+    make_client: MakeClient, table: Table, clock: ManualClock
 ) -> None:
     told: list[Lock] = []
     with make_client().hold("a", on_lost=lambda lost, _reason: told.append(lost)) as lock:
         table.before = lambda _name, _arguments: clock.advance(lock.lease)
-        lock.transact_write([RELEASE_PUT], release=True)
+        lock.transact_write([PUT], release=True)
     assert (lock.lost.is_set(), told) == (False, [])
 
 
 def test_a_lock_is_renewed_on_after_a_release_with_writes_that_was_refused(
-    beating: Beating, table: Table
+    table: Table, clock: ManualClock
 ) -> None:
     """Its heartbeat is due while the write is under way."""
-    lock = beating.locks.acquire("a")
-    table.before = lambda name, _: beating.pass_time(20) if name.startswith("transact") else None
-    with pytest.raises(TransactionRefused):
-        lock.transact_write([REFUSED], release=True)
-    beating.pass_time(300)
-    assert lock.remaining > 0
+    with FakeLockClient(table=table, clock=clock, lease=30).hold("a") as lock:
+        table.before = lambda name, _: clock.advance(20) if name.startswith("transact") else None
+        with pytest.raises(TransactionRefused):
+            lock.transact_write([REFUSED], release=True)
+        clock.advance(300)
+        assert lock.remaining > 0
 
 
 def test_after_a_refused_repeat_of_an_unknown_release_the_lock_waits_for_its_release(
@@ -252,27 +202,17 @@ def test_after_a_refused_repeat_of_an_unknown_release_the_lock_waits_for_its_rel
 ) -> None:
     """It is held in the table, but not renewed; and the first sending may be written yet."""
     lock = make_client().acquire("a")
-    table.outage = lost_reply()
+    table.is_down = True
     with pytest.raises(LockStoreUnavailable):
         lock.transact_write([REFUSED], token="one", release=True)
-    table.outage = None
+    table.is_down = False
     with pytest.raises(LockStoreUnavailable, match="may be written yet"):
         lock.transact_write([REFUSED], token="one", release=True)
     with pytest.raises(LockLost, match="may have been released"):
         lock.check()
     assert (table.state("a").held, lock.lost.is_set()) == (1, False)
-    lock.transact_write([RELEASE_PUT], token="two", release=True)
+    lock.transact_write([PUT], token="two", release=True)
     assert (table.state("a").held, lock.release()) == (0, True)
-
-
-def test_a_first_refusal_leaves_all_as_it_was(make_client: MakeClient, table: Table) -> None:
-    """The control of the one before."""
-    lock = make_client().acquire("a")
-    with pytest.raises(TransactionRefused):
-        lock.transact_write([REFUSED], release=True)
-    lock.check()
-    lock.heartbeat()
-    assert table.state("a").holders[0].revision == 2
 
 
 def test_after_an_unknown_release_another_write_that_is_refused_is_no_loss(
@@ -282,7 +222,7 @@ def test_after_an_unknown_release_another_write_that_is_refused_is_no_loss(
     lock = make_client().acquire("a", on_lost=lambda lost, _reason: told.append(lost))
     table.loses_replies = True
     with pytest.raises(LockStoreUnavailable):
-        lock.transact_write([RELEASE_PUT], release=True)
+        lock.transact_write([PUT], release=True)
     table.loses_replies = False
     with pytest.raises(LockLost):
         lock.transact_write([REFUSED], release=True)

@@ -2,245 +2,106 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import random
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from fairlock import Lock, LockClient, LockLost
+from fairlock import Lock, LockClient
 from fairlock.client.arguments import Timing
-from fairlock.client.connection import Connection, StoreFactory
 from fairlock.client.heartbeats import HeartbeatSchedule, ScheduledHeartbeat
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.local_lease import LocalLease
 from fairlock.client.local_waiters import LocalWaiters
-from fairlock.client.reporting import FailsafeLogger
-from fairlock.protocol.model import Grant, LockState
-from fairlock.store import keep_alive
-from tests.support import moved_clock
-from tests.support.faulty_table import lost_reply
-from tests.unit.client.conftest import Beating, MakeClient
-from tests.unit.client.doubles import EventfulClock, Table
+from fairlock.protocol.model import Grant
+from fairlock.testing import ManualClock
+from tests.unit.client.conftest import MakeClient
+from tests.unit.client.doubles import Table
 
 
-class Told:
-    """What the callbacks of a lock were told, in order."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str]] = []
-        self.reasons: list[str] = []
-        self.came = threading.Condition()
-
-    def of(self, what: str) -> Any:  # noqa: ANN401 - a callback
-        def tell(lock: Lock, reason: str) -> None:
-            with self.came:
-                self.reasons.append(reason)
-                self.events.append((what, lock.name))
-                self.came.notify_all()
-
-        return tell
-
-    def wait_for(self, number: int) -> list[tuple[str, str]]:
-        with self.came:
-            assert self.came.wait_for(lambda: len(self.events) >= number, timeout=20), self.events
-            return list(self.events)
+def often_renewed(table: Table) -> LockClient:
+    """A client with threads: its locks are renewed ten times a second, for a minute each."""
+    return LockClient("locks", client=table, lease=60, heartbeat_every=0.1)
 
 
-def acquire_told(beating: Beating) -> tuple[Lock, Told]:
-    told = Told()
-    lock = beating.locks.acquire("a", on_danger=told.of("danger"), on_lost=told.of("lost"))
-    return lock, told
-
-
-def test_a_heartbeat_bound_to_the_last_one_seen_would_take_a_lost_reply_for_a_theft(
-    beating: Beating, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both protections switched off: each heartbeat expects the revision that the last one told,
-
-    and takes a refusal for a loss without a look at who holds.
-    """
-    monkeypatch.setattr(keep_alive, "read_state", lambda _item: LockState())
-    lock, told = acquire_told(beating)
-    known = {"revision": "1"}
-
-    def expect_what_was_told(name: str, arguments: dict[str, Any]) -> None:
-        if name == "update_item" and "#h_revision" in arguments["ExpressionAttributeNames"]:
-            arguments["ConditionExpression"] += " AND #mine.#h_revision = :known"
-            arguments["ExpressionAttributeValues"] |= {":known": {"N": known["revision"]}}
-
-    table.before = expect_what_was_told
-    table.loses_replies = True
-    beating.pass_time(12)
-    table.loses_replies = False
-    beating.pass_time(12)
-    assert lock.lost.is_set()
-    assert told.wait_for(1)[-1] == ("lost", "a")
-
-
-def test_a_callback_may_close_the_client(beating: Beating, table: Table) -> None:
-    closed = threading.Event()
+def test_a_callback_may_close_the_client() -> None:
+    table, closed = Table(), threading.Event()
 
     def close(_lock: Lock, _reason: str) -> None:
-        beating.locks.close()
+        locks.close()
         closed.set()
 
-    beating.locks.acquire("a", on_lost=close)
-    table.outage = lost_reply()
-    beating.pass_time(31)
+    locks = often_renewed(table)
+    locks.acquire("a", on_lost=close)
+    table.memory.items.clear()
     assert closed.wait(20)
 
 
-def ends_beside_a_busy_callback(beating: Beating, table: Table, *, within: float) -> bool:
-    """Closes a client whose callback waits for just that; returns whether it ends in time."""
-    begun, closed = threading.Event(), threading.Event()
+def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As one does that joins the thread whose `with LockClient(…)` ends."""
+    monkeypatch.setattr("fairlock.client.threads.CLOSE_SECONDS", 0.05)
+    table, begun, closed = Table(), threading.Event(), threading.Event()
 
     def wait(_lock: Lock, _reason: str) -> None:
         begun.set()
         assert closed.wait(20)
 
-    beating.locks.acquire("a", on_lost=wait)
-    table.outage = lost_reply()
-    beating.pass_time(31)
-    assert begun.wait(20)
-    closing = threading.Thread(target=beating.locks.close)
-    closing.start()
-    closing.join(within)
-    ended = not closing.is_alive()
-    closed.set()
-    closing.join(20)
-    return ended
-
-
-def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_it(
-    beating: Beating,
-    table: Table,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """As one does that joins the thread whose `with LockClient(…)` ends."""
-    monkeypatch.setattr("fairlock.client.threads.CLOSE_SECONDS", 0.05)
-    assert ends_beside_a_busy_callback(beating, table, within=20)
+    with often_renewed(table) as locks:
+        locks.acquire("a", on_lost=wait)
+        table.memory.items.clear()
+        assert begun.wait(20)
     assert "is still busy: the client does not wait for it any longer" in caplog.text
+    closed.set()
 
 
-def test_without_a_bound_both_would_wait_for_each_other(
-    beating: Beating, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fairlock.client.threads.CLOSE_SECONDS", 60)
-    assert not ends_beside_a_busy_callback(beating, table, within=0.3)
-
-
-class Race:
-    """A heartbeat that is on its way to the table when the lock is released."""
-
-    def __init__(self, make_client: MakeClient, table: Table) -> None:
-        self.table = table
-        self.log = table.log
-        self.lock = make_client().acquire("a")
-        self.on_its_way, self.go_on = threading.Event(), threading.Event()
-        table.before = self._hold_the_heartbeat
-
-    def _hold_the_heartbeat(self, _name: str, arguments: dict[str, Any]) -> None:
-        if "#h_revision = #mine.#h_revision + :one" in arguments.get("UpdateExpression", ""):
-            self.on_its_way.set()
-            assert self.go_on.wait(20)
-            self.log.append("heartbeat")
-
-    def run(self) -> list[str]:
-        """What was written, and when the release returned, in order."""
-        self.log.clear()
-        in_flight = threading.Thread(target=self._beat)
-        in_flight.start()
-        assert self.on_its_way.wait(20)
-        releases = threading.Thread(target=self._release)
-        releases.start()
-        releases.join(0.3)  # It either waits for the heartbeat, or is done by now.
-        self.go_on.set()
-        releases.join(20)
-        in_flight.join(20)
-        return [entry for entry in self.log if entry != "update_item"]
-
-    def _beat(self) -> None:
-        try:
-            self.lock.heartbeat()
-        except LockLost:
-            self.log.append("too late")
-
-    def _release(self) -> None:
-        self.lock.release()
-        self.log.append("released")
+def test_heartbeats_of_as_many_locks_as_there_are_workers_are_under_way_at_a_time() -> None:
+    """One after the other, those of hundreds of locks would be too late."""
+    table, together = Table(), threading.Barrier(8)
+    with LockClient("locks", client=table, lease=60, heartbeat_every=0.1, max_workers=8) as locks:
+        held = [locks.acquire(f"lock {number}") for number in range(8)]
+        table.before = lambda *_: together.wait(20)
+        assert table.does_more(8)
+        table.before = None
+        together.abort()
+        assert all(lock.remaining > 0 for lock in held)
 
 
 def test_a_release_waits_for_the_heartbeat_that_is_on_its_way(
     make_client: MakeClient, table: Table
 ) -> None:
-    race = Race(make_client, table)
-    assert race.run()[0] == "heartbeat"
-    assert race.log[-1] == "released" or race.log[-2:] == ["released", "too late"]
+    lock = make_client().acquire("a")
+    on_its_way, go_on = threading.Event(), threading.Event()
+
+    def hold_the_heartbeat(_name: str, arguments: dict[str, Any]) -> None:
+        if "#h_revision = #mine.#h_revision + :one" in arguments.get("UpdateExpression", ""):
+            on_its_way.set()
+            assert go_on.wait(20)
+
+    table.before = hold_the_heartbeat
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(lock.heartbeat)
+        assert on_its_way.wait(20)
+        release = pool.submit(lock.release)
+        with pytest.raises(TimeoutError):
+            release.result(0.2)
+        assert table.state("a").held == 1
+        go_on.set()
+        assert release.result(20)
     assert table.state("a").holders == ()
 
 
-def test_without_that_the_heartbeat_would_land_after_the_release_and_still_revive_nothing(
-    make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    create = LeaseHandle.__init__
-
-    def one_request_off(self: LeaseHandle, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - any
-        create(self, *args, **{**kwargs, "mutex": nullcontext()})
-
-    monkeypatch.setattr(LeaseHandle, "__init__", one_request_off)
-    race = Race(make_client, table)
-    assert race.run() == ["released", "heartbeat", "too late"]
-    assert (table.state("a").holders, table.state("a").held) == ((), 0)
-
-
-# A log whose handlers raise: no heartbeat ends by it, and no one gets its error for an answer.
-
-
-def renewed_after_an_outage(beating: Beating, table: Table) -> list[bool]:
-    """Two locks come into danger together; returns of each whether it is held an hour later."""
-    held = [beating.locks.acquire(name) for name in ("a", "b")]
-    table.outage = lost_reply()
-    beating.pass_time(22)
-    table.outage = None
-    beating.pass_time(3600)
-    return [lock.remaining > 0 for lock in held]
-
-
 @pytest.mark.usefixtures("broken_log")
-def test_with_an_ordinary_logger_the_planning_would_end(
-    beating: Beating, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FailsafeLogger, "log", logging.LoggerAdapter.log)
-    with pytest.raises(BrokenPipeError):
-        renewed_after_an_outage(beating, table)
-
-
-@pytest.mark.usefixtures("broken_log")
-def test_a_loss_is_told_all_the_same(beating: Beating, table: Table) -> None:
-    told: list[Lock] = []
-    lock = beating.locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost))
-    table.outage = lost_reply()
-    beating.pass_time(31)
-    with pytest.raises(LockLost, match="its lease is over"):
-        lock.check()
-    beating.locks.close()
-    assert told == [lock]
-
-
-@pytest.mark.usefixtures("broken_log")
-@pytest.mark.parametrize("error", [ZeroDivisionError, MemoryError])
-def test_a_defect_in_the_planning_itself_is_survived(
-    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
-) -> None:
+def test_a_defect_in_the_planning_itself_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
     due = HeartbeatSchedule.due
-    defects = [error()]
+    defects = [MemoryError()]
 
     def fail_once(self: HeartbeatSchedule, now: float) -> list[ScheduledHeartbeat]:
         if defects:
@@ -249,7 +110,7 @@ def test_a_defect_in_the_planning_itself_is_survived(
 
     monkeypatch.setattr(HeartbeatSchedule, "due", fail_once)
     table = Table()
-    with LockClient("locks", client=table, lease=60, heartbeat_every=0.1) as locks:  # type: ignore[arg-type]  # a substitute
+    with often_renewed(table) as locks:
         locks.acquire("a")
         assert table.does_more(2)
     assert defects == []
@@ -272,26 +133,13 @@ def grant_at(sent: float, lease_seconds: float, name: str = "a") -> Grant:
 
 
 def handle_of(
-    clock: EventfulClock,
+    clock: ManualClock,
     *,
     lease_seconds: float = 30,
     name: str = "a",
     max_hold: float = math.inf,
     on_danger: Callable[[str], None] = lambda _reason: None,
 ) -> LeaseHandle:
-    connection = Connection(
-        session=None,
-        dynamodb=Table(),  # type: ignore[arg-type]  # replaces a client
-        stepfunctions=None,
-        most_at_once=1,
-    )
-    stores = StoreFactory(
-        connection=connection,
-        table_name="locks",
-        clock=clock,
-        aws_clock=moved_clock(clock),
-        local_waiters=LocalWaiters(clock),
-    )
     lease = LocalLease(
         clock,
         grant_at(clock.monotonic(), lease_seconds, name),
@@ -301,10 +149,11 @@ def handle_of(
         on_danger=on_danger,
         on_released=lambda: None,
     )
-    return LeaseHandle(stores, lease)
+    stores = SimpleNamespace(local_waiters=LocalWaiters(clock))
+    return LeaseHandle(cast("Any", stores), lease)
 
 
-def schedule_of(clock: EventfulClock, *leases: float, most_at_once: int = 100) -> HeartbeatSchedule:
+def schedule_of(clock: ManualClock, *leases: float, most_at_once: int = 100) -> HeartbeatSchedule:
     schedule = HeartbeatSchedule(most_at_once=most_at_once, random=random.Random(7).random)  # noqa: S311 - jitter
     for lease_seconds in leases:
         schedule.add(handle_of(clock, lease_seconds=lease_seconds))
@@ -315,13 +164,13 @@ def leases(heartbeats: list[ScheduledHeartbeat]) -> list[float]:
     return [scheduled.handle.lease.seconds for scheduled in heartbeats]
 
 
-def test_the_lease_that_ends_first_is_renewed_first(clock: EventfulClock) -> None:
+def test_the_lease_that_ends_first_is_renewed_first(clock: ManualClock) -> None:
     schedule = schedule_of(clock, 33, 31, 32)
     clock.advance(15)
     assert leases(schedule.due(clock.monotonic())) == [31, 32, 33]
 
 
-def test_no_more_heartbeats_are_under_way_than_there_are_workers(clock: EventfulClock) -> None:
+def test_no_more_heartbeats_are_under_way_than_there_are_workers(clock: ManualClock) -> None:
     schedule = schedule_of(clock, 31, 32, 33, 34, most_at_once=2)
     clock.advance(15)
     now = clock.monotonic()
@@ -332,7 +181,7 @@ def test_no_more_heartbeats_are_under_way_than_there_are_workers(clock: Eventful
     assert leases(schedule.due(now)) == [33]
 
 
-def test_locks_acquired_at_once_are_renewed_apart(clock: EventfulClock) -> None:
+def test_locks_acquired_at_once_are_renewed_apart(clock: ManualClock) -> None:
     schedule = schedule_of(clock, *[30] * 200, most_at_once=200)
     moments: list[float] = []
     while len(moments) < 200:
@@ -344,14 +193,14 @@ def test_locks_acquired_at_once_are_renewed_apart(clock: EventfulClock) -> None:
     assert max(later - earlier for earlier, later in pairwise(moments)) < 0.5
 
 
-def test_heartbeats_that_are_late_begin_earlier(clock: EventfulClock) -> None:
+def test_heartbeats_that_are_late_begin_earlier(clock: ManualClock) -> None:
     def gap_when_late_by(seconds: float) -> float:
         schedule = schedule_of(clock, 30)
         for _ in range(60):
             next_at = schedule.next_at()
             (scheduled,) = schedule.due(next_at)
             sent = next_at + seconds
-            clock.now_ms = round(sent * 1000)
+            clock.stall(sent - clock.monotonic())
             scheduled.handle.lease.renew(grant_at(sent, 30))
             schedule.done(scheduled, renewed=True, now=sent)
         return scheduled.due_at - sent
@@ -362,12 +211,12 @@ def test_heartbeats_that_are_late_begin_earlier(clock: EventfulClock) -> None:
 
 
 def test_a_heartbeat_of_unknown_outcome_is_repeated_soon_and_until_the_end(
-    clock: EventfulClock,
+    clock: ManualClock,
 ) -> None:
     schedule = schedule_of(clock, 30)
     tries = []
     while (next_at := schedule.next_at()) < math.inf:
-        clock.now_ms = round(next_at * 1000) + 1
+        clock.stall(next_at + 0.001 - clock.monotonic())
         for scheduled in schedule.due(clock.monotonic()):
             tries.append(clock.monotonic())
             schedule.done(scheduled, renewed=False, now=clock.monotonic())
@@ -377,7 +226,7 @@ def test_a_heartbeat_of_unknown_outcome_is_repeated_soon_and_until_the_end(
     assert schedule.handles() == []  # Its lease is over.
 
 
-def test_the_end_of_a_lease_is_noticed_although_its_heartbeat_hangs(clock: EventfulClock) -> None:
+def test_the_end_of_a_lease_is_noticed_although_its_heartbeat_hangs(clock: ManualClock) -> None:
     schedule = schedule_of(clock, 30)
     clock.advance(15)
     (hanging,) = schedule.due(clock.monotonic())
@@ -388,7 +237,7 @@ def test_the_end_of_a_lease_is_noticed_although_its_heartbeat_hangs(clock: Event
     assert hanging.handle.lease.has_ended
 
 
-def test_a_lock_whose_max_hold_is_over_is_released_once(clock: EventfulClock) -> None:
+def test_a_lock_whose_max_hold_is_over_is_released_once(clock: ManualClock) -> None:
     schedule = schedule_of(clock)
     schedule.add(handle_of(clock, max_hold=5))
     clock.advance(5)
@@ -398,7 +247,7 @@ def test_a_lock_whose_max_hold_is_over_is_released_once(clock: EventfulClock) ->
     assert schedule.due(clock.monotonic()) == []
 
 
-def test_a_renewal_that_comes_in_the_moment_of_the_end_wins(clock: EventfulClock) -> None:
+def test_a_renewal_that_comes_in_the_moment_of_the_end_wins(clock: ManualClock) -> None:
     lease = handle_of(clock).lease
     clock.advance(30)
     assert lease.is_over()
@@ -407,7 +256,7 @@ def test_a_renewal_that_comes_in_the_moment_of_the_end_wins(clock: EventfulClock
     assert lease.is_held()
 
 
-def test_a_listener_that_raises_delays_no_heartbeat(clock: EventfulClock) -> None:
+def test_a_listener_that_raises_delays_no_heartbeat(clock: ManualClock) -> None:
     """No thread can be started to call a callback, for instance."""
     told = []
 
@@ -422,7 +271,7 @@ def test_a_listener_that_raises_delays_no_heartbeat(clock: EventfulClock) -> Non
     assert len(told) == 1
 
 
-def test_a_lock_that_was_taken_out_has_no_further_heartbeat(clock: EventfulClock) -> None:
+def test_a_lock_that_was_taken_out_has_no_further_heartbeat(clock: ManualClock) -> None:
     schedule = schedule_of(clock, 30, most_at_once=0)
     clock.advance(10)
     assert schedule.due(clock.monotonic()) == []
@@ -431,9 +280,7 @@ def test_a_lock_that_was_taken_out_has_no_further_heartbeat(clock: EventfulClock
     assert (schedule.due(clock.monotonic()), schedule.handles()) == ([], [])
 
 
-def test_locks_that_come_and_go_leave_no_entries_behind(
-    clock: EventfulClock,
-) -> None:
+def test_locks_that_come_and_go_leave_no_entries_behind(clock: ManualClock) -> None:
     schedule = schedule_of(clock, 30)
     handle = handle_of(clock)
     for _ in range(5_000):

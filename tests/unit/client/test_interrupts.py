@@ -7,24 +7,22 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from fairlock import Lock, LockClient, locked
-from fairlock.client.acquisition import Acquisition
 from fairlock.client.heartbeats import Heartbeats
-from fairlock.client.lease_handle import Unreleased
 from fairlock.client.reporting import LockEventKind, LockEvents
 from fairlock.client.threads import WorkerPool
+from tests.support.faulty_table import FaultyTable, fault
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.doubles import Table, TimeLimitError, interrupt
 
 LEASE_SECONDS = 3600.0
 pytestmark = pytest.mark.filterwarnings("ignore:lock .* was never acquired:RuntimeWarning")
 """Of a block that an interrupt has kept from beginning."""
-MOST_MOMENTS = 200
-MOST_MOMENTS_OF_A_USE = 500
+MOST_MOMENTS = 500
 OUR_CODE = "fairlock/client/"
 RETURNS_OF_THE_LOCK = 2
 """From `_acquire`, and from `acquire` or to the block: Python runs no signal handler there."""
@@ -45,31 +43,52 @@ def is_free(lock: threading.RLock) -> bool:
     return got[0]
 
 
-def a_moment_stops_all_heartbeats(
-    make_client: MakeClient, prepare: Callable[[Heartbeats], object]
-) -> bool:
-    """Interrupts `add` and `remove` at each of their moments; whether one of them is the end."""
+def moments_after_which(attempt: Callable[[int], tuple[bool, bool]]) -> list[int]:
+    """Makes an attempt at each of its moments.
+
+    Args:
+        attempt: is interrupted at a moment; returns whether it came to that, and whether something
+            is wrong after it.
+
+    Returns:
+        The moments after which something is wrong.
+    """
+    wrong: list[int] = []
     for at in range(MOST_MOMENTS):
+        came, is_wrong = attempt(at)
+        if not came:
+            return wrong
+        if is_wrong:
+            wrong.append(at)
+    raise AssertionError("this takes more moments than were tried")
+
+
+def moments_that_stop_all_heartbeats(
+    make_client: MakeClient, prepare: Callable[[Heartbeats], object]
+) -> list[int]:
+    """Interrupts `add` and `remove`."""
+
+    def attempt(at: int) -> tuple[bool, bool]:
         locks = make_client(lease=LEASE_SECONDS)
         heartbeats = locks._services.heartbeats  # noqa: SLF001 - an interrupt is aimed at it
         prepare(heartbeats)
-        handle = locks.acquire("a")._handle  # noqa: SLF001 - same
-        actions = [partial(heartbeats.remove, handle), partial(heartbeats.add, handle)]
+        lock = locks.acquire("a")
+        actions = [partial(act, lock._handle) for act in (heartbeats.remove, heartbeats.add)]  # noqa: SLF001 - same
         came = [interrupt(action, at=at) for action in actions]
-        if not is_free(heartbeats._mutex):  # noqa: SLF001 - same
-            with suppress(RuntimeError):
+        stopped = not is_free(heartbeats._mutex)  # noqa: SLF001 - same
+        with suppress(RuntimeError):
+            if stopped:
                 heartbeats._mutex.release()  # noqa: SLF001 - for the end of the test
-            return True
-        locks.acquire("b").release()
-        if not any(came):
-            return False
-    raise AssertionError("these take more moments than were tried")
+        lock.release()
+        return any(came), stopped
+
+    return moments_after_which(attempt)
 
 
 def test_an_interrupt_at_any_moment_of_add_and_remove_leaves_no_lock_locked(
     make_client: MakeClient,
 ) -> None:
-    assert not a_moment_stops_all_heartbeats(make_client, lambda _: None)
+    assert moments_that_stop_all_heartbeats(make_client, lambda _: None) == []
 
 
 def test_entered_through_the_condition_some_would_stop_all_heartbeats_for_good(
@@ -78,81 +97,39 @@ def test_entered_through_the_condition_some_would_stop_all_heartbeats_for_good(
     def enter_the_condition(heartbeats: Heartbeats) -> None:
         heartbeats._mutex = heartbeats._changed  # type: ignore[assignment]  # noqa: SLF001 - the control
 
-    assert a_moment_stops_all_heartbeats(make_client, enter_the_condition)
+    assert moments_that_stop_all_heartbeats(make_client, enter_the_condition)
 
 
-class Interrupts:
-    """Raises in the middle of the next requests of a table that write."""
-
-    def __init__(self, table: Table, *errors: BaseException, when: str) -> None:
-        self.errors = list(errors)
-        self.when = when
-        self.update = table.memory.update_item
-        setattr(table.memory, "update_item", self.update_item)  # noqa: B010 - a stand-in's
-
-    def update_item(self, **request: Any) -> Any:  # noqa: ANN401 - as boto3 answers
-        error = self.errors.pop(0) if self.errors else None
-        if error is not None and self.when == "before":
-            raise error
-        answer = self.update(**request)
-        if error is not None:
-            raise error
-        return answer
-
-
-EACH_WAY = pytest.mark.parametrize("when", ["before", "after"])
-
-
-@EACH_WAY
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), TimeLimitError()])
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), TimeLimitError()], ids=repr)
 def test_an_interrupted_release_is_tried_once_more_and_the_interrupt_goes_on(
-    make_client: MakeClient, table: Table, error: BaseException, when: str
+    make_client: MakeClient,
+    table: Table,
+    error: BaseException,
+    *,
+    when: Literal["before", "after"],
 ) -> None:
+    """Also at the end of a block, and one that is no more than an Exception: nothing is logged."""
     told: list[Lock] = []
-    lock = make_client(lease=LEASE_SECONDS).acquire(
-        "a", on_lost=lambda lost, _reason: told.append(lost)
-    )
-    Interrupts(table, error, when=when)
-    with pytest.raises(type(error)):
-        lock.release()
+    faulty = FaultyTable(table)
+    locks = make_client(client=faulty, lease=LEASE_SECONDS)
+    lock = locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost))
+    faulty.will(fault(error, 1, when=when))
+    with pytest.raises(type(error)), lock:
+        pass
     assert table.state("a").held == 0
     assert (lock.release(), lock.lost.is_set(), told) == (True, False, [])
-
-
-@EACH_WAY
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), TimeLimitError()])
-def test_an_interrupt_in_the_release_of_a_with_leaves_it(
-    make_client: MakeClient, table: Table, error: BaseException, when: str
-) -> None:
-    """Also one that is no more than an Exception: nothing went wrong that could be logged."""
-
-    def work() -> None:
-        with make_client(lease=LEASE_SECONDS).hold("a"):
-            Interrupts(table, error, when=when)
-
-    with pytest.raises(type(error)):
-        work()
-    assert table.state("a").held == 0
-
-
-def interrupted_twice(locks: LockClient, table: Table) -> int:
-    """Ctrl-C, Ctrl-C in a release at the end of two blocks; returns how many hold the lock then."""
-    with suppress(KeyboardInterrupt), locks, locks.hold("a"):
-        Interrupts(table, KeyboardInterrupt(), KeyboardInterrupt(), when="before")
-    return table.state("a").held
 
 
 def test_an_impatient_interrupt_leaves_the_release_to_the_end_of_the_client(
     make_client: MakeClient, table: Table
 ) -> None:
-    assert interrupted_twice(make_client(lease=LEASE_SECONDS), table) == 0
-
-
-def test_a_client_that_knows_only_what_it_renews_would_leave_it_to_the_lease(
-    make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Unreleased, "unsettled", lambda _self: [])
-    assert interrupted_twice(make_client(lease=LEASE_SECONDS), table) == 1
+    """Ctrl-C, Ctrl-C in a release at the end of two blocks."""
+    faulty = FaultyTable(table)
+    locks = make_client(client=faulty, lease=LEASE_SECONDS)
+    with suppress(KeyboardInterrupt), locks, locks.hold("a"):
+        faulty.will(fault(KeyboardInterrupt(), [1, 2]))
+    assert table.state("a").held == 0
 
 
 def test_an_interrupt_before_the_release_was_sent_releases_too(
@@ -201,19 +178,17 @@ def moments_that_leave_the_lock(
     *,
     within: str = OUR_CODE,
 ) -> list[int]:
-    """Interrupts a use of a lock at each of its moments; returns those after which it is held."""
-    left = []
-    for at in range(MOST_MOMENTS_OF_A_USE):
+    """Interrupts a use of a lock; after some moments only its client knows of it."""
+
+    def attempt(at: int) -> tuple[bool, bool]:
         locks = make_client(lease=LEASE_SECONDS)
         came = interrupt(partial(use, locks), at=at, within=within)
-        if came and table.state("a").held:
-            left.append(at)
-            locks.close(release=True)
-            assert table.state("a").held == 0, "the client knows of the grant"
+        is_left = table.state("a").held > 0
         locks.close(release=True)
-        if not came:
-            return left
-    raise AssertionError("this takes more moments than were tried")
+        assert table.state("a").held == 0, "the client knows of the grant"
+        return came, is_left
+
+    return moments_after_which(attempt)
 
 
 def hold(locks: LockClient) -> None:
@@ -221,27 +196,16 @@ def hold(locks: LockClient) -> None:
         pass
 
 
-def test_an_interrupt_at_any_moment_of_hold_leaves_no_lock(
-    make_client: MakeClient, table: Table
+def acquire(locks: LockClient) -> None:
+    locks.acquire("a")
+
+
+@pytest.mark.parametrize("use", [hold, acquire])
+def test_an_interrupt_at_any_moment_of_hold_and_acquire_leaves_no_lock(
+    make_client: MakeClient, table: Table, use: Callable[[LockClient], None]
 ) -> None:
-    left = moments_that_leave_the_lock(make_client, table, hold)
+    left = moments_that_leave_the_lock(make_client, table, use)
     assert len(left) <= RETURNS_OF_THE_LOCK
-
-
-def test_an_interrupt_at_any_moment_of_acquire_leaves_no_lock(
-    make_client: MakeClient, table: Table
-) -> None:
-    left = moments_that_leave_the_lock(make_client, table, lambda locks: locks.acquire("a"))
-    assert len(left) <= RETURNS_OF_THE_LOCK
-
-
-def test_without_the_last_steps_a_lock_would_stay_that_not_even_its_client_knows(
-    make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fairlock.client.lock_client._release_if_held", lambda _lock: None)
-    monkeypatch.setattr(Acquisition, "is_abandoned", lambda _acquisition: False)
-    with pytest.raises(AssertionError, match="the client knows of the grant"):
-        moments_that_leave_the_lock(make_client, table, hold)
 
 
 def call_locked_function(locks: LockClient) -> None:
@@ -256,41 +220,26 @@ def test_an_interrupt_at_any_moment_of_a_locked_function_leaves_no_lock(
     assert left == []
 
 
-def test_with_acquire_a_locked_function_would_leave_a_lock_that_is_renewed(
-    make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def acquire(locks: LockClient, name: str, **_options: object) -> Lock:
-        return locks.acquire(name)
-
-    monkeypatch.setattr(LockClient, "hold", acquire)
-    within = "fairlock/decorator/"
-    left = moments_that_leave_the_lock(make_client, table, call_locked_function, within=within)
-    assert left
-
-
 def moments_that_end_all_heartbeats(*, seconds: float) -> list[int]:
-    """Interrupts the start of a client's threads at each of its moments.
+    """Interrupts the start of a client's threads: the next lock is not renewed in that time."""
 
-    Returns those after which the next lock is not renewed within so many seconds.
-    """
-    left = []
-    for at in range(MOST_MOMENTS):
+    def attempt(at: int) -> tuple[bool, bool]:
         table = Table()
-        locks = LockClient("locks", client=table, heartbeat_every=0.05)  # type: ignore[arg-type]  # a substitute
+        locks = LockClient("locks", client=table, heartbeat_every=0.05)
         heartbeats = locks._services.heartbeats  # noqa: SLF001 - an interrupt is aimed at it
 
-        def start(heartbeats: Heartbeats = heartbeats) -> None:
+        def start() -> None:
             with heartbeats._mutex:  # noqa: SLF001 - as `add` does
                 heartbeats._start()  # noqa: SLF001 - same
 
         came = interrupt(start, at=at, within=OUR_CODE)
-        locks.acquire("a")
-        if not table.does_more(1, seconds=seconds):
-            left.append(at)
+        lock = locks.acquire("a")
+        is_renewed = table.does_more(1, seconds=seconds)
+        assert lock.name == "a"
         locks.close(release=True)
-        if not came:
-            return left
-    raise AssertionError("this takes more moments than were tried")
+        return came, not is_renewed
+
+    return moments_after_which(attempt)
 
 
 def test_an_interrupt_at_any_moment_of_the_start_of_threads_leaves_a_client_that_renews() -> None:
@@ -310,42 +259,24 @@ def test_with_a_thread_before_its_pool_some_would_leave_a_client_that_renews_not
     assert moments_that_end_all_heartbeats(seconds=0.2) != []
 
 
-def test_a_grant_that_is_not_undone_would_be_unknown_to_the_client(
-    make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Acquisition, "undo", lambda _acquisition: None)
-    monkeypatch.setattr(Acquisition, "is_abandoned", lambda _acquisition: False)
-    with pytest.raises(AssertionError, match="the client knows of the grant"):
-        moments_that_leave_the_lock(make_client, table, hold)
-
-
-def moments_that_leave_heartbeats(
-    locks: LockClient, use: Callable[[LockClient], object]
-) -> list[int]:
-    """Interrupts a use at each of its moments; returns those after which its lock is renewed.
-
-    Its caller has got no lock then, so it would never be released.
-    """
-    heartbeats, left = locks._services.heartbeats, []  # noqa: SLF001 - nothing outside tells that
-    for at in range(MOST_MOMENTS_OF_A_USE):
-        came = interrupt(partial(use, locks), at=at, within=OUR_CODE)
-        if came and heartbeats.handles():
-            left.append(at)
-        for handle in heartbeats.handles():
-            heartbeats.remove(handle)
-        if not came:
-            return left
-    raise AssertionError("this takes more moments than were tried")
-
-
-def adopt_interrupted(make_client: MakeClient) -> list[int]:
+def moments_that_leave_heartbeats(make_client: MakeClient) -> list[int]:
+    """Interrupts an adoption: its caller has got no lock then, so it would never be released."""
     owner_id = make_client(lease=LEASE_SECONDS).acquire("a").owner_id
     locks = make_client(lease=LEASE_SECONDS)
-    return moments_that_leave_heartbeats(locks, lambda locks: locks.adopt("a", owner_id))
+    heartbeats = locks._services.heartbeats  # noqa: SLF001 - nothing outside tells that
+
+    def attempt(at: int) -> tuple[bool, bool]:
+        came = interrupt(lambda: locks.adopt("a", owner_id), at=at, within=OUR_CODE)
+        left = heartbeats.handles()
+        for handle in left:
+            heartbeats.remove(handle)
+        return came, bool(left)
+
+    return moments_after_which(attempt)
 
 
 def test_an_interrupted_adoption_leaves_no_heartbeats(make_client: MakeClient) -> None:
-    assert len(adopt_interrupted(make_client)) <= 1  # The return of the lock.
+    assert len(moments_that_leave_heartbeats(make_client)) <= 1  # The return of the lock.
 
 
 def test_begun_by_the_lock_itself_heartbeats_would_be_left_without_one(
@@ -358,24 +289,22 @@ def test_begun_by_the_lock_itself_heartbeats_would_be_left_without_one(
         lock._begin_heartbeats()  # noqa: SLF001 - the control
 
     monkeypatch.setattr(Lock, "__init__", make_and_begin)
-    assert len(adopt_interrupted(make_client)) > 1
+    assert len(moments_that_leave_heartbeats(make_client)) > 1
 
 
 def moments_that_silence_the_hook() -> list[int]:
-    """Interrupts the first event at each of its moments; returns those after which none is told."""
-    left = []
-    for at in range(MOST_MOMENTS):
+    """Interrupts the first event: no later one is told."""
+
+    def attempt(at: int) -> tuple[bool, bool]:
         told: list[str] = []
-        events = LockEvents(lambda event, told=told: told.append(event.lock_name))  # type: ignore[misc]  # a default
+        events = LockEvents(lambda event: told.append(event.lock_name))
         report = partial(events.report, LockEventKind.GRANTED, owner_name="anna")
         came = interrupt(partial(report, lock_name="a"), at=at, within=OUR_CODE)
         report(lock_name="b")
         events.close()
-        if "b" not in told:
-            left.append(at)
-        if not came:
-            return left
-    raise AssertionError("this takes more moments than were tried")
+        return came, "b" not in told
+
+    return moments_after_which(attempt)
 
 
 def test_an_interrupt_at_any_moment_of_the_first_event_does_not_silence_the_hook() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -28,16 +29,16 @@ ME = "owner-id-of-anna"
 OTHER = "owner-id-of-ben-"
 
 
-def holder(owner_id: str, token: int) -> Holder:
+def holder(owner_id: str, token: int, **fields: Any) -> Holder:  # noqa: ANN401 - of a holder
+    """For a minute, and from now on, unless it is said otherwise."""
+    given = {"acquired_at_ms": START_MS, "expires_at_ms": START_MS + 60_000, "limit": 1, **fields}
     return Holder(
         owner_id=owner_id,
         owner_name="",
-        acquired_at_ms=START_MS,
-        expires_at_ms=START_MS + 60_000,
         lease_ms=60_000,
-        limit=1,
         revision=1,
         fencing_token=token,
+        **given,
     )
 
 
@@ -106,17 +107,6 @@ def test_a_grant_that_was_seen_to_be_lost_is_no_news(
     assert (me.take_grant(), is_rung(me)) == (None, False)
 
 
-def test_without_the_tokens_a_lost_grant_would_be_believed(
-    waiters: LocalWaiters, me: LocalWaiter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waiters.note(NAME, held_by(OTHER, 8), 9.0)
-    monkeypatch.setattr(me, "_absent_token", -1)
-    waiters.note(NAME, held_by(ME, 7), 3.0)
-    told = me.take_grant()
-    assert told is not None
-    assert isinstance(told, Grant)
-
-
 def test_a_state_that_comes_late_does_not_replace_a_newer_one(
     waiters: LocalWaiters, me: LocalWaiter
 ) -> None:
@@ -150,22 +140,14 @@ def test_a_lock_that_this_client_has_lost_is_not_its_to_hand_over(
 def test_the_time_of_a_grant_is_the_time_for_which_the_last_holder_held(
     waiters: LocalWaiters, me: LocalWaiter
 ) -> None:
+    """Of several grants the first holder may have held for far longer."""
     queue = me.queue
-    waiters.note(NAME, held_by(OTHER, 10), 1.0)
-    assert queue.seconds_per_grant == 0
-    waiters.note(NAME, held_by(OTHER, 10), 2.0)
-    assert (queue.changed_at, queue.seen_at) == (1.0, 2.0)
-    waiters.note(NAME, held_by("somebody", 11), 3.0)
-    assert queue.seconds_per_grant == 2.0
-
-
-def test_of_several_grants_the_first_holder_may_have_held_for_far_longer(
-    waiters: LocalWaiters, me: LocalWaiter
-) -> None:
-    waiters.note(NAME, held_by(OTHER, 10), 1.0)
-    waiters.note(NAME, held_by(OTHER, 10), 61.0)
-    waiters.note(NAME, held_by("somebody", 14), 62.5)
-    assert me.queue.seconds_per_grant == 0.5
+    seen = []
+    for token, sent in ((10, 1.0), (10, 2.0), (11, 3.0), (11, 4.0), (15, 5.5)):
+        waiters.note(NAME, held_by(OTHER, token), sent)
+        seen.append(queue.seconds_per_grant)
+    assert seen == [0, 0, 2.0, 2.0, 0.5]
+    assert (queue.changed_at, queue.seen_at) == (5.5, 5.5)
 
 
 def test_a_longer_time_is_believed_slowly_and_a_shorter_one_at_once(
@@ -213,47 +195,34 @@ def test_what_is_known_of_a_lock_is_forgotten_with_its_last_waiter_and_holder(
 # When a waiter polls: by the waiters in front, the time of a grant, and the time without one.
 
 
-def pause(
-    *,
-    unchanged: float = 0,
-    ahead: int = 0,
-    served: int = 9,
-    waited: float = 100,
-    seconds_per_grant: float = 0.1,
-) -> float:
-    """The longest pause, without jitter."""
-    return poll_seconds(
-        unchanged=unchanged,
-        ahead=ahead,
-        served=served,
-        waited=waited,
-        seconds_per_grant=seconds_per_grant,
-        longest=5,
-        until_free=math.inf,
-        random=lambda: 1,
-    )
+PAUSES: dict[str, list[tuple[dict[str, float], float]]] = {
+    "the next one often at first, and then after a fifth of the time": [
+        ({}, 0.025),
+        ({"unchanged": 1}, 0.2),
+        ({"unchanged": 3600}, 5),
+    ],
+    "one behind others after half of their time": [
+        ({"ahead": 10}, 0.5),
+        ({"ahead": 40}, 2),
+        ({"ahead": 1000}, 5),
+    ],
+    # The first holder may have held for far longer than those behind it will.
+    "few grants are weak evidence": [
+        ({"ahead": 40, "served": 3, "waited": 1}, 0.5),
+        ({"ahead": 40, "served": 4, "waited": 1}, 2),
+    ],
+    "without a grant the time without one counts": [
+        ({"ahead": 10, "unchanged": 0.2, "seconds_per_grant": 0}, 1)
+    ],
+}
 
 
-def test_the_next_waiter_polls_often_at_first_and_then_after_a_fifth_of_the_time() -> None:
-    assert pause() == 0.025
-    assert pause(unchanged=1) == 0.2
-    assert pause(unchanged=3600) == 5
-
-
-def test_a_waiter_behind_others_waits_for_half_of_their_time() -> None:
-    assert pause(ahead=10) == 0.5
-    assert pause(ahead=40) == 2
-    assert pause(ahead=1000) == 5
-
-
-def test_few_grants_are_weak_evidence() -> None:
-    """The first holder may have held for far longer than those behind it will."""
-    assert pause(ahead=40, served=3, waited=1) == 0.5
-    assert pause(ahead=40, served=4, waited=1) == 2
-
-
-def test_without_a_grant_the_time_without_one_counts() -> None:
-    assert pause(ahead=10, unchanged=0.2, seconds_per_grant=0) == 1
+@pytest.mark.parametrize("sentence", PAUSES)
+def test_a_waiter_polls(sentence: str) -> None:
+    usual: dict[str, Any] = {"unchanged": 0, "ahead": 0, "served": 9, "waited": 100}
+    usual |= {"seconds_per_grant": 0.1, "longest": 5, "until_free": math.inf}
+    for given, seconds in PAUSES[sentence]:
+        assert poll_seconds(**{**usual, **given}, random=lambda: 1) == seconds, given
 
 
 @pytest.fixture
@@ -265,23 +234,19 @@ def seen(token: int, *waiters: str) -> SeenLock:
     return SeenLock(state=LockState(fencing_token=token), waiters=tuple(map(waiter_of, waiters)))
 
 
-def test_each_grant_brings_a_waiter_nearer(queue: LocalQueue) -> None:
+def test_each_grant_brings_a_waiter_nearer_and_the_head_of_the_queue_corrects_it(
+    queue: LocalQueue,
+) -> None:
     position = QueuePosition(queue, began=0)
     queue.note(seen(10), 1)
     position.note(6, seen(10))
     assert position.ahead == 5
     queue.note(seen(13), 2)
     assert position.ahead == 2
+    assert position.correct(ME, seen(13, "somebody", ME)) is False
+    assert position.ahead == 1
     queue.note(seen(20), 3)
     assert position.ahead == 0
-
-
-def test_the_head_of_the_queue_corrects_the_position(queue: LocalQueue) -> None:
-    position = QueuePosition(queue, began=0)
-    queue.note(seen(10), 1)
-    position.note(6, seen(10))
-    assert position.correct(ME, seen(10, "somebody", ME)) is False
-    assert position.ahead == 1
 
 
 def test_a_waiter_that_is_not_where_it_thought_counts_again(queue: LocalQueue) -> None:
@@ -332,39 +297,31 @@ def held(
     holders_limit: int = 100,
 ) -> SeenLock:
     """A lock whose holders' leases are over in so many seconds."""
+    now_ms = clock.wall_ms()
     holders = tuple(
-        Holder(
-            owner_id=f"owner-{number}",
-            owner_name="",
-            acquired_at_ms=clock.wall_ms(),
-            expires_at_ms=clock.wall_ms() + round((left - FRONT_END_SECONDS) * 1000),
-            lease_ms=60_000,
+        holder(
+            f"owner-{number}",
+            number,
+            acquired_at_ms=now_ms,
+            expires_at_ms=now_ms + round((left - FRONT_END_SECONDS) * 1000),
             limit=holders_limit,
-            revision=1,
-            fencing_token=number,
         )
         for number, left in enumerate(seconds)
     )
     state = LockState(
         held=len(holders), holders=holders, contended=contended, fencing_token=fencing_token
     )
-    return SeenLock(state=state, date_ms=clock.wall_ms())
+    return SeenLock(state=state, date_ms=now_ms)
 
 
-def test_a_held_lock_with_a_queue_is_not_requested(clock: FakeClock) -> None:
-    assert not free_permit(clock).is_worth_a_request(held(clock, 60))
-
-
-def test_a_lock_without_a_queue_is_requested_because_this_waiter_was_dropped(
+def test_a_free_permit_is_requested_and_a_lock_without_a_queue_which_has_dropped_this_waiter(
     clock: FakeClock,
 ) -> None:
-    assert free_permit(clock).is_worth_a_request(held(clock, 60, contended=False))
-
-
-def test_a_free_permit_is_requested(clock: FakeClock) -> None:
     assert free_permit(clock).is_worth_a_request(held(clock))
     assert free_permit(clock, limit=2).is_worth_a_request(held(clock, 60))
     assert not free_permit(clock, limit=2).is_worth_a_request(held(clock, 60, 60))
+    assert not free_permit(clock).is_worth_a_request(held(clock, 60))
+    assert free_permit(clock).is_worth_a_request(held(clock, 60, contended=False))
 
 
 def test_a_lease_that_is_over_is_requested_from_the_date_that_shows_it(clock: FakeClock) -> None:

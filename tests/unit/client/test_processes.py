@@ -18,7 +18,6 @@ import pytest
 from fairlock import LockClient
 from fairlock.testing import FakeLockClient
 from testbed.localaws import LocalAws
-from tests.unit.client.doubles import dynamodb_of
 from tests.unit.client.programs import FREEZES_SECONDS, WRITES
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -71,7 +70,7 @@ def went_on(aws: LocalAws, lock_table: str) -> dict[str, dict[str, int]]:
     try:
         assert process.stdout.readline() == "holding\n"
         process.send_signal(signal.SIGSTOP)
-        with LockClient(lock_table, client=dynamodb_of(aws), lease=60) as others:
+        with LockClient(lock_table, client=aws.client("dynamodb"), lease=60) as others:
             names = [f"{mode}-{use}" for mode in MODES for use in USES]
             assert not any(others.try_acquire(name) for name in names)
             time.sleep(FREEZES_SECONDS + 5)

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from fairlock.errors import FairlockError
 from tests.unit.client.doubles import Table
 
 HANGING = 20
-CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 class Reluctant(threading.Thread):
@@ -49,7 +47,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> type[Reluctant]:
 
 def often_renewed(table: Table) -> LockClient:
     """Its locks are renewed ten times a second; none is lost while a test waits for that."""
-    return LockClient("locks", client=table, lease=60, heartbeat_every=0.1)  # type: ignore[arg-type]  # a substitute
+    return LockClient("locks", client=table, lease=60, heartbeat_every=0.1)
 
 
 def test_without_a_thread_for_heartbeats_the_lock_is_given_back_and_later_ones_are_renewed(
@@ -146,7 +144,7 @@ def test_a_callback_that_wants_to_end_the_process_is_logged(
 
 
 def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noticed() -> None:
-    locks = LockClient("locks", client=Table(), lease=1)  # type: ignore[arg-type]  # a substitute
+    locks = LockClient("locks", client=Table(), lease=1)
     lock = locks.acquire("a")
     waiter = threading.Thread(target=lock.lost.wait, daemon=True)
     waiter.start()
@@ -159,7 +157,6 @@ def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noticed() 
 #
 # Here the handler is called from within the request, in the same thread, as Python runs handlers.
 
-LEASE_SECONDS = 3600.0
 PUT: Any = {"Put": {"TableName": "notes", "Item": {"pk": {"S": "n"}, "sk": {"S": "n"}}}}
 REQUESTS: dict[str, Callable[[Lock], object]] = {
     "heartbeat": lambda lock: lock.heartbeat(),
@@ -174,12 +171,7 @@ class Program:
 
     def __init__(self) -> None:
         self.table = Table()
-        self.locks = LockClient(
-            "locks",
-            client=self.table,  # type: ignore[arg-type]  # replaces one
-            lease=LEASE_SECONDS,
-            heartbeat_every=math.inf,
-        )
+        self.locks = LockClient("locks", client=self.table, lease=3600, heartbeat_every=math.inf)
         self.lock = self.locks.acquire("a")
         self.other = self.locks.acquire("b")
         self.outcome: list[object] = []
@@ -272,21 +264,22 @@ def test_a_handler_that_closes_does_not_wait_for_a_heartbeat_that_waits_for_the_
     assert program.interrupted(lambda lock: lock.heartbeat(), close_beside_a_heartbeat)
 
 
-@IN_EACH_REQUEST
 @pytest.mark.parametrize("closes", [True, False])
 def test_one_that_did_not_know_where_it_is_would_wait_for_ever(
-    program: Program,
-    request_of: Callable[[Lock], object],
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    closes: bool,
+    program: Program, monkeypatch: pytest.MonkeyPatch, *, closes: bool
 ) -> None:
     mutex = threading.Semaphore()
     program.lock._handle._mutex = mutex  # noqa: SLF001 - the control
     for module in (lease_handle, heartbeats):
         monkeypatch.setattr(module, "is_held_by_this_thread", lambda _lock: False)
-    release, close = program.lock.release, lambda: program.locks.close(release=True)
-    assert not program.interrupted(request_of, close if closes else release, seconds=0.5)
+
+    def release(_lock: Lock | None = None) -> bool:
+        return program.lock.release()
+
+    def close() -> None:
+        program.locks.close(release=True)
+
+    assert not program.interrupted(release, close if closes else release, seconds=0.5)
     mutex.release()  # It would never come.
     program.main.join(10)
     assert not program.main.is_alive()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +12,11 @@ from botocore.exceptions import ClientError, NoRegionError
 
 from fairlock.client.reporting import log_event
 from fairlock.store.context import Event, Evicted, HandedOver, LivenessUnknown, PushUnknown
+from fairlock.testing import ManualClock
 from tests.support import Operations, acquire, owner, release, store_over
 from tests.support.faulty_table import client_error
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.doubles import EventfulClock, Table
+from tests.unit.client.doubles import Table
 
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:Billing:run-1"
 
@@ -48,7 +48,7 @@ class StepFunctions:
         """Nothing is open."""
 
 
-def queue_a_workflow(table: Table, clock: EventfulClock) -> Operations:
+def queue_a_workflow(table: Table, clock: ManualClock) -> Operations:
     workflow = store_over(table, clock)
     workflow.acquire(
         acquire(
@@ -63,7 +63,7 @@ def queue_a_workflow(table: Table, clock: EventfulClock) -> Operations:
 
 
 def test_a_client_that_leaves_hands_over_to_the_workflow_that_waits(
-    make_client: MakeClient, table: Table, clock: EventfulClock
+    make_client: MakeClient, table: Table, clock: ManualClock
 ) -> None:
     step_functions = StepFunctions()
     lock = make_client("anna", stepfunctions=step_functions).acquire("a")
@@ -75,7 +75,7 @@ def test_a_client_that_leaves_hands_over_to_the_workflow_that_waits(
 
 
 def test_clients_and_workflows_take_turns_in_the_order_of_their_entry(
-    make_client: MakeClient, table: Table, clock: EventfulClock
+    make_client: MakeClient, table: Table, clock: ManualClock
 ) -> None:
     lock = make_client("anna", stepfunctions=StepFunctions(), lease=600).acquire("a")
     workflow = queue_a_workflow(table, clock)
@@ -90,7 +90,7 @@ def test_clients_and_workflows_take_turns_in_the_order_of_their_entry(
 
 
 def test_a_permission_that_is_missing_is_no_error_but_is_told(
-    make_client: MakeClient, table: Table, clock: EventfulClock, store_events: list[Event]
+    make_client: MakeClient, table: Table, clock: ManualClock, store_events: list[Event]
 ) -> None:
     step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
     locks = make_client("anna", stepfunctions=step_functions)
@@ -102,36 +102,37 @@ def test_a_permission_that_is_missing_is_no_error_but_is_told(
 
 
 def test_a_client_for_step_functions_that_cannot_be_made_is_no_error(
-    make_client: MakeClient, table: Table, clock: EventfulClock, store_events: list[Event]
+    make_client: MakeClient, table: Table, clock: ManualClock, store_events: list[Event]
 ) -> None:
     class NoSession:
         def client(self, *_: object, **__: object) -> None:
             raise NoRegionError
 
-    table.meta = type("Meta", (), {"region_name": None})  # boto3's
+    table.meta.region_name = None
     lock = make_client("anna", session=NoSession()).acquire("a")
     queue_a_workflow(table, clock)
     assert lock.release() is True
     assert PushUnknown(lock_name="a") in store_events
 
 
-def workflow_overdue(table: Table, clock: EventfulClock) -> None:
+def workflow_overdue(table: Table, clock: ManualClock) -> None:
     """A workflow holds the lock, and its lease of a minute is long over."""
     workflow = store_over(table, clock)
     workflow.acquire(acquire("billing", lock_name="a", execution_arn=EXECUTION))
     clock.advance(300)
 
 
-def test_a_workflow_that_runs_is_not_robbed(
-    make_client: MakeClient, table: Table, clock: EventfulClock
+@pytest.mark.parametrize(("status", "is_taken"), [("RUNNING", False), ("ABORTED", True)])
+def test_the_lock_of_a_workflow_is_taken_only_if_that_is_over(
+    make_client: MakeClient, table: Table, clock: ManualClock, status: str, *, is_taken: bool
 ) -> None:
     workflow_overdue(table, clock)
-    locks = make_client("ben", stepfunctions=StepFunctions("RUNNING"))
-    assert locks.try_acquire("a") is None
+    lock = make_client("ben", stepfunctions=StepFunctions(status)).try_acquire("a")
+    assert (lock is not None) is is_taken
 
 
 def test_a_workflow_of_which_nothing_is_known_is_not_robbed(
-    make_client: MakeClient, table: Table, clock: EventfulClock, store_events: list[Event]
+    make_client: MakeClient, table: Table, clock: ManualClock, store_events: list[Event]
 ) -> None:
     workflow_overdue(table, clock)
     step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
@@ -141,7 +142,7 @@ def test_a_workflow_of_which_nothing_is_known_is_not_robbed(
 
 
 def test_a_waiter_does_not_ask_at_every_poll_about_a_workflow_of_which_nothing_is_known(
-    make_client: MakeClient, table: Table, clock: EventfulClock
+    make_client: MakeClient, table: Table, clock: ManualClock
 ) -> None:
     workflow_overdue(table, clock)
     step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
@@ -156,11 +157,11 @@ def test_a_waiter_does_not_ask_at_every_poll_about_a_workflow_of_which_nothing_i
 
 
 def test_a_single_try_has_time_to_make_the_first_client_for_step_functions(
-    make_client: MakeClient, table: Table, clock: EventfulClock
+    make_client: MakeClient, table: Table, clock: ManualClock
 ) -> None:
     class FirstClient(StepFunctions):
         def describe_execution(self, **request: str) -> dict[str, str]:
-            clock.advance(1.5)  # As on a busy machine: to load the service's model, and to connect.
+            clock.stall(1.5)  # As on a busy machine: to load the service's model, and to connect.
             return super().describe_execution(**request)
 
     workflow_overdue(table, clock)
@@ -168,29 +169,20 @@ def test_a_single_try_has_time_to_make_the_first_client_for_step_functions(
     assert locks.try_acquire("a") is not None
 
 
-def test_the_lock_of_a_workflow_that_is_over_is_taken(
-    make_client: MakeClient, table: Table, clock: EventfulClock
-) -> None:
-    workflow_overdue(table, clock)
-    locks = make_client("ben", stepfunctions=StepFunctions("ABORTED"))
-    assert locks.try_acquire("a") is not None
-
-
 def test_whatever_a_client_does_with_a_lock_names_the_partition_of_that_lock(
-    make_client: MakeClient,
-    table: Table,
-    clock: EventfulClock,
-    monkeypatch: pytest.MonkeyPatch,
+    make_client: MakeClient, table: Table, clock: ManualClock
 ) -> None:
     """So a policy can let a client use the locks of a prefix (`grant_client(prefix=…)`)."""
     locks, other = (make_client(name, stepfunctions=StepFunctions()) for name in ("anna", "ben"))
     lock = locks.acquire("a")
     queue_a_workflow(table, clock)
     named: set[str] = set()
-    for method in ("update_item", "put_item", "delete_item", "get_item", "query"):
-        monkeypatch.setattr(table, method, recorded(getattr(table, method), named))
-    send = recorded(table.transact_write_items, named)
-    monkeypatch.setattr(table, "transact_write_items", send)
+
+    def note(_name: str, request: dict[str, Any]) -> None:
+        text = json.dumps(request, default=str)
+        named.update(re.findall(r'":?pk": \{"S": "([^"]*)"\}', text))
+
+    table.before = note
     assert other.try_acquire("a") is None
     lock.heartbeat()
     lock.release()
@@ -200,16 +192,6 @@ def test_whatever_a_client_does_with_a_lock_names_the_partition_of_that_lock(
         other.pause("a", reason="test")
         other.resume("a")
     assert named == {"LOCK#a"}
-
-
-def recorded(send: Callable[..., Any], named: set[str]) -> Callable[..., Any]:
-    """The request, with the partitions that it names noted."""
-
-    def call(**request: Any) -> Any:  # noqa: ANN401 - as boto3's
-        named.update(re.findall(r'":?pk": \{"S": "([^"]*)"\}', json.dumps(request, default=str)))
-        return send(**request)
-
-    return call
 
 
 def test_the_log_tells_how_many_were_evicted(caplog: pytest.LogCaptureFixture) -> None:

@@ -36,7 +36,7 @@ def clock() -> EventfulClock:
 def locks(table: Table, clock: EventfulClock) -> Iterator[LockClient]:
     with LockClient(
         "locks",
-        client=table,  # type: ignore[arg-type]  # replaces a client
+        client=table,
         clock=clock,
         heartbeat_every=math.inf,
     ) as client:
