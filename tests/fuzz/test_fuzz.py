@@ -228,6 +228,8 @@ LINES = st.tuples(
 @pytest.mark.parametrize("surroundings", SURROUNDINGS)
 @settings(
     max_examples=40,
+    derandomize=True,
+    database=None,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

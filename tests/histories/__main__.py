@@ -4,9 +4,6 @@ All requests go through a faulty endpoint to the embedded AWS's DynamoDB, or wit
 table in memory. Tells after each round how far it has come; ends with 1 if a history is not
 linearizable, or if the end of a lease has moved back (seen with `--memory` only), and with 2 if
 there was no time for so many calls.
-
-With `--census` so many random runs in which writes land late instead (`census.py`); ends with 1 if
-one of them did harm.
 """
 
 from __future__ import annotations
@@ -22,7 +19,6 @@ from contextlib import contextmanager
 
 from testbed.localaws import LocalAws
 from tests.histories.calls import Answer
-from tests.histories.census import run_census
 from tests.histories.checker import Violation
 from tests.histories.faulty_endpoint import (
     Backend,
@@ -44,16 +40,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the faults and of the clients")
     parser.add_argument("--faults", type=float, default=0.05, help="share of the requests")
     parser.add_argument("--memory", action="store_true", help="a table in memory: cheaper")
-    parser.add_argument(
-        "--with-turns", action="store_true", help="census: operators, and callers with versions"
-    )
-    parser.add_argument("--census", type=int, help="random runs in which writes land late")
     arguments = parser.parse_args()
-    if arguments.census is not None:
-        census = run_census(arguments.census, first=arguments.seed, with_turns=arguments.with_turns)
-        for line in census.lines():
-            _tell(line)
-        return 1 if census.violations else 0
     began, table = time.monotonic(), WatchedTable()
     faults = Faults(share=arguments.faults, seed=arguments.seed, flaps=True)
     answers: Counter[Answer] = Counter()

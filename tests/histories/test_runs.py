@@ -33,52 +33,30 @@ from tests.histories.runs import (
     processes,
     run_plans,
 )
-from tests.property.reference_locks import FaultyClient
-from tests.property.test_locks import MUTANTS
+from tests.property.mutants import MUTANTS, MutatedTable, in_change, in_condition
 
 ROUNDS = 5
 TRIES = Plan(threads=4, turns=10, held=0.005)
 THREE_PERMITS = Plan(threads=5, turns=10, limit=3, held=0.005)
 
 
-def tokens_that_repeat(name: str, request: dict[str, Any]) -> dict[str, Any]:
-    """The next token goes to the owner, and is forgotten."""
-    if name != "update_item":
-        return request
-    count = "#fencing_token = if_not_exists(#fencing_token, :seed)"
-    change = request["UpdateExpression"].replace(f"{count} + :one", count)
-    return {**request, "UpdateExpression": change}
-
-
-def renewals_that_move_back(_name: str, request: dict[str, Any]) -> dict[str, Any]:
-    """A heartbeat sets the end, whatever it is."""
-    condition = request.get("ConditionExpression", "")
-    end = "#mine.#h_expires_at_ms <= :expires_at_ms"
-    return {**request, "ConditionExpression": condition.replace(end, "attribute_exists(#mine)")}
-
-
-def limits_that_count_one_by_one(_name: str, request: dict[str, Any]) -> dict[str, Any]:
-    """A newcomer asks for its own limit only, and not for that of the holders."""
-    condition = request.get("ConditionExpression", "")
-    return {**request, "ConditionExpression": condition.replace(" AND #limit = :limit", "")}
-
-
-def first_writes_that_ignore_a_ceiling(_name: str, request: dict[str, Any]) -> dict[str, Any]:
-    """The first write of an acquire does not ask that there is no ceiling."""
-    condition = request.get("ConditionExpression", "")
-    asks = "attribute_not_exists(#ceiling)"
-    either = f"({asks} OR attribute_exists(#ceiling))"
-    return {**request, "ConditionExpression": condition.replace(asks, either)}
-
-
 BESIDE_AN_OPERATOR = Plan(threads=4, turns=15, held=0.005, ceilings=15)
 READERS_AND_WRITERS = Plan(threads=5, turns=10, held=0.005, readers=0.6)
 WRONG = {
     **MUTANTS,
-    "a reader comes in beside a writer": limits_that_count_one_by_one,
-    "an acquire ignores a ceiling": first_writes_that_ignore_a_ceiling,
-    "a grant does not count the token": tokens_that_repeat,
+    "a reader comes in beside a writer": in_condition(r" AND #limit = :limit"),
+    "an acquire ignores a ceiling": in_condition(
+        r"attribute_not_exists\(#ceiling\)",
+        "(attribute_not_exists(#ceiling) OR attribute_exists(#ceiling))",
+    ),
+    # The next token goes to the owner, and is forgotten.
+    "a grant does not count the token": in_change(
+        r"(#fencing_token = if_not_exists\(#fencing_token, :seed\)) \+ :one", r"\1"
+    ),
 }
+RENEWALS_THAT_MOVE_BACK = in_condition(
+    r"#mine\.#h_expires_at_ms <= :expires_at_ms", "attribute_exists(#mine)"
+)
 
 
 @dataclass(frozen=True)
@@ -144,7 +122,7 @@ def test_the_history_of_a_wrong_protocol_shows_it(
     mutant: str, plan: Plan, faults: tuple[Fault, ...]
 ) -> None:
     for seed in range(ROUNDS):
-        table = FaultyClient(MemoryTable(), WRONG[mutant])
+        table = MutatedTable(MemoryTable(), WRONG[mutant])
         met = Faults(share=0.3 if faults else 0.0, seed=seed, kinds=faults or tuple(Fault))
         [history] = histories(table, {"control": plan}, met).values()
         assert table.mutated
@@ -161,7 +139,7 @@ def test_a_heartbeat_that_was_given_up_never_moves_the_end_of_a_lease_back(
     plan = Plan(threads=1, turns=1, lease=20, beats=25)
     for seed in range(1 if protected else ROUNDS):
         table = WatchedTable()
-        client = FaultyClient(table, None if protected else renewals_that_move_back)
+        client = table if protected else MutatedTable(table, RENEWALS_THAT_MOVE_BACK)
         held_back = Faults(share=0.2, seed=seed, kinds=(Fault.HELD_BACK,), latest=2)
         [history] = histories(client, {"beats": plan}, held_back).values()
         assert held_back.landed

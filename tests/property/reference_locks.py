@@ -5,15 +5,10 @@ between its steps, which is what the conditional writes have to achieve."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
-
-from fairlock.protocol.schema import lock_key
-from tests.support import TABLE, FakeClock, Operations, store_over
-from tests.support.faulty_table import lost_reply
-from tests.support.store_bench import FakeWorkflows
 
 Answer = dict[str, Any]
 FRONT_END_MS = 500
@@ -55,6 +50,12 @@ class Lock:
     ttl_seconds: int = 0
     limit: int = 0
 
+    @property
+    def is_within_limits(self) -> bool:
+        """Whether no holder, nor the limit in force, is above what any holder allows."""
+        most = max(self.limit, len(self.permits))
+        return all(most <= permit.limit for permit in self.permits.values())
+
     def lowest_limit(self, limit: int, leaving: tuple[str, ...] = ()) -> int:
         """Of an owner's own, and of all holders that stay."""
         staying = [p.limit for name, p in self.permits.items() if name not in leaving]
@@ -78,7 +79,10 @@ class Plan:
     limit: int = 0
 
     def is_possible(self, state: Lock) -> bool:
-        """Whether no one came in, and the permits to take away are as they were."""
+        """Whether no one came in, and the permits to take away are as they were.
+
+        That no one left either is for the caller to find out.
+        """
         unchanged = all(state.permits.get(name) == seen for name, seen in self.evictable)
         return unchanged and state.last_token == self.last_token
 
@@ -220,166 +224,22 @@ def _iso(epoch_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# A lock's item, in a form that a reference lock can be compared with.
-
-
-@dataclass(frozen=True)
-class StoredLock:
-    """What matters of an item; of one that does not exist, all is empty."""
-
-    held: int = 0
-    newest_token: int | None = None
-    last_released: str | None = None
-    ttl_seconds: int = 0
-    limit: int = 0
-    holders: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-
-    @staticmethod
-    def of(lock: Lock | None) -> StoredLock:
-        if lock is None:
-            return StoredLock()
-        return StoredLock(
-            held=len(lock.permits),
-            newest_token=lock.last_token,
-            last_released=lock.last_released,
-            ttl_seconds=lock.ttl_seconds,
-            limit=lock.limit,
-            holders={
-                owner: {
-                    "token": permit.token,
-                    "acquired_at_ms": permit.acquired_ms,
-                    "expires_at_ms": permit.expires_ms,
-                    "lease_ms": permit.lease_ms,
-                    "limit": permit.limit,
-                    "revision": permit.revision,
-                }
-                for owner, permit in lock.permits.items()
-            },
-        )
-
-
-def read_stored(item: Mapping[str, Any]) -> StoredLock:
+def read_stored(item: Mapping[str, Any]) -> Lock | None:
+    """A lock as it is stored; None if it is not."""
     if not item:
-        return StoredLock()
+        return None
+
+    def permit(name: str) -> Permit:
+        stored = item[f"holder:{name}"]["M"]
+        numbers = (int(stored[short]["N"]) for short in "aelnr")
+        return Permit(int(item[f"token:{name}"]["N"]), *numbers)
+
     owners = [name.removeprefix("holder:") for name in item if name.startswith("holder:")]
-    numbers = {
-        "acquired_at_ms": "a",
-        "expires_at_ms": "e",
-        "lease_ms": "l",
-        "limit": "n",
-        "revision": "r",
-    }
-    return StoredLock(
-        held=int(item["held"]["N"]),
-        newest_token=int(item["fencing_token"]["N"]),
+    assert int(item["held"]["N"]) == len(owners), "the count of permits is that of the holders"
+    return Lock(
+        last_token=int(item["fencing_token"]["N"]),
+        permits={name: permit(name) for name in owners},
         last_released=item.get("last_released", {}).get("S"),
         ttl_seconds=int(item["expiry_time"]["N"]),
         limit=int(item["limit"]["N"]),
-        holders={
-            owner: {
-                "token": int(item[f"token:{owner}"]["N"]),
-                **{
-                    name: int(item[f"holder:{owner}"]["M"][short]["N"])
-                    for name, short in numbers.items()
-                },
-            }
-            for owner in owners
-        },
     )
-
-
-Mutation = Callable[[str, dict[str, Any]], dict[str, Any]]
-"""Changes a request of this name on its way: how a wrong protocol is tried."""
-_REQUESTS = ("update_item", "transact_write_items", "delete_item", "query")
-
-
-class Killed(BaseException):
-    """The process ended here."""
-
-
-@dataclass
-class FaultyClient:
-    """Counts the requests of an operation; faults are ordered for the operation that comes next.
-
-    Attributes:
-        mutated: how many requests were changed on their way.
-        loses_reply: whether the reply to the next write that happens gets lost.
-        kill_at: number of the request at which the process dies.
-        kill_done: whether that request still happens.
-        interrupt_at: number of the request before which another caller acts.
-        interruption: what the other caller does; None when it is done.
-    """
-
-    inner: Any
-    mutate: Mutation | None = None
-    mutated: int = 0
-    count: int = 0
-    loses_reply: bool = False
-    kill_at: int | None = None
-    kill_done: bool = False
-    interrupt_at: int = 2
-    interruption: Callable[[], None] | None = None
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
-        attribute = getattr(self.inner, name)
-        if name not in _REQUESTS:
-            return attribute
-        return lambda **request: self._send(name, attribute, request)
-
-    def begin(
-        self,
-        *,
-        loses_reply: bool = False,
-        kill_at: int | None = None,
-        kill_done: bool = False,
-        interrupt_at: int = 2,
-        interruption: Callable[[], None] | None = None,
-    ) -> None:
-        """Orders the faults of the next operation; without any, all goes well."""
-        self.count, self.loses_reply = 0, loses_reply
-        self.kill_at, self.kill_done = kill_at, kill_done
-        self.interrupt_at, self.interruption = interrupt_at, interruption
-
-    def _send(self, name: str, send: Callable[..., Any], request: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
-        self.count += 1
-        number = self.count
-        if number == self.interrupt_at and self.interruption is not None:
-            interrupt, self.interruption = self.interruption, None
-            interrupt()
-        if number == self.kill_at and not self.kill_done:
-            raise Killed
-        if self.mutate is not None:
-            wrong = self.mutate(name, request)
-            self.mutated += wrong != request
-            request = wrong
-        response = send(**request)
-        if number == self.kill_at:
-            raise Killed
-        if self.loses_reply and name != "query":
-            self.loses_reply = False
-            raise lost_reply()
-        return response
-
-
-@dataclass
-class Bench:
-    """One clock, one table, and the store on top. A copy is another process at the same table."""
-
-    dynamodb: Any
-    mutate: Mutation | None = None
-    clock: FakeClock = field(default_factory=FakeClock)
-    workflows: FakeWorkflows = field(default_factory=FakeWorkflows)
-    client: FaultyClient = field(init=False)
-    store: Operations = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.client = FaultyClient(self.dynamodb, self.mutate)
-        self.store = store_over(self.client, self.clock, workflows=self.workflows)
-
-    def item(self, lock: str) -> dict[str, Any]:
-        found = self.dynamodb.get_item(TableName=TABLE, Key=lock_key(lock), ConsistentRead=True)
-        item: dict[str, Any] = found.get("Item", {})
-        return item
-
-    def delete(self, lock: str) -> None:
-        self.dynamodb.delete_item(TableName=TABLE, Key=lock_key(lock))
