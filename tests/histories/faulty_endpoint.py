@@ -31,11 +31,6 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
-from fairlock.protocol.items import read_state
-from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY, STATE
-from fairlock.protocol.table_requests import Item
-from fairlock.testing.fake_table import MemoryTable
-
 _LONGEST_DELAY_SECONDS: Final = 0.05
 """Much shorter than the clients' read timeout: no request arrives after its caller has given up."""
 _GIVEN_UP_SECONDS: Final = 1.6
@@ -239,41 +234,12 @@ def _error(code: str, status: int) -> Reply:
 _WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-@dataclass
-class WatchedTable(MemoryTable):
-    """A table that looks at all leases.
-
-    Attributes:
-        moved_back: the ends of leases, before and after a write that has moved them back. Not by
-            `correct_grant`: by that a holder shortens the very grant that it has just been shown.
-    """
-
-    moved_back: list[tuple[int, int]] = field(default_factory=list)
-
-    def _write(self, kind: str, write: Mapping[str, Any]) -> None:
-        before = read_state(self._item(write))
-        super()._write(kind, write)
-        after = read_state(self._item(write))
-        if "#h_acquired_at_ms = :now" in write.get("UpdateExpression", ""):
-            return
-        for old in before.holders:
-            new = after.holder(old.owner_id)
-            same = new is not None and new.fencing_token == old.fencing_token
-            if new is not None and same and new.expires_at_ms < old.expires_at_ms:
-                self.moved_back.append((old.expires_at_ms, new.expires_at_ms))
-
-    def _item(self, write: Mapping[str, Any]) -> Item:
-        key = write.get("Key") or write["Item"]
-        is_lock = key[SORT_KEY]["S"] == STATE
-        return self.items.get((key[PARTITION_KEY]["S"], STATE), {}) if is_lock else {}
-
-
-def memory_backend(table: Any = None) -> Backend:  # noqa: ANN401 - a MemoryTable or what wraps one
+def memory_backend(table: Any) -> Backend:  # noqa: ANN401 - a MemoryTable or what wraps one
     """Answers requests from a table in memory, one at a time."""
-    mutex, inner = threading.Lock(), MemoryTable() if table is None else table
+    mutex = threading.Lock()
 
     def send(operation: str, body: bytes, _headers: Mapping[str, str]) -> Reply:
-        method = getattr(inner, _WORD_START.sub("_", operation).lower())
+        method = getattr(table, _WORD_START.sub("_", operation).lower())
         try:
             with mutex:
                 answer = method(**json.loads(body))

@@ -17,6 +17,8 @@ MARGIN_MS = 1_000 + FRONT_END_MS
 """Stored on top of a lease: a Date is cut to the second."""
 SHARE = 0.98
 """Of a lease: a holder's clock may run slowly."""
+SLACK_MS = 1_000
+"""By which a departure may move back the time of the last one: clocks differ."""
 RETENTION_MS = 48 * 3_600_000
 
 
@@ -49,6 +51,8 @@ class Lock:
     last_released: str | None = None
     ttl_seconds: int = 0
     limit: int = 0
+    left_ms: int = 0
+    """When an owner left last; 0 if none did."""
 
     @property
     def is_within_limits(self) -> bool:
@@ -69,22 +73,22 @@ class Plan:
     Attributes:
         renew: whether it renews its own permit.
         evictable: the permits, as they were seen, that it takes away.
-        last_token: of the lock as it was seen: the write fails if another caller came in since.
+        last_token: of the lock as it was seen: the write fails if another caller came in since,
+        left_ms: or left.
         limit: the limit in force that it sets; 0 if it writes no permit.
     """
 
     renew: bool = False
     evictable: tuple[tuple[str, Permit], ...] = ()
     last_token: int = 0
+    left_ms: int = 0
     limit: int = 0
 
     def is_possible(self, state: Lock) -> bool:
-        """Whether no one came in, and the permits to take away are as they were.
-
-        That no one left either is for the caller to find out.
-        """
+        """Whether no one came or left, and the permits to take away are as they were."""
         unchanged = all(state.permits.get(name) == seen for name, seen in self.evictable)
-        return unchanged and state.last_token == self.last_token
+        seen_last = (state.last_token, state.left_ms) == (self.last_token, self.left_ms)
+        return unchanged and seen_last
 
 
 @dataclass
@@ -103,13 +107,14 @@ class ReferenceLocks:
         if state.last_released == owner:
             return None
         lowest = state.lowest_limit(limit)
+        seen = Plan(last_token=state.last_token, left_ms=state.left_ms)
         if len(state.permits) < lowest:
             is_one_write = not state.permits or state.limit == limit
-            return None if is_one_write else Plan(last_token=state.last_token, limit=lowest)
+            return None if is_one_write else replace(seen, limit=lowest)
         evictable = self._expired(state, now_ms, limit)
-        return Plan(
+        return replace(
+            seen,
             evictable=tuple((name, replace(state.permits[name])) for name in evictable),
-            last_token=state.last_token,
             limit=state.lowest_limit(limit, leaving=evictable) if evictable else 0,
         )
 
@@ -130,6 +135,7 @@ class ReferenceLocks:
         evictable, state.limit = chosen
         for departing in evictable:
             del state.permits[departing]
+            state.left_ms = max(state.left_ms, now_ms)
         state.last_token += 1
         permit = Permit(state.last_token, now_ms, now_ms + lease_ms + MARGIN_MS, lease_ms, limit)
         state.permits[owner] = permit
@@ -150,7 +156,9 @@ class ReferenceLocks:
         if state is not None and owner in state.permits:
             del state.permits[owner]
             state.last_released = owner
-            self._touch(state, now_ms)
+            is_last = state.left_ms <= now_ms + SLACK_MS
+            state.left_ms = now_ms if is_last else state.left_ms
+            self._touch(state, state.left_ms)
         elif state is None or state.last_released != owner:
             return {"released": False, **_not_held(lock, owner)}
         return {"released": True, "lock_name": lock, "owner_id": owner}
@@ -242,4 +250,5 @@ def read_stored(item: Mapping[str, Any]) -> Lock | None:
         last_released=item.get("last_released", {}).get("S"),
         ttl_seconds=int(item["expiry_time"]["N"]),
         limit=int(item["limit"]["N"]),
+        left_ms=int(item.get("released_at", {"N": "0"})["N"]),
     )

@@ -138,7 +138,7 @@ class LockMachine(RuleBasedStateMachine):
         plan = self.reference.plan(
             self.clock.wall_ms(), lock=call.lock, owner=call.owner, limit=call.limit
         )
-        rival, left_before = store_over(FaultyTable(self.inner), self.clock), self.left_at(call)
+        rival = store_over(FaultyTable(self.inner), self.clock)
 
         def interrupt() -> None:
             answer, expected = self.ask_store(other, rival), self.ask_reference(other)
@@ -149,10 +149,8 @@ class LockMachine(RuleBasedStateMachine):
         self.table.will(interruption)
         answer = self.ask_store(call)
         self.table.will()
-        # Of a plan that someone left after it was made, only the renewal of one's own stands.
-        stands = plan is not None and (plan.renew or self.left_at(call) == left_before)
         was_interrupted = interruption.seen > 1
-        expected = self.ask_reference(call, plan if stands and was_interrupted else None)
+        expected = self.ask_reference(call, plan if was_interrupted else None)
         assert answer == expected
         self.note_tokens(call, expected)
 
@@ -190,10 +188,6 @@ class LockMachine(RuleBasedStateMachine):
 
     def stored(self, lock: str) -> Lock | None:
         return read_stored(self.memory.items.get((f"LOCK#{lock}", "STATE"), {}))
-
-    def left_at(self, call: Call) -> object:
-        """When a holder left last, as it is stored."""
-        return self.memory.items.get((f"LOCK#{call.lock}", "STATE"), {}).get("released_at")
 
     def check_step(
         self, call: Call, answer: dict[str, Any], before: Lock | None, now_ms: int
