@@ -80,8 +80,7 @@ model: $(VENV)/ready ## search the protocol exhaustively, and its mutants, about
 fuzz: $(VENV)/ready ## 100,000 requests and 25,000 client calls of any kind: no untyped error, no write on refusal, no secret shown
 	$(BIN)/python -m tests.fuzz
 histories: $(VENV)/ready ## 20,000 calls of clients over a network that fails, and a checker of what they were answered
-	$(BIN)/python -m tests.histories --memory
-	$(BIN)/python -m tests.histories --calls 2500
+	HISTORIES=25 $(BIN)/python -m pytest tests/histories/test_runs.py
 simulate: $(VENV)/ready ## the real code over models of AWS in virtual time, judged all the time: about ten minutes (SEED= SEEDS= SCENARIO= SCALE= choose and repeat runs, SHRINK=1 shrinks it, CONTROL=1 switches a protection off)
 	$(BIN)/python -m tests.simulation
 scale: $(VENV)/ready ## write docs/scale.md and its plots from the figures of the last `make simulate`, two minutes

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import math
-import multiprocessing
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.synchronize import Barrier
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,7 +27,6 @@ if TYPE_CHECKING:
 
 _LONGEST_SECONDS: Final = 600
 _TRIES_TO_RELEASE: Final = 3
-_BEAT_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +41,6 @@ class Plan:
         lease: seconds.
         dies: share of the holders that are never heard of again.
         held: longest seconds for which a lock is held.
-        beats: heartbeats of a holder, a tenth of a second after each other.
         readers: share of the acquisitions that share the lock; `limit` is that of the others.
         ceilings: how often an operator changes the ceiling meanwhile.
     """
@@ -59,7 +52,6 @@ class Plan:
     lease: float = 30
     dies: float = 0
     held: float = 0.01
-    beats: int = 0
     readers: float = 0
     ceilings: int = 0
 
@@ -80,8 +72,7 @@ def dynamodb_at(endpoint_url: str, *, tries: int) -> DynamoDBClient:
         "dynamodb",
         endpoint_url=endpoint_url,
         region_name="us-east-1",
-        # The embedded AWS knows its callers by its key, which is in the environment then.
-        aws_access_key_id=os.environ.get("AWS_ACCESS_KEY_ID", "test"),
+        aws_access_key_id="test",
         aws_secret_access_key="test",
         config=config,
     )
@@ -158,9 +149,6 @@ def _take_turn(
         return
     if random.random() < 1 / 2:
         recorder.heartbeat(lock, owner)
-    for _ in range(plan.beats):
-        time.sleep(_BEAT_SECONDS)
-        recorder.heartbeat(lock, owner)
     _release(recorder, lock, owner)
 
 
@@ -172,7 +160,7 @@ def _release(recorder: Recorder, lock: Lock, owner: str) -> None:
 
 # The plans of a round: tries, waiters, semaphores, and holders that are never heard of again.
 
-SMALL: Final = {
+PLANS: Final = {
     "tries": Plan(threads=4, turns=15),
     "tries, three permits": Plan(threads=6, turns=15, limit=3),
     "tries of readers and writers": Plan(threads=6, turns=15, readers=0.7),
@@ -185,61 +173,3 @@ SMALL: Final = {
     "readers and writers that wait": Plan(threads=5, turns=4, max_wait=20, lease=3, readers=0.7),
     "holders that die": Plan(threads=2, turns=2, max_wait=20, lease=1, dies=0.3),
 }
-LARGE: Final = {
-    "tries": Plan(threads=4, turns=150),
-    "tries, three permits": Plan(threads=4, turns=50, limit=3),
-    "waiters": Plan(threads=4, turns=10, max_wait=30, lease=3),
-    "waiters, five permits": Plan(threads=5, turns=10, limit=5, max_wait=30, lease=3),
-    "readers and writers that wait": Plan(threads=5, turns=10, max_wait=30, lease=3, readers=0.7),
-    "holders that die": Plan(threads=2, turns=2, max_wait=30, lease=1, dies=0.3),
-    "long holds": Plan(threads=1, turns=2, max_wait=60, lease=10, beats=30),
-}
-"""Of each of two processes."""
-
-
-# Rounds of the large plans, with half of the threads in each of two processes.
-
-_PROCESSES: Final = 2
-_ROUND_SECONDS: Final = 120
-Round = dict[str, list[Call]]
-
-
-@contextmanager
-def two_processes(endpoint_url: str) -> Iterator[Callable[[int], Round]]:
-    """Yields a function that runs a round, by its number, on locks of its own."""
-    spawn = multiprocessing.get_context("spawn")
-    with spawn.Pool(_PROCESSES, _begin, (spawn.Barrier(_PROCESSES), endpoint_url)) as pool:
-
-        def run(number: int) -> Round:
-            shares = pool.map_async(_work, [number] * _PROCESSES, chunksize=1)
-            merged: Round = {name: [] for name in LARGE}
-            for share in shares.get(timeout=_ROUND_SECONDS):
-                for name in LARGE:
-                    merged[name] += share[f"{name} {number}"]
-            return merged
-
-        yield run
-
-
-@dataclass(frozen=True, slots=True)
-class _Process:
-    """What one of the processes has: two clients, one of which sends each request only once."""
-
-    barrier: Barrier
-    clients: list[LockClient]
-
-
-_process: list[_Process] = []
-
-
-def _begin(barrier: Barrier, endpoint_url: str) -> None:
-    logging.disable(logging.CRITICAL)  # Losses are what is wanted here.
-    clients = [new_client(endpoint_url, tries=tries) for tries in (3, 1)]
-    _process.append(_Process(barrier, clients))
-
-
-def _work(number: int) -> Round:
-    [process] = _process
-    process.barrier.wait(timeout=_ROUND_SECONDS)
-    plans = {f"{name} {number}": plan for name, plan in LARGE.items()}
-    return dict(run_plans(process.clients, plans, seed=number))

@@ -1,7 +1,11 @@
-"""Histories of clients over a network that fails are linearizable, unless the protocol is wrong."""
+"""Histories of clients over a network that fails are linearizable, unless the protocol is wrong.
+
+`HISTORIES=25 pytest tests/histories/test_runs.py` makes so many rounds, of 750 calls each.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -18,7 +22,7 @@ from tests.histories.faulty_endpoint import (
     memory_backend,
 )
 from tests.histories.runs import (
-    SMALL,
+    PLANS,
     Plan,
     check,
     new_client,
@@ -26,6 +30,7 @@ from tests.histories.runs import (
 )
 from tests.property.mutants import MUTANTS, MutatedTable, in_change, in_condition
 
+HISTORIES = int(os.environ.get("HISTORIES", "1"))
 ROUNDS = 5
 TRIES = Plan(threads=4, turns=10, held=0.005)
 THREE_PERMITS = Plan(threads=5, turns=10, limit=3, held=0.005)
@@ -62,13 +67,14 @@ def histories(
                 client.close()
 
 
+@pytest.mark.parametrize("seed", range(11, 11 + HISTORIES))
 def test_histories_over_a_network_that_fails_are_linearizable(
-    record_property: Callable[[str, object], None],
+    seed: int, record_property: Callable[[str, object], None]
 ) -> None:
     began, spent = time.monotonic(), time.process_time()
-    faults = Faults(share=0.08, seed=11)
-    found = histories(MemoryTable(), SMALL, faults)
-    violations = {name: check(history, SMALL[name]) for name, history in found.items()}
+    faults = Faults(share=0.08, seed=seed)
+    found = histories(MemoryTable(), PLANS, faults)
+    violations = {name: check(history, PLANS[name]) for name, history in found.items()}
     assert set(violations.values()) == {None}, violations
     answers = Counter(call.answer for history in found.values() for call in history)
     assert all(answers[answer] for answer in Answer), answers

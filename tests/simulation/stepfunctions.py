@@ -56,7 +56,6 @@ class StepFunctions:
         self.ways: Counter[tuple[str, str, str]] = Counter()
         self.transitions = self.described = 0
         self.lost_pushes = 0.0
-        self.longest_delay = 0.0
         self._tokens: dict[str, tuple[Flow, int]] = {}
         self._made = 0
         bits = engine.random.getrandbits
@@ -76,16 +75,10 @@ class StepFunctions:
         self.engine.after(delay, made.root.begin, given)
         return made
 
-    def stop(self, execution: Execution) -> None:
-        """StopExecution, as soon as the quota lets its caller."""
-        delay = self.buckets["StopExecution"].reserve()
-        self.engine.after(delay, execution.end, "ABORTED")
-
     def transition(self, enter: Callable[[int], None], number: int) -> None:
         """Enters a state, later if the account has used up its transitions."""
         self.transitions += 1
         delay = self.buckets["StateTransition"].reserve()
-        self.longest_delay = max(self.longest_delay, delay)
         self.engine.after(_ENTRY_SECONDS + delay, enter, number)
 
     def token(self, flow: Flow) -> str:
