@@ -61,7 +61,7 @@ class Scenario:
             that are no clients. Those of clients are judged stage by stage: see `recovery.py`.
         controls: what must be found.
         scale: in `make simulate`.
-        scale_of_tests: in `make test`; None for a seventh of that.
+        scale_of_tests: in `make test`; None for a tenth of that.
         seeds: how many runs of it `make simulate` makes.
         conditions: patches that hold during each run, given the scale.
     """

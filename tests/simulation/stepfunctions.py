@@ -11,7 +11,6 @@ effort).
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -41,7 +40,6 @@ class StepFunctions:
 
     Attributes:
         executions: by their ARNs; those that have succeeded are forgotten.
-        ways: how often each way out of each state was taken.
         transitions: of states, which are what is paid.
         described: how often DescribeExecution was answered.
         lost_pushes: the share of answers to task tokens whose sending fails for good.
@@ -53,7 +51,6 @@ class StepFunctions:
         self.engine, self.functions, self._publish = engine, functions, publish
         self.buckets = {name: Bucket(engine, quota) for name, quota in quotas.items()}
         self.executions: dict[str, Execution] = {}
-        self.ways: Counter[tuple[str, str, str]] = Counter()
         self.transitions = self.described = 0
         self.lost_pushes = 0.0
         self._tokens: dict[str, tuple[Flow, int]] = {}

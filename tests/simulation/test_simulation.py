@@ -21,7 +21,7 @@ from tests.simulation.world import World
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda each: str(each.number))
 def test_no_promise_is_broken(scenario: Scenario) -> None:
-    result = run(scenario, seed=1, scale=scenario.scale_of_tests or scenario.scale / 7)
+    result = run(scenario, seed=1, scale=scenario.scale_of_tests or scenario.scale / 10)
     assert result.findings == ()
     assert result.outcomes["granted"] > 5
 
