@@ -1,4 +1,7 @@
-"""A slice of `make fuzz`, and planted defects, each of which it must find."""
+"""A slice of `make fuzz`, and planted defects, each of which it must find.
+
+`FUZZ=100000 pytest tests/fuzz` makes so many requests, and a quarter as many calls of clients.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import hashlib
 import io
 import os
 import sys
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 import pytest
@@ -27,15 +31,22 @@ from tests.fuzz.findings import SECRETS, leaks
 from tests.fuzz.handlers import fuzz_handlers
 from tests.support.faulty_table import refusal
 
-REQUESTS = 2_500
-CALLS = 1_000
+REQUESTS = int(os.environ.get("FUZZ", "2500"))
+CALLS = REQUESTS // 4
 SEED = 20_261_122
 FEW = 400
 """As many as a planted defect may take to be found."""
 
 
-def test_handlers_raise_typed_errors_write_nothing_on_refusal_and_show_no_secret() -> None:
+Record = Callable[[str, object], None]
+
+
+@pytest.mark.timeout(1_200)
+def test_handlers_raise_typed_errors_write_nothing_on_refusal_and_show_no_secret(
+    record_property: Record,
+) -> None:
     findings = fuzz_handlers(REQUESTS, seed=SEED)
+    record_property("figures", f"fuzzed handlers: {findings.figures()}")
     assert findings.calls == REQUESTS
     assert (findings.defects, findings.examples) == ({}, [])
     ways = set(findings.outcomes)
@@ -45,8 +56,12 @@ def test_handlers_raise_typed_errors_write_nothing_on_refusal_and_show_no_secret
     assert ways >= {"InvalidRequest", "LockStoreUnavailable", "LockStoreMisconfigured", "LockLost"}
 
 
-def test_clients_raise_typed_errors_write_nothing_on_refusal_and_show_no_secret() -> None:
+@pytest.mark.timeout(1_200)
+def test_clients_raise_typed_errors_write_nothing_on_refusal_and_show_no_secret(
+    record_property: Record,
+) -> None:
     findings = fuzz_clients(CALLS, seed=SEED)
+    record_property("figures", f"fuzzed clients: {findings.figures()}")
     assert findings.calls == CALLS
     assert (findings.defects, findings.examples) == ({}, [])
     assert set(findings.outcomes) >= {"returned", "InvalidRequest", "LockLost", "LockWaitTimeout"}
