@@ -78,12 +78,9 @@ controls: $(VENV)/ready node_modules/ready ## the embedded AWS without single co
 model: $(VENV)/ready ## search the protocol exhaustively, and its mutants, about 15 minutes; `make test` visits the first states of each search, CI all
 	FAIRLOCK_SEARCH=all $(BIN)/python -m pytest tests/model
 fuzz: $(VENV)/ready ## 100,000 requests and 25,000 client calls of any kind: no untyped error, no write on refusal, no secret shown
-	$(BIN)/python -m tests.fuzz
-histories: $(VENV)/ready ## 20,000 calls of clients over a network that fails, and a checker of what they were answered; 30,000 runs whose writes land late
-	$(BIN)/python -m tests.histories --memory
-	$(BIN)/python -m tests.histories --calls 2500
-	$(BIN)/python -m tests.histories --census 20000
-	$(BIN)/python -m tests.histories --census 10000 --with-turns
+	FUZZ=100000 $(BIN)/python -m pytest tests/fuzz -k write_nothing
+histories: $(VENV)/ready ## 20,000 calls of clients over a network that fails, and a checker of what they were answered
+	HISTORIES=25 $(BIN)/python -m pytest tests/histories/test_runs.py
 simulate: $(VENV)/ready ## the real code over models of AWS in virtual time, judged all the time: about ten minutes (SEED= SEEDS= SCENARIO= SCALE= choose and repeat runs, SHRINK=1 shrinks it, CONTROL=1 switches a protection off)
 	$(BIN)/python -m tests.simulation
 scale: $(VENV)/ready ## write docs/scale.md and its plots from the figures of the last `make simulate`, two minutes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from tests.behaviour.waiters import Waiters, all_at_once
+from bench.waiters import Waiters, all_at_once
 from tests.support import create_lock_table
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ _AT_ONCE: Final = 2
 
 GUARDS: Final = ("tests/e2e/guard", "tests/e2e/optimistic")
 GUARD_CASES: Final = ("testbed/second_engine/cases",)
-LOCK_TABLE: Final = ("tests/unit/store", "tests/behaviour")
+LOCK_TABLE: Final = ("tests/unit/store",)
 
 
 @dataclass(frozen=True)

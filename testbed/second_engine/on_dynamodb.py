@@ -1,6 +1,6 @@
 """A plugin of pytest (`-p`): tests of the lock table run on the DynamoDB of `--dynamodb`.
 
-It answers for moto in the unit tests, and for the embedded DynamoDB in tests/behaviour.
+It answers instead of the table in memory.
 """
 
 import contextlib

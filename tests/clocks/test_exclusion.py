@@ -111,35 +111,27 @@ def counted_from_the_answer(grant: Any, *, sent: float, date_ms: int) -> Any:  #
 
 shown: Final = context.shown
 
-CONTROLS: Final[dict[str, tuple[str, Sabotage, dict[tuple[Any, str], Any]]]] = {
+
+def stands_still_asleep(holder: Node, _contender: Node) -> None:
+    """A clock that does not count suspension: what it cannot see is for fencing tokens."""
+    holder.clock.notices_sleep = False
+
+
+Patches = dict[tuple[Any, str], Any]
+RELIES_ON_ALL: Final[Patches] = {
+    (context, "own_ms"): a_whole_lease,
+    (context, "was_written_by_a_wrong_clock"): never,
+}
+NO_MARGIN: Final[Patches] = dict.fromkeys(
+    ((clocks, name) for name in ("_MARGIN_MS", "FRONT_END_MS", "_LARGEST_DRIFT")), 0
+)
+CONTROLS: Final[dict[str, tuple[str, Sabotage, Patches]]] = {
     "all go by their wall clocks": ("clocks 4 minutes off", by_the_wall_clock, {}),
     "all go by clocks 2 hours off": ("clocks 2 hours off", by_the_wall_clock, {}),
     "all go by clocks that jump": ("clocks that jump by an hour", by_the_wall_clock, {}),
-    "a holder relies on its whole lease": (
-        "clocks 4 minutes off",
-        nothing,
-        {
-            (context, "own_ms"): a_whole_lease,
-            (context, "was_written_by_a_wrong_clock"): never,
-        },
-    ),
-    "a holder that was frozen relies on its whole lease": (
-        "frozen before a write",
-        nothing,
-        {
-            (context, "own_ms"): a_whole_lease,
-            (context, "was_written_by_a_wrong_clock"): never,
-        },
-    ),
-    "no margin for front ends": (
-        "front ends 0.4 s off",
-        nothing,
-        {
-            (clocks, "_MARGIN_MS"): 0,
-            (clocks, "FRONT_END_MS"): 0,
-            (clocks, "_LARGEST_DRIFT"): 0,
-        },
-    ),
+    "a holder relies on its whole lease": ("clocks 4 minutes off", nothing, RELIES_ON_ALL),
+    "a frozen holder relies on its whole lease": ("frozen before a write", nothing, RELIES_ON_ALL),
+    "no margin for front ends": ("front ends 0.4 s off", nothing, NO_MARGIN),
     "no margin for drift": ("drift of 1 %", nothing, {(clocks, "_LARGEST_DRIFT"): 0}),
     "a lease counts from the answer": (
         "answers and requests 5 s late",
@@ -151,11 +143,8 @@ CONTROLS: Final[dict[str, tuple[str, Sabotage, dict[tuple[Any, str], Any]]]] = {
         nothing,
         {(clocks, "date_in"): date_of_a_cache},
     ),
-    "AWS is taken for another place": (
-        "no Date at AWS",
-        nothing,
-        {(clocks, "is_aws"): never},
-    ),
+    "AWS is taken for another place": ("no Date at AWS", nothing, {(clocks, "is_aws"): never}),
+    "a clock stands still asleep": ("asleep after a write", stands_still_asleep, {}),
 }
 
 
@@ -174,14 +163,3 @@ def test_without_a_protection_two_do(
         tried += 1
     record_property("figures", f"{name}: {overlaps} of {tried} overlap")
     assert overlaps
-
-
-def test_a_clock_that_stands_still_while_a_machine_sleeps_would_rob_its_holder() -> None:
-    """The control of the clock that counts suspension: what it cannot see is for fencing tokens."""
-    weather = Weather(sleeps=20)
-    found = (contend(weather, seed, sabotage=stands_still_asleep) for seed in range(400))
-    assert any(one.overlap > 0 for one in found)
-
-
-def stands_still_asleep(holder: Node, _contender: Node) -> None:
-    holder.clock.notices_sleep = False

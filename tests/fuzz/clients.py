@@ -19,11 +19,10 @@ from fairlock.errors import InvalidRequest
 from fairlock.testing.fake_table import MemoryTable
 from tests.fuzz.findings import LOCKS, MARK, Findings, captured_log, hostile, leaks, shown
 from tests.support import FakeClock, acquire, store_over
-from tests.support.faulty_table import lost_reply, refusal
+from tests.support.faulty_table import REQUESTS, Fault, FaultyTable, lost_reply, refusal
 
 _CALLS_PER_CLIENT: Final = 100
 _FAULT_SHARE: Final = 0.02
-_WRITES: Final = frozenset({"update_item", "transact_write_items", "put_item", "delete_item"})
 _REFUSALS: Final = ("AccessDeniedException", "ThrottlingException")
 _SETTINGS: Final[dict[str, Any]] = {
     "lease": 30,
@@ -54,29 +53,14 @@ _WAYS: Final[tuple[dict[str, Any], ...]] = (
 )
 
 
-@dataclass
-class FaultyTable:
-    """A table in memory of which any request may fail; counts the writes."""
+def failing_table(random: Random) -> FaultyTable:
+    """A table in memory of which any request may fail."""
 
-    random: Random
-    memory: MemoryTable = field(default_factory=MemoryTable)
-    writes: int = 0
-    exceptions: Any = MemoryTable.exceptions
+    def fail() -> None:
+        if random.random() < _FAULT_SHARE:
+            raise random.choice([lost_reply(), *map(refusal, _REFUSALS)])
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - an operation
-        def call(**arguments: Any) -> Any:  # noqa: ANN401 - as boto3 answers
-            self.writes += name in _WRITES
-            if self.random.random() < _FAULT_SHARE:
-                refusals = [refusal(code) for code in _REFUSALS]
-                raise self.random.choice([lost_reply(), *refusals])
-            return getattr(self.memory, name)(**arguments)
-
-        if name in _WRITES or name in {"get_item", "query", "scan"}:
-            return call
-        raise AttributeError(name)
-
-    def close(self) -> None:
-        """Nothing is open."""
+    return FaultyTable(MemoryTable(), Fault(of=REQUESTS, before=fail))
 
 
 @dataclass
@@ -131,7 +115,7 @@ class Calls:
     def _of_operator(self, client: Any, name: Any) -> tuple[str, Callable[[], Any]]:  # noqa: ANN401 - either client, any name
         """Another caller sees locks, takes one away, or goes on with one."""
         random = self.random
-        state = store_over(self.table.memory, self.clock).read_state(LOCKS[0])
+        state = store_over(self.table.inner, self.clock).read_state(LOCKS[0])
         tokens = [holder.fencing_token for holder in state.holders] or [1]
         forced = {"fencing_token": random.choice(tokens), "reason": "why", "requested_by": "olga"}
         for argument in forced:
@@ -204,8 +188,8 @@ async def _fuzz(calls: int, seed: int) -> Findings:
     random, findings = Random(seed), Findings()  # noqa: S311 - it is to be repeatable
     with _environment() as output:
         for number in range(0, calls, _CALLS_PER_CLIENT):
-            made = Calls(random, FaultyTable(random))
-            _fill(made.table.memory, made.clock)
+            made = Calls(random, failing_table(random))
+            _fill(made.table.inner, made.clock)
             most = min(_CALLS_PER_CLIENT, calls - number)
             is_async = number // _CALLS_PER_CLIENT % 5 == 4
             await _use_a_client(findings, made, output, most=most, is_async=is_async)
@@ -229,7 +213,7 @@ async def _use_a_client(
         name, call = made.next(client)
         await _call(findings, made, output, name, call)
     if client is not None:
-        made.table.random = Random(0)  # noqa: S311 - so that it can be closed
+        made.table.will()  # So that it can be closed.
         closed = client.close()
         if isawaitable(closed):
             await closed

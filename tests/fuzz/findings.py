@@ -17,13 +17,6 @@ from typing import Any, Final
 
 from fairlock.errors import FairlockError
 
-_KINDS: Final = (
-    "untyped errors",
-    "writes on refusal",
-    "secrets in errors",
-    "secrets in logs and metrics",
-    "secrets in answers and reprs",
-)
 _MOST_KEPT: Final = 20
 
 
@@ -65,10 +58,10 @@ class Findings:
         if output and leaks(output):
             self.add("secrets in logs and metrics", f"{call} -> {output}")
 
-    def figures(self, name: str, seconds: float) -> str:
-        found = ", ".join(f"{self.defects[kind]} {kind}" for kind in _KINDS)
+    def figures(self) -> str:
+        """How the calls ended."""
         ways = ", ".join(f"{number:,} {way}" for way, number in self.outcomes.most_common())
-        return f"{name}: {self.calls:,} calls in {seconds:.0f} s ({ways}): {found}"
+        return f"{self.calls:,} calls ({ways})"
 
 
 def _texts(error: BaseException) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """A DynamoDB endpoint on loopback that fails on purpose: for clients, a bad network and a bad day.
 
-    client ──HTTP──▶ faulty endpoint ──▶ backend (a table in memory, or another endpoint)
+    client ──HTTP──▶ faulty endpoint ──▶ backend (a table in memory)
 
 Each fault happens to one request, chosen by a seeded source: the same seed gives the same faults in
 the order in which requests arrive. A request is repeated by the client only, never by the network:
@@ -10,7 +10,6 @@ has given up may be delivered up to a minute later, after its repeats and all th
 
 from __future__ import annotations
 
-import http.client
 import json
 import random
 import re
@@ -20,29 +19,23 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from heapq import heappop, heappush
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, cast
-from urllib.parse import urlsplit
+from typing import Any, Final
 
 from botocore.exceptions import ClientError
-
-from fairlock.protocol.items import read_state
-from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY, STATE
-from fairlock.protocol.table_requests import Item
-from fairlock.testing.fake_table import MemoryTable
 
 _LONGEST_DELAY_SECONDS: Final = 0.05
 """Much shorter than the clients' read timeout: no request arrives after its caller has given up."""
 _GIVEN_UP_SECONDS: Final = 1.6
 """As long as a client waits for an answer; no repeat comes before."""
 _WRITES: Final = frozenset({"UpdateItem", "PutItem", "DeleteItem", "TransactWriteItems"})
-_FLAP_SECONDS: Final = 4.0
-_DOWN_SECONDS: Final = 0.1
+_LATEST_SECONDS: Final = 60.0
+"""For which a write is held back at most, after it was given up."""
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
@@ -64,11 +57,10 @@ class Reply:
 
     status: int
     body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Backend = Callable[[str, bytes, Mapping[str, str]], Reply]
-"""Does an operation of DynamoDB: its name, the body of the request, the headers."""
+Backend = Callable[[str, bytes], Reply]
+"""Does an operation of DynamoDB, by its name and the body of the request."""
 
 
 @dataclass
@@ -78,8 +70,6 @@ class Faults:
     Attributes:
         share: of all requests, from 0 to 1, that meet a fault.
         kinds: of faults.
-        flaps: whether the network is down for a moment every few seconds: it holds all back then.
-        latest: most seconds for which a request is held back, after it was given up.
         met: how often each fault has happened.
         requests: how many requests came in.
     """
@@ -87,12 +77,9 @@ class Faults:
     share: float
     seed: int
     kinds: tuple[Fault, ...] = tuple(Fault)
-    flaps: bool = False
-    latest: float = 60.0
     met: Counter[Fault] = field(default_factory=Counter)
     requests: int = 0
-    landed: int = 0
-    _held_back: list[tuple[float, int, str, bytes, Mapping[str, str]]] = field(default_factory=list)
+    _held_back: list[tuple[float, int, str, bytes]] = field(default_factory=list)
     _mutex: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -104,30 +91,27 @@ class Faults:
             self.requests += 1
             late = self._random.random() * _LONGEST_DELAY_SECONDS
             fault = self._random.choice(self.kinds)
-            is_down = self.flaps and time.monotonic() % _FLAP_SECONDS < _DOWN_SECONDS
-            if self._random.random() >= self.share and not is_down:
+            if self._random.random() >= self.share:
                 return None, 0.0
-            fault = Fault.HELD_BACK if is_down else fault
             self.met[fault] += 1
             return fault, late
 
-    def hold_back(self, operation: str, body: bytes, headers: Mapping[str, str]) -> None:
+    def hold_back(self, operation: str, body: bytes) -> None:
         """Keeps a write until its client has given it up; mostly for seconds, at most a minute."""
         with self._mutex:
-            late = self._random.random() ** 2 * self.latest
+            late = self._random.random() ** 2 * _LATEST_SECONDS
             due = time.monotonic() + _GIVEN_UP_SECONDS + late
             if operation in _WRITES:
-                heappush(self._held_back, (due, self.requests, operation, body, headers))
+                heappush(self._held_back, (due, self.requests, operation, body))
 
-    def due(self) -> Iterator[tuple[str, bytes, Mapping[str, str]]]:
+    def due(self) -> Iterator[tuple[str, bytes]]:
         """The writes that were held back for long enough."""
         while True:
             with self._mutex:
                 if not self._held_back or self._held_back[0][0] > time.monotonic():
                     return
-                _, _, *request = heappop(self._held_back)
-                self.landed += 1
-            yield cast("tuple[str, bytes, Mapping[str, str]]", tuple(request))
+                _, _, operation, body = heappop(self._held_back)
+            yield operation, body
 
 
 @contextmanager
@@ -143,27 +127,6 @@ def faulty_endpoint(backend: Backend, faults: Faults) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join(timeout=10)
-
-
-def passing_to(endpoint_url: str) -> Backend:
-    """A backend that is another endpoint: one connection for each thread."""
-    address, connections = urlsplit(endpoint_url), threading.local()
-
-    def send(_operation: str, body: bytes, headers: Mapping[str, str]) -> Reply:
-        if not hasattr(connections, "own"):
-            connections.own = http.client.HTTPConnection(
-                str(address.hostname), address.port, timeout=60
-            )
-        try:
-            connections.own.request("POST", "/", body, dict(headers))
-            answer = connections.own.getresponse()
-            kept = {name: value for name, value in answer.getheaders() if name.startswith("x-amz")}
-            return Reply(answer.status, answer.read(), kept)
-        except BaseException:
-            del connections.own
-            raise
-
-    return send
 
 
 class _Server(ThreadingHTTPServer):
@@ -191,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.backend(*request)
         fault, late = self.faults.next()
         if fault is Fault.HELD_BACK:
-            self.faults.hold_back(operation, body, self.headers)  # type: ignore[arg-type]  # a Message maps names to values
+            self.faults.hold_back(operation, body)
             time.sleep(_GIVEN_UP_SECONDS)
             self._end_connection(reset=True)
             return
@@ -202,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(_error("ProvisionedThroughputExceededException", 400))
             return
         time.sleep(late if fault is Fault.DELAY else 0)
-        reply = self.backend(operation, body, self.headers)  # type: ignore[arg-type]  # a Message maps names to values
+        reply = self.backend(operation, body)
         if fault is Fault.LOST_REPLY:
             self._end_connection()
         elif fault is Fault.RESET:
@@ -216,8 +179,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, reply: Reply, *, bytes_sent: int | None = None) -> None:
         self.send_response(reply.status)
-        for name, value in reply.headers.items():
-            self.send_header(name, value)
         self.send_header("Content-Type", "application/x-amz-json-1.0")
         self.send_header("Content-Length", str(len(reply.body)))
         self.end_headers()
@@ -239,41 +200,12 @@ def _error(code: str, status: int) -> Reply:
 _WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-@dataclass
-class WatchedTable(MemoryTable):
-    """A table that looks at all leases.
-
-    Attributes:
-        moved_back: the ends of leases, before and after a write that has moved them back. Not by
-            `correct_grant`: by that a holder shortens the very grant that it has just been shown.
-    """
-
-    moved_back: list[tuple[int, int]] = field(default_factory=list)
-
-    def _write(self, kind: str, write: Mapping[str, Any]) -> None:
-        before = read_state(self._item(write))
-        super()._write(kind, write)
-        after = read_state(self._item(write))
-        if "#h_acquired_at_ms = :now" in write.get("UpdateExpression", ""):
-            return
-        for old in before.holders:
-            new = after.holder(old.owner_id)
-            same = new is not None and new.fencing_token == old.fencing_token
-            if new is not None and same and new.expires_at_ms < old.expires_at_ms:
-                self.moved_back.append((old.expires_at_ms, new.expires_at_ms))
-
-    def _item(self, write: Mapping[str, Any]) -> Item:
-        key = write.get("Key") or write["Item"]
-        is_lock = key[SORT_KEY]["S"] == STATE
-        return self.items.get((key[PARTITION_KEY]["S"], STATE), {}) if is_lock else {}
-
-
-def memory_backend(table: Any = None) -> Backend:  # noqa: ANN401 - a MemoryTable or what wraps one
+def memory_backend(table: Any) -> Backend:  # noqa: ANN401 - a MemoryTable or what wraps one
     """Answers requests from a table in memory, one at a time."""
-    mutex, inner = threading.Lock(), MemoryTable() if table is None else table
+    mutex = threading.Lock()
 
-    def send(operation: str, body: bytes, _headers: Mapping[str, str]) -> Reply:
-        method = getattr(inner, _WORD_START.sub("_", operation).lower())
+    def send(operation: str, body: bytes) -> Reply:
+        method = getattr(table, _WORD_START.sub("_", operation).lower())
         try:
             with mutex:
                 answer = method(**json.loads(body))

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import math
-import multiprocessing
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.pool import Pool
-from multiprocessing.synchronize import Barrier
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, Final
 
 import boto3
 from botocore.config import Config
 
-from fairlock import Lock, LockClient, SlotTooLate
-from fairlock.aws.lock_table import LockTable
+from fairlock import Lock, LockClient
 from fairlock.aws.retry import CLIENT_CONFIG
-from fairlock.clock import Clock
-from fairlock.protocol.pace import MICROSECONDS, PaceRequest, Slot, interval_us
-from fairlock.store.context import LockContext
-from fairlock.store.turns import KnownPaces, Turn
 from fairlock.wire.rules import DEFAULT_READERS
 from tests.histories.calls import Answer, Call, Recorder
 from tests.histories.checker import Violation, find_violation
-from tests.histories.faulty_endpoint import Faults, faulty_endpoint, memory_backend
 from tests.support import TABLE
 
 if TYPE_CHECKING:
@@ -40,7 +27,6 @@ if TYPE_CHECKING:
 
 _LONGEST_SECONDS: Final = 600
 _TRIES_TO_RELEASE: Final = 3
-_BEAT_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +41,6 @@ class Plan:
         lease: seconds.
         dies: share of the holders that are never heard of again.
         held: longest seconds for which a lock is held.
-        beats: heartbeats of a holder, a tenth of a second after each other.
         readers: share of the acquisitions that share the lock; `limit` is that of the others.
         ceilings: how often an operator changes the ceiling meanwhile.
     """
@@ -67,7 +52,6 @@ class Plan:
     lease: float = 30
     dies: float = 0
     held: float = 0.01
-    beats: int = 0
     readers: float = 0
     ceilings: int = 0
 
@@ -88,8 +72,7 @@ def dynamodb_at(endpoint_url: str, *, tries: int) -> DynamoDBClient:
         "dynamodb",
         endpoint_url=endpoint_url,
         region_name="us-east-1",
-        # The embedded AWS knows its callers by its key, which is in the environment then.
-        aws_access_key_id=os.environ.get("AWS_ACCESS_KEY_ID", "test"),
+        aws_access_key_id="test",
         aws_secret_access_key="test",
         config=config,
     )
@@ -143,14 +126,10 @@ def check(history: Sequence[Call], plan: Plan) -> Violation | None:
     return find_violation(history, limit=limit, with_waiters=plan.max_wait > 0)
 
 
-def new_client(dynamodb: DynamoDBClient, table: str, *, clock: Clock | None = None) -> LockClient:
+def new_client(endpoint_url: str, *, tries: int) -> LockClient:
     """A client without heartbeats of its own: all that it sends is in the history."""
-    return LockClient(
-        table,
-        client=dynamodb,
-        heartbeat_every=math.inf,
-        clock=clock,
-    )
+    dynamodb = dynamodb_at(endpoint_url, tries=tries)
+    return LockClient(TABLE, client=dynamodb, heartbeat_every=math.inf)
 
 
 def _take_turn(
@@ -170,9 +149,6 @@ def _take_turn(
         return
     if random.random() < 1 / 2:
         recorder.heartbeat(lock, owner)
-    for _ in range(plan.beats):
-        time.sleep(_BEAT_SECONDS)
-        recorder.heartbeat(lock, owner)
     _release(recorder, lock, owner)
 
 
@@ -184,7 +160,7 @@ def _release(recorder: Recorder, lock: Lock, owner: str) -> None:
 
 # The plans of a round: tries, waiters, semaphores, and holders that are never heard of again.
 
-SMALL: Final = {
+PLANS: Final = {
     "tries": Plan(threads=4, turns=15),
     "tries, three permits": Plan(threads=6, turns=15, limit=3),
     "tries of readers and writers": Plan(threads=6, turns=15, readers=0.7),
@@ -197,164 +173,3 @@ SMALL: Final = {
     "readers and writers that wait": Plan(threads=5, turns=4, max_wait=20, lease=3, readers=0.7),
     "holders that die": Plan(threads=2, turns=2, max_wait=20, lease=1, dies=0.3),
 }
-LARGE: Final = {
-    "tries": Plan(threads=4, turns=150),
-    "tries, three permits": Plan(threads=4, turns=50, limit=3),
-    "waiters": Plan(threads=4, turns=10, max_wait=30, lease=3),
-    "waiters, five permits": Plan(threads=5, turns=10, limit=5, max_wait=30, lease=3),
-    "readers and writers that wait": Plan(threads=5, turns=10, max_wait=30, lease=3, readers=0.7),
-    "holders that die": Plan(threads=2, turns=2, max_wait=30, lease=1, dies=0.3),
-    "long holds": Plan(threads=1, turns=2, max_wait=60, lease=10, beats=30),
-}
-"""Of each of two processes."""
-
-
-# Rounds of the large plans, with half of the threads in each of two processes.
-
-_PROCESSES: Final = 2
-_ROUND_SECONDS: Final = 120
-Round = dict[str, list[Call]]
-
-
-@contextmanager
-def two_processes(endpoint_url: str) -> Iterator[Callable[[int], Round]]:
-    """Yields a function that runs a round, by its number, on locks of its own."""
-    spawn = multiprocessing.get_context("spawn")
-    with spawn.Pool(_PROCESSES, _begin, (spawn.Barrier(_PROCESSES), endpoint_url)) as pool:
-
-        def run(number: int) -> Round:
-            shares = pool.map_async(_work, [number] * _PROCESSES, chunksize=1)
-            merged: Round = {name: [] for name in LARGE}
-            for share in shares.get(timeout=_ROUND_SECONDS):
-                for name in LARGE:
-                    merged[name] += share[f"{name} {number}"]
-            return merged
-
-        yield run
-
-
-@dataclass(frozen=True, slots=True)
-class _Process:
-    """What one of the processes has: two clients, one of which sends each request only once."""
-
-    barrier: Barrier
-    clients: list[LockClient]
-
-
-_process: list[_Process] = []
-
-
-def _begin(barrier: Barrier, endpoint_url: str) -> None:
-    logging.disable(logging.CRITICAL)  # Losses are what is wanted here.
-    clients = [new_client(dynamodb_at(endpoint_url, tries=tries), TABLE) for tries in (3, 1)]
-    _process.append(_Process(barrier, clients))
-
-
-def _work(number: int) -> Round:
-    [process] = _process
-    process.barrier.wait(timeout=_ROUND_SECONDS)
-    plans = {f"{name} {number}": plan for name, plan in LARGE.items()}
-    return dict(run_plans(process.clients, plans, seed=number))
-
-
-# Processes that reserve slots of one pace at the same time, over HTTP and in real time.
-#
-# They are forked from a server that has imported all modules once, so that twenty cost little.
-
-NAME: Final = "vendor"
-RATE: Final = (10, 1)
-HOURLY: Final = (1, 3600)
-_LONGEST_WAIT_US: Final = 600 * MICROSECONDS
-_SECONDS: Final = 120
-
-
-class Reservation(NamedTuple):
-    """One reservation; the monotonic clock is the same in all processes of a machine."""
-
-    began: float
-    ended: float
-    begins_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class Processes:
-    """Processes that begin together.
-
-    Attributes:
-        network: counts their requests.
-    """
-
-    network: Faults
-    number: int
-    _pool: Pool
-
-    def reserve(self, each: int) -> list[Reservation]:
-        """Each process reserves so many slots, one after the other; by the slots."""
-        answers = self._pool.map_async(_reserve, [each] * self.number, chunksize=1)
-        found = [one for share in answers.get(timeout=_SECONDS) for one in share]
-        return sorted(found, key=lambda one: one.begins_us)
-
-    def run_hourly(self) -> list[bool]:
-        """Whether each process has run the job of this hour."""
-        answers = self._pool.map_async(_runs_hourly, range(self.number), chunksize=1)
-        return list(answers.get(timeout=_SECONDS))
-
-
-@contextmanager
-def processes(number: int) -> Iterator[Processes]:
-    """Starts processes with clients of one table."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    network = Faults(share=0, seed=0)
-    with faulty_endpoint(memory_backend(), network) as url:
-        barrier = context.Barrier(number)
-        with context.Pool(number, _begin_paced, (barrier, url)) as pool:
-            yield Processes(network, number, pool)
-
-
-class _Paced(NamedTuple):
-    barrier: Barrier
-    url: str
-
-
-_paced: list[_Paced] = []
-
-
-def _begin_paced(barrier: Barrier, url: str) -> None:
-    _paced.append(_Paced(barrier, url))
-
-
-def _client() -> LockClient:
-    """Made when all processes are ready, so that none is ahead."""
-    [process] = _paced
-    client = new_client(dynamodb_at(process.url, tries=3), TABLE)
-    process.barrier.wait(timeout=_SECONDS)
-    return client
-
-
-def _reserve(each: int) -> list[Reservation]:
-    [process] = _paced
-    context = LockContext(table=LockTable(dynamodb_at(process.url, tries=3), TABLE))
-    known, found = KnownPaces(), []
-    process.barrier.wait(timeout=_SECONDS)
-    for _ in range(each):
-        request = PaceRequest(
-            name=NAME,
-            reservation_id=str(uuid4()),
-            interval_us=interval_us(*RATE),
-            max_wait_us=_LONGEST_WAIT_US,
-        )
-        began = time.monotonic()
-        slot = Turn(request, known).reserve(context)
-        assert isinstance(slot, Slot)
-        found.append(Reservation(began, time.monotonic(), slot.begins_us))
-    return found
-
-
-def _runs_hourly(_: int) -> bool:
-    with _client() as locks:
-        try:
-            locks.pace("report", rate=HOURLY, max_wait=0)
-        except SlotTooLate:
-            return False
-        return True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
-from fairlock.aws.lock_table import ConditionFailed, LockTable, Written
+from fairlock.aws.lock_table import LockTable, Written
 from fairlock.protocol.pace import AwsTime, PaceRequest, PaceState, reserve_idle, reserve_next
 from fairlock.protocol.schema import pace_key
 from fairlock.protocol.table_requests import Update
@@ -220,13 +220,6 @@ STATES: Final[dict[str, PaceState | None]] = {
     "mine, to come": stored(10, ME),
 }
 FORMS: Final[dict[str, Callable[..., Update]]] = {"idle": reserve_idle, "next": reserve_next}
-WRITTEN: Final = {
-    ("idle", False): {"no item", "long ago", "now"},
-    ("next", False): {"long ago", "now", "in a moment", "as late as allowed"},
-    ("idle", True): {"no item", "long ago", "now", "mine, past"},
-    ("next", True): {"long ago", "now", "in a moment", "as late as allowed", "mine, past"}
-    | {"mine, to come"},
-}
 
 
 def item(state: PaceState) -> dict[str, Any]:
@@ -253,6 +246,4 @@ def test_a_reservation_does_the_same_as_on_moto(
             cast("Any", table).put_item(TableName=TABLE, Item=item(state))
     answers = [LockTable(cast("Any", table), TABLE).update(update) for table in (memory, dynamodb)]
     assert answers[0] == answers[1]
-    is_expected = name in WRITTEN[(form, again)]
-    assert isinstance(answers[0], Written if is_expected else ConditionFailed)
     assert list(memory.items.values()) == dynamodb.scan(TableName=TABLE)["Items"]

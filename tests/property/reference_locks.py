@@ -5,15 +5,10 @@ between its steps, which is what the conditional writes have to achieve."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
-
-from fairlock.protocol.schema import lock_key
-from tests.support import TABLE, FakeClock, Operations, store_over
-from tests.support.faulty_table import lost_reply
-from tests.support.store_bench import FakeWorkflows
 
 Answer = dict[str, Any]
 FRONT_END_MS = 500
@@ -22,6 +17,8 @@ MARGIN_MS = 1_000 + FRONT_END_MS
 """Stored on top of a lease: a Date is cut to the second."""
 SHARE = 0.98
 """Of a lease: a holder's clock may run slowly."""
+SLACK_MS = 1_000
+"""By which a departure may move back the time of the last one: clocks differ."""
 RETENTION_MS = 48 * 3_600_000
 
 
@@ -54,6 +51,14 @@ class Lock:
     last_released: str | None = None
     ttl_seconds: int = 0
     limit: int = 0
+    left_ms: int = 0
+    """When an owner left last; 0 if none did."""
+
+    @property
+    def is_within_limits(self) -> bool:
+        """Whether no holder, nor the limit in force, is above what any holder allows."""
+        most = max(self.limit, len(self.permits))
+        return all(most <= permit.limit for permit in self.permits.values())
 
     def lowest_limit(self, limit: int, leaving: tuple[str, ...] = ()) -> int:
         """Of an owner's own, and of all holders that stay."""
@@ -68,19 +73,22 @@ class Plan:
     Attributes:
         renew: whether it renews its own permit.
         evictable: the permits, as they were seen, that it takes away.
-        last_token: of the lock as it was seen: the write fails if another caller came in since.
+        last_token: of the lock as it was seen: the write fails if another caller came in since,
+        left_ms: or left.
         limit: the limit in force that it sets; 0 if it writes no permit.
     """
 
     renew: bool = False
     evictable: tuple[tuple[str, Permit], ...] = ()
     last_token: int = 0
+    left_ms: int = 0
     limit: int = 0
 
     def is_possible(self, state: Lock) -> bool:
-        """Whether no one came in, and the permits to take away are as they were."""
+        """Whether no one came or left, and the permits to take away are as they were."""
         unchanged = all(state.permits.get(name) == seen for name, seen in self.evictable)
-        return unchanged and state.last_token == self.last_token
+        seen_last = (state.last_token, state.left_ms) == (self.last_token, self.left_ms)
+        return unchanged and seen_last
 
 
 @dataclass
@@ -99,13 +107,14 @@ class ReferenceLocks:
         if state.last_released == owner:
             return None
         lowest = state.lowest_limit(limit)
+        seen = Plan(last_token=state.last_token, left_ms=state.left_ms)
         if len(state.permits) < lowest:
             is_one_write = not state.permits or state.limit == limit
-            return None if is_one_write else Plan(last_token=state.last_token, limit=lowest)
+            return None if is_one_write else replace(seen, limit=lowest)
         evictable = self._expired(state, now_ms, limit)
-        return Plan(
+        return replace(
+            seen,
             evictable=tuple((name, replace(state.permits[name])) for name in evictable),
-            last_token=state.last_token,
             limit=state.lowest_limit(limit, leaving=evictable) if evictable else 0,
         )
 
@@ -126,6 +135,7 @@ class ReferenceLocks:
         evictable, state.limit = chosen
         for departing in evictable:
             del state.permits[departing]
+            state.left_ms = max(state.left_ms, now_ms)
         state.last_token += 1
         permit = Permit(state.last_token, now_ms, now_ms + lease_ms + MARGIN_MS, lease_ms, limit)
         state.permits[owner] = permit
@@ -146,7 +156,9 @@ class ReferenceLocks:
         if state is not None and owner in state.permits:
             del state.permits[owner]
             state.last_released = owner
-            self._touch(state, now_ms)
+            is_last = state.left_ms <= now_ms + SLACK_MS
+            state.left_ms = now_ms if is_last else state.left_ms
+            self._touch(state, state.left_ms)
         elif state is None or state.last_released != owner:
             return {"released": False, **_not_held(lock, owner)}
         return {"released": True, "lock_name": lock, "owner_id": owner}
@@ -220,166 +232,23 @@ def _iso(epoch_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# A lock's item, in a form that a reference lock can be compared with.
-
-
-@dataclass(frozen=True)
-class StoredLock:
-    """What matters of an item; of one that does not exist, all is empty."""
-
-    held: int = 0
-    newest_token: int | None = None
-    last_released: str | None = None
-    ttl_seconds: int = 0
-    limit: int = 0
-    holders: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-
-    @staticmethod
-    def of(lock: Lock | None) -> StoredLock:
-        if lock is None:
-            return StoredLock()
-        return StoredLock(
-            held=len(lock.permits),
-            newest_token=lock.last_token,
-            last_released=lock.last_released,
-            ttl_seconds=lock.ttl_seconds,
-            limit=lock.limit,
-            holders={
-                owner: {
-                    "token": permit.token,
-                    "acquired_at_ms": permit.acquired_ms,
-                    "expires_at_ms": permit.expires_ms,
-                    "lease_ms": permit.lease_ms,
-                    "limit": permit.limit,
-                    "revision": permit.revision,
-                }
-                for owner, permit in lock.permits.items()
-            },
-        )
-
-
-def read_stored(item: Mapping[str, Any]) -> StoredLock:
+def read_stored(item: Mapping[str, Any]) -> Lock | None:
+    """A lock as it is stored; None if it is not."""
     if not item:
-        return StoredLock()
+        return None
+
+    def permit(name: str) -> Permit:
+        stored = item[f"holder:{name}"]["M"]
+        numbers = (int(stored[short]["N"]) for short in "aelnr")
+        return Permit(int(item[f"token:{name}"]["N"]), *numbers)
+
     owners = [name.removeprefix("holder:") for name in item if name.startswith("holder:")]
-    numbers = {
-        "acquired_at_ms": "a",
-        "expires_at_ms": "e",
-        "lease_ms": "l",
-        "limit": "n",
-        "revision": "r",
-    }
-    return StoredLock(
-        held=int(item["held"]["N"]),
-        newest_token=int(item["fencing_token"]["N"]),
+    assert int(item["held"]["N"]) == len(owners), "the count of permits is that of the holders"
+    return Lock(
+        last_token=int(item["fencing_token"]["N"]),
+        permits={name: permit(name) for name in owners},
         last_released=item.get("last_released", {}).get("S"),
         ttl_seconds=int(item["expiry_time"]["N"]),
         limit=int(item["limit"]["N"]),
-        holders={
-            owner: {
-                "token": int(item[f"token:{owner}"]["N"]),
-                **{
-                    name: int(item[f"holder:{owner}"]["M"][short]["N"])
-                    for name, short in numbers.items()
-                },
-            }
-            for owner in owners
-        },
+        left_ms=int(item.get("released_at", {"N": "0"})["N"]),
     )
-
-
-Mutation = Callable[[str, dict[str, Any]], dict[str, Any]]
-"""Changes a request of this name on its way: how a wrong protocol is tried."""
-_REQUESTS = ("update_item", "transact_write_items", "delete_item", "query")
-
-
-class Killed(BaseException):
-    """The process ended here."""
-
-
-@dataclass
-class FaultyClient:
-    """Counts the requests of an operation; faults are ordered for the operation that comes next.
-
-    Attributes:
-        mutated: how many requests were changed on their way.
-        loses_reply: whether the reply to the next write that happens gets lost.
-        kill_at: number of the request at which the process dies.
-        kill_done: whether that request still happens.
-        interrupt_at: number of the request before which another caller acts.
-        interruption: what the other caller does; None when it is done.
-    """
-
-    inner: Any
-    mutate: Mutation | None = None
-    mutated: int = 0
-    count: int = 0
-    loses_reply: bool = False
-    kill_at: int | None = None
-    kill_done: bool = False
-    interrupt_at: int = 2
-    interruption: Callable[[], None] | None = None
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
-        attribute = getattr(self.inner, name)
-        if name not in _REQUESTS:
-            return attribute
-        return lambda **request: self._send(name, attribute, request)
-
-    def begin(
-        self,
-        *,
-        loses_reply: bool = False,
-        kill_at: int | None = None,
-        kill_done: bool = False,
-        interrupt_at: int = 2,
-        interruption: Callable[[], None] | None = None,
-    ) -> None:
-        """Orders the faults of the next operation; without any, all goes well."""
-        self.count, self.loses_reply = 0, loses_reply
-        self.kill_at, self.kill_done = kill_at, kill_done
-        self.interrupt_at, self.interruption = interrupt_at, interruption
-
-    def _send(self, name: str, send: Callable[..., Any], request: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
-        self.count += 1
-        number = self.count
-        if number == self.interrupt_at and self.interruption is not None:
-            interrupt, self.interruption = self.interruption, None
-            interrupt()
-        if number == self.kill_at and not self.kill_done:
-            raise Killed
-        if self.mutate is not None:
-            wrong = self.mutate(name, request)
-            self.mutated += wrong != request
-            request = wrong
-        response = send(**request)
-        if number == self.kill_at:
-            raise Killed
-        if self.loses_reply and name != "query":
-            self.loses_reply = False
-            raise lost_reply()
-        return response
-
-
-@dataclass
-class Bench:
-    """One clock, one table, and the store on top. A copy is another process at the same table."""
-
-    dynamodb: Any
-    mutate: Mutation | None = None
-    clock: FakeClock = field(default_factory=FakeClock)
-    workflows: FakeWorkflows = field(default_factory=FakeWorkflows)
-    client: FaultyClient = field(init=False)
-    store: Operations = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.client = FaultyClient(self.dynamodb, self.mutate)
-        self.store = store_over(self.client, self.clock, workflows=self.workflows)
-
-    def item(self, lock: str) -> dict[str, Any]:
-        found = self.dynamodb.get_item(TableName=TABLE, Key=lock_key(lock), ConsistentRead=True)
-        item: dict[str, Any] = found.get("Item", {})
-        return item
-
-    def delete(self, lock: str) -> None:
-        self.dynamodb.delete_item(TableName=TABLE, Key=lock_key(lock))

@@ -33,8 +33,6 @@ from tests.simulation.campaign import (
     run_all,
     save,
     shrunk,
-    summaries,
-    table_of,
 )
 from tests.simulation.day import DAY, MIXED, MONTH
 from tests.simulation.hot_lock import HOT_LOCK, MASS_STOP, PERMITS
@@ -114,7 +112,6 @@ def _many(scenarios: Mapping[int, Scenario], plan: Plan, path: Path) -> int:
             _say(line_of(found))
         keep(command=command, is_complete=False)
     keep(command=command, is_complete=True)
-    _say("\n".join(["", *table_of(summaries(scenarios, results)), ""]))
     requests = sum(result.requests for result in results)
     cpu = sum(result.cpu_seconds for result in results)
     violations = sum(len(result.findings) for result in results)

@@ -220,25 +220,6 @@ def summaries(
     return rows
 
 
-def table_of(rows: Mapping[int, Mapping[str, Any]]) -> list[str]:
-    """The table of all scenarios, as Markdown."""
-    lines = [
-        "| scenario | seeds | hours | requests | faults | violations | slowest | cents |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for number, row in sorted(rows.items()):
-        slowest = "; ".join(
-            f"{what} {seconds:.1f} s of {promised:g}"
-            for what, (promised, seconds) in sorted(row["recovered"].items())
-        )
-        lines.append(
-            f"| {number}: {row['title']} | {row['seeds']} | {row['hours']:.1f} "
-            f"| {row['requests']:,} | {_counts(row['faults'])} | {row['violations']} "
-            f"| {slowest} | {row['cents']:.1f} |"
-        )
-    return lines
-
-
 def save(
     path: Path,
     scenarios: Mapping[int, Scenario],

@@ -222,7 +222,6 @@ class Quota:
 
 QUOTAS: Final = {
     "StartExecution": Quota(1_300, 300),
-    "StopExecution": Quota(1_000, 200),
     "RedriveExecution": Quota(1_300, 300),
     "DescribeExecution": Quota(300, 15),
     "SendTask": Quota(3_000, 500),
@@ -231,16 +230,7 @@ QUOTAS: Final = {
 }
 """Defaults in us-east-1, us-west-2 and eu-west-1: "Service quotas" of the Step Functions developer
 guide, and "Amazon EventBridge quotas" (deliveries to targets) of its user guide. Other regions have
-less: see `ELSEWHERE`."""
-ELSEWHERE: Final = {
-    "StartExecution": Quota(800, 150),
-    "StopExecution": Quota(500, 25),
-    "RedriveExecution": Quota(800, 150),
-    "DescribeExecution": Quota(250, 10),
-    "SendTask": Quota(1_500, 300),
-    "StateTransition": Quota(800, 800),
-    "PutEvents": Quota(750, 750),
-}
+less."""
 
 
 class Bucket:

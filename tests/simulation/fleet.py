@@ -7,7 +7,7 @@ a fresh one, which goes on with the turns that are left.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -50,7 +50,6 @@ class Fleet:
         starts_within: seconds.
         at_most: seconds of the whole run; None for as long as the turns may take.
         others: further actors, who begin beside the clients.
-        settings: of each `LockClient`.
     """
 
     clients: int
@@ -65,7 +64,6 @@ class Fleet:
     starts_within: float = 5.0
     at_most: float | None = None
     others: Callable[[World, Fleet], object] = lambda _world, _fleet: None
-    settings: dict[str, Any] = field(default_factory=dict)
 
     def play(self, world: World) -> None:
         """Sends the fleet out, and lets the world run until all have had their turns."""
@@ -109,7 +107,7 @@ class _Turns:
         if self.incarnation > 3:
             name = f"client {self.number} (the {self.incarnation}th)"
         self.incarnation += 1
-        actor = ClientActor.of(world, name, lease=fleet.lease, **fleet.settings)
+        actor = ClientActor.of(world, name, lease=fleet.lease)
         machines, random = world.faults.machines, world.random
         if machines.killed:
             # The turns count as one actor of the world until the last of them: see `_replace`.

@@ -85,7 +85,6 @@ class Judge:
         findings: what broke a promise; the first 50.
         checked: how often each promise was judged.
         waits: seconds from the call to the grant.
-        idle: for each lock the longest time without a holder while someone waited.
     """
 
     engine: Engine
@@ -106,7 +105,6 @@ class Judge:
     in_vain: int = 0
     """Grants to those: what the model calls a known gap. Each ends with its lease."""
     waits: list[float] = field(default_factory=list)
-    idle: list[float] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
     _believers: defaultdict[str, dict[Belief, None]] = field(
         default_factory=lambda: defaultdict(dict)
@@ -358,7 +356,6 @@ class Judge:
         elif not is_idle and since is not None:
             del self._idle_since[lock]
             seconds = now - since
-            self.idle.append(seconds)
             self.checked["no lock taken by no one"] += 1
             if seconds > self.idle_bound:
                 what = f"{lock}: held by no one for {seconds:.1f} s, while others waited"

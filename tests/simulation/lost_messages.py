@@ -86,7 +86,6 @@ LOST_EVENTS: Final = Scenario(
 
 _LOST_PUSHES_SECONDS: Final = 1_800.0
 _LOST: Final = 1 / 3
-_JUDGE: Final = acquire.judge  # type: ignore[attr-defined] # a control goes on with it
 
 
 def _play_lost_pushes(world: World) -> None:
@@ -107,9 +106,14 @@ def _play_lost_pushes(world: World) -> None:
     world.figures.update(figures_of(account))
 
 
-def _that_never_finds_its_grant(*args: Any, **fields: Any) -> Any:  # noqa: ANN401 - as the real one
-    found = _JUDGE(*args, **fields)
-    return Situation.BUSY if isinstance(found, AlreadyHolder) else found
+def _forgets_itself() -> AbstractContextManager[object]:
+    right = outcomes.judge
+
+    def wrong(*args: Any, **fields: Any) -> Any:  # noqa: ANN401 - as the real one
+        found = right(*args, **fields)
+        return Situation.BUSY if isinstance(found, AlreadyHolder) else found
+
+    return patched((acquire, "judge", wrong))
 
 
 LOST_PUSHES: Final = Scenario(
@@ -128,7 +132,7 @@ LOST_PUSHES: Final = Scenario(
         Control(
             name="a waiter that asks again does not find its grant",
             breaks="no lock taken by no one",
-            sabotage=lambda: patched((acquire, "judge", _that_never_finds_its_grant)),
+            sabotage=_forgets_itself,
             scale=0.01,
         ),
     ),
@@ -155,16 +159,6 @@ def _play_killed_handlers(world: World) -> None:
     forms = {"queue": 6, "kept alive": 2, "poll": 2}
     let_happen(account, half_an_hour(world, work_seconds=20.0, forms=forms, stopped=0.1))
     require_all_free(account)
-
-
-def _forgets_itself() -> AbstractContextManager[object]:
-    right = outcomes.judge
-
-    def wrong(*args: Any, **fields: Any) -> Any:  # noqa: ANN401 - as the real one
-        found = right(*args, **fields)
-        return Situation.BUSY if isinstance(found, AlreadyHolder) else found
-
-    return patched((acquire, "judge", wrong))
 
 
 def _without_retry(scope: Json, function: str) -> None:

@@ -61,7 +61,7 @@ class Scenario:
             that are no clients. Those of clients are judged stage by stage: see `recovery.py`.
         controls: what must be found.
         scale: in `make simulate`.
-        scale_of_tests: in `make test`; None for a seventh of that.
+        scale_of_tests: in `make test`; None for a tenth of that.
         seeds: how many runs of it `make simulate` makes.
         conditions: patches that hold during each run, given the scale.
     """
@@ -88,21 +88,16 @@ class Result:
     seed: int
     scale: float
     digest: str
-    seconds: float
     cpu_seconds: float
     actors: int
     virtual_seconds: float
     requests: int
     write_units: int
     read_units: int
-    throttled: int
-    conflicts: int
-    steps: int
     outcomes: dict[str, int]
     checked: dict[str, int]
     findings: tuple[Finding, ...]
     waits: tuple[float, ...]
-    idle: tuple[float, ...]
     recovered: dict[str, tuple[float, float]] = field(default_factory=dict)
     faults: dict[str, int] = field(default_factory=dict)
     figures: dict[str, Any] = field(default_factory=dict)
@@ -132,7 +127,7 @@ def run(
         stops_at_first: whether the run ends when a promise is broken.
     """
     scale = scenario.scale if scale is None else scale
-    began, cpu_began = time.perf_counter(), time.process_time()
+    cpu_began = time.process_time()
     with running(seed), scenario.conditions(scale):
         world = World(
             seed=seed,
@@ -156,21 +151,16 @@ def run(
         seed=seed,
         scale=scale,
         digest=engine.digest(),
-        seconds=time.perf_counter() - began,
         cpu_seconds=time.process_time() - cpu_began,
         actors=len(world.sdks),
         virtual_seconds=virtual_seconds,
         requests=world.requests(),
         write_units=bill.write_units,
         read_units=bill.read_units,
-        throttled=bill.throttled,
-        conflicts=bill.conflicts,
-        steps=engine.steps,
         outcomes=dict(sorted(judge.outcomes.items())),
         checked=dict(sorted(judge.checked.items())),
         findings=tuple(judge.findings),
         waits=tuple(judge.waits),
-        idle=tuple(judge.idle),
         recovered=dict(sorted(world.recovery.slowest.items())),
         faults=world.count_faults(),
         figures={**world.figures, "granted in vain": world.recovery.in_vain + judge.in_vain},
@@ -180,8 +170,8 @@ def run(
 
 def crashed(scenario: Scenario, *, seed: int, scale: float | None, why: str) -> Result:
     """What is known of a run that has no result."""
-    numbers = "seconds cpu_seconds actors virtual_seconds requests write_units read_units"
-    nothing: Any = dict.fromkeys(f"{numbers} throttled conflicts steps".split(), 0)
+    numbers = "cpu_seconds actors virtual_seconds requests write_units read_units"
+    nothing: Any = dict.fromkeys(numbers.split(), 0)
     return Result(
         number=scenario.number,
         seed=seed,
@@ -191,7 +181,6 @@ def crashed(scenario: Scenario, *, seed: int, scale: float | None, why: str) -> 
         checked={},
         findings=(Finding("each run ends", 0.0, why),),
         waits=(),
-        idle=(),
         **nothing,
     )
 

@@ -38,7 +38,6 @@ class Service(Protocol):
     engine: Engine
     functions: Invoke
     built_in: Json
-    ways: Counter[tuple[str, str, str]]
 
     def transition(self, enter: Callable[[int], None], number: int) -> None:
         """Enters a state."""
@@ -223,22 +222,18 @@ class Flow:
         self._complete(self.input)
 
     def _succeed(self, _state: Json) -> None:
-        self._note("end")
         self._end(self.input)
 
     def _fail(self, state: Json) -> None:
         values = self._values()
-        self._note("fail")
         self._lost(evaluate(state["Error"], values), evaluate(state.get("Cause", ""), values))
 
     def _choice(self, state: Json) -> None:
         values = self._values()
-        for number, rule in enumerate(state["Choices"]):
+        for rule in state["Choices"]:
             if evaluate(rule["Condition"], values):
-                self._note(f"choice {number}")
                 self._go(rule, values, self.input)
                 return
-        self._note("default")
         self._go({**state, "Next": state["Default"]}, values, self.input)
 
     def _wait(self, state: Json) -> None:
@@ -294,7 +289,6 @@ class Flow:
             return
         self.number += 1
         self._assign(assigned)
-        self._note("end" if state.get("End") else "next")
         self.execution.watcher.completes(result)
         if state.get("End"):
             self._end(output)
@@ -315,16 +309,13 @@ class Flow:
             if rule.get("JitterStrategy") == "FULL":
                 pause *= self.execution.engine.random.random()
             self._retried[number] += 1
-            self._note(f"retry {number}")
             self.execution.engine.after(pause, self._again, self.number)
             return
-        for number, rule in enumerate(state.get("Catch", ())):
+        for rule in state.get("Catch", ()):
             if _matches(rule, error):
-                self._note(f"catch {number}")
                 told = {"Error": error, "Cause": cause}
                 self._go(rule, self._values(errorOutput=told), told)
                 return
-        self._note("fail")
         self._lost(error, cause)
 
     def _again(self, number: int) -> None:
@@ -341,10 +332,6 @@ class Flow:
     def _assign(self, assigned: Json) -> None:
         for name, value in assigned.items():
             self.variables[f"${name}"] = value
-
-    def _note(self, way: str) -> None:
-        execution = self.execution
-        execution.service.ways[execution.machine_name, self.name, way] += 1
 
     def _end(self, output: Any) -> None:  # noqa: ANN401 - any JSON
         self.is_over, self.output = True, output

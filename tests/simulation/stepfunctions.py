@@ -11,7 +11,6 @@ effort).
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -41,7 +40,6 @@ class StepFunctions:
 
     Attributes:
         executions: by their ARNs; those that have succeeded are forgotten.
-        ways: how often each way out of each state was taken.
         transitions: of states, which are what is paid.
         described: how often DescribeExecution was answered.
         lost_pushes: the share of answers to task tokens whose sending fails for good.
@@ -53,10 +51,8 @@ class StepFunctions:
         self.engine, self.functions, self._publish = engine, functions, publish
         self.buckets = {name: Bucket(engine, quota) for name, quota in quotas.items()}
         self.executions: dict[str, Execution] = {}
-        self.ways: Counter[tuple[str, str, str]] = Counter()
         self.transitions = self.described = 0
         self.lost_pushes = 0.0
-        self.longest_delay = 0.0
         self._tokens: dict[str, tuple[Flow, int]] = {}
         self._made = 0
         bits = engine.random.getrandbits
@@ -76,16 +72,10 @@ class StepFunctions:
         self.engine.after(delay, made.root.begin, given)
         return made
 
-    def stop(self, execution: Execution) -> None:
-        """StopExecution, as soon as the quota lets its caller."""
-        delay = self.buckets["StopExecution"].reserve()
-        self.engine.after(delay, execution.end, "ABORTED")
-
     def transition(self, enter: Callable[[int], None], number: int) -> None:
         """Enters a state, later if the account has used up its transitions."""
         self.transitions += 1
         delay = self.buckets["StateTransition"].reserve()
-        self.longest_delay = max(self.longest_delay, delay)
         self.engine.after(_ENTRY_SECONDS + delay, enter, number)
 
     def token(self, flow: Flow) -> str:

@@ -28,7 +28,6 @@ from tests.simulation.machines import KEEP_ALIVE_SECONDS, machine, recorded
 from tests.simulation.states import Execution, Flow
 from tests.simulation.stepfunctions import StepFunctions
 from tests.simulation.versions import EARLIER, TODAY, earlier
-from tests.simulation.workload import Zipf
 from tests.simulation.world import World, running
 
 DETAIL = {"executionArn": "arn:1", "status": "TIMED_OUT", "redriveCount": 0, "stopDate": 1}
@@ -72,11 +71,6 @@ def test_a_bucket_gives_its_size_at_once_and_then_what_is_refilled() -> None:
     assert sum(bucket.take() for _ in range(1_000)) == 150
 
 
-def test_what_is_reserved_comes_at_the_rate_of_the_refill() -> None:
-    bucket = Bucket(Engine(1), Quota(10, 5))
-    assert [round(bucket.reserve(), 1) for _ in range(12)] == [0.0] * 10 + [0.2, 0.4]
-
-
 def test_a_message_that_fails_comes_again_after_the_visibility_timeout_and_at_last_nowhere() -> (
     None
 ):
@@ -93,15 +87,6 @@ def test_a_message_that_fails_comes_again_after_the_visibility_timeout_and_at_la
     assert queue.dead == ["bad"]
     assert sum("good" in bodies for _, bodies in reaper.batches) == 1
     assert queue.is_empty()
-
-
-def test_a_delayed_message_comes_after_its_delay() -> None:
-    engine = Engine(1)
-    queue, reaper = queue_of(engine)
-    began = engine.now
-    queue.send("later", 35)
-    engine.run(engine.now + 100)
-    assert [round(at - began) for at, _ in reaper.batches] == [35]
 
 
 def test_the_mapping_takes_batches_of_ten_and_grows_to_its_bound() -> None:
@@ -127,15 +112,6 @@ def test_a_batch_that_lambda_refuses_is_tried_again_within_the_visibility_timeou
     assert queue.is_empty()
 
 
-def test_messages_and_events_may_come_twice() -> None:
-    engine = Engine(1)
-    queue, reaper = queue_of(engine, twice=1.0)
-    bus = EventBus(engine, EventFaults(twice=1.0), QUOTAS["PutEvents"], queue)
-    bus.publish(DETAIL)
-    engine.run(engine.now + 100)
-    assert sum(len(bodies) for _, bodies in reaper.batches) > 2
-
-
 def test_the_rule_sends_what_the_stacks_template_says_and_only_ends_that_left_something() -> None:
     engine = Engine(1)
     queue, reaper = queue_of(engine)
@@ -146,44 +122,6 @@ def test_the_rule_sends_what_the_stacks_template_says_and_only_ends_that_left_so
     [(_, [body])] = reaper.batches
     assert '"executionArn": "arn:1"' in body
     assert '"redriveCount": "0"' in body
-
-
-def test_events_of_a_span_are_lost() -> None:
-    engine = Engine(1)
-    queue, reaper = queue_of(engine)
-    bus = EventBus(engine, EventFaults(lost_spans=((0, 10),)), QUOTAS["PutEvents"], queue)
-    bus.publish(DETAIL)
-    engine.run(engine.now + 100)
-    assert reaper.batches == []
-
-
-def test_lambda_refuses_what_is_above_the_concurrency_of_the_account(world: World) -> None:
-    functions = Functions(world, LambdaFaults(account=10), {})
-    functions.add("sleeps", lambda _event, context: context.function_name)
-    outcomes: list[Outcome] = []
-    for _ in range(15):
-        functions.invoke("sleeps", {}, outcomes.append)
-    world.engine.run(world.engine.now + 10)
-    assert Counter(each.error for each in outcomes) == {
-        "": 10,
-        "Lambda.TooManyRequestsException": 5,
-    }
-
-
-def test_a_function_grows_by_so_many_environments_in_ten_seconds(world: World) -> None:
-    functions = Functions(world, LambdaFaults(growth=20), {})
-    functions.add("f", lambda _event, _context: {})
-    outcomes: list[Outcome] = []
-    for _ in range(50):
-        functions.invoke("f", {}, outcomes.append)
-    assert functions.counts["cold"] == 20
-    began = world.engine.now
-    world.engine.run(began + 5)
-    world.engine.now = began + 5.01
-    for _ in range(50):
-        functions.invoke("f", {}, outcomes.append)
-    assert functions.counts["cold"] == 30
-    assert functions.counts["throttled"] == 30 + 20
 
 
 def test_a_function_that_takes_too_long_is_ended_and_its_process_is_gone(world: World) -> None:
@@ -226,97 +164,6 @@ class Notes:
 
     def ended(self, _execution: Execution, status: str, error: str) -> None:
         self.ends.append((status, error))
-
-
-_WAYS = {"Default": "default", "Next": "next", "End": "end"}
-ERRORS = (
-    *("LockStoreUnavailable", "LockLost", "InvalidRequest", "Lambda.TooManyRequestsException"),
-    *("KeepAliveEnded", "Runtime.ExitError"),
-)
-
-
-class AnyAnswers:
-    """Functions that answer anything that the real ones may, and that a forger may."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine, self.random = engine, engine.random
-        self.service: StepFunctions | None = None
-
-    def __call__(self, function: str, payload: Json, done: Any) -> None:  # noqa: ANN401 - any callable
-        random, chance = self.random, self.random.random()
-        own = {name: payload.get(name) for name in ("lock_name", "owner_id")}
-        if function == "work":
-            errors = ("", "", "", "WorkFailed", "States.DataLimitExceeded")
-            outcome = Outcome(answer={}, error=random.choice(errors))
-            self.engine.after(random.choice((1.0, 100.0)), done, outcome)
-            return
-        error = random.choice(ERRORS) if chance < 0.45 else ""
-        if function == "acquire" and payload["lock_name"] in {"never", "silent"}:
-            is_lost = payload["lock_name"] == "never" and chance < 0.1
-            error = "LockLost" if "task_token" in payload and is_lost else ""
-            if not error and "task_token" in payload:
-                return
-        if error or random.random() < 0.1:  # Else it hangs, and the state times out.
-            if error:
-                self.engine.after(1.0, done, Outcome(error=error, cause="why"))
-            return
-        reason = random.choice(("HELD", "ALREADY_RELEASED"))
-        granted = {**own, "acquired": random.random() < 0.6, "fencing_token": 7}
-        granted["acquired"] = granted["acquired"] and own["lock_name"] not in {"never", "silent"}
-        answer: Json = {**granted, "reason": reason, "retry_after_seconds": 30}
-        if payload["lock_name"] == "forged":
-            answer["owner_id"] = "a-forger-0123456789"
-        if "task_token" in payload:
-            seconds = random.choice((1.0, 500.0))
-            self.engine.after(seconds, self._complete, payload["task_token"], answer)
-            done(Outcome(answer={}))
-        else:
-            self.engine.after(1.0, done, Outcome(answer=answer))
-
-    def _complete(self, token: str, answer: Json) -> None:
-        assert self.service is not None
-        try:
-            self.service.complete(token, answer, "", "")
-        except ClientError:
-            return
-
-
-def ways_out(scope: Json) -> Iterator[tuple[str, str]]:
-    """All ways out of all states, as the machine lists them."""
-    for name, state in scope["States"].items():
-        retries = enumerate(state.get("Retry", ()))
-        ways = [f"retry {number}" for number, rule in retries if rule.get("MaxAttempts", 3)]
-        ways += [f"catch {number}" for number, _ in enumerate(state.get("Catch", ()))]
-        ways += [f"choice {number}" for number, _ in enumerate(state.get("Choices", ()))]
-        ways += [way for field, way in _WAYS.items() if field in state]
-        may_fail = state["Type"] == "Fail" or (state["Type"] == "Task" and "Catch" not in state)
-        ways += ["fail"] if may_fail else []
-        yield from ((name, way) for way in ways)
-        for branch in state.get("Branches", ()):
-            yield from ways_out(branch)
-
-
-def taken(service: StepFunctions) -> set[tuple[str, str]]:
-    """The ways that executions have taken."""
-    return {(state, way) for _, state, way in service.ways}
-
-
-@pytest.mark.parametrize("form", sorted(recorded()["machines"]))
-def test_each_way_through_the_guards_states_occurs_and_no_other(form: str) -> None:
-    engine = Engine(1)
-    functions = AnyAnswers(engine)
-    service = StepFunctions(engine, QUOTAS, functions, lambda _detail: None)
-    functions.service = service
-    expected, notes = set(ways_out(machine(form))), Notes()
-    for number in range(2_000):
-        given = {"lock": ("x", "forged", "never", "silent")[number % 4], "work": 1}
-        service.start(form, machine(form), f"run-{number}", given, notes)
-        if number % 50 == 0:
-            engine.run(engine.now + 200_000)
-            if taken(service) == expected:
-                break
-    assert taken(service) ^ expected == set()
-    assert {status for status, _ in notes.ends} == {"SUCCEEDED", "FAILED"}
 
 
 def test_a_redriven_execution_enters_the_state_again_that_was_interrupted() -> None:
@@ -390,10 +237,3 @@ def test_the_earlier_version_is_an_earlier_one() -> None:
     """It neither tells the run of an execution nor reads it: what scenario 15 is about."""
     assert "redrive_count" not in json.dumps(earlier()["machines"]["queue"])
     assert "redrive_count" in json.dumps(machine("queue"))
-
-
-def test_the_most_wanted_name_is_wanted_as_zipf_says(world: World) -> None:
-    choose = Zipf(world, 1_000)
-    names = Counter(choose() for _ in range(20_000))
-    assert names["order/0"] / 20_000 == pytest.approx(1 / 7.485, rel=0.1)
-    assert names["order/9"] / names["order/0"] == pytest.approx(0.1, rel=0.3)

@@ -298,10 +298,6 @@ def _lift(actor: ClientActor, name: str) -> None:
         return
 
 
-def _operators_in_the_model(name: str, breaks: str) -> Control:
-    return Control(name=name, breaks=breaks, sabotage=MUTANTS[name].applied)
-
-
 OPERATORS: Final = Scenario(
     number=18,
     title="operators release by force, pause and change limits at random",
@@ -324,11 +320,7 @@ OPERATORS: Final = Scenario(
         others=send_operators,
     ).play,
     controls=(
-        _operators_in_the_model(
-            "a ceiling is set, and the fencing token stays", "no grant above a ceiling"
-        ),
-        _operators_in_the_model(
-            "the first write does not ask for a ceiling", "no grant above a ceiling"
-        ),
+        _of_the_model("a ceiling is set, and the fencing token stays", "no grant above a ceiling"),
+        _of_the_model("the first write does not ask for a ceiling", "no grant above a ceiling"),
     ),
 )

@@ -36,6 +36,10 @@ from tests.model.contention.configurations import (
     TWO_NEWEST,
     VERSIONS,
     Configuration,
+    anna,
+    ben,
+    carl,
+    dora,
     workflows,
 )
 from tests.model.contention.invariants import Invariant
@@ -51,11 +55,11 @@ _ALWAYS: Final = "(attribute_not_exists(#newest) OR :version = :version)"
 _THE_GRANT_SEEN: Final = "#departing_token = :seen_grant"
 _LIMIT_STAYS: Final = "#limit = if_not_exists(#limit, :limit)"
 _WIDE_NARROW_WIDE: Final = (
-    Client(name="anna", limit=3, waits=False),
-    Client(name="ben", limit=2, waits=False),
-    Client(name="carl", limit=3, waits=False),
+    anna(limit=3, waits=False),
+    ben(limit=2, waits=False),
+    carl(limit=3, waits=False),
 )
-_TWO_NARROW_ONE_WIDE: Final = (_ANNA, _BEN, Client(name="carl", limit=2))
+_TWO_NARROW_ONE_WIDE: Final = (_ANNA, _BEN, carl(limit=2))
 
 
 def _mutant(
@@ -92,7 +96,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "the push comes before the state": _mutant(
         Invariant.TOLD,
         (hand_off, "_send", weak_functions.send_pushing_first),
-        clients=(_ANNA, Client(name="ben", gives_up=True)),
+        clients=(_ANNA, ben(gives_up=True)),
     ),
     "a hand-off is two writes": _mutant(
         Invariant.QUEUE, (hand_off, "_send", weak_functions.send_in_two_writes)
@@ -103,9 +107,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         faults=Faults(lost_replies=1),
     ),
     "joining does not ask whether I hold": _mutant(
-        Invariant.QUEUE,
-        weak(queue, "join_queue", I_DO_NOT_HOLD),
-        clients=(_ANNA, Client(name="ben", polls=2)),
+        Invariant.QUEUE, weak(queue, "join_queue", I_DO_NOT_HOLD), clients=(_ANNA, ben(polls=2))
     ),
     "the limit is compared with <>": _mutant(
         Invariant.LIMIT,
@@ -115,7 +117,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
             PERMIT_FREE,
             instead="(attribute_not_exists(#held) OR #held <> :limit)",
         ),
-        clients=(Client(name="anna", limit=2), Client(name="ben", limit=2), _CARL),
+        clients=(anna(limit=2), ben(limit=2), _CARL),
     ),
     "the first write does not ask for a ceiling": _mutant(
         Invariant.CEILING, weak(acquire, "acquire_permit", NO_CEILING), clients=(_ANNA, PAUL)
@@ -148,12 +150,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a ceiling is lifted over a holder that left in the same millisecond": _mutant(
         Invariant.WAKE_UP,
         weak(leaving, "raise_ceiling", "#held = :seen_held"),
-        clients=(
-            _ANNA,
-            Client(name="ben", polls=1, gives_up=True),
-            Client(name="carl", waits=False, pushed=False),
-            PAUL,
-        ),
+        clients=(_ANNA, ben(polls=1, gives_up=True), carl(waits=False, pushed=False), PAUL),
     ),
     "a ceiling is raised over a waiter that gives up": Mutant(
         Invariant.WAKE_UP,
@@ -179,11 +176,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.WAKE_UP,
         weak(queue, "join_queue", NOBODY_CAME_IN),
         _JOINS_BLINDLY,
-        clients=(
-            Client(name="anna", limit=2),
-            Client(name="ben", limit=3),
-            replace(PAUL, sets=(1, 3)),
-        ),
+        clients=(anna(limit=2), ben(limit=3), replace(PAUL, sets=(1, 3))),
     ),
     "a resume leaves the mark of a newest that died": Mutant(
         Invariant.SUPERSEDED,
@@ -193,30 +186,17 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a hand-off ignores the last token": _mutant(
         Invariant.TOKENS,
         weak(leaving, "serve_waiter", "#fencing_token = :seen_token"),
-        clients=(Client(name="anna", limit=2, waits=False), *workflows(4, limit=2)[1:]),
+        clients=(anna(limit=2, waits=False), *workflows(4, limit=2)[1:]),
     ),
     "a hand-off to the last waiter ignores wait_seq": _mutant(
         Invariant.WAKE_UP,
         weak(leaving, "serve_waiter", "#wait_seq = :wait_seq"),
-        clients=(
-            Client(name="anna", limit=2),
-            Client(name="ben", limit=1),
-            Client(name="carl", limit=2),
-            Client(name="dora", limit=2),
-        ),
+        clients=(anna(limit=2), ben(limit=1), carl(limit=2), dora(limit=2)),
     ),
     "a hand-off to a remembered waiter ignores that it asked again": _mutant(
         Invariant.UNTOLD,
-        (
-            leaving,
-            "serve_waiter",
-            weak_functions.hand_over_to_any(leaving.serve_waiter),
-        ),
-        clients=(
-            _ANNA,
-            Client(name="ben", remembers=True),
-            Client(name="carl", polls=1),
-        ),
+        (leaving, "serve_waiter", weak_functions.hand_over_to_any(leaving.serve_waiter)),
+        clients=(_ANNA, ben(remembers=True), carl(polls=1)),
     ),
     "an eviction ignores the revision": _mutant(
         Invariant.EVICTED,
@@ -226,7 +206,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
             "#over0.#h_revision = :seen0",
             instead="attribute_exists(#over0)",
         ),
-        clients=(Client(name="anna", pushed=False, heartbeats=1), Client(name="ben", polls=1)),
+        clients=(anna(pushed=False, heartbeats=1), ben(polls=1)),
         faults=Faults(epochs=1),
     ),
     "an eviction does not ask whether the workflow runs": _mutant(
@@ -237,12 +217,12 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a cancel does not ask for a grant in between": _mutant(
         Invariant.ENDED,
         (release, "_stop_waiting", weak_functions.stop_waiting_without_second_try),
-        clients=(_ANNA, Client(name="ben", gives_up=True)),
+        clients=(_ANNA, ben(gives_up=True)),
     ),
     "an acquire ignores the clients that wait": _mutant(
         Invariant.ORDER,
         weak(acquire, "acquire_permit", NOT_CONTENDED),
-        clients=(Client(name="anna", limit=2), _BEN, Client(name="carl", limit=2)),
+        clients=(anna(limit=2), _BEN, carl(limit=2)),
     ),
     "the first write ignores the limit in force": _mutant(
         Invariant.LIMIT,
@@ -276,20 +256,16 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.IN_FORCE,
         (acquire, "acquire_permit_as_seen", weak_functions.acquire_permit_raising_at_any_time),
         clients=(
-            Client(name="anna", limit=3, waits=False),
-            Client(name="ben", limit=2, waits=False),
-            Client(name="carl", limit=2, waits=False),
-            Client(name="dora", limit=3, waits=False),
+            anna(limit=3, waits=False),
+            ben(limit=2, waits=False),
+            carl(limit=2, waits=False),
+            dora(limit=3, waits=False),
         ),
     ),
     "a takeover ignores the last token": _mutant(
         Invariant.LIMIT,
         weak(acquire, "take_over_permit", NOBODY_CAME_IN),
-        clients=(
-            Client(name="anna", limit=2, waits=False),
-            Client(name="ben", limit=1, waits=False),
-            Client(name="carl", limit=2, waits=False),
-        ),
+        clients=(anna(limit=2, waits=False), ben(limit=1, waits=False), carl(limit=2, waits=False)),
         faults=Faults(crashes=1, epochs=1),
     ),
     "a hand-off ignores the limits of the holders": _mutant(
@@ -301,21 +277,13 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a hand-off does not lower the limit in force": _mutant(
         Invariant.LIMIT,
         (leaving, "SET_LIMIT", _LIMIT_STAYS),
-        clients=(
-            Client(name="anna", limit=2),
-            Client(name="ben", limit=1),
-            Client(name="carl", limit=2, waits=False),
-        ),
+        clients=(anna(limit=2), ben(limit=1), carl(limit=2, waits=False)),
     ),
     "joining does not ask whether the holders with a lower limit still hold": _mutant(
         Invariant.WAKE_UP,
         weak(queue, "join_queue", NOBODY_CAME_IN),
         _JOINS_BLINDLY,
-        clients=(
-            Client(name="anna", limit=1, waits=False),
-            Client(name="ben", limit=2, waits=False),
-            Client(name="carl", limit=2),
-        ),
+        clients=(anna(limit=1, waits=False), ben(limit=2, waits=False), carl(limit=2)),
     ),
     "a join is not confirmed": _mutant(
         Invariant.WAKE_UP,
@@ -340,11 +308,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
             _THE_GRANT_SEEN,
             instead="attribute_exists(#departing)",
         ),
-        clients=(
-            Client(name="anna", waits=False, pushed=False),
-            Client(name="ben", waits=False, pushed=False),
-            OLGA,
-        ),
+        clients=(anna(waits=False, pushed=False), ben(waits=False, pushed=False), OLGA),
         faults=Faults(lost_replies=1, epochs=1),
     ),
     "a release by force does not ask whether a client waits": _mutant(
@@ -373,9 +337,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         ((outcomes, "is_outdated", lambda *_args, **_kwargs: False),),
     ),
     "a call that is late joins the queue": Mutant(
-        Invariant.QUEUE,
-        A_WAITER_CALLS_LATE,
-        ((queue, "SLACK_MS", TICKS * EPOCH_MS),),
+        Invariant.QUEUE, A_WAITER_CALLS_LATE, ((queue, "SLACK_MS", TICKS * EPOCH_MS),)
     ),
     "a join does not ask who left after it was sent": Mutant(
         Invariant.GONE, ONE_GIVES_UP_LATE, (weak(queue, "join_queue", _NOT_OUTDATED),)
@@ -394,27 +356,19 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a ticket is believed": _mutant(
         Invariant.ORDER,
         (queue, "join_queue", weak_functions.join_at_any_ticket(waiters.join_queue)),
-        clients=(_ANNA, _BEN, Client(name="carl", pushed=False, forges=True)),
+        clients=(_ANNA, _BEN, carl(pushed=False, forges=True)),
     ),
     "a hand-off ignores that a waiter before the last one may have asked again": _mutant(
         Invariant.ORDER,
         (SeenQueue, "has_passed_over", False),
-        clients=(
-            Client(name="anna", pushed=False, heartbeats=1),
-            Client(name="ben", pushed=False, polls=1),
-            _CARL,
-        ),
+        clients=(anna(pushed=False, heartbeats=1), ben(pushed=False, polls=1), _CARL),
         faults=Faults(epochs=1),
     ),
     "a hand-off ignores that the waiter asked again": _mutant(
         Invariant.UNTOLD,
-        (
-            leaving,
-            "serve_waiter",
-            weak_functions.hand_over_to_any(leaving.serve_waiter),
-        ),
+        (leaving, "serve_waiter", weak_functions.hand_over_to_any(leaving.serve_waiter)),
         # Of the last waiter that was seen, wait_seq tells, too. So carl waits behind ben.
-        clients=(_ANNA, Client(name="ben", polls=1), _CARL),
+        clients=(_ANNA, ben(polls=1), _CARL),
     ),
     "a grant goes below a version that was granted": Mutant(
         Invariant.NEWEST,
@@ -445,8 +399,6 @@ MUTANTS: Final[dict[str, Mutant]] = {
         ),
     ),
     "a holder is told that it is superseded": Mutant(
-        Invariant.ENDED,
-        TWO_NEWEST,
-        ((acquire, "judge", weak_functions.judge_versions_first),),
+        Invariant.ENDED, TWO_NEWEST, ((acquire, "judge", weak_functions.judge_versions_first),)
     ),
 }

@@ -14,14 +14,7 @@ from fairlock.protocol.ceiling import CeilingChange, set_ceiling
 from fairlock.protocol.grants import acquire_permit_as_seen
 from fairlock.protocol.items import read_state
 from fairlock.protocol.leaving import Step, next_step
-from fairlock.protocol.model import (
-    AcquireRequest,
-    Holder,
-    LockState,
-    ReleaseRequest,
-    SeenLock,
-    Waiter,
-)
+from fairlock.protocol.model import AcquireRequest, Holder, LockState, ReleaseRequest, SeenLock
 from fairlock.protocol.outcomes import Queued, Situation, Verdict, judge
 from fairlock.protocol.schema import NEXT_TOKEN
 from fairlock.protocol.table_requests import Delete, Put, Transaction, Update
@@ -237,8 +230,3 @@ def judge_versions_first(state: LockState, request: AcquireRequest, *, date_ms: 
     if state.supersedes(request.only_newest):
         return Situation.SUPERSEDED
     return _JUDGE(state, request, date_ms=date_ms)
-
-
-def has_version(waiter: Waiter) -> bool:
-    """Takes a waiter that polls for one that lives."""
-    return waiter.request.only_newest is not None
