@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -11,16 +10,16 @@ from aws_cdk import App, Stack
 
 from app import build
 from testbed.localaws import LocalAws
-from tests.e2e.attacks.stack import Attacks, SecondService, Untold
+from tests.e2e.attacks.stack import Attacks
 from tests.e2e.deployment import Deployment
 from tests.e2e.durable.executions import DurableForms
-from tests.e2e.guard import queued_lock
 from tests.e2e.guard.stack import GuardForms
 from tests.e2e.known_failures.stack import KnownFailures
+from tests.e2e.lifetimes.contested_lock import MOST_CALLING
 from tests.e2e.lifetimes.stack import DyingWorkflows, Lifetimes, Unreaped
 from tests.e2e.optimistic.stack import OptimisticForms
 from tests.e2e.readme.test_samples import guard_sample
-from tests.e2e.scenario_runs import ScenarioRuns, begun, warm_up
+from tests.e2e.together import begun, judge, spread, warm_up
 from tests.e2e.turns.stack import OtherService, TurnForms
 
 WORKFLOWS = {
@@ -37,11 +36,14 @@ DYING_WORKFLOWS = {
     "DyingWorkflows": DyingWorkflows,
     "Unreaped": Unreaped,
     "Attacks": Attacks,
-    "SecondService": SecondService,
-    "Untold": Untold,
 }
 FEW_ENVIRONMENTS = {"LOCALAWS_FEW_ENVIRONMENTS": "1"}
 """Each environment of a function is a cold start: most of a second of a processor."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    return judge(pyfuncitem)
 
 
 @pytest.fixture(scope="session")
@@ -52,18 +54,24 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
 
 
 @pytest.fixture(scope="session")
-def dying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """Another one, whose suites are run by another process: they play long scenarios."""
+def dying(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployment]:
+    """Another one, whose suites are run by another process: most of their tests wait."""
     with LocalAws(settings=FEW_ENVIRONMENTS) as aws:
-        yield deployed(aws, DYING_WORKFLOWS, tmp_path_factory.mktemp("cdk.out"))
+        dying = deployed(aws, DYING_WORKFLOWS, tmp_path_factory.mktemp("cdk.out"))
+        warm_up(dying, environments=MOST_CALLING)
+        warm_up(dying, environments=MOST_CALLING, operations=("Heartbeat",))
+        with begun(request.session, dying, "attacks", "lifetimes"):
+            yield dying
 
 
 @pytest.fixture(scope="session")
-def queue_runs(deployment: Deployment) -> Iterator[ScenarioRuns]:
-    """Long waits in queues, all at the same time, beside the tests that are quick."""
-    warm_up(deployment, environments=queued_lock.AT_ONCE)
-    with begun(deployment, queued_lock.SCENARIOS) as runs:
-        yield runs
+def long_waits(request: pytest.FixtureRequest, deployment: Deployment) -> Iterator[None]:
+    """Those of guards, beside the tests that are quick."""
+    warm_up(deployment, environments=3)
+    with begun(request.session, deployment, "guard"):
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -95,12 +103,6 @@ def tell(record_property: Callable[[str, object], None]) -> Tell:
     """For the summary at the end of the run, see `conftest.py` of the repository."""
 
     def tell(what: str, seconds: Sequence[float]) -> None:
-        ordered = sorted(seconds)
-        p95 = ordered[round(0.95 * (len(ordered) - 1))]
-        figures = (
-            f"n = {len(ordered)}, median {statistics.median(ordered):.2f} s, p95 {p95:.2f} s, "
-            f"max {ordered[-1]:.2f} s"
-        )
-        record_property("figures", f"{what}: {figures}")
+        record_property("figures", f"{what}: {spread(seconds)}")
 
     return tell
