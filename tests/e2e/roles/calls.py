@@ -27,10 +27,6 @@ _ELSEWHERE_STREAM: Final = f"arn:aws:dynamodb:us-east-1:{ACCOUNT}:table/{OTHER_T
 _ANYBODY: Final = '{"Version": "2012-10-17", "Statement": []}'
 
 
-_NAMESPACES: Final = {"stepfunctions": "states"}
-_ACTIONS: Final = {"invoke": "InvokeFunction", "transact_write_items": "ConditionCheckItem"}
-
-
 @dataclass(frozen=True)
 class Call:
     """One request, and the roles that may make it.
@@ -48,12 +44,6 @@ class Call:
 
     def __str__(self) -> str:
         return f"{self.service}.{self.operation} on {self.on}"
-
-    @property
-    def action(self) -> str:
-        """The permission that it needs."""
-        name = _ACTIONS.get(self.operation) or self.operation.title().replace("_", "")
-        return f"{_NAMESPACES.get(self.service, self.service)}:{name}"
 
 
 @dataclass(frozen=True)

@@ -74,19 +74,6 @@ class Identities:
         self._use(role)
         return self._client(service)
 
-    def granted(self, role: str) -> set[str]:
-        """Every action that the role's policies name, on whatever resource."""
-        name = self._deployment.outputs["Fairlock"][f"{role}RoleArn"].rpartition("/")[2]
-        roles = self._deployment.aws.client("iam")
-        assert roles.list_attached_role_policies(RoleName=name)["AttachedPolicies"] == []
-        found: set[str] = set()
-        for policy in roles.list_role_policies(RoleName=name)["PolicyNames"]:
-            document = roles.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
-            for statement in document["Statement"]:
-                actions = statement["Action"]
-                found.update([actions] if isinstance(actions, str) else actions)
-        return found
-
     def _denied_in_simulation(self, role: str, call: Simulated) -> bool:
         arn = self._deployment.outputs["Fairlock"][f"{role}RoleArn"]
         answer = self._deployment.aws.client("iam").simulate_principal_policy(
