@@ -302,18 +302,6 @@ def test_a_result_is_found_by_its_digest_and_its_name_alone(tmp_path: Path) -> N
     assert cache.get("files", "other search") is None
 
 
-def test_a_broken_entry_and_a_folder_that_cannot_be_written_are_an_empty_cache(
-    tmp_path: Path,
-) -> None:
-    cache = Cache(tmp_path)
-    cache.put("files", "search", "found")
-    [entry] = tmp_path.iterdir()
-    entry.write_bytes(b"half")
-    assert cache.get("files", "search") is None
-    (tmp_path / "file").touch()
-    Cache(tmp_path / "file" / "below").put("files", "search", "found")
-
-
 def test_the_digest_of_a_search_counts_every_file_that_it_runs() -> None:
     listed = subprocess.run(
         [sys.executable, "-c", OF_A_SEARCH],

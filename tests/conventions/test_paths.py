@@ -16,25 +16,19 @@ frame (`explained`: what a wrong argument is told).
 from __future__ import annotations
 
 import gc
-import json
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
-from aws_durable_execution_sdk_python import durable_execution
-from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestRunner
 
 from fairlock.client.lock_client import LockClient
-from fairlock.durable import hold
 from fairlock.testing.fake_table import MemoryTable
-from lambdas import acquire, reap, release, runtime
+from lambdas import acquire, release, runtime
 from tests.support import FakeClock, LambdaContextStub
 from tests.support.bad_inputs import VALID_EXECUTION
 
@@ -47,10 +41,8 @@ BUDGETS = {
     # The way: modules, functions, requests, frames to the table, frames to a workflow engine.
     "acquire, by its function": (16, 110, 2, 6, 0),
     "release with a hand-off, by its function": (20, 170, 5, 10, 11),
-    "reap of a holder, by its function": (20, 152, 8, 12, 6),
     "acquire, by a client": (28, 151, 1, 10, 0),
     "release, by a client": (19, 75, 1, 14, 0),
-    "hold of a durable function": (4, 42, 2, 0, 5),
 }
 
 
@@ -93,7 +85,6 @@ class Bench:
 
     table: MemoryTable = field(default_factory=MemoryTable)
     way: Way = field(default_factory=Way)
-    status: str = "RUNNING"
 
     def client(self, service: str) -> Any:  # noqa: ANN401 - stands for clients of boto3
         return Requests(self, "dynamodb", self.table) if service == "dynamodb" else self
@@ -101,36 +92,16 @@ class Bench:
     def send_task_success(self, **_request: object) -> None:
         self.way.note_request("engine")
 
-    def describe_execution(self, **_request: object) -> dict[str, Any]:
-        self.way.note_request("engine")
-        return {"status": self.status, "stopDate": datetime(2020, 1, 1, tzinfo=UTC)}
-
-    def acquire(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The function, as a durable function invokes it."""
-        self.way.note_request("engine")
-        return {"acquired": True, "fencing_token": 7, **request}
-
-    def release(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.way.note_request("engine")
-        return {"released": True, **request}
-
-    class exceptions:  # noqa: N801 - as boto3 has it
-        class ExecutionDoesNotExist(Exception):  # noqa: N818 - same
-            """Never raised."""
-
     @contextmanager
-    def walked(self, *, in_new_threads: bool = False) -> Iterator[Way]:
+    def walked(self) -> Iterator[Way]:
         self.way = way = Way()
         gc.collect()  # The end of a lock that another test has dropped is no part of the way.
         before = sys.getprofile()
-        if in_new_threads:
-            threading.setprofile(way.note_call)
         sys.setprofile(way.note_call)
         try:
             yield way
         finally:
             sys.setprofile(before)
-            threading.setprofile(None)
 
 
 @dataclass
@@ -160,9 +131,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     for reading in ("monotonic", "wall_ms", "wait"):
         monkeypatch.setattr(runtime._CLOCK, reading, getattr(clock, reading))  # noqa: SLF001 - the functions' own
     monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
-    monkeypatch.setenv("FAIRLOCK_REAP_QUEUE_URL", "queue")
     monkeypatch.setattr(runtime, "_client", bench.client)
-    monkeypatch.setattr("lambdas.reap_messages.send_message", lambda *_: None)
     warm = {**ANNA, "lock_name": "warm"}
     answer(acquire.handler, warm)
     answer(release.handler, warm)
@@ -172,21 +141,6 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 def answer(handler: Any, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - Powertools wraps it
     told: dict[str, Any] = handler(request, LambdaContextStub())
     return told
-
-
-def reap_message(execution_arn: str) -> dict[str, Any]:
-    body = json.dumps({"detail": {"executionArn": execution_arn, "redriveCount": 0}})
-    record = {
-        "messageId": "1",
-        "receiptHandle": "r",
-        "body": body,
-        "attributes": {"ApproximateReceiveCount": "1"},
-        "messageAttributes": {},
-        "eventSource": "aws:sqs",
-        "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:q",
-        "awsRegion": "us-east-1",
-    }
-    return {"Records": [record]}
 
 
 def acquire_by_its_function(bench: Bench) -> Way:
@@ -203,14 +157,6 @@ def release_with_a_hand_off(bench: Bench) -> Way:
     return way
 
 
-def reap_of_a_holder(bench: Bench) -> Way:
-    release_with_a_hand_off(bench)
-    bench.status = "ABORTED"
-    with bench.walked() as way:
-        answer(reap.handler, reap_message(BEN["execution_arn"]))
-    return way
-
-
 def acquire_and_release_by_a_client(bench: Bench) -> tuple[Way, Way]:
     with LockClient("locks", client=bench.client("dynamodb")) as locks:
         locks.acquire("warm").release()
@@ -221,30 +167,11 @@ def acquire_and_release_by_a_client(bench: Bench) -> tuple[Way, Way]:
     return acquired, released
 
 
-def hold_of_a_durable_function(bench: Bench) -> Way:
-    def body(_event: object, context: Any) -> int:  # noqa: ANN401 - the SDK's
-        with hold(context, "c", service=bench) as lock:
-            return lock.fencing_token
-
-    runner: Any = DurableFunctionTestRunner(durable_execution(body))  # its `close` has no types
-    try:
-        with bench.walked(in_new_threads=True) as way:
-            assert runner.run(input='"x"', timeout=30).result == "7"
-    finally:
-        runner.close()
-        loop = runner._scheduler._loop  # noqa: SLF001 - the runner leaves it open
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
-    return way
-
-
 WALKS: dict[str, Callable[[Bench], Way]] = {
     "acquire, by its function": acquire_by_its_function,
     "release with a hand-off, by its function": release_with_a_hand_off,
-    "reap of a holder, by its function": reap_of_a_holder,
     "acquire, by a client": lambda bench: acquire_and_release_by_a_client(bench)[0],
     "release, by a client": lambda bench: acquire_and_release_by_a_client(bench)[1],
-    "hold of a durable function": hold_of_a_durable_function,
 }
 
 
