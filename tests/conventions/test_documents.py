@@ -290,21 +290,6 @@ def constant(name: str) -> str:
     return str(found)
 
 
-def test_the_search_leaves_out_the_section_that_has_the_internals() -> None:
-    section = SETTINGS.read_text().partition(f"\n  - {constant('WITHOUT_SEARCH')}:\n")[2]
-    left_out = pages_of(section.partition("\ntheme:")[0])
-    assert {"protocol.md", "second-engine.md", "smoke.md", "project/model.md"} <= set(left_out)
-    assert not {"guard.md", "client.md", "runbook.md", "functions.md", "costs.md"} & set(left_out)
-
-
-def test_the_site_loads_its_fonts_and_scripts_from_nowhere_else() -> None:
-    settings = SETTINGS.read_text()
-    assert "\n  font: false\n" in settings
-    own = re.findall(r"(?:polyfills|extra_css): \[(\S+)\]", settings)
-    assert len(own) == 2
-    assert all((DOCS / path).exists() for path in own)
-
-
 def test_each_requirement_of_the_site_has_its_hash() -> None:
     pins = re.split(
         r"^(?=\w)", (DOCS / "site" / "requirements.txt").read_text(), flags=re.MULTILINE

@@ -12,7 +12,6 @@ from examples.demo.facts import Call, Charge, Execution, Grant, Interval, Role
 from examples.demo.handovers import Handover, handovers, idle_between, median_idle_ms
 from examples.demo.history import execution_from_history, roles_of_states
 from tests.demo.builders import (
-    EMPTY,
     POLLING,
     QUEUE,
     STORY,
@@ -202,7 +201,3 @@ def test_the_runs_stand_side_by_side_by_their_cheapest_dearest_and_mean_executio
         "lock idle between holders (median)": ("-", "500 ms", "40 ms"),
         "all done after": ("1.1 s", "4.1 s", "3.2 s"),
     }
-
-
-def test_a_run_of_no_one_has_an_empty_bill() -> None:
-    assert set(side_by_side([EMPTY]).values()) == {("-",), ("0.0 s",)}

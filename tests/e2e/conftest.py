@@ -15,28 +15,26 @@ from tests.e2e.deployment import Deployment
 from tests.e2e.durable.executions import DurableForms
 from tests.e2e.guard.stack import GuardForms
 from tests.e2e.known_failures.stack import KnownFailures
-from tests.e2e.lifetimes.contested_lock import MOST_CALLING
 from tests.e2e.lifetimes.stack import DyingWorkflows, Lifetimes, Unreaped
 from tests.e2e.optimistic.stack import OptimisticForms
 from tests.e2e.readme.test_samples import guard_sample
-from tests.e2e.together import begun, judge, spread, warm_up
+from tests.e2e.together import begun, judge, spread
 from tests.e2e.turns.stack import OtherService, TurnForms
 
-WORKFLOWS = {
-    "GuardForms": GuardForms,
-    "KnownFailures": KnownFailures,
-    "TurnForms": TurnForms,
-    "OtherService": OtherService,
-    "OptimisticForms": OptimisticForms,
-    "DurableForms": DurableForms,
-    "Billing": guard_sample,
+WORKFLOWS: dict[str, tuple[Callable[..., Stack], str]] = {
+    "GuardForms": (GuardForms, "guard known_failures"),
+    "KnownFailures": (KnownFailures, "known_failures"),
+    "TurnForms": (TurnForms, "turns"),
+    "OtherService": (OtherService, "turns"),
+    "OptimisticForms": (OptimisticForms, "optimistic"),
+    "DurableForms": (DurableForms, "durable"),
+    "Billing": (guard_sample, "readme"),
+    "Lifetimes": (Lifetimes, "lifetimes"),
+    "DyingWorkflows": (DyingWorkflows, "lifetimes"),
+    "Unreaped": (Unreaped, "lifetimes"),
+    "Attacks": (Attacks, "attacks"),
 }
-DYING_WORKFLOWS = {
-    "Lifetimes": Lifetimes,
-    "DyingWorkflows": DyingWorkflows,
-    "Unreaped": Unreaped,
-    "Attacks": Attacks,
-}
+"""Stacks of workflows, and the folders whose tests need them."""
 FEW_ENVIRONMENTS = {"LOCALAWS_FEW_ENVIRONMENTS": "1"}
 """Each environment of a function is a cold start: most of a second of a processor."""
 
@@ -47,31 +45,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.fixture(scope="session")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """`Fairlock` and the stacks of workflows that the suites run against it."""
-    with LocalAws(settings=FEW_ENVIRONMENTS) as aws:
-        yield deployed(aws, WORKFLOWS, tmp_path_factory.mktemp("cdk.out"))
-
-
-@pytest.fixture(scope="session")
-def dying(
+def deployment(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployment]:
-    """Another one, whose suites are run by another process: most of their tests wait."""
+    """`Fairlock` and the stacks that the tests of this run need."""
+    folders = {item.path.parent.name for item in request.session.items}
+    workflows = {
+        name: stack for name, (stack, users) in WORKFLOWS.items() if folders & set(users.split())
+    }
     with LocalAws(settings=FEW_ENVIRONMENTS) as aws:
-        dying = deployed(aws, DYING_WORKFLOWS, tmp_path_factory.mktemp("cdk.out"))
-        warm_up(dying, environments=MOST_CALLING)
-        warm_up(dying, environments=MOST_CALLING, operations=("Heartbeat",))
-        with begun(request.session, dying, "attacks", "lifetimes"):
-            yield dying
-
-
-@pytest.fixture(scope="session")
-def long_waits(request: pytest.FixtureRequest, deployment: Deployment) -> Iterator[None]:
-    """Those of guards, beside the tests that are quick."""
-    warm_up(deployment, environments=3)
-    with begun(request.session, deployment, "guard"):
-        yield
+        deployment = deployed(aws, workflows, tmp_path_factory.mktemp("cdk.out"))
+        with begun(request.session, deployment):
+            yield deployment
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ _Test = TypeVar("_Test", bound=Callable[..., Figures | None])
 
 
 def together(test: _Test) -> _Test:
-    """A test that is begun with the others of its folder. It gets the deployment, and no fixture.
+    """A test that is begun with all others of its kind. It gets the deployment, and no fixture.
 
     What it returns are figures, for the summary of the run.
     """
@@ -35,18 +35,18 @@ def together(test: _Test) -> _Test:
 
 
 @contextmanager
-def begun(session: pytest.Session, deployment: Deployment, *folders: str) -> Iterator[None]:
-    """Begins these tests of some folders."""
+def begun(session: pytest.Session, deployment: Deployment) -> Iterator[None]:
+    """Begins all of these tests."""
     items = [
         item
         for item in session.items
-        if isinstance(item, pytest.Function)
-        and item.function in _TOGETHER
-        and item.path.parent.name in folders
+        if isinstance(item, pytest.Function) and item.function in _TOGETHER
     ]
     runs = session.stash.setdefault(_RUNS, {})
     pool = ThreadPoolExecutor(1 + TIMES * len(items))
     try:
+        if items:
+            warm_up(deployment)
         for item in items:
             parameters = item.callspec.params if hasattr(item, "callspec") else {}
             play = partial(item.function, deployment, **parameters)
@@ -87,28 +87,17 @@ def spread(seconds: Sequence[float]) -> str:
     )
 
 
-# Execution environments made in good time: a cold start costs a second of a processor.
-
-_COLD_STARTS_AT_ONCE: Final = 3
 _NOBODY: Final = {"lock_name": "warm-up", "owner_id": "no one at all..."}
+_ENVIRONMENTS: Final = 3
 
 
-def warm_up(
-    deployment: Deployment,
-    *,
-    environments: int,
-    operations: Sequence[str] = ("Acquire", "Release"),
-) -> None:
-    """Makes so many environments for each operation, a few at a time.
+def warm_up(deployment: Deployment) -> None:
+    """Makes execution environments in good time: each costs a second of a processor.
 
     All cold starts at once could take a busy machine longer than the functions' timeouts.
     """
-    with ThreadPoolExecutor(environments) as pool:
-        for operation in operations:
+    with ThreadPoolExecutor(_ENVIRONMENTS) as pool:
+        for operation in ("Acquire", "Heartbeat", "Release"):
             invoke = partial(deployment.invoke, operation, **_NOBODY)
-            for callers in (
-                *range(_COLD_STARTS_AT_ONCE, environments, _COLD_STARTS_AT_ONCE),
-                environments,
-            ):
-                for call in [pool.submit(invoke) for _ in range(callers)]:
-                    call.result(LONGEST_WAIT_SECONDS)
+            for call in [pool.submit(invoke) for _ in range(_ENVIRONMENTS)]:
+                call.result(LONGEST_WAIT_SECONDS)

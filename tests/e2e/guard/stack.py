@@ -22,12 +22,18 @@ from fairlock.cdk import ILockService, LockGuard, LockService, Waiting
 from fairlock.cdk.fragments import jsonata
 from fairlock.cdk.guard import service_calls
 from fairlock.cdk.guard.service_calls import ANSWER
-from tests.e2e.workflow_parts import LOCK, decide, once_each, stay
+from tests.e2e.workflow_parts import (
+    INPUT,
+    LOCK,
+    decide,
+    invoke,
+    invoke_by_path,
+    once_each,
+    stay,
+)
 
 JSONATA = sfn.QueryLanguage.JSONATA
 PER_EXECUTION = "{% 'form/' & $states.context.Execution.Name %}"
-INPUT = "{% $states.input %}"
-RESULT = "{% $states.result.Payload %}"
 
 SHORT_FALLBACK_SECONDS: Final = 10
 KEEP_ALIVE_SECONDS: Final = 2
@@ -168,25 +174,11 @@ class Form(Construct):
 
     def work(self, name: str = "Work", payload: object = INPUT) -> tasks.LambdaInvoke:
         """The function in a JSONata state."""
-        return tasks.LambdaInvoke.jsonata(
-            self,
-            name,
-            lambda_function=self.forms.worker,
-            payload=_payload(payload),
-            outputs=RESULT,
-            retry_on_service_exceptions=False,
-        )
+        return invoke(self, name, self.forms.worker, payload)
 
     def work_by_path(self, name: str = "Work", **options: Any) -> tasks.LambdaInvoke:  # noqa: ANN401 - LambdaInvoke's
         """The function in a JSONPath state."""
-        return tasks.LambdaInvoke.json_path(
-            self,
-            name,
-            lambda_function=self.forms.worker,
-            output_path="$.Payload",
-            retry_on_service_exceptions=False,
-            **options,
-        )
+        return invoke_by_path(self, name, self.forms.worker, **options)
 
     def guard(self, task: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
         arguments = {
@@ -202,12 +194,6 @@ class Form(Construct):
     def after(self, guard: LockGuard) -> sfn.IChainable:
         """A state that shows what has left the guard."""
         return guard.next(sfn.Pass.jsonata(self, "After", outputs={"after": INPUT}))
-
-
-def _payload(value: object) -> sfn.TaskInput:
-    if isinstance(value, str):
-        return sfn.TaskInput.from_text(value)
-    return sfn.TaskInput.from_object(value)  # type: ignore[arg-type]  # a dict by now
 
 
 class Flat(Form):

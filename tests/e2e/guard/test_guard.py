@@ -14,8 +14,6 @@ import pytest
 from tests.e2e.deployment import Deployment, Ended, Json, most_inside, wait_until
 from tests.e2e.guard.stack import ELSEWHERE_SECONDS, WAYS
 
-pytestmark = pytest.mark.usefixtures("long_waits")
-"""Those of test_waiting.py are under way beside these tests."""
 AT_ONCE = 4
 """Each is an execution environment of three functions."""
 EVERY = ("PollFlatPath", "QueueFlat", "KeptAliveChainPath", "SkipFlatPath", "ExpressFlat")

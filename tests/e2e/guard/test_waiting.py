@@ -21,7 +21,6 @@ from tests.e2e.guard.stack import GIVES_UP_SECONDS, KEEP_ALIVE_SECONDS, SHORT_FA
 from tests.e2e.lifetimes.contested_lock import OVER_SECONDS
 from tests.e2e.together import together
 
-pytestmark = pytest.mark.usefixtures("long_waits")
 QUEUE: Final = "QueuePatient"
 POLLING: Final = "Waits"
 TURNS: Final = "QueueShares"

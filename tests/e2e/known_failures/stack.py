@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import jsii
 from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
-from aws_cdk import aws_stepfunctions_tasks as tasks
-from constructs import Construct
 
 from fairlock.cdk import LockService, Waiting
-from tests.e2e.guard.stack import INPUT, JSONATA, RESULT, Form, Forms, function
-from tests.e2e.workflow_parts import LOCK, once_each, stay
+from tests.e2e.guard.stack import JSONATA, Form, Forms, function
+from tests.e2e.workflow_parts import INPUT, LOCK, RESULT, invoke, once_each, stay
 
 CHAIN_LEASE_SECONDS: Final = 2
 OWNER_OF_THE_EXECUTION: Final = "{% $states.context.Execution.Name %}"
@@ -57,27 +55,9 @@ class Made(Form):
         super().__init__(scope, name)
 
 
-def call(
-    scope: Construct,
-    name: str,
-    function: lambda_.IFunction,
-    payload: object,
-    **props: Any,  # noqa: ANN401 - LambdaInvoke's
-) -> tasks.LambdaInvoke:
-    """A call that is repeated only if the caller says so."""
-    return tasks.LambdaInvoke.jsonata(
-        scope,
-        name,
-        lambda_function=function,
-        payload=sfn.TaskInput.from_object(payload),  # type: ignore[arg-type]  # a dict
-        retry_on_service_exceptions=False,
-        **props,
-    )
-
-
 def caught(form: Form, guarded: sfn.IChainable) -> sfn.IChainable:
     """A workflow that handles the error, and whose next state asks for the same lock."""
-    next_acquire = call(
+    next_acquire = invoke(
         form,
         "NextAcquire",
         form.forms.locks.acquire_function,
@@ -118,7 +98,7 @@ class Chain(sfn.StateMachineFragment):
             "execution_arn": this_execution,
             "lease_seconds": CHAIN_LEASE_SECONDS,
         }
-        self._acquire = call(
+        self._acquire = invoke(
             self,
             "Acquire",
             acquire or locks.acquire_function,
@@ -128,8 +108,7 @@ class Chain(sfn.StateMachineFragment):
         )
         self._acquire.add_retry(errors=["ConnectionError"], interval=Duration.seconds(1))
         owner = {"lock_name": "{% $lock.lock_name %}", "owner_id": "{% $lock.owner_id %}"}
-        props = {"outputs": outputs} if outputs else {}
-        self._release = call(self, "Release", locks.release_function, owner, **props)
+        self._release = invoke(self, "Release", locks.release_function, owner, outputs=outputs)
         again = sfn.Wait.jsonata(self, "Wait", time=sfn.WaitTime.duration(Duration.seconds(1)))
         acquired = sfn.Choice.jsonata(self, "Acquired?")
         inside = sfn.Chain.start(work).next(self._release)

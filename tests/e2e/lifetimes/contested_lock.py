@@ -19,14 +19,13 @@ from tests.e2e.together import TIMES
 
 QUICK_SECONDS: Final = 0.5
 """The longest pause between two polls, each of which costs the machine some milliseconds."""
-MEASURING_SECONDS: Final = 0.1 if TIMES > 1 else 0.3
 SLOW_SECONDS: Final = 5.0
 """The longest pause where nothing is measured by polling."""
 TOLERANCE_SECONDS: Final = FRONT_END_MS / 1000
 OVER_SECONDS: Final = TOLERANCE_SECONDS + DATE_RESOLUTION_MS / 1000
 """From the stored end of a lease until every Date, cut to the second, says that it is over."""
 
-MOST_CALLING: Final = 4 if TIMES > 1 else 2
+MOST_CALLING: Final = 4 if TIMES > 1 else 3
 _CALLING: Final = threading.BoundedSemaphore(MOST_CALLING)
 _CALLING_AGAIN: Final = threading.BoundedSemaphore(MOST_CALLING // 2)
 """Each call of a function beyond those at work is a cold start: a second of a processor."""

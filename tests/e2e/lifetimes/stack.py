@@ -18,8 +18,8 @@ from constructs import Construct
 
 from fairlock.cdk import ILockService, LockGuard, LockService, Waiting
 from fairlock.cdk.service.functions import handler_code
-from tests.e2e.guard.stack import INPUT, JSONATA, Form, Forms, Spoilt
-from tests.e2e.workflow_parts import LOCK, SECONDS, runtime_error, stay
+from tests.e2e.guard.stack import JSONATA, Form, Forms, Spoilt
+from tests.e2e.workflow_parts import INPUT, LOCK, SECONDS, runtime_error, stay
 
 PLAIN_LEASE_SECONDS: Final = 5
 KEEP_ALIVE_LEASE_SECONDS: Final = 6

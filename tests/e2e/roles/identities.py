@@ -24,6 +24,7 @@ from infra.lock_stack import LockStack
 from tests.e2e.deployment import Deployment
 from tests.e2e.durable.executions import WORKER
 from tests.e2e.roles.calls import ACCOUNT, AnyCall, Simulated
+from tests.e2e.workflow_parts import durable_function
 
 ROLES = (
     *("Acquire", "Heartbeat", "Release", "Reap", "Inspect", "ForceRelease", "SetLimit", "Publish"),
@@ -190,16 +191,7 @@ def add_keyed_functions(stack: LockStack) -> None:
 
 def _add_function(stack: LockStack, name: str, code: lambda_.Code, *, granted: bool) -> None:
     key = kms.Key(stack, f"{name}Key")
-    timeout = Duration.seconds(EXECUTION_SECONDS)
-    function = lambda_.Function(
-        stack,
-        name,
-        code=code,
-        handler="inside.durable",
-        runtime=lambda_.Runtime.PYTHON_3_13,
-        timeout=Duration.seconds(60),
-        durable_config=lambda_.DurableConfig(execution_timeout=timeout),
-    )
+    function = durable_function(stack, name, code=code, seconds=EXECUTION_SECONDS)
     resource = function.node.default_child
     assert isinstance(resource, lambda_.CfnFunction)
     resource.add_property_override("DurableConfig.KMSKeyArn", key.key_arn)

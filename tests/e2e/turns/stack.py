@@ -9,8 +9,8 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk import LockGuard, LockService, Pace, Waiting
-from tests.e2e.guard.stack import INPUT, Form, Forms, Props
-from tests.e2e.workflow_parts import LOCK
+from tests.e2e.guard.stack import Form, Forms, Props
+from tests.e2e.workflow_parts import INPUT, LOCK
 
 BOTH = ["{% $states.input.one %}", "{% $states.input.other %}"]
 GIVES_UP_SECONDS = 8
