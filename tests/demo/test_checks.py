@@ -22,7 +22,7 @@ from examples.demo.checks import (
 from examples.demo.durable_act import Charged
 from examples.demo.facts import Account, Execution, Role, Run
 from examples.demo.incidents import error_kept, handed_on
-from examples.demo.ledger import Statement, statement, statements
+from examples.demo.ledger import Statement, statement
 from examples.demo.readers_act import AMOUNT, EARLY, LATE, Read
 from examples.demo.runner import OPENING_BALANCE
 from examples.demo.turns import (
@@ -172,7 +172,6 @@ BENT: dict[str, tuple[RunCheck, Run, bool, str]] = {
         "4 paid for more than the 5 transitions of the cheapest",
     ),
     "one transition more in a fallback period": (costs_nothing, waited(11_050), True, ""),
-    "one more in less than that": (costs_nothing, waited(9_050), False, ""),
 }
 
 
@@ -241,7 +240,6 @@ def test_who_was_pushed_into_a_stopped_executions_place_passes() -> None:
         (erin(granted_ms=6_095), False, "in "),
         (erin(500, granted_ms=1_600), False, "in 600 ms after the stop, asked 2 times"),
         (guarded_execution("erin-2", "erin", asked_ms=500, granted_ms=1_600), False, ""),
-        (erin(asked_ms=500, granted_ms=900), False, "no evidence"),
         (without(STOPPED.following, Role.ACQUIRE), False, ""),
     ],
 )
@@ -261,11 +259,6 @@ def test_an_overwritten_update_is_named() -> None:
     assert statement(UNGUARDED, account) == Statement(
         account=account, changes=2, expected=970, lost=("a-1",), adds_up=True
     )
-
-
-def test_taking_turns_loses_nothing() -> None:
-    found = [(s.expected, s.account.closing, s.lost, s.adds_up) for s in statements(POLLING)]
-    assert found == [(940, 940, (), True)] * 2
 
 
 def test_a_balance_or_a_last_change_that_no_recorded_change_explains_does_not_add_up() -> None:
@@ -298,7 +291,6 @@ def failed(checks: Sequence[Check]) -> list[int]:
         ((), OPENING_BALANCE, [FINISHED, NOTHING_LOST, OWN_TOKENS, SLEEPS]),
         (ACT, EXPECTED + 10, [NOTHING_LOST]),
         ((*ACT[:3], Charged(kind="workflow", token=None)), EXPECTED, [FINISHED, OWN_TOKENS]),
-        ((*ACT[:3], Charged(kind="workflow", token=7)), EXPECTED, [OWN_TOKENS]),
         ((replace(ACT[0], invocations=9), *ACT[1:]), EXPECTED, [SLEEPS]),
     ],
 )
@@ -325,7 +317,6 @@ TOGETHER, ALONE, IN_ORDER = range(3)
         ((*[replace(EARLY_READ, beside=1)] * EARLY, *READS[EARLY:]), "SUCCEEDED", [TOGETHER]),
         ((replace(EARLY_READ, last=AFTER), *READS[1:]), "SUCCEEDED", [ALONE]),
         ((*READS[:-1], replace(LATE_READ, first=OPENING_BALANCE)), "SUCCEEDED", [IN_ORDER]),
-        (READS[:-1], "SUCCEEDED", [IN_ORDER]),
         (READS, "FAILED", [ALONE]),
     ],
 )

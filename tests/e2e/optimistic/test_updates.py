@@ -145,11 +145,10 @@ def test_only_dynamodb_limits_how_deeply_an_item_is_nested(account: Account) -> 
     ended = account.replace(new={"deep": nested(DEEPEST + 1)})
     assert (ended.status, ended.error) == ("FAILED", "DynamoDb.ValidationException")
     assert str(ended.cause).startswith("Nesting Levels have exceeded supported limits")
-    assert account.replace(new={"deep": nested(DEEPEST)}).status == "SUCCEEDED"
 
 
 def test_a_task_that_ends_by_itself_has_seen_the_item_and_writes_nothing(account: Account) -> None:
-    account.replace(new=EVERY_TYPE)
+    account.replace(new={"balance": {"N": "1"}, "set": {"SS": ["a"]}, "yes": {"BOOL": True}})
     before = account.item()
     read = account.replace(only_read=True)
     assert read.output == {"input": {"account": account.name, "only_read": True}, "item": before}

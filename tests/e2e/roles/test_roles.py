@@ -63,13 +63,6 @@ def test_a_lock_may_be_paused_seen_and_released_by_force_without_the_table(
     assert enforcing.invoke("Release", **leaves, ticket=ticket)["released"] is True
 
 
-def test_the_end_of_a_workflow_may_be_looked_up(enforcing: Deployment) -> None:
-    dead = owner("overdue")
-    enforcing.invoke("Acquire", **dead, lease_seconds=1, execution_arn=ENDED_EXECUTION)
-    heir = owner("overdue")
-    wait_until(lambda: bool(enforcing.invoke("Acquire", **heir)["acquired"]))
-
-
 def test_what_an_ended_workflow_left_may_be_reaped_and_taken_again(enforcing: Deployment) -> None:
     """Every request of the reaper and of a heartbeat, with a hand-off and a redrive."""
     of_workflow = {"execution_arn": ENDED_EXECUTION}
