@@ -8,22 +8,19 @@ from typing import Final
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-WHOLE_SUITES: Final = (
-    ("e2e/attacks/", "e2e/lifetimes/"),
-    *(("e2e/roles/",), ("e2e/",), ("smoke/",), ("model/",), ("unit/cdk/",)),
-)
+WHOLE_SUITES: Final = ("e2e/roles/", "e2e/", "smoke/", "model/", "unit/cdk/")
 """Each is run by one process, because its tests share a deployment, searches or a synthesis.
 
 The longest come first, so that the others fill the time beside them.
 """
 
 WITHIN_A_SUITE: Final = (
-    # Its fixture begins long scenarios, which go on while the suite's other tests run.
-    ("e2e/guard/test_guard.py",),
     # All others.
     (),
-    # This waits for the scenarios.
-    ("e2e/guard/test_waiting.py",),
+    # Most of these tests wait, and are begun with the first test of the suite.
+    ("e2e/attacks/", "e2e/guard/test_waiting.py", "e2e/lifetimes/test_workflow_deaths.py"),
+    # This measures when nothing else is under way.
+    ("e2e/lifetimes/test_keep_alive.py",),
 )
 """Files in the order in which they come in their suites."""
 OTHERS: Final = WITHIN_A_SUITE.index(())
@@ -82,7 +79,7 @@ class SuiteScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is un
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0].removeprefix("tests/")
-        suites = (suite[0] for suite in WHOLE_SUITES if file.startswith(suite))
+        suites = (suite for suite in WHOLE_SUITES if file.startswith(suite))
         return next(suites, file)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from testbed.second_engine.comparison import Difference
 
 _NULL_PAYLOAD: Final = Difference(
-    "LocalStack", "invokes a function with {} where the input is null", failed=12
+    "LocalStack", "invokes a function with {} where the input is null", failed=5
 )
 _JAVA_NAMES: Final = Difference(
     "LocalStack", "does not know Bool, Nul, Ss: the names that Step Functions has for these types"

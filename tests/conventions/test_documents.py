@@ -236,18 +236,11 @@ def test_a_name_that_does_not_exist_is_found() -> None:
     path = ROOT / "README.md"
     assert list(missing_links(path, planted)) == ["nowhere.md", "README.md#nothing"]
     assert list(missing_paths(path, planted)) == ["fairlock/locks/rota.py"]
+    said = "A file without a folder is in `tests/unit/client/`.\n`test_waiting.py` `test_gone.py`"
+    assert list(missing_paths(path, said)) == ["test_gone.py"]
     assert list(missing_names(planted)) == ["fairlock.locks.rota", "fairlock.Rota"]
     assert list(missing_members(planted)) == ["lock.vacate"]
     assert missing_words(planted, {"fairlock", "locks", "lock"}) == ["ClaimLeft", "rota", "vacate"]
-
-
-def test_a_test_file_that_does_not_exist_is_found() -> None:
-    planted = (
-        "## One\n\nA file without a folder is in `tests/unit/client/`.\n\n"
-        "`test_waiting.py`, `test_gone.py`, `unit/aio/test_surface.py`, `unit/aio/test_gone.py`\n"
-    )
-    path = ROOT / "docs" / "known-failures.md"
-    assert list(missing_paths(path, planted)) == ["test_gone.py", "unit/aio/test_gone.py"]
 
 
 # The site of `make docs`: every document is a page of its menu, and its pins have hashes.
@@ -290,31 +283,11 @@ def test_every_document_is_a_page_of_the_menu_and_every_page_a_document() -> Non
     assert set(pages) - documents - set(outside.values()) == set()
 
 
-def test_a_document_that_is_in_no_menu_is_found() -> None:
-    menu = "nav:\n  - Home: index.md\n  - Use:\n      - The guard: guard.md\n"
-    assert not_in_the_menu({"index.md", "guard.md", "new.md"}, menu) == {"new.md"}
-
-
 def constant(name: str) -> str:
     """A text that the hook defines."""
     text = (DOCS / "site" / "pages.py").read_text()
     [found] = re.findall(rf'^{name}: Final = "(.+)"$', text, re.MULTILINE)
     return str(found)
-
-
-def test_the_search_leaves_out_the_section_that_has_the_internals() -> None:
-    section = SETTINGS.read_text().partition(f"\n  - {constant('WITHOUT_SEARCH')}:\n")[2]
-    left_out = pages_of(section.partition("\ntheme:")[0])
-    assert {"protocol.md", "second-engine.md", "smoke.md", "project/model.md"} <= set(left_out)
-    assert not {"guard.md", "client.md", "runbook.md", "functions.md", "costs.md"} & set(left_out)
-
-
-def test_the_site_loads_its_fonts_and_scripts_from_nowhere_else() -> None:
-    settings = SETTINGS.read_text()
-    assert "\n  font: false\n" in settings
-    own = re.findall(r"(?:polyfills|extra_css): \[(\S+)\]", settings)
-    assert len(own) == 2
-    assert all((DOCS / path).exists() for path in own)
 
 
 def test_each_requirement_of_the_site_has_its_hash() -> None:
@@ -381,7 +354,3 @@ def test_the_pages_stay_within_their_budgets_of_words() -> None:
             readers = "contributors" if page.name in internal else "users"
             counted[readers] += words_of(page.read_text())
     assert {who: words for who, words in counted.items() if words > BUDGETS[who]} == {}
-
-
-def test_a_word_is_counted_in_a_table_as_in_a_sentence() -> None:
-    assert words_of("| a `b` |\n|---|---|\n* c, d - **e**\n") == 5

@@ -7,21 +7,16 @@ import inspect
 import os
 import re
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import timedelta
-from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 from unittest import mock
 
 import pytest
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 
 import fairlock
-from bench.systems import other_library
-from fairlock import LockStoreUnavailable, locked
+from fairlock import locked
 from fairlock.errors import FairlockError
 from fairlock.testing import FakeAsyncLockClient, FakeLockClient
 from fairlock.testing.fake_client import used_by_locked_functions
@@ -262,162 +257,6 @@ def test_an_example_of_the_embedded_aws_calls_it_as_it_is(block: Block) -> None:
     assert inside.deploy.called
 
 
-# Before and after of docs/migration.md do the same, whether the lock is free, taken or not known.
-# Before, they call python_dynamodb_lock 0.9.1; these replace it, with its names and arguments.
-
-NAME = "customer/7"
-
-
-class DynamoDBLockError(Exception):
-    ACQUIRE_TIMEOUT: ClassVar = "ACQUIRE_TIMEOUT"
-    UNKNOWN: ClassVar = "UNKNOWN"
-
-    def __init__(self, code: str = "UNKNOWN", message: str = "Unknown error") -> None:
-        super().__init__(message)
-        self.code = code
-
-
-@dataclass
-class DynamoDBLock:
-    is_held: bool = True
-
-    def release(self, best_effort: bool = True) -> None:  # noqa: FBT001, FBT002 - as it is there
-        assert best_effort
-        self.is_held = False
-
-
-@dataclass
-class DynamoDBLockClient:
-    """The locks that were granted are remembered; `answer` is what the next call raises."""
-
-    granted: ClassVar[list[DynamoDBLock]] = []
-    answer: ClassVar[DynamoDBLockError | None] = None
-
-    dynamodb_resource: object
-    table_name: str = "DynamoDBLockTable"
-    lease_duration: timedelta = field(default=timedelta(seconds=30))
-
-    def acquire_lock(
-        self, partition_key: str, *, retry_timeout: timedelta | None = None
-    ) -> DynamoDBLock:
-        assert (partition_key, retry_timeout) == (NAME, timedelta(seconds=120))
-        assert self.lease_duration == timedelta(seconds=30)
-        if self.answer is not None:
-            raise self.answer
-        self.granted.append(DynamoDBLock())
-        return self.granted[-1]
-
-
-@pytest.fixture
-def old_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("python_dynamodb_lock.python_dynamodb_lock")
-    for each in (DynamoDBLockClient, DynamoDBLockError):
-        setattr(module, each.__name__, each)
-    monkeypatch.setitem(sys.modules, "python_dynamodb_lock", ModuleType("python_dynamodb_lock"))
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(DynamoDBLockClient, "granted", [])
-    monkeypatch.setattr(DynamoDBLockClient, "answer", None)
-
-
-def before() -> str:
-    [code] = [block.code for block in blocks("python") if python_world(block) == "before"]
-    return code
-
-
-def after() -> str:
-    found = [block.code for block in blocks("python") if block.document == "docs/migration.md"]
-    [code] = [code for code in found if "except LockWaitTimeout" in code]
-    return code
-
-
-def done(code: str, locks: FakeLockClient, *, fails: bool = False) -> list[str]:
-    """What a program calls of the reader's, and the error that leaves it."""
-    told: list[str] = []
-
-    def charge(**_token: int) -> None:
-        told.append("charge")
-        if fails:
-            raise ValueError
-
-    names: dict[str, Any] = {"charge": charge, "later": lambda: told.append("later")}
-    made = mock.patch.object(fairlock, "LockClient", lambda name: {TABLE: locks}[name])
-    with made, mock.patch("boto3.resource", lambda service: service):
-        try:
-            exec(compile(code, "migration.md", "exec"), names)  # noqa: S102 - our own example
-        except (ValueError, DynamoDBLockError, LockStoreUnavailable) as error:
-            told.append("fails" if isinstance(error, ValueError) else "unknown")
-    return told
-
-
-def still_held(locks: FakeLockClient) -> bool:
-    found = locks.another("observer").describe(NAME)
-    return found is not None and bool(found.holders)
-
-
-@pytest.mark.usefixtures("old_library")
-@pytest.mark.parametrize(("fails", "told"), [(False, ["charge"]), (True, ["charge", "fails"])])
-def test_a_free_lock_is_held_for_the_work_and_released_even_if_the_work_fails(
-    locks: FakeLockClient,
-    fails: bool,  # noqa: FBT001 - a parameter
-    told: list[str],
-) -> None:
-    assert done(before(), locks, fails=fails) == told
-    assert [lock.is_held for lock in DynamoDBLockClient.granted] == [False]
-    assert done(after(), locks, fails=fails) == told
-    assert not still_held(locks)
-
-
-@pytest.mark.usefixtures("old_library")
-def test_after_two_minutes_without_the_lock_the_work_is_done_later(
-    locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    timeout = DynamoDBLockError(DynamoDBLockError.ACQUIRE_TIMEOUT)
-    monkeypatch.setattr(DynamoDBLockClient, "answer", timeout)
-    assert done(before(), locks) == ["later"]
-    locks.another("holder").acquire(NAME)
-    began = locks.clock.monotonic()
-    assert done(after(), locks) == ["later"]
-    assert locks.clock.monotonic() - began == pytest.approx(120, abs=1)
-
-
-@pytest.mark.usefixtures("old_library")
-def test_an_outage_is_neither_done_nor_later(
-    locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(DynamoDBLockClient, "answer", DynamoDBLockError())
-    assert done(before(), locks) == ["unknown"]
-    locks.table.is_down = True
-    assert done(after(), locks) == ["unknown"]
-
-
-# What replaces the library has its names and arguments, where it is installed.
-
-CALLED = (
-    (DynamoDBLockClient, "__init__"),
-    (DynamoDBLockClient, "acquire_lock"),
-    (DynamoDBLock, "release"),
-    (DynamoDBLockError, "__init__"),
-)
-
-
-@pytest.fixture
-def library() -> Any:  # noqa: ANN401 - it has no types
-    try:
-        return other_library()
-    except ModuleNotFoundError:
-        pytest.skip("python_dynamodb_lock is installed by make bench only")
-
-
-@pytest.mark.parametrize(("kind", "method"), CALLED, ids=str)
-def test_each_argument_that_the_documents_give_exists(
-    library: Any,  # noqa: ANN401 - same
-    kind: type,
-    method: str,
-) -> None:
-    there = inspect.signature(getattr(getattr(library, kind.__name__), method)).parameters
-    assert set(inspect.signature(getattr(kind, method)).parameters) <= set(there)
-
-
-def test_a_lock_that_was_not_granted_in_time_has_this_code(library: Any) -> None:  # noqa: ANN401 - same
-    ours = DynamoDBLockError.ACQUIRE_TIMEOUT
-    assert ours == library.DynamoDBLockError.ACQUIRE_TIMEOUT
+@pytest.mark.parametrize("block", of("before"), ids=str)
+def test_an_example_of_another_library_is_python(block: Block) -> None:
+    assert ast.parse(block.code).body

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -11,59 +10,53 @@ from aws_cdk import App, Stack
 
 from app import build
 from testbed.localaws import LocalAws
-from tests.e2e.attacks.stack import Attacks, SecondService, Untold
+from tests.e2e.attacks.stack import Attacks
 from tests.e2e.deployment import Deployment
 from tests.e2e.durable.executions import DurableForms
-from tests.e2e.guard import queued_lock
 from tests.e2e.guard.stack import GuardForms
 from tests.e2e.known_failures.stack import KnownFailures
 from tests.e2e.lifetimes.stack import DyingWorkflows, Lifetimes, Unreaped
 from tests.e2e.optimistic.stack import OptimisticForms
 from tests.e2e.readme.test_samples import guard_sample
-from tests.e2e.scenario_runs import ScenarioRuns, begun, warm_up
+from tests.e2e.together import begun, judge, spread
 from tests.e2e.turns.stack import OtherService, TurnForms
 
-WORKFLOWS = {
-    "GuardForms": GuardForms,
-    "KnownFailures": KnownFailures,
-    "TurnForms": TurnForms,
-    "OtherService": OtherService,
-    "OptimisticForms": OptimisticForms,
-    "DurableForms": DurableForms,
-    "Billing": guard_sample,
+WORKFLOWS: dict[str, tuple[Callable[..., Stack], str]] = {
+    "GuardForms": (GuardForms, "guard known_failures"),
+    "KnownFailures": (KnownFailures, "known_failures"),
+    "TurnForms": (TurnForms, "turns"),
+    "OtherService": (OtherService, "turns"),
+    "OptimisticForms": (OptimisticForms, "optimistic"),
+    "DurableForms": (DurableForms, "durable"),
+    "Billing": (guard_sample, "readme"),
+    "Lifetimes": (Lifetimes, "lifetimes"),
+    "DyingWorkflows": (DyingWorkflows, "lifetimes"),
+    "Unreaped": (Unreaped, "lifetimes"),
+    "Attacks": (Attacks, "attacks"),
 }
-DYING_WORKFLOWS = {
-    "Lifetimes": Lifetimes,
-    "DyingWorkflows": DyingWorkflows,
-    "Unreaped": Unreaped,
-    "Attacks": Attacks,
-    "SecondService": SecondService,
-    "Untold": Untold,
-}
+"""Stacks of workflows, and the folders whose tests need them."""
 FEW_ENVIRONMENTS = {"LOCALAWS_FEW_ENVIRONMENTS": "1"}
 """Each environment of a function is a cold start: most of a second of a processor."""
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    return judge(pyfuncitem)
+
+
 @pytest.fixture(scope="session")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """`Fairlock` and the stacks of workflows that the suites run against it."""
+def deployment(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployment]:
+    """`Fairlock` and the stacks that the tests of this run need."""
+    folders = {item.path.parent.name for item in request.session.items}
+    workflows = {
+        name: stack for name, (stack, users) in WORKFLOWS.items() if folders & set(users.split())
+    }
     with LocalAws(settings=FEW_ENVIRONMENTS) as aws:
-        yield deployed(aws, WORKFLOWS, tmp_path_factory.mktemp("cdk.out"))
-
-
-@pytest.fixture(scope="session")
-def dying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """Another one, whose suites are run by another process: they play long scenarios."""
-    with LocalAws(settings=FEW_ENVIRONMENTS) as aws:
-        yield deployed(aws, DYING_WORKFLOWS, tmp_path_factory.mktemp("cdk.out"))
-
-
-@pytest.fixture(scope="session")
-def queue_runs(deployment: Deployment) -> Iterator[ScenarioRuns]:
-    """Long waits in queues, all at the same time, beside the tests that are quick."""
-    warm_up(deployment, environments=queued_lock.AT_ONCE)
-    with begun(deployment, queued_lock.SCENARIOS) as runs:
-        yield runs
+        deployment = deployed(aws, workflows, tmp_path_factory.mktemp("cdk.out"))
+        with begun(request.session, deployment):
+            yield deployment
 
 
 @pytest.fixture(scope="session")
@@ -95,12 +88,6 @@ def tell(record_property: Callable[[str, object], None]) -> Tell:
     """For the summary at the end of the run, see `conftest.py` of the repository."""
 
     def tell(what: str, seconds: Sequence[float]) -> None:
-        ordered = sorted(seconds)
-        p95 = ordered[round(0.95 * (len(ordered) - 1))]
-        figures = (
-            f"n = {len(ordered)}, median {statistics.median(ordered):.2f} s, p95 {p95:.2f} s, "
-            f"max {ordered[-1]:.2f} s"
-        )
-        record_property("figures", f"{what}: {figures}")
+        record_property("figures", f"{what}: {spread(seconds)}")
 
     return tell

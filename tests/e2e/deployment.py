@@ -88,6 +88,8 @@ Json = dict[str, Any]
 LONGEST_WAIT_SECONDS = 300
 """A bound and no promise: what a reap pass misses comes again after two minutes, by design."""
 LONGEST_CALL_SECONDS = 60
+SECOND_PASS_SECONDS = 35
+"""From the end of an execution until the reaper's second pass."""
 MOST_CLIENTS = 32
 _PAUSE_SECONDS = 0.6
 _FIRST_PAUSE_SECONDS = 0.02

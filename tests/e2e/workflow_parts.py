@@ -2,13 +2,76 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+from aws_cdk import Duration
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 LOCK: Final = "{% $states.input.lock %}"
 SECONDS: Final = "{% $states.input.seconds %}"
+INPUT: Final = "{% $states.input %}"
+RESULT: Final = "{% $states.result.Payload %}"
+
+
+def invoke(
+    scope: Construct,
+    name: str,
+    function: lambda_.IFunction,
+    payload: object = INPUT,
+    **options: Any,  # noqa: ANN401 - a LambdaInvoke's
+) -> tasks.LambdaInvoke:
+    """A function in a JSONata state, whose call is not repeated."""
+    given = sfn.TaskInput.from_text if isinstance(payload, str) else sfn.TaskInput.from_object
+    return tasks.LambdaInvoke.jsonata(
+        scope,
+        name,
+        lambda_function=function,
+        payload=given(payload),  # type: ignore[arg-type]  # one type for each
+        retry_on_service_exceptions=False,
+        **{"outputs": RESULT, **options},
+    )
+
+
+def invoke_by_path(
+    scope: Construct,
+    name: str,
+    function: lambda_.IFunction,
+    **options: Any,  # noqa: ANN401 - same
+) -> tasks.LambdaInvoke:
+    """The same in a JSONPath state."""
+    return tasks.LambdaInvoke.json_path(
+        scope,
+        name,
+        lambda_function=function,
+        output_path="$.Payload",
+        retry_on_service_exceptions=False,
+        **options,
+    )
+
+
+def durable_function(
+    scope: Construct,
+    construct_id: str,
+    *,
+    code: lambda_.Code,
+    seconds: int,
+    **props: Any,  # noqa: ANN401 - a function's
+) -> lambda_.Function:
+    """A durable function of `durable/worker`, each of whose executions may take so long."""
+    config = lambda_.DurableConfig(execution_timeout=Duration.seconds(seconds))
+    return lambda_.Function(
+        scope,
+        construct_id,
+        code=code,
+        handler="inside.durable",
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        timeout=Duration.minutes(1),
+        durable_config=config,
+        **props,
+    )
 
 
 def stay(scope: Construct, name: str = "Stay") -> sfn.Chain:

@@ -367,34 +367,21 @@ print(json.dumps(told))
 """
 
 
-@pytest.fixture(scope="module")
-def told(installed: Path, aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401 - JSON
-    home = home_of((*REQUIRED, *FOR_THE_COMMAND, *FOR_ASYNCIO), tmp_path_factory.mktemp("home"))
+def test_the_wheel_does_the_usual_jobs_without_the_cdk_and_says_what_needs_it(
+    installed: Path, aws: LocalAws, tmp_path: Path
+) -> None:
+    home = home_of((*REQUIRED, *FOR_THE_COMMAND, *FOR_ASYNCIO), tmp_path)
     environment = {**aws.environment, "FAIRLOCK_TABLE_NAME": "locks-of-jobs", "PATH": str(home)}
     task = home / "task.json"
     task.write_text('{"Type": "Pass"}')
     script = f"ENVIRONMENT, TASK = {environment!r}, {str(task)!r}{JOBS}"
-    _, answer = run(script, installed, home)
-    return answer
-
-
-def test_the_command_makes_a_table_shows_frees_and_holds_locks(told: Any) -> None:  # noqa: ANN401 - JSON
+    told: Any = run(script, installed, home)[1]
     assert told["create-table"][0] == 0
     [listed] = told["ls"][1].splitlines()
     assert json.loads(listed)["lock_name"] == "a"
     assert (told["show"][0], "client" in told["show"][1]) == (0, True)
     assert told["run"][0] == 7
     assert (told["release"][0], "a: released by force; free" in told["release"][1]) == (0, True)
-
-
-def test_the_clients_and_the_decorator_hold_locks(told: Any) -> None:  # noqa: ANN401 - JSON
-    assert (told["decorator"], told["async"]) == ("b", "c")
-
-
-def test_an_item_is_updated_optimistically(told: Any) -> None:  # noqa: ANN401 - JSON
-    assert told["optimistic"] == 1
-
-
-def test_nothing_loads_the_cdk_and_what_needs_it_says_so(told: Any) -> None:  # noqa: ANN401 - JSON
+    assert (told["decorator"], told["async"], told["optimistic"]) == ("b", "c", 1)
     assert told["asl"] == [64, "fairlock: asl needs Node.js: there is no node on the path\n"]
     assert told["loaded"] == []

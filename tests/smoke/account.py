@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
@@ -87,12 +87,12 @@ IN_AWS: Final = Sizes(
     miss_seconds=2,
 )
 EMBEDDED: Final = Sizes(
-    iterations=4,
-    stopped=6,
-    claims=4,
+    iterations=3,
+    stopped=3,
+    claims=2,
     permits=3,
-    sharing=8,
-    herd=8,
+    sharing=5,
+    herd=4,
     interval_seconds=2,
     delay_seconds=10,  # the machine may be busy with other tests
     miss_seconds=10,
@@ -251,7 +251,6 @@ def _cdk(directory: Path, *arguments: str) -> None:
 
 _POLLS: Final = {"Delay": 1, "MaxAttempts": 600}
 _LONGEST_BODY: Final = 51_200
-_GONE: Final = ("ResourceNotFoundException", "ResourceNotFound")
 
 
 class CloudFormation:
@@ -319,16 +318,12 @@ class CloudFormation:
 def delete_tables(client: Any, names: list[str]) -> None:  # noqa: ANN401 - a boto3 client
     """Deletes tables that outlived their stack; missing ones do no harm."""
     for name in names:
-        try:
+        with suppress(client.exceptions.ResourceNotFoundException):
             client.delete_table(TableName=name)
-        except client.exceptions.ResourceNotFoundException:
-            continue
 
 
 def delete_log_groups(client: Any, names: list[str]) -> None:  # noqa: ANN401 - a boto3 client
     """The same for log groups."""
     for name in names:
-        try:
+        with suppress(client.exceptions.ResourceNotFoundException):
             client.delete_log_group(logGroupName=name)
-        except client.exceptions.ResourceNotFoundException:
-            continue

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import boto3
 import pytest
 
-from tests.e2e.deployment import Ended, Json, wait_until
+from tests.e2e.deployment import Ended, wait_until
 from tests.smoke.account import Account, embedded, in_aws
 
 AWS = pytest.param("aws", marks=[pytest.mark.aws, pytest.mark.timeout(1800)])
@@ -77,12 +77,6 @@ _AT_ONCE_IN_AWS = 20
 _AT_ONCE = 2
 
 _T = TypeVar("_T")
-
-
-def most_inside(spans: Iterable[Json]) -> int:
-    """How many of the spans `{began_ms, ended_ms}` overlapped at most; they must take time."""
-    known = [(float(span["began_ms"]), float(span["ended_ms"])) for span in spans]
-    return max(sum(began <= moment < ended for began, ended in known) for moment, _ in known)
 
 
 def in_parallel(account: Account, call: Callable[[Any], _T], values: Iterable[Any]) -> list[_T]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from aws_cdk import ArnFormat, CfnOutput, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_events as events
@@ -23,15 +23,34 @@ LIFECYCLE_PREFIX: Final = "smoke-events/"
 _PENDING_DAYS: Final = 7  # the shortest time after which KMS deletes a key
 
 
-def service_outputs(stack: Stack, locks: LockService) -> None:
-    """The outputs by which `Deployment` finds a service."""
-    CfnOutput(stack, "LockTableName", value=locks.table.table_name)
-    for operation, function in (
-        ("Acquire", locks.acquire_function),
-        ("Heartbeat", locks.heartbeat_function),
-        ("Release", locks.release_function),
-    ):
-        CfnOutput(stack, f"{operation}FunctionName", value=function.function_name)
+def short_logs(scope: Construct, construct_id: str) -> logs.LogGroup:
+    """A log group that leaves nothing."""
+    return logs.LogGroup(
+        scope,
+        construct_id,
+        retention=logs.RetentionDays.ONE_DAY,
+        removal_policy=RemovalPolicy.DESTROY,
+    )
+
+
+def queue_of(scope: Construct, pattern: events.EventPattern) -> str:
+    """The URL of a queue that gets the events of this pattern."""
+    queue = sqs.Queue(scope, "Events", removal_policy=RemovalPolicy.DESTROY)
+    events.Rule(scope, "Rule", event_pattern=pattern).add_target(targets.SqsQueue(queue))
+    return queue.queue_url
+
+
+def short_lived(stack: Stack, **props: Any) -> LockService:  # noqa: ANN401 - a LockService's
+    """A service that leaves nothing, with its outputs."""
+    locks = LockService(
+        stack,
+        "Locks",
+        removal_policy=RemovalPolicy.DESTROY,
+        log_retention=logs.RetentionDays.ONE_DAY,
+        **props,
+    )
+    locks.add_outputs()
+    return locks
 
 
 WATCHED: Final = 120
@@ -92,15 +111,7 @@ class SmokeKeys(Stack):
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
         known, foreign = self._key("TableKey"), self._key("MachineKey")
-        locks = LockService(
-            self,
-            "Locks",
-            reaper=False,
-            encryption_key=known,
-            removal_policy=RemovalPolicy.DESTROY,
-            log_retention=logs.RetentionDays.ONE_DAY,
-        )
-        service_outputs(self, locks)
+        locks = short_lived(self, reaper=False, encryption_key=known)
         self._machine("KnownKey", locks, known)
         self._machine("ForeignKey", locks, foreign)
 
@@ -132,7 +143,7 @@ class SmokeRetained(Stack):
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
-        service_outputs(self, LockService(self, "Locks", reaper=False))
+        LockService(self, "Locks", reaper=False).add_outputs()
 
 
 class SmokeWatching(Stack):
@@ -143,13 +154,7 @@ class SmokeWatching(Stack):
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
-        locks = LockService(
-            self,
-            "Locks",
-            removal_policy=RemovalPolicy.DESTROY,
-            log_retention=logs.RetentionDays.ONE_DAY,
-        )
-        locks.add_outputs()
+        locks = short_lived(self)
         for number in range(WATCHED):
             arn = self.format_arn(
                 service="states",
@@ -166,21 +171,10 @@ class SmokeEvents(Stack):
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
-        locks = LockService(
-            self,
-            "Locks",
-            reaper=False,
-            lifecycle_events=True,
-            removal_policy=RemovalPolicy.DESTROY,
-            log_retention=logs.RetentionDays.ONE_DAY,
-        )
-        service_outputs(self, locks)
+        locks = short_lived(self, reaper=False, lifecycle_events=True)
         LockMonitoring(self, "Monitoring", service=locks, alarm_topic=sns.Topic(self, "Topic"))
-        queue = sqs.Queue(self, "Events", removal_policy=RemovalPolicy.DESTROY)
         pattern = events.EventPattern(
             source=["fairlock"],
             detail={"lock_name": events.Match.prefix(LIFECYCLE_PREFIX)},
         )
-        rule = events.Rule(self, "Rule", event_pattern=pattern)
-        rule.add_target(targets.SqsQueue(queue))
-        CfnOutput(self, "LifecycleEventsUrl", value=queue.queue_url)
+        CfnOutput(self, "LifecycleEventsUrl", value=queue_of(self, pattern))

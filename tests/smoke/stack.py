@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_events as events
-from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
-from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
@@ -20,8 +18,16 @@ from constructs import Construct
 from fairlock.cdk import LockGuard, LockService, Waiting
 from infra.durable_package import package
 from tests.e2e.durable.executions import WORKER
-from tests.e2e.guard.stack import INPUT, JSONATA, PER_EXECUTION, RESULT, Spoilt
-from tests.e2e.workflow_parts import LOCK, stay
+from tests.e2e.guard.stack import JSONATA, PER_EXECUTION, Spoilt
+from tests.e2e.workflow_parts import (
+    INPUT,
+    LOCK,
+    durable_function,
+    invoke,
+    invoke_by_path,
+    stay,
+)
+from tests.smoke.separate_stacks import queue_of, short_logs
 
 SHORT_FALLBACK_SECONDS: Final = 10
 WAITS_SECONDS: Final = 25
@@ -48,11 +54,11 @@ class SmokeWorkflows(Stack):
         self._status_events()
         self._durable()
         for name, body, language in (
-            ("FormsPath", forms_by_path, None),
-            ("FormsJsonata", forms_in_jsonata, JSONATA),
+            ("FormsPath", partial(forms, by_path=True), None),
+            ("FormsJsonata", partial(forms, by_path=False), JSONATA),
             ("Integers", integers, None),
-            ("GuardInMap", guard_in_map, JSONATA),
-            ("GuardInDistributedMap", guard_in_distributed_map, None),
+            ("GuardInMap", partial(guard_in_map, distributed=False), JSONATA),
+            ("GuardInDistributedMap", partial(guard_in_map, distributed=True), None),
         ):
             scope = Construct(self, name)
             self._machine(scope, body(scope, locks, self.worker), query_language=language)
@@ -65,12 +71,7 @@ class SmokeWorkflows(Stack):
             architecture=lambda_.Architecture.ARM_64,
             code=lambda_.Code.from_asset(str(Path(__file__).parent / "worker")),
             handler=handler,
-            log_group=logs.LogGroup(
-                self,
-                f"{construct_id}Logs",
-                retention=logs.RetentionDays.ONE_DAY,
-                removal_policy=RemovalPolicy.DESTROY,
-            ),
+            log_group=short_logs(self, f"{construct_id}Logs"),
             timeout=Duration.minutes(1),
         )
 
@@ -133,95 +134,41 @@ class SmokeWorkflows(Stack):
         machine = self._machine(
             scope, stay(scope), query_language=JSONATA, timeout=Duration.seconds(ENDS_SECONDS)
         )
-        queue = sqs.Queue(scope, "Events", removal_policy=RemovalPolicy.DESTROY)
         pattern = events.EventPattern(
             source=["aws.states"], detail={"stateMachineArn": [machine.state_machine_arn]}
         )
-        rule = events.Rule(scope, "Rule", event_pattern=pattern)
-        rule.add_target(targets.SqsQueue(queue))
-        CfnOutput(self, "EventsUrl", value=queue.queue_url)
+        CfnOutput(self, "EventsUrl", value=queue_of(scope, pattern))
 
     def _durable(self) -> None:
         """A durable function that holds locks, and a queue of the events of its executions."""
         scope = Construct(self, "Durable")
         with tempfile.TemporaryDirectory() as directory:  # the CDK copies it at once
             built = package(WORKER, Path(directory, "function"))
-            function = lambda_.Function(
+            function = durable_function(
                 scope,
                 "Function",
-                runtime=lambda_.Runtime.PYTHON_3_13,
-                architecture=lambda_.Architecture.ARM_64,
                 code=lambda_.Code.from_asset(str(built)),
-                handler="inside.durable",
-                timeout=Duration.minutes(1),
-                durable_config=lambda_.DurableConfig(
-                    execution_timeout=Duration.seconds(DURABLE_SECONDS)
-                ),
-                log_group=logs.LogGroup(
-                    scope,
-                    "Logs",
-                    retention=logs.RetentionDays.ONE_DAY,
-                    removal_policy=RemovalPolicy.DESTROY,
-                ),
+                seconds=DURABLE_SECONDS,
+                architecture=lambda_.Architecture.ARM_64,
+                log_group=short_logs(scope, "Logs"),
             )
         self.locks.grant_durable(function)
         CfnOutput(self, "DurableFunctionName", value=function.function_name)
-        queue = sqs.Queue(scope, "Events", removal_policy=RemovalPolicy.DESTROY)
         pattern = events.EventPattern(
             source=["aws.lambda"],
             detail_type=["Durable Execution Status Change"],
             detail={"durableExecutionArn": [{"prefix": f"{function.function_arn}:"}]},
         )
-        rule = events.Rule(scope, "Rule", event_pattern=pattern)
-        rule.add_target(targets.SqsQueue(queue))
-        CfnOutput(self, "DurableEventsUrl", value=queue.queue_url)
+        CfnOutput(self, "DurableEventsUrl", value=queue_of(scope, pattern))
 
 
 # What the state machines of the smoke test consist of.
 
 TASK_TIMEOUT_SECONDS: Final = 2
-MOST_SECONDS: Final = 600
 BY_PATH: Final = sfn.JsonPath.format("form/{}", sfn.JsonPath.string_at("$$.Execution.Name"))
 ITEMS: Final = "{% $states.input.items %}"
 CAUGHT: Final = ("States.Timeout", "States.DataLimitExceeded", "States.ALL")
 """In the order of a Catch that can tell them apart."""
-
-
-def invoke(
-    scope: Construct,
-    name: str,
-    worker: lambda_.IFunction,
-    payload: str | dict[str, Any] = INPUT,
-    **options: Any,  # noqa: ANN401 - a LambdaInvoke's
-) -> tasks.LambdaInvoke:
-    """The function in a JSONata state."""
-    given = sfn.TaskInput.from_text if isinstance(payload, str) else sfn.TaskInput.from_object
-    return tasks.LambdaInvoke.jsonata(
-        scope,
-        name,
-        lambda_function=worker,
-        payload=given(payload),  # type: ignore[arg-type]  # one type for each
-        outputs=RESULT,
-        retry_on_service_exceptions=False,
-        **options,
-    )
-
-
-def invoke_by_path(
-    scope: Construct,
-    name: str,
-    worker: lambda_.IFunction,
-    **options: Any,  # noqa: ANN401 - a LambdaInvoke's
-) -> tasks.LambdaInvoke:
-    """The function in a JSONPath state."""
-    return tasks.LambdaInvoke.json_path(
-        scope,
-        name,
-        lambda_function=worker,
-        output_path="$.Payload",
-        retry_on_service_exceptions=False,
-        **options,
-    )
 
 
 def errors(
@@ -267,64 +214,32 @@ def errors(
     return around
 
 
-def forms_by_path(
-    scope: Construct, locks: LockService, worker: lambda_.IFunction
+def forms(
+    scope: Construct, locks: LockService, worker: lambda_.IFunction, *, by_path: bool
 ) -> sfn.IChainable:
-    """Guards in a row, around all kinds of tasks, in a JSONPath machine."""
-    choice = sfn.Choice(scope, "Which?")
-    choice.when(sfn.Condition.is_present("$[0]"), sfn.Fail(scope, "Never", error="Never"))
-    choice.otherwise(sfn.Pass(scope, "Chosen"))
-    both = sfn.Parallel(scope, "Both").branch(sfn.Pass(scope, "One"), sfn.Pass(scope, "Two"))
-    chain = sfn.Pass(scope, "First").next(invoke_by_path(scope, "Second", worker))
-    return _in_a_row(
-        scope,
-        locks,
-        BY_PATH,
-        {
-            "Bare": invoke_by_path(scope, "Work", worker),
-            "Chain": chain,
-            "Choice": choice,
-            "Parallel": both,
-            "Nested": _nested(scope, locks, invoke_by_path(scope, "Innermost", worker)),
-        },
-    )
+    """Guards in a row, around all kinds of tasks, in a machine of either query language."""
 
+    def made(kind: Any, name: str, **props: Any) -> Any:  # noqa: ANN401 - a state
+        return (kind if by_path else kind.jsonata)(scope, name, **props)
 
-def forms_in_jsonata(
-    scope: Construct, locks: LockService, worker: lambda_.IFunction
-) -> sfn.IChainable:
-    """The same in a JSONata machine."""
-    choice = sfn.Choice.jsonata(scope, "Which?")
-    listed = sfn.Condition.jsonata("{% $type($states.input) = 'array' %}")
-    choice.when(listed, sfn.Fail.jsonata(scope, "Never", error="Never"))
-    choice.otherwise(sfn.Pass.jsonata(scope, "Chosen"))
-    one, two = (sfn.Pass.jsonata(scope, name) for name in ("One", "Two"))
-    chain = sfn.Pass.jsonata(scope, "First").next(invoke(scope, "Second", worker))
-    return _in_a_row(
-        scope,
-        locks,
-        PER_EXECUTION,
-        {
-            "Bare": invoke(scope, "Work", worker),
-            "Chain": chain,
-            "Choice": choice,
-            "Parallel": sfn.Parallel.jsonata(scope, "Both").branch(one, two),
-            "Nested": _nested(scope, locks, invoke(scope, "Innermost", worker)),
-        },
-    )
+    def work(name: str) -> sfn.IChainable:
+        return (invoke_by_path if by_path else invoke)(scope, name, worker)
 
-
-def _nested(scope: Construct, locks: LockService, task: sfn.IChainable) -> LockGuard:
+    listed = "{% $type($states.input) = 'array' %}"
+    is_list = sfn.Condition.is_present("$[0]") if by_path else sfn.Condition.jsonata(listed)
+    choice = made(sfn.Choice, "Which?").when(is_list, made(sfn.Fail, "Never", error="Never"))
     inner = "{% 'inner/' & $states.context.Execution.Name %}"
-    return LockGuard(scope, "Inner", service=locks, lock_name=inner, task=task)
-
-
-def _in_a_row(
-    scope: Construct, locks: LockService, lock_name: str, works: dict[str, Any]
-) -> sfn.IChainable:
+    works = {
+        "Bare": work("Work"),
+        "Chain": made(sfn.Pass, "First").next(work("Second")),
+        "Choice": choice.otherwise(made(sfn.Pass, "Chosen")),
+        "Parallel": made(sfn.Parallel, "Both").branch(made(sfn.Pass, "One"), made(sfn.Pass, "Two")),
+        "Nested": LockGuard(scope, "Inner", service=locks, lock_name=inner, task=work("Innermost")),
+    }
+    lock_name = BY_PATH if by_path else PER_EXECUTION
     first, *others = [
-        LockGuard(scope, f"{name}Guard", service=locks, lock_name=lock_name, task=work)
-        for name, work in works.items()
+        LockGuard(scope, f"{name}Guard", service=locks, lock_name=lock_name, task=each)
+        for name, each in works.items()
     ]
     chain = sfn.Chain.start(first)
     for guard in others:
@@ -355,21 +270,15 @@ def guard_in_map(
     scope: Construct,
     locks: LockService,
     worker: lambda_.IFunction,  # noqa: ARG001 - as all bodies
+    *,
+    distributed: bool,
 ) -> sfn.IChainable:
-    """Each iteration wants the lock that its item names."""
-    each = sfn.Map.jsonata(scope, "Each", items=sfn.ProvideItems.jsonata(ITEMS))
-    return each.item_processor(
-        LockGuard(scope, "Guard", service=locks, lock_name=LOCK, task=stay(scope))
+    """Each iteration, or child execution, wants the lock that its item names."""
+    each: sfn.Map | sfn.DistributedMap = (
+        sfn.DistributedMap(scope, "Each", label="Each", items_path="$.items")
+        if distributed
+        else sfn.Map.jsonata(scope, "Each", items=sfn.ProvideItems.jsonata(ITEMS))
     )
-
-
-def guard_in_distributed_map(
-    scope: Construct,
-    locks: LockService,
-    worker: lambda_.IFunction,  # noqa: ARG001 - as all bodies
-) -> sfn.IChainable:
-    """Each child, an execution of its own, wants the lock that its item names."""
-    each = sfn.DistributedMap(scope, "Each", label="Each", items_path="$.items")
     return each.item_processor(
         LockGuard(scope, "Guard", service=locks, lock_name=LOCK, task=stay(scope))
     )

@@ -27,31 +27,42 @@ ENDS = {"SUCCEEDED": 0, "FAILED": 0, "TIMED_OUT": 60, "ABORTED": 60}
 """Each kind of end, and how long the work would take."""
 
 
-class Received:
-    """The events that have come out of the queue so far."""
+class Mailbox:
+    """The events that have come out of a queue so far."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: Account, url: str) -> None:
         self._queues = account.client("sqs")
-        self._url = account.output("EventsUrl")
-        self._events: dict[str, Json] = {}
+        self._url = url
+        self._events: list[Json] = []
 
-    def of(self, execution: str, status: str, *, redrives: int = 0) -> Json:
-        """The event of an end, waited for."""
-        key = f"{execution} {status} {redrives}"
-        wait_until(lambda: self._receive(key))
-        return self._events[key]
-
-    def _receive(self, key: str) -> bool:
+    def all(self) -> list[Json]:
         answer = self._queues.receive_message(
             QueueUrl=self._url, MaxNumberOfMessages=10, WaitTimeSeconds=0
         )
         for message in answer.get("Messages", []):
-            event = json.loads(message["Body"])
-            detail = event["detail"]
-            known = f"{detail['executionArn']} {detail['status']} {detail.get('redriveCount')}"
-            self._events[known] = event
+            self._events.append(json.loads(message["Body"]))
             self._queues.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
-        return key in self._events
+        return self._events
+
+    def first(self, **detail: object) -> Json:
+        """The event with these details, waited for."""
+        found: list[Json] = []
+
+        def has_come() -> bool:
+            found.extend(e for e in self.all() if detail.items() <= e["detail"].items())
+            return bool(found)
+
+        wait_until(has_come)
+        return found[0]
+
+    def of_locks(self, prefix: str) -> list[Json]:
+        """Those of locks whose names begin so, by kind; one that came twice is counted once."""
+        found = {
+            event["detail"]["event_id"]: event
+            for event in self.all()
+            if event["detail"]["lock_name"].startswith(prefix)
+        }
+        return sorted(found.values(), key=lambda event: str(event["detail-type"]))
 
 
 def test_each_kind_of_end_is_reported_with_execution_status_and_redrive_count(
@@ -61,7 +72,7 @@ def test_each_kind_of_end_is_reported_with_execution_status_and_redrive_count(
 
     The raw events are shown with the figures of the run.
     """
-    workflows, received = account.workflows, Received(account)
+    workflows, received = account.workflows, Mailbox(account, account.output("EventsUrl"))
     executions = {
         status: workflows.start(
             "Ends", {"seconds": seconds, **({"raise": "Failed"} if status == "FAILED" else {})}
@@ -72,14 +83,13 @@ def test_each_kind_of_end_is_reported_with_execution_status_and_redrive_count(
     wait_until(lambda: "Stay" in workflows.states_entered(aborted))
     workflows.stop(aborted)
     for status, execution in executions.items():
-        event = received.of(execution, status)
+        event = received.first(executionArn=execution, status=status, redriveCount=0)
         account.tell(f"raw event: {json.dumps(event)}")
         assert event["source"] == "aws.states"
         assert event["detail-type"] == "Step Functions Execution Status Change"
-        assert event["detail"]["redriveCount"] == 0
     workflows.redrive(aborted)
     workflows.stop(aborted)
-    assert received.of(aborted, "ABORTED", redrives=1)["detail"]["redriveCount"] == 1
+    received.first(executionArn=aborted, status="ABORTED", redriveCount=1)
 
 
 def test_the_lock_of_a_child_execution_is_free_when_its_parent_is_stopped(
@@ -175,29 +185,6 @@ def _dropped_as_recursive(account: Account, since: datetime) -> int:
 # Case 17: lifecycle events, from the stream to the target of a rule; and the monitoring.
 
 
-class LockEvents:
-    """The events that have come out of the queue so far; one that came twice is counted once."""
-
-    def __init__(self, account: Account, url: str) -> None:
-        self._queues = account.client("sqs")
-        self._url = url
-        self._events: dict[str, Json] = {}
-
-    def of(self, prefix: str) -> list[Json]:
-        """The events of the locks whose names begin so, in the order of their kinds."""
-        answer = self._queues.receive_message(
-            QueueUrl=self._url, MaxNumberOfMessages=10, WaitTimeSeconds=0
-        )
-        for message in answer.get("Messages", []):
-            event = json.loads(message["Body"])
-            self._events.setdefault(event["detail"]["event_id"], event)
-            self._queues.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
-        found = (
-            each for each in self._events.values() if each["detail"]["lock_name"].startswith(prefix)
-        )
-        return sorted(found, key=lambda event: str(event["detail-type"]))
-
-
 def test_a_grant_and_a_release_reach_a_rule_and_a_renewal_and_a_waiter_do_not(
     account: Account, lock: str
 ) -> None:
@@ -210,15 +197,15 @@ def test_a_grant_and_a_release_reach_a_rule_and_a_renewal_and_a_waiter_do_not(
     waiter = {"lock_name": lock, "owner_id": f"waiter of {lock}"}
     with account.stacks.created(EVENTS) as created:
         service = Deployment(aws=account.workflows.aws, outputs={EVENTS: created}, service=EVENTS)
-        received = LockEvents(account, created["LifecycleEventsUrl"])
+        received = Mailbox(account, created["LifecycleEventsUrl"])
         _wait_for_the_stream(service, received)
         granted = service.invoke("Acquire", owner_name="smoke test", **owner)
         queued = service.invoke("Acquire", queue=True, **waiter)
         assert service.invoke("Heartbeat", **owner)["renewed"] is True
         service.invoke("Release", ticket=queued["ticket"], **waiter)  # gives up its place
         assert service.invoke("Release", **owner)["released"] is True
-        wait_until(lambda: len(received.of(lock)) >= 2, seconds=LONG_SECONDS)
-        told = received.of(lock)
+        wait_until(lambda: len(received.of_locks(lock)) >= 2, seconds=LONG_SECONDS)
+        told = received.of_locks(lock)
         account.tell(f"raw events: {json.dumps(told)}")
         assert [each["detail-type"] for each in told] == ["Lock granted", "Lock released"]
         tokens = {each["detail"]["fencing_token"] for each in told}
@@ -228,7 +215,7 @@ def test_a_grant_and_a_release_reach_a_rule_and_a_renewal_and_a_waiter_do_not(
         account.tell(_monitoring(account))
 
 
-def _wait_for_the_stream(service: Deployment, received: LockEvents) -> None:
+def _wait_for_the_stream(service: Deployment, received: Mailbox) -> None:
     """Until events come: a new mapping of a stream does not read what was written before."""
     numbers = itertools.count()
 
@@ -236,7 +223,7 @@ def _wait_for_the_stream(service: Deployment, received: LockEvents) -> None:
         name = f"{LIFECYCLE_PREFIX}first/{next(numbers)}"
         granted = service.invoke("Acquire", lock_name=name)
         service.invoke("Release", lock_name=name, owner_id=granted["owner_id"])
-        return bool(received.of(f"{LIFECYCLE_PREFIX}first/"))
+        return bool(received.of_locks(f"{LIFECYCLE_PREFIX}first/"))
 
     wait_until(told, seconds=LONG_SECONDS, pause_seconds=2)
 
@@ -318,22 +305,8 @@ def _tell_freed(account: Account, executions: DurableLock, what: str, *, to: lis
 
 def _tell_event(account: Account, execution: str, status: str) -> None:
     """Waits for the event, and checks the fields that the reaper's rule selects and passes on."""
-    found: list[dict[str, Any]] = []
-
-    def receive() -> bool:
-        answer = account.client("sqs").receive_message(
-            QueueUrl=account.output("DurableEventsUrl"), MaxNumberOfMessages=10
-        )
-        events = [json.loads(message["Body"]) for message in answer.get("Messages", [])]
-        found.extend(
-            event
-            for event in events
-            if event["detail"]["durableExecutionArn"] == execution
-            and event["detail"]["status"] == status
-        )
-        return bool(found)
-
-    wait_until(receive)
-    account.tell(f"raw event: {json.dumps(found[0])}")
-    assert found[0]["source"] == "aws.lambda"
-    assert found[0]["detail-type"] == "Durable Execution Status Change"
+    received = Mailbox(account, account.output("DurableEventsUrl"))
+    event = received.first(durableExecutionArn=execution, status=status)
+    account.tell(f"raw event: {json.dumps(event)}")
+    assert event["source"] == "aws.lambda"
+    assert event["detail-type"] == "Durable Execution Status Change"

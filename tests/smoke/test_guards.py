@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.deployment import Deployment, Ended, wait_until
+from tests.e2e.deployment import Deployment, Ended, most_inside, wait_until
 from tests.e2e.optimistic.test_updates import DEEPEST, EVERY_TYPE, nested
 from tests.e2e.optimistic.test_updates import Account as Item
 from tests.smoke.account import (
@@ -31,7 +31,6 @@ from tests.smoke.conftest import (
     ended,
     held,
     in_parallel,
-    most_inside,
     outputs,
 )
 from tests.smoke.separate_stacks import WATCHED
@@ -56,7 +55,7 @@ def test_guards_of_every_form_work_in_one_machine(account: Account, machine: str
 
 
 LIMIT = 5
-SHARING = 7
+SHARING = 6
 
 
 def test_express_workflows_take_turns(account: Account, lock: str) -> None:

@@ -17,8 +17,7 @@ from fairlock.aws.lock_table import LockTable
 from fairlock.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS
 from fairlock.clock import date_in
 from fairlock.protocol.schema import lock_key
-from tests.e2e.deployment import Deployment, Json, wait_until
-from tests.e2e.scenario_runs import SECOND_PASS_SECONDS
+from tests.e2e.deployment import SECOND_PASS_SECONDS, Deployment, Json, wait_until
 from tests.smoke.account import KEYS, Account
 from tests.smoke.conftest import await_waiters, dead_letters, ended, held, outputs
 

@@ -10,9 +10,9 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 
 from fairlock.cdk import Waiting
-from tests.e2e.guard.stack import INPUT, JSONATA, Form, Forms
+from tests.e2e.guard.stack import JSONATA, Form, Forms
 from tests.e2e.lifetimes.stack import Lifetime
-from tests.e2e.workflow_parts import LOCK, stay
+from tests.e2e.workflow_parts import INPUT, LOCK, stay
 
 TASK_SECONDS: Final = 2
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from tests.e2e.deployment import Deployment
 from tests.e2e.lifetimes.contested_lock import ContestedLock
-from tests.e2e.lifetimes.keep_alive import force_released
 from tests.e2e.lifetimes.stack import INTERVAL_SECONDS
+from tests.e2e.lifetimes.test_keep_alive import force_released
 
 
 def test_three_heartbeats_beat_beside_the_work_and_end_with_it(deployment: Deployment) -> None:

@@ -1,4 +1,4 @@
-"""Workflows to be redriven, Maps with a guard in each iteration, and a second service beside.
+"""Workflows to be redriven, and Maps with a guard in each iteration.
 
 The input of a Map has `items`: of each the `lock`, the `seconds` of its work, and `raise` if it is
 to fail.
@@ -13,9 +13,9 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 
-from fairlock.cdk import LockService, Waiting
-from tests.e2e.guard.stack import INPUT, Form, Forms
-from tests.e2e.lifetimes.stack import PLAIN_LEASE_SECONDS, Lifetime, gates
+from fairlock.cdk import Waiting
+from tests.e2e.guard.stack import Form, Forms
+from tests.e2e.lifetimes.stack import Lifetime, gates
 from tests.e2e.workflow_parts import stay
 
 FALLBACK_SECONDS: Final = 10
@@ -36,9 +36,6 @@ class Attacks(Forms):
             StaysPolling(self, "StaysPolling"),
             AtGate(self, "AtGate"),
             Each(self, "Each"),
-            EachCaught(self, "EachCaught"),
-            EachOfEach(self, "EachOfEach"),
-            Both(self, "Both"),
             Nests(self, "Nests"),
             EachChild(self, "EachChild"),
             EachChildTolerated(self, "EachChildTolerated"),
@@ -73,38 +70,8 @@ class Each(Lifetime):
     """A Map whose iterations wait, work and fail; nothing catches that."""
 
     def body(self) -> sfn.IChainable:
-        return self.each("Each", self.guarded(stay(self), lease=LEASE))
-
-    def each(self, name: str, guarded: sfn.IChainable) -> sfn.Map:
-        items = sfn.ProvideItems.jsonata(ITEMS)
-        return sfn.Map.jsonata(self, name, items=items).item_processor(guarded)
-
-
-class EachCaught(Each):
-    """The same in a workflow that goes on."""
-
-    def body(self) -> sfn.IChainable:
-        seconds = sfn.WaitTime.seconds("{% $states.input.goes_on %}")
-        goes_on = sfn.Wait.jsonata(self, "GoesOn", time=seconds)
-        each = self.each("Each", self.guarded(stay(self)))
-        return each.add_catch(goes_on, outputs=INPUT).next(goes_on)
-
-
-class EachOfEach(Each):
-    """A Map in a Map; `items` are lists of items."""
-
-    def body(self) -> sfn.IChainable:
-        return self.each("Outer", super().body())
-
-
-class Both(Lifetime):
-    """A Parallel, both of whose branches wait and work."""
-
-    def body(self) -> sfn.IChainable:
-        branches = [
-            self.guarded(stay(self, f"Stay{name}"), f"Guard{name}", lease=LEASE) for name in "AB"
-        ]
-        return sfn.Parallel.jsonata(self, "Both").branch(*branches)
+        each = sfn.Map.jsonata(self, "Each", items=sfn.ProvideItems.jsonata(ITEMS))
+        return each.item_processor(self.guarded(stay(self), lease=LEASE))
 
 
 class Nests(Lifetime):
@@ -128,7 +95,6 @@ class EachChild(Lifetime):
     """A distributed Map: each item in an execution of its own. It tolerates no failure."""
 
     tolerated: int | None = None
-    lease = LEASE
 
     def body(self) -> sfn.IChainable:
         each = sfn.DistributedMap.jsonata(
@@ -138,7 +104,7 @@ class EachChild(Lifetime):
             items=sfn.ProvideItems.jsonata(ITEMS),
             tolerated_failure_count=self.tolerated,
         )
-        return each.item_processor(self.guarded(stay(self), lease=self.lease))
+        return each.item_processor(self.guarded(stay(self), lease=LEASE))
 
 
 class EachChildTolerated(EachChild):
@@ -147,40 +113,8 @@ class EachChildTolerated(EachChild):
     tolerated = 1
 
 
-class EachChildUntold(EachChild):
-    """The same as the first, with a lease that ends in the test."""
-
-    lease = Duration.seconds(PLAIN_LEASE_SECONDS)
-
-
 class Impatient(Lifetime):
     """Gives up waiting after a while."""
 
     def body(self) -> sfn.IChainable:
         return self.guarded(stay(self), max_wait=Duration.seconds(MAX_WAIT_SECONDS))
-
-
-class SecondService(Forms):
-    """A service over the table of another, as dev and prod never should be but may be."""
-
-    waiting = Waiting.queue(fallback=Duration.seconds(FALLBACK_SECONDS))
-
-    def forms(self) -> Sequence[Form]:
-        first = self.locks
-        assert isinstance(first, LockService)
-        self.locks = LockService(self, "Locks", table=first.table)
-        self.locks.add_outputs()
-        self.locks.share()
-        return (Stays(self, "Second"),)
-
-
-class Untold(Forms):
-    """A service of its own without a reaper, as if no child execution sent a status event."""
-
-    waiting = Waiting.queue(fallback=Duration.seconds(FALLBACK_SECONDS))
-
-    def forms(self) -> Sequence[Form]:
-        service = LockService(self, "Locks", reaper=False)
-        service.add_outputs()
-        self.locks = service
-        return (EachChildUntold(self, "EachChildUntold"),)

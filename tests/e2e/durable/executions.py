@@ -15,12 +15,12 @@ from typing import Any, Final
 from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
-from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from fairlock.cdk import LockGuard, LockService, Waiting
 from infra.durable_package import package
 from tests.e2e.deployment import Deployment, Json, wait_until
+from tests.e2e.workflow_parts import LOCK, durable_function, invoke
 
 TIMES: Final = int(os.environ.get("FAIRLOCK_DURABLE_TIMES", "1"))
 """How often each end of an execution is measured; `make durable` does it 20 times."""
@@ -169,51 +169,32 @@ class DurableForms(Stack):
             self._declare(lambda_.Code.from_asset(str(built)))
 
     def _declare(self, code: lambda_.Code) -> None:
-        self._code = code
         for name, seconds in (("Durable", 3600), ("TimesOut", TIMES_OUT_SECONDS)):
-            function = self._function(
-                name,
-                "durable",
-                durable_config=lambda_.DurableConfig(execution_timeout=Duration.seconds(seconds)),
-            )
+            function = durable_function(self, name, code=code, seconds=seconds)
             self.locks.grant_durable(function)
             CfnOutput(self, f"{name}FunctionName", value=function.function_name)
-        self._workflow()
-
-    def _workflow(self) -> None:
-        token = LockGuard.fencing_token_of(self, "Guard")
+        plain = lambda_.Function(
+            self,
+            "Plain",
+            code=code,
+            handler="inside.plain",
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            timeout=Duration.minutes(1),
+        )
         payload = {
             "name": "{% $states.input.name %}",
             "notes": "{% $states.input.notes %}",
-            "token": token,
+            "token": LockGuard.fencing_token_of(self, "Guard"),
         }
         guard = LockGuard(
             self,
             "Guard",
             service=self.locks,
-            task=tasks.LambdaInvoke.jsonata(
-                self,
-                "Work",
-                lambda_function=self._function("Plain", "plain"),
-                payload=sfn.TaskInput.from_object(payload),
-            ),
-            lock_name="{% $states.input.lock %}",
+            task=invoke(self, "Work", plain, payload),
+            lock_name=LOCK,
             waiting=Waiting.queue(fallback=Duration.minutes(5)),
             max_wait=Duration.minutes(10),
         )
         body = sfn.DefinitionBody.from_chainable(guard)
         machine = sfn.StateMachine(self, "Machine", definition_body=body)
         CfnOutput(self, "BesideDurableArn", value=machine.state_machine_arn)
-
-    def _function(
-        self, name: str, handler: str, durable_config: lambda_.DurableConfig | None = None
-    ) -> lambda_.Function:
-        return lambda_.Function(
-            self,
-            name,
-            code=self._code,
-            handler=f"inside.{handler}",
-            runtime=lambda_.Runtime.PYTHON_3_13,
-            timeout=Duration.seconds(60),
-            durable_config=durable_config,
-        )

@@ -119,14 +119,6 @@ def test_an_execution_that_is_stopped_is_reaped(lock: DurableLock, tell: Tell) -
     tell("durable functions, stopped, and handed over", took)
 
 
-def test_an_execution_that_fails_is_released_at_once(lock: DurableLock) -> None:
-    for number in range(TIMES):
-        failed = lock.ended(lock.start(f"fails-{number}", fails=True))
-        assert failed["Status"] == "FAILED"
-        assert failed["Error"]["ErrorType"].endswith("ValueError")
-        assert lock.holders() == []
-
-
 def test_an_execution_that_times_out_is_reaped(lock: DurableLock, tell: Tell) -> None:
     took = []
     for number in range(min(TIMES, 20)):
@@ -169,25 +161,17 @@ def test_without_events_the_lock_is_free_after_the_lease(lock: DurableLock, tell
     tell(f"durable functions, stopped untold, lease {LEASE_SECONDS} s, taken by the next", took)
 
 
-def test_a_body_that_sleeps_five_leases_is_not_robbed(lock: DurableLock) -> None:
-    seconds = 5 * (LEASE_SECONDS + TOLERANCE_SECONDS) if IS_LONG else 5 * 1 + TOLERANCE_SECONDS
-    lease = LEASE_SECONDS if IS_LONG else 1
-    sleeper = lock.start_inside("sleeper", lease=lease, sleeps=seconds)
-    answers = set()
-    while lock.describe(sleeper)["Status"] == "RUNNING" and sleeper in lock.holders():
-        answer = lock.deployment.invoke(
-            "Acquire", lock_name=lock.lock, owner_id="knocks-knocks-knocks"
-        )
-        answers.add(answer["acquired"])
-        if answer["acquired"]:
-            break
-        time.sleep(0.25)
-    notes = {note.what: note for note in lock.notes()}
+def test_a_body_that_outlasts_its_lease_is_not_robbed(lock: DurableLock) -> None:
+    sleeper = lock.start_inside("sleeper", lease=1, sleeps=1 + 2 * TOLERANCE_SECONDS)
+    knocks = {"lock_name": lock.lock, "owner_id": "knocks-knocks-knocks"}
+    while sleeper in lock.holders():
+        answer = lock.deployment.invoke("Acquire", **knocks)
+        assert not answer["acquired"] or lock.describe(sleeper)["Status"] != "RUNNING"
+        time.sleep(0.5)
     assert lock.ended(sleeper)["Status"] == "SUCCEEDED"
-    notes = {note.what: note for note in lock.notes()}
-    assert notes["out"].at - notes["in"].at >= 5 * lease
-    assert notes["out"].token == notes["in"].token
-    assert False in answers
+    came, left = lock.notes()
+    assert left.token == came.token
+    assert left.at - came.at >= 1 + TOLERANCE_SECONDS
 
 
 def test_a_callback_that_someone_else_completes_is_no_grant(lock: DurableLock) -> None:

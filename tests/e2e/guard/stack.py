@@ -21,25 +21,28 @@ from constructs import Construct
 from fairlock.cdk import ILockService, LockGuard, LockService, Waiting
 from fairlock.cdk.fragments import jsonata
 from fairlock.cdk.guard import service_calls
-from fairlock.cdk.guard.service_calls import ANSWER, divide_wait
-from tests.e2e.workflow_parts import LOCK, decide, once_each, stay
+from fairlock.cdk.guard.service_calls import ANSWER
+from tests.e2e.workflow_parts import (
+    INPUT,
+    LOCK,
+    decide,
+    invoke,
+    invoke_by_path,
+    once_each,
+    stay,
+)
 
 JSONATA = sfn.QueryLanguage.JSONATA
 PER_EXECUTION = "{% 'form/' & $states.context.Execution.Name %}"
-INPUT = "{% $states.input %}"
-RESULT = "{% $states.result.Payload %}"
 
 SHORT_FALLBACK_SECONDS: Final = 10
-LEASE_SECONDS: Final = 5
-MAX_WAIT_SECONDS: Final = 600
-TURNS: Final = divide_wait(MAX_WAIT_SECONDS, fallback_seconds=SHORT_FALLBACK_SECONDS)
 KEEP_ALIVE_SECONDS: Final = 2
 ELSEWHERE_SECONDS: Final = 5
 GIVES_UP_SECONDS: Final = (8, 25)
 Props = dict[str, Any]
 """Arguments of a guard."""
 WAYS: Final = ("Poll", "Queue", "KeptAlive")
-"""In which guards of one form differ."""
+"""To wait for a lock that is taken."""
 
 
 def terms_of(way: str) -> Props:
@@ -84,7 +87,7 @@ class Forms(Stack):
 
 
 class GuardForms(Forms):
-    """Each form in each way to wait, and those of single tests; they poll unless told otherwise."""
+    """Each form in some ways to wait, and those of single tests; they poll by default."""
 
     waiting = Waiting.poll()
 
@@ -92,14 +95,10 @@ class GuardForms(Forms):
         queue = terms_of("Queue")
         return (
             *(
-                form(self, f"{way}{name}", **terms_of(way))
-                for way in WAYS
-                for name, form in FORMS.items()
+                form(self, f"{way}{form.__name__}", **terms_of(way))
+                for form, ways in FORMS.items()
+                for way in ways.split()
             ),
-            *(form(self, f"Skip{form.__name__}", **terms_of("Skip")) for form in (Flat, FlatPath)),
-            TokenPath(self, "PollTokenPath"),
-            TokenPath(self, "QueueTokenPath", **queue),
-            TwoInARow(self, "TwoInARow"),
             MapUnguarded(self, "MapUnguarded"),
             Waits(self, "Waits"),
             Waits(self, "QueuePatient", waiting=Waiting.queue()),
@@ -108,11 +107,7 @@ class GuardForms(Forms):
                 Waits(self, f"QueueGivesUp{seconds}", **queue, max_wait=Duration.seconds(seconds))
                 for seconds in GIVES_UP_SECONDS
             ),
-            Waits(self, "Skips", **terms_of("Skip")),
-            SkipsElsewhere(self, "SkipsElsewhere", **terms_of("Skip")),
-            Turns(self, "QueueTurns", **queue),
             ExpressFlat(self, "ExpressFlat"),
-            ExpressUnguarded(self, "ExpressUnguarded"),
             Believing(self, "QueueBelieving", waiting=Waiting.queue()),
             KeptAliveBelieving(self, "KeptAliveBelieving", **terms_of("KeptAlive")),
             *self._faulty(),
@@ -134,8 +129,6 @@ class GuardForms(Forms):
         yield Faulty(self, "KeptAliveNotReleased", service=releases, **terms_of("KeptAlive"))
         for fault in ("LostReply", "GrantedAndFailed", "ReleasedMeanwhile"):
             yield Faulty(self, fault, service=acquires, **seconds)
-        gives_up: Props = {"waiting": Waiting.queue(), "max_wait": Duration.seconds(6)}
-        yield Faulty(self, "NeverHeld", service=acquires, **gives_up)
 
 
 @dataclass(frozen=True)
@@ -181,25 +174,11 @@ class Form(Construct):
 
     def work(self, name: str = "Work", payload: object = INPUT) -> tasks.LambdaInvoke:
         """The function in a JSONata state."""
-        return tasks.LambdaInvoke.jsonata(
-            self,
-            name,
-            lambda_function=self.forms.worker,
-            payload=_payload(payload),
-            outputs=RESULT,
-            retry_on_service_exceptions=False,
-        )
+        return invoke(self, name, self.forms.worker, payload)
 
     def work_by_path(self, name: str = "Work", **options: Any) -> tasks.LambdaInvoke:  # noqa: ANN401 - LambdaInvoke's
         """The function in a JSONPath state."""
-        return tasks.LambdaInvoke.json_path(
-            self,
-            name,
-            lambda_function=self.forms.worker,
-            output_path="$.Payload",
-            retry_on_service_exceptions=False,
-            **options,
-        )
+        return invoke_by_path(self, name, self.forms.worker, **options)
 
     def guard(self, task: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
         arguments = {
@@ -215,12 +194,6 @@ class Form(Construct):
     def after(self, guard: LockGuard) -> sfn.IChainable:
         """A state that shows what has left the guard."""
         return guard.next(sfn.Pass.jsonata(self, "After", outputs={"after": INPUT}))
-
-
-def _payload(value: object) -> sfn.TaskInput:
-    if isinstance(value, str):
-        return sfn.TaskInput.from_text(value)
-    return sfn.TaskInput.from_object(value)  # type: ignore[arg-type]  # a dict by now
 
 
 class Flat(Form):
@@ -297,7 +270,7 @@ class Shares(Form):
         return self.guard(stay(self), lock_name=LOCK, limit=limit)
 
 
-class MapGuarded(Form):
+class Map(Form):
     """Iterations that want the same lock."""
 
     language = JSONATA
@@ -309,7 +282,7 @@ class MapGuarded(Form):
         return self.guard(stay(self))
 
 
-class MapUnguarded(MapGuarded):
+class MapUnguarded(Map):
     """The same without a guard."""
 
     def each(self) -> sfn.IChainable:
@@ -329,24 +302,6 @@ class Elsewhere(Form):
         )
 
 
-FORMS: Final[Mapping[str, type[Form]]] = {
-    **{form.__name__: form for form in (Flat, FlatPath, ChainPath, Decides, Token, Nested)},
-    "Shares": Shares,
-    "Map": MapGuarded,
-    "Elsewhere": Elsewhere,
-}
-"""Of which there is one in each way to wait."""
-
-
-class TwoInARow(Form):
-    """Two guards on the same lock, one after the other."""
-
-    language = JSONATA
-
-    def body(self) -> sfn.IChainable:
-        return self.guard(self.work("One"), "First").next(self.guard(self.work("Two"), "Second"))
-
-
 class Waits(Form):
     """A bare task in a JSONPath machine, on the input's `lock`."""
 
@@ -354,29 +309,20 @@ class Waits(Form):
         return self.guard(self.work_by_path(), lock_name=sfn.JsonPath.string_at("$.lock"))
 
 
-class SkipsElsewhere(Form):
-    """Goes another way, in a JSONata machine."""
-
-    language = JSONATA
-
-    def body(self) -> sfn.IChainable:
-        skipped = sfn.Succeed.jsonata(self, "Skipped", outputs={"skipped": INPUT})
-        return self.guard(self.work(), lock_name=LOCK, on_timeout=skipped)
-
-
-class Turns(Form):
-    """A lock and a limit as the input says; a short lease, a long wait."""
-
-    language = JSONATA
-
-    def body(self) -> sfn.IChainable:
-        return self.guard(
-            self.work(),
-            lock_name=LOCK,
-            limit="{% $exists($states.input.limit) ? $states.input.limit : 1 %}",
-            lease=Duration.seconds(LEASE_SECONDS),
-            max_wait=Duration.seconds(MAX_WAIT_SECONDS),
-        )
+FORMS: Final[Mapping[type[Form], str]] = {
+    Flat: "Queue",
+    FlatPath: "Poll Skip",
+    ChainPath: "KeptAlive",
+    Decides: "Poll KeptAlive",
+    Token: "Queue KeptAlive",
+    TokenPath: "Poll",
+    Nested: "Queue",
+    Shares: "Poll Queue KeptAlive",
+    Map: "Queue",
+    Elsewhere: "Poll KeptAlive Skip",
+    Waits: "Skip",
+}
+"""In which ways to wait there is one."""
 
 
 class ExpressFlat(Form):
@@ -387,13 +333,6 @@ class ExpressFlat(Form):
 
     def body(self) -> sfn.IChainable:
         return self.guard(self.work(), express=True, max_wait=Duration.seconds(30))
-
-
-class ExpressUnguarded(ExpressFlat):
-    """The same without the guard."""
-
-    def body(self) -> sfn.IChainable:
-        return self.work()
 
 
 class Faulty(Form):

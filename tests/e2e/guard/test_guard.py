@@ -14,13 +14,9 @@ import pytest
 from tests.e2e.deployment import Deployment, Ended, Json, most_inside, wait_until
 from tests.e2e.guard.stack import ELSEWHERE_SECONDS, WAYS
 
-pytestmark = pytest.mark.usefixtures("queue_runs")
-"""Which test_waiting.py asks for later: they are under way beside these tests."""
 AT_ONCE = 4
 """Each is an execution environment of three functions."""
-BODIES = ("Flat", "FlatPath", "ChainPath")
-PLAIN = tuple(f"{way}{body}" for way in WAYS for body in BODIES)
-EVERY = (*PLAIN, "SkipFlat", "SkipFlatPath", "ExpressFlat")
+EVERY = ("PollFlatPath", "QueueFlat", "KeptAliveChainPath", "SkipFlatPath", "ExpressFlat")
 
 
 def run(deployment: Deployment, machine: str, value: object) -> Ended:
@@ -45,10 +41,8 @@ def owner_of(lock_name: str) -> Json:
 
 # What enters a guard reaches the task, and what the task returns leaves it.
 
-LISTS_AND_NOTHING = [[7], [], [[1]], None]
-"""What is easily unpacked once too often, or left out."""
 VALUES = [
-    *LISTS_AND_NOTHING,
+    *([7], [], [[1]], None),
     {"a": [1, {"b": None}], "text": "ä€"},
     {},
     [1, "two", None],
@@ -59,21 +53,18 @@ VALUES = [
     9007199254740991,
     True,
 ]
-OF_ALL = {f"{way}{body}" for way, body in zip(WAYS, ("FlatPath", "Flat", "ChainPath"), strict=True)}
-"""Each way and each body meets every value, and every pair those that are easily damaged."""
+"""Those first that are easily unpacked once too often, or left out."""
 
 
 @pytest.mark.parametrize("machine", EVERY)
 def test_any_json_passes_unchanged(deployment: Deployment, machine: str) -> None:
-    values = VALUES if machine in OF_ALL else [*LISTS_AND_NOTHING, {"return": ["new"]}]
-    passed = [["new"] if value == {"return": ["new"]} else value for value in values]
-    assert run_all(deployment, machine, values) == [Ended("SUCCEEDED", each) for each in passed]
+    values = [*VALUES, {"return": ["new"]}]
+    assert run_all(deployment, machine, values) == [
+        Ended("SUCCEEDED", each) for each in (*VALUES, ["new"])
+    ]
 
 
-TOKENS = (*(f"{way}Token" for way in WAYS), "PollTokenPath", "QueueTokenPath")
-
-
-@pytest.mark.parametrize("machine", TOKENS)
+@pytest.mark.parametrize("machine", ["QueueToken", "KeptAliveToken", "PollTokenPath"])
 def test_the_task_is_given_the_fencing_token_of_its_grant(
     deployment: Deployment, machine: str
 ) -> None:
@@ -87,7 +78,7 @@ def test_the_task_is_given_the_fencing_token_of_its_grant(
 FAILING = {"raise": "CardDeclined", "message": "no funds"}
 
 
-@pytest.mark.parametrize("machine", [*EVERY, *(f"{way}Decides" for way in WAYS)])
+@pytest.mark.parametrize("machine", [*EVERY, "KeptAliveDecides"])
 def test_the_tasks_error_keeps_its_name_and_cause(deployment: Deployment, machine: str) -> None:
     if machine.startswith("Express"):
         ended = deployment.run_express(machine, FAILING)
@@ -101,7 +92,7 @@ def test_the_tasks_error_keeps_its_name_and_cause(deployment: Deployment, machin
     assert json.loads(ended.cause or "")["errorMessage"] == "no funds"
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["Poll", "KeptAlive"])
 def test_a_chain_may_succeed_fail_and_handle_errors_in_the_guard(
     deployment: Deployment, way: str
 ) -> None:
@@ -116,43 +107,25 @@ def test_a_chain_may_succeed_fail_and_handle_errors_in_the_guard(
 # Taking turns.
 
 
-@pytest.mark.parametrize("machine", ["PollFlat", "QueueFlat", "KeptAliveFlat", "SkipFlat"])
-def test_the_lock_is_held_while_the_task_runs_and_free_after_it(
-    deployment: Deployment, tmp_path: Path, machine: str
-) -> None:
-    gate = tmp_path / "gate"
-    execution = deployment.start(machine, {"until": str(gate)})
-    wait_until(lambda: "Work" in deployment.states_entered(execution))
-    assert deployment.held(lock_of(execution)) == 1
-    gate.touch()
-    assert deployment.ended(execution).status == "SUCCEEDED"
-    assert deployment.held(lock_of(execution)) == 0
-
-
 def test_machines_of_every_way_share_a_lock_that_no_one_has_used(deployment: Deployment) -> None:
     lock = {"lock": f"shared/{uuid.uuid4()}", "seconds": 1}
     executions = [deployment.start(f"{way}Shares", lock) for way in WAYS * 2]
-    spans = [deployment.ended(execution).output for execution in executions]
-    assert most_inside(spans) == 1
+    assert most_inside(deployment.ended(execution).output for execution in executions) == 1
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_iterations_of_a_map_take_turns(deployment: Deployment, way: str) -> None:
-    ended = deployment.run(f"{way}Map", {"seconds": 1})
-    assert ended.status == "SUCCEEDED"
-    assert (len(ended.output), most_inside(ended.output)) == (3, 1)
+@pytest.mark.parametrize(("machine", "overlap"), [("QueueMap", False), ("MapUnguarded", True)])
+def test_iterations_of_a_map_take_turns_and_overlap_without_a_guard(
+    deployment: Deployment, machine: str, *, overlap: bool
+) -> None:
+    spans = deployment.run(machine, {"seconds": 3 if overlap else 1}).output
+    assert (len(spans), most_inside(spans) > 1) == (3, overlap)
 
 
-def test_control_without_the_guard_the_iterations_overlap(deployment: Deployment) -> None:
-    assert most_inside(deployment.run("MapUnguarded", {"seconds": 3}).output) > 1
-
-
-@pytest.mark.parametrize("way", WAYS)
 def test_nested_guards_hold_two_locks_and_release_both(
-    deployment: Deployment, tmp_path: Path, way: str
+    deployment: Deployment, tmp_path: Path
 ) -> None:
     lock, gate = str(uuid.uuid4()), tmp_path / "gate"
-    execution = deployment.start(f"{way}Nested", {"lock": lock, "until": str(gate)})
+    execution = deployment.start("QueueNested", {"lock": lock, "until": str(gate)})
     wait_until(lambda: "Work" in deployment.states_entered(execution))
     names = (f"outer/{lock}", f"inner/{lock}")
     assert [deployment.holders(name) for name in names] == [[execution], [execution]]
@@ -161,32 +134,21 @@ def test_nested_guards_hold_two_locks_and_release_both(
     assert [deployment.held(name) for name in names] == [0, 0]
 
 
-def test_two_guards_in_a_row_can_use_one_lock(deployment: Deployment) -> None:
-    assert deployment.run("TwoInARow", {"a": 1}) == Ended(status="SUCCEEDED", output={"a": 1})
-
-
-def spans_of_two_runs(deployment: Deployment, machine: str) -> list[Json]:
-    """What they tell of their work, the earlier first; the two runs of one start have one name."""
-    name = str(uuid.uuid4())
-    with ThreadPoolExecutor(2) as pool:
-        run = [
-            pool.submit(deployment.run_express, machine, {"sleep": 3}, name=name) for _ in range(2)
-        ]
-        return [each.result(timeout=60).output for each in run]
-
-
 def test_an_express_workflow_that_aws_runs_twice_does_its_work_twice_and_never_at_once(
     deployment: Deployment,
 ) -> None:
     """Each run is an owner of its own: AWS runs an asynchronous Express start at least once."""
-    assert most_inside(spans_of_two_runs(deployment, "ExpressFlat")) == 1
+    name, work = str(uuid.uuid4()), {"sleep": 2}
+    with ThreadPoolExecutor(2) as pool:
+        runs = [
+            pool.submit(deployment.run_express, "ExpressFlat", work, name=name) for _ in range(2)
+        ]
+        spans = [run.result(timeout=60).output for run in runs]
+    assert spans[0] != spans[1]
+    assert most_inside(spans) == 1
 
 
-def test_control_without_a_guard_the_two_runs_work_at_once(deployment: Deployment) -> None:
-    assert most_inside(spans_of_two_runs(deployment, "ExpressUnguarded")) == 2
-
-
-# Giving up, and a lock that becomes free.
+# Giving up.
 
 
 @pytest.fixture
@@ -216,7 +178,7 @@ def test_a_wait_that_is_over_fails_with_an_error_of_its_own(
     assert deployment.held(taken) == 1
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["Poll", "KeptAlive"])
 def test_a_wait_that_is_over_can_go_another_way_with_the_input_untouched(
     deployment: Deployment, taken: str, way: str
 ) -> None:
@@ -227,67 +189,42 @@ def test_a_wait_that_is_over_can_go_another_way_with_the_input_untouched(
     assert (deployment.holders(taken), deployment.waiters(taken)) == (["a test"], [])
 
 
-def test_a_lock_that_becomes_free_is_granted_to_who_waits(deployment: Deployment) -> None:
-    owner = owner_of(f"soon/{uuid.uuid4()}")
-    deployment.invoke("Acquire", **owner)
-    execution = deployment.start("Waits", {"lock": owner["lock_name"], "return": "done"})
-    wait_until(lambda: "Guard: Wait" in deployment.states_entered(execution))
-    assert deployment.invoke("Release", **owner)["released"] is True
-    assert deployment.ended(execution) == Ended(status="SUCCEEDED", output="done")
-
-
-@pytest.mark.parametrize(
-    ("mistake", "rule"),
-    [
-        ({"lock": ""}, "lock_name: must be a string of 1 to 512 bytes"),
-        ({"lock": "x" * 513}, "lock_name: must have at most 512 bytes of UTF-8, and has 513"),
-        ({"lock": 7}, "lock_name: must be a string of 1 to 512 bytes"),
-        ({"lock": "mistaken", "limit": 101}, "limit: must be a whole number from 1 to 100"),
-    ],
-)
 def test_a_mistake_in_the_request_fails_at_once_and_is_not_repeated(
-    deployment: Deployment, mistake: Json, rule: str
+    deployment: Deployment,
 ) -> None:
-    execution = deployment.start("QueueTurns", mistake)
+    execution = deployment.start("QueueShares", {"lock": "mistaken", "limit": 101})
     ended = deployment.ended(execution)
     assert (ended.status, ended.error) == ("FAILED", "InvalidRequest")
-    assert rule in (ended.cause or "")
+    assert "limit: must be a whole number from 1 to 100" in (ended.cause or "")
     acquires = deployment.states_entered(execution).count("Guard: Acquire")
     assert (acquires, deployment.transitions(execution)) == (1, 4)
 
 
-# A guard whose `max_wait` is zero skips a busy lock, whatever its way to wait.
-
-
-def test_a_busy_lock_is_skipped_and_its_queue_left_alone(deployment: Deployment) -> None:
-    name = f"busy/{uuid.uuid4()}"
-    owners = [owner_of(name) for _ in range(2)]
-    assert deployment.invoke("Acquire", **owners[0], owner_name="a test")["acquired"] is True
-    value = {"lock": name, "a": [1]}
-
-    failing = deployment.start("Skips", value)
+def test_a_busy_lock_is_skipped_and_its_queue_left_alone(
+    deployment: Deployment, taken: str
+) -> None:
+    """By a guard whose `max_wait` is zero."""
+    value = {"lock": taken, "a": [1]}
+    failing = deployment.start("SkipWaits", value)
     ended = deployment.ended(failing)
     assert (ended.status, ended.error) == ("FAILED", "LockWaitTimeout")
     assert (ended.cause or "").endswith("held by a test")
     assert deployment.transitions(failing) == 5
 
-    assert deployment.invoke("Acquire", **owners[1], queue=True)["reason"] == "QUEUED"
-    going_elsewhere = deployment.start("SkipsElsewhere", value)
-    assert deployment.ended(going_elsewhere) == Ended("SUCCEEDED", output={"skipped": value})
+    assert deployment.invoke("Acquire", **owner_of(taken), queue=True)["reason"] == "QUEUED"
+    going_elsewhere = deployment.start("SkipElsewhere", value)
+    assert deployment.ended(going_elsewhere) == Ended("SUCCEEDED", output={"later": value})
     assert deployment.states_entered(going_elsewhere) == [
         "Guard: Enter",
         "Guard: Acquire",
         "Guard: Acquired?",
         "Guard: Give up",
-        "Skipped",
+        "Later",
     ]
     assert deployment.calls(going_elsewhere) == 2
-    assert (deployment.queue_length(name), deployment.holders(name)) == (1, ["a test"])
-
-    assert deployment.invoke("Release", **owners[0])["released"] is True
-    assert deployment.run("SkipsElsewhere", value).output == {"skipped": value}
-    assert deployment.invoke("Release", **owners[1])["released"] is True
-    assert deployment.run("SkipsElsewhere", {**value, "return": 1}).output == 1
+    assert (deployment.queue_length(taken), deployment.holders(taken)) == (1, ["a test"])
+    free = {"lock": f"free/{uuid.uuid4()}", "return": 1}
+    assert deployment.run("SkipElsewhere", free).output == {"after": 1}
 
 
 # What the guard does when calls of the lock service go wrong.
@@ -297,7 +234,7 @@ def test_a_busy_lock_is_skipped_and_its_queue_left_alone(deployment: Deployment)
     ("way", "values"),
     [
         ("Poll", [{"a": 1}, [7]]),
-        ("KeptAlive", [{"token": 1_900_000_000_000_001, "half": 0.5}, *VALUES[:4], "text", 0]),
+        ("KeptAlive", [{"token": 1_900_000_000_000_001, "half": 0.5}, *VALUES[:5], "text", 0]),
     ],
 )
 def test_a_release_that_fails_does_not_replace_the_result(
@@ -346,16 +283,3 @@ def test_an_acquisition_that_was_released_meanwhile_begins_again(deployment: Dep
     states = deployment.states_entered(execution)
     assert (states.count("Guard: Enter"), states.count("Guard: Acquire")) == (1, 2)
     assert deployment.held(lock_of(execution, "ReleasedMeanwhile")) == 0
-
-
-def test_a_waiter_that_is_released_again_and_again_gives_up_in_its_time_after_few_transitions(
-    deployment: Deployment,
-) -> None:
-    execution = deployment.start("NeverHeld", {})
-    assert deployment.ended(execution).error == "LockWaitTimeout"
-    states = deployment.states_entered(execution)
-    # After pauses of 1, 2 and at most 3 s.
-    tries = 1 + states.count("Guard: Acquire again")
-    assert (states.count("Guard: Enter"), tries in (2, 3, 4)) == (1, True)
-    assert deployment.transitions(execution) == 1 + 3 * tries - 1 + len(["Give up", "Timed out"])
-    assert "Work" not in states

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 import uuid
 from collections.abc import Callable
@@ -15,24 +16,18 @@ from fairlock.protocol.claims import ReapStage, claims_of, task_token_in
 from fairlock.protocol.schema import EXECUTION_ARN, TASK_TOKEN
 from fairlock.protocol.waiters import oldest_waiters
 from tests.e2e.deployment import Deployment, most_inside, wait_until
-from tests.e2e.guard.queued_lock import (
-    HOLDER,
-    KILLED_AFTER,
-    POLLING,
-    QUEUE,
-    WAITS_SECONDS,
-    Advanced,
-    GaveUp,
-    LateGrant,
-    QueuedLock,
-    Waited,
-)
-from tests.e2e.guard.stack import GIVES_UP_SECONDS, KEEP_ALIVE_SECONDS
-from tests.e2e.scenario_runs import ScenarioRuns
+from tests.e2e.guard.queued_lock import HOLDER, QueuedLock
+from tests.e2e.guard.stack import GIVES_UP_SECONDS, KEEP_ALIVE_SECONDS, SHORT_FALLBACK_SECONDS
+from tests.e2e.lifetimes.contested_lock import OVER_SECONDS
+from tests.e2e.together import together
 
-# Turns are taken in the order of queueing, by as many as the limit says.
+QUEUE: Final = "QueuePatient"
+POLLING: Final = "Waits"
+TURNS: Final = "QueueShares"
 
-NUMBER = 25
+# Turns are taken in the order of queueing.
+
+NUMBER = 10
 MOST_STARTING = 4  # a function's cold start takes a second of a processor
 
 
@@ -58,12 +53,6 @@ def test_each_of_the_waiting_is_granted_once_in_the_order_of_queueing(
     assert (line.holders(), line.waiters()) == ([], [])
 
 
-def test_a_limit_of_three_lets_three_in_and_never_more(deployment: Deployment) -> None:
-    lock = {"lock": str(uuid.uuid4()), "limit": 3, "sleep": 2}
-    executions = [deployment.start("QueueTurns", lock) for _ in range(9)]
-    assert most_inside(deployment.ended(execution).output for execution in executions) == 3
-
-
 # A guard believes only the answer to its own acquisition, even if others complete its task.
 #
 # A caller that may read the table has the tokens. The controls are the same guards without the
@@ -87,9 +76,6 @@ def made_up_grant(deployment: Deployment, _execution: str, task_token: str) -> N
     complete(deployment, task_token, {"acquired": True, "fencing_token": 1, **own})
 
 
-every_attack = pytest.mark.parametrize("attack", [grant_of_another_lock, made_up_grant])
-
-
 def complete(deployment: Deployment, task_token: str, answer: object) -> None:
     workflows = deployment.aws.client("stepfunctions")
     workflows.send_task_success(taskToken=task_token, output=json.dumps(answer))
@@ -100,7 +86,7 @@ def table_of(deployment: Deployment) -> LockTable:
 
 
 def waiting_token(line: QueuedLock, execution: str) -> str:
-    waiters = table_of(line.deployment).query_all(oldest_waiters(line.lock_name))
+    waiters = table_of(line.deployment).query_all(oldest_waiters(line.lock))
     [token] = [w[TASK_TOKEN]["S"] for w in waiters if w[EXECUTION_ARN]["S"] == execution]
     return str(token)
 
@@ -111,7 +97,7 @@ def heartbeat_tokens(deployment: Deployment, execution: str) -> list[str]:
     return [token for token in tokens if token is not None]
 
 
-@every_attack
+@pytest.mark.parametrize("attack", [grant_of_another_lock, made_up_grant])
 def test_a_forged_answer_lets_no_one_in_and_the_waiter_waits_on(
     deployment: Deployment, attack: Attack
 ) -> None:
@@ -125,13 +111,12 @@ def test_a_forged_answer_lets_no_one_in_and_the_waiter_waits_on(
     assert deployment.failed_calls(execution) == ["States.QueryEvaluationError"]
 
 
-@every_attack
 def test_control_without_the_check_a_forged_answer_lets_the_waiter_in_beside_the_holder(
-    deployment: Deployment, attack: Attack
+    deployment: Deployment,
 ) -> None:
     line = QueuedLock(deployment)
     execution = line.join("QueueBelieving")
-    attack(deployment, execution, waiting_token(line, execution))
+    made_up_grant(deployment, execution, waiting_token(line, execution))
     assert deployment.ended(execution).status == "SUCCEEDED"
     assert line.holders() == [HOLDER]
 
@@ -171,94 +156,94 @@ def test_a_dead_waiter_at_the_head_of_the_queue_is_passed_over_at_once(
     assert deployment.timeline(second).calls("Guard: Acquire", after=released_at) == []
 
 
-def seconds_of(advanced: Advanced) -> float:
-    assert advanced.seconds is not None, "it still waits"
-    return advanced.seconds
-
-
-@pytest.mark.parametrize(("which", "waiters"), [("push lost", 0), ("dead waiter, untold", 1)])
-def test_a_waiter_that_was_not_told_finds_its_grant_at_its_next_question(
-    queue_runs: ScenarioRuns, which: str, waiters: int
+@together
+@pytest.mark.parametrize("requests", [2, math.inf], ids=["before the hand-off", "before the push"])
+def test_a_releaser_that_is_killed_delays_the_queue_by_its_lease_and_a_poll(
+    deployment: Deployment, requests: float
 ) -> None:
-    """Of a dead waiter that no one notices, the lease has to end before."""
-    lost: Advanced = queue_runs.only(which)
-    assert HOLDER not in lost.holders_meanwhile
-    assert (len(lost.holders_meanwhile), lost.waiters_meanwhile) == (1, waiters)
-    assert (seconds_of(lost) > 0, lost.questions) == (True, 1)
+    line = QueuedLock(deployment)
+    execution = line.join(TURNS)
+    deployment.invoke("Heartbeat", lock_name=line.lock, owner_id=line.owner_id, lease_seconds=3)
+    free_at = time.time()  # Before: the waiter may ask right after the hand-off.
+    line.release_killed(after_requests=requests)
+    if requests == math.inf:
+        assert (line.holders(), line.waiters()) == ([execution], [])
+    else:
+        assert (line.holders(), line.waiters()) == ([HOLDER], [execution])
+        free_at = line.holder().expires_at_ms / 1000 + OVER_SECONDS
+    assert line.began(execution) > free_at
+    assert len(deployment.timeline(execution).calls("Guard: Acquire", after=free_at)) == 1
 
 
-@pytest.mark.parametrize("requests", KILLED_AFTER)
-def test_a_releaser_killed_between_any_two_requests_delays_the_queue_by_its_lease_and_a_poll(
-    queue_runs: ScenarioRuns, requests: float
-) -> None:
-    killed: Advanced = queue_runs.only(f"killed after {requests}")
-    handed_over = requests == KILLED_AFTER[-1]
-    still_holds = killed.holders_meanwhile == [HOLDER]
-    assert (still_holds, killed.waiters_meanwhile) == (not handed_over, int(not handed_over))
-    assert (seconds_of(killed) > 0, killed.questions) == (True, 1)
-
-
-@pytest.mark.parametrize(
-    ("which", "waiters"), [("push lost, no fallback", 0), ("killed, no fallback", 1)]
-)
-def test_control_without_a_fallback_poll_it_waits_on(
-    queue_runs: ScenarioRuns, which: str, waiters: int
-) -> None:
-    lost: Advanced = queue_runs.only(which)
-    assert (len(lost.holders_meanwhile), lost.waiters_meanwhile) == (1, waiters)
-    assert (lost.seconds, lost.questions) == (None, 0)
+@together
+def test_control_without_a_fallback_poll_it_waits_on(deployment: Deployment) -> None:
+    line = QueuedLock(deployment)
+    execution = line.join(QUEUE)
+    released_at = time.time()
+    line.release_killed(after_requests=math.inf)
+    assert (line.holders(), line.waiters()) == ([execution], [])
+    time.sleep(SHORT_FALLBACK_SECONDS + 5)  # the others have asked by then
+    assert deployment.is_running(execution)
+    assert deployment.timeline(execution).calls("Guard: Acquire", after=released_at) == []
+    deployment.stop(execution)
 
 
 # A wait ends within two seconds of `max_wait`, and leaves nothing behind.
 
 
+@together
 @pytest.mark.parametrize("seconds", GIVES_UP_SECONDS)
 def test_a_wait_ends_with_its_error_within_two_seconds_of_max_wait(
-    queue_runs: ScenarioRuns, seconds: int
+    deployment: Deployment, seconds: int
 ) -> None:
-    gave_up: GaveUp = queue_runs.only(f"gives up {seconds}")
-    assert (gave_up.ended.status, gave_up.ended.error) == ("FAILED", "LockWaitTimeout")
-    assert f"not granted within max_wait of {seconds} s" in (gave_up.ended.cause or "")
-    assert set(gave_up.failed_calls) <= {"States.Timeout"}, "else the wait begins again"
-    assert abs(gave_up.waited_seconds - seconds) <= 2
-    assert gave_up.seconds >= gave_up.waited_seconds
-    assert (gave_up.waiters, gave_up.holders) == ([], [HOLDER])
+    line = QueuedLock(deployment)
+    execution = line.join(f"QueueGivesUp{seconds}")
+    ended = deployment.ended(execution)
+    assert (ended.status, ended.error) == ("FAILED", "LockWaitTimeout")
+    assert f"not granted within max_wait of {seconds} s" in (ended.cause or "")
+    failed = set(deployment.failed_calls(execution))
+    assert failed <= {"States.Timeout"}, "else the wait begins again"
+    entered = deployment.timeline(execution).entered
+    assert abs(entered("Guard: Give up") - entered("Guard: Enter") - seconds) <= 2
+    assert (line.waiters(), line.holders()) == ([], [HOLDER])
 
 
-def test_a_grant_that_comes_while_giving_up_is_given_back(queue_runs: ScenarioRuns) -> None:
-    late: LateGrant = queue_runs.only("granted while giving up")
-    assert late.granted_to_waiter
-    assert (late.ended.status, late.ended.error) == ("FAILED", "LockWaitTimeout")
-    assert (late.holders, late.waiters) == ([], [])
+@together
+def test_a_grant_that_comes_while_giving_up_is_given_back(deployment: Deployment) -> None:
+    line = QueuedLock(deployment)
+    execution = line.join(f"QueueGivesUp{GIVES_UP_SECONDS[0]}")
+    line.release_untold()
+    assert line.holders() == [execution]
+    ended = deployment.ended(execution)
+    assert (ended.status, ended.error) == ("FAILED", "LockWaitTimeout")
+    assert (line.holders(), line.waiters()) == ([], [])
 
 
 # A guard in the queue costs the same however long it waits; polling does not.
 
+WAITS_SECONDS: Final = 20
 
-@pytest.mark.parametrize(
-    ("machine", "cost"), [("QueueFlat", 4), ("QueueChainPath", 7), ("PollFlat", 5)]
-)
-def test_uncontended_a_guard_costs_a_known_number_of_transitions(
-    deployment: Deployment, machine: str, cost: int
-) -> None:
-    """Of the four and seven, one and three are the states of the workflow itself."""
-    execution = deployment.start(machine, {})
+
+def cost_of_a_wait(deployment: Deployment, machine: str) -> tuple[int, int, int]:
+    """Transitions, calls, and how often the lock was asked for."""
+    line = QueuedLock(deployment)
+    execution = line.join(machine)
+    time.sleep(WAITS_SECONDS)  # the length of this wait is what is tested
+    line.release()
     assert deployment.ended(execution).status == "SUCCEEDED"
-    assert deployment.transitions(execution) == cost
-    assert deployment.calls(execution) == 3  # acquire, the work, release
+    tries = deployment.states_entered(execution).count("Guard: Acquire")
+    return deployment.transitions(execution), deployment.calls(execution), tries
 
 
-def test_waiting_in_the_queue_costs_no_transition_and_no_call(queue_runs: ScenarioRuns) -> None:
-    waited: Waited = queue_runs.only(f"{QUEUE} waits")
-    assert waited.seconds >= WAITS_SECONDS
-    assert (waited.transitions, waited.calls, waited.tries) == (4, 3, 1)
+@together
+def test_waiting_in_the_queue_costs_no_transition_and_no_call(deployment: Deployment) -> None:
+    assert cost_of_a_wait(deployment, QUEUE) == (4, 3, 1)
 
 
+@together
 def test_waiting_by_polling_costs_three_transitions_and_a_call_a_try(
-    queue_runs: ScenarioRuns,
+    deployment: Deployment,
 ) -> None:
-    waited: Waited = queue_runs.only(f"{POLLING} waits")
-    assert waited.seconds >= WAITS_SECONDS
-    assert waited.tries > 2
-    assert waited.transitions == 5 + 3 * (waited.tries - 1)
-    assert waited.calls == 3 + waited.tries - 1
+    transitions, calls, tries = cost_of_a_wait(deployment, POLLING)
+    assert tries > 2
+    assert (transitions, calls) == (5 + 3 * (tries - 1), 3 + tries - 1)

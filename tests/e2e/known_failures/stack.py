@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import jsii
 from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
-from aws_cdk import aws_stepfunctions_tasks as tasks
-from constructs import Construct
 
 from fairlock.cdk import LockService, Waiting
-from tests.e2e.guard.stack import INPUT, JSONATA, RESULT, Form, Forms, function
-from tests.e2e.workflow_parts import LOCK, once_each, stay
+from tests.e2e.guard.stack import JSONATA, Form, Forms, function
+from tests.e2e.workflow_parts import INPUT, LOCK, RESULT, invoke, once_each, stay
 
 CHAIN_LEASE_SECONDS: Final = 2
-TASK_SECONDS: Final = "{% $exists($states.input.sleep) ? 1 : 30 %}"
-"""Work that sleeps is over its time soon; the other limit leaves time for a cold start."""
-THIS_EXECUTION: Final = "{% $states.context.Execution.Id %}"
 OWNER_OF_THE_EXECUTION: Final = "{% $states.context.Execution.Name %}"
 """As good as its ARN, which may be longer than an owner id."""
 OWNER_OF_THE_CALL: Final = "{% $uuid() %}"
 """In the arguments of a call: another one whenever the call is repeated."""
+BOTH_RESULTS: Final = "{% {'work': $states.input, 'release': $states.result.Payload} %}"
 
 
 class KnownFailures(Forms):
@@ -39,14 +34,11 @@ class KnownFailures(Forms):
         lossy = function(self, "LossyAcquire", handler="meddling.lossy", environment=names)
         self.locks.grant_use(lossy)
         bodies: dict[str, Callable[[Form], sfn.IChainable]] = {
-            "Unguarded": stay,
-            "Chain": lambda form: chain(form, stay(form)),
-            "Anonymous": lambda form: chain(form, stay(form), told_execution=False),
-            "MapOneOwner": lambda form: once_each(form, chain(form, stay(form))),
-            "CaughtGuard": lambda form: caught(form, form.guard(task(form), lock_name=LOCK)),
-            "CaughtChain": lambda form: caught(form, chain(form, task(form))),
-            "OutputReplaced": lambda form: chain(form, task(form), outputs=None),
-            "LostReplyNewOwner": lambda form: chain(
+            "MapOneOwner": lambda form: once_each(form, Chain(form, stay(form))),
+            "CaughtGuard": lambda form: caught(form, form.guard(form.work(), lock_name=LOCK)),
+            "CaughtChain": lambda form: caught(form, Chain(form, form.work())),
+            "OutputReplaced": lambda form: Chain(form, form.work(), outputs=None),
+            "LostReplyNewOwner": lambda form: Chain(
                 form, stay(form), acquire=lossy, owner_id=OWNER_OF_THE_CALL
             ),
         }
@@ -63,38 +55,13 @@ class Made(Form):
         super().__init__(scope, name)
 
 
-def call(
-    scope: Construct,
-    name: str,
-    function: lambda_.IFunction,
-    **props: Any,  # noqa: ANN401 - LambdaInvoke's
-) -> tasks.LambdaInvoke:
-    """A call that is repeated only if the caller says so."""
-    return tasks.LambdaInvoke.jsonata(
-        scope, name, lambda_function=function, retry_on_service_exceptions=False, **props
-    )
-
-
-def task(form: Form) -> sfn.IChainable:
-    """A bare task that returns or fails as the input says."""
-    return call(
-        form,
-        "Task",
-        form.forms.worker,
-        payload=sfn.TaskInput.from_text(INPUT),
-        outputs=RESULT,
-        task_timeout=sfn.Timeout.jsonata(TASK_SECONDS),
-    )
-
-
 def caught(form: Form, guarded: sfn.IChainable) -> sfn.IChainable:
     """A workflow that handles the error, and whose next state asks for the same lock."""
-    request = {"lock_name": LOCK, "owner_id": "{% $uuid() %}", "lease_seconds": CHAIN_LEASE_SECONDS}
-    next_acquire = call(
+    next_acquire = invoke(
         form,
         "NextAcquire",
         form.forms.locks.acquire_function,
-        payload=sfn.TaskInput.from_object(request),
+        {"lock_name": LOCK, "owner_id": "{% $uuid() %}", "lease_seconds": CHAIN_LEASE_SECONDS},
         outputs="{% {'error': $states.input.error, 'next_acquire': $states.result.Payload} %}",
     )
     surrounding = sfn.Parallel.jsonata(form, "Surrounding").branch(guarded)
@@ -102,75 +69,46 @@ def caught(form: Form, guarded: sfn.IChainable) -> sfn.IChainable:
     return surrounding.add_catch(next_acquire, errors=["States.ALL"], outputs=error)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mistake:
-    """In which single way a chain is wrong. The default is wrong in one way: it catches nothing.
+class Chain(sfn.StateMachineFragment):
+    """acquire → acquired? → work → release, and round again while it is not; it catches nothing.
 
-    Attributes:
+    Args:
+        form: the machine.
+        work: what the lock is for.
+        acquire: the function, if it is not the service's.
         owner_id: who it says it is.
-        told_execution: whether the service is told which execution the lease belongs to.
         outputs: what leaves the chain; None is what the release call left.
     """
 
-    owner_id: str = OWNER_OF_THE_EXECUTION
-    told_execution: bool = True
-    outputs: str | None = "{% {'work': $states.input, 'release': $states.result.Payload} %}"
-
-
-def chain(
-    form: Form,
-    work: sfn.IChainable,
-    *,
-    acquire: lambda_.IFunction | None = None,
-    **mistake: Any,  # noqa: ANN401 - a Mistake's
-) -> Chain:
-    """The wrong kind of a guard."""
-    locks = form.forms.locks
-    return Chain(
-        form,
-        "Chain",
-        acquire=acquire or locks.acquire_function,
-        release=locks.release_function,
-        work=work,
-        mistake=Mistake(**mistake),
-    )
-
-
-class Chain(sfn.StateMachineFragment):
-    """acquire → acquired? → work → release, and round again without end while it is not."""
-
     def __init__(
         self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        acquire: lambda_.IFunction,
-        release: lambda_.IFunction,
+        form: Form,
         work: sfn.IChainable,
-        mistake: Mistake,
+        *,
+        acquire: lambda_.IFunction | None = None,
+        owner_id: str = OWNER_OF_THE_EXECUTION,
+        outputs: str | None = BOTH_RESULTS,
     ) -> None:
-        super().__init__(scope, construct_id)
+        super().__init__(form, "Chain")
+        locks, this_execution = form.forms.locks, "{% $states.context.Execution.Id %}"
         request = {
             "lock_name": LOCK,
-            "owner_id": mistake.owner_id,
-            "owner_name": THIS_EXECUTION,
-            **({"execution_arn": THIS_EXECUTION} if mistake.told_execution else {}),
+            "owner_id": owner_id,
+            "owner_name": this_execution,
+            "execution_arn": this_execution,
             "lease_seconds": CHAIN_LEASE_SECONDS,
         }
-        self._acquire = call(
+        self._acquire = invoke(
             self,
             "Acquire",
-            acquire,
-            payload=sfn.TaskInput.from_object(request),
+            acquire or locks.acquire_function,
+            request,
             outputs=INPUT,
             assign={"lock": RESULT},
         )
         self._acquire.add_retry(errors=["ConnectionError"], interval=Duration.seconds(1))
         owner = {"lock_name": "{% $lock.lock_name %}", "owner_id": "{% $lock.owner_id %}"}
-        outputs = {"outputs": mistake.outputs} if mistake.outputs else {}
-        self._release = call(
-            self, "Release", release, payload=sfn.TaskInput.from_object(owner), **outputs
-        )
+        self._release = invoke(self, "Release", locks.release_function, owner, outputs=outputs)
         again = sfn.Wait.jsonata(self, "Wait", time=sfn.WaitTime.duration(Duration.seconds(1)))
         acquired = sfn.Choice.jsonata(self, "Acquired?")
         inside = sfn.Chain.start(work).next(self._release)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import uuid
@@ -16,22 +15,17 @@ from typing import Final
 from fairlock.clock import DATE_RESOLUTION_MS, FRONT_END_MS
 from fairlock.protocol.model import Holder
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
+from tests.e2e.together import TIMES
 
-TIMES: Final = int(os.environ.get("FAIRLOCK_TIMES", "20"))
-"""How often a scenario with two variants is played: an even number. `make test` does with two."""
-ALIKE_TIMES: Final = TIMES if TIMES > 2 else 1
-"""How often a scenario without variants is played: more than once only for its figures."""
-CONTROL_TIMES: Final = min(2, ALIKE_TIMES)
 QUICK_SECONDS: Final = 0.5
 """The longest pause between two polls, each of which costs the machine some milliseconds."""
-MEASURING_SECONDS: Final = 0.1 if TIMES > 2 else 0.3
 SLOW_SECONDS: Final = 5.0
 """The longest pause where nothing is measured by polling."""
 TOLERANCE_SECONDS: Final = FRONT_END_MS / 1000
 OVER_SECONDS: Final = TOLERANCE_SECONDS + DATE_RESOLUTION_MS / 1000
 """From the stored end of a lease until every Date, cut to the second, says that it is over."""
 
-MOST_CALLING: Final = 4 if TIMES > 2 else 2
+MOST_CALLING: Final = 4 if TIMES > 1 else 3
 _CALLING: Final = threading.BoundedSemaphore(MOST_CALLING)
 _CALLING_AGAIN: Final = threading.BoundedSemaphore(MOST_CALLING // 2)
 """Each call of a function beyond those at work is a cold start: a second of a processor."""
@@ -109,15 +103,17 @@ class ContestedLock:
     def waiters(self) -> list[str]:
         return self.deployment.waiters(self.lock)
 
-    def ask(self, **terms: object) -> Json:
-        """What a direct caller is told that never asked before."""
-        owner_id = str(uuid.uuid4())
+    def ask(self, *, owner_id: str = "", **terms: object) -> Json:
+        """What a direct caller is told, who never asked before unless it is named."""
+        owner_id = owner_id or str(uuid.uuid4())
         return self.deployment.invoke("Acquire", lock_name=self.lock, owner_id=owner_id, **terms)
 
-    def release(self, owner_id: str) -> None:
-        """On behalf of a direct caller that was granted the lock."""
+    def release(self, owner_id: str) -> float:
+        """On behalf of a direct caller that holds the lock; tells when that was asked for."""
+        asked_at = time.time()
         answer = self.deployment.invoke("Release", lock_name=self.lock, owner_id=owner_id)
         assert answer["released"] is True, answer
+        return asked_at
 
     def ask_until_granted(self) -> int:
         """One direct caller after the other asks, until one is granted; how many asked."""

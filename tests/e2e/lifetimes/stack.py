@@ -13,16 +13,13 @@ from typing import Any, Final
 
 from aws_cdk import CfnOutput, Duration, Stage
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from fairlock.cdk import ILockService, LockGuard, LockService, Waiting
 from fairlock.cdk.service.functions import handler_code
-from fairlock.names import REAP_QUEUE_VARIABLE
-from tests.e2e.guard.stack import INPUT, JSONATA, Form, Forms, Spoilt
-from tests.e2e.known_failures.stack import chain
-from tests.e2e.workflow_parts import LOCK, SECONDS, runtime_error, stay
+from tests.e2e.guard.stack import JSONATA, Form, Forms, Spoilt
+from tests.e2e.workflow_parts import INPUT, LOCK, SECONDS, runtime_error, stay
 
 PLAIN_LEASE_SECONDS: Final = 5
 KEEP_ALIVE_LEASE_SECONDS: Final = 6
@@ -30,7 +27,6 @@ INTERVAL_SECONDS: Final = 2
 FALLBACK_SECONDS: Final = 10
 LONG_LEASE_SECONDS: Final = 600
 LONG_INTERVAL_SECONDS: Final = 20
-UNTOLD_INTERVAL_SECONDS: Final = 4
 TIMEOUT_SECONDS: Final = 20
 """Long enough that another caller is seen to wait behind, also on a busy machine."""
 EXPRESS_TIMEOUT_SECONDS: Final = 3
@@ -50,8 +46,6 @@ class Lifetimes(Forms):
         return (
             KeepAliveChain(self, "KeepAliveChain"),
             KeepAliveSibling(self, "KeepAliveSibling"),
-            KeepAliveRuntime(self, "KeepAliveRuntime"),
-            KeepAliveChain(self, "KeepAliveTimeout", timeout_seconds=TIMEOUT_SECONDS),
             Plain(self, "Plain"),
             PlainTask(self, "PlainTask"),
             PlainSibling(self, "PlainSibling"),
@@ -73,42 +67,22 @@ class DyingWorkflows(Forms):
             DiesWithTask(self, "DiesWithTask"),
             DiesAtGate(self, "DiesAtGate"),
             DiesNested(self, "DiesNested"),
-            KeptAliveUntold(self, "KeptAliveUntold"),
             Express(self, "ExpressByTimeout", timeout_seconds=EXPRESS_TIMEOUT_SECONDS),
             ExpressByError(self, "ExpressByError"),
         )
 
 
 class Unreaped(Forms):
-    """Over a service of its own: of all machines but two no event reaches it, as if all were lost.
-
-    It gets the events of those two, but its orders of second passes go to a queue that no function
-    reads.
-    """
+    """Over a service of its own: no event reaches it but those of one machine."""
 
     waiting = Lifetimes.waiting
 
     def forms(self) -> Sequence[Form]:
-        service = LockService(self, "Locks")
-        assert service.reaper is not None
-        elsewhere = sqs.Queue(self, "Elsewhere")
-        elsewhere.grant_send_messages(service.reaper.function)
-        service.reaper.function.add_environment(REAP_QUEUE_VARIABLE, elsewhere.queue_url)
-        self.locks = service
-        self.gates = gates(self, service)
+        self.locks = service = LockService(self, "Locks")
         service.add_outputs()
-        watched, watched_nested = Dies(self, "Watched"), DiesNested(self, "WatchedNested")
-        service.watch(watched.machine, watched_nested.machine)
-        return (
-            watched,
-            watched_nested,
-            Plain(self, "UnreapedPlain"),
-            Dies(self, "Unreaped"),
-            Dies(self, "UnreapedByTimeout", timeout_seconds=TIMEOUT_SECONDS),
-            DiesByError(self, "UnreapedByError"),
-            Uncaught(self, "UnreapedWithTask"),
-            DiesAtGate(self, "UnreapedAtGate"),
-        )
+        watched = Dies(self, "Watched")
+        service.watch(watched.machine)
+        return watched, Plain(self, "UnreapedPlain"), Dies(self, "Unreaped")
 
 
 class Lifetime(Form):
@@ -173,10 +147,6 @@ class PlainRuntime(Lifetime):
         return self.guarded(runtime_error(self))
 
 
-class KeepAliveRuntime(PlainRuntime):
-    keeps_alive = True
-
-
 class DyingWorkflow(Lifetime):
     def guarded(self, work: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
         lease = Duration.seconds(LONG_LEASE_SECONDS)
@@ -203,17 +173,10 @@ class DiesWithTask(DyingWorkflow):
         return self.guarded(self.work())
 
 
-class Uncaught(DyingWorkflow):
-    """The same in a chain without a guard, which catches nothing."""
-
-    def body(self) -> sfn.IChainable:
-        return chain(self, self.work())
-
-
 class DiesAtGate(DyingWorkflow):
     """In the middle of acquire or release."""
 
-    forms: DyingWorkflows | Unreaped
+    forms: DyingWorkflows
 
     def body(self) -> sfn.IChainable:
         return self.guarded(stay(self), service=self.forms.gates)
@@ -225,25 +188,6 @@ class DiesNested(DiesAtGate):
     def body(self) -> sfn.IChainable:
         outer = "{% 'outer/' & $states.input.lock %}"
         return self.guarded(super().body(), "Outer", lock_name=outer)
-
-
-class KeptAliveUntold(DyingWorkflow):
-    """Kept alive by a service whose release does not tell the heartbeat that the work is done."""
-
-    keeps_alive = True
-
-    def body(self) -> sfn.IChainable:
-        locks = self.forms.locks
-        silent = _with_handlers(
-            self, "Silent", locks, handler="gated.silent_release", environment={}
-        )
-        service = Spoilt(
-            acquire_function=locks.acquire_function,
-            heartbeat_function=locks.heartbeat_function,
-            release_function=silent,
-        )
-        interval = Duration.seconds(UNTOLD_INTERVAL_SECONDS)
-        return self.guarded(stay(self), service=service, keep_alive=interval)
 
 
 class Express(Lifetime):
@@ -273,49 +217,26 @@ class ExpressByError(Express):
 
 def gates(scope: Construct, locks: ILockService) -> Spoilt:
     """The service's handlers with gates in them; a test finds these in the output `Gates`."""
+    assert isinstance(locks, LockService)
     stage = Stage.of(scope)
     assert stage is not None
     directory = Path(stage.outdir) / f"gates-{scope.node.id}"
     directory.mkdir()
     CfnOutput(scope, "Gates", value=str(directory))
-
-    def gated(operation: str) -> lambda_.Function:
-        return _with_handlers(
+    environment = {"FAIRLOCK_TABLE_NAME": locks.table.table_name, "GATES": str(directory)}
+    layer = lambda_.LayerVersion(scope, "Gated", code=lambda_.Code.from_asset(str(LAYER)))
+    acquire, release = (
+        lambda_.Function(
             scope,
             f"Gated{operation.title()}",
-            locks,
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            architecture=lambda_.Architecture.ARM_64,
+            code=handler_code(scope),
             handler=f"gated.{operation}",
-            environment={"GATES": str(directory)},
+            layers=[layer],
+            timeout=Duration.seconds(GATE_TIMEOUT_SECONDS),
+            environment=environment,
         )
-
-    return Spoilt(
-        acquire_function=gated("acquire"),
-        heartbeat_function=locks.heartbeat_function,
-        release_function=gated("release"),
+        for operation in ("acquire", "release")
     )
-
-
-def _with_handlers(
-    scope: Construct,
-    construct_id: str,
-    locks: ILockService,
-    *,
-    handler: str,
-    environment: dict[str, str],
-) -> lambda_.Function:
-    """A function of the directory `layer`, on top of the service's own handlers."""
-    assert isinstance(locks, LockService)
-    layer = lambda_.LayerVersion(
-        scope, f"{construct_id}Layer", code=lambda_.Code.from_asset(str(LAYER))
-    )
-    return lambda_.Function(
-        scope,
-        construct_id,
-        runtime=lambda_.Runtime.PYTHON_3_13,
-        architecture=lambda_.Architecture.ARM_64,
-        code=handler_code(scope),
-        handler=handler,
-        layers=[layer],
-        timeout=Duration.seconds(GATE_TIMEOUT_SECONDS),
-        environment={"FAIRLOCK_TABLE_NAME": locks.table.table_name, **environment},
-    )
+    return Spoilt(acquire, locks.heartbeat_function, release)

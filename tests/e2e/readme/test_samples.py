@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from collections.abc import Callable
@@ -11,22 +10,17 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from aws_cdk import App, CfnOutput, Stack
-from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lambda_
+from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_stepfunctions as sfn
-from aws_cdk.assertions import Template
-from botocore.exceptions import ClientError
 from constructs import Construct
 
 from fairlock import LockClient
-from fairlock.cdk import ILockService, LockService, SharedLockService
+from fairlock.cdk import ILockService
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.guard.stack import function
 
 LONGEST_SECONDS: Final = 120
 LOCK_NAME: Final = '"customer/7"'
-SERVICE: Final = 'LockClient.from_stack("Fairlock")'
 
 Charge = Callable[..., None]
 
@@ -66,15 +60,11 @@ def credentials(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setenv(name, value)
 
 
-def run_client(lock_name: str, charge: Charge, *, table_name: str | None = None) -> None:
-    """The client's sample with this lock, over the service that it finds, or over this table."""
+def run_client(lock_name: str, charge: Charge) -> None:
+    """The client's sample with this lock, over the service that it finds."""
     code = sample("LockClient")
     assert LOCK_NAME in code
-    assert SERVICE in code
-    code = code.replace(LOCK_NAME, repr(lock_name))
-    if table_name is not None:
-        code = code.replace(SERVICE, f"LockClient({table_name!r})")
-    run_sample(code, charge=charge)["locks"].close()
+    run_sample(code.replace(LOCK_NAME, repr(lock_name)), charge=charge)["locks"].close()
 
 
 @pytest.mark.usefixtures("credentials")
@@ -119,80 +109,3 @@ def test_the_client_of_the_readme_waits_for_its_guard_and_its_guard_for_the_clie
         "SUCCEEDED",
     ]
     assert tokens[1] == tokens[0] + 1
-
-
-@pytest.mark.usefixtures("credentials")
-def test_a_client_of_another_table_is_not_excluded_by_the_guard(
-    deployment: Deployment, tmp_path: Path
-) -> None:
-    """The negative control: the samples exclude each other because they use one service."""
-    customer, gate = f"readme-{uuid.uuid4()}", tmp_path / "gate"
-    execution = deployment.start("Billing", {"customer_id": customer, "until": str(gate)})
-    wait_until(lambda: deployment.holders(f"customer/{customer}") == [execution])
-    charged: list[str] = []
-    other = deployment.of("OtherService").table_name
-
-    run_client(
-        f"customer/{customer}",
-        lambda charged_customer, **_: charged.append(charged_customer),
-        table_name=other,
-    )
-    assert charged == ["7"]
-    assert deployment.holders(f"customer/{customer}") == [execution]
-    gate.touch()
-    assert deployment.ended(execution).status == "SUCCEEDED"
-
-
-# A stack that needs what a service does not share is refused, before anything is made of it.
-
-
-def invokes(locks: SharedLockService) -> None:
-    locks.grant_acquire(iam.Role(Stack.of(locks), "Role", assumed_by=iam.AccountRootPrincipal()))
-
-
-def inspects(locks: SharedLockService) -> None:
-    locks.grant_inspect(iam.Role(Stack.of(locks), "Role", assumed_by=iam.AccountRootPrincipal()))
-
-
-def uses_durable(locks: SharedLockService) -> None:
-    function = lambda_.Function(
-        Stack.of(locks),
-        "Durable",
-        runtime=lambda_.Runtime.PYTHON_3_13,
-        handler="index.handler",
-        code=lambda_.Code.from_inline("def handler(event, context): pass"),
-    )
-    locks.grant_durable(function)
-
-
-@pytest.mark.parametrize(
-    ("stack_name", "use", "missing"),
-    [
-        ("Nowhere", invokes, "/fairlock/Nowhere/AcquireFunctionArn"),
-        ("Fairlock", uses_durable, "/fairlock/Fairlock/ServesEveryDurableFunction"),
-        ("Fairlock", inspects, "/fairlock/Fairlock/InspectFunctionArn"),
-    ],
-    ids=["no such service", "not durable", "no administration"],
-)
-def test_cloudformation_refuses_a_stack_by_the_parameter_that_is_missing(
-    deployment: Deployment,
-    tmp_path: Path,
-    stack_name: str,
-    use: Callable[[SharedLockService], None],
-    missing: str,
-) -> None:
-    stack = Stack(App(outdir=str(tmp_path)), "Refused")
-    use(LockService.from_stack(stack, "Locks", stack_name=stack_name))
-    template = dict(Template.from_stack(stack).to_json())
-    template["Resources"] = {
-        **template.get("Resources", {}),
-        "Any": {"Type": "AWS::SQS::Queue"},
-    }
-    cloudformation = deployment.aws.client("cloudformation")
-    with pytest.raises(ClientError) as refused:
-        cloudformation.create_stack(
-            StackName="Refused",
-            TemplateBody=json.dumps(template),
-            Capabilities=["CAPABILITY_IAM"],
-        )
-    assert missing in str(refused.value)

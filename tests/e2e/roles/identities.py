@@ -24,6 +24,7 @@ from infra.lock_stack import LockStack
 from tests.e2e.deployment import Deployment
 from tests.e2e.durable.executions import WORKER
 from tests.e2e.roles.calls import ACCOUNT, AnyCall, Simulated
+from tests.e2e.workflow_parts import durable_function
 
 ROLES = (
     *("Acquire", "Heartbeat", "Release", "Reap", "Inspect", "ForceRelease", "SetLimit", "Publish"),
@@ -73,19 +74,6 @@ class Identities:
         """Sends as this role, until another one is used."""
         self._use(role)
         return self._client(service)
-
-    def granted(self, role: str) -> set[str]:
-        """Every action that the role's policies name, on whatever resource."""
-        name = self._deployment.outputs["Fairlock"][f"{role}RoleArn"].rpartition("/")[2]
-        roles = self._deployment.aws.client("iam")
-        assert roles.list_attached_role_policies(RoleName=name)["AttachedPolicies"] == []
-        found: set[str] = set()
-        for policy in roles.list_role_policies(RoleName=name)["PolicyNames"]:
-            document = roles.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
-            for statement in document["Statement"]:
-                actions = statement["Action"]
-                found.update([actions] if isinstance(actions, str) else actions)
-        return found
 
     def _denied_in_simulation(self, role: str, call: Simulated) -> bool:
         arn = self._deployment.outputs["Fairlock"][f"{role}RoleArn"]
@@ -203,16 +191,7 @@ def add_keyed_functions(stack: LockStack) -> None:
 
 def _add_function(stack: LockStack, name: str, code: lambda_.Code, *, granted: bool) -> None:
     key = kms.Key(stack, f"{name}Key")
-    timeout = Duration.seconds(EXECUTION_SECONDS)
-    function = lambda_.Function(
-        stack,
-        name,
-        code=code,
-        handler="inside.durable",
-        runtime=lambda_.Runtime.PYTHON_3_13,
-        timeout=Duration.seconds(60),
-        durable_config=lambda_.DurableConfig(execution_timeout=timeout),
-    )
+    function = durable_function(stack, name, code=code, seconds=EXECUTION_SECONDS)
     resource = function.node.default_child
     assert isinstance(resource, lambda_.CfnFunction)
     resource.add_property_override("DurableConfig.KMSKeyArn", key.key_arn)

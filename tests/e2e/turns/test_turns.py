@@ -1,29 +1,19 @@
-"""Workflows share locks, and hold two at once, beside each other and beside Python clients."""
+"""Workflows share locks, hold two at once, and supersede each other, beside Python clients."""
 
 from __future__ import annotations
 
-import ast
-import os
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 
-import boto3
 import pytest
-from botocore.config import Config
 
-from fairlock import LockClient, LockLost, LockWaitTimeout
-from tests.e2e.deployment import Deployment, most_inside, wait_until
-from tests.e2e.turns.stack import (
-    FALLBACK_SECONDS,
-    GIVES_UP_SECONDS,
-    MAX_HOLD_SECONDS,
-    example,
-    run_example,
-)
-from tests.support.checkout import Block
+from fairlock import LockClient, LockWaitTimeout, Superseded
+from tests.e2e.deployment import Deployment, Json, most_inside, wait_until
+from tests.e2e.together import spread
+from tests.e2e.turns.stack import FALLBACK_SECONDS, GIVES_UP_SECONDS
 
 
 @pytest.fixture
@@ -34,6 +24,11 @@ def names() -> tuple[str, str]:
 
 
 @pytest.fixture
+def lock(names: tuple[str, str]) -> str:
+    return names[0]
+
+
+@pytest.fixture
 def locks(deployment: Deployment) -> Iterator[LockClient]:
     dynamodb, workflows = (deployment.aws.client(name) for name in ("dynamodb", "stepfunctions"))
     with LockClient(deployment.table_name, client=dynamodb, stepfunctions=workflows) as locks:
@@ -41,9 +36,8 @@ def locks(deployment: Deployment) -> Iterator[LockClient]:
 
 
 def test_workflows_and_a_client_read_at_the_same_time_and_a_writer_is_alone(
-    deployment: Deployment, locks: LockClient, names: tuple[str, str]
+    deployment: Deployment, locks: LockClient, lock: str
 ) -> None:
-    lock = names[0]
     with locks.hold(lock, shared=True):
         read = deployment.run("TurnReads", {"lock": lock, "writes": False, "return": 1})
         assert (read.status, read.output) == ("SUCCEEDED", 1)
@@ -56,333 +50,164 @@ def test_workflows_and_a_client_read_at_the_same_time_and_a_writer_is_alone(
     assert deployment.held(lock) == 0
 
 
-@pytest.mark.parametrize("form", ["TurnBoth", "TurnBothPolls"])
-def test_workflows_with_crossed_lists_take_turns_and_leave_nothing(
-    deployment: Deployment, names: tuple[str, str], form: str
-) -> None:
-    lists = [names, names[::-1]] * 2
-    inputs = [{"one": one, "other": other, "sleep": 0.3} for one, other in lists]
-    with ThreadPoolExecutor(len(inputs)) as pool:
-        ended = list(pool.map(lambda each: deployment.run(form, each), inputs))
-    assert [each.status for each in ended] == ["SUCCEEDED"] * len(inputs)
-    assert most_inside(each.output for each in ended) == 1
-    assert [deployment.held(name) for name in names] == [0, 0]
-
-
-def test_a_client_with_the_crossed_list_takes_turns_with_them(
+def test_workflows_and_a_client_with_crossed_lists_take_turns_and_leave_nothing(
     deployment: Deployment, locks: LockClient, names: tuple[str, str]
 ) -> None:
+    lists = [names, names[::-1]] * 2
     with locks.hold_all(names[::-1], max_wait=60):
-        given = {"one": names[0], "other": names[1], "return": 1}
-        execution = deployment.start("TurnBoth", given)
-        wait_until(lambda: deployment.queue_length(names[0]) == 1)
-        assert deployment.queue_length(names[1]) == 0, "it waits for the first of the order"
-    assert deployment.ended(execution).output == 1
+        started = [
+            deployment.start("TurnBoth", {"one": one, "other": other, "sleep": 0.3})
+            for one, other in lists
+        ]
+        wait_until(lambda: deployment.queue_length(names[0]) == len(lists))
+        assert deployment.queue_length(names[1]) == 0, "they wait for the first of the order"
+    ended = [deployment.ended(execution) for execution in started]
+    assert [each.status for each in ended] == ["SUCCEEDED"] * len(lists)
+    assert most_inside(each.output for each in ended) == 1
+    assert [deployment.held(name) for name in names] == [0, 0]
 
 
 def test_if_the_second_is_not_free_in_time_both_are_and_the_error_names_the_second(
     deployment: Deployment, locks: LockClient, names: tuple[str, str]
 ) -> None:
     first, second = names
-    given = {"one": second, "other": first}
     with locks.hold(second):
-        elsewhere = deployment.start("TurnBothGivesUp", given)
-        fails = deployment.start("TurnBothFails", given)
-        assert deployment.ended(elsewhere).output == {"later": given}
-        failed = deployment.ended(fails)
+        failed = deployment.run("TurnBothFails", {"one": second, "other": first})
         assert (failed.status, failed.error) == ("FAILED", "LockWaitTimeout")
-        told = f"was not granted within max_wait of {GIVES_UP_SECONDS} s"
+        told = f"{second} was not granted within max_wait of {GIVES_UP_SECONDS} s"
         assert told in (failed.cause or "")
-        assert deployment.held(first) == 0
-        assert deployment.queue_length(second) == 0
+        assert (deployment.held(first), deployment.queue_length(second)) == (0, 0)
     assert deployment.held(second) == 0
 
 
-def test_both_leases_are_renewed_beside_the_work(
-    deployment: Deployment, locks: LockClient, names: tuple[str, str]
+def test_a_pause_holds_a_workflow_and_a_client_back_until_resume(
+    deployment: Deployment, locks: LockClient, lock: str
 ) -> None:
-    given = {"one": names[0], "other": names[1], "sleep": 9}
-    execution = deployment.start("TurnBothKeptAlive", given)
-    wait_until(lambda: bool((lock := locks.describe(names[1])) and lock.holders))
-    assert locks.try_acquire(names[0]) is None
-    assert deployment.ended(execution).status == "SUCCEEDED"
-    assert [deployment.held(name) for name in names] == [0, 0]
-    assert "Guard (2): Heartbeat" in deployment.states_entered(execution)
-
-
-# The examples of docs/turns.md, by a guard and by a client in one lock.
-
-_BUILDS = count(2_000)
-"""Of deployments, above those of the document; each test goes on where another one has ended."""
-
-
-@pytest.fixture(scope="module")
-def shared_locks(deployment: Deployment) -> Iterator[LockClient]:
-    dynamodb, workflows = (deployment.aws.client(name) for name in ("dynamodb", "stepfunctions"))
-    with LockClient(
-        deployment.table_name, client=dynamodb, stepfunctions=workflows
-    ) as shared_locks:
-        yield shared_locks
-
-
-def test_a_reader_and_a_writer_of_the_document_beside_workflows(
-    deployment: Deployment, shared_locks: LockClient
-) -> None:
-    written: list[str] = []
-
-    def report(_: int) -> None:
-        reader = {"lock": "pages/7", "writes": False, "return": "read"}
-        assert deployment.run("TurnReads", reader).output == "read"
-        writer = {"lock": "pages/7", "writes": True, "return": "written"}
-        written.append(deployment.start("TurnReads", writer))
-        wait_until(lambda: deployment.queue_length("pages/7") == 1)
-
-    def export(_: int) -> None:
-        assert deployment.ended(written[0]).output == "written", "it waited in front of the client"
-
-    run_example(
-        example('hold("pages/7", shared=True)'), locks=shared_locks, report=report, export=export
-    )
-    assert deployment.held("pages/7") == 0
-
-
-def test_both_accounts_of_the_document_beside_its_workflow(
-    deployment: Deployment, shared_locks: LockClient
-) -> None:
-    started: list[str] = []
-
-    def export(_: int) -> None:
-        if not started:
-            transfer = {"from": "3", "to": "7", "return": "paid"}
-            started.append(deployment.start("TransferExample", transfer))
-            wait_until(lambda: deployment.queue_length("accounts/3") == 1)
-
-    run_example(example('hold_all(["accounts/7", "accounts/3"]'), locks=shared_locks, export=export)
-    assert deployment.ended(started[0]).output == "paid"
-    assert [deployment.held(name) for name in ("accounts/3", "accounts/7")] == [0, 0]
-
-
-def test_the_builds_of_the_document_supersede_each_other(
-    deployment: Deployment, shared_locks: LockClient, capsys: pytest.CaptureFixture[str]
-) -> None:
-    newer: list[str] = []
-
-    def export(_: int) -> None:
-        older = deployment.start("DeployExample", {"build_number": 1041})
-        assert deployment.ended(older).status == "SUCCEEDED"
-        assert "ANewerBuildRuns" in deployment.states_entered(older)
-        newer.append(deployment.start("DeployExample", {"build_number": 1043, "return": "up"}))
-        wait_until(lambda: deployment.queue_length("deploy/shop") == 1)
-
-    program = example("except Superseded as error")
-    run_example(program, locks=shared_locks, export=export)
-    assert deployment.ended(newer[0]).output == "up"
-    run_example(program, locks=shared_locks, export=export)
-    assert capsys.readouterr().out == "build 1042 gives way to build 1043\n"
-
-
-def test_a_pause_of_the_document_holds_a_workflow_and_a_client_back_until_resume(
-    deployment: Deployment,
-    shared_locks: LockClient,
-    record_property: Callable[[str, object], None],
-) -> None:
-    block = example("locks.set_limit(")
-    limit, pause, resume = (ast.unparse(line) for line in ast.parse(block.code).body)
-    run_example(_block(limit), locks=shared_locks)
-    vendor = [shared_locks.acquire("vendor", limit=10) for _ in range(3)]
-    assert shared_locks.try_acquire("vendor", limit=10) is None
-    for lock in vendor:
-        lock.release()
-
-    run_example(_block(pause), locks=shared_locks)
+    locks.pause(lock, reason="freeze until Monday")
     with pytest.raises(LockWaitTimeout, match="freeze until Monday"):
-        shared_locks.acquire("deploy/shop", max_wait=0)
-    waits = {"build_number": next(_BUILDS), "return": "up"}
-    execution = deployment.start("DeployExample", waits)
-    wait_until(lambda: deployment.queue_length("deploy/shop") == 1)
-    began = time.time()
-    run_example(_block(resume), locks=shared_locks)
-    assert deployment.ended(execution).output == "up"
-    told = deployment.timeline(execution).entered("Deploy: Acquired?")
-    text = f"a workflow has the lock {1000 * (told - began):.0f} ms after `resume` was called"
-    record_property("figures", text)
+        locks.acquire(lock, max_wait=0)
+    execution = deployment.start("NewestQueue", {"lock": lock, "version": 1})
+    wait_until(lambda: deployment.queue_length(lock) == 1)
+    locks.resume(lock)
+    assert deployment.ended(execution).output == "ran"
 
 
-def _block(code: str) -> Block:
-    return Block("docs/turns.md", 1, "python", code)
+# Deployments wait, and then one more: it runs, and the others learn that they need not.
 
-
-def test_a_leader_of_the_document_makes_a_workflow_wait_until_its_work_is_done(
-    deployment: Deployment, shared_locks: LockClient
-) -> None:
-    written: list[int] = []
-    waits: list[str] = []
-
-    def write(page: int, *, fencing_token: int) -> None:
-        if not waits:
-            task = {"lock": "exporter", "writes": True, "return": "ran"}
-            waits.append(deployment.start("TurnReads", task))
-            wait_until(lambda: deployment.queue_length("exporter") == 1)
-        seen = shared_locks.describe("exporter")
-        assert seen is not None
-        [leader] = seen.holders
-        assert (leader.owner_name, leader.fencing_token) == ("task-1", fencing_token)
-        assert leader.data == {"url": "http://10.0.0.7"}
-        written.append(page)
-
-    run_example(example("locks.lead("), locks=shared_locks, pages=range(3), write=write)
-    assert written == [0, 1, 2]
-    assert deployment.ended(waits[0]).output == "ran"
-
-
-def test_a_client_of_the_document_gives_way_when_its_longest_hold_is_over(
-    deployment: Deployment, record_property: Callable[[str, object], None]
-) -> None:
-    """The workflow sleeps in the queue until the client's `max_hold` is over; the body goes on."""
-    block = example('hold("nightly", max_hold=600)')
-    shorter = _block(block.code.replace("600", "4"))
-    ended: list[str] = []
-    began: list[float] = []
-
-    def write(_: int, *, fencing_token: int) -> None:
-        assert fencing_token
-        began.append(time.time())
-        execution = deployment.start("NightlyImportExample", {"return": "imported"})
-        ended.append(deployment.ended(execution).status)
-
-    dynamodb, workflows = (deployment.aws.client(name) for name in ("dynamodb", "stepfunctions"))
-    with LockClient(
-        deployment.table_name, client=dynamodb, stepfunctions=workflows, lease=2
-    ) as shared_locks:
-        with pytest.raises(LockLost, match="its max_hold of 4 s is over"):
-            run_example(shorter, locks=shared_locks, pages=["a", "b"], write=write)
-        assert ended == ["SUCCEEDED"], "it ran while the body went on, and there was no second page"
-    text = f"a workflow had waited and run {time.time() - began[0]:.1f} s after the first page"
-    record_property("figures", text)
-    assert deployment.held("nightly") == 0
-
-
-def test_the_guard_of_the_document_ends_its_task_and_a_client_is_next(
-    deployment: Deployment,
-    shared_locks: LockClient,
-    record_property: Callable[[str, object], None],
-) -> None:
-    execution = deployment.start("NightlyImportExample", {"sleep": 10 * MAX_HOLD_SECONDS})
-    wait_until(lambda: deployment.held("nightly") == 1)
-    began = time.time()
-    with shared_locks.hold("nightly", max_wait=60):
-        record_property("figures", f"a client has the lock after {time.time() - began:.1f} s")
-    failed = deployment.ended(execution)
-    assert (failed.status, failed.error) == ("FAILED", "States.Timeout")
-    assert deployment.held("nightly") == 0
-
-
-# Many deployments wait, and then one more: it runs, and the others learn that they need not.
-
-WAITING = int(os.environ.get("NEWEST_WORKFLOWS", "5"))
+WAITING = 4
 NEWEST = 1_000
-_AT_ONCE = 4
 
 
-@pytest.fixture
-def lock() -> str:
-    """A lock of which no other test knows."""
-    return f"deploy-{uuid.uuid4()}"
-
-
-def all_wait(deployment: Deployment, lock: str, form: str = "NewestQueue") -> list[str]:
+def all_wait(deployment: Deployment, lock: str) -> list[str]:
     """Deployments that wait, the newest last, in an order that is not that of their versions."""
-    versions = [*range(WAITING, 0, -1)]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        arns = list(
-            pool.map(lambda v: deployment.start(form, {"lock": lock, "version": v}), versions)
-        )
-    wait_until(lambda: deployment.queue_length(lock) == WAITING)
-    arns.append(deployment.start(form, {"lock": lock, "version": NEWEST}))
-    wait_until(lambda: deployment.queue_length(lock) == WAITING + 1)
+    arns: list[str] = []
+    for version in (*range(WAITING, 0, -1), NEWEST):
+        arns.append(deployment.start("NewestQueue", {"lock": lock, "version": version}))
+        wait_until(lambda: deployment.queue_length(lock) == len(arns))
     return arns
 
 
-def told_after(deployment: Deployment, arns: list[str], began: float) -> str:
-    """After how many seconds they went on their way without the lock."""
-    entered = (deployment.timeline(arn).entered("Guard: Acquired?") for arn in arns)
-    seconds = sorted(at - began for at in entered)
-    median, p95 = seconds[len(seconds) // 2], seconds[-1 - len(seconds) // 20]
-    return f"learned it after {median:.1f} s (median), {p95:.1f} s (p95)"
-
-
-def client(deployment: Deployment, **settings: object) -> LockClient:
-    aws = deployment.aws
-    return LockClient(
-        deployment.table_name,
-        client=aws.client("dynamodb"),
-        **{"stepfunctions": aws.client("stepfunctions"), **settings},
-    )
-
-
-def nobody_answers() -> object:
-    """A client for Step Functions whose messages are all lost."""
-    config = Config(connect_timeout=0.2, read_timeout=0.2, retries={"total_max_attempts": 1})
-    return boto3.client(
-        "stepfunctions",
-        region_name="us-east-1",
-        endpoint_url="http://127.0.0.1:9",
-        aws_access_key_id="none",
-        aws_secret_access_key="none",
-        config=config,
-    )
-
-
-@pytest.mark.parametrize("how", ["told", "all messages lost"])
-def test_the_newest_runs_and_all_others_learn_it_when_told_or_when_they_ask(
-    deployment: Deployment, lock: str, how: str, record_property: Callable[[str, object], None]
+def test_the_newest_runs_and_all_others_are_told_that_they_need_not(
+    deployment: Deployment,
+    locks: LockClient,
+    lock: str,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    lost = {} if how == "told" else {"stepfunctions": nobody_answers()}
-    with client(deployment, **lost) as locks:
-        holder = locks.acquire(lock)
-        arns = all_wait(deployment, lock)
-        began = time.time()
-        holder.release()
-        outputs = [deployment.ended(arn).output for arn in arns]
+    holder = locks.acquire(lock)
+    arns = all_wait(deployment, lock)
+    began = time.time()
+    holder.release()
+    outputs = [deployment.ended(arn).output for arn in arns]
     assert outputs == ["superseded"] * WAITING + ["ran"]
     assert (deployment.waiters(lock), deployment.state(lock).newest) == ([], NEWEST)
-    told = told_after(deployment, arns[:-1], began)
-    text = f"{WAITING} deployments wait, and one more, {how}: the others {told}"
-    record_property("figures", f"{text}; fallback period {FALLBACK_SECONDS} s")
+    entered = (deployment.timeline(arn).entered("Guard: Acquired?") for arn in arns[:-1])
+    text = f"superseded, fallback period {FALLBACK_SECONDS} s: until they learn it"
+    record_property("figures", f"{text}: {spread([at - began for at in entered])}")
 
 
-def test_a_client_and_workflows_supersede_each_other(deployment: Deployment, lock: str) -> None:
+def test_a_client_and_workflows_supersede_each_other(
+    deployment: Deployment, locks: LockClient, lock: str
+) -> None:
     older = {"lock": lock, "version": 1}
-    with client(deployment) as locks, locks.hold(lock, only_newest=5):
+    with locks.hold(lock, only_newest=5):
         assert deployment.run("NewestQueue", older).output == "superseded"
         assert deployment.run("NewestPoll", older).output == "superseded"
         failed = deployment.run("NewestFails", older)
     assert (failed.status, failed.error) == ("FAILED", "Superseded")
     assert failed.cause == f"lock {lock}: version 1 is superseded, 5 was granted the lock"
     assert deployment.run("NewestPoll", {"lock": lock, "version": 6}).output == "ran"
-    assert deployment.state(lock).newest == 6
-    assert deployment.state(lock).held == 0
+    assert (deployment.state(lock).newest, deployment.state(lock).held) == (6, 0)
 
 
-def test_by_time_the_later_execution_supersedes(deployment: Deployment, lock: str) -> None:
-    with client(deployment) as locks:
-        holder = locks.acquire(lock)
+def test_by_time_the_later_execution_supersedes(
+    deployment: Deployment, locks: LockClient, lock: str
+) -> None:
+    with locks.hold(lock):
         first = deployment.start("NewestByTime", {"lock": lock})
         wait_until(lambda: deployment.queue_length(lock) == 1)
         second = deployment.start("NewestByTime", {"lock": lock})
         wait_until(lambda: deployment.queue_length(lock) == 2)
-        holder.release()
     outputs = [deployment.ended(arn).output for arn in (first, second)]
     assert outputs == ["superseded", "ran"]
 
 
-def test_a_stopped_newest_stops_no_one(deployment: Deployment, lock: str) -> None:
-    with client(deployment) as locks:
-        holder = locks.acquire(lock)
-        older = deployment.start("NewestQueue", {"lock": lock, "version": 1})
-        newest = deployment.start("NewestQueue", {"lock": lock, "version": 2})
-        wait_until(lambda: deployment.queue_length(lock) == 2)
-        deployment.stop(newest)
+# The table's stream, the function that reads it and EventBridge, as CDK deploys them.
+
+
+class Subscriber:
+    """A queue that a rule of the default bus brings the events of one lock to."""
+
+    def __init__(self, deployment: Deployment, lock_name: str) -> None:
+        self.sqs = deployment.aws.client("sqs")
+        events = deployment.aws.client("events")
+        rule = f"of-a-test-{uuid.uuid4()}"
+        self.url = self.sqs.create_queue(QueueName=rule)["QueueUrl"]
+        found = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=["QueueArn"])
+        arn = found["Attributes"]["QueueArn"]
+        bus_may_send = {
+            "Effect": "Allow",
+            "Principal": {"Service": "events.amazonaws.com"},
+            "Action": "sqs:SendMessage",
+            "Resource": arn,
+        }
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [bus_may_send]})
+        self.sqs.set_queue_attributes(QueueUrl=self.url, Attributes={"Policy": policy})
+        pattern = {"source": ["fairlock"], "detail": {"lock_name": [lock_name]}}
+        events.put_rule(Name=rule, EventPattern=json.dumps(pattern))
+        events.put_targets(Rule=rule, Targets=[{"Id": "queue", "Arn": arn}])
+        self.came: dict[str, Json] = {}
+
+    def has(self, kind: str) -> bool:
+        """Whether an event of this kind came."""
+        found = self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10)
+        for message in found.get("Messages", []):
+            event = json.loads(message["Body"])
+            self.came[event["detail-type"]] = event["detail"]
+        return kind in self.came
+
+
+def test_a_grant_a_release_and_a_superseded_waiter_become_events_of_the_default_bus(
+    deployment: Deployment, lock: str
+) -> None:
+    telling = deployment.of("OtherService")
+    subscriber = Subscriber(telling, lock)
+    client = telling.aws.client("dynamodb")
+    with (
+        LockClient(telling.table_name, client=client) as locks,
+        LockClient(telling.table_name, client=client) as waiting,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        holder = locks.acquire(lock, only_newest=1, owner_name="build 1")
+        superseded = pool.submit(waiting.acquire, lock, only_newest=2, owner_name="build 2")
+        wait_until(lambda: telling.queue_length(lock) == 1)
+        last = pool.submit(locks.acquire, lock, only_newest=9)
+        wait_until(lambda: telling.queue_length(lock) == 2)
         holder.release()
-    assert deployment.ended(older).output == "ran"
-    assert deployment.state(lock).newest == 1
+        last.result(timeout=60).release()
+        with pytest.raises(Superseded):
+            superseded.result(timeout=60)
+    for kind in ("Waiter superseded", "Lock granted", "Lock released"):
+        wait_until(lambda kind=kind: subscriber.has(kind), seconds=60)  # type: ignore[misc]  # the default binds this one
+    told = subscriber.came["Waiter superseded"]
+    assert (told["owner_name"], told["version"], told["newest"]) == ("build 2", 2, 9)
+    assert holder.owner_id not in json.dumps(subscriber.came)

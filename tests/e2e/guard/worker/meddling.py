@@ -20,10 +20,6 @@ class InvalidRequest(Exception):  # noqa: N818 - the name that guards do not rep
     """Fails a call at once."""
 
 
-class LockLost(Exception):  # noqa: N818 - the service's
-    """What a waiter in the queue hears whose acquisition was released."""
-
-
 def handler(event: Json, _context: object) -> Json:
     """Acquire or release, spoilt."""
     fault, _, _ = str(event["lock_name"]).partition("/")
@@ -59,12 +55,6 @@ def released_meanwhile(event: Json) -> Json:
     return _pass_on("ACQUIRE", event)
 
 
-def never_held(_event: Json) -> Json:
-    """Every owner was released before its call comes."""
-    message = "released before"
-    raise LockLost(message)
-
-
 def broken(_event: Json) -> Json:
     """Fails every call."""
     message = "broken"
@@ -75,7 +65,6 @@ _FAULTS = {
     "LostReply": lost_reply,
     "GrantedAndFailed": granted_and_failed,
     "ReleasedMeanwhile": released_meanwhile,
-    "NeverHeld": never_held,
     "PollNotReleased": broken,
     "KeptAliveNotReleased": broken,
 }

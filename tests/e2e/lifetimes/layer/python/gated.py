@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fairlock.aws.executions import NoWorkflows, StepFunctions
 from lambdas import runtime as _runtime
 from lambdas.acquire import handler as _acquire
 from lambdas.release import handler as _release
@@ -91,10 +90,3 @@ def release(event: Json, context: Any) -> Json:  # noqa: ANN401 - same
     with _gate.standing("release", event["lock_name"]):
         answer: Json = _release(event, context)
         return answer
-
-
-def silent_release(event: Json, context: Any) -> Json:  # noqa: ANN401 - same
-    """The release handler, of which a heartbeat does not hear."""
-    StepFunctions.end_heartbeat = NoWorkflows.end_heartbeat  # type: ignore[method-assign,assignment]  # the other class
-    answer: Json = _release(event, context)
-    return answer
