@@ -4,6 +4,7 @@ Every check passes on the story. All of it is frozen.
 """
 
 from dataclasses import replace
+from typing import Any
 
 from examples.demo.facts import (
     Account,
@@ -74,7 +75,7 @@ def unguarded_execution(name: str, worked_ms: tuple[int, int], *, amount: int) -
     )
 
 
-def call(role: Role, asked_at_ms: int, answered_at_ms: int, answer: dict[str, object]) -> Call:
+def call(role: Role, asked_at_ms: int, answered_at_ms: int, answer: dict[str, Any]) -> Call:
     return Call(role=role, asked_at_ms=asked_at_ms, answered_at_ms=answered_at_ms, answer=answer)
 
 
@@ -167,8 +168,15 @@ def _run(title: str, mode: Mode, turns: dict[str, list[Execution]]) -> Run:
 
 def _next(name: str, account_id: str, *, asked_ms: int, granted_ms: int) -> Execution:
     token = 1_700_000_000_000_002
-    times = {"asked_ms": asked_ms, "granted_ms": granted_ms, "released_ms": granted_ms + 1_000}
-    return queued(guarded_execution(name, account_id, token=token, **times))
+    execution = guarded_execution(
+        name,
+        account_id,
+        token=token,
+        asked_ms=asked_ms,
+        granted_ms=granted_ms,
+        released_ms=granted_ms + 1_000,
+    )
+    return queued(execution)
 
 
 EMPTY = Run(title="Nobody", mode=Mode.QUEUE, executions=(), accounts=())

@@ -223,6 +223,7 @@ def definition(template: Template, output: str) -> dict[str, Any]:
 
 
 def charge_of(machine: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any]
     [found] = [
         state
         for state in machine["States"].values()
