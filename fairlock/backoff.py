@@ -19,7 +19,6 @@ _SHORTEST_RETRY_SECONDS: Final = 0.1
 _SHORTEST_POLL_SECONDS: Final = 0.025
 _SHARE_OF_EXPECTED_WAIT: Final = 0.5
 _ENOUGH_GRANTS: Final = 4
-_POLL_SHARE_OF_LEASE: Final = 1 / 3
 _MOST_DOUBLINGS: Final = 60
 """A float has room for a thousand, and an outage of hours for more repeats."""
 
@@ -48,7 +47,7 @@ def advise_retry_seconds(
 
 def longest_poll_seconds(*, longest_poll: float, lease_seconds: float) -> float:
     """Most seconds between two polls: a lease that was handed over is far from over by then."""
-    return min(longest_poll, lease_seconds * _POLL_SHARE_OF_LEASE)
+    return min(longest_poll, lease_seconds / 3)
 
 
 def poll_seconds(
@@ -69,15 +68,9 @@ def poll_seconds(
     it polls a few times more, the oftener the nearer it comes, however many are in front. Few
     grants are weak evidence: until then it waits for no longer than half of what it has waited.
 
-    Args:
-        unchanged: seconds since the last grant that was seen.
-        ahead: how many waiters are in front.
-        served: how many grants there were since this waiter joined.
-        waited: seconds since this waiter joined.
-        seconds_per_grant: from one grant to the next; 0 if none was seen: `unchanged` at least.
-        longest: most seconds.
-        until_free: seconds until holders may be evicted, unless they renew; may be infinite.
-        random: source of jitter.
+    `unchanged` counts the seconds since the last grant that was seen; `served` the grants since this
+    waiter joined, `waited` seconds ago; `seconds_per_grant` is 0 if none was seen, and then counts
+    as `unchanged` at least; in `until_free` seconds holders may be evicted, unless they renew.
     """
     expected = ahead * (seconds_per_grant or max(unchanged, _SHORTEST_POLL_SECONDS))
     if served < _ENOUGH_GRANTS:

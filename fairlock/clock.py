@@ -17,10 +17,6 @@ When a lease ends, all by AWS's clock:
     table        the stored end = AWS's time + lease + 1.5 s           ┊ stored end
     others                                                             ┊   ├─▶ over
                                                           by the Date of the answer that shows it
-
-The rules leave room for what a Date does not tell: it is cut to the second; the front ends of
-DynamoDB may differ by half a second from AWS's time, either way; and a monotonic clock may run 2 %
-too slowly while a holder counts its lease.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -87,10 +83,7 @@ class Clock(Protocol):
 
 
 class ThreadAlarm:
-    """A wait of one thread that another thread may end, or a signal handler in any thread.
-
-    Not a `threading.Event`: a signal handler that sets it may wait for its mutex for ever.
-    """
+    """An `Alarm` of one thread; no `threading.Event`, whose mutex a signal handler may wait for."""
 
     def __init__(self) -> None:
         self._rings: SimpleQueue[None] = SimpleQueue()
@@ -125,17 +118,6 @@ class SystemClock:
         return ThreadAlarm()
 
 
-def _find_clock_since_boot() -> Callable[[], float]:
-    if sys.platform == "linux":
-        return lambda: time.clock_gettime(time.CLOCK_BOOTTIME)
-    if sys.platform == "darwin":  # There time.monotonic() stops during sleep, this one does not.
-        return lambda: time.clock_gettime(time.CLOCK_MONOTONIC)
-    return time.monotonic
-
-
-_seconds_since_boot: Final = _find_clock_since_boot()
-
-
 class BootClock(SystemClock):
     """The clock of this machine for leases: it also runs while the machine sleeps.
 
@@ -144,7 +126,11 @@ class BootClock(SystemClock):
 
     def monotonic(self) -> float:
         """Seconds since the machine was started, suspension included."""
-        return _seconds_since_boot()
+        if sys.platform == "linux":
+            return time.clock_gettime(time.CLOCK_BOOTTIME)
+        if sys.platform == "darwin":  # There time.monotonic() stops during sleep, this does not.
+            return time.clock_gettime(time.CLOCK_MONOTONIC)
+        return time.monotonic()
 
 
 _LATEST_MS: Final = 253_402_300_799_999
@@ -309,9 +295,7 @@ class AwsClock:
         For what is written, and for order; never to judge a lease.
         """
         wall_ms, edges = self._clock.wall_ms(), self._edges()
-        if edges is None:
-            return wall_ms
-        return round(min(max(wall_ms, edges[0]), edges[1]))
+        return wall_ms if edges is None else round(min(max(wall_ms, edges[0]), edges[1]))
 
     def earliest_ms(self) -> int | None:
         """AWS's time at least, whichever front end is asked; None before the first answer."""

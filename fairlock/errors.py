@@ -16,11 +16,11 @@
     ├── VersionConflict         others changed the item at every try; nothing was written
     └── OutcomeUnknown          a versioned write may have happened; do not repeat it
 
-The class names are part of the API: the Lambda runtime reports them, and workflows match on them
-(`ErrorEquals`). A lock that is busy, or that is not held, is not an error; those are answers.
+The class names are part of the API: workflows match on them (`ErrorEquals`). A lock that is busy,
+or that is not held, is not an error; those are answers.
 
-Each error can be pickled and copied with all its attributes, so that it passes from one process to
-another. No message and no attribute holds an owner_id or a task token.
+Each error can be pickled and copied with all its attributes. No message and no attribute holds an
+owner_id or a task token.
 """
 
 from __future__ import annotations
@@ -59,15 +59,12 @@ def _rebuilt(kind: type[FairlockError], args: tuple[Any, ...]) -> FairlockError:
 class InvalidRequest(FairlockError, ValueError):  # noqa: N818 - class names are API
     """A field of the request breaks its rule. Nothing was written.
 
-    `except ValueError` catches this, too.
-
     Attributes:
         field: the field at fault; the length of its name instead if the name is unknown and could
             be an owner_id.
         rule: what the field must be.
-        value: the offending value, shortened; None if the field is missing. An object or a list is
-            described and not shown, because an owner_id may be inside; so is text that comes from
-            a caller of the functions or of a client, because it may be one.
+        value: the offending value, shortened; None if the field is missing. What may be, or hold,
+            an owner_id is described and not shown.
     """
 
     def __init__(
@@ -108,8 +105,7 @@ _ELSEWHERE: Final = {
 def explained(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Has a call with arguments that the function does not take raise `InvalidRequest`.
 
-    Python's own TypeError names the argument, and not what to write instead. What the function
-    raises itself leaves it as it is: only a call that never began is explained.
+    Python's own TypeError names the argument, and not what to write instead.
     """
     from inspect import iscoroutinefunction  # noqa: PLC0415 - Lambda's handlers do not need it
 
@@ -246,12 +242,10 @@ class DescribedHolder:
         owner_name: the owner's label, empty if it gave none. It proves nothing.
         acquired_at: when it got the lock, by its own clock.
         expires_at: when its lease ends unless it is renewed.
-        fencing_token: of its grant.
         lease: seconds for which each renewal holds.
         limit: number of permits, as the holder's request said: no more hold as long as it does.
-        data: the JSON object that it stored with the lock; None if it stored none. Text if another
-            program has changed it so that it is no JSON object: then as it is stored. Not in the
-            `repr`, which may end up in a log.
+        data: the JSON object that it stored with the lock; the stored text if another program has
+            changed it so that it is none. Not in the `repr`, which may end up in a log.
         execution_arn: the workflow execution that it belongs to; None for any other owner.
         shared: whether it shares the lock with others.
     """
@@ -277,7 +271,6 @@ class DescribedCeiling:
         limit: how many may hold, whatever limits callers name; 0 if the lock is paused.
         at: since when.
         requested_by: who set it, as the request said; it is not verified.
-        reason: why.
     """
 
     limit: int
@@ -295,14 +288,13 @@ class DescribedCeiling:
 class LockWaitTimeout(FairlockError, TimeoutError):  # noqa: N818 - class names are API
     """The lock could not be acquired within the longest wait. Nothing is held.
 
-    It is a TimeoutError, and so an OSError, which `except OSError` catches. Its `errno` is None.
+    It is a TimeoutError, and so an OSError, whose `errno` is None.
 
     Attributes:
         lock_name: the lock.
         waited_seconds: how long the call has waited.
         holders: who had the lock when it was last looked at.
-        ceiling: the limit that an operator has set, which paused the lock if it is 0; None if none
-            stood then.
+        ceiling: the limit that an operator had set then, 0 for a pause; None if none stood.
     """
 
     def __init__(
@@ -324,12 +316,8 @@ class LockWaitTimeout(FairlockError, TimeoutError):  # noqa: N818 - class names 
 class Superseded(FairlockError):  # noqa: N818 - class names are API
     """A newer version was granted the lock, so this acquisition is never granted it.
 
-    It asked for the newest only. Nothing is held; the queue has been left.
-
-    Attributes:
-        lock_name: the lock.
-        version: of this acquisition.
-        newest: the highest version that was granted.
+    It asked for the newest only. Nothing is held; the queue has been left. `version` is its own,
+    `newest` the highest that was granted.
     """
 
     def __init__(
@@ -349,7 +337,7 @@ def superseded_text(lock_name: str, version: int, newest: int) -> str:
 class SlotTooLate(FairlockError, TimeoutError):  # noqa: N818 - class names are API
     """The next slot of a pace begins later than the longest wait. No slot was reserved.
 
-    It is a TimeoutError, and so an OSError, which `except OSError` catches. Its `errno` is None.
+    It is a TimeoutError, and so an OSError, whose `errno` is None.
 
     Attributes:
         pace_name: the pace.
@@ -372,10 +360,6 @@ class HolderChanged(FairlockError):  # noqa: N818 - class names are API
     """The grant that was to be released by force is over. This call has written nothing.
 
     Its holder has released, or was replaced. Describe the lock again before you decide.
-
-    Attributes:
-        lock_name: the lock.
-        fencing_token: of the grant that was named.
     """
 
     def __init__(self, message: str = "", *, lock_name: str = "", fencing_token: int = 0) -> None:

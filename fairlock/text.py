@@ -48,15 +48,14 @@ def is_nested_at_most(value: object, levels: int) -> bool:
     """Whether a JSON value has at most so many levels of objects and lists."""
     level = [value]
     for _ in range(levels + 1):
-        inner: list[object] = []
-        is_flat = True
-        for each in level:
-            if isinstance(each, Mapping | list | tuple):
-                is_flat = False
-                inner += each.values() if isinstance(each, Mapping) else each
-        if is_flat:
+        nested = [each for each in level if isinstance(each, Mapping | list | tuple)]
+        if not nested:
             return True
-        level = inner
+        level = [
+            inner
+            for each in nested
+            for inner in (each.values() if isinstance(each, Mapping) else each)
+        ]
     return False
 
 

@@ -3,10 +3,6 @@
 A task token and an execution's ARN tell by their shape which engine they belong to; callers pass on
 what a request named, and never look into it.
 
-    StepFunctions      Standard workflows, and their task tokens
-    DurableFunctions   durable executions of Lambda, and their callbacks
-    WorkflowEngines    both
-
 A message only saves an execution from asking, so no method raises: a message that is lost delays a
 waiter until its fallback poll.
 """
@@ -14,7 +10,7 @@ waiter until its fallback poll.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -62,42 +58,41 @@ class Execution:
 
 
 class WorkflowEngine(Protocol):
-    """Runs executions that wait for locks and hold them. No method raises."""
+    """Runs executions that wait for locks and hold them. No method raises.
 
-    def wake_waiter(self, task_token: str, answer: Grant | Refusal) -> Delivery:
+    What an engine does not implement is unknown: executions count as running, and find out by their
+    next poll or heartbeat.
+    """
+
+    def wake_waiter(self, _task_token: str, _answer: Grant | Refusal, /) -> Delivery:
         """Tells a waiting execution that it holds the lock now, or never will."""
-        ...
+        return Delivery.UNKNOWN
 
-    def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
+    def end_heartbeat(self, _task_token: str, _end: Released | NotHeld | LockLost, /) -> Delivery:
         """Ends a heartbeat state: its work is done and has released, or its lock is lost."""
-        ...
+        return Delivery.UNKNOWN
 
-    def describe(self, execution_arn: str) -> Execution:
+    def describe(self, _execution_arn: str, /) -> Execution:
         """Tells whether an execution still runs."""
-        ...
-
-
-class NoWorkflows:
-    """The engine of a caller that cannot reach any: executions count as running."""
-
-    def wake_waiter(self, _task_token: str, _answer: Grant | Refusal) -> Delivery:
-        """Sends nothing: the waiter finds out at its fallback poll."""
-        return Delivery.UNKNOWN
-
-    def end_heartbeat(self, _task_token: str, _end: Released | NotHeld | LockLost) -> Delivery:
-        """Sends nothing: the next heartbeat finds out."""
-        return Delivery.UNKNOWN
-
-    def describe(self, _execution_arn: str) -> Execution:
-        """Knows nothing."""
         return Execution(Liveness.UNKNOWN)
 
 
-def _undelivered(message: RepeatedRequest, error: Exception, gone: Collection[str]) -> Delivery:
-    """What a failure says of a message; by codes in `gone`, no execution waits for it."""
-    # A first sending whose reply was lost may have been taken: then no task waits any more.
-    is_gone = error_code(error) in gone and not message.repeated and not may_pass(error)
-    return Delivery.GONE if is_gone else Delivery.UNKNOWN
+class NoWorkflows(WorkflowEngine):
+    """The engine of a caller that cannot reach any."""
+
+
+def _deliver(
+    budget: RetryBudget, send: Callable[..., object], gone: Collection[str], **fields: object
+) -> Delivery:
+    """Sends a message; if it fails with a code in `gone`, no execution waits for it."""
+    message = RepeatedRequest(budget)
+    try:
+        message.send(send, **fields)
+    except (ClientError, BotoCoreError) as error:
+        # A first sending whose reply was lost may have been taken: then no task waits any more.
+        is_gone = error_code(error) in gone and not message.repeated and not may_pass(error)
+        return Delivery.GONE if is_gone else Delivery.UNKNOWN
+    return Delivery.DELIVERED
 
 
 Account = Callable[[], str | None]
@@ -145,7 +140,7 @@ _TASK_GONE: Final = ("TaskDoesNotExist", "TaskTimedOut", "InvalidToken")
 
 @dataclass(frozen=True, slots=True)
 class StepFunctions:
-    """A `WorkflowEngine`."""
+    """The `WorkflowEngine` of Standard workflows."""
 
     make_client: Callable[[], SFNClient | None]
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
@@ -153,45 +148,35 @@ class StepFunctions:
 
     def wake_waiter(self, task_token: str, answer: Grant | Refusal) -> Delivery:
         """Completes the waiting task with the answer that acquire would have given."""
-        client = self.make_client()
-        if client is None:
-            return Delivery.UNKNOWN
-        message = RepeatedRequest(self.retry_budget)
-        output = json.dumps(acquire_answer(answer), ensure_ascii=False)
-        try:
-            message.send(client.send_task_success, taskToken=task_token, output=output)
-        except (ClientError, BotoCoreError) as error:
-            return _undelivered(message, error, _TASK_GONE)
-        return Delivery.DELIVERED
+        return self._succeed(task_token, acquire_answer(answer))
 
     def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
         """Lets the heartbeat's task succeed with the release's answer, or fail with `LockLost`.
 
         The state believes only an answer that names its own lock and owner.
         """
+        if not isinstance(end, LockLost):
+            return self._succeed(task_token, release_answer(end))
         client = self.make_client()
         if client is None:
             return Delivery.UNKNOWN
-        message = RepeatedRequest(self.retry_budget)
-        try:
-            if isinstance(end, LockLost):
-                error, cause = type(end).__name__, str(end)
-                message.send(
-                    client.send_task_failure, taskToken=task_token, error=error, cause=cause
-                )
-            else:
-                output = json.dumps(release_answer(end), ensure_ascii=False)
-                message.send(client.send_task_success, taskToken=task_token, output=output)
-        except (ClientError, BotoCoreError) as failure:
-            return _undelivered(message, failure, _TASK_GONE)
-        return Delivery.DELIVERED
+        why = {"error": type(end).__name__, "cause": str(end)}
+        send = client.send_task_failure
+        return _deliver(self.retry_budget, send, _TASK_GONE, taskToken=task_token, **why)
+
+    def _succeed(self, task_token: str, answer: Mapping[str, Any]) -> Delivery:
+        client = self.make_client()
+        if client is None:
+            return Delivery.UNKNOWN
+        output = json.dumps(answer, ensure_ascii=False)
+        send = client.send_task_success
+        return _deliver(self.retry_budget, send, _TASK_GONE, taskToken=task_token, output=output)
 
     def describe(self, execution_arn: str) -> Execution:
         """Calls DescribeExecution, one request an answer.
 
         An execution that does not exist (Step Functions forgets closed ones after 90 days) is over,
-        if it is one of the region and account that were asked. Any other failure or status is
-        `UNKNOWN`, never a guess: a throttle must not cost a holder its lock.
+        if it is one of the region and account that were asked. Any other failure is `UNKNOWN`.
         """
         client = self.make_client()
         if client is None:
@@ -217,10 +202,9 @@ _CALLBACK_GONE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class DurableFunctions:
-    """The part of a `WorkflowEngine` that durable executions need. No method raises.
+    """The part of a `WorkflowEngine` that durable executions need.
 
-    An AWS SDK that is older than durable functions (botocore before 1.42) knows none of the calls:
-    then every answer is unknown.
+    An AWS SDK without durable functions (botocore before 1.42) answers nothing but unknown.
     """
 
     make_client: Callable[[], LambdaClient | None]
@@ -232,20 +216,15 @@ class DurableFunctions:
         client = self.make_client()
         if client is None or not hasattr(client, "send_durable_execution_callback_success"):
             return Delivery.UNKNOWN
-        message = RepeatedRequest(self.retry_budget)
         send = client.send_durable_execution_callback_success
         result = json.dumps(acquire_answer(answer), ensure_ascii=False).encode()
-        try:
-            message.send(send, CallbackId=callback_id, Result=result)
-        except (ClientError, BotoCoreError) as error:
-            return _undelivered(message, error, _CALLBACK_GONE)
-        return Delivery.DELIVERED
+        fields = {"CallbackId": callback_id, "Result": result}
+        return _deliver(self.retry_budget, send, _CALLBACK_GONE, **fields)
 
     def describe(self, execution_arn: str) -> Execution:
-        """Calls GetDurableExecution, one request an answer, as `StepFunctions.describe` does.
+        """Calls GetDurableExecution, as `StepFunctions.describe` does.
 
-        It asks for no data: to decrypt them may need a permission that the caller has not, and
-        without it would learn nothing at all. An SDK that cannot leave the data out reads them.
+        It asks for no data, because to decrypt them may need a permission that the caller has not.
         """
         client = self.make_client()
         if client is None or not hasattr(client, "get_durable_execution"):
@@ -270,24 +249,24 @@ def _without_data(client: LambdaClient) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowEngines:
-    """A `WorkflowEngine` for Standard workflows and for durable functions."""
+    """A `WorkflowEngine` for Standard workflows and for durable executions of Lambda."""
 
     step_functions: StepFunctions
     durable_functions: DurableFunctions
 
     def wake_waiter(self, task_token: str, answer: Grant | Refusal) -> Delivery:
-        """Tells a waiting execution that it holds the lock now, or never will."""
+        """See `WorkflowEngine`."""
         callback_id = callback_id_in(task_token)
         if callback_id is None:
             return self.step_functions.wake_waiter(task_token, answer)
         return self.durable_functions.wake_waiter(callback_id, answer)
 
     def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
-        """Ends a heartbeat state; only Standard workflows have them."""
+        """See `WorkflowEngine`; only Standard workflows have heartbeat states."""
         return self.step_functions.end_heartbeat(task_token, end)
 
     def describe(self, execution_arn: str) -> Execution:
-        """Tells whether an execution still runs."""
+        """See `WorkflowEngine`."""
         if is_durable(execution_arn):
             return self.durable_functions.describe(execution_arn)
         return self.step_functions.describe(execution_arn)

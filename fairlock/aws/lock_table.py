@@ -9,9 +9,9 @@ request that DynamoDB finds invalid) is a defect of the set-up, `LockStoreMiscon
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -41,19 +41,10 @@ from fairlock.protocol.table_requests import (
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import (
-        ConditionCheckTypeDef,
-        DeleteTypeDef,
-        PutTypeDef,
-        TransactWriteItemTypeDef,
-    )
+    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
 
-class _When(TypedDict):
-    """What each `Answer` tells of its time."""
-
-    sent: float
-    date_ms: int | None
+_VERBS: Final[Mapping[type, str]] = {Put: "Put", Delete: "Delete", Check: "ConditionCheck"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,101 +99,72 @@ class LockTable:
     def update(self, update: Update) -> Written | ConditionFailed:
         """Sends one conditional update."""
         request = RepeatedRequest(self._retry_budget)
-        fields = self._update_of(update)["Update"]
-        try:
-            response = request.send(self._client.update_item, **fields, ReturnValues=update.returns)
-        except (BotoCoreError, ClientError) as error:
-            refusal = self._answer_in(error, request)
+        fields = {**self._update_of(update)["Update"], "ReturnValues": update.returns}
+        answer = self._send(request, self._client.update_item, **fields)
+        when = self._when(answer, request)
+        if isinstance(answer, ClientError):
             # The stubs know one shape of errors; this one also carries the item.
-            item = cast("Item", refusal.response.get("Item", {}))
-            when = self._when(refusal.response, request)
+            item = cast("Item", answer.response.get("Item", {}))
             return ConditionFailed(item, repeated=request.repeated, **when)
-        return Written(response.get("Attributes", {}), **self._when(response, request))
+        return Written(answer.get("Attributes", {}), **when)
 
     def transact(self, transaction: Transaction) -> Written | Cancelled:
         """Sends writes that happen together or not at all; all repeats have one request token."""
         others = [transaction.other, *([transaction.check] if transaction.check else [])]
         writes = [self._update_of(transaction.state), *map(self._write_of, others)]
-        token = str(uuid.uuid4())
         request = RepeatedRequest(self._retry_budget)
-        try:
-            response = request.send(
-                self._client.transact_write_items, TransactItems=writes, ClientRequestToken=token
-            )
-        except (BotoCoreError, ClientError) as error:
-            refusal = self._answer_in(error, request)
-            reasons = cancellation_reasons(refusal)
-            codes = [reason.get("Code") for reason in reasons]
-            if CONDITION_FAILED not in codes:
-                raise self._misconfigured(refusal) from error
-            found = reasons[0].get("Item", {}) if codes[0] == CONDITION_FAILED else None
-            check_failed = any(
-                code == CONDITION_FAILED and isinstance(each, Check)
-                for code, each in zip(codes[1:], others, strict=True)
-            )
-            when = self._when(refusal.response, request)
-            return Cancelled(found, check_failed=check_failed, **when)
-        return Written({}, **self._when(response, request))
+        answer = self._send(
+            request,
+            self._client.transact_write_items,
+            TransactItems=writes,
+            ClientRequestToken=str(uuid.uuid4()),
+        )
+        if not isinstance(answer, ClientError):
+            return Written({}, **self._when(answer, request))
+        failed = self._failed(answer)
+        state = cancellation_reasons(answer)[0].get("Item", {}) if failed[0] else None
+        check_failed = any(
+            is_false and isinstance(each, Check)
+            for is_false, each in zip(failed[1:], others, strict=True)
+        )
+        return Cancelled(state, check_failed=check_failed, **self._when(answer, request))
 
     def delete(self, delete: Delete) -> bool:
         """Deletes one item; tells whether it was there, as the condition wants it."""
         request = RepeatedRequest(self._retry_budget)
-        try:
-            request.send(self._client.delete_item, **self._delete_of(delete))
-        except (BotoCoreError, ClientError) as error:
-            self._answer_in(error, request)
-            return False
-        return True
+        fields = cast("Any", self._write_of(delete))["Delete"]
+        answer = self._send(request, self._client.delete_item, **fields)
+        return not isinstance(answer, ClientError)
 
     def delete_all(self, deletes: Sequence[Delete]) -> tuple[Delete, ...]:
         """Deletes at most 100 items in one transaction; returns those whose condition is false.
 
         If there are any, nothing was deleted.
         """
-        writes = [self._write_of(delete) for delete in deletes]
         request = RepeatedRequest(self._retry_budget)
-        try:
-            request.send(self._client.transact_write_items, TransactItems=writes)
-        except (BotoCoreError, ClientError) as error:
-            reasons = cancellation_reasons(self._answer_in(error, request))
-            codes = [reason.get("Code") for reason in reasons]
-            if CONDITION_FAILED not in codes:
-                raise
-            failed = zip(deletes, codes, strict=True)
-            return tuple(delete for delete, code in failed if code == CONDITION_FAILED)
-        return ()
+        writes = [self._write_of(delete) for delete in deletes]
+        answer = self._send(request, self._client.transact_write_items, TransactItems=writes)
+        if not isinstance(answer, ClientError):
+            return ()
+        failed = zip(deletes, self._failed(answer), strict=True)
+        return tuple(delete for delete, is_false in failed if is_false)
 
     def read(self, key: Item) -> Item:
         """One item, strongly consistent; empty if there is none."""
         request = RepeatedRequest(self._retry_budget)
-        try:
-            response = request.send(
-                self._client.get_item, TableName=self._name, Key=key, ConsistentRead=True
-            )
-        except (BotoCoreError, ClientError) as error:
-            raise self._answer_in(error, request) from error
-        self._when(response, request)
-        return response.get("Item", {})
+        answer = self._send(
+            request, self._client.get_item, TableName=self._name, Key=key, ConsistentRead=True
+        )
+        self._when(answer, request)
+        return cast("Any", answer).get("Item", {})
 
     def query(self, query: Query) -> Page:
         """The items of a range, in order, strongly consistent; one page of 1 MB at most."""
-        request = RepeatedRequest(self._retry_budget)
-        try:
-            response = request.send(self._client.query, **self._range_of(query))
-        except (BotoCoreError, ClientError) as error:
-            raise self._answer_in(error, request) from error
-        items, after = response["Items"], response.get("LastEvaluatedKey")
-        return Page(items=list(items), next=after, **self._when(response, request))
+        return self._page(self._client.query, query)
 
     def scan(self, scan: Scan) -> Page:
         """Items of the whole table, strongly consistent; one page of 1 MB before the filter."""
-        request = RepeatedRequest(self._retry_budget)
-        try:
-            response = request.send(self._client.scan, **self._range_of(scan))
-        except (BotoCoreError, ClientError) as error:
-            raise self._answer_in(error, request) from error
-        items, after = response["Items"], response.get("LastEvaluatedKey")
-        return Page(items=list(items), next=after, **self._when(response, request))
+        return self._page(self._client.scan, scan)
 
     def query_all(self, query: Query) -> list[Item]:
         """The items of a range, in order, strongly consistent; as many pages as it takes."""
@@ -223,17 +185,34 @@ class LockTable:
             code="NoDate",
         )
 
-    def _when(self, response: object, request: RepeatedRequest) -> _When:
-        """When an answer was given, one that has come just now."""
+    def _send(
+        self, request: RepeatedRequest, call: Callable[..., Any], **fields: object
+    ) -> dict[str, Any] | ClientError:
+        """Sends a request; returns AWS's answer, which is an error if a condition is false."""
+        try:
+            return cast("dict[str, Any]", request.send(call, **fields))
+        except (BotoCoreError, ClientError) as error:
+            return self._answer_in(error, request)
+
+    def _failed(self, refusal: ClientError) -> list[bool]:
+        """Of which writes of a cancelled transaction the condition is false."""
+        failed = [each.get("Code") == CONDITION_FAILED for each in cancellation_reasons(refusal)]
+        if not any(failed):
+            raise self._misconfigured(refusal) from refusal
+        return failed
+
+    def _when(self, answer: object, request: RepeatedRequest) -> dict[str, Any]:
+        """What an `Answer` that has come just now tells of its time."""
+        response = answer.response if isinstance(answer, ClientError) else answer
         meta = getattr(self._client, "meta", None)
         date_ms = self.aws_clock.date_ms(
             cast("Mapping[str, Any]", response),
             sent=request.sent,
             endpoint_url=getattr(meta, "endpoint_url", None),
         )
-        return _When(sent=request.sent, date_ms=date_ms)
+        return {"sent": request.sent, "date_ms": date_ms}
 
-    def _range_of(self, read: Query | Scan) -> dict[str, Any]:
+    def _page(self, call: Callable[..., Any], read: Query | Scan) -> Page:
         fields: dict[str, Any] = {
             "TableName": self._name,
             "FilterExpression": read.only,
@@ -245,7 +224,11 @@ class LockTable:
         if isinstance(read, Query):
             fields |= {"KeyConditionExpression": read.condition, "Limit": read.most}
             fields["ProjectionExpression"] = read.attributes
-        return {name: value for name, value in fields.items() if value is not None}
+        request = RepeatedRequest(self._retry_budget)
+        asked = {name: value for name, value in fields.items() if value is not None}
+        answer = cast("Any", self._send(request, call, **asked))
+        when = self._when(answer, request)
+        return Page(items=list(answer["Items"]), next=answer.get("LastEvaluatedKey"), **when)
 
     def _update_of(self, update: Update) -> TransactWriteItemTypeDef:
         return {
@@ -261,29 +244,15 @@ class LockTable:
         }
 
     def _write_of(self, write: Put | Delete | Check) -> TransactWriteItemTypeDef:
-        if isinstance(write, Put):
-            put: PutTypeDef = {"TableName": self._name, "Item": write.item}
-            if write.condition is not None:
-                put["ConditionExpression"] = write.condition
-                put["ExpressionAttributeNames"] = write.names
-                if write.values:
-                    put["ExpressionAttributeValues"] = write.values
-            return {"Put": put}
-        if isinstance(write, Check):
-            return {"ConditionCheck": cast("ConditionCheckTypeDef", self._delete_of(write))}
-        return {"Delete": self._delete_of(write)}
-
-    def _delete_of(self, delete: Delete | Check) -> DeleteTypeDef:
-        """A delete, and a check of the same shape."""
-        fields: DeleteTypeDef = {
+        fields = {
             "TableName": self._name,
-            "Key": delete.key,
-            "ConditionExpression": delete.condition,
-            "ExpressionAttributeNames": delete.names,
+            **({"Item": write.item} if isinstance(write, Put) else {"Key": write.key}),
+            "ConditionExpression": write.condition,
+            "ExpressionAttributeNames": write.names,
+            "ExpressionAttributeValues": write.values,
         }
-        if delete.values:
-            fields["ExpressionAttributeValues"] = delete.values
-        return fields
+        said = {name: value for name, value in fields.items() if value}
+        return cast("TransactWriteItemTypeDef", {_VERBS[type(write)]: said})
 
     def _answer_in(self, error: Exception, request: RepeatedRequest) -> ClientError:
         """The error, if it is an answer: a condition is false. Raises for any other.

@@ -15,9 +15,8 @@ This is Martin Kleppmann's use of the token ("How to do distributed locking", 20
 read the lock, so it works for any table; it refuses a stale writer only once a newer one has
 written.
 
-A condition check is for transactions: they happen only while the lock's item names this grant. The
-token counts and not only the owner: an acquisition that was evicted and granted again under its old
-owner_id has a newer token, and decisions under the older one are stale.
+A condition check is for transactions: they happen only while the lock's item names this grant. An
+acquisition that was evicted and granted again under its old owner_id has a newer token.
 """
 
 from __future__ import annotations
@@ -102,11 +101,7 @@ class FenceCondition:
 
 @explained
 def fence_condition(fencing_token: int, *, attribute: str = DEFAULT_ATTRIBUTE) -> FenceCondition:
-    """A fence for single writes to any DynamoDB table.
-
-    Args:
-        fencing_token: `lock.fencing_token`.
-        attribute: where the item keeps the newest token seen.
+    """A fence for single writes to any DynamoDB table; arguments as of `FenceCondition`.
 
     Raises:
         InvalidRequest: an argument breaks its rule.
@@ -144,10 +139,8 @@ class GrantKey:
 
     def __post_init__(self) -> None:
         """Checks all rules, and keeps plain text."""
-        lock_name = rules.plain_text("lock_name", rules.LOCK_NAME, self.lock_name)
-        object.__setattr__(self, "lock_name", lock_name)
-        owner_id = rules.plain_text("owner_id", rules.OWNER_ID, self.owner_id)
-        object.__setattr__(self, "owner_id", owner_id)
+        for name, rule in (("lock_name", rules.LOCK_NAME), ("owner_id", rules.OWNER_ID)):
+            object.__setattr__(self, name, rules.plain_text(name, rule, getattr(self, name)))
         rules.require("fencing_token", rules.FENCING_TOKEN, self.fencing_token)
 
 

@@ -64,9 +64,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentTransaction:
-    """One transaction as it is sent, and sent again: byte for byte, under one request token.
+    """One transaction as it is sent, and sent again, under one request token.
 
-    DynamoDB answers a repeat with success for ten minutes. Its own writes are ours, the lock's
+    DynamoDB answers a repeat with success for ten minutes. The `own` writes are ours, the lock's
     first.
     """
 
@@ -89,6 +89,8 @@ class GuardedCall:
         items: the application's writes; none once they are written.
         has_token: whether the application can name it again.
         request_token: for the transaction, if it is always the same one; None takes a new one each.
+        digest: of its contents, by which a repeat is recognized.
+        began: when it was first called, by the monotonic clock.
         open: the transactions sent for it that may have happened, or may happen yet.
         untold: the hand-off of one that was sent again and has happened: its waiter may not know.
         is_answered: whether a call that sent it has ended.
@@ -98,6 +100,8 @@ class GuardedCall:
     release: bool
     has_token: bool = False
     request_token: str | None = None
+    digest: str = ""
+    began: float = 0.0
     open: list[SentTransaction] = field(default_factory=list)
     untold: HandOff | None = None
     committed: bool = False
@@ -191,11 +195,13 @@ class GuardedTable(LockTable):
 
     def commit(self, own: Sequence[TransactWriteItemTypeDef]) -> list[dict[str, Any]] | None:
         """Sends our writes and the application's items as one new transaction."""
-        token, wall_ms = self._call.request_token or str(uuid.uuid4()), self._clock.wall_ms()
-        monotonic = self._clock.monotonic()
         hand_off, self._hand_off = self._hand_off, None
         sent = SentTransaction(
-            own=own, token=token, wall_ms=wall_ms, monotonic=monotonic, hand_off=hand_off
+            own=own,
+            token=self._call.request_token or str(uuid.uuid4()),
+            wall_ms=self._clock.wall_ms(),
+            monotonic=self._clock.monotonic(),
+            hand_off=hand_off,
         )
         return self.send(sent)
 

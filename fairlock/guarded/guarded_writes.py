@@ -1,8 +1,7 @@
 """Writes of an application that happen only while its lock is held, even if a process stalls.
 
-A lease cannot stop a process that sleeps through its end. A guarded write can: the lock's item is
-part of the application's own DynamoDB transaction, so that DynamoDB decides in one moment that the
-lock is still held and that the items are written.
+The lock's item is part of the application's own DynamoDB transaction, so that DynamoDB decides in
+one moment that the lock is still held and that the items are written.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import json
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from fairlock.aws.lock_table import LockTable, Written
@@ -58,15 +57,6 @@ _NO_TOKEN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """The write that has a token, the digest of its contents, and when it was first called."""
-
-    call: GuardedCall
-    digest: str
-    began: float
-
-
 class GuardedWrites:
     """The guarded writes of one acquisition; keep one object for as long as the lock is held.
 
@@ -109,8 +99,8 @@ class GuardedWrites:
         self._table_name = table_name
         self._grant = GrantKey(lock_name=lock_name, owner_id=owner_id, fencing_token=fencing_token)
         self._context = context or LockContext(table=LockTable(client, table_name))
-        self._named: dict[str, _Named] = {}
-        self._committed: dict[str, _Named] = {}
+        self._named: dict[str, GuardedCall] = {}
+        self._committed: dict[str, GuardedCall] = {}
         # Re-entered by a signal handler that writes, too.
         self._mutex = threading.RLock()
 
@@ -164,22 +154,24 @@ class GuardedWrites:
             self._forget_old()
             named = self._named.get(token) or self._committed.get(token)
             # A write that was surely refused leaves its token free, for corrected contents.
-            if named is not None and named.call.may_have_happened:
+            if named is not None and named.may_have_happened:
                 if named.digest != digest:
                     raise other_contents()
-                return named.call
+                return named
             # A repeat may come before the first call is sent: that waits for a heartbeat.
-            if named is not None and named.digest == digest and not named.call.is_answered:
-                return named.call
+            if named is not None and named.digest == digest and not named.is_answered:
+                return named
             # A release sends different transactions as the queue moves: each needs a request token
             # of its own. Without one it is always the same transaction, so even a process that was
             # restarted under the same owner_id repeats it under the same request token.
-            request_token = None if release else self._request_token(token)
-            call = GuardedCall(
-                items=writes, release=release, has_token=True, request_token=request_token
+            self._named[token] = call = GuardedCall(
+                items=writes,
+                release=release,
+                has_token=True,
+                request_token=None if release else self._request_token(token),
+                digest=digest,
+                began=self._context.retry_budget.clock.monotonic(),
             )
-            began = self._context.retry_budget.clock.monotonic()
-            self._named[token] = _Named(call, digest, began)
             return call
 
     def send(self, call: GuardedCall) -> None:
@@ -235,10 +227,10 @@ class GuardedWrites:
         for token, named in [*self._named.items()]:
             if now - named.began <= _KNOWN_SECONDS:
                 break  # The younger ones come after it.
-            if named.call.open:
+            if named.open:
                 continue
             del self._named[token]
-            if named.call.committed:
+            if named.committed:
                 self._committed[token] = named
         while len(self._committed) > _MOST_COMMITTED:
             del self._committed[next(iter(self._committed))]

@@ -2,7 +2,7 @@
 
 A permit is free. Each holder is protected by the limit that its own request named: an owner comes
 in only if fewer hold than its own limit, and fewer than the limit of each holder. The item has the
-limit in force, which is never above the limit of a holder. So most grants are one write:
+limit in force, which is never above the limit of a holder:
 
     no one holds            one write; the limit in force becomes mine
     limit in force = mine   one write, if fewer than that hold
@@ -14,24 +14,17 @@ A ceiling is one limit more. The first write asks that there is none. Every late
 is refused if it has changed since: each change moves the fencing token (`ceiling.py`).
 
 The write is not outdated. Every write by which a holder or a waiter leaves stores when that was, as
-`released_at`:
-
-    anna     acquire ┄ time-out ┄ sent again ─▶ granted ─▶ released
-    ben                                                        granted ─▶ released
-    network     └┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄▶ the first sending lands
-
-No caller would know of that grant. So the first write of an acquire, and a join, ask that no owner
-has left since they were sent (`not_outdated`). A caller that is refused although it is alive writes
-again, on condition that no owner came and none left since it was shown the lock (`nobody_left`).
-The fencing token alone would not do: it stands still while waiters give up.
+`released_at`. The first write of an acquire, and a join, ask that no owner has left since they were
+sent: else a sending that was given up could land after its caller has come and gone. A caller that
+is refused although it is alive writes again, on condition that no owner came and none left since it
+was shown the lock. The fencing token alone would not do: it stands still while waiters give up.
 
 The item lasts. A workflow holds up to a year without a heartbeat: its grant retains the item for
 400 days, any other write for 48 h. Those 400 days may end under a later, direct holder. So no owner
 becomes or stays a holder of an item that has less than 48 h left: that write fails, and is sent
 again with 400 days more.
 
-Newest only: an acquisition with a version does not run after a higher one was granted. The highest
-that was granted is `newest`, which only grows, but for one case:
+Newest only: the highest version that was granted is `newest`, which only grows, but for one case:
 
     a grant by the owner's own request    sets it, on condition that it is not higher
     a hand-off to a task token            sets it on the same condition. If the push reaches no one,
@@ -104,12 +97,11 @@ SLACK_MS: Final = 1_000
 release within the slack is none of a later sending of the same caller."""
 LEFT_NOW: Final = "#released_at = :released_at"
 LEFT_LAST: Final = "(attribute_not_exists(#released_at) OR #released_at <= :late_limit)"
-"""A write that leaves and was held up must not move the mark of a later departure back. Within the
-slack it may: the clocks of two holders differ, and neither should pay a second request for that."""
+"""A departure that was held up must not move the mark of a later one back. Within the slack it
+may: the clocks of two holders differ, and neither should pay a second request for that."""
 LEFT_LAST_OF_ALL: Final = "(attribute_not_exists(#released_at) OR #released_at <= :released_at)"
-"""The same without the slack, for a write that names no grant: nothing else refuses a late copy of
-it. An owner that is refused although it leaves just now writes again, with the time it was shown.
-"""
+"""The same without the slack, for a write that names no grant. An owner that is refused although it
+leaves just now writes again, with the time it was shown."""
 
 
 def departure_times(left_at_ms: int) -> Values:
@@ -120,9 +112,9 @@ def departure_times(left_at_ms: int) -> Values:
 def eviction(holders: Sequence[Holder], *, left_at_ms: int) -> Removal:
     """Removes holders whose lease is over, each on condition that its revision is as seen.
 
-    So a heartbeat in between wins. Each grant begins with the same revision, so the whole write has
-    to ask that no permit was granted since: a late copy must not hit the next grant of an owner.
-    The tokens of 100 holders, one by one, would exceed what DynamoDB allows an expression.
+    Each grant begins with the same revision, so the whole write has to ask that no permit was
+    granted since: a late copy must not hit the next grant of an owner. The tokens of 100 holders,
+    one by one, would exceed what DynamoDB allows an expression.
     """
     numbered = list(enumerate(holders))
     names = {f"#over{i}": schema.holder_attribute(h.owner_id) for i, h in numbered}
@@ -145,11 +137,7 @@ def made_at_ms(request: AcquireRequest, *, now_ms: int) -> int:
 
 
 def not_outdated(sent_at_ms: int) -> Condition:
-    """No holder and no waiter has left since a request was sent, but for the slack.
-
-    If the sender's estimate of AWS's time is wrong by more, a living caller is refused and writes
-    again, or a very late copy is granted to no one until its lease ends.
-    """
+    """No holder and no waiter has left since a request was sent, but for the slack."""
     return Condition(
         "(attribute_not_exists(#released_at) OR #released_at <= :outdated_at)",
         {":outdated_at": number(sent_at_ms + SLACK_MS)},
@@ -207,11 +195,9 @@ def mark_newest(token: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unlearned:
-    """A grant that has set `newest`, and of which no one has learned.
+    """A grant that has set `newest` to a version, and of which no one has learned.
 
-    Attributes:
-        version: what it has set.
-        before: what it was before; 0, below which is no version, if it was not there.
+    `newest` was `before`, which is 0, below which is no version, if it was not there.
     """
 
     version: int

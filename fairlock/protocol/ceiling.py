@@ -10,16 +10,12 @@ A ceiling of 0 pauses the lock. It is one more limit in the rule of admission (`
       └ wake the waiter
 
 Every change moves the fencing token, so whatever was decided by the lock as it was before is
-refused. When a change is answered, it holds. A change that makes room serves the oldest waiter by
-the same transaction: if the operator's process dies after it, that waiter's release serves the
-others.
+refused. A change that makes room serves the oldest waiter by the same transaction: if the
+operator's process dies after it, that waiter's release serves the others.
 
 A late copy of a change must not undo a later one. Each is conditioned on the number of changes
 before it, which stays in the item when the ceiling is lifted. So lifting counts as a change even
 where there is no ceiling: a pause whose outcome was unknown would else land after the resume.
-
-TTL must not delete the ceiling with its lock: while it stands, `retain_until` retains the item for
-ever, which all later writes respect.
 """
 
 from __future__ import annotations

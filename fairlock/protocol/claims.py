@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from fairlock.protocol import schema
 from fairlock.protocol.grants import beside_newer, reacquire_permit, renew_as_seen
-from fairlock.protocol.items import number_in, reads_an_item
+from fairlock.protocol.items import number_in, reads_an_item, text_in
 from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, LockState, ReleaseRequest
 from fairlock.protocol.schema import Values, all_of, conditional_update, names_in, number
 from fairlock.protocol.table_requests import Check, Delete, Item, Put, Query, Transaction, Update
@@ -70,6 +70,7 @@ class Claim:
         entered_at_ms: its place in the queue; None if it never asked to wait.
         redrives: how often its execution had been redriven when it was written, if that was known.
         written_at_ms: when it was written last, but for the reaper; None if it is not known.
+        task_token: of the last heartbeat.
     """
 
     execution_arn: str
@@ -81,6 +82,7 @@ class Claim:
     ended: bool = False
     redrives: int | None = None
     written_at_ms: int | None = None
+    task_token: str | None = field(default=None, repr=False)
 
     @property
     def key(self) -> Item:
@@ -91,7 +93,7 @@ class Claim:
 
 
 def claim_of(request: AcquireRequest | ReleaseRequest, execution_arn: str) -> Claim:
-    """The claim of an acquisition by this execution, as the request describes it."""
+    """The claim of an acquisition by this execution."""
     return Claim(
         execution_arn=execution_arn,
         lock_name=request.lock_name,
@@ -130,8 +132,8 @@ def write_claim(claim: Claim, *, waits: bool, now_ms: int) -> Update:
 def forget_claim(claim: Claim) -> Delete:
     """Delete the claim of a grant that was released without its execution being named.
 
-    It must not be marked as done: a heartbeat that finds neither the lock nor a claim has lost the
-    lock. A claim that is ended or fenced stays, for late calls and for the reaper.
+    It must not be marked as done, because its heartbeats must report a loss. A claim that is ended
+    or fenced stays, for late calls and for the reaper.
     """
     condition = all_of(_NOT_ENDED, _NOT_FENCED)
     return Delete(key=claim.key, condition=condition, names=names_in(condition), values={})
@@ -141,12 +143,12 @@ def mark_done(claim: Claim, *, gave_back: bool, kept_alive: bool, now_ms: int) -
     """Mark the work as ended and its lock as free: only late calls need the claim from now on.
 
     A deleted claim could be written again by a late call, which would then be granted the lock for
-    no one. A fenced one stays as it is: its pass is under way. So does one that a heartbeat of the
-    redriven execution has written since this was sent, with the time as its revision. One that was
-    `kept_alive` is retained as long as before, because a heartbeat may come hours later.
+    no one. A fenced one stays as it is, and so does one that a heartbeat of the redriven execution
+    has written since, with the time as its revision. One that was `kept_alive` is retained as long
+    as before, because a heartbeat may come hours later.
 
-    Returns the claim as it was. How it was done first stays, so that a repeat is answered as the
-    first call was, even if others have used the lock since.
+    Returns the claim as it was. How it was done first stays: a repeat is answered as the first call
+    was.
     """
     soon = "" if kept_alive else ", #expiry_time = :done_until"
     return conditional_update(
@@ -231,11 +233,10 @@ def reacquire_after_redrive(
     now_ms: int,
     seen: LockState | None = None,
 ) -> Transaction:
-    """Take a free permit again for an execution that was reaped and then redriven.
+    """Take a free permit again, for an acquisition of an execution that was reaped and redriven.
 
-    For the same acquisition, with a new fencing token. On condition that its work has not ended,
-    and that the reaper is as far with the claim as it was seen: a late copy must not take a lock
-    that was released in the usual way, nor one of an execution that has ended again.
+    With a new fencing token. On condition that its work has not ended, and that the reaper is as
+    far with the claim as was seen: a late copy must not take a lock that was released since.
     """
     state = reacquire_permit(request, now_ms=now_ms, seen=seen)
     return Transaction(state=state, other=_without_fence(claim, task_token, now_ms=now_ms))
@@ -306,17 +307,18 @@ def read_claim(execution_arn: str, item: Item) -> Claim:
         execution_arn=execution_arn,
         lock_name=item[schema.LOCK_NAME]["S"],
         owner_id=item[schema.OWNER_ID]["S"],
-        entered_at_ms=place_in(item),
+        entered_at_ms=number_in(item, schema.ENTERED_AT_MS),
         stage=number_in(item, schema.FENCED) or ReapStage.REGISTERED,
         revision=int(item[schema.REVISION]["N"]),
         ended=has_ended(item),
         redrives=number_in(item, schema.REDRIVES),
         written_at_ms=number_in(item, schema.WRITTEN_AT_MS),
+        task_token=text_in(item, schema.TASK_TOKEN),
     )
 
 
 def is_of_a_run_that_ended(claim: Claim, *, redrives: int, ended_at_ms: int) -> bool:
-    """Whether the end of a run, which nothing can take back, is the end of this acquisition.
+    """Whether the end of a run is the end of this acquisition.
 
     A claim that was written long after that end is of another execution: Step Functions lets a
     name be used again after 90 days, and EventBridge brings an old event again on request.
@@ -344,16 +346,6 @@ def is_fenced(item: Item) -> bool:
 def work_is_over(item: Item) -> bool:
     """Whether a claim says that its work has ended, or that its execution has."""
     return has_ended(item) or is_fenced(item)
-
-
-def place_in(item: Item) -> int | None:
-    """The place in the queue that the claim gives; None if its work never asked to wait."""
-    return number_in(item, schema.ENTERED_AT_MS)
-
-
-def task_token_in(item: Item) -> str | None:
-    """The task token of the last heartbeat."""
-    return item[schema.TASK_TOKEN]["S"] if schema.TASK_TOKEN in item else None
 
 
 def _set_stage(claim: Claim, stage: ReapStage, *, condition: str, now_ms: int) -> Update:

@@ -1,14 +1,10 @@
-"""What people may see of a lock: its holders and waiters, and never what proves ownership.
-
-Whatever shows a holder, a waiter or a release by force uses the one projection of it here. With it
-stand the reads by which people see locks.
-"""
+"""What people may see of a lock: its holders and waiters, and never what proves ownership."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -116,42 +112,32 @@ class LockDescription:
         return bool(self.holders) or self.waiters.count > 0 or self.ceiling is not None
 
 
-@dataclass(slots=True, kw_only=True)
-class QueueCount:
-    """Counts waiters as they are read, and remembers the oldest, so that no queue is too long.
+def describe_queue(waiters: Iterable[Waiter], state: LockState, *, now_ms: int) -> DescribedQueue:
+    """The waiters, the oldest of which come first; none is kept, so no queue is too long.
 
-    A waiter is not counted if it is one of the `holders` by now, or has not asked in time.
+    A waiter is not counted if it is a holder by now, or has not asked in time.
     """
-
-    holders: frozenset[str] = field(repr=False)
-    now_ms: int
-    count: int = 0
-    first: list[DescribedWaiter] = field(default_factory=list)
-
-    def add(self, waiter: Waiter) -> None:
-        """Counts a waiter, if it still waits; the oldest must come first."""
-        if is_dead(waiter, date_ms=self.now_ms, served=self.holders):
-            return
-        self.count += 1
-        if len(self.first) < WAITERS_SHOWN:
-            self.first.append(describe_waiter(waiter))
-
-    def queue(self) -> DescribedQueue:
-        """What was counted."""
-        return DescribedQueue(count=self.count, first=tuple(self.first))
+    holders = {holder.owner_id for holder in state.holders}
+    count, first = 0, list[DescribedWaiter]()
+    for waiter in waiters:
+        if not is_dead(waiter, date_ms=now_ms, served=holders):
+            count += 1
+            if count <= WAITERS_SHOWN:
+                first.append(describe_waiter(waiter))
+    return DescribedQueue(count=count, first=tuple(first))
 
 
 def describe_lock(
-    name: str, state: LockState, waiters: DescribedQueue, *, now_ms: int
+    name: str, state: LockState, waiters: Iterable[Waiter], *, now_ms: int
 ) -> LockDescription:
-    """The lock of this state."""
+    """The lock of this state, and of these waiters of which the oldest come first."""
     last = state.last_forced_release
     return LockDescription(
         name=name,
         seen_at=utc(now_ms),
         limit=min((holder.limit for holder in state.holders), default=None),
         holders=tuple(map(describe_holder, state.holders)),
-        waiters=waiters,
+        waiters=describe_queue(waiters, state, now_ms=now_ms),
         last_forced_release=None
         if last is None
         else DescribedForcedRelease(
@@ -166,7 +152,7 @@ def describe_lock(
 
 
 def describe_holder(holder: Holder) -> DescribedHolder:
-    """All that others may see of a holder; its owner_id is left out."""
+    """All that others may see of a holder."""
     return DescribedHolder(
         owner_name=holder.owner_name,
         acquired_at=utc(holder.acquired_at_ms),
@@ -181,7 +167,7 @@ def describe_holder(holder: Holder) -> DescribedHolder:
 
 
 def describe_waiter(waiter: Waiter) -> DescribedWaiter:
-    """All that others may see of a waiter; its owner_id and its task token are left out."""
+    """All that others may see of a waiter."""
     return DescribedWaiter(
         owner_name=waiter.request.owner_name,
         entered_at=utc(waiter.entered_at_ms),

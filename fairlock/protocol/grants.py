@@ -1,11 +1,5 @@
 """The conditional writes of an owner that comes in, and of one that stays; a function for each.
 
-    caller                        lock item
-      │ acquire_permit              condition: a permit is free, and I neither hold nor released it
-      ├─────────────────────────▶ granted with the next fencing token
-      │ renew                       condition: I hold, and my lease ends no later than asked
-      └─────────────────────────▶ the lease ends later
-
 Each is one request. Each grant lists its whole condition, and `_grant` is what all of them write.
 When a condition fails DynamoDB returns the item as it was: `outcomes.py` finds the reason in it.
 
@@ -130,9 +124,8 @@ def take_over_permit(
 ) -> Update:
     """Take the place of holders whose lease is over, on a lock seen in this state.
 
-    Conditioned on the revision that was seen of each, so that a heartbeat in between wins. The mark
-    of the last owner who released stays as it is: an evicted holder has not released, and must be
-    told so.
+    The mark of the last owner who released stays as it is: an evicted holder has not released, and
+    must be told so.
     """
     return _grant(
         request,
@@ -154,8 +147,7 @@ def renew(request: HeartbeatRequest, *, now_ms: int) -> Update:
 
     Refused if the lease ends later already: a late copy must not move the end back, on which the
     holder relies. But never for anything else that the previous heartbeat changed: a heartbeat
-    whose reply was lost must not look like a stolen lock. Refused on an item that TTL may delete
-    soon.
+    whose reply was lost must not look like a stolen lock.
 
     A caller that does not name its lease has the usual one most probably; with another, this write
     is refused, and `renew_as_seen` uses the stored one.
@@ -187,8 +179,7 @@ def renew_as_seen(
 ) -> Update:
     """Renew a grant that was seen, after `renew` was refused; only a caller that is alive does so.
 
-    The end moves back only if the request names another lease than the stored one: then it is meant
-    to. On condition that the holder is as it was seen, so that no other heartbeat is undone.
+    The end moves back only if the request names another lease than the stored one.
     """
     lease_ms = holder.lease_ms if request.lease_ms is None else request.lease_ms
     asked_ms = stored_end_ms(now_ms, lease_ms)
@@ -207,9 +198,8 @@ def renew_as_seen(
 def correct_grant(lock_name: str, holder: Holder, *, raises_token: bool, now_ms: int) -> Update:
     """Write the end of a grant once more, which a wrong clock has written just now.
 
-    Conditioned on that very write, so that a copy that comes late moves no end. If the grant was
-    the first of its item, the wrong clock has made its fencing token too, which is raised if it is
-    too low: no one has been notified of it.
+    If the grant was the first of its item, the wrong clock has made its fencing token too, which is
+    raised if it is too low: no one has been notified of it.
     """
     changes = [
         "#mine.#h_expires_at_ms = :expires_at_ms, #mine.#h_acquired_at_ms = :now",
@@ -294,7 +284,7 @@ def _grant(
     """Makes the owner a holder, in the place of others that leave by the same write if there are.
 
     The conditions are the whole rule of this grant. Added are only what the write itself relies on:
-    the spelling of ARNs in the item, and that the item lasts. `permits` more are out afterwards.
+    the spelling of ARNs in the item, and that the item lasts.
     """
     spared = seen is not None and seen.ceiling is not None
     long = (retain_long or request.execution_arn is not None) and not spared

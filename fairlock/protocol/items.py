@@ -7,8 +7,8 @@ The record of a holder is short, because each write of its lock pays for those o
     t:<UUID in 20 characters>          its fencing token, which an expression computes
     holder:<owner_id>, token:<owner_id>    the same of an owner_id that is no UUID
 
-What the ARNs of all executions of an account and region have in common, the item has once. A holder
-whose ARN begins otherwise has it in full. No write changes `executions` once it is there.
+What the ARNs of all executions of an account and region have in common, the item has once; no write
+changes it. A holder whose ARN begins otherwise has it in full.
 
 An item that Fairlock did not write is a typed error, and no KeyError that shows an owner_id.
 """
@@ -27,7 +27,6 @@ from fairlock.protocol.model import (
     ForcedRelease,
     Holder,
     LockState,
-    Place,
     Waiter,
 )
 from fairlock.protocol.schema import PARTITION_KEY, Values, lengthen, number, shorten
@@ -121,7 +120,7 @@ def read_holder(item: Item, owner_id: str) -> Holder:
         limit=int(record[schema.HOLDER_LIMIT]["N"]),
         revision=int(record[schema.HOLDER_REVISION]["N"]),
         fencing_token=int(item[schema.token_attribute(owner_id)]["N"]),
-        data=_text(record, schema.HOLDER_DATA),
+        data=text_in(record, schema.HOLDER_DATA),
         execution_arn=arn,
         undelivered=schema.HOLDER_UNDELIVERED in record,
         pushed=schema.HOLDER_PUSHED in record,
@@ -143,7 +142,7 @@ def _execution_arn(item: Item, record: Item) -> str | None:
         name, _, short = record[schema.HOLDER_EXECUTION]["S"].partition(_SHORT_UUID)
         name += f":{lengthen(short)}" if short else ""
         return f"{item[schema.EXECUTIONS]['S']}{name}"
-    return _text(record, schema.HOLDER_EXECUTION_ARN)
+    return text_in(record, schema.HOLDER_EXECUTION_ARN)
 
 
 def _short_name(name: str) -> str:
@@ -193,20 +192,20 @@ def is_waiter(item: Item) -> bool:
 
 @reads_an_item
 def read_waiter(lock_name: str, item: Item) -> Waiter:
-    """A waiter of a lock."""
+    """A waiter of a lock, or its place only, from an item that may lack all else."""
     entered_at_ms = _number(item, schema.ENTERED_AT_MS)
-    execution_arn = _text(item, schema.EXECUTION_ARN)
+    execution_arn = text_in(item, schema.EXECUTION_ARN)
     request = AcquireRequest(
         lock_name=lock_name,
         owner_id=item[schema.OWNER_ID]["S"],
-        owner_name=_text(item, schema.OWNER_NAME) or execution_arn or "",
+        owner_name=text_in(item, schema.OWNER_NAME) or execution_arn or "",
         lease_ms=_number(item, schema.LEASE_MS),
         limit=_number(item, schema.LIMIT),
-        data=_text(item, schema.DATA),
+        data=text_in(item, schema.DATA),
         execution_arn=execution_arn,
         ticket=entered_at_ms,
         waits=True,
-        task_token=_text(item, schema.TASK_TOKEN),
+        task_token=text_in(item, schema.TASK_TOKEN),
         poll_interval_ms=number_in(item, schema.POLL_INTERVAL_MS),
         shared=schema.SHARED in item,
         only_newest=number_in(item, schema.ONLY_NEWEST),
@@ -220,18 +219,6 @@ def read_waiter(lock_name: str, item: Item) -> Waiter:
 
 
 @reads_an_item
-def read_place(item: Item) -> Place:
-    """The place in the queue of a waiter, from an item that may lack all else."""
-    return Place(
-        owner_id=item[schema.OWNER_ID]["S"],
-        entered_at_ms=_number(item, schema.ENTERED_AT_MS),
-        asked_at_ms=_number(item, schema.ASKED_AT_MS),
-        expires_at_ms=_number(item, schema.EXPIRES_AT_MS),
-        execution_arn=_text(item, schema.EXECUTION_ARN),
-    )
-
-
-@reads_an_item
 def read_state(item: Item) -> LockState:
     """The state of a lock, from its item. An empty item is a lock that no one has touched."""
     holders = (read_holder(item, owner_id) for owner_id in owner_ids(item))
@@ -239,13 +226,13 @@ def read_state(item: Item) -> LockState:
         fencing_token=_number(item, schema.FENCING_TOKEN),
         held=_number(item, schema.HELD),
         limit=_number(item, schema.LIMIT),
-        last_released=_text(item, schema.LAST_RELEASED),
-        last_given_up=_text(item, schema.LAST_GIVEN_UP),
+        last_released=text_in(item, schema.LAST_RELEASED),
+        last_given_up=text_in(item, schema.LAST_GIVEN_UP),
         released_at_ms=number_in(item, schema.RELEASED_AT),
         contended=schema.CONTENDED in item,
         wait_seq=_number(item, schema.WAIT_SEQ),
         retain_until_seconds=number_in(item, schema.RETAIN_UNTIL),
-        executions=_text(item, schema.EXECUTIONS),
+        executions=text_in(item, schema.EXECUTIONS),
         last_forced_release=_forced_release(item),
         newest=number_in(item, schema.NEWEST),
         newest_token=number_in(item, schema.NEWEST_TOKEN),
@@ -313,5 +300,6 @@ def number_in(attributes: Item, name: str) -> int | None:
     return int(attributes[name]["N"]) if name in attributes else None
 
 
-def _text(attributes: Item, name: str) -> str | None:
+def text_in(attributes: Item, name: str) -> str | None:
+    """A text of an item, if it is there."""
     return attributes[name]["S"] if name in attributes else None

@@ -9,11 +9,6 @@ none departs      close_queue              serve_waiter (a free one)      nothin
 
 A queue that was not read to its end is not empty: a holder departs, the lock stays contended.
 
-    departing holder             lock item                      waiter item
-      │ oldest_waiters ─────────────────────────────────────▶ query
-      │ serve_waiter ── one ──────▶ holder out, waiter in      ───▶ delete
-      └ wake the waiter             condition: as it was seen       condition: it exists
-
 The caller that finds the queue empty removes `contended` if `wait_seq` has not moved since it saw
 the flag: a waiter that joined in between keeps it there.
 """
@@ -69,11 +64,9 @@ from fairlock.protocol.waiters import delete_waiter
 
 @dataclass(frozen=True, slots=True)
 class DepartingHolder:
-    """A holder on its way out.
+    """A holder on its way out: it gives its permit back (`voluntary`), or is evicted.
 
     Attributes:
-        voluntary: whether the holder gives its permit back; else it is evicted, on condition that
-            its revision is as seen, so that a heartbeat in between wins.
         forced: who releases it by force, and why. A heartbeat in between does not prevent that.
         unlearned: what its grant has set of which no one has learned, and this write puts back.
         check: what its departure depends on besides, in the same transaction.
@@ -110,11 +103,10 @@ Departing = DepartingHolder | CeilingChange
 
 
 def removal(departing: Departing | None, *, left_at_ms: int) -> Removal:
-    """Removes a holder that gives its permit back or is evicted, or a ceiling; or nothing.
+    """Removes what goes out, at `left_at_ms`; or nothing.
 
-    Always on condition that its grant is the one that was seen, by its fencing token: the owner_id
-    alone would let a late copy of the write end a later grant of the same owner. `departure_times`
-    has `left_at_ms`.
+    A holder always on condition that its grant is the one that was seen: the owner_id alone would
+    let a late copy of the write end a later grant of the same owner.
     """
     if departing is None:
         return Removal()
@@ -162,8 +154,7 @@ def removal(departing: Departing | None, *, left_at_ms: int) -> Removal:
 def release_permit(request: ReleaseRequest, *, left_at_ms: int) -> Update:
     """Stop being a holder. Returns the item as it was, if the grant that ends is to be notified of.
 
-    A caller that knows its fencing token ends that grant and no other: a late copy of this write
-    must not free what the same owner was granted later.
+    A caller that knows its fencing token ends that grant and no other.
     """
     token = request.fencing_token
     return conditional_update(
@@ -193,11 +184,7 @@ def release_by_force(lock_name: str, departing: DepartingHolder, *, left_at_ms: 
 def evict(
     lock_name: str, evictable: Sequence[Holder], *, left_at_ms: int, now_ms: int, seen: LockState
 ) -> Update:
-    """Evict holders whose lease is over, for no one: more permits were out than a lower limit.
-
-    On condition that no permit was granted since the lock was seen in this state: the holders may
-    have other grants by then, with the same revisions.
-    """
+    """Evict holders whose lease is over, for no one: more permits were out than a lower limit."""
     leaving = eviction(evictable, left_at_ms=left_at_ms)
     return conditional_update(
         schema.lock_key(lock_name),

@@ -347,7 +347,10 @@ class LockState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiter:
-    """An acquisition in the queue: its place there, and when it is gone unless it asks again."""
+    """An acquisition in the queue: its place there, and when it is gone unless it asks again.
+
+    Of the `places` in a queue the request says no more than whose they are.
+    """
 
     request: AcquireRequest
     entered_at_ms: int
@@ -369,17 +372,6 @@ class Waiter:
     def sort_key(self) -> str:
         """The part of the key by which waiters are in order."""
         return schema.waiter_sort_key(entered_at_ms=self.entered_at_ms, owner_id=self.owner_id)
-
-    @property
-    def place(self) -> Place:
-        """Its place in the queue."""
-        return Place(
-            owner_id=self.owner_id,
-            entered_at_ms=self.entered_at_ms,
-            asked_at_ms=self.asked_at_ms,
-            expires_at_ms=self.expires_at_ms,
-            execution_arn=self.request.execution_arn,
-        )
 
     def as_holder(self, *, fencing_token: int, now_ms: int) -> Holder:
         """The holder that this waiter becomes if the lock is handed over to it now.
@@ -403,20 +395,7 @@ class Waiter:
         return self.request.only_newest is not None and self.request.task_token is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A place in the queue: whose it is, when that asked, and when it counts as given up."""
-
-    owner_id: str = field(repr=False)
-    entered_at_ms: int
-    asked_at_ms: int
-    expires_at_ms: int
-    execution_arn: str | None = None
-
-
-def is_dead(
-    waiter: Waiter | Place, *, date_ms: int, served: Collection[str | None] = frozenset()
-) -> bool:
+def is_dead(waiter: Waiter, *, date_ms: int, served: Collection[str | None] = frozenset()) -> bool:
     """Whether no one need wait for this waiter: it has stopped asking, or was served already.
 
     The owner of a served one holds or has released: it entered twice, after a reply that was lost.

@@ -69,8 +69,7 @@ class Queued:
 
     Attributes:
         entered_at_ms: the ticket; asking again with it keeps the place.
-        position: 1 is next; waiters that entered before and still ask count. None if it was not
-            needed, and so not counted.
+        position: 1 is next; None if it was not needed, and so not counted.
         retry_after_seconds: when a waiter without a task token must ask again to keep its place.
         seen: the lock with the caller in its queue; None if the caller was handed it meanwhile.
     """
@@ -101,11 +100,9 @@ class Released:
     Attributes:
         gave_back: whether this call has ended a grant; not if it repeats an earlier one, or if the
             acquisition was still waiting.
-        held_ms: how long the permit was held; None if none was given back, or if that was not asked
-            for.
+        held_ms: how long the permit was held, if one was given back and that was asked for.
         left_queue: whether it was still waiting.
         fencing_token: of the grant that ended; None as `held_ms`.
-        execution_arn: the workflow execution that the holder belonged to.
     """
 
     lock_name: str
@@ -115,6 +112,18 @@ class Released:
     left_queue: bool = False
     fencing_token: int | None = None
     execution_arn: str | None = None
+
+    @classmethod
+    def of(cls, lock_name: str, holder: Holder, *, now_ms: int) -> Released:
+        """The end of the grant of this holder, which has just given its permit back."""
+        return cls(
+            lock_name=lock_name,
+            owner_id=holder.owner_id,
+            gave_back=True,
+            held_ms=max(0, now_ms - holder.acquired_at_ms),
+            fencing_token=holder.fencing_token,
+            execution_arn=holder.execution_arn,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +147,9 @@ class Reaped:
 class AlreadyHolder:
     """The caller was granted the lock before: the reply to an earlier call was lost.
 
-    Attributes:
-        is_fresh: whether the caller may rely on the grant as it stands. Not if half of the lease is
-            over; nor if it is a workflow that is woken by its task token: the hand-off may be about
-            to be marked as undelivered; nor if its version is not marked as granted by itself.
+    If the grant `is_fresh`, the caller may rely on it as it stands. Not if half of the lease is
+    over; nor if it is a workflow that is woken by its task token: the hand-off may be about to be
+    marked as undelivered; nor if its version is not marked as granted by itself.
     """
 
     holder: Holder
@@ -152,9 +160,7 @@ class AlreadyHolder:
 class LeasesOver:
     """Enough leases are over that the caller may take a place, if their workflows are over too.
 
-    Attributes:
-        evictable: the candidates, the one whose lease ended first in front.
-        needed: how many of them must leave before there is a permit.
+    The one whose lease ended first is in front; `needed` of them must leave to free a permit.
     """
 
     evictable: tuple[Holder, ...]

@@ -24,8 +24,7 @@ any window of AWS's time, however late requests, answers and callers are:
 For a window of the period that is `burst + count`, if slots are 3 s apart or more.
 
 **Copies.** A repeat whose first reply was lost finds its slot by the id of the last reservation. A
-copy that lands late is refused as long as no other followed. After one it may reserve a slot that
-no caller uses: the next slot only ever moves on, so no copy breaks the pace.
+copy that lands late may waste a slot: the next slot only ever moves on, so no copy breaks the pace.
 """
 
 from __future__ import annotations

@@ -14,10 +14,9 @@
                                       redrives, written_at_ms
     PACE#<name>               PACE    next_slot_us, slot_us, reservation_id, expiry_time (`pace.py`)
 
-docs/protocol.md says what the attributes mean, `LockState` and `Claim` what they are read as. Each
-holder is a top-level attribute. One nested map of holders would not do: DynamoDB refuses to set
-`holders.x` on an item that has no `holders` yet, so the first acquire would take two requests.
-UUIDs are stored in 20 characters instead of 36: guards name themselves and their executions so.
+docs/protocol.md says what the attributes mean. Each holder is a top-level attribute: DynamoDB
+refuses to set `holders.x` on an item that has no `holders` yet, so with one map of holders the
+first acquire would take two requests. UUIDs are stored in 20 characters instead of 36.
 """
 
 from __future__ import annotations
@@ -146,16 +145,15 @@ FOREVER_SECONDS: Final = 253_402_300_799
 REDRIVABLE_MS: Final = 15 * 24 * 3_600_000
 """How long the claim of an execution that is over stays. Step Functions redrives for 14 days."""
 DONE_CLAIM_RETENTION_MS: Final = 3_600_000
-"""How long the claim of an acquisition stays that was released. Longer than any call of a function
-can be under way: it refuses late ones."""
+"""Of a released acquisition: longer than any call of a function can be under way."""
 DEAD_WAITER_RETENTION_MS: Final = 3_600_000
 """How long the item of a waiter that stopped asking stays; far longer than any clock error."""
 LONGEST_FALLBACK_SECONDS: Final = 12 * 3600
 """A waiter with a task token asks again at least so often."""
 WAITER_GRACE_MS: Final = 60_000
 """How late a waiter with a task token may ask again: the pause between two fallback periods, 10 s
-at most, a cold start, and some repeats. It is short, because a workflow that comes later still gets
-its place back from its claim, and was only passed over meanwhile."""
+at most, a cold start, and some repeats. One that comes later still gets its place back from its
+claim, and was only passed over meanwhile."""
 
 STATE: Final = "STATE"
 PACE: Final = "PACE"
@@ -293,11 +291,8 @@ class Condition:
 class Removal:
     """The part of an update that removes holders; empty if none leaves.
 
-    Attributes:
-        also_set: what the SET clause says besides, after a comma.
-        conditions: the update happens only if all of these hold.
-        names: the attributes to remove, by their names in expressions.
-        values: the values that the expressions use.
+    It adds `also_set` to the SET clause, after a comma, and happens if all `conditions` hold.
+    `names` are the attributes to remove, by their names in expressions.
     """
 
     also_set: str = ""

@@ -65,11 +65,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """Writes that happen together or not at all; the lock's state comes first.
-
-    Attributes:
-        check: what both depend on besides; None if on nothing.
-    """
+    """Writes that happen together or not at all; the lock's state comes first."""
 
     state: Update
     other: Put | Delete | Check
@@ -100,9 +96,7 @@ class Query:
 class Scan:
     """Items of the whole table: those of one partition come together, in order of their sort key.
 
-    Attributes:
-        only: a filter on the items that were read.
-        after: the key after which to go on; None for the beginning of the table.
+    `only` is a filter on the items that were read; `after` the key after which to go on.
     """
 
     only: str
@@ -115,9 +109,8 @@ class Scan:
 class Answer:
     """An answer of the table, and when it was given.
 
-    Attributes:
-        sent: reading of our monotonic clock before the request was sent first.
-        date_ms: AWS's time when it answered, see `clock.py`; None if it did not tell.
+    The request was `sent` first at that reading of our monotonic clock; None if AWS did not tell
+    its time (`clock.py`).
     """
 
     sent: float = field(default=-math.inf, compare=False)
@@ -126,11 +119,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Answer):
-    """The items that one query or scan read.
-
-    Attributes:
-        next: the key to go on after; None if there are no more.
-    """
+    """The items that one query or scan read, and the key after which the `next` page begins."""
 
     items: list[Item] = field(repr=False)
     next: Item | None = field(repr=False)

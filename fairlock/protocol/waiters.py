@@ -1,19 +1,13 @@
 """The writes and reads of the queue: joining it, leaving it, and finding its oldest waiters.
 
-    waiter                       lock item                      waiter item
-      │ join_queue ─── one ──▶ contended, wait_seq + 1     ───▶ put
-      │                          condition: permits are out
-      │ confirm_join ────────▶ contended, wait_seq + 1
-      ┊ (sleeps, until `serve_waiter`)
-
 Joining is one transaction, as handing over is, so that at any time: a waiter item exists only while
 the lock is contended, and its owner is not a holder. Acquiring a free permit needs a lock that is
 not contended, so no one overtakes the queue.
 
-That order holds for writes. A query beside a transaction may see one of its items changed and the
-other not yet: a departing holder reads `contended`, and then a queue without the waiter. What it
-does next is conditioned on `wait_seq`, which `confirm_join` moves once more, now that every later
-query sees the waiter. A read instead would not do: the departing holder may close the queue after.
+A query beside a transaction may see one of its items changed and the other not yet: a departing
+holder reads `contended`, and then a queue without the waiter. What it does next is conditioned on
+`wait_seq`, which `confirm_join` moves once more, now that every later query sees the waiter. A read
+instead would not do: the departing holder may close the queue after it.
 """
 
 from __future__ import annotations
@@ -32,7 +26,7 @@ from fairlock.protocol.admission import (
     not_outdated,
 )
 from fairlock.protocol.items import new_waiter
-from fairlock.protocol.model import AcquireRequest, LockState, Place, ReleaseRequest, Waiter
+from fairlock.protocol.model import AcquireRequest, LockState, ReleaseRequest, Waiter
 from fairlock.protocol.schema import (
     I_DO_NOT_HOLD,
     NOT_RELEASED_BY_ME,
@@ -52,9 +46,9 @@ MOST_PLACES_OF_AN_EXECUTION: Final = 100
 """More than a Map runs at a time. Further ones ask again, so one execution, or a caller that names
 one, cannot fill a queue by itself."""
 MOST_PAGES_READ: Final = 2
-"""Pages of 1 MB, 256 read units each, that a caller reads to count who waits, dead waiters
-included. No one joins a longer queue: `data` and names can make a waiter 6 KB large, so a bound on
-their number alone would let each call cost 1,500 read units."""
+"""Pages of 1 MB, 256 read units each, that a caller reads to count who waits. No one joins a longer
+queue: a waiter can be 6 KB large, so a bound on their number alone would not bound a call's cost.
+"""
 MOST_DELETES: Final = 100
 """Of one transaction; DynamoDB allows no more."""
 
@@ -78,10 +72,8 @@ def join_queue(
 
     Only while all permits are out, by the waiter's own limit or by those of the holders that were
     seen; or, `behind_others`, while a permit is free that does not help, because a waiter with a
-    lower limit came first.
-
-    A late copy must not enter for a caller that has been and gone: refused if an owner has left
-    since it was sent, or if a later call of the same waiter is there, whose task token is awaited.
+    lower limit came first. Refused if an owner has left since it was sent, or if a later call of
+    the same waiter is there, whose task token is awaited.
     """
     request, no_permit = waiter.request, may_not_enter(waiter.request.limit, seen)
     fresh = not_outdated(sent_at_ms)
@@ -162,14 +154,13 @@ def places(lock_name: str, *, up_to: str | None = None) -> Query:
 
 def delete_waiter(waiter: Waiter) -> Delete:
     """Remove a waiter's item, unless the waiter has asked again since: its task token has moved."""
-    condition = "#expires_at_ms = :seen_expires_at_ms"
-    return _delete_as_seen(waiter.request.lock_name, waiter.place, condition)
+    return _delete_as_seen(waiter, "#expires_at_ms = :seen_expires_at_ms")
 
 
-def clear_waiters(lock_name: str, waiting: Sequence[Place]) -> list[Delete]:
+def clear_waiters(waiting: Sequence[Waiter]) -> list[Delete]:
     """Remove waiters, unless one of them has asked again since it was seen."""
     condition = "(attribute_not_exists(#pk) OR #expires_at_ms = :seen_expires_at_ms)"
-    return [_delete_as_seen(lock_name, each, condition) for each in waiting]
+    return [_delete_as_seen(waiter, condition) for waiter in waiting]
 
 
 def leave_queue(request: ReleaseRequest, *, entered_at_ms: int) -> Delete:
@@ -186,11 +177,7 @@ def leave_queue(request: ReleaseRequest, *, entered_at_ms: int) -> Delete:
 
 
 def mark_given_up(request: ReleaseRequest, *, left_at_ms: int) -> Update:
-    """Remember an owner that gave up before it had anything: its delayed acquire is refused.
-
-    The mark of the owner that released last stays. Else any caller could wipe it, by a release of
-    what it never had.
-    """
+    """Remember an owner that gave up before it had anything: its delayed acquire is refused."""
     return _leave(request, mark="#last_given_up", left_at_ms=left_at_ms)
 
 
@@ -213,12 +200,10 @@ def give_up(request: ReleaseRequest, *, entered_at_ms: int, left_at_ms: int) -> 
     )
 
 
-def _delete_as_seen(lock_name: str, place: Place, condition: str) -> Delete:
+def _delete_as_seen(waiter: Waiter, condition: str) -> Delete:
     return Delete(
-        key=schema.waiter_key(
-            lock_name, entered_at_ms=place.entered_at_ms, owner_id=place.owner_id
-        ),
+        key=waiter.key,
         condition=condition,
         names=names_in(condition),
-        values={":seen_expires_at_ms": number(place.expires_at_ms)},
+        values={":seen_expires_at_ms": number(waiter.expires_at_ms)},
     )

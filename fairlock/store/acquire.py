@@ -100,9 +100,6 @@ def acquire(
     have to wait for it, it joins at once, with one request less, or two if all waiters are named.
     If a permit has become free since, joining is refused, and the caller takes it: one or two
     requests more.
-
-    Raises:
-        LockStoreUnavailable: outcome unknown.
     """
     now_ms = context.aws_clock.now_ms()
     if request.called_at_ms is not None and request.called_at_ms > now_ms + SLACK_MS:
@@ -129,9 +126,8 @@ def _acquire(
     # A write is sent without a read before it: what it is refused on is the read.
     attempt = _attempt(context, request)
     # What this process saw last may be old. If a permit has become free since, the join is refused
-    # on that very condition, so old knowledge costs requests and never a place.
-    # A join is refused by nothing else, so it must not be the first to learn AWS's time: a place by
-    # a clock that is ahead comes after all others.
+    # on that very condition, so old knowledge costs requests and never a place. But a join must not
+    # be the first to learn AWS's time: a place by a clock that is ahead comes after all others.
     knows_time = context.aws_clock.edges_ms() is not None
     if seen is not None and knows_time and _must_wait(request, seen):
         first_step = _wait_or_refuse(context, request, seen.state, known=seen)
@@ -216,8 +212,6 @@ def _granted(
     token = read_granted_token(written.item, attempt.update)
     holder = request.as_holder(fencing_token=token, now_ms=attempt.now_ms)
     is_first = FENCING_TOKEN not in written.item
-    # The end was written by our estimate of AWS's time. The answer's Date tells whether it was
-    # right.
     grant = with_right_end(context, request.lock_name, holder, written, first_of_all=is_first)
     return None if grant is None else replace(grant, taken_over=attempt.taken_over)
 
@@ -258,9 +252,7 @@ def _react(
         case Situation.FREE | Situation.OUTDATED as found:
             # A client writes again as seen. An invocation that comes late is code too, and would.
             late = Refusal.of_late_call(request, now_ms=context.aws_clock.now_ms())
-            return (
-                late if found is Situation.OUTDATED else _attempt_as_seen(context, request, state)
-            )
+            return late if found is Situation.OUTDATED else _attempt(context, request, state)
         # Permits that are free after that are none for the waiters in front: the caller waits
         # behind them.
         case Situation.FREE_FOR_WAITERS if not failed.waiters_served:
@@ -331,21 +323,19 @@ def _wait_or_refuse(
     return joined if grant is None else replace(grant, repeated=True)
 
 
-def _attempt(context: LockContext, request: AcquireRequest) -> _Attempt:
-    """Takes a free permit, whatever the state of the lock."""
+def _attempt(
+    context: LockContext, request: AcquireRequest, seen: LockState | None = None
+) -> _Attempt:
+    """Takes a free permit: whatever the state of the lock, or one that was `seen` to be free."""
     now_ms = context.aws_clock.now_ms()
+    if seen is not None:
+        return _Attempt(acquire_permit_as_seen(request, seen, now_ms=now_ms), now_ms)
     sent_at_ms = made_at_ms(request, now_ms=now_ms)
     return _Attempt(acquire_permit(request, sent_at_ms=sent_at_ms, now_ms=now_ms), now_ms)
 
 
-def _attempt_as_seen(context: LockContext, request: AcquireRequest, seen: LockState) -> _Attempt:
-    """Takes a permit that was free when the attempt before was refused."""
-    now_ms = context.aws_clock.now_ms()
-    return _Attempt(acquire_permit_as_seen(request, seen, now_ms=now_ms), now_ms)
-
-
 def _renew_own(context: LockContext, request: AcquireRequest) -> _Attempt | Grant:
-    """Renews a grant that was found late before its owner relies on it, unless it is gone."""
+    """Renews a grant that was found late, before its owner relies on it, unless it is gone."""
     grant = take_up(context, request)
     return _attempt(context, request) if grant is None else replace(grant, repeated=True)
 

@@ -1,23 +1,11 @@
 """What operators do: end another's grant, limit or pause a lock, and see who holds and who waits.
 
-A release by force:
+A release by force names the grant by its fencing token, so it takes out the grant that was seen or
+nothing. A heartbeat in between does not prevent it. The former holder learns of it as an evicted
+one does; its claim, if it is a workflow, stays until it releases or is reaped.
 
-read ─▶ the grant is there, no one waits ─▶ release_by_force ─▶ released
-  │                       │                       └─ condition failed, with the item as it was ─┐
-  │                       └─ others wait ─▶ hand over ─▶ released                                 │
-  └─ it is not there ─▶ the lock has the mark of this very release ─▶ released (again)            │
-                └─────▶ it has not ─▶ no such holder         (decided by that item)      ◀────────┘
-
-The grant is named by its fencing token, so this takes out the grant that was seen or nothing. A
-heartbeat in between does not prevent it. The former holder learns of it as an evicted one does; its
-claim, if it is a workflow, stays until it releases or is reaped.
-
-A change of the ceiling (`protocol/ceiling.py`):
-
-read ─▶ it makes no room, or no one waits ─▶ set_ceiling, raise_ceiling ─▶ changed
-  │                                              └─ condition failed, with the item as it was ─┐
-  └─▶ it makes room for those who wait ─▶ hand over, the change by the first write ─▶ changed  │
-                                              └─ another change came in between ─▶ read again ◀┘
+A change of the ceiling (`protocol/ceiling.py`) that makes room for those who wait is made by the
+first write of a hand-over, any other by a write of its own.
 
 No description is a snapshot. The queue is read before the holders, so that a waiter that is handed
 the lock in between is seen as a holder; the other order would not show it at all.
@@ -33,14 +21,13 @@ from fairlock.errors import LockItemMalformed
 from fairlock.protocol.ceiling import CeilingChange, SetCeilingRequest, raise_ceiling, set_ceiling
 from fairlock.protocol.description import (
     LockDescription,
-    QueueCount,
     describe_lock,
     is_state,
     lock_name_of,
     locks_of_the_table,
     waiters_to_show,
 )
-from fairlock.protocol.items import read_place, read_state, read_waiter
+from fairlock.protocol.items import read_state, read_waiter
 from fairlock.protocol.leaving import DepartingHolder, release_by_force
 from fairlock.protocol.model import ForcedRelease, ForceReleaseRequest, Holder, LockState
 from fairlock.protocol.outcomes import Released
@@ -65,9 +52,6 @@ def force_release(context: LockContext, request: ForceReleaseRequest) -> Release
     Two requests if the queue is empty; three and a push if not. None if no holder has that grant:
     nothing was written. A repeat is answered "released" again, as long as no one else was released
     by force in between.
-
-    Raises:
-        LockStoreUnavailable: outcome unknown.
     """
     name, token = request.lock_name, request.fencing_token
     state = read_state(context.table.read(lock_key(name)))
@@ -105,37 +89,26 @@ def force_release(context: LockContext, request: ForceReleaseRequest) -> Release
 
 
 def _released(context: LockContext, request: ForceReleaseRequest, holder: Holder) -> Released:
-    held_ms = max(0, context.aws_clock.now_ms() - holder.acquired_at_ms)
+    released = Released.of(request.lock_name, holder, now_ms=context.aws_clock.now_ms())
     context.observe(
         ReleasedByForce(
             lock_name=request.lock_name,
             fencing_token=holder.fencing_token,
             owner_name=holder.owner_name,
             execution_arn=holder.execution_arn,
-            held_ms=held_ms,
+            held_ms=released.held_ms or 0,
             requested_by=request.requested_by,
             reason=request.reason,
         )
     )
-    return Released(
-        lock_name=request.lock_name,
-        owner_id=holder.owner_id,
-        gave_back=True,
-        held_ms=held_ms,
-        fencing_token=holder.fencing_token,
-        execution_arn=holder.execution_arn,
-    )
+    return released
 
 
 def change_ceiling(context: LockContext, request: SetCeilingRequest) -> None:
     """Sets, changes or lifts the ceiling of a lock; once it returns, no grant goes above it.
 
     A read and a write; with a hand-off for each permit that becomes free for those who wait. Of two
-    operators the later one wins. Lifting a ceiling that is not there refuses late copies of a
-    change.
-
-    Raises:
-        LockStoreUnavailable: outcome unknown.
+    operators the later one wins.
     """
     began, name = context.retry_budget.clock.monotonic(), request.lock_name
     state = read_state(context.table.read(lock_key(name)))
@@ -183,9 +156,10 @@ def empty_queue(context: LockContext, lock_name: str) -> int:
     A read of the queue, a transaction for each 100 that wait, and two or three requests more.
     """
     removed = 0
-    waiting = [read_place(item) for item in context.table.query_all(places(lock_name))]
+    items = context.table.query_all(places(lock_name))
+    waiting = [read_waiter(lock_name, item) for item in items]
     for first in range(0, len(waiting), MOST_DELETES):
-        removed += remove_places(context, lock_name, waiting[first : first + MOST_DELETES])
+        removed += remove_places(context, waiting[first : first + MOST_DELETES])
     state = read_state(context.table.read(lock_key(lock_name)))
     if state.contended:
         # The mark of the queue goes too, or free permits go to those that have joined since.
@@ -202,11 +176,9 @@ def describe(context: LockContext, lock_name: str) -> LockDescription | None:
     item = context.table.read(lock_key(lock_name))
     if not item:
         return None
-    state, now_ms = read_state(item), context.aws_clock.now_ms()
-    waiters = _count(state, now_ms)
-    for each in items:
-        waiters.add(read_waiter(lock_name, each))
-    return describe_lock(lock_name, state, waiters.queue(), now_ms=now_ms)
+    waiters = (read_waiter(lock_name, each) for each in items)
+    now_ms = context.aws_clock.now_ms()
+    return describe_lock(lock_name, read_state(item), waiters, now_ms=now_ms)
 
 
 def list_locks(
@@ -242,11 +214,5 @@ def _describe(name: str, items: Iterator[Item], *, now_ms: int) -> LockDescripti
     state = next((read_state(item) for item in items if is_state(item)), None)
     if state is None:
         return None
-    waiters = _count(state, now_ms)
-    for item in items:
-        waiters.add(read_waiter(name, item))
-    return describe_lock(name, state, waiters.queue(), now_ms=now_ms)
-
-
-def _count(state: LockState, now_ms: int) -> QueueCount:
-    return QueueCount(holders=frozenset(h.owner_id for h in state.holders), now_ms=now_ms)
+    waiters = (read_waiter(name, item) for item in items)
+    return describe_lock(name, state, waiters, now_ms=now_ms)

@@ -1,12 +1,8 @@
 """What every operation on a lock uses: the table and its services, events, and three rules.
 
-No event holds an owner_id or a task token: a user's `on_event` may get what is made of it.
-
 A grant is shown to its owner with the owner's own end (`with_right_end`). The first write of a
-process knows nothing of AWS's time, and goes by the wall clock; its answer has a Date. If the end
-that was written is wrong by that, the holder writes it once more. A holder that dies in between
-keeps the lock taken for as long as its clock was ahead: 5 minutes at most, because AWS refuses the
-requests of a clock that is wrong by more.
+process goes by the wall clock; its answer has a Date. If the end that was written is wrong by that,
+the holder writes it once more.
 
 A departure is sent until the lock shows what became of it (`leave`). A write that others were
 faster than is repeated within a budget (`pause_or_give_up`), and an outcome that nothing tells is
@@ -35,10 +31,16 @@ from fairlock.protocol.table_requests import Answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandedOver:
-    """The oldest waiter got a permit, `latency_ms` after the departure was noticed."""
+class Event:
+    """What happened to a lock, for those who count and log; nothing in it proves ownership."""
 
     lock_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedOver(Event):
+    """The oldest waiter got a permit, `latency_ms` after the departure was noticed."""
+
     fencing_token: int
     owner_name: str
     execution_arn: str | None
@@ -47,18 +49,16 @@ class HandedOver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evicted:
+class Evicted(Event):
     """Holders whose lease and workflow were over lost their place, to a waiter or to none."""
 
-    lock_name: str
     holders: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleasedByForce:
+class ReleasedByForce(Event):
     """A caller that is not the holder has released it; its work goes on without a heartbeat."""
 
-    lock_name: str
     fencing_token: int
     owner_name: str
     execution_arn: str | None
@@ -68,76 +68,53 @@ class ReleasedByForce:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CeilingChanged:
+class CeilingChanged(Event):
     """An operator has paused a lock (0), set or changed its ceiling, or lifted it (None)."""
 
-    lock_name: str
     ceiling: int | None
     requested_by: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MixedLimits:
+class MixedLimits(Event):
     """An acquire found holders that name another limit. All of them count; mostly a mistake."""
 
-    lock_name: str
     limit: int
     holders_limits: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extended:
+class Extended(Event):
     """A lease ran out, and was extended because its workflow still runs."""
 
-    lock_name: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LivenessUnknown:
+class LivenessUnknown(Event):
     """Step Functions did not say whether a holder's workflow still runs: it counts as running."""
 
-    lock_name: str
     execution_arn: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PushUnknown:
+class PushUnknown(Event):
     """A waiter was perhaps not told of its grant: it finds out by its fallback poll."""
 
-    lock_name: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitersSuperseded:
+class WaitersSuperseded(Event):
     """Waiters below a version that was granted are out; the `told` ones waited for a message."""
 
-    lock_name: str
     newest: int
     waiters: int
     told: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimNotRemoved:
+class ClaimNotRemoved(Event):
     """A lock is free, but its workflow's claim could not be removed. TTL will; it does no harm."""
 
-    lock_name: str
     execution_arn: str
 
 
-Event = (
-    HandedOver
-    | Evicted
-    | ReleasedByForce
-    | CeilingChanged
-    | MixedLimits
-    | Extended
-    | LivenessUnknown
-    | PushUnknown
-    | WaitersSuperseded
-    | ClaimNotRemoved
-)
 Observe = Callable[[Event], None]
 
 

@@ -1,10 +1,8 @@
 """Hand-off: a holder leaves, and the oldest waiter gets its permit.
 
-Release, eviction (the lease is over) and the grant of free permits all end here, so that a
-contended lock changes hands in one place.
-
-If the caller is killed between any two of these requests, the lock is whole: state and queue change
-together, and a waiter that holds the lock without a notification finds out by its fallback poll.
+A contended lock changes hands here only. If the caller is killed between any two of these requests,
+the lock is whole: state and queue change together, and a waiter that holds the lock without a
+notification finds out by its fallback poll.
 """
 
 from __future__ import annotations
@@ -53,17 +51,14 @@ def hand_over(
     no message. With the oldest waiters `known`, the first hand-off needs no query.
 
     Returns whether the holder was taken out: not if it had left, or renewed its lease, before; nor
-    the ceiling if it was changed before. Raises `LockStoreUnavailable` if the outcome is unknown,
-    or other owners kept changing the lock. What was written is whole, and the next caller goes on
-    from there.
+    the ceiling if it was changed before. After an error what was written is whole, and the next
+    caller goes on from there.
     """
     began = context.retry_budget.clock.monotonic()
     queue = SeenQueue(context=context, lock_name=lock_name, requester=requester, began=began)
     queue.know(known)
     attempt, has_written = 0, False
-    # Each round sends one write on condition of `state`. A process that dies between two rounds
-    # leaves a whole lock: the next call on it starts from what it reads, not from what this one
-    # planned.
+    # Each round sends one write on condition of `state`.
     with _Progress(queue) as progress:
         while departing is None or departing.is_still_in(state):
             # What a holder has set that never learned of its grant is about to be put back.

@@ -91,9 +91,6 @@ def renew_lease(context: LockContext, request: HeartbeatRequest) -> Grant | None
     One request; one more after the first of a process with a wrong clock; and one more if the first
     supposed something else of the grant than is stored: its end, its lease, or that TTL spares the
     item.
-
-    Raises:
-        LockStoreUnavailable: outcome unknown, or other heartbeats kept changing the grant.
     """
     began = context.retry_budget.clock.monotonic()
     update, number = renew(request, now_ms=context.aws_clock.now_ms()), 0
@@ -142,9 +139,8 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
     """A heartbeat of a workflow beside its work: two requests.
 
     Tells a lock that was lost from one that was released because the work has ended, and takes the
-    lock again for an execution that had ended and was redriven, if it is free. The fencing token is
-    then a new one, which the workflow does not know: its old one is still refused where a newer was
-    seen.
+    lock again for an execution that had ended and was redriven, if it is free. The workflow keeps
+    its old fencing token, which is still refused where a newer was seen.
     """
     acquisition = request.acquisition
     claim = claim_of(acquisition, request.execution_arn)
@@ -184,7 +180,7 @@ def why_lost(context: LockContext, lock_name: str) -> str:
     except FairlockError:
         return ""
     told = ""
-    if (forced := state.last_forced_release) is not None:
+    if forced := state.last_forced_release:
         who, reason = printable(forced.requested_by), printable(forced.reason)
         told = f"; released by force at {iso_utc(forced.at_ms)} by {who}: {reason}"
     names = ", ".join(label_of(each.owner_name) for each in state.holders[:_MOST_NAMED])
@@ -235,12 +231,9 @@ def _may_retake(state: LockState, acquisition: AcquireRequest) -> bool:
 def _reacquire(
     context: LockContext, request: KeepAliveRequest, claim: Claim, seen: LockState | None = None
 ) -> Written | Cancelled:
-    now_ms = context.aws_clock.now_ms()
-    return context.table.transact(
-        reacquire_after_redrive(
-            claim, request.acquisition, request.task_token, now_ms=now_ms, seen=seen
-        )
-    )
+    now_ms, token = context.aws_clock.now_ms(), request.task_token
+    retaking = reacquire_after_redrive(claim, request.acquisition, token, now_ms=now_ms, seen=seen)
+    return context.table.transact(retaking)
 
 
 _MOST_CHECKS: Final = 5
@@ -271,8 +264,7 @@ def check_expired_holders(
 ) -> ExpiredHolders:
     """Finds holders that may be evicted; extends the leases of workflows that still run."""
     began = context.retry_budget.clock.monotonic()
-    found = ExpiredHolders(state=state)
-    checks = 0
+    found, checks = ExpiredHolders(state=state), 0
     # Judged one by one, and evicted later, on condition of what was seen of each: a holder that
     # renews while we ask about another keeps its place.
     for holder in _in_order_of_cost(candidates, context.random()):
@@ -311,8 +303,8 @@ def _check_execution(
     """
     claim = Claim(execution_arn=execution_arn, lock_name=lock_name, owner_id=holder.owner_id)
     if work_is_over(context.table.read(claim.key)):
-        # Evicted on condition of the revision that was seen before the claim was read. A heartbeat
-        # that takes the fence away moves the revision, so a redriven holder keeps its place.
+        # Evicted on condition of the revision that was seen before. A heartbeat that takes the
+        # fence away moves the revision, so a redriven holder keeps its place.
         return replace(found, evictable=(*found.evictable, holder))
     ask_ms = min(holder.lease_ms, ASK_MS)
     # Extended before the question: if it were asked first, all contenders would ask, and the answer
@@ -345,8 +337,6 @@ def _extend(
     context: LockContext, lock_name: str, holder: Holder, *, lease_ms: int
 ) -> Holder | None:
     """The holder with a lease that begins now; None if it is no longer as it was seen."""
-    now_ms = context.aws_clock.now_ms()
-    outcome = context.table.update(
-        extend_lease(lock_name, holder, lease_ms=lease_ms, now_ms=now_ms)
-    )
+    update = extend_lease(lock_name, holder, lease_ms=lease_ms, now_ms=context.aws_clock.now_ms())
+    outcome = context.table.update(update)
     return read_holder(outcome.item, holder.owner_id) if isinstance(outcome, Written) else None

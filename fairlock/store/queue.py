@@ -26,8 +26,8 @@ from fairlock.backoff import advise_retry_seconds
 from fairlock.clock import over_at_ms
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.admission import SLACK_MS, made_at_ms
-from fairlock.protocol.items import is_waiter, read_place, read_state, read_waiter
-from fairlock.protocol.model import AcquireRequest, LockState, Place, SeenLock, Waiter, is_dead
+from fairlock.protocol.items import is_waiter, read_state, read_waiter
+from fairlock.protocol.model import AcquireRequest, LockState, SeenLock, Waiter, is_dead
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS, WAITER_GRACE_MS, waiter_sort_key
 from fairlock.protocol.waiters import (
@@ -47,27 +47,26 @@ from fairlock.store.context import LockContext
 
 def read_places(
     context: LockContext, lock_name: str, *, up_to: str | None = None
-) -> tuple[list[Place], bool]:
+) -> tuple[list[Waiter], bool]:
     """Who waits, up to a sort key if one is named; and whether `MOST_PAGES_READ` were enough."""
-    found, query = list[Place](), places(lock_name, up_to=up_to)
+    found, query = list[Waiter](), places(lock_name, up_to=up_to)
     for _ in range(MOST_PAGES_READ):
         page = context.table.query(query)
-        found += [read_place(item) for item in page.items]
+        found += [read_waiter(lock_name, item) for item in page.items]
         if page.next is None:
             return found, True
         query = replace(query, after=page.next)
     return found, False
 
 
-def remove_places(context: LockContext, lock_name: str, waiting: Sequence[Place]) -> int:
+def remove_places(context: LockContext, waiting: Sequence[Waiter]) -> int:
     """Removes waiters, `MOST_DELETES` at most; returns how many. Those that asked again stay."""
-    deletes = clear_waiters(lock_name, waiting)
+    deletes = clear_waiters(waiting)
     asked_again = context.table.delete_all(deletes)
     if not asked_again:
         return len(waiting)
-    for_each = zip(waiting, deletes, strict=True)
-    others = [place for place, delete in for_each if delete not in asked_again]
-    if not others or context.table.delete_all(clear_waiters(lock_name, others)):
+    others = [delete for delete in deletes if delete not in asked_again]
+    if not others or context.table.delete_all(others):
         return 0
     return len(others)
 
@@ -104,7 +103,7 @@ def count_ahead(context: LockContext, lock_name: str, owner_id: str, *, entered_
     return count_live(others, now_ms=context.aws_clock.now_ms())
 
 
-def count_live(waiting: list[Place], *, now_ms: int) -> int:
+def count_live(waiting: list[Waiter], *, now_ms: int) -> int:
     """How many of these still ask."""
     return sum(not is_dead(place, date_ms=now_ms) for place in waiting)
 
@@ -238,7 +237,7 @@ def _join_again(entry: _Entry) -> Queued | Refusal | None:
     waiting, is_whole = (
         read_places(context, request.lock_name)
         if entry.known is None
-        else ([waiter.place for waiter in entry.known.waiters], True)
+        else (list(entry.known.waiters), True)
     )
     # Its first join was written and the reply lost: a second entry would wait behind its own first.
     mine = [place for place in waiting if place.owner_id == request.owner_id]
@@ -270,7 +269,7 @@ def _join_again(entry: _Entry) -> Queued | Refusal | None:
     return entry.joined(entered_at_ms, position, state=state, date_ms=confirmed.date_ms)
 
 
-def _not_to_join(entry: _Entry, waiting: list[Place], *, is_whole: bool) -> Refusal | None:
+def _not_to_join(entry: _Entry, waiting: list[Waiter], *, is_whole: bool) -> Refusal | None:
     """The answer to a caller that may not join a queue in which these wait; None if it may."""
     context, request = entry.context, entry.request
     length = count_live(waiting, now_ms=entry.now_ms)
@@ -293,15 +292,15 @@ def _not_to_join(entry: _Entry, waiting: list[Place], *, is_whole: bool) -> Refu
     return None
 
 
-def _remove_dead(entry: _Entry, waiting: list[Place]) -> None:
+def _remove_dead(entry: _Entry, waiting: list[Waiter]) -> None:
     """Makes room in a queue that is too long to be read: while no one leaves, no one else does."""
     dead = [place for place in waiting if is_dead(place, date_ms=entry.now_ms)][:MOST_DELETES]
     with suppress(LockStoreUnavailable):
         if dead:
-            remove_places(entry.context, entry.request.lock_name, dead)
+            remove_places(entry.context, dead)
 
 
-def _newest_call(entry: _Entry, mine: list[Place]) -> _Entry:
+def _newest_call(entry: _Entry, mine: list[Waiter]) -> _Entry:
     """The entry with a time that is later than that of any earlier call of this waiter.
 
     A later time that is there was made by a clock ahead of ours. Or this call has stalled, and its
@@ -330,12 +329,12 @@ def _age_ms(context: LockContext, request: AcquireRequest) -> int:
     return round((context.aws_clock.monotonic() - request.made_at) * 1000)
 
 
-def _has_many(entry: _Entry, waiting: list[Place]) -> bool:
+def _has_many(entry: _Entry, waiting: list[Waiter]) -> bool:
     """Whether the caller's execution has as many places as it may have."""
     execution_arn = entry.request.execution_arn
     if execution_arn is None:
         return False
-    own = [place for place in waiting if place.execution_arn == execution_arn]
+    own = [place for place in waiting if place.request.execution_arn == execution_arn]
     return count_live(own, now_ms=entry.now_ms) >= MOST_PLACES_OF_AN_EXECUTION
 
 

@@ -12,18 +12,16 @@ give back ──▶ written ─────────────────�
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fairlock.aws.lock_table import ConditionFailed, Written
 from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
 from fairlock.protocol.claims import (
+    Claim,
     claim_of,
     forget_claim,
     gave_back_before,
     mark_done,
     mark_ended,
-    place_in,
-    task_token_in,
+    read_claim,
 )
 from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.leaving import DepartingHolder, release_permit
@@ -47,13 +45,9 @@ def release(
     "released" as long as no one else released in between; that of a workflow for an hour in any
     case.
 
-    The lock may be given as it was `seen` at some moment since its grant to this owner: then one or
-    two of the three requests are left out. An outdated state costs requests. Outdated waiters may
-    cost one that has come since, with an older place, its precedence: name those that were seen
-    just now.
-
-    Raises:
-        LockStoreUnavailable: outcome unknown.
+    The lock may be given as it was `seen` since its grant to this owner: then one or two of the
+    three requests are left out. An outdated state costs requests. Outdated waiters may cost one
+    that has come since, with an older place, its precedence: name those that were seen just now.
     """
     if request.keep_alive and request.execution_arn is not None:
         # The claim first: a heartbeat that finds the lock gone, and no end in the claim, reports a
@@ -82,13 +76,15 @@ def give_back(
     No waiter of the caller is there if it is not `is_queued`: the reaper has removed it. The
     `check` is what the release depends on besides, in the same transaction.
     """
-    holder = None if seen is None else _only_holder(seen.state, request)
     # By what was seen before: the write is refused if it is outdated, and then the usual way
-    # follows.
-    if seen is not None and holder is not None:
-        departing = DepartingHolder(holder, voluntary=True)
-        if hand_over(context, request.lock_name, seen.state, departing=departing, known=seen):
-            return _gave_back(context, request, holder)
+    # follows. Beside other holders, what was seen is mostly old.
+    if seen is not None and seen.state.contended and len(seen.state.holders) == 1:
+        holder = _granted(seen.state, request)
+        departing = holder and DepartingHolder(holder, voluntary=True)
+        if departing and hand_over(
+            context, request.lock_name, seen.state, departing=departing, known=seen
+        ):
+            return _gave_back(context, request, departing.holder)
     answer, state = _release_permit(context, request, check)
     # No holder: but it may wait, and be handed the lock in the very next moment.
     if answer is None and request.waits:
@@ -134,15 +130,7 @@ def _close_claim(
     return answer
 
 
-@dataclass(frozen=True, slots=True)
-class EndedClaim:
-    """A claim whose work has ended: its heartbeat's task token and its place, if it has them."""
-
-    task_token: str | None
-    entered_at_ms: int | None
-
-
-def end_claim(context: LockContext, request: ReleaseRequest, execution_arn: str) -> EndedClaim:
+def end_claim(context: LockContext, request: ReleaseRequest, execution_arn: str) -> Claim:
     """Marks the claim as ended, before the lock is freed or the queue is left.
 
     From now on no heartbeat takes the absence of the lock for a loss, and no acquire of this owner
@@ -151,13 +139,7 @@ def end_claim(context: LockContext, request: ReleaseRequest, execution_arn: str)
     claim = claim_of(request, execution_arn)
     now_ms = context.aws_clock.now_ms()
     outcome = context.table.update(mark_ended(claim, waits=request.waits, now_ms=now_ms))
-    return EndedClaim(task_token_in(outcome.item), place_in(outcome.item))
-
-
-def _only_holder(seen: LockState, request: ReleaseRequest) -> Holder | None:
-    """The owner as a holder, if it was the only one: beside others, what was seen is mostly old."""
-    holder = _granted(seen, request)
-    return holder if seen.contended and len(seen.holders) == 1 else None
+    return read_claim(execution_arn, outcome.item)
 
 
 def _release_permit(
@@ -243,67 +225,40 @@ def _stop_waiting(
     if isinstance(left, ConditionFailed):
         # Handed over while we were leaving: a transaction moved us from the queue to the holders.
         return _release_permit(context, request, check)[0]
-    return _left(
-        context,
-        request,
-        left,
-        check=check,
-        place=place,
-        entered_at_ms=entered_at_ms,
-        is_queued=is_queued,
-    )
-
-
-def _left(
-    context: LockContext,
-    request: ReleaseRequest,
-    written: Written,
-    *,
-    check: Check | None,
-    place: int | None,
-    entered_at_ms: int | None,
-    is_queued: bool,
-) -> Released:
-    """The answer to an owner that is marked as gone; removes its waiters, wherever they are."""
-    if place is not None:
+    was_waiting = place is not None
+    if was_waiting:
         state = read_state(context.table.read(lock_key(request.lock_name)))
-        return _left_queue(context, request, state, was_waiting=True)
-    places = [] if entered_at_ms is None else [entered_at_ms]
-    if is_queued and request.execution_arn is None:
-        places += _other_places(context, request)
-    left = [context.table.delete(leave_queue(request, entered_at_ms=place)) for place in places]
-    was_waiting = any(left)
-    # No waiter was there: a hand-off may have taken it in between, and that grant is ours to give
-    # back.
-    if not was_waiting:
-        answer, _ = _release_permit(context, request, check)
+    else:
+        state = read_state(left.item)
+        was_waiting = _remove_waiters(context, request, entered_at_ms, is_queued=is_queued)
+        # No waiter was there: a hand-off may have taken it in between, and that grant is ours to
+        # give back.
+        answer = None if was_waiting else _release_permit(context, request, check)[0]
         if answer is not None:
             return answer
-    state = read_state(written.item)
-    return _left_queue(context, request, state, was_waiting=was_waiting)
-
-
-def _other_places(context: LockContext, request: ReleaseRequest) -> list[int]:
-    """Where a direct caller waits, if the reply that told its ticket was lost."""
-    places, _ = read_places(context, request.lock_name)
-    mine = (place.entered_at_ms for place in places if place.owner_id == request.owner_id)
-    return [entered_at_ms for entered_at_ms in mine if entered_at_ms != request.ticket]
-
-
-def _left_queue(
-    context: LockContext, request: ReleaseRequest, state: LockState, *, was_waiting: bool
-) -> Released:
     # The waiters behind us may have waited for our lower limit only.
     hand_over(context, request.lock_name, state)
     return Released(lock_name=request.lock_name, owner_id=request.owner_id, left_queue=was_waiting)
 
 
+def _remove_waiters(
+    context: LockContext, request: ReleaseRequest, entered_at_ms: int | None, *, is_queued: bool
+) -> bool:
+    """Removes the waiters of an owner that is marked as gone; tells whether there were any."""
+    places = [] if entered_at_ms is None else [entered_at_ms]
+    if is_queued and request.execution_arn is None:
+        # Where a direct caller waits, if the reply that told its ticket was lost.
+        waiting, _ = read_places(context, request.lock_name)
+        mine = (waiter.entered_at_ms for waiter in waiting if waiter.owner_id == request.owner_id)
+        places += [place for place in mine if place != request.ticket]
+    left = [context.table.delete(leave_queue(request, entered_at_ms=place)) for place in places]
+    return any(left)
+
+
 def _granted(state: LockState, request: ReleaseRequest) -> Holder | None:
     """The grant that the request is to end, if it is there."""
-    holder = state.holder(request.owner_id)
-    if holder is None or request.fencing_token in (None, holder.fencing_token):
-        return holder
-    return None
+    holder, token = state.holder(request.owner_id), request.fencing_token
+    return holder if holder and token in (None, holder.fencing_token) else None
 
 
 def _released(request: ReleaseRequest, *, gave_back: bool = False) -> Released:
@@ -311,11 +266,4 @@ def _released(request: ReleaseRequest, *, gave_back: bool = False) -> Released:
 
 
 def _gave_back(context: LockContext, request: ReleaseRequest, holder: Holder) -> Released:
-    return Released(
-        lock_name=request.lock_name,
-        owner_id=request.owner_id,
-        gave_back=True,
-        held_ms=max(0, context.aws_clock.now_ms() - holder.acquired_at_ms),
-        fencing_token=holder.fencing_token,
-        execution_arn=holder.execution_arn,
-    )
+    return Released.of(request.lock_name, holder, now_ms=context.aws_clock.now_ms())

@@ -1,8 +1,8 @@
 """The queue of a contended lock as a departure reads it: who asks, who is dead, who is superseded.
 
-Dead and superseded waiters are taken out of it, and the latter told, after the hand-off and outside
-of its transaction: its write has decided already that they are never granted the lock. So if this
-process dies in between, they are found by the next departure, or by their own question.
+Dead and superseded waiters are taken out of it, and the latter told, after the hand-off: its write
+has decided already that they are never granted the lock. So if this process dies in between, they
+are found by the next departure, or by their own question.
 
 While a push to the newest is unanswered no one knows whether it lives. Until then the waiters below
 it are neither live nor superseded: they stay where they are.
@@ -29,8 +29,6 @@ from fairlock.store.queue import remove_places
 
 _MOST_CLEARED: Final = 5 * MOST_DELETES
 """Dead waiters that one departure removes: five transactions, about 0.1 s."""
-
-
 _MOST_TOLD: Final = MOST_DELETES
 """By one departure, one message after the other. The others learn it when they ask."""
 
@@ -73,6 +71,9 @@ class SeenQueue:
         has_more: whether there is more of the queue than was read.
         seen_at: when the queue was as it was read, or a little before, by the monotonic clock.
         is_whole: whether `live` has all waiters that still ask, but for those that were served.
+        dead: by the sort key.
+        dropped: sort keys and ends of waiters of workflows that are over, as they were seen.
+        superseded: by the sort key: those that are never granted the lock, because of `newest`.
     """
 
     context: LockContext
@@ -84,13 +85,9 @@ class SeenQueue:
     seen_at: float = -math.inf
     is_whole: bool = False
     _dead: dict[str, Waiter] = field(default_factory=dict)
-    """By the sort key."""
     _dropped: set[tuple[str, int]] = field(default_factory=set)
-    """Sort keys and ends of waiters of workflows that are over, as they were seen."""
     _superseded: dict[str, Waiter] = field(default_factory=dict)
-    """By the sort key: those that are never granted the lock."""
     _newest: int = 0
-    """The version that supersedes them."""
 
     def know(self, known: SeenLock | None) -> None:
         """Takes waiters that were seen before for read, if all of them still asked by then.
@@ -99,12 +96,11 @@ class SeenQueue:
         """
         if known is None:
             return
-        state, now_ms = known.state, self.context.aws_clock.now_ms()
-        date_ms = now_ms if known.date_ms is None else known.date_ms
-        served = _served(state)
-        if has_version(known.waiters) or any(
-            self._is_dead(waiter, served, date_ms=date_ms) for waiter in known.waiters
-        ):
+        date_ms, served = known.date_ms, _served(known.state)
+        if date_ms is None:
+            date_ms = self.context.aws_clock.now_ms()
+        is_dead = [self._is_dead(waiter, served, date_ms=date_ms) for waiter in known.waiters]
+        if any(is_dead) or has_version(known.waiters):
             return
         self.live, self.seen_at = list(known.waiters), known.queue_seen_at
         self.is_whole, self.has_more = known.is_whole, not known.is_whole
@@ -243,8 +239,7 @@ class SeenQueue:
 
     def _clear(self, waiters: list[Waiter]) -> bool:
         """Removes waiters; those that asked again stay. Returns whether there were any of these."""
-        dead = [waiter.place for waiter in waiters]
-        return remove_places(self.context, self.lock_name, dead) < len(dead)
+        return remove_places(self.context, waiters) < len(waiters)
 
     def _time_is_over(self) -> bool:
         return self.context.retry_budget.is_spent(since=self.began)

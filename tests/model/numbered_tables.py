@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, cast
 
 from fairlock.aws.lock_table import LockTable
 from fairlock.protocol import schema
-from fairlock.protocol.items import read_place, read_state, read_waiter
-from fairlock.protocol.model import LockState, Place, SeenLock
+from fairlock.protocol.items import read_state, read_waiter
+from fairlock.protocol.model import LockState, SeenLock, Waiter
 from fairlock.protocol.table_requests import Put
 from fairlock.testing.fake_table import Key, MemoryTable
 from fairlock.testing.interpreter import Item
@@ -53,7 +53,7 @@ class LockOfTable(NamedTuple):
 
     state: LockState
     waiting: tuple[str, ...]
-    places: dict[str, Place]
+    places: dict[str, Waiter]
 
     def order_of(self, owner_id: str) -> tuple[int, str]:
         """What waiters are served in the order of."""
@@ -127,7 +127,7 @@ class NumberedTables:
         if found is None:
             items = self.items(table)
             places = [
-                read_place(item)
+                read_waiter(LOCK, item)
                 for (_, sort_key), item in items.items()
                 if sort_key.startswith(schema.WAITER_PREFIX)
             ]

@@ -48,8 +48,6 @@ _NO_REQUESTS: Final = frozenset(
     {
         "claim_of",
         "read_claim",
-        "place_in",
-        "task_token_in",
         "has_ended",
         "is_fenced",
         "work_is_over",

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from fairlock.aws.lock_table import LockTable
-from fairlock.protocol.claims import ReapStage, claims_of, task_token_in
+from fairlock.protocol.claims import ReapStage, claims_of, read_claim
 from fairlock.protocol.schema import EXECUTION_ARN, TASK_TOKEN
 from fairlock.protocol.waiters import oldest_waiters
 from tests.e2e.deployment import Deployment, most_inside, wait_until
@@ -93,7 +93,8 @@ def waiting_token(line: QueuedLock, execution: str) -> str:
 
 def heartbeat_tokens(deployment: Deployment, execution: str) -> list[str]:
     query = claims_of(execution, before=ReapStage.SECOND_PASS_DONE)
-    tokens = map(task_token_in, table_of(deployment).query_all(query))
+    claims = table_of(deployment).query_all(query)
+    tokens = [read_claim(execution, claim).task_token for claim in claims]
     return [token for token in tokens if token is not None]
 
 

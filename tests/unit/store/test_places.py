@@ -11,10 +11,10 @@ import pytest
 
 from fairlock.aws.executions import Delivery, Liveness
 from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.claims import Claim
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.waiters import join_queue
-from fairlock.store.release import EndedClaim
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import parse_acquire
 from tests.support import LOCK, FakeClock, acquire, owner, release
@@ -194,8 +194,13 @@ def test_an_acquire_that_lands_after_its_workflow_gave_up_is_refused(leaving_ben
 def test_without_the_mark_in_its_claim_it_would_be_granted(
     leaving_bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = EndedClaim(task_token=None, entered_at_ms=leaving_bench.clock.now_ms)
-    monkeypatch.setattr("fairlock.store.release.end_claim", lambda *_: place)
+    claim = Claim(
+        execution_arn=RUN,
+        lock_name=LOCK,
+        owner_id=owner("anna"),
+        entered_at_ms=leaving_bench.clock.now_ms,
+    )
+    monkeypatch.setattr("fairlock.store.release.end_claim", lambda *_: claim)
     assert isinstance(late_acquire(leaving_bench), Grant)
 
 
