@@ -68,9 +68,9 @@ def poll_seconds(
     it polls a few times more, the oftener the nearer it comes, however many are in front. Few
     grants are weak evidence: until then it waits for no longer than half of what it has waited.
 
-    `unchanged` counts the seconds since the last grant that was seen; `served` the grants since this
-    waiter joined, `waited` seconds ago; `seconds_per_grant` is 0 if none was seen, and then counts
-    as `unchanged` at least; in `until_free` seconds holders may be evicted, unless they renew.
+    `unchanged` counts the seconds since the last grant that was seen; `served` the grants since
+    this waiter joined, `waited` seconds ago; `seconds_per_grant` is 0 if none was seen, and then
+    `unchanged` at least; in `until_free` seconds holders may be evicted, unless they renew.
     """
     expected = ahead * (seconds_per_grant or max(unchanged, _SHORTEST_POLL_SECONDS))
     if served < _ENOUGH_GRANTS:

@@ -6,9 +6,8 @@ our waiting, because it never jumps. The wall clock decides nothing. AWS's time 
     answer ─▶ Date ─▶ decides about the leases that this very answer shows
                 └───▶ estimate ─▶ what is written: ends of leases, places, token seeds, TTL
 
-The estimate is our wall clock as long as that is possible by the last answers: a Date was made
-between the sending of its request and the arrival of its answer, and is cut to the second. It never
-decides whose a lock is, so it needs no mutex, and one that is wrong costs a request.
+The estimate is our wall clock as long as that is possible by the last answers. It never decides
+whose a lock is, so it needs no mutex, and one that is wrong costs a request.
 
 When a lease ends, all by AWS's clock:
 

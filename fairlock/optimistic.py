@@ -1,15 +1,5 @@
 """Optimistic locking: read, change, and write on the condition that no one wrote in between.
 
-    from fairlock import optimistic
-
-    def debit(account):
-        if account is None or account["balance"] < 30:
-            raise Overdrawn
-        account["balance"] -= 30
-        return account
-
-    optimistic.update(table, {"account": "anna"}, debit)
-
 No writer waits: the slower of two makes its change again. Right where conflicts are rare. Where the
 change must happen once (it sends an e-mail, it takes minutes) hold a lock instead.
 """
@@ -125,8 +115,7 @@ class VersionedItem:
         """Sends one conditional write until it is known whether it happened.
 
         A repeat after a lost reply, by us or by botocore, is safe: the condition lets the write
-        happen once at most. After a repeat a failed condition has two meanings, and the item tells
-        which.
+        happen once at most.
         """
         may_have_happened = False
 
@@ -283,10 +272,9 @@ def update(
     Guaranteed: what is written was computed from what it replaces; of two concurrent changes none
     is lost, and none is made twice, even if the reply to a write gets lost.
 
-    Not guaranteed: that `change` is called once. It may be called again with a newer item, so it
-    must do nothing but compute. Writers that do not go through here must raise the version too. If
-    another writer deletes an item that was created here, a delayed copy of the request may create
-    it again: mark items as deleted instead.
+    Not guaranteed: that `change` is called once, so it must do nothing but compute. Writers that do
+    not go through here must raise the version too. If another writer deletes an item that was
+    created here, a delayed copy of the request may create it again: mark items as deleted instead.
 
     Args:
         table: a boto3 Table resource.
@@ -299,8 +287,8 @@ def update(
             and `_id`, it keeps the id of the write. Items that have none yet get version 1.
         retries: how many more times to try after a conflict, each after a pause with full jitter
             (up to 20 ms, doubling to 500 ms).
-        retry_budget: clock and jitter of the pauses, how long to go on when DynamoDB does not
-            answer, and a deadline.
+        retry_budget: clock, jitter and deadline of the pauses, and how long to go on when DynamoDB
+            does not answer.
 
     Returns:
         The item as it was written, or as it is if there was nothing to change, version included;
@@ -310,7 +298,7 @@ def update(
         VersionConflict: other writers were faster at every try, or at each until the deadline of
             the retry_budget. Nothing was written.
         OutcomeUnknown: the reply to a write got lost, and the item does not tell (any more) whether
-            it happened. Read the item before making the change again.
+            it happened.
         InvalidRequest: an argument, the stored version or the changed key breaks a rule. Nothing
             was written.
         botocore.exceptions.ClientError, BotoCoreError: DynamoDB refuses the request, or is too busy
@@ -371,16 +359,8 @@ def put(
 ) -> Item:
     """Replaces the item that was seen. One request. Arguments and other errors are as of `update`.
 
-    Args:
-        table: a boto3 Table resource.
-        key: the item's whole primary key.
-        item: the whole new item, with or without key and version.
-        seen: the item as it was read; None if there was none, for the first write.
-        version_attribute: where the item keeps its version.
-        retry_budget: how long to go on when DynamoDB does not answer.
-
-    Returns:
-        The item as it was written, which is what to call `seen` next time.
+    Returns the item as it was written, which is what to call `seen` next time; at the first write
+    that is None.
 
     Raises:
         VersionConflict: another writer wrote since. Nothing was written.

@@ -1,19 +1,7 @@
 """Conditions by which a write of an application depends on a grant: a fence, or the lock itself.
 
-A fence is for single writes: the written item itself refuses an older fencing token.
-
-    fence = fence_condition(lock.fencing_token)
-    table.update_item(
-        Key={"account": "anna"},
-        UpdateExpression=f"SET balance = :balance, {fence.assignment}",
-        ConditionExpression=fence.condition,
-        ExpressionAttributeNames=fence.names,
-        ExpressionAttributeValues={":balance": 70, **fence.plain_values},
-    )
-
-This is Martin Kleppmann's use of the token ("How to do distributed locking", 2016). It does not
-read the lock, so it works for any table; it refuses a stale writer only once a newer one has
-written.
+A fence is for single writes: the written item itself refuses an older fencing token
+(docs/guarded-writes.md). It does not read the lock, so it works for any table.
 
 A condition check is for transactions: they happen only while the lock's item names this grant. An
 acquisition that was evicted and granted again under its old owner_id has a newer token.
@@ -41,17 +29,13 @@ class FenceCondition:
     """The parts of a DynamoDB write that carry and check a fencing token.
 
     Guaranteed: once a write with a token has happened, a write with an older one is refused
-    (`ConditionalCheckFailedException`, nothing written). The same token is accepted again, so one
-    holder may write as often as it likes; so is the first write to an item without the attribute.
+    (`ConditionalCheckFailedException`, nothing written). The same token is accepted again; so is
+    the first write to an item without the `attribute`, which keeps the newest token seen.
 
     Not guaranteed: that a stale writer is refused *before* a newer holder has written this very
     item; use a guarded transaction for that. A deleted item loses its fence: mark the item as
     deleted instead. Fence an item by the tokens of one lock name only: tokens of two locks cannot
     be compared.
-
-    Attributes:
-        fencing_token: the token of the grant under which the caller writes.
-        attribute: the attribute of the item that keeps the newest token seen.
     """
 
     fencing_token: int
@@ -168,17 +152,11 @@ def condition_check(
     """An item for the caller's own `TransactWriteItems`: "I still hold this lock".
 
     It holds from the grant until the holder releases or is evicted. A lease that has run out, and
-    that no owner has taken over, still counts, as it does for heartbeat and release: no other owner
-    holds the lock, so none can have written anything under it. One that is shared does not count.
+    that no owner has taken over, still counts, as it does for heartbeat and release. One that is
+    shared does not count.
 
     One of a transaction's 100 items. When it fails, its cancellation reason is
     `ConditionalCheckFailed`, and nothing of the transaction was written.
-
-    Args:
-        table_name: the lock table's name or ARN.
-        lock_name: the lock.
-        owner_id: the acquisition that was granted.
-        fencing_token: the token of that grant.
 
     Raises:
         InvalidRequest: an argument breaks its rule.

@@ -15,28 +15,19 @@ is refused if it has changed since: each change moves the fencing token (`ceilin
 
 The write is not outdated. Every write by which a holder or a waiter leaves stores when that was, as
 `released_at`. The first write of an acquire, and a join, ask that no owner has left since they were
-sent: else a sending that was given up could land after its caller has come and gone. A caller that
-is refused although it is alive writes again, on condition that no owner came and none left since it
-was shown the lock. The fencing token alone would not do: it stands still while waiters give up.
+sent. A caller that is refused although it is alive writes again, on condition that no owner came
+and none left since it was shown the lock. The fencing token alone would not do: it stands still
+while waiters give up.
 
-The item lasts. A workflow holds up to a year without a heartbeat: its grant retains the item for
-400 days, any other write for 48 h. Those 400 days may end under a later, direct holder. So no owner
-becomes or stays a holder of an item that has less than 48 h left: that write fails, and is sent
-again with 400 days more.
+The item lasts. No owner becomes or stays a holder of an item that has less than 48 h left: that
+write fails, and is sent again with 400 days more.
 
-Newest only: the highest version that was granted is `newest`, which only grows, but for one case:
+Newest only. A grant by the owner's own request, and a hand-off to a task token, set `newest` on
+condition that it is not higher; a hand-off to a waiter that polls, and a join, leave it. So a
+caller that finds it above its own version, and holds nothing, never gets the lock. A waiter with a
+version that has its turn gives it to the highest version that waits.
 
-    a grant by the owner's own request    sets it, on condition that it is not higher
-    a hand-off to a task token            sets it on the same condition. If the push reaches no one,
-                                          the next write puts it back, unless another grant has set
-                                          it since: `newest_token` is that of the last one
-    a hand-off to a waiter that polls     leaves it. The waiter may have died: it sets it when it
-                                          finds its grant, before it relies on it
-    a join                                leaves it
-
-So a caller that works has set it before. One that finds it above its own version, and holds
-nothing, never gets the lock: it may be removed and notified at any time. A waiter with a version
-that has its turn gives it to the highest version that waits.
+docs/protocol.md has the reasons.
 """
 
 from __future__ import annotations
@@ -69,9 +60,7 @@ def may_enter_as_seen(limit: int, seen: LockState, leaving: Sequence[Holder] = (
 
     Once the `leaving` are out, which go by the same write, on conditions of their own.
     """
-    gone = {holder.owner_id for holder in leaving}
-    staying = tuple(holder for holder in seen.holders if holder.owner_id not in gone)
-    in_force = replace(seen, holders=staying).limit_for(limit)
+    in_force = seen.without(*(holder.owner_id for holder in leaving)).limit_for(limit)
     values: Values = {":limit": number(in_force)}
     if not seen.fencing_token:  # Only its waiters have written this item.
         return Condition("attribute_not_exists(#fencing_token)", values)

@@ -9,13 +9,10 @@ A ceiling of 0 pauses the lock. It is one more limit in the rule of admission (`
       │   or serve_waiter ── one ─▶   fencing_token + 1             ───▶ delete
       └ wake the waiter
 
-Every change moves the fencing token, so whatever was decided by the lock as it was before is
-refused. A change that makes room serves the oldest waiter by the same transaction: if the
-operator's process dies after it, that waiter's release serves the others.
-
-A late copy of a change must not undo a later one. Each is conditioned on the number of changes
-before it, which stays in the item when the ceiling is lifted. So lifting counts as a change even
-where there is no ceiling: a pause whose outcome was unknown would else land after the resume.
+A change that makes room serves the oldest waiter by the same transaction: if the operator's process
+dies after it, that waiter's release serves the others. Each change is conditioned on the number of
+changes before it, which stays in the item when the ceiling is lifted. So lifting counts as a change
+even where there is no ceiling: a pause whose outcome was unknown would else land after the resume.
 """
 
 from __future__ import annotations

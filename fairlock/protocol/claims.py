@@ -21,17 +21,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from fairlock.protocol import schema
 from fairlock.protocol.grants import beside_newer, reacquire_permit, renew_as_seen
 from fairlock.protocol.items import number_in, reads_an_item, text_in
 from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, LockState, ReleaseRequest
-from fairlock.protocol.schema import Values, all_of, conditional_update, names_in, number
+from fairlock.protocol.schema import (
+    Values,
+    all_of,
+    attributes,
+    conditional_update,
+    names_in,
+    number,
+)
 from fairlock.protocol.table_requests import Check, Delete, Item, Put, Query, Transaction, Update
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
 _AS_SEEN: Final = "#revision = :seen"
 _NEXT_REVISION: Final = "ADD #revision :one"
@@ -262,20 +266,18 @@ def renew_under_fence(
 def _without_fence(claim: Claim, task_token: str, *, now_ms: int) -> Put:
     """The claim as a heartbeat writes it that takes the fence away."""
     condition = all_of("#fenced = :stage", _NOT_ENDED)
-    item: dict[str, AttributeValueTypeDef] = {
-        **claim.key,
-        schema.LOCK_NAME: {"S": claim.lock_name},
-        schema.OWNER_ID: {"S": claim.owner_id},
-        schema.TASK_TOKEN: {"S": task_token},
-        schema.TTL_ATTRIBUTE: number(schema.ttl_seconds(now_ms, schema.WORKFLOW_RETENTION_MS)),
-        schema.ASKED_AT_MS: number(now_ms),
-        schema.WRITTEN_AT_MS: number(now_ms),
-        schema.REVISION: number(now_ms),  # Surely none that the reaper has seen.
+    written = {
+        schema.LOCK_NAME: claim.lock_name,
+        schema.OWNER_ID: claim.owner_id,
+        schema.TASK_TOKEN: task_token,
+        schema.TTL_ATTRIBUTE: schema.ttl_seconds(now_ms, schema.WORKFLOW_RETENTION_MS),
+        schema.ASKED_AT_MS: now_ms,
+        schema.WRITTEN_AT_MS: now_ms,
+        schema.REVISION: now_ms,  # Surely none that the reaper has seen.
+        schema.REDRIVES: claim.redrives,
     }
-    if claim.redrives is not None:
-        item[schema.REDRIVES] = number(claim.redrives)
     return Put(
-        item=item,
+        item={**claim.key, **attributes(written)},
         condition=condition,
         names=names_in(condition),
         values={":stage": number(claim.stage)},

@@ -29,7 +29,7 @@ from fairlock.protocol.model import (
     LockState,
     Waiter,
 )
-from fairlock.protocol.schema import PARTITION_KEY, Values, lengthen, number, shorten
+from fairlock.protocol.schema import PARTITION_KEY, attributes, lengthen, shorten
 from fairlock.protocol.table_requests import Item, Update
 
 if TYPE_CHECKING:
@@ -83,26 +83,21 @@ def shared_executions(request: AcquireRequest, seen: LockState | None = None) ->
 def new_holder(holder: Holder, executions: str | None = None) -> AttributeValueTypeDef:
     """The attribute that makes an owner a holder. No ARN is stored twice."""
     arn = holder.execution_arn
-    record: Values = {
-        schema.HOLDER_ACQUIRED_AT_MS: number(holder.acquired_at_ms),
-        schema.HOLDER_EXPIRES_AT_MS: number(holder.expires_at_ms),
-        schema.HOLDER_LEASE_MS: number(holder.lease_ms),
-        schema.HOLDER_LIMIT: number(holder.limit),
-        schema.HOLDER_REVISION: number(holder.revision),
+    name = None if arn is None or executions is None else _short_name(arn.removeprefix(executions))
+    record = {
+        schema.HOLDER_ACQUIRED_AT_MS: holder.acquired_at_ms,
+        schema.HOLDER_EXPIRES_AT_MS: holder.expires_at_ms,
+        schema.HOLDER_LEASE_MS: holder.lease_ms,
+        schema.HOLDER_LIMIT: holder.limit,
+        schema.HOLDER_REVISION: holder.revision,
+        schema.HOLDER_PUSHED: holder.pushed,
+        schema.HOLDER_OWNER_NAME: None if holder.owner_name == arn else holder.owner_name,
+        schema.HOLDER_DATA: holder.data,
+        schema.HOLDER_SHARED: holder.shared,
+        schema.HOLDER_EXECUTION: name,
+        schema.HOLDER_EXECUTION_ARN: arn if name is None else None,
     }
-    if holder.pushed:
-        record[schema.HOLDER_PUSHED] = {"BOOL": True}
-    if holder.owner_name != arn:
-        record[schema.HOLDER_OWNER_NAME] = {"S": holder.owner_name}
-    if holder.data is not None:
-        record[schema.HOLDER_DATA] = {"S": holder.data}
-    if holder.shared:
-        record[schema.HOLDER_SHARED] = {"BOOL": True}
-    if arn is not None and executions is not None:
-        record[schema.HOLDER_EXECUTION] = {"S": _short_name(arn.removeprefix(executions))}
-    elif arn is not None:
-        record[schema.HOLDER_EXECUTION_ARN] = {"S": arn}
-    return {"M": record}
+    return {"M": attributes(record)}
 
 
 @reads_an_item
@@ -154,35 +149,27 @@ def _short_name(name: str) -> str:
 
 def new_waiter(waiter: Waiter) -> Item:
     """The item that puts an acquisition into the queue. TTL removes it when it is dead."""
-    request = waiter.request
-    optional: dict[str, AttributeValueTypeDef] = {}
-    if request.owner_name != request.execution_arn:  # That of a guard is its execution's ARN.
-        optional[schema.OWNER_NAME] = {"S": request.owner_name}
-    if request.data is not None:
-        optional[schema.DATA] = {"S": request.data}
-    if request.execution_arn is not None:
-        optional[schema.EXECUTION_ARN] = {"S": request.execution_arn}
-    if request.task_token is not None:
-        optional[schema.TASK_TOKEN] = {"S": request.task_token}
-    if request.poll_interval_ms is not None:
-        optional[schema.POLL_INTERVAL_MS] = number(request.poll_interval_ms)
-    if request.shared:
-        optional[schema.SHARED] = {"BOOL": True}
-    if request.only_newest is not None:
-        optional[schema.ONLY_NEWEST] = number(request.only_newest)
-    return {
-        **waiter.key,
-        **optional,
-        schema.OWNER_ID: {"S": request.owner_id},
-        schema.LEASE_MS: number(request.lease_ms),
-        schema.LIMIT: number(request.limit),
-        schema.ENTERED_AT_MS: number(waiter.entered_at_ms),
-        schema.ASKED_AT_MS: number(waiter.asked_at_ms),
-        schema.EXPIRES_AT_MS: number(waiter.expires_at_ms),
-        schema.TTL_ATTRIBUTE: number(
-            schema.ttl_seconds(waiter.expires_at_ms, schema.DEAD_WAITER_RETENTION_MS)
-        ),
+    request, arn = waiter.request, waiter.request.execution_arn
+    optional = {
+        schema.OWNER_NAME: None if request.owner_name == arn else request.owner_name,
+        schema.DATA: request.data,
+        schema.EXECUTION_ARN: arn,
+        schema.TASK_TOKEN: request.task_token,
+        schema.POLL_INTERVAL_MS: request.poll_interval_ms,
+        schema.SHARED: request.shared,
+        schema.ONLY_NEWEST: request.only_newest,
     }
+    gone_seconds = schema.ttl_seconds(waiter.expires_at_ms, schema.DEAD_WAITER_RETENTION_MS)
+    always = {
+        schema.OWNER_ID: request.owner_id,
+        schema.LEASE_MS: request.lease_ms,
+        schema.LIMIT: request.limit,
+        schema.ENTERED_AT_MS: waiter.entered_at_ms,
+        schema.ASKED_AT_MS: waiter.asked_at_ms,
+        schema.EXPIRES_AT_MS: waiter.expires_at_ms,
+        schema.TTL_ATTRIBUTE: gone_seconds,
+    }
+    return {**waiter.key, **attributes(optional | always)}
 
 
 def is_waiter(item: Item) -> bool:
@@ -253,7 +240,7 @@ def read_granted_token(before: Item, grant: Update) -> int:
 
 def new_forced_release(forced: ForcedRelease) -> AttributeValueTypeDef:
     """The attribute that tells of the last release by force."""
-    return _told({"fencing_token": number(forced.fencing_token)}, forced)
+    return _told({"fencing_token": forced.fencing_token}, forced)
 
 
 def _forced_release(item: Item) -> ForcedRelease | None:
@@ -270,12 +257,12 @@ def _forced_release(item: Item) -> ForcedRelease | None:
 
 def new_ceiling(ceiling: Ceiling) -> AttributeValueTypeDef:
     """The attribute that tells of the last change of the ceiling, but for the ceiling itself."""
-    return _told({schema.CHANGE: number(ceiling.change)}, ceiling)
+    return _told({schema.CHANGE: ceiling.change}, ceiling)
 
 
-def _told(what: Values, by: ForcedRelease | Ceiling) -> AttributeValueTypeDef:
-    who: Values = {"requested_by": {"S": by.requested_by}, "reason": {"S": by.reason}}
-    return {"M": {**what, "at_ms": number(by.at_ms), **who}}
+def _told(what: Mapping[str, int], by: ForcedRelease | Ceiling) -> AttributeValueTypeDef:
+    who = {"requested_by": by.requested_by, "reason": by.reason}
+    return {"M": attributes({**what, "at_ms": by.at_ms, **who})}
 
 
 def _last_ceiling(item: Item) -> Ceiling | None:

@@ -327,15 +327,23 @@ def next_step(
     """
     remaining = _without(state, departing)
     if queue and remaining.has_room(queue[0].request.limit):
-        return _serve(
+        waiter = queue[0]
+        # A newcomer that joined since behind a waiter with a lower limit would be next, and no one
+        # would serve it. Beside a holder with a limit of 1 no one is next: its release serves all.
+        # And a waiter that was passed over may have asked again since: then it comes first.
+        is_next_unknown = remaining.limit_for(waiter.request.limit) > 1 or passed_over
+        transaction, holder = serve_waiter(
             state,
-            remaining,
-            queue,
+            waiter,
             departing,
-            passed_over=passed_over,
+            unless_joined=len(queue) == 1 and is_next_unknown,
             left_at_ms=left_at_ms,
             now_ms=now_ms,
         )
+        grant = Grant.of(lock_name, holder)
+        waited_ms = max(0, now_ms - waiter.entered_at_ms)
+        hand_off = HandOff(grant=grant, waiter=waiter, waited_ms=waited_ms)
+        return Step(transaction, _with(remaining, waiter, holder), hand_off)
     if isinstance(departing, CeilingChange):
         return Step(raise_ceiling(departing, state, now_ms=now_ms), remaining)
     if departing is not None:
@@ -355,38 +363,18 @@ def next_step(
     return None
 
 
-def _serve(
-    state: LockState,
-    remaining: LockState,
-    queue: Sequence[Waiter],
-    departing: Departing | None,
-    *,
-    passed_over: bool,
-    left_at_ms: int,
-    now_ms: int,
-) -> Step:
-    waiter = queue[0]
-    limit = remaining.limit_for(waiter.request.limit)
-    # A newcomer that joined since behind a waiter with a lower limit would be next, and no one
-    # would serve it. Beside a holder with a limit of 1 no one is next: its release serves all.
-    # And a waiter that was passed over may have asked again since: then it comes first.
-    unless_joined = len(queue) == 1 and (limit > 1 or passed_over)
-    transaction, holder = serve_waiter(
-        state, waiter, departing, unless_joined=unless_joined, left_at_ms=left_at_ms, now_ms=now_ms
-    )
-    after = replace(
-        remaining,
-        limit=limit,
-        executions=remaining.executions or shared_executions(waiter.request),
+def _with(state: LockState, waiter: Waiter, holder: Holder) -> LockState:
+    """The lock once this waiter has come in as this holder."""
+    return replace(
+        state,
+        limit=state.limit_for(holder.limit),
+        executions=state.executions or shared_executions(waiter.request),
         fencing_token=holder.fencing_token,
-        held=remaining.held + 1,
-        newest=waiter.request.only_newest if waiter.marks_newest else remaining.newest,
-        newest_token=holder.fencing_token if waiter.marks_newest else remaining.newest_token,
-        holders=(*remaining.holders, holder),
+        held=state.held + 1,
+        newest=waiter.request.only_newest if waiter.marks_newest else state.newest,
+        newest_token=holder.fencing_token if waiter.marks_newest else state.newest_token,
+        holders=(*state.holders, holder),
     )
-    grant = Grant.of(waiter.request.lock_name, holder)
-    waited_ms = max(0, now_ms - waiter.entered_at_ms)
-    return Step(transaction, after, HandOff(grant=grant, waiter=waiter, waited_ms=waited_ms))
 
 
 def _without(state: LockState, departing: Departing | None) -> LockState:
@@ -395,11 +383,11 @@ def _without(state: LockState, departing: Departing | None) -> LockState:
     if isinstance(departing, CeilingChange):
         return departing.made(state)
     owner_id = departing.holder.owner_id
-    holders = tuple(holder for holder in state.holders if holder.owner_id != owner_id)
-    released = owner_id if departing.voluntary else state.last_released
-    # As the same write puts it back: else the next waiter would be judged by a version that no one
-    # has learned of, and be left out.
-    newest = departing.unlearned.before if departing.unlearned else state.newest
     return replace(
-        state, held=state.held - 1, holders=holders, last_released=released, newest=newest
+        state.without(owner_id),
+        held=state.held - 1,
+        last_released=owner_id if departing.voluntary else state.last_released,
+        # As the same write puts it back: else the next waiter would be judged by a version that no
+        # one has learned of, and be left out.
+        newest=departing.unlearned.before if departing.unlearned else state.newest,
     )

@@ -301,6 +301,10 @@ class LockState:
         """The holder with this owner id, if there is one."""
         return next((h for h in self.holders if h.owner_id == owner_id), None)
 
+    def without(self, *owner_ids: str) -> LockState:
+        """The same lock without these holders; as many permits are out."""
+        return replace(self, holders=tuple(h for h in self.holders if h.owner_id not in owner_ids))
+
     def with_holder(self, changed: Holder) -> LockState:
         """The same lock, with another record of one of its holders."""
         holders = (changed if h.owner_id == changed.owner_id else h for h in self.holders)

@@ -274,6 +274,17 @@ def number(value: int) -> AttributeValueTypeDef:
     return {"N": str(value)}
 
 
+def attributes(values: Mapping[str, str | int | None]) -> Values:
+    """Values as DynamoDB stores them; none for None, nor for False, which is not stored."""
+    stored: Values = {}
+    for name, value in values.items():
+        if value is True:
+            stored[name] = {"BOOL": True}
+        elif value is not None and value is not False:
+            stored[name] = {"S": value} if isinstance(value, str) else number(value)
+    return stored
+
+
 def names_in(expression: str) -> dict[str, str]:
     """The names that an expression uses: DynamoDB refuses any other name."""
     return _used_in(_placeholders(expression), _NAMES)

@@ -1,13 +1,8 @@
 """The writes and reads of the queue: joining it, leaving it, and finding its oldest waiters.
 
 Joining is one transaction, as handing over is, so that at any time: a waiter item exists only while
-the lock is contended, and its owner is not a holder. Acquiring a free permit needs a lock that is
-not contended, so no one overtakes the queue.
-
-A query beside a transaction may see one of its items changed and the other not yet: a departing
-holder reads `contended`, and then a queue without the waiter. What it does next is conditioned on
-`wait_seq`, which `confirm_join` moves once more, now that every later query sees the waiter. A read
-instead would not do: the departing holder may close the queue after it.
+the lock is contended, and its owner is not a holder. `confirm_join` writes once more, because a
+query beside a transaction may see only a part of it (docs/protocol.md, With waiters).
 """
 
 from __future__ import annotations

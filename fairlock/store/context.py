@@ -1,12 +1,9 @@
 """What every operation on a lock uses: the table and its services, events, and three rules.
 
-A grant is shown to its owner with the owner's own end (`with_right_end`). The first write of a
-process goes by the wall clock; its answer has a Date. If the end that was written is wrong by that,
-the holder writes it once more.
-
-A departure is sent until the lock shows what became of it (`leave`). A write that others were
-faster than is repeated within a budget (`pause_or_give_up`), and an outcome that nothing tells is
-reported as unknown (`outcome_unknown`), never as a grant or a refusal.
+A grant is shown to its owner with the owner's own end (`with_right_end`). A departure is sent until
+the lock shows what became of it (`leave`). A write that others were faster than is repeated within
+a budget (`pause_or_give_up`), and an outcome that nothing tells is reported as unknown
+(`outcome_unknown`), never as a grant or a refusal.
 """
 
 from __future__ import annotations

@@ -13,12 +13,10 @@ record the heartbeat ─▶ written, or there is no claim ─▶ renew ─▶ wr
 
 Release marks the claim as ended before it frees the lock. So a heartbeat that finds the lock gone
 and the claim without that mark has lost the lock, whatever others did in between. Only a lock that
-the reaper freed is taken again: a heartbeat may land after its work has failed, and the lock was
-released.
+the reaper freed is taken again.
 
-A holder whose lease is over may not always be evicted. A lease that belongs to a workflow ends with
-the workflow, not with the time: a task that takes longer than expected keeps its lock. So an
-acquire finds out about the workflow before it evicts such a holder (`check_expired_holders`):
+A lease that belongs to a workflow ends with the workflow, not with the time. So an acquire finds
+out about the workflow before it evicts its holder (`check_expired_holders`):
 
 the claim ─▶ fenced or ended ──────────────────────────────────────────────▶ may be evicted
     └─▶ extend the lease by 10 s ─▶ written ─▶ Step Functions ─▶ over ─────▶ may be evicted

@@ -1,17 +1,14 @@
 """Reap: free what a workflow that is over has left behind.
 
-An execution that was stopped, timed out or failed runs no Catch, so the reaper releases its locks
-and gives up its places in queues. It makes two passes over the claims of the execution:
+The reaper makes two passes over the claims of the execution:
 
     all claims                     fence the claim ──▶ delete the waiter
     then each of them              release the lock ─▶ advance the claim
     then claims whose work ended,  delete the waiter, release the lock, fence the claim
     which most probably released
 
-An acquire that was under way when the execution ended may land after the first pass: the fence of
-its claim refuses it, or the second pass frees what it got, when no such acquire is under way any
-more. All waiters go before any lock: else a lock would be handed from one dead acquisition to the
-next. A pass may be repeated, come late, and be interrupted: the claims record its progress.
+All waiters go before any lock: else a lock would be handed from one dead acquisition to the next. A
+pass may be repeated, come late, and be interrupted: the claims record its progress.
 
 An event is a permanent truth about one run of an execution: it frees the claims of that run and of
 earlier ones, and no service is asked. Of claims that do not tell their run, and for events that do
