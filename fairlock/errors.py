@@ -323,15 +323,11 @@ class Superseded(FairlockError):  # noqa: N818 - class names are API
     def __init__(
         self, message: str = "", *, lock_name: str = "", version: int = 0, newest: int = 0
     ) -> None:
-        super().__init__(message or superseded_text(lock_name, version, newest))
+        told = f"version {version} is superseded, {newest} was granted the lock"
+        super().__init__(message or f"lock {lock_name!r}: {told}")
         self.lock_name = lock_name
         self.version = version
         self.newest = newest
-
-
-def superseded_text(lock_name: str, version: int, newest: int) -> str:
-    """What happened to an acquisition that is superseded."""
-    return f"lock {lock_name!r}: version {version} is superseded, {newest} was granted the lock"
 
 
 class SlotTooLate(FairlockError, TimeoutError):  # noqa: N818 - class names are API

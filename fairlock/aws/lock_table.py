@@ -56,17 +56,17 @@ class Written(Answer):
 
 @dataclass(frozen=True, slots=True)
 class ConditionFailed(Answer):
-    """It did not hold on this item, empty if there is none. An earlier sending may have written."""
+    """The lock's condition did not hold on this item, empty if there is none.
+
+    Attributes:
+        repeated: whether an earlier sending may have written.
+        elsewhere: whether only conditions on other items of the transaction are false.
+        check_failed: whether its `Check` is.
+    """
 
     item: Item = field(repr=False)
     repeated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Cancelled(Answer):
-    """A transaction did not happen: the lock's item if its condition failed, or a check did."""
-
-    state: Item | None = field(repr=False)
+    elsewhere: bool = False
     check_failed: bool = False
 
 
@@ -108,7 +108,7 @@ class LockTable:
             return ConditionFailed(item, repeated=request.repeated, **when)
         return Written(answer.get("Attributes", {}), **when)
 
-    def transact(self, transaction: Transaction) -> Written | Cancelled:
+    def transact(self, transaction: Transaction) -> Written | ConditionFailed:
         """Sends writes that happen together or not at all; all repeats have one request token."""
         others = [transaction.other, *([transaction.check] if transaction.check else [])]
         writes = [self._update_of(transaction.state), *map(self._write_of, others)]
@@ -122,12 +122,15 @@ class LockTable:
         if not isinstance(answer, ClientError):
             return Written({}, **self._when(answer, request))
         failed = self._failed(answer)
-        state = cancellation_reasons(answer)[0].get("Item", {}) if failed[0] else None
-        check_failed = any(
-            is_false and isinstance(each, Check)
-            for is_false, each in zip(failed[1:], others, strict=True)
+        return ConditionFailed(
+            cancellation_reasons(answer)[0].get("Item", {}) if failed[0] else {},
+            elsewhere=not failed[0],
+            check_failed=any(
+                is_false and isinstance(each, Check)
+                for is_false, each in zip(failed[1:], others, strict=True)
+            ),
+            **self._when(answer, request),
         )
-        return Cancelled(state, check_failed=check_failed, **self._when(answer, request))
 
     def delete(self, delete: Delete) -> bool:
         """Deletes one item; tells whether it was there, as the condition wants it."""

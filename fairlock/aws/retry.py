@@ -1,12 +1,8 @@
 """How a request is repeated, and what its failure means.
 
 A failure says one of three things: the request was certainly not written, its outcome is unknown,
-or the set-up is wrong. One loop repeats a request while a repeat may help, within a budget. Full
-jitter spreads contenders best (Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture
-Blog, 2015).
-
-The settings of the AWS clients are here too, apart from `lock_table`, because they load the network
-library.
+or the set-up is wrong. One loop repeats a request while a repeat may help, within a budget, with
+full jitter (Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015).
 """
 
 from __future__ import annotations
@@ -18,6 +14,7 @@ import platform
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from botocore.config import Config
@@ -55,13 +52,9 @@ OUTCOME_UNKNOWN: Final = frozenset(
     }
 )
 CONDITION_FAILED: Final = "ConditionalCheckFailed"
-_FALSE_CONDITIONS: Final = frozenset(
-    {"ConditionalCheckFailedException", "TransactionCanceledException"}
-)
 _TRY_AGAIN: Final = frozenset(
     {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
 )
-_FIRST_SERVER_ERROR: Final = 500
 _NO_PERMISSION: Final = (
     "the caller has no permission; grant what docs/client.md lists under Permissions, with "
     "LockService.grant_client for instance"
@@ -107,12 +100,8 @@ def error_code(error: Exception) -> str:
 
 
 def is_false_condition(error: Exception) -> bool:
-    """Whether the error is an answer: a condition of the write, or of the transaction, is false.
-
-    By its code: boto3 may make `client.exceptions` twice in threads, and raise a class of the
-    other.
-    """
-    return error_code(error) in _FALSE_CONDITIONS
+    """Whether the error is an answer: a condition of the write, or of the transaction, is false."""
+    return error_code(error) in {"ConditionalCheckFailedException", "TransactionCanceledException"}
 
 
 def cancellation_reasons(error: ClientError) -> list[dict[str, Any]]:
@@ -141,7 +130,7 @@ def may_pass(error: Exception) -> bool:
     if not isinstance(error, ClientError):
         return isinstance(error, ConnectionError | HTTPClientError)
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    is_unknown = error_code(error) in OUTCOME_UNKNOWN or status >= _FIRST_SERVER_ERROR
+    is_unknown = error_code(error) in OUTCOME_UNKNOWN or status >= HTTPStatus.INTERNAL_SERVER_ERROR
     return is_unknown or was_not_written(error)
 
 
@@ -179,8 +168,6 @@ def misconfigured_call(
 
 _Answer = TypeVar("_Answer")
 _Fields = ParamSpec("_Fields")
-
-
 DYNAMODB_CLIENT: Final = rules.Rule(
     'must be a client, as boto3.client("dynamodb") makes it, and no resource',
     lambda value: hasattr(value, "transact_write_items"),
@@ -240,10 +227,7 @@ def require_budget(budget: object) -> None:
 
 
 class RepeatedRequest:
-    """One request, sent until it is answered.
-
-    It is repeated while `repeat_after` says after an error that this may help: by default only if
-    it was certainly not written.
+    """One request, repeated while `repeat_after` says of its last error that this may help.
 
     Attributes:
         sent: reading of the monotonic clock before it was sent first.
@@ -293,8 +277,6 @@ read timeout would only turn a lost reply into a lost invocation."""
 OWN_REQUESTS_CONFIG: Final = CLIENT_CONFIG.merge(Config(parameter_validation=False))
 """For a client that only we use: our own requests are well-formed, and boto3 takes a twelfth
 of their time to check that."""
-
-
 QUICKLY: Final = Config(
     connect_timeout=1, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 1}
 )

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from botocore.validate import ParamValidator
 
-from fairlock.aws.lock_table import Cancelled, ConditionFailed, LockTable, Written
+from fairlock.aws.lock_table import ConditionFailed, LockTable, Written
 from fairlock.aws.retry import (
     CONDITION_FAILED,
     RepeatedRequest,
@@ -174,7 +174,7 @@ class GuardedTable(LockTable):
         failed = self.commit([self._alone(update)])
         return Written({}) if failed is None else ConditionFailed(self.still_held(failed[0]))
 
-    def transact(self, transaction: Transaction) -> Written | Cancelled:
+    def transact(self, transaction: Transaction) -> Written | ConditionFailed:
         """Sends the holder's departure with the items, and any later transaction as it is."""
         if self.has_committed():
             return super().transact(transaction)
@@ -182,8 +182,9 @@ class GuardedTable(LockTable):
         failed = self.commit([state, self._write_of(transaction.other)])
         if failed is None:
             return Written({})
-        state_failed = failed[0].get("Code") == CONDITION_FAILED
-        return Cancelled(self.still_held(failed[0]) if state_failed else None)
+        if failed[0].get("Code") != CONDITION_FAILED:
+            return ConditionFailed({}, elsewhere=True)
+        return ConditionFailed(self.still_held(failed[0]))
 
     def has_committed(self) -> bool:
         """Whether the items are written; asks DynamoDB again about transactions that are open.
@@ -277,8 +278,10 @@ class GuardedTable(LockTable):
             said = _VALUE.sub(", ", str(error))
             rule = f"must be a valid transaction of values such as {{'S': 'text'}}: {said}"
             return InvalidRequest(field="items", rule=rule, value=self._items)
+        writes = [write for item in self._items for write in cast("Any", item).values()]
+        tables = ", ".join(sorted({repr(write["TableName"]) for write in writes}))
         message = (
-            f"the transaction of the items (tables {', '.join(self._tables())}) and of lock table "
+            f"the transaction of the items (tables {tables}) and of lock table "
             f"{self._name!r} in {self._region() or 'no known region'} was refused; check that each "
             "table is there, in this account and region, and that the caller has permission for "
             f"each write and a ConditionCheck of the lock ({error})"
@@ -286,11 +289,6 @@ class GuardedTable(LockTable):
         return LockStoreMisconfigured(
             message, table_name=self._name, region=self._region(), code=code
         )
-
-    def _tables(self) -> list[str]:
-        """The tables of the application's items."""
-        writes = [write for item in self._items for write in item.values()]
-        return sorted({repr(cast("Any", write)["TableName"]) for write in writes})
 
     def _alone(self, update: Update) -> TransactWriteItemTypeDef:
         """The holder's departure, on condition that it does not share the lock."""

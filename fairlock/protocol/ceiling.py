@@ -18,6 +18,7 @@ even where there is no ceiling: a pause whose outcome was unknown would else lan
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from fairlock.protocol import schema
 from fairlock.protocol.admission import NOBODY_CAME_IN, nobody_left, retain_item
@@ -57,6 +58,8 @@ class CeilingChange:
 
     lock_name: str
     ceiling: Ceiling
+    unlearned: ClassVar[None] = None
+    is_marked: ClassVar[bool] = True
 
     @classmethod
     def of(cls, request: SetCeilingRequest, seen: LockState, *, now_ms: int) -> CeilingChange:
@@ -69,16 +72,6 @@ class CeilingChange:
             reason=request.reason,
         )
         return cls(request.lock_name, ceiling)
-
-    @property
-    def unlearned(self) -> None:
-        """Nothing: no grant ends by it."""
-        return
-
-    @property
-    def is_marked(self) -> bool:
-        """The write leaves a mark: its number."""
-        return True
 
     def is_still_in(self, state: LockState) -> bool:
         """Whether no one has changed the ceiling since, this change included."""

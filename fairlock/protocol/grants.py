@@ -115,12 +115,7 @@ def reacquire_permit(
 
 
 def take_over_permit(
-    request: AcquireRequest,
-    evictable: Sequence[Holder],
-    *,
-    left_at_ms: int,
-    now_ms: int,
-    seen: LockState,
+    request: AcquireRequest, evictable: Sequence[Holder], *, now_ms: int, seen: LockState
 ) -> Update:
     """Take the place of holders whose lease is over, on a lock seen in this state.
 
@@ -134,7 +129,7 @@ def take_over_permit(
         NOT_RELEASED_BY_ME,
         may_enter_as_seen(request.limit, seen, evictable),
         nobody_left(seen),
-        leaving=eviction(evictable, left_at_ms=left_at_ms),
+        leaving=eviction(evictable, left_at_ms=seen.left_at_ms(now_ms)),
         permits=1 - len(evictable),
         seen=seen,
         now_ms=now_ms,

@@ -181,11 +181,9 @@ def release_by_force(lock_name: str, departing: DepartingHolder, *, left_at_ms: 
     )
 
 
-def evict(
-    lock_name: str, evictable: Sequence[Holder], *, left_at_ms: int, now_ms: int, seen: LockState
-) -> Update:
+def evict(lock_name: str, evictable: Sequence[Holder], *, now_ms: int, seen: LockState) -> Update:
     """Evict holders whose lease is over, for no one: more permits were out than a lower limit."""
-    leaving = eviction(evictable, left_at_ms=left_at_ms)
+    leaving = eviction(evictable, left_at_ms=seen.left_at_ms(now_ms))
     return conditional_update(
         schema.lock_key(lock_name),
         change=f"SET {RETAIN_ITEM}{leaving.also_set} ADD #held :difference",
@@ -202,7 +200,6 @@ def serve_waiter(
     departing: Departing | None,
     *,
     unless_joined: bool,
-    left_at_ms: int,
     now_ms: int,
 ) -> tuple[Transaction, Holder]:
     """Give the permit of the departing holder, or a free one if no holder departs, to a waiter.
@@ -220,7 +217,7 @@ def serve_waiter(
         # What is put back is the version of this waiter.
         departing = replace(leaver, unlearned=replace(put_back, before=version or 0))
         mark = ", #newest_token = :token"
-    leaving = removal(departing, left_at_ms=left_at_ms)
+    leaving = removal(departing, left_at_ms=state.left_at_ms(now_ms))
     if isinstance(departing, CeilingChange):
         leaving, state = departing.part(state), departing.made(state)
     executions = shared_executions(request, state)
@@ -317,13 +314,12 @@ def next_step(
     *,
     unread: bool = False,
     passed_over: bool = False,
-    left_at_ms: int,
     now_ms: int,
 ) -> Step | None:
     """The next write on a lock seen in this state, its queue read after it; None if all is done.
 
     The queue is the oldest waiters that still ask. More of it may be `unread`, and waiters that did
-    not ask in time `passed_over`. What leaves does so at the latest present, `left_at_ms`.
+    not ask in time `passed_over`.
     """
     remaining = _without(state, departing)
     if queue and remaining.has_room(queue[0].request.limit):
@@ -337,7 +333,6 @@ def next_step(
             waiter,
             departing,
             unless_joined=len(queue) == 1 and is_next_unknown,
-            left_at_ms=left_at_ms,
             now_ms=now_ms,
         )
         grant = Grant.of(lock_name, holder)
@@ -353,7 +348,7 @@ def next_step(
             departing,
             waiters_limit=queue[0].request.limit if queue else waiters_limit,
             remaining=remaining,
-            left_at_ms=left_at_ms,
+            left_at_ms=state.left_at_ms(now_ms),
         )
         write = Transaction(state=update, other=departing.check) if departing.check else update
         return Step(write, replace(remaining, contended=bool(queue) or unread))

@@ -314,6 +314,10 @@ class LockState:
         """Whether this owner released or gave up, as far as the lock still knows."""
         return owner_id in (self.last_released, self.last_given_up)
 
+    def left_at_ms(self, now_ms: int) -> int:
+        """The present, for an owner that leaves the lock as it was seen: it leaves last."""
+        return max(now_ms, self.released_at_ms or 0)
+
     def supersedes(self, version: int | None) -> bool:
         """Whether a higher version than this one was granted."""
         return version is not None and version < (self.newest or 0)

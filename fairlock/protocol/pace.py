@@ -125,7 +125,7 @@ def interval_us(count: int, period_seconds: float) -> int:
 def reserve_idle(request: PaceRequest, now: AwsTime, *, over: PaceState | None = None) -> Update:
     """Reserves the present, if no slot after it is taken; the next one is an interval later.
 
-    In the state `over` an earlier slot of this request was seen, which is over.
+    An earlier slot of this request was seen in the state `over`, and is over.
     """
     return conditional_update(
         schema.pace_key(request.name),
@@ -148,8 +148,7 @@ def reserve_idle(request: PaceRequest, now: AwsTime, *, over: PaceState | None =
 def reserve_next(request: PaceRequest, now: AwsTime, *, over: PaceState | None = None) -> Update:
     """Reserves the next slot, if it begins soon enough; for one that is in the future.
 
-    It stays in the future until a caller has it, so that is no condition. If the item was deleted
-    meanwhile, the condition is false.
+    If the item was deleted meanwhile, the condition is false.
     """
     latest_us = now.early_us + request.max_wait_us + request.ahead_us
     return conditional_update(

@@ -84,7 +84,7 @@ def with_version(context: LockContext, request: AcquireRequest) -> AcquireReques
     version = request.claimed_at_ms or request.ticket
     if version is None and context.aws_clock.edges_ms() is None:
         context.table.read(lock_key(request.lock_name))
-    return replace(request, only_newest=version or context.aws_clock.now_ms())
+    return replace(request, only_newest=version or context.now_ms())
 
 
 def acquire(
@@ -101,11 +101,11 @@ def acquire(
     If a permit has become free since, joining is refused, and the caller takes it: one or two
     requests more.
     """
-    now_ms = context.aws_clock.now_ms()
+    now_ms = context.now_ms()
     if request.called_at_ms is not None and request.called_at_ms > now_ms + SLACK_MS:
         # By a fast clock: until AWS's time has caught up, nothing would tell a late copy.
         return Refusal.of_late_call(request, now_ms=now_ms)
-    request = replace(request, made_at=context.aws_clock.monotonic())
+    request = replace(request, made_at=context.monotonic())
     # The claim before the lock: if this process dies in between, the reaper finds what it may have
     # got. A lock without a claim would be freed by its lease alone.
     if request.execution_arn is not None:
@@ -122,7 +122,7 @@ def acquire(
 def _acquire(
     context: LockContext, request: AcquireRequest, seen: SeenLock | None
 ) -> Grant | Queued | Refusal:
-    began = context.retry_budget.clock.monotonic()
+    began = context.monotonic()
     # A write is sent without a read before it: what it is refused on is the read.
     attempt = _attempt(context, request)
     # What this process saw last may be old. If a permit has become free since, the join is refused
@@ -179,7 +179,7 @@ def register_claim(
     claim = claim_of(request, execution_arn)
     # Before the claim is written: if this call stalls afterwards, while a later call of the same
     # acquisition is granted the lock and releases it, what it asks for counts as that old.
-    now_ms = context.aws_clock.now_ms()
+    now_ms = context.now_ms()
     outcome = context.table.update(write_claim(claim, waits=request.waits, now_ms=now_ms))
     if not isinstance(outcome, Written):
         return None
@@ -198,7 +198,7 @@ def still_wanted(context: LockContext, request: AcquireRequest) -> AcquireReques
     """The request of a call as of now, if its claim says that its work is not over; else None."""
     if request.execution_arn is None:
         return request
-    now_ms = context.aws_clock.now_ms()  # Before the read: it may be over right after it.
+    now_ms = context.now_ms()  # Before the read: it may be over right after it.
     found = context.table.read(claim_of(request, request.execution_arn).key)
     if not found or work_is_over(found):
         return None
@@ -251,7 +251,7 @@ def _react(
             return _refuse(context, request, state, RefusalReason[found.name])
         case Situation.FREE | Situation.OUTDATED as found:
             # A client writes again as seen. An invocation that comes late is code too, and would.
-            late = Refusal.of_late_call(request, now_ms=context.aws_clock.now_ms())
+            late = Refusal.of_late_call(request, now_ms=context.now_ms())
             return late if found is Situation.OUTDATED else _attempt(context, request, state)
         # Permits that are free after that are none for the waiters in front: the caller waits
         # behind them.
@@ -285,15 +285,15 @@ def _take_over(
         evicted = DepartingHolder(evictable[0], voluntary=False)
         is_out = hand_over(context, name, state, departing=evicted, requester=request.owner_id)
         return replace(_attempt(context, request), follows_eviction=is_out)
-    now_ms, left_at_ms = context.aws_clock.now_ms(), context.leaving_ms(state)
+    now_ms = context.now_ms()
     if len(evictable) < needed:
         # The limit was lowered by so much that one acquire cannot make room; this much is done.
-        update = evict(name, evictable, left_at_ms=left_at_ms, now_ms=now_ms, seen=state)
+        update = evict(name, evictable, now_ms=now_ms, seen=state)
         if isinstance(context.table.update(update), Written):
             context.observe(Evicted(lock_name=name, holders=len(evictable)))
         return _attempt(context, request)
     # One write: if this process dies here, no holder has lost its place for nothing.
-    update = take_over_permit(request, evictable, left_at_ms=left_at_ms, now_ms=now_ms, seen=state)
+    update = take_over_permit(request, evictable, now_ms=now_ms, seen=state)
     return _Attempt(update, now_ms, taken_over=len(evictable))
 
 
@@ -327,7 +327,7 @@ def _attempt(
     context: LockContext, request: AcquireRequest, seen: LockState | None = None
 ) -> _Attempt:
     """Takes a free permit: whatever the state of the lock, or one that was `seen` to be free."""
-    now_ms = context.aws_clock.now_ms()
+    now_ms = context.now_ms()
     if seen is not None:
         return _Attempt(acquire_permit_as_seen(request, seen, now_ms=now_ms), now_ms)
     sent_at_ms = made_at_ms(request, now_ms=now_ms)

@@ -63,7 +63,7 @@ def force_release(context: LockContext, request: ForceReleaseRequest) -> Release
         return Released(lock_name=name, owner_id="", fencing_token=token) if is_repeat else None
     mark = ForcedRelease(
         fencing_token=token,
-        at_ms=context.aws_clock.now_ms(),
+        at_ms=context.now_ms(),
         requested_by=request.requested_by,
         reason=request.reason,
     )
@@ -89,7 +89,7 @@ def force_release(context: LockContext, request: ForceReleaseRequest) -> Release
 
 
 def _released(context: LockContext, request: ForceReleaseRequest, holder: Holder) -> Released:
-    released = Released.of(request.lock_name, holder, now_ms=context.aws_clock.now_ms())
+    released = Released.of(request.lock_name, holder, now_ms=context.now_ms())
     context.observe(
         ReleasedByForce(
             lock_name=request.lock_name,
@@ -110,10 +110,10 @@ def change_ceiling(context: LockContext, request: SetCeilingRequest) -> None:
     A read and a write; with a hand-off for each permit that becomes free for those who wait. Of two
     operators the later one wins.
     """
-    began, name = context.retry_budget.clock.monotonic(), request.lock_name
+    began, name = context.monotonic(), request.lock_name
     state = read_state(context.table.read(lock_key(name)))
     for attempt in count():
-        change = CeilingChange.of(request, state, now_ms=context.aws_clock.now_ms())
+        change = CeilingChange.of(request, state, now_ms=context.now_ms())
         found = _send_change(context, change, state)
         if found is None:
             context.observe(
@@ -135,7 +135,7 @@ def _send_change(context: LockContext, change: CeilingChange, state: LockState) 
     if makes_room and state.contended:
         is_made = hand_over(context, name, state, departing=change)
         return None if is_made else read_state(context.table.read(lock_key(name)))
-    now_ms = context.aws_clock.now_ms()
+    now_ms = context.now_ms()
     update = set_ceiling(change, now_ms=now_ms)
     if makes_room:
         update = raise_ceiling(change, state, now_ms=now_ms)
@@ -177,7 +177,7 @@ def describe(context: LockContext, lock_name: str) -> LockDescription | None:
     if not item:
         return None
     waiters = (read_waiter(lock_name, each) for each in items)
-    now_ms = context.aws_clock.now_ms()
+    now_ms = context.now_ms()
     return describe_lock(lock_name, read_state(item), waiters, now_ms=now_ms)
 
 
@@ -192,7 +192,7 @@ def list_locks(
     start = None if after is None else lock_key(after)
     for name, items in groupby(_items(context, prefix, start), key=lock_name_of):
         try:
-            found = _describe(name, items, now_ms=context.aws_clock.now_ms())
+            found = _describe(name, items, now_ms=context.now_ms())
         except LockItemMalformed as malformed:
             yield malformed
         else:

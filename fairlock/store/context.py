@@ -142,7 +142,7 @@ class LockContext:
 
     @property
     def aws_clock(self) -> AwsClock:
-        """The estimate of AWS's time, for all that is written; no lease is judged by it."""
+        """What the table's answers have told of AWS's time."""
         return self.table.aws_clock
 
     def date_ms(self, answer: Answer) -> int:
@@ -151,9 +151,13 @@ class LockContext:
             raise self.table.no_date()
         return answer.date_ms
 
-    def leaving_ms(self, seen: LockState) -> int:
-        """AWS's time, for an owner that leaves a lock seen in this state: it leaves last."""
-        return max(self.aws_clock.now_ms(), seen.released_at_ms or 0)
+    def now_ms(self) -> int:
+        """The estimate of AWS's time, for all that is written; no lease is judged by it."""
+        return self.aws_clock.now_ms()
+
+    def monotonic(self) -> float:
+        """The reading of our monotonic clock."""
+        return self.retry_budget.clock.monotonic()
 
 
 def shown(grant: Grant, *, sent: float, date_ms: int) -> Grant:
@@ -183,7 +187,7 @@ def with_right_end(
     date_ms = context.date_ms(answer)
     if was_written_by_a_wrong_clock(grant.lease_ms, grant.expires_at_ms, date_ms=date_ms):
         update = correct_grant(
-            lock_name, holder, raises_token=first_of_all, now_ms=context.aws_clock.now_ms()
+            lock_name, holder, raises_token=first_of_all, now_ms=context.now_ms()
         )
         # On condition of the very write before it. If that was changed since, another process of
         # the same owner has renewed, or it was evicted: the caller asks again, and learns which.
@@ -220,11 +224,11 @@ def leave(
 
     `send` gets the time of leaving. Returns the last answer, and the state that a refusal shows.
     """
-    began, state = context.retry_budget.clock.monotonic(), seen or LockState()
+    began, state = context.monotonic(), seen or LockState()
     for attempt in itertools.count():
         # An owner whose clock is ahead of ours may have left last. The mark of the last departure
         # tells late copies of an acquire from living ones, so ours must not seem earlier.
-        outcome = send(context.leaving_ms(state))
+        outcome = send(state.left_at_ms(context.now_ms()))
         if not isinstance(outcome, ConditionFailed):
             return outcome, LockState()
         # The refusal shows the lock: another owner came or left, and the same write may succeed

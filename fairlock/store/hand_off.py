@@ -54,7 +54,7 @@ def hand_over(
     the ceiling if it was changed before. After an error what was written is whole, and the next
     caller goes on from there.
     """
-    began = context.retry_budget.clock.monotonic()
+    began = context.monotonic()
     queue = SeenQueue(context=context, lock_name=lock_name, requester=requester, began=began)
     queue.know(known)
     attempt, has_written = 0, False
@@ -75,8 +75,7 @@ def hand_over(
                 departing,
                 unread=queue.has_more,
                 passed_over=queue.has_passed_over,
-                left_at_ms=context.leaving_ms(state),
-                now_ms=context.aws_clock.now_ms(),
+                now_ms=context.now_ms(),
             )
             if step is None and has_written and not state.is_full():
                 # The oldest waiter has the lowest limit, or it has left the queue since that was
@@ -195,24 +194,22 @@ def _require_known(lock_name: str, departing: Departing | None, moved: _Moved) -
 
 def _send(context: LockContext, step: Step, state: LockState) -> Written | _Moved:
     """Sends the step's write."""
-    if isinstance(step.write, Update):
-        outcome = context.table.update(step.write)
-        if isinstance(outcome, Written):
-            return outcome
-        return _Moved(read_state(outcome.item), repeated=outcome.repeated)
-    if step.hand_off is not None and context.note_sending is not None:
-        context.note_sending(step.hand_off)
     try:
-        result = context.table.transact(step.write)
+        if isinstance(step.write, Update):
+            outcome = context.table.update(step.write)
+        else:
+            if step.hand_off is not None and context.note_sending is not None:
+                context.note_sending(step.hand_off)
+            outcome = context.table.transact(step.write)
     except LockStoreUnavailable:
         if step.hand_off is not None:
             wake_if_it_holds(context, step.hand_off)
         raise
-    if isinstance(result, Written):
-        return result
+    if isinstance(outcome, Written):
+        return outcome
     # If only the waiter has moved, the state still stands: its conditions guard the next write.
-    found = state if result.state is None else read_state(result.state)
-    return _Moved(found, is_over=result.check_failed)
+    found = state if outcome.elsewhere else read_state(outcome.item)
+    return _Moved(found, repeated=outcome.repeated, is_over=outcome.check_failed)
 
 
 def wake_if_it_holds(context: LockContext, hand_off: HandOff) -> None:
@@ -245,7 +242,7 @@ def _tell(
         delivery = context.workflows.wake_waiter(request.task_token, hand_off.grant)
         if delivery is Delivery.UNKNOWN:
             context.observe(PushUnknown(lock_name=request.lock_name))
-    latency_seconds = context.retry_budget.clock.monotonic() - queue.began
+    latency_seconds = context.monotonic() - queue.began
     context.observe(
         HandedOver(
             lock_name=request.lock_name,
@@ -279,7 +276,7 @@ def _mark_undelivered(
     The versions below it are not superseded until it asks again.
     """
     with suppress(LockStoreUnavailable):  # Then its execution's end ends it.
-        now_ms = context.aws_clock.now_ms()
+        now_ms = context.now_ms()
         update = mark_undelivered(grant, now_ms=now_ms, unlearned=unlearned)
         if not isinstance(context.table.update(update), Written) and unlearned is not None:
             # Another owner has set the newest since, or this one has renewed: which also marks.

@@ -33,7 +33,7 @@ from enum import Enum, auto
 from typing import Final
 
 from fairlock.aws.executions import Liveness
-from fairlock.aws.lock_table import Cancelled, Written
+from fairlock.aws.lock_table import ConditionFailed, Written
 from fairlock.clock import iso_utc
 from fairlock.errors import FairlockError, LockStoreUnavailable
 from fairlock.protocol.admission import needs_longer_retention
@@ -90,8 +90,8 @@ def renew_lease(context: LockContext, request: HeartbeatRequest) -> Grant | None
     supposed something else of the grant than is stored: its end, its lease, or that TTL spares the
     item.
     """
-    began = context.retry_budget.clock.monotonic()
-    update, number = renew(request, now_ms=context.aws_clock.now_ms()), 0
+    began = context.monotonic()
+    update, number = renew(request, now_ms=context.now_ms()), 0
     while True:
         outcome = context.table.update(update)
         if isinstance(outcome, Written):
@@ -106,7 +106,7 @@ def renew_lease(context: LockContext, request: HeartbeatRequest) -> Grant | None
             return None
         pause_or_give_up(context, request.lock_name, began=began, attempt=number)
         request = beside_newer(request, state)
-        now_ms, number = context.aws_clock.now_ms(), number + 1
+        now_ms, number = context.now_ms(), number + 1
         retain_long = needs_longer_retention(state, now_ms=now_ms)
         update = renew_as_seen(request, found, now_ms=now_ms, retain_long=retain_long)
 
@@ -124,7 +124,7 @@ def take_up(context: LockContext, request: AcquireRequest) -> Grant | None:
 
 def _supersede_waiters(context: LockContext, lock_name: str) -> None:
     """Takes waiters that a granted version supersedes out of a queue, and tells them. No errors."""
-    began = context.retry_budget.clock.monotonic()
+    began = context.monotonic()
     queue = SeenQueue(context=context, lock_name=lock_name, requester=None, began=began)
     with suppress(LockStoreUnavailable):
         state = read_state(context.table.read(lock_key(lock_name)))
@@ -142,7 +142,7 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
     """
     acquisition = request.acquisition
     claim = claim_of(acquisition, request.execution_arn)
-    now_ms = context.aws_clock.now_ms()
+    now_ms = context.now_ms()
     recorded = context.table.update(record_heartbeat(claim, request.task_token, now_ms=now_ms))
     found = recorded.item
     # A record that is refused without a mark means: there is no claim. The lock alone decides then.
@@ -191,26 +191,26 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
     # Claim and grant in one transaction: a release or a reaper that comes in between moves the
     # claim, and the lock is not taken for work that has ended.
     outcome = _reacquire(context, request, claim)
-    if isinstance(outcome, Cancelled) and outcome.state is not None:
+    if isinstance(outcome, ConditionFailed) and not outcome.elsewhere:
         # The holders name other limits; or a late join has left the mark of a queue. That is taken
         # away first, or a waiter is served: then the state is another one, perhaps without room.
-        state = read_state(outcome.state)
+        state = read_state(outcome.item)
         if state.contended and _may_retake(state, acquisition):
             hand_over(context, acquisition.lock_name, state)
-            outcome = replace(outcome, state=context.table.read(lock_key(acquisition.lock_name)))
-            state = read_state(outcome.state or {})
+            outcome = replace(outcome, item=context.table.read(lock_key(acquisition.lock_name)))
+            state = read_state(outcome.item)
         if _may_retake(state, acquisition):
             outcome = _reacquire(context, request, claim, seen=state)
     if isinstance(outcome, Written):
         return KeepAliveOutcome.REACQUIRED
-    if outcome.state is not None:
-        state = read_state(outcome.state)
+    if not outcome.elsewhere:
+        state = read_state(outcome.item)
         # The reaper freed it, and others have the permits by now: this one is lost for good.
         if state.holder(acquisition.owner_id) is None:
             return KeepAliveOutcome.LOST
         # The fence came late, when the execution was redriven already.
         heartbeat = acquisition.heartbeat
-        now_ms = context.aws_clock.now_ms()
+        now_ms = context.now_ms()
         renewal = renew_under_fence(claim, heartbeat, state, request.task_token, now_ms=now_ms)
         if isinstance(context.table.transact(renewal), Written):
             return KeepAliveOutcome.RENEWED
@@ -228,8 +228,8 @@ def _may_retake(state: LockState, acquisition: AcquireRequest) -> bool:
 
 def _reacquire(
     context: LockContext, request: KeepAliveRequest, claim: Claim, seen: LockState | None = None
-) -> Written | Cancelled:
-    now_ms, token = context.aws_clock.now_ms(), request.task_token
+) -> Written | ConditionFailed:
+    now_ms, token = context.now_ms(), request.task_token
     retaking = reacquire_after_redrive(claim, request.acquisition, token, now_ms=now_ms, seen=seen)
     return context.table.transact(retaking)
 
@@ -261,7 +261,7 @@ def check_expired_holders(
     needed: int,
 ) -> ExpiredHolders:
     """Finds holders that may be evicted; extends the leases of workflows that still run."""
-    began = context.retry_budget.clock.monotonic()
+    began = context.monotonic()
     found, checks = ExpiredHolders(state=state), 0
     # Judged one by one, and evicted later, on condition of what was seen of each: a holder that
     # renews while we ask about another keeps its place.
@@ -335,6 +335,6 @@ def _extend(
     context: LockContext, lock_name: str, holder: Holder, *, lease_ms: int
 ) -> Holder | None:
     """The holder with a lease that begins now; None if it is no longer as it was seen."""
-    update = extend_lease(lock_name, holder, lease_ms=lease_ms, now_ms=context.aws_clock.now_ms())
+    update = extend_lease(lock_name, holder, lease_ms=lease_ms, now_ms=context.now_ms())
     outcome = context.table.update(update)
     return read_holder(outcome.item, holder.owner_id) if isinstance(outcome, Written) else None

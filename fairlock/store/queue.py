@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fairlock.aws.lock_table import Cancelled, Written
+from fairlock.aws.lock_table import ConditionFailed, Written
 from fairlock.backoff import advise_retry_seconds
 from fairlock.clock import over_at_ms
 from fairlock.errors import LockStoreUnavailable
@@ -62,13 +62,11 @@ def read_places(
 def remove_places(context: LockContext, waiting: Sequence[Waiter]) -> int:
     """Removes waiters, `MOST_DELETES` at most; returns how many. Those that asked again stay."""
     deletes = clear_waiters(waiting)
-    asked_again = context.table.delete_all(deletes)
+    asked_again = context.table.delete_all(deletes) if deletes else ()
     if not asked_again:
-        return len(waiting)
+        return len(deletes)
     others = [delete for delete in deletes if delete not in asked_again]
-    if not others or context.table.delete_all(others):
-        return 0
-    return len(others)
+    return 0 if not others or context.table.delete_all(others) else len(others)
 
 
 def read_lock(context: LockContext, lock_name: str) -> SeenLock:
@@ -76,7 +74,7 @@ def read_lock(context: LockContext, lock_name: str) -> SeenLock:
 
     A hand-off at the same moment may be seen in part: the lock before it, and the queue after it.
     """
-    seen_at = context.retry_budget.clock.monotonic()
+    seen_at = context.monotonic()
     state, waiters = LockState(), []
     page = context.table.query(lock_and_oldest_waiters(lock_name))
     for item in page.items:
@@ -100,7 +98,7 @@ def count_ahead(context: LockContext, lock_name: str, owner_id: str, *, entered_
     me = waiter_sort_key(entered_at_ms=entered_at_ms, owner_id=owner_id)
     waiting, _ = read_places(context, lock_name, up_to=me)
     others = [place for place in waiting if place.owner_id != owner_id]
-    return count_live(others, now_ms=context.aws_clock.now_ms())
+    return count_live(others, now_ms=context.now_ms())
 
 
 def count_live(waiting: list[Waiter], *, now_ms: int) -> int:
@@ -137,7 +135,7 @@ class _Entry:
     known: SeenLock | None = None
     is_superseded: bool = False
 
-    def enter(self, entered_at_ms: int, *, again: bool) -> Written | Cancelled:
+    def enter(self, entered_at_ms: int, *, again: bool) -> Written | ConditionFailed:
         called_at_ms = self.request.called_at_ms
         transaction = join_queue(
             self.waiter(entered_at_ms),
@@ -150,12 +148,17 @@ class _Entry:
         return self.context.table.transact(transaction)
 
     def waiter(self, entered_at_ms: int) -> Waiter:
-        gone_ms = _keeps_place_ms(self.request, self.advised_seconds)
+        # How long it keeps its place without asking; one that polls, for two polls.
+        keeps_ms = self.request.waiter_timeout_ms
+        if keeps_ms is None and self.request.task_token is not None:
+            keeps_ms = LONGEST_FALLBACK_SECONDS * 1000 + WAITER_GRACE_MS
+        elif keeps_ms is None:
+            keeps_ms = _POLLS_MISSED * self.advised_seconds * 1000 + _POLL_GRACE_MS
         return Waiter(
             request=self.request,
             entered_at_ms=entered_at_ms,
             asked_at_ms=self.asked_at_ms,
-            expires_at_ms=self.now_ms + gone_ms,
+            expires_at_ms=self.now_ms + keeps_ms,
         )
 
     def joined(
@@ -166,11 +169,7 @@ class _Entry:
         state: LockState | None = None,
         date_ms: int | None = None,
     ) -> Queued:
-        """The answer: how many wait up to that place, if it was counted.
-
-        The state is that after the caller joined, with the Date of the answer that showed it; None
-        if it has joined before.
-        """
+        """The answer; the state is that after the caller joined, None if it has joined before."""
         seconds, state = self.advised_seconds, state or self.state
         if position is not None:
             seconds = min(seconds, position * _POLL_SECONDS_PER_POSITION)
@@ -209,12 +208,10 @@ def join(
 
     Three requests to join: a query that counts who waits, the transaction that joins, and the write
     that confirms it. One to keep a place by its ticket, and one more to tell its position. The
-    query comes first, so that a full queue is refused with nothing written, and a caller whose
-    ticket was lost is found. It is left out if the whole queue is `known`, by a caller that cannot
-    be in it.
+    query is left out if the whole queue is `known`, by a caller that cannot be in it.
     """
-    now_ms = context.aws_clock.now_ms()
-    began = context.retry_budget.clock.monotonic()
+    now_ms = context.now_ms()
+    began = context.monotonic()
     advised = advise(context, request, state)
     asked_at_ms = now_ms - _age_ms(context, request)
     entry = _Entry(context, request, state, behind_others, now_ms, asked_at_ms, advised, began)
@@ -227,7 +224,7 @@ def join(
         if isinstance(kept, Written):
             return entry.joined(request.ticket, _position(entry, request.ticket))
         # The lock itself refused: a permit is free, or the caller holds or has left.
-        if kept.state is not None:
+        if not kept.elsewhere:
             return None
     return _join_again(entry)
 
@@ -246,7 +243,10 @@ def _join_again(entry: _Entry) -> Queued | Refusal | None:
         # A workflow's place is in its claim, where the reaper looks: any other would outlive its
         # workflow.
         if entry.is_superseded or request.claimed_at_ms is None:
-            return _keep_place(entry, mine[0].entered_at_ms)
+            place = mine[0].entered_at_ms
+            if entry.is_superseded or isinstance(entry.enter(place, again=True), Written):
+                return entry.joined(place, _position(entry, place))
+            return None
     # By a count that is as old as the query: a few more than allowed may join at once, which costs
     # reads and no lock.
     refusal = _not_to_join(entry, waiting, is_whole=is_whole)
@@ -257,7 +257,6 @@ def _join_again(entry: _Entry) -> Queued | Refusal | None:
     # close the queue without it. It finds that out when it asks again.
     if not isinstance(entry.enter(entered_at_ms, again=False), Written):
         return None
-    # A departing holder may have seen the mark of that transaction, and a queue without us.
     confirmed = context.table.update(confirm_join(request, now_ms=now_ms))
     ahead = [place for place in waiting if place.entered_at_ms <= entered_at_ms]
     position = count_live(ahead, now_ms=now_ms) + 1
@@ -275,7 +274,11 @@ def _not_to_join(entry: _Entry, waiting: list[Waiter], *, is_whole: bool) -> Ref
     length = count_live(waiting, now_ms=entry.now_ms)
     if length >= MOST_WAITERS or not is_whole or _has_many(entry, waiting):
         if not is_whole:
-            _remove_dead(entry, waiting)
+            # Makes room in a queue that is too long to be read: while no one leaves, no one else
+            # does.
+            dead = [each for each in waiting if is_dead(each, date_ms=entry.now_ms)]
+            with suppress(LockStoreUnavailable):
+                remove_places(context, dead[:MOST_DELETES])
         return Refusal(
             lock_name=request.lock_name,
             owner_id=request.owner_id,
@@ -284,20 +287,12 @@ def _not_to_join(entry: _Entry, waiting: list[Waiter], *, is_whole: bool) -> Ref
             retry_after_seconds=entry.advised_seconds,
             ceiling=entry.state.ceiling,
         )
-    now_ms, claimed_at_ms = context.aws_clock.now_ms(), request.claimed_at_ms
+    now_ms, claimed_at_ms = context.now_ms(), request.claimed_at_ms
     if claimed_at_ms is None and made_at_ms(request, now_ms=now_ms) + SLACK_MS < now_ms:
         # Its caller may have called again, and that call joins in this moment. Neither would see
         # the other's place, and the second place would be handed the lock for no one.
         return Refusal.of_late_call(request, now_ms=now_ms)
     return None
-
-
-def _remove_dead(entry: _Entry, waiting: list[Waiter]) -> None:
-    """Makes room in a queue that is too long to be read: while no one leaves, no one else does."""
-    dead = [place for place in waiting if is_dead(place, date_ms=entry.now_ms)][:MOST_DELETES]
-    with suppress(LockStoreUnavailable):
-        if dead:
-            remove_places(entry.context, dead)
 
 
 def _newest_call(entry: _Entry, mine: list[Waiter]) -> _Entry:
@@ -314,19 +309,11 @@ def _newest_call(entry: _Entry, mine: list[Waiter]) -> _Entry:
     return replace(entry, asked_at_ms=latest_ms + 1)
 
 
-def _keep_place(entry: _Entry, entered_at_ms: int) -> Queued | None:
-    if not entry.is_superseded:
-        kept = entry.enter(entered_at_ms, again=True)
-        if not isinstance(kept, Written):
-            return None
-    return entry.joined(entered_at_ms, _position(entry, entered_at_ms))
-
-
 def _age_ms(context: LockContext, request: AcquireRequest) -> int:
     """For how long a call has been under way, by our own monotonic clock."""
     if request.made_at is None:
         return 0
-    return round((context.aws_clock.monotonic() - request.made_at) * 1000)
+    return round((context.monotonic() - request.made_at) * 1000)
 
 
 def _has_many(entry: _Entry, waiting: list[Waiter]) -> bool:
@@ -351,21 +338,11 @@ def _position(entry: _Entry, entered_at_ms: int) -> int | None:
 
 def advise(context: LockContext, request: AcquireRequest, state: LockState) -> int:
     """When to ask again, in whole seconds."""
-    began_ms = next(
-        (at for at in (request.waiting_since_ms, request.claimed_at_ms, request.ticket) if at), None
-    )
+    times = (request.waiting_since_ms, request.claimed_at_ms, request.ticket)
+    began_ms = next((at_ms for at_ms in times if at_ms), None)
     return advise_retry_seconds(
-        now_ms=context.aws_clock.now_ms(),
+        now_ms=context.now_ms(),
         waiting_since_ms=began_ms,
         lease_ends_ms=[over_at_ms(holder.expires_at_ms) for holder in state.holders],
         random=context.random,
     )
-
-
-def _keeps_place_ms(request: AcquireRequest, advised_seconds: int) -> int:
-    """How long the waiter keeps its place without asking; one that polls, for two polls."""
-    if request.waiter_timeout_ms is not None:
-        return request.waiter_timeout_ms
-    if request.task_token is not None:
-        return LONGEST_FALLBACK_SECONDS * 1000 + WAITER_GRACE_MS
-    return _POLLS_MISSED * advised_seconds * 1000 + _POLL_GRACE_MS

@@ -119,7 +119,8 @@ def reap(context: LockContext, ended: ExecutionEnded) -> Reaped:
         # Each claim by its own run: a redriven execution has claims of several.
         if _is_over(context, claim, ended):
             sure.append(claim)
-        elif not _is_later(claim, ended):
+        # The claim of a later run is freed by the end of that run.
+        elif ended.ended_at_ms is None or (claim.redrives or 0) <= ended.redrives:
             unsure.append(claim)
     # The sure ones first, and without a question: of 10,000 stopped executions none may wait for
     # the 15 answers a second that Step Functions gives.
@@ -140,19 +141,12 @@ def _is_over(context: LockContext, claim: Claim, ended: ExecutionEnded) -> bool:
     """Whether the event alone proves that the work under a claim is over, without a question."""
     if ended.ended_at_ms is None:
         return False
-    passed_ms = context.aws_clock.now_ms() - ended.ended_at_ms
+    passed_ms = context.now_ms() - ended.ended_at_ms
     # An old event may come out of an archive, after the name of its execution was used again. And a
     # second pass that comes too soon would leave behind what an acquire under way still gets.
     if passed_ms > _OLD_MS or (ended.second_pass and passed_ms < SECOND_PASS_MS - _EARLIEST_MS):
         return False
     return is_of_a_run_that_ended(claim, redrives=ended.redrives, ended_at_ms=ended.ended_at_ms)
-
-
-def _is_later(claim: Claim, ended: ExecutionEnded) -> bool:
-    """Whether a claim is of a later run than the one that ended: its own end frees it."""
-    if ended.ended_at_ms is None or claim.redrives is None:
-        return False
-    return claim.redrives > ended.redrives
 
 
 def _choose_pass(context: LockContext, ended: ExecutionEnded) -> _ReapPass:
@@ -189,7 +183,7 @@ def _choose_pass(context: LockContext, ended: ExecutionEnded) -> _ReapPass:
 def _ended_just_now(context: LockContext, execution: Execution) -> bool:
     if execution.ended_at_ms is None:
         return False
-    passed_ms = context.aws_clock.now_ms() - execution.ended_at_ms
+    passed_ms = context.now_ms() - execution.ended_at_ms
     return passed_ms < SECOND_PASS_MS - _EARLIEST_MS
 
 
@@ -221,7 +215,7 @@ def _reap(context: LockContext, claims: Sequence[Claim], reap_pass: _ReapPass) -
         holders += _free(context, claim, marks=marks)
         # Only once the lock is free: after a crash in between the lock is released a second time,
         # which finds nothing; the other order would leave it to its lease.
-        advance = advance_claim(claim, reap_pass.done, now_ms=context.aws_clock.now_ms())
+        advance = advance_claim(claim, reap_pass.done, now_ms=context.now_ms())
         # Refused if a heartbeat has taken the fence away: the same message must look again.
         done &= isinstance(context.table.update(advance), Written)
     # Their own releases have most probably done it. One that died half-way has no one else to
@@ -238,7 +232,7 @@ def _reap(context: LockContext, claims: Sequence[Claim], reap_pass: _ReapPass) -
 
 
 def _fence(context: LockContext, claim: Claim, stage: ReapStage) -> bool:
-    outcome = context.table.update(fence_claim(claim, stage, now_ms=context.aws_clock.now_ms()))
+    outcome = context.table.update(fence_claim(claim, stage, now_ms=context.now_ms()))
     return isinstance(outcome, Written)
 
 

@@ -118,7 +118,7 @@ def _close_claim(
             # Perhaps a stranger released it: then the workflow's heartbeats must report a loss.
             context.table.delete(forget_claim(claim))
         else:
-            now_ms, is_released = context.aws_clock.now_ms(), isinstance(answer, Released)
+            now_ms, is_released = context.now_ms(), isinstance(answer, Released)
             kept = request.keep_alive
             update = mark_done(claim, gave_back=is_released, kept_alive=kept, now_ms=now_ms)
             marked = context.table.update(update)
@@ -137,7 +137,7 @@ def end_claim(context: LockContext, request: ReleaseRequest, execution_arn: str)
     writes the claim again.
     """
     claim = claim_of(request, execution_arn)
-    now_ms = context.aws_clock.now_ms()
+    now_ms = context.now_ms()
     outcome = context.table.update(mark_ended(claim, waits=request.waits, now_ms=now_ms))
     return read_claim(execution_arn, outcome.item)
 
@@ -156,7 +156,7 @@ def _release_permit(
             result = context.table.transact(Transaction(state=departure, other=check))
             if isinstance(result, Written):
                 return _released(request, gave_back=True)
-            return None if result.state is None else ConditionFailed(result.state)
+            return None if result.elsewhere else result
         outcome = context.table.update(departure)
         if isinstance(outcome, ConditionFailed):
             return outcome
@@ -211,8 +211,8 @@ def _stop_waiting(
             outcome = context.table.transact(leaving)
             if isinstance(outcome, Written):
                 return outcome
-            if outcome.state is not None:
-                return ConditionFailed(outcome.state)
+            if not outcome.elsewhere:
+                return outcome
             place = None  # No waiter of ours was there. It may join in this moment, and be granted.
         return context.table.update(mark_given_up(request, left_at_ms=left_at_ms))
 
@@ -266,4 +266,4 @@ def _released(request: ReleaseRequest, *, gave_back: bool = False) -> Released:
 
 
 def _gave_back(context: LockContext, request: ReleaseRequest, holder: Holder) -> Released:
-    return Released.of(request.lock_name, holder, now_ms=context.aws_clock.now_ms())
+    return Released.of(request.lock_name, holder, now_ms=context.now_ms())

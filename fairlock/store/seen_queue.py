@@ -98,7 +98,7 @@ class SeenQueue:
             return
         date_ms, served = known.date_ms, _served(known.state)
         if date_ms is None:
-            date_ms = self.context.aws_clock.now_ms()
+            date_ms = self.context.now_ms()
         is_dead = [self._is_dead(waiter, served, date_ms=date_ms) for waiter in known.waiters]
         if any(is_dead) or has_version(known.waiters):
             return
@@ -114,7 +114,7 @@ class SeenQueue:
         served = _served(state)
         while True:
             self.live, self._dead, held_back = [], {}, False
-            self.seen_at = self.context.retry_budget.clock.monotonic()
+            self.seen_at = self.context.monotonic()
             after: Item | None = None
             while True:
                 page = self.context.table.query(oldest_waiters(self.lock_name, after=after))

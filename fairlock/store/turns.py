@@ -82,8 +82,7 @@ class Turn:
     def take(self, context: LockContext) -> TooLate | None:
         """Reserves a slot and waits until it begins; None once it has.
 
-        An error leaves it unknown whether a slot was reserved; a repeat finds it, or waits on for
-        it.
+        After an error a repeat finds the slot, or waits on for it.
         """
         while True:
             if self._slot is None:
@@ -101,7 +100,7 @@ class Turn:
         request, name = self._request, self._request.name
         now, state = self._time(context)
         self._first_asked_us = min(self._first_asked_us, now.early_us)
-        began = context.retry_budget.clock.monotonic()
+        began = context.monotonic()
         for attempt in itertools.count():
             is_mine = state is not None and state.reservation_id == request.reservation_id
             if state is not None and is_mine:
@@ -109,7 +108,7 @@ class Turn:
                 slot = request.slot(state)
                 if not slot.is_over(now):
                     return slot
-            if state is not None and self._is_too_late(context, state, now):
+            if state is not None and request.wait_us(state.next_us, now) > self._left_us(context):
                 return self._refused(state, now)
             if attempt:
                 self._pause(context, began=began, attempt=attempt)
@@ -144,16 +143,11 @@ class Turn:
             return idle_state(request, now)
         return read_pace(request.name, answer.item)
 
-    def _is_too_late(self, context: LockContext, state: PaceState, now: AwsTime) -> bool:
-        is_busy = state.next_us > now.early_us
-        return is_busy and self._request.wait_us(state.next_us, now) > self._left_us(context)
-
     def _refused(self, state: PaceState, now: AwsTime) -> TooLate:
         """A refusal, unless an earlier sending of this call may have reserved a slot.
 
         If the last reservation was made of a slot before the one that ours would have left behind,
-        ours was never written; and no copy of it can be any more: the next slot is too late for it
-        as well.
+        ours was never written; and no copy of it can be any more.
         """
         is_certain = state.slot_us < self._first_asked_us + self._request.interval_us
         if self._in_doubt and not is_certain:
@@ -169,19 +163,16 @@ class Turn:
         """What is left of the longest wait."""
         if self._since is None:
             return self._request.max_wait_us
-        waited = context.retry_budget.clock.monotonic() - self._since
+        waited = context.monotonic() - self._since
         return max(0, self._request.max_wait_us - round(waited * MICROSECONDS))
 
     def _wait(self, context: LockContext, slot: Slot) -> bool:
         """Waits until the slot begins; whether it is not over then."""
-        clock = context.retry_budget.clock
-        now, _ = self._time(context)
-        while (left_us := slot.wait_us(now)) > 0:
+        while (left_us := slot.wait_us(now := self.now(context))) > 0:
             asleep_us = min(max(left_us, _SHORTEST_SLEEP_US), _LONGEST_SLEEP_US)
-            clock.wait(asleep_us / MICROSECONDS)
+            context.retry_budget.clock.wait(asleep_us / MICROSECONDS)
             if asleep_us == _LONGEST_SLEEP_US:
                 self._read(context)
-            now, _ = self._time(context)
         return not slot.is_over(now)
 
     def now(self, context: LockContext) -> AwsTime:
@@ -203,10 +194,7 @@ class Turn:
         return read_pace(name, context.table.read(pace_key(name)))
 
     def _pause(self, context: LockContext, *, began: float, attempt: int) -> None:
-        """Before a further attempt: others came first, or a slot was over.
-
-        There always is a second one: the first may have taken all the time, and its repeat none.
-        """
+        """Before a further attempt; there always is a second one, whose repeat takes no time."""
         if attempt > 1 and context.retry_budget.is_spent(since=began):
             raise LockStoreUnavailable(
                 f"pace {self._request.name!r}: each slot was over before its answer came; one may "

@@ -288,7 +288,7 @@ def test_taking_over_a_hundred_holders_keeps_the_limits_of_expressions() -> None
     ]
     seen = LockState(held=HOLDERS, limit=HOLDERS, holders=tuple(evictable))
     request = fullest("", limit=1)
-    update = take_over_permit(request, evictable, left_at_ms=START_MS, now_ms=START_MS, seen=seen)
+    update = take_over_permit(request, evictable, now_ms=START_MS, seen=seen)
     assert update.condition.count(".#h_revision = :seen") == HOLDERS
     for expression in (update.condition, update.change):
         assert utf8(expression) <= LONGEST_EXPRESSION_BYTES

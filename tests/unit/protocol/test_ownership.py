@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fairlock.aws.lock_table import Cancelled, ConditionFailed, LockTable, Written
+from fairlock.aws.lock_table import ConditionFailed, LockTable, Written
 from fairlock.guarded import guarded_table
 from fairlock.protocol import claims, model, schema
 from fairlock.protocol.model import AcquireRequest, Grant, ReleaseRequest, Waiter
@@ -168,7 +168,7 @@ class RememberingTable(LockTable):
         self.seen += [update, outcome]
         return outcome
 
-    def transact(self, transaction: Transaction) -> Written | Cancelled:
+    def transact(self, transaction: Transaction) -> Written | ConditionFailed:
         outcome = super().transact(transaction)
         self.seen += [transaction, outcome]
         return outcome

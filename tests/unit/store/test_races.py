@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.lock_table import Cancelled, ConditionFailed
+from fairlock.aws.lock_table import ConditionFailed
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.ceiling import CeilingChange, SetCeilingRequest, raise_ceiling
 from fairlock.protocol.items import new_waiter
@@ -72,10 +72,8 @@ def test_a_waiter_that_holds_already_is_handed_no_second_permit(bench: Bench) ->
     waiter = waiter_of("ben", now_ms=now_ms, limit=3)
     bench.client.put_item(TableName=TABLE, Item=new_waiter(waiter))
     blind = replace(state, fencing_token=grant.fencing_token)
-    hand_off, _ = serve_waiter(
-        blind, waiter, None, unless_joined=False, left_at_ms=now_ms, now_ms=now_ms
-    )
-    assert isinstance(bench.store().context.table.transact(hand_off), Cancelled)
+    hand_off, _ = serve_waiter(blind, waiter, None, unless_joined=False, now_ms=now_ms)
+    assert isinstance(bench.store().context.table.transact(hand_off), ConditionFailed)
 
 
 def test_a_holder_neither_confirms_a_join_nor_gives_up(bench: Bench) -> None:
@@ -101,7 +99,7 @@ def test_no_one_joins_a_queue_once_a_permit_is_free(bench: Bench) -> None:
         sent_at_ms=now_ms,
         now_ms=now_ms,
     )
-    assert isinstance(bench.store().context.table.transact(join), Cancelled)
+    assert isinstance(bench.store().context.table.transact(join), ConditionFailed)
 
 
 @pytest.mark.parametrize("missed", ["wait_seq", "fencing_token"])
