@@ -159,7 +159,7 @@ class LockTable:
             request, self._client.get_item, TableName=self._name, Key=key, ConsistentRead=True
         )
         self._when(answer, request)
-        return cast("Any", answer).get("Item", {})
+        return cast("Item", cast("Any", answer).get("Item", {}))
 
     def query(self, query: Query) -> Page:
         """The items of a range, in order, strongly consistent; one page of 1 MB at most."""

@@ -266,7 +266,7 @@ def renew_under_fence(
 def _without_fence(claim: Claim, task_token: str, *, now_ms: int) -> Put:
     """The claim as a heartbeat writes it that takes the fence away."""
     condition = all_of("#fenced = :stage", _NOT_ENDED)
-    written = {
+    written: dict[str, str | int | None] = {
         schema.LOCK_NAME: claim.lock_name,
         schema.OWNER_ID: claim.owner_id,
         schema.TASK_TOKEN: task_token,

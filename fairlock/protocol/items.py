@@ -84,7 +84,7 @@ def new_holder(holder: Holder, executions: str | None = None) -> AttributeValueT
     """The attribute that makes an owner a holder. No ARN is stored twice."""
     arn = holder.execution_arn
     name = None if arn is None or executions is None else _short_name(arn.removeprefix(executions))
-    record = {
+    record: dict[str, str | int | None] = {
         schema.HOLDER_ACQUIRED_AT_MS: holder.acquired_at_ms,
         schema.HOLDER_EXPIRES_AT_MS: holder.expires_at_ms,
         schema.HOLDER_LEASE_MS: holder.lease_ms,
@@ -150,7 +150,8 @@ def _short_name(name: str) -> str:
 def new_waiter(waiter: Waiter) -> Item:
     """The item that puts an acquisition into the queue. TTL removes it when it is dead."""
     request, arn = waiter.request, waiter.request.execution_arn
-    optional = {
+    gone_seconds = schema.ttl_seconds(waiter.expires_at_ms, schema.DEAD_WAITER_RETENTION_MS)
+    stored: dict[str, str | int | None] = {
         schema.OWNER_NAME: None if request.owner_name == arn else request.owner_name,
         schema.DATA: request.data,
         schema.EXECUTION_ARN: arn,
@@ -158,9 +159,6 @@ def new_waiter(waiter: Waiter) -> Item:
         schema.POLL_INTERVAL_MS: request.poll_interval_ms,
         schema.SHARED: request.shared,
         schema.ONLY_NEWEST: request.only_newest,
-    }
-    gone_seconds = schema.ttl_seconds(waiter.expires_at_ms, schema.DEAD_WAITER_RETENTION_MS)
-    always = {
         schema.OWNER_ID: request.owner_id,
         schema.LEASE_MS: request.lease_ms,
         schema.LIMIT: request.limit,
@@ -169,7 +167,7 @@ def new_waiter(waiter: Waiter) -> Item:
         schema.EXPIRES_AT_MS: waiter.expires_at_ms,
         schema.TTL_ATTRIBUTE: gone_seconds,
     }
-    return {**waiter.key, **attributes(optional | always)}
+    return {**waiter.key, **attributes(stored)}
 
 
 def is_waiter(item: Item) -> bool:
