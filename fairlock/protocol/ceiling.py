@@ -33,7 +33,6 @@ from fairlock.protocol.schema import (
     all_of,
     conditional_update,
     number,
-    token_seed,
 )
 from fairlock.protocol.table_requests import Update
 
@@ -134,12 +133,8 @@ def set_ceiling(change: CeilingChange, *, now_ms: int) -> Update:
         change=f"SET #fencing_token = {NEXT_TOKEN}, #expiry_time = :forever, "
         f"#retain_until = :forever{part.also_set} ADD #held :zero",
         condition=all_of(*part.conditions),
-        values={
-            **part.values,
-            ":seed": number(token_seed(now_ms)),
-            ":forever": number(schema.FOREVER_SECONDS),
-            ":zero": number(0),
-        },
+        values={**part.values, ":forever": number(schema.FOREVER_SECONDS), ":zero": number(0)},
+        now_ms=now_ms,
     )
 
 
@@ -150,7 +145,7 @@ def raise_ceiling(change: CeilingChange, seen: LockState, *, now_ms: int) -> Upd
     the lock was seen would otherwise sleep beside a free permit.
     """
     as_seen = [NOT_CONTENDED]
-    values: Values = {":seed": number(token_seed(now_ms))}
+    values: Values = {}
     if seen.contended:
         as_seen = [WAIT_SEQ_UNMOVED, NOBODY_CAME_IN]
         values |= {":wait_seq": number(seen.wait_seq), ":seen_token": number(seen.fencing_token)}

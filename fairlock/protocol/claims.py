@@ -128,7 +128,7 @@ def write_claim(claim: Claim, *, waits: bool, now_ms: int) -> Update:
         change="SET #lock_name = :lock_name, #owner_id = :me, "
         f"{place}#written_at_ms = :now, #expiry_time = :retain_until{run}{no_run} {_NEXT_REVISION}",
         condition=all_of(_NOT_ENDED, _NOT_FENCED, *conditions),
-        values={":lock_name": {"S": claim.lock_name}, ":now": number(now_ms), **values},
+        values={":lock_name": {"S": claim.lock_name}, **values},
         now_ms=now_ms,
     )
 
@@ -160,11 +160,11 @@ def mark_done(claim: Claim, *, gave_back: bool, kept_alive: bool, now_ms: int) -
         change=f"SET #ended = :yes, #done = if_not_exists(#done, :done){soon}",
         condition=all_of("attribute_exists(#pk)", _NOT_FENCED, "#revision <= :now"),
         values={
-            ":now": number(now_ms),
             ":done": {"S": _GAVE_BACK if gave_back else _NOT_HELD},
             ":done_until": number(schema.ttl_seconds(now_ms, schema.DONE_CLAIM_RETENTION_MS)),
         },
         returns="ALL_OLD",
+        now_ms=now_ms,
     )
 
 
@@ -207,7 +207,7 @@ def record_heartbeat(claim: Claim, task_token: str, *, now_ms: int) -> Update:
             "(attribute_not_exists(#asked_at_ms) OR #asked_at_ms <= :now)",
             *conditions,
         ),
-        values={":task_token": {"S": task_token}, ":now": number(now_ms), **values},
+        values={":task_token": {"S": task_token}, **values},
         now_ms=now_ms,
     )
 

@@ -212,7 +212,6 @@ def correct_grant(lock_name: str, holder: Holder, *, raises_token: bool, now_ms:
         condition=all_of(*conditions),
         values={
             ":expires_at_ms": number(stored_end_ms(now_ms, holder.lease_ms)),
-            ":now": number(now_ms),
             ":revision": number(holder.revision),
             ":seen_grant": number(holder.fencing_token),
             ":token": number(token),
@@ -303,7 +302,6 @@ def _grant(
             # Its token is computed by the write.
             ":holder": new_holder(request.as_holder(fencing_token=0, now_ms=now_ms), executions),
             ":executions": {"S": executions or ""},
-            ":seed": number(token_seed(now_ms)),
             ":difference": number(permits),
             ":version": number(request.only_newest or 0),
             **{name: value for each in rule for name, value in each.values.items()},

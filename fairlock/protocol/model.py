@@ -81,9 +81,7 @@ class AcquireRequest:
         are_apart = self.shared != holder.shared and 1 in (self.limit, holder.limit)
         return self.owner_id == holder.owner_id or self.limit == holder.limit or are_apart
 
-    def as_holder(
-        self, *, fencing_token: int, now_ms: int, begins_ms: int | None = None, pushed: bool = False
-    ) -> Holder:
+    def as_holder(self, *, fencing_token: int, now_ms: int, begins_ms: int | None = None) -> Holder:
         """The holder that its owner becomes by a grant now; its lease may begin later."""
         begins_ms = now_ms if begins_ms is None else begins_ms
         return Holder(
@@ -98,7 +96,6 @@ class AcquireRequest:
             data=self.data,
             execution_arn=self.execution_arn,
             shared=self.shared,
-            pushed=pushed,
         )
 
     @property
@@ -143,11 +140,9 @@ class ReleaseRequest:
     Attributes:
         waits: whether it may still be in the queue.
         ticket: its place there, as far as the caller knows; the claim of a workflow knows better.
-        execution_arn: the workflow execution that it belongs to, so that its claim is found.
         keep_alive: whether its workflow sends heartbeats, which end with this release.
         tells_grant: whether the answer has to tell of the grant that ended, as for an execution.
-        fencing_token: of the grant that is to end; None ends any grant of this owner. With it, a
-            late copy cannot end a later grant.
+        fencing_token: of the grant that is to end; None ends any grant of this owner.
     """
 
     lock_name: str
@@ -177,7 +172,6 @@ class Holder:
     Attributes:
         limit: how many permits the lock has, as this owner's request said.
         undelivered: whether a hand-off could not reach its waiter.
-        shared: whether the owner is a reader.
         pushed: whether a hand-off has set its version as the newest, before it was notified.
     """
 
@@ -277,8 +271,7 @@ class LockState:
         wait_seq: how many waiters ever joined.
         retain_until_seconds: until when a grant to a workflow retains the item.
         executions: how the ARNs of its holders' executions begin.
-        newest: the highest version that was granted.
-        newest_token: the fencing token of the grant that has set `newest` last.
+        newest: the highest version that was granted; `newest_token` is of the grant that set it.
     """
 
     fencing_token: int = 0
@@ -392,10 +385,8 @@ class Waiter:
             begins_ms = now_ms
         elif request.poll_interval_ms is not None:
             begins_ms = now_ms + request.poll_interval_ms
-        pushed = self.marks_newest
-        return request.as_holder(
-            fencing_token=fencing_token, now_ms=now_ms, begins_ms=begins_ms, pushed=pushed
-        )
+        holder = request.as_holder(fencing_token=fencing_token, now_ms=now_ms, begins_ms=begins_ms)
+        return replace(holder, pushed=self.marks_newest)
 
     @property
     def marks_newest(self) -> bool:
@@ -416,9 +407,8 @@ class SeenLock:
     """A lock as it was read, perhaps with the head of its queue.
 
     Attributes:
-        waiters: the oldest waiters, in order; empty if they are not known.
+        waiters: the oldest waiters, in order; all that there were if the queue `is_whole`.
         queue_seen_at: a reading of the monotonic clock not later than the view of these waiters.
-        is_whole: whether these waiters were all that there were.
         date_ms: the Date of the answer that showed the state; None if that is not known.
     """
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
 
-_UUID_LENGTH: Final = 36
+Values: TypeAlias = "dict[str, AttributeValueTypeDef]"
 _REMEMBERED: Final = 512
 """Each request names its owner several times."""
 
@@ -43,8 +43,6 @@ _REMEMBERED: Final = 512
 @lru_cache(_REMEMBERED)
 def shorten(text: str) -> str | None:
     """A UUID, as it is usually written, in 20 ASCII characters; None if the text is none."""
-    if len(text) != _UUID_LENGTH:
-        return None
     try:
         found = uuid.UUID(text)
     except ValueError:
@@ -163,7 +161,7 @@ WAITER_PREFIX: Final = "WAITER#"
 _WIDEST_EPOCH_MS: Final = 15
 
 
-def lock_key(lock_name: str) -> dict[str, AttributeValueTypeDef]:
+def lock_key(lock_name: str) -> Values:
     """The key of a lock's state."""
     return {PARTITION_KEY: {"S": partition_of(lock_name)}, SORT_KEY: {"S": STATE}}
 
@@ -180,9 +178,7 @@ def token_attribute(owner_id: str) -> str:
     return f"{TOKEN_PREFIX}{owner_id}" if short is None else f"{SHORT_TOKEN_PREFIX}{short}"
 
 
-def waiter_key(
-    lock_name: str, *, entered_at_ms: int, owner_id: str
-) -> dict[str, AttributeValueTypeDef]:
+def waiter_key(lock_name: str, *, entered_at_ms: int, owner_id: str) -> Values:
     """The key of a waiter: in order of entry, and the same whenever the same waiter asks again."""
     sort_key = waiter_sort_key(entered_at_ms=entered_at_ms, owner_id=owner_id)
     return {PARTITION_KEY: {"S": partition_of(lock_name)}, SORT_KEY: {"S": sort_key}}
@@ -198,9 +194,7 @@ def partition_of(lock_name: str) -> str:
     return f"{LOCK_PREFIX}{lock_name}"
 
 
-def claim_key(
-    execution_arn: str, *, lock_name: str, owner_id: str
-) -> dict[str, AttributeValueTypeDef]:
+def claim_key(execution_arn: str, *, lock_name: str, owner_id: str) -> Values:
     """The key of a claim. Names and owner ids may contain `#`: the length tells them apart."""
     sort_key = f"LOCK#{lock_name}#{owner_id}#{len(owner_id)}"
     return {PARTITION_KEY: {"S": partition_of_execution(execution_arn)}, SORT_KEY: {"S": sort_key}}
@@ -216,7 +210,7 @@ def partition_of_pace(name: str) -> str:
     return f"{PACE}#{name}"
 
 
-def pace_key(name: str) -> dict[str, AttributeValueTypeDef]:
+def pace_key(name: str) -> Values:
     """The key of a pace."""
     return {PARTITION_KEY: {"S": partition_of_pace(name)}, SORT_KEY: {"S": PACE}}
 
@@ -227,8 +221,6 @@ def ttl_seconds(now_ms: int, retention_ms: int = RETENTION_MS) -> int:
 
 
 _T = TypeVar("_T")
-Values: TypeAlias = "dict[str, AttributeValueTypeDef]"
-
 I_HOLD: Final = "attribute_exists(#mine)"
 MY_GRANT: Final = "#my_token = :seen_grant"
 """The fencing token names a grant; the owner_id may have another one by now."""
@@ -328,8 +320,8 @@ def conditional_update(
 ) -> Update:
     """An update on behalf of one owner, which may remove holders; it declares what it uses.
 
-    Its expressions may use `#mine`, `#my_token` and `:me` of the owner, and the times
-    `:expiry_time` and `:retain_until` of a write at `now_ms`.
+    Its expressions may use `#mine`, `#my_token` and `:me` of the owner, and of a write at `now_ms`
+    the times `:now`, `:expiry_time` and `:retain_until`, and the `:seed` of a token.
     """
     own_names = {
         "#mine": holder_attribute(owner_id),
@@ -340,6 +332,8 @@ def conditional_update(
         ":one": {"N": "1"},
         ":yes": {"BOOL": True},
         ":me": {"S": owner_id},
+        ":now": number(now_ms),
+        ":seed": number(token_seed(now_ms)),
         ":expiry_time": number(ttl_seconds(now_ms)),
         ":retain_until": number(ttl_seconds(now_ms, WORKFLOW_RETENTION_MS)),
         **(values or {}),
