@@ -132,13 +132,9 @@ class BootClock(SystemClock):
         return time.monotonic()
 
 
-_LATEST_MS: Final = 253_402_300_799_999
-"""The last moment that Python can tell; an item that was changed by hand may hold any number."""
-
-
 def utc(epoch_ms: int) -> datetime:
     """Epoch milliseconds as a time in UTC, between 1970 and the end of the year 9999."""
-    shown_ms = min(max(epoch_ms, 0), _LATEST_MS)
+    shown_ms = min(max(epoch_ms, 0), 253_402_300_799_999)  # A person may have written any number.
     moment = datetime.fromtimestamp(shown_ms // 1000, tz=UTC)
     return moment.replace(microsecond=shown_ms % 1000 * 1000)
 

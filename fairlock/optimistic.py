@@ -37,13 +37,8 @@ if TYPE_CHECKING:
 
 
 Item = dict[str, Any]
-
-_LONGEST_SHOWN_KEY: Final = 200
-_WRITE_ID_BYTES: Final = 8
 _VERSIONS_BELOW: Final = 10**18
 """Beyond 28 digits a Decimal has no remainder, only an error; no item is written so often."""
-_DESERIALIZER: Final = TypeDeserializer()
-_SERIALIZER: Final = TypeSerializer()
 _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
 
 
@@ -101,7 +96,7 @@ class VersionedItem:
     @property
     def _name(self) -> str:
         """The key of the item, for messages. It is the caller's own, and no secret of a lock's."""
-        return repr(self._key)[:_LONGEST_SHOWN_KEY]
+        return repr(self._key)[:200]
 
     def conflict(self, tries: str) -> VersionConflict:
         """The error after tries to write the item at each of which others were faster."""
@@ -152,13 +147,13 @@ class VersionedItem:
         """Whether the condition failed because this write has happened; None if that is unknown."""
         stored = cast("ClientError", error).response.get("Item", {})
         found = cast("Mapping[str, Any]", stored).get(self._write_id)
-        found_id = None if found is None else _DESERIALIZER.deserialize(found)
+        found_id = None if found is None else TypeDeserializer().deserialize(found)
         seen_id = (seen or {}).get(self._write_id)
         return versions.happened(ours=write_id, seen=seen_id, found=found_id)
 
     def _new_write_id(self, seen: Mapping[str, Any] | None) -> str:
         seen_id = (seen or {}).get(self._write_id)
-        return versions.write_id(secrets.token_hex(_WRITE_ID_BYTES), seen=seen_id)
+        return versions.write_id(secrets.token_hex(8), seen=seen_id)
 
     def _content(self, item: Mapping[str, Any]) -> Item:
         """The item without its version, under this key, which must be its own."""
@@ -226,7 +221,7 @@ def _require_item(field: str, item: object) -> None:
 
 def _require_storable(field: str, item: Item) -> None:
     try:
-        _SERIALIZER.serialize(item)
+        TypeSerializer().serialize(item)
     except TypeError as error:
         rule = f"must have values that boto3 takes for DynamoDB: {error}"
         raise InvalidRequest(field=field, rule=rule, value=item) from error

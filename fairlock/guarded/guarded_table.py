@@ -127,16 +127,11 @@ def require_well_formed(client: DynamoDBClient, items: Sequence[TransactWriteIte
 _NOTHING_WRONG: Final = "None"
 _VALUE: Final = re.compile(r", value: .*?, (?=type: )", re.DOTALL)
 """What boto3 shows of a parameter that it does not take."""
-_OTHER_CONTENTS: Final = "IdempotentParameterMismatchException"
 _REPEATABLE_SECONDS: Final = 9 * 60
 """DynamoDB knows a request token for ten minutes after the request; a minute is for its way."""
 _REFUSED_NOW: Final = (
     "DynamoDB refused the transaction ({error}), but an earlier sending of it had no answer and "
     "may be written yet; the outcome is unknown"
-)
-_FORGOTTEN: Final = (
-    "lock {lock_name!r}: the outcome of a transaction is unknown, and DynamoDB does not remember "
-    "it any more; read the items to find out"
 )
 
 
@@ -216,7 +211,10 @@ class GuardedTable(LockTable):
         is_repeat = transaction in call.open
         if is_repeat and transaction.age_seconds(self._clock) > _REPEATABLE_SECONDS:
             # DynamoDB may have forgotten the request token, and would write a second time.
-            raise LockStoreUnavailable(_FORGOTTEN.format(lock_name=self._grant.lock_name))
+            raise LockStoreUnavailable(
+                f"lock {self._grant.lock_name!r}: the outcome of a transaction is unknown, and "
+                "DynamoDB does not remember it any more; read the items to find out"
+            )
         if not is_repeat:
             # Before it is sent: an interrupt may come instead of the answer.
             call.open.append(transaction)
@@ -272,7 +270,7 @@ class GuardedTable(LockTable):
     def _refusal(self, error: ClientError | ParamValidationError) -> FairlockError:
         """The error for a transaction that AWS or boto3 did not take, of which nothing happened."""
         code = error_code(error)
-        if code == _OTHER_CONTENTS:
+        if code == "IdempotentParameterMismatchException":
             return other_contents()
         if code in {"", "ValidationException"}:
             said = _VALUE.sub(", ", str(error))

@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
 
-_OWN_WRITES: Final = 1
-_OWN_WRITES_OF_A_HAND_OFF: Final = 2
-_LISTS: Final = (list, tuple)
 _VERBS: Final = ("Put", "Update", "Delete", "ConditionCheck")
 _LONGEST_TOKEN: Final = 256
 _KNOWN_SECONDS: Final = 9 * 60
@@ -274,8 +271,8 @@ class GuardedWrites:
     ) -> list[TransactWriteItemTypeDef]:
         """A copy of the items, if they break no rule."""
         rules.require("release", rules.FLAG, release)
-        most = MOST_ITEMS - (_OWN_WRITES_OF_A_HAND_OFF if release else _OWN_WRITES)
-        if not isinstance(items, _LISTS):
+        most = MOST_ITEMS - (2 if release else 1)  # Our own: a hand-off deletes the waiter, too.
+        if not isinstance(items, list | tuple):
             rule = "must be a list of writes, as for boto3's transact_write_items"
             raise InvalidRequest(field="items", rule=rule, value=items, show_text=False)
         if not 1 <= len(items) <= most:

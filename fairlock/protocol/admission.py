@@ -39,7 +39,7 @@ from typing import Final
 from fairlock.clock import DATE_RESOLUTION_MS
 from fairlock.protocol import schema
 from fairlock.protocol.model import AcquireRequest, Holder, LockState, Waiter
-from fairlock.protocol.schema import Condition, Removal, Values, number
+from fairlock.protocol.schema import Part, Values, all_of, number
 
 PERMIT_FREE: Final = (
     "(attribute_not_exists(#held) OR #held < :one OR (#held < :limit AND #limit = :limit))"
@@ -47,15 +47,14 @@ PERMIT_FREE: Final = (
 """`<`, never `<>`: lowering a limit while more permits are out must grant nothing."""
 NO_CEILING: Final = "attribute_not_exists(#ceiling)"
 NOBODY_CAME_IN: Final = "#fencing_token = :seen_token"
-SET_LIMIT: Final = "#limit = :limit"
 
 
-def may_enter(limit: int) -> Condition:
+def may_enter(limit: int) -> Part:
     """A permit is free for an owner with this limit, if nothing is known of the lock."""
-    return Condition(f"{NO_CEILING} AND {PERMIT_FREE}", {":limit": number(limit)})
+    return Part(f"{NO_CEILING} AND {PERMIT_FREE}", {":limit": number(limit)})
 
 
-def may_enter_as_seen(limit: int, seen: LockState, leaving: Sequence[Holder] = ()) -> Condition:
+def may_enter_as_seen(limit: int, seen: LockState, leaving: Sequence[Holder] = ()) -> Part:
     """There is as much room for an owner with this limit as was seen, or more: others may leave.
 
     Once the `leaving` are out, which go by the same write, on conditions of their own.
@@ -63,11 +62,11 @@ def may_enter_as_seen(limit: int, seen: LockState, leaving: Sequence[Holder] = (
     in_force = seen.without(*(holder.owner_id for holder in leaving)).limit_for(limit)
     values: Values = {":limit": number(in_force)}
     if not seen.fencing_token:  # Only its waiters have written this item.
-        return Condition("attribute_not_exists(#fencing_token)", values)
-    return Condition(NOBODY_CAME_IN, values | {":seen_token": number(seen.fencing_token)})
+        return Part("attribute_not_exists(#fencing_token)", values)
+    return Part(NOBODY_CAME_IN, values | {":seen_token": number(seen.fencing_token)})
 
 
-def may_not_enter(limit: int, seen: LockState, *, held: str = "#held >=") -> Condition:
+def may_not_enter(limit: int, seen: LockState, *, held: str = "#held >=") -> Part:
     """No permit is free for an owner with this limit; with `#held >`, not even when one leaves.
 
     If only the limits of holders, or the ceiling, are in its way, they must be as they were seen.
@@ -75,10 +74,10 @@ def may_not_enter(limit: int, seen: LockState, *, held: str = "#held >=") -> Con
     values: Values = {":limit": number(limit)}
     lowest = seen.limit_for(limit)
     if lowest == limit:
-        return Condition(f"{held} :limit", values)
+        return Part(f"{held} :limit", values)
     values |= {":lowest": number(lowest), ":seen_token": number(seen.fencing_token)}
     expression = f"({held} :limit OR ({NOBODY_CAME_IN} AND {held} :lowest))"
-    return Condition(expression, values)
+    return Part(expression, values)
 
 
 SLACK_MS: Final = 1_000
@@ -98,7 +97,7 @@ def departure_times(left_at_ms: int) -> Values:
     return {":released_at": number(left_at_ms), ":late_limit": number(left_at_ms + SLACK_MS)}
 
 
-def eviction(holders: Sequence[Holder], *, left_at_ms: int) -> Removal:
+def eviction(holders: Sequence[Holder], *, left_at_ms: int) -> Part:
     """Removes holders whose lease is over, each on condition that its revision is as seen.
 
     Each grant begins with the same revision, so the whole write has to ask that no permit was
@@ -108,14 +107,12 @@ def eviction(holders: Sequence[Holder], *, left_at_ms: int) -> Removal:
     numbered = list(enumerate(holders))
     names = {f"#over{i}": schema.holder_attribute(h.owner_id) for i, h in numbered}
     names |= {f"#over_token{i}": schema.token_attribute(h.owner_id) for i, h in numbered}
-    return Removal(
-        also_set=f", {LEFT_NOW}" if holders else "",
-        conditions=(*(f"#over{i}.#h_revision = :seen{i}" for i, _ in numbered), LEFT_LAST),
-        names=names,
-        values={
-            **{f":seen{i}": number(h.revision) for i, h in numbered},
-            **departure_times(left_at_ms),
-        },
+    seen = {f":seen{i}": number(h.revision) for i, h in numbered}
+    return Part(
+        all_of(*(f"#over{i}.#h_revision = :seen{i}" for i, _ in numbered), LEFT_LAST),
+        seen | departure_times(left_at_ms),
+        sets=LEFT_NOW if holders else "",
+        removes=names,
     )
 
 
@@ -125,9 +122,9 @@ def made_at_ms(request: AcquireRequest, *, now_ms: int) -> int:
     return min([now_ms, *(at_ms for at_ms in known if at_ms is not None)])
 
 
-def not_outdated(sent_at_ms: int) -> Condition:
+def not_outdated(sent_at_ms: int) -> Part:
     """No holder and no waiter has left since a request was sent, but for the slack."""
-    return Condition(
+    return Part(
         "(attribute_not_exists(#released_at) OR #released_at <= :outdated_at)",
         {":outdated_at": number(sent_at_ms + SLACK_MS)},
     )
@@ -144,12 +141,12 @@ def is_outdated(seen: LockState, sent_at_ms: int | None, *, date_ms: int) -> boo
     return left_ms > sent_at_ms + SLACK_MS
 
 
-def nobody_left(seen: LockState) -> Condition:
+def nobody_left(seen: LockState) -> Part:
     """No holder and no waiter has left since the lock was seen in this state."""
     if seen.released_at_ms is None:
-        return Condition("attribute_not_exists(#released_at)", {})
+        return Part("attribute_not_exists(#released_at)", {})
     seen_ms = number(seen.released_at_ms)
-    return Condition("#released_at = :seen_released_at", {":seen_released_at": seen_ms})
+    return Part("#released_at = :seen_released_at", {":seen_released_at": seen_ms})
 
 
 RETAIN_ITEM: Final = "#expiry_time = if_not_exists(#retain_until, :expiry_time)"
@@ -160,10 +157,10 @@ def retain_item(*, long: bool) -> str:
     return "#expiry_time = :retain_until, #retain_until = :retain_until" if long else RETAIN_ITEM
 
 
-def retained_long_enough(*, long: bool) -> tuple[str, ...]:
-    """The condition under which that change lets an owner become or stay a holder."""
+def retained(*, long: bool) -> Part:
+    """That change, on the condition under which it lets an owner become or stay a holder."""
     condition = "(attribute_not_exists(#retain_until) OR #retain_until > :expiry_time)"
-    return () if long else (condition,)
+    return Part("" if long else condition, sets=retain_item(long=long))
 
 
 def needs_longer_retention(state: LockState, *, now_ms: int) -> bool:
@@ -177,9 +174,12 @@ MY_MARK: Final = "#newest_token = :seen_grant"
 """The grant that was seen has set `newest`, and no other grant since."""
 
 
-def mark_newest(token: str) -> str:
+def mark_newest(version: int | None, token: str) -> Part:
     """The part of a grant or renewal that sets `newest`, by an expression for its fencing token."""
-    return f"#newest = :version, #newest_token = {token}"
+    if version is None:
+        return Part()
+    sets = f"#newest = :version, #newest_token = {token}"
+    return Part(NOT_SUPERSEDED, {":version": number(version)}, sets=sets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +199,10 @@ class Unlearned:
         if version is None or not waiter.marks_newest:
             return None
         return cls(version=version, before=put_back.before if put_back else before.newest or 0)
+
+    def put_back(self) -> Part:
+        """The part of a write that puts it back, unless another grant has set it since."""
+        return Part(MY_MARK, {":before": number(self.before)}, sets="#newest = :before")
 
     def undone(self, state: LockState) -> LockState:
         """The lock as it is without what the grant has set."""

@@ -28,7 +28,7 @@ from fairlock.protocol.schema import (
     NEXT_TOKEN,
     NOT_CONTENDED,
     WAIT_SEQ_UNMOVED,
-    Removal,
+    Part,
     Values,
     all_of,
     conditional_update,
@@ -95,7 +95,7 @@ class CeilingChange:
         """The lock after it."""
         return replace(state, last_ceiling=self.ceiling)
 
-    def part(self, contended: LockState | None = None) -> Removal:
+    def part(self, contended: LockState | None = None) -> Part:
         """The part of an update that makes the change.
 
         On a `contended` lock that it makes room in, on condition that no holder left it since it
@@ -103,20 +103,19 @@ class CeilingChange:
         """
         limit, seen = self.ceiling.limit, self.ceiling.change - 1
         values: Values = {":last_ceiling": new_ceiling(self.ceiling), ":seen_change": number(seen)}
-        also_set, names = ", #last_ceiling = :last_ceiling", {}
-        if limit is None:
-            names = {"#ceiling": schema.CEILING}
-        else:
-            also_set += ", #ceiling = :ceiling"
+        sets = "#last_ceiling = :last_ceiling"
+        if limit is not None:
+            sets += ", #ceiling = :ceiling"
             values[":ceiling"] = number(limit)
         unchanged = "#last_ceiling.#change = :seen_change"
         conditions = [unchanged if seen else "attribute_not_exists(#last_ceiling)"]
         if contended is not None:
             nobody_gone = nobody_left(contended)
             # Who leaves in the same millisecond as the one before does not move `released_at`.
-            conditions += ["#held = :seen_held", nobody_gone.expression]
+            conditions += ["#held = :seen_held", nobody_gone.condition]
             values |= {":seen_held": number(contended.held), **nobody_gone.values}
-        return Removal(also_set=also_set, conditions=tuple(conditions), names=names, values=values)
+        lifted = {"#ceiling": schema.CEILING} if limit is None else {}
+        return Part(all_of(*conditions), values, sets=sets, removes=lifted)
 
 
 def set_ceiling(change: CeilingChange, *, now_ms: int) -> Update:
@@ -125,15 +124,17 @@ def set_ceiling(change: CeilingChange, *, now_ms: int) -> Update:
     `held` is there afterwards: a caller joins the queue on condition that enough permits are out,
     and of a paused lock that is never used none is.
     """
-    part = change.part()
     # Not `if_not_exists(…) + :one` by ADD: a new item would begin at 1, below the tokens of an item
     # that TTL has removed.
     return conditional_update(
         schema.lock_key(change.lock_name),
-        change=f"SET #fencing_token = {NEXT_TOKEN}, #expiry_time = :forever, "
-        f"#retain_until = :forever{part.also_set} ADD #held :zero",
-        condition=all_of(*part.conditions),
-        values={**part.values, ":forever": number(schema.FOREVER_SECONDS), ":zero": number(0)},
+        Part(
+            values={":forever": number(schema.FOREVER_SECONDS), ":zero": number(0)},
+            sets=f"#fencing_token = {NEXT_TOKEN}, "
+            "#expiry_time = :forever, #retain_until = :forever",
+            adds="#held :zero",
+        ),
+        change.part(),
         now_ms=now_ms,
     )
 
@@ -149,14 +150,12 @@ def raise_ceiling(change: CeilingChange, seen: LockState, *, now_ms: int) -> Upd
     if seen.contended:
         as_seen = [WAIT_SEQ_UNMOVED, NOBODY_CAME_IN]
         values |= {":wait_seq": number(seen.wait_seq), ":seen_token": number(seen.fencing_token)}
-    part = change.part(seen if seen.contended else None)
+    retention = retain_item(long=change.ceiling.limit is None)
     return conditional_update(
         schema.lock_key(change.lock_name),
-        change=f"SET #fencing_token = {NEXT_TOKEN}, "
-        f"{retain_item(long=change.ceiling.limit is None)}{part.also_set}",
-        condition=all_of(*as_seen),
-        values=values,
-        removal=part,
+        *as_seen,
+        Part(values=values, sets=f"#fencing_token = {NEXT_TOKEN}, {retention}"),
+        change.part(seen if seen.contended else None),
         now_ms=now_ms,
     )
 

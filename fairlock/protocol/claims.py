@@ -18,7 +18,6 @@ be one of the redriven execution.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
@@ -28,6 +27,7 @@ from fairlock.protocol.grants import beside_newer, reacquire_permit, renew_as_se
 from fairlock.protocol.items import number_in, reads_an_item, text_in
 from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, LockState, ReleaseRequest
 from fairlock.protocol.schema import (
+    Part,
     Values,
     all_of,
     attributes,
@@ -38,7 +38,7 @@ from fairlock.protocol.schema import (
 from fairlock.protocol.table_requests import Check, Delete, Item, Put, Query, Transaction, Update
 
 _AS_SEEN: Final = "#revision = :seen"
-_NEXT_REVISION: Final = "ADD #revision :one"
+_NEXT_REVISION: Final = "#revision :one"
 _NOT_ENDED: Final = "attribute_not_exists(#ended)"
 _FENCED: Final = "attribute_exists(#fenced)"
 _NO_STAGE_BACK: Final = "(attribute_not_exists(#fenced) OR #fenced <= :stage)"
@@ -106,12 +106,12 @@ def claim_of(request: AcquireRequest | ReleaseRequest, execution_arn: str) -> Cl
     )
 
 
-def _run_of(claim: Claim) -> tuple[str, str, Sequence[str], Values]:
-    """What a write says of the run that makes it: in SET, in REMOVE, its conditions, its values."""
+def _run_of(claim: Claim) -> Part:
+    """What a write says of the run that makes it."""
     if claim.redrives is None:
-        return "", " REMOVE #redrives", (), {}
+        return Part(removes={"#redrives": schema.REDRIVES})
     values: Values = {":redrives": number(claim.redrives)}
-    return ", #redrives = :redrives", "", (_NOT_LATER_RUN,), values
+    return Part(_NOT_LATER_RUN, values, sets="#redrives = :redrives")
 
 
 def write_claim(claim: Claim, *, waits: bool, now_ms: int) -> Update:
@@ -121,14 +121,17 @@ def write_claim(claim: Claim, *, waits: bool, now_ms: int) -> Update:
     keep that place; the item that is returned has it. No caller can choose it.
     """
     place = "#entered_at_ms = if_not_exists(#entered_at_ms, :now), " if waits else ""
-    run, no_run, conditions, values = _run_of(claim)
     return conditional_update(
         claim.key,
-        claim.owner_id,
-        change="SET #lock_name = :lock_name, #owner_id = :me, "
-        f"{place}#written_at_ms = :now, #expiry_time = :retain_until{run}{no_run} {_NEXT_REVISION}",
-        condition=all_of(_NOT_ENDED, _NOT_FENCED, *conditions),
-        values={":lock_name": {"S": claim.lock_name}, **values},
+        Part(
+            all_of(_NOT_ENDED, _NOT_FENCED),
+            {":lock_name": {"S": claim.lock_name}},
+            sets="#lock_name = :lock_name, #owner_id = :me, "
+            f"{place}#written_at_ms = :now, #expiry_time = :retain_until",
+            adds=_NEXT_REVISION,
+        ),
+        _run_of(claim),
+        owner_id=claim.owner_id,
         now_ms=now_ms,
     )
 
@@ -155,17 +158,16 @@ def mark_done(claim: Claim, *, gave_back: bool, kept_alive: bool, now_ms: int) -
     was.
     """
     soon = "" if kept_alive else ", #expiry_time = :done_until"
-    return conditional_update(
-        claim.key,
-        change=f"SET #ended = :yes, #done = if_not_exists(#done, :done){soon}",
-        condition=all_of("attribute_exists(#pk)", _NOT_FENCED, "#revision <= :now"),
-        values={
+    retained_ms = schema.DONE_CLAIM_RETENTION_MS
+    part = Part(
+        all_of("attribute_exists(#pk)", _NOT_FENCED, "#revision <= :now"),
+        {
             ":done": {"S": _GAVE_BACK if gave_back else _NOT_HELD},
-            ":done_until": number(schema.ttl_seconds(now_ms, schema.DONE_CLAIM_RETENTION_MS)),
+            ":done_until": number(schema.ttl_seconds(now_ms, retained_ms)),
         },
-        returns="ALL_OLD",
-        now_ms=now_ms,
+        sets=f"#ended = :yes, #done = if_not_exists(#done, :done){soon}",
     )
+    return conditional_update(claim.key, part, returns="ALL_OLD", now_ms=now_ms)
 
 
 def still_reaped(claim: Claim) -> Check:
@@ -195,19 +197,19 @@ def record_heartbeat(claim: Claim, task_token: str, *, now_ms: int) -> Update:
 
     And refused to a late copy of an earlier heartbeat: release completes the token that is stored.
     """
-    run, no_run, conditions, values = _run_of(claim)
     return conditional_update(
         claim.key,
-        change="SET #task_token = :task_token, #asked_at_ms = :now, #written_at_ms = :now, "
-        f"#expiry_time = :retain_until{run}{no_run} {_NEXT_REVISION}",
-        condition=all_of(
-            "attribute_exists(#pk)",
-            _NOT_ENDED,
-            _NOT_FENCED,
-            "(attribute_not_exists(#asked_at_ms) OR #asked_at_ms <= :now)",
-            *conditions,
+        "attribute_exists(#pk)",
+        _NOT_ENDED,
+        _NOT_FENCED,
+        "(attribute_not_exists(#asked_at_ms) OR #asked_at_ms <= :now)",
+        Part(
+            values={":task_token": {"S": task_token}},
+            sets="#task_token = :task_token, #asked_at_ms = :now, #written_at_ms = :now, "
+            "#expiry_time = :retain_until",
+            adds=_NEXT_REVISION,
         ),
-        values={":task_token": {"S": task_token}, **values},
+        _run_of(claim),
         now_ms=now_ms,
     )
 
@@ -217,16 +219,14 @@ def mark_ended(claim: Claim, *, waits: bool, now_ms: int) -> Update:
 
     Keeps the place in the queue only if the acquisition `waits`: it may still be there.
     """
-    no_place = "" if waits else " REMOVE #entered_at_ms"
-    return conditional_update(
-        claim.key,
-        claim.owner_id,
-        change="SET #lock_name = :lock_name, #owner_id = :me, "
-        f"#ended = :yes, #expiry_time = :expiry_time{no_place} {_NEXT_REVISION}",
-        condition=_NOT_ENDED,
-        values={":lock_name": {"S": claim.lock_name}},
-        now_ms=now_ms,
+    part = Part(
+        _NOT_ENDED,
+        {":lock_name": {"S": claim.lock_name}},
+        sets="#lock_name = :lock_name, #owner_id = :me, #ended = :yes, #expiry_time = :expiry_time",
+        adds=_NEXT_REVISION,
+        removes={} if waits else {"#entered_at_ms": schema.ENTERED_AT_MS},
     )
+    return conditional_update(claim.key, part, owner_id=claim.owner_id, now_ms=now_ms)
 
 
 def reacquire_after_redrive(
@@ -351,13 +351,13 @@ def work_is_over(item: Item) -> bool:
 
 
 def _set_stage(claim: Claim, stage: ReapStage, *, condition: str, now_ms: int) -> Update:
-    return conditional_update(
-        claim.key,
-        change="SET #fenced = :stage, #expiry_time = :expiry_time",
-        condition=condition,
-        values={
+    part = Part(
+        condition,
+        {
             ":stage": number(stage),
             ":seen": number(claim.revision),
             ":expiry_time": number(schema.ttl_seconds(now_ms, schema.REDRIVABLE_MS)),
         },
+        sets="#fenced = :stage, #expiry_time = :expiry_time",
     )
+    return conditional_update(claim.key, part)

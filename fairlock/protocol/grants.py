@@ -16,11 +16,8 @@ from typing import Final
 from fairlock.clock import stored_end_ms
 from fairlock.protocol import schema
 from fairlock.protocol.admission import (
-    MY_MARK,
     NO_CEILING,
-    NOT_SUPERSEDED,
     RETAIN_ITEM,
-    SET_LIMIT,
     Unlearned,
     eviction,
     mark_newest,
@@ -29,10 +26,9 @@ from fairlock.protocol.admission import (
     needs_longer_retention,
     nobody_left,
     not_outdated,
-    retain_item,
-    retained_long_enough,
+    retained,
 )
-from fairlock.protocol.items import SAME_EXECUTIONS, SET_EXECUTIONS, new_holder, shared_executions
+from fairlock.protocol.items import SAME_EXECUTIONS, new_holder, shared_executions
 from fairlock.protocol.model import (
     DEFAULT_LEASE_MS,
     AcquireRequest,
@@ -45,13 +41,10 @@ from fairlock.protocol.schema import (
     I_DO_NOT_HOLD,
     MY_GRANT,
     NEXT_TOKEN,
-    NO_REMOVAL,
     NOT_CONTENDED,
     NOT_RELEASED_BY_ME,
-    Condition,
-    Removal,
+    Part,
     Values,
-    all_of,
     conditional_update,
     number,
     token_seed,
@@ -129,7 +122,7 @@ def take_over_permit(
         NOT_RELEASED_BY_ME,
         may_enter_as_seen(request.limit, seen, evictable),
         nobody_left(seen),
-        leaving=eviction(evictable, left_at_ms=seen.left_at_ms(now_ms)),
+        eviction(evictable, left_at_ms=seen.left_at_ms(now_ms)),
         permits=1 - len(evictable),
         seen=seen,
         now_ms=now_ms,
@@ -196,26 +189,26 @@ def correct_grant(lock_name: str, holder: Holder, *, raises_token: bool, now_ms:
     If the grant was the first of its item, the wrong clock has made its fencing token too, which is
     raised if it is too low: no one has been notified of it.
     """
-    changes = [
+    token = token_seed(now_ms) + 1
+    conditions = ["#mine.#h_revision = :revision", "#my_token = :seen_grant"]
+    sets = [
         "#mine.#h_expires_at_ms = :expires_at_ms, #mine.#h_acquired_at_ms = :now",
         f"#mine.#h_revision = #mine.#h_revision + :one, {RETAIN_ITEM}",
     ]
-    conditions = ["#mine.#h_revision = :revision", "#my_token = :seen_grant"]
-    token = token_seed(now_ms) + 1
     if raises_token and holder.fencing_token < token:
-        changes.append("#my_token = :token, #fencing_token = :token")
+        sets.append("#my_token = :token, #fencing_token = :token")
         conditions.append("#fencing_token = :seen_grant")
+    values: Values = {
+        ":expires_at_ms": number(stored_end_ms(now_ms, holder.lease_ms)),
+        ":revision": number(holder.revision),
+        ":seen_grant": number(holder.fencing_token),
+        ":token": number(token),
+    }
     return conditional_update(
         schema.lock_key(lock_name),
-        holder.owner_id,
-        change=f"SET {', '.join(changes)}",
-        condition=all_of(*conditions),
-        values={
-            ":expires_at_ms": number(stored_end_ms(now_ms, holder.lease_ms)),
-            ":revision": number(holder.revision),
-            ":seen_grant": number(holder.fencing_token),
-            ":token": number(token),
-        },
+        *conditions,
+        Part(values=values, sets=", ".join(sets)),
+        owner_id=holder.owner_id,
         now_ms=now_ms,
     )
 
@@ -228,11 +221,13 @@ def extend_lease(lock_name: str, holder: Holder, *, lease_ms: int, now_ms: int) 
     """
     return conditional_update(
         schema.lock_key(lock_name),
-        holder.owner_id,
-        change=f"SET #mine.#h_expires_at_ms = :expires_at_ms, {RETAIN_ITEM}, "
-        "#mine.#h_revision = #mine.#h_revision + :one",
-        condition=all_of(*_AS_SEEN),
-        values={":expires_at_ms": number(stored_end_ms(now_ms, lease_ms)), **_seen(holder)},
+        *_AS_SEEN,
+        Part(
+            values={":expires_at_ms": number(stored_end_ms(now_ms, lease_ms)), **_seen(holder)},
+            sets=f"#mine.#h_expires_at_ms = :expires_at_ms, {RETAIN_ITEM}, "
+            "#mine.#h_revision = #mine.#h_revision + :one",
+        ),
+        owner_id=holder.owner_id,
         now_ms=now_ms,
     )
 
@@ -248,65 +243,54 @@ def mark_undelivered(grant: Grant, *, now_ms: int, unlearned: Unlearned | None =
     The owner may still ask again, and has its place back. What its grant has set as the newest is
     put back. Refused if another owner has set it since, or if this one has renewed.
     """
-    put_back = "" if unlearned is None else ", #newest = :before"
+    end_ms = min(grant.expires_at_ms, stored_end_ms(now_ms, UNDELIVERED_MS))
     return conditional_update(
         schema.lock_key(grant.lock_name),
-        grant.owner_id,
-        change="SET #mine.#h_undelivered = :yes, #mine.#h_expires_at_ms = :expires_at_ms"
-        + put_back,
-        condition="#my_token = :seen_grant AND #mine.#h_revision = :one"
-        + (f" AND {MY_MARK}" if unlearned else ""),
-        values={
-            ":seen_grant": number(grant.fencing_token),
-            ":expires_at_ms": number(
-                min(grant.expires_at_ms, stored_end_ms(now_ms, UNDELIVERED_MS))
-            ),
-            ":before": number(unlearned.before if unlearned else 0),
-        },
+        Part(
+            "#my_token = :seen_grant AND #mine.#h_revision = :one",
+            {":seen_grant": number(grant.fencing_token), ":expires_at_ms": number(end_ms)},
+            sets="#mine.#h_undelivered = :yes, #mine.#h_expires_at_ms = :expires_at_ms",
+        ),
+        Part() if unlearned is None else unlearned.put_back(),
+        owner_id=grant.owner_id,
+    )
+
+
+def come_in(holder: Holder, token: str, executions: str | None) -> Part:
+    """The part of a grant that makes an owner a holder, with a fencing token by an expression."""
+    return Part(
+        values={":holder": new_holder(holder, executions), ":executions": {"S": executions or ""}},
+        sets=f"#mine = :holder, #my_token = {token}, #fencing_token = {token}, #limit = :limit"
+        + (", #executions = :executions" if executions else ""),
     )
 
 
 def _grant(
     request: AcquireRequest,
-    *conditions: Condition | str,
-    leaving: Removal = NO_REMOVAL,
+    *rule: Part | str,
     permits: int = 1,
     seen: LockState | None = None,
     now_ms: int,
     retain_long: bool = False,
 ) -> Update:
-    """Makes the owner a holder, in the place of others that leave by the same write if there are.
+    """Makes the owner a holder, perhaps in the place of others that leave by the same write.
 
-    The conditions are the whole rule of this grant. Added are only what the write itself relies on:
-    the spelling of ARNs in the item, and that the item lasts.
+    Beside its `rule` a grant asks only for what the write itself relies on: the spelling of ARNs in
+    the item, and that the item lasts.
     """
     spared = seen is not None and seen.ceiling is not None
-    long = (retain_long or request.execution_arn is not None) and not spared
-    mark = "" if request.only_newest is None else f", {mark_newest(NEXT_TOKEN)}"
     executions = shared_executions(request, seen)
+    holder = request.as_holder(fencing_token=0, now_ms=now_ms)  # The write computes its token.
     more = ":one" if permits == 1 else ":difference"
-    rule = [Condition(each, {}) if isinstance(each, str) else each for each in conditions]
     return conditional_update(
         schema.lock_key(request.lock_name),
-        request.owner_id,
-        change=f"SET #mine = :holder, #my_token = {NEXT_TOKEN}, #fencing_token = {NEXT_TOKEN}, "
-        f"{SET_LIMIT}, {retain_item(long=long)}{leaving.also_set}"
-        f"{mark}{SET_EXECUTIONS if executions else ''} ADD #held {more}",
-        condition=all_of(
-            *(each.expression for each in rule),
-            *([NOT_SUPERSEDED] if mark else []),
-            *([SAME_EXECUTIONS] if executions else []),
-            *retained_long_enough(long=long),
-        ),
-        values={
-            # Its token is computed by the write.
-            ":holder": new_holder(request.as_holder(fencing_token=0, now_ms=now_ms), executions),
-            ":executions": {"S": executions or ""},
-            ":difference": number(permits),
-            ":version": number(request.only_newest or 0),
-            **{name: value for each in rule for name, value in each.values.items()},
-        },
-        removal=leaving,
+        *rule,
+        come_in(holder, NEXT_TOKEN, executions),
+        mark_newest(request.only_newest, NEXT_TOKEN),
+        SAME_EXECUTIONS if executions else "",
+        retained(long=(retain_long or request.execution_arn is not None) and not spared),
+        Part(values={":difference": number(permits)}, adds=f"#held {more}"),
+        owner_id=request.owner_id,
         returns="UPDATED_OLD",
         now_ms=now_ms,
     )
@@ -322,29 +306,24 @@ def _renewal(
     retain_long: bool = False,
     now_ms: int,
 ) -> Update:
-    changes = [
-        "#mine.#h_revision = #mine.#h_revision + :one",
-        "#mine.#h_expires_at_ms = :expires_at_ms, #mine.#h_lease_ms = :lease_ms",
-        retain_item(long=retain_long),
-    ]
     values: Values = {":expires_at_ms": number(expires_at_ms), ":lease_ms": number(lease_ms)}
-    if request.only_newest is not None:
-        changes.append(mark_newest("#my_token"))
-        conditions = (*conditions, NOT_SUPERSEDED)
-        values[":version"] = number(request.only_newest)
-    if request.data is not None:
-        changes.append("#mine.#h_data = :data")
-        values[":data"] = {"S": request.data}
+    if seen is not None:
+        values |= _seen(seen)
+    data = "" if request.data is None else "#mine.#h_data = :data"
     return conditional_update(
         schema.lock_key(request.lock_name),
-        request.owner_id,
-        change=f"SET {', '.join(changes)}",
-        condition=all_of(
-            *conditions,
-            # 400 days must not be written over the retention of a ceiling that was set meanwhile.
-            *([NO_CEILING] if retain_long else retained_long_enough(long=False)),
+        *conditions,
+        Part(
+            values=values,
+            sets="#mine.#h_revision = #mine.#h_revision + :one, "
+            "#mine.#h_expires_at_ms = :expires_at_ms, #mine.#h_lease_ms = :lease_ms",
         ),
-        values={**values, **({} if seen is None else _seen(seen))},
+        # 400 days must not be written over the retention of a ceiling that was set meanwhile.
+        *([NO_CEILING] if retain_long else []),
+        retained(long=retain_long),
+        mark_newest(request.only_newest, "#my_token"),
+        Part(values={":data": {"S": request.data or ""}}, sets=data),
+        owner_id=request.owner_id,
         now_ms=now_ms,
     )
 

@@ -64,7 +64,6 @@ def _partition_key(item: Mapping[str, Any]) -> str:
 
 
 SAME_EXECUTIONS: Final = "(attribute_not_exists(#executions) OR #executions = :executions)"
-SET_EXECUTIONS: Final = ", #executions = :executions"
 _EXECUTION: Final = ":execution:"
 _SHORT_UUID: Final = "~"
 """Between the name of a state machine and a short UUID. No name of either contains it."""

@@ -22,11 +22,8 @@ from fairlock.protocol import schema
 from fairlock.protocol.admission import (
     LEFT_LAST,
     LEFT_NOW,
-    MY_MARK,
     NOBODY_CAME_IN,
-    NOT_SUPERSEDED,
     RETAIN_ITEM,
-    SET_LIMIT,
     Unlearned,
     departure_times,
     eviction,
@@ -37,12 +34,8 @@ from fairlock.protocol.admission import (
     retain_item,
 )
 from fairlock.protocol.ceiling import CeilingChange, raise_ceiling
-from fairlock.protocol.items import (
-    SET_EXECUTIONS,
-    new_forced_release,
-    new_holder,
-    shared_executions,
-)
+from fairlock.protocol.grants import come_in
+from fairlock.protocol.items import new_forced_release, shared_executions
 from fairlock.protocol.model import ForcedRelease, Grant, Holder, LockState, ReleaseRequest, Waiter
 from fairlock.protocol.outcomes import HandOff
 from fairlock.protocol.schema import (
@@ -51,8 +44,7 @@ from fairlock.protocol.schema import (
     MY_GRANT,
     NOT_CONTENDED,
     WAIT_SEQ_UNMOVED,
-    Condition,
-    Removal,
+    Part,
     Values,
     all_of,
     conditional_update,
@@ -102,53 +94,41 @@ Departing = DepartingHolder | CeilingChange
 """What goes out by a write: a holder, or a ceiling that was in the way of waiters."""
 
 
-def removal(departing: Departing | None, *, left_at_ms: int) -> Removal:
+def removal(departing: Departing | None, *, left_at_ms: int) -> list[Part]:
     """Removes what goes out, at `left_at_ms`; or nothing.
 
     A holder always on condition that its grant is the one that was seen: the owner_id alone would
     let a late copy of the write end a later grant of the same owner.
     """
     if departing is None:
-        return Removal()
+        return []
     if isinstance(departing, CeilingChange):
-        return departing.part()
+        return [departing.part()]
+    holder = departing.holder
+    seen_grant: Values = {":seen_grant": number(holder.fencing_token)}
     if not departing.is_marked:
-        found = eviction([departing.holder], left_at_ms=left_at_ms)
-        put_back = departing.unlearned
-        return replace(
-            found,
-            also_set=found.also_set + (", #newest = :before" if put_back else ""),
-            conditions=(
-                *found.conditions,
-                "#over_token0 = :seen_grant",
-                *([MY_MARK] if put_back else []),
-            ),
-            values={
-                **found.values,
-                ":seen_grant": number(departing.holder.fencing_token),
-                ":before": number(put_back.before if put_back else 0),
-            },
-        )
-    owner_id = departing.holder.owner_id
-    names = {
-        "#departing": schema.holder_attribute(owner_id),
-        "#departing_token": schema.token_attribute(owner_id),
-    }
-    seen_grant = number(departing.holder.fencing_token)
-    values: Values = {":seen_grant": seen_grant, **departure_times(left_at_ms)}
+        found = [
+            eviction([holder], left_at_ms=left_at_ms),
+            Part("#over_token0 = :seen_grant", seen_grant),
+        ]
+        return [*found, departing.unlearned.put_back()] if departing.unlearned else found
     if departing.forced is not None:
         # The mark of the last owner who released stays: this one has not, and must be told so.
         mark = "#last_forced_release = :forced"
-        values[":forced"] = new_forced_release(departing.forced)
+        seen_grant[":forced"] = new_forced_release(departing.forced)
     else:
         mark = "#last_released = :departing"
-        values[":departing"] = {"S": owner_id}
-    return Removal(
-        also_set=f", {LEFT_NOW}, {mark}",
-        conditions=("#departing_token = :seen_grant", LEFT_LAST),
-        names=names,
-        values=values,
+        seen_grant[":departing"] = {"S": holder.owner_id}
+    part = Part(
+        all_of("#departing_token = :seen_grant", LEFT_LAST),
+        {**seen_grant, **departure_times(left_at_ms)},
+        sets=f"{LEFT_NOW}, {mark}",
+        removes={
+            "#departing": schema.holder_attribute(holder.owner_id),
+            "#departing_token": schema.token_attribute(holder.owner_id),
+        },
     )
+    return [part]
 
 
 def release_permit(request: ReleaseRequest, *, left_at_ms: int) -> Update:
@@ -156,14 +136,20 @@ def release_permit(request: ReleaseRequest, *, left_at_ms: int) -> Update:
 
     A caller that knows its fencing token ends that grant and no other.
     """
-    token = request.fencing_token
+    token, owner_id = request.fencing_token, request.owner_id
+    part = Part(
+        all_of(I_HOLD if token is None else MY_GRANT, NOT_CONTENDED, LEFT_LAST),
+        {":seen_grant": number(token or 0), **departure_times(left_at_ms)},
+        sets=f"#held = #held - :one, #last_released = :me, {LEFT_NOW}, {RETAIN_ITEM}",
+        removes={
+            "#mine": schema.holder_attribute(owner_id),
+            "#my_token": schema.token_attribute(owner_id),
+        },
+    )
     return conditional_update(
         schema.lock_key(request.lock_name),
-        request.owner_id,
-        change=f"SET #held = #held - :one, #last_released = :me, {LEFT_NOW}, {RETAIN_ITEM} "
-        "REMOVE #mine, #my_token",
-        condition=all_of(I_HOLD if token is None else MY_GRANT, NOT_CONTENDED, LEFT_LAST),
-        values={":seen_grant": number(token or 0), **departure_times(left_at_ms)},
+        part,
+        owner_id=owner_id,
         returns="ALL_OLD" if request.tells_grant else "NONE",
         now_ms=left_at_ms,
     )
@@ -171,25 +157,23 @@ def release_permit(request: ReleaseRequest, *, left_at_ms: int) -> Update:
 
 def release_by_force(lock_name: str, departing: DepartingHolder, *, left_at_ms: int) -> Update:
     """Take out the holder of the grant that was seen, on a lock without waiters."""
-    leaving = removal(departing, left_at_ms=left_at_ms)
     return conditional_update(
         schema.lock_key(lock_name),
-        change=f"SET #held = #held - :one, {RETAIN_ITEM}{leaving.also_set}",
-        condition=NOT_CONTENDED,
-        removal=leaving,
+        Part(NOT_CONTENDED, sets=f"#held = #held - :one, {RETAIN_ITEM}"),
+        *removal(departing, left_at_ms=left_at_ms),
         now_ms=left_at_ms,
     )
 
 
 def evict(lock_name: str, evictable: Sequence[Holder], *, now_ms: int, seen: LockState) -> Update:
     """Evict holders whose lease is over, for no one: more permits were out than a lower limit."""
-    leaving = eviction(evictable, left_at_ms=seen.left_at_ms(now_ms))
+    values = {":difference": number(-len(evictable)), ":seen_token": number(seen.fencing_token)}
     return conditional_update(
         schema.lock_key(lock_name),
-        change=f"SET {RETAIN_ITEM}{leaving.also_set} ADD #held :difference",
-        condition=all_of(NOT_CONTENDED, NOBODY_CAME_IN),
-        values={":difference": number(-len(evictable)), ":seen_token": number(seen.fencing_token)},
-        removal=leaving,
+        NOT_CONTENDED,
+        NOBODY_CAME_IN,
+        Part(values=values, sets=RETAIN_ITEM, adds="#held :difference"),
+        eviction(evictable, left_at_ms=seen.left_at_ms(now_ms)),
         now_ms=now_ms,
     )
 
@@ -212,16 +196,18 @@ def serve_waiter(
     holder = waiter.as_holder(fencing_token=state.fencing_token + 1, now_ms=now_ms)
     leaver = departing if isinstance(departing, DepartingHolder) else None
     put_back = leaver.unlearned if leaver else None
-    mark = f", {mark_newest(':token')}" if waiter.marks_newest else ""
-    if leaver and put_back and mark:
-        # What is put back is the version of this waiter.
-        departing = replace(leaver, unlearned=replace(put_back, before=version or 0))
-        mark = ", #newest_token = :token"
+    newest = mark_newest(version, ":token")
+    if not waiter.marks_newest:
+        newest = replace(newest, sets="")
+    if leaver and put_back:
+        # What is put back is the version of this waiter, if it marks one.
+        newest = Part()
+        if waiter.marks_newest:
+            departing = replace(leaver, unlearned=replace(put_back, before=version or 0))
+            newest = Part(sets="#newest_token = :token")
     leaving = removal(departing, left_at_ms=state.left_at_ms(now_ms))
     if isinstance(departing, CeilingChange):
-        leaving, state = departing.part(state), departing.made(state)
-    executions = shared_executions(request, state)
-    room = may_enter_as_seen(request.limit, state, [leaver.holder] if leaver else [])
+        leaving, state = [departing.part(state)], departing.made(state)
     # The state as seen stands: `retain_until` moves only with a grant or with a longer retention,
     # and with a ceiling, which retains the item for as long as it stands.
     retain_long = state.ceiling is None and (
@@ -231,25 +217,19 @@ def serve_waiter(
     )
     update = conditional_update(
         schema.lock_key(request.lock_name),
-        request.owner_id,
-        change="SET #mine = :holder, #my_token = :token, #fencing_token = :token, "
-        f"{SET_LIMIT}, {retain_item(long=retain_long)}{leaving.also_set}"
-        f"{mark}{SET_EXECUTIONS if executions else ''}" + ("" if leaver else " ADD #held :one"),
-        condition=all_of(
-            I_DO_NOT_HOLD,
-            room.expression,  # no permit was granted since: so the limits and the token stand, too
-            *([WAIT_SEQ_UNMOVED] if unless_joined else []),
-            *([] if version is None or put_back else [NOT_SUPERSEDED]),
+        I_DO_NOT_HOLD,
+        # No permit was granted since: so the limits and the token stand, too.
+        may_enter_as_seen(request.limit, state, [leaver.holder] if leaver else []),
+        Part(WAIT_SEQ_UNMOVED if unless_joined else "", {":wait_seq": number(state.wait_seq)}),
+        come_in(holder, ":token", shared_executions(request, state)),
+        Part(
+            values={":token": number(holder.fencing_token)},
+            sets=retain_item(long=retain_long),
+            adds="" if leaver else "#held :one",
         ),
-        values={
-            ":holder": new_holder(holder, executions),
-            ":executions": {"S": executions or ""},
-            ":token": number(holder.fencing_token),
-            ":wait_seq": number(state.wait_seq),
-            ":version": number(version or 0),
-            **room.values,
-        },
-        removal=leaving,  # on condition of this very grant of the departing holder
+        *leaving,  # on condition of this very grant of the departing holder
+        newest,
+        owner_id=request.owner_id,
         now_ms=now_ms,
     )
     # And on condition that the waiter's item is as it was seen: its task token may have changed.
@@ -271,30 +251,24 @@ def leave_without_successor(
     that no one joined the queue since the lock was seen, which `remaining` shows without the
     holder. If only a ceiling is in the waiter's way, it must be as it was seen.
     """
-    leaving = removal(departing, left_at_ms=left_at_ms)
-    condition = may_not_enter(waiters_limit or 0, remaining, held="#held >")
+    room = may_not_enter(waiters_limit or 0, remaining, held="#held >")
     if waiters_limit is None:
-        closing = {**leaving.names, "#contended": schema.CONTENDED}
-        leaving = replace(leaving, names=closing)
-        condition = Condition(WAIT_SEQ_UNMOVED, {":wait_seq": number(remaining.wait_seq)})
+        room = Part(WAIT_SEQ_UNMOVED, {":wait_seq": number(remaining.wait_seq)})
     return conditional_update(
         schema.lock_key(lock_name),
-        change=f"SET #held = #held - :one, {RETAIN_ITEM}{leaving.also_set}",
-        condition=condition.expression,
-        values=condition.values,
-        removal=leaving,
+        room,
+        Part(sets=f"#held = #held - :one, {RETAIN_ITEM}"),
+        *removal(departing, left_at_ms=left_at_ms),
+        Part(removes={"#contended": schema.CONTENDED} if waiters_limit is None else {}),
         now_ms=left_at_ms,
     )
 
 
 def close_queue(lock_name: str, *, wait_seq: int) -> Update:
     """Let a lock be acquired again for which no one waits any more."""
-    return conditional_update(
-        schema.lock_key(lock_name),
-        change="REMOVE #contended",
-        condition=WAIT_SEQ_UNMOVED,
-        values={":wait_seq": number(wait_seq)},
-    )
+    values = {":wait_seq": number(wait_seq)}
+    part = Part(WAIT_SEQ_UNMOVED, values, removes={"#contended": schema.CONTENDED})
+    return conditional_update(schema.lock_key(lock_name), part)
 
 
 @dataclass(frozen=True, slots=True)

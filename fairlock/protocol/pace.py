@@ -30,15 +30,12 @@ copy that lands late may waste a slot: the next slot only ever moves on, so no c
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol import schema
-from fairlock.protocol.schema import Values, all_of, conditional_update, number
+from fairlock.protocol.schema import Part, Values, conditional_update, number
 from fairlock.protocol.table_requests import Item, Update
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
 MICROSECONDS: Final = 1_000_000
 """The unit of slots: in milliseconds three a second would be four in a thousand slower."""
@@ -127,20 +124,15 @@ def reserve_idle(request: PaceRequest, now: AwsTime, *, over: PaceState | None =
 
     An earlier slot of this request was seen in the state `over`, and is over.
     """
+    next_us = now.late_us + request.interval_us
     return conditional_update(
         schema.pace_key(request.name),
-        change="SET #next_slot_us = :next, #slot_us = :early, #reservation_id = :id, "
-        "#expiry_time = :expiry",
-        condition=all_of(
-            "(attribute_not_exists(#next_slot_us) OR #next_slot_us <= :early)",
-            _NOT_MINE if over is None else _MINE_IS_LAST,
+        "(attribute_not_exists(#next_slot_us) OR #next_slot_us <= :early)",
+        Part(
+            values={":early": number(now.early_us), ":next": number(next_us)},
+            sets="#next_slot_us = :next, #slot_us = :early",
         ),
-        values={
-            **_values(request, over),
-            ":early": number(now.early_us),
-            ":next": number(now.late_us + request.interval_us),
-            ":expiry": _ttl(now.late_us + request.interval_us),
-        },
+        _reservation(request, over, next_us=next_us),
         returns="NONE",
     )
 
@@ -153,16 +145,13 @@ def reserve_next(request: PaceRequest, now: AwsTime, *, over: PaceState | None =
     latest_us = now.early_us + request.max_wait_us + request.ahead_us
     return conditional_update(
         schema.pace_key(request.name),
-        # Operands are the item before the write: both read the slot that becomes this caller's.
-        change="SET #next_slot_us = #next_slot_us + :interval, #slot_us = #next_slot_us, "
-        "#reservation_id = :id, #expiry_time = :expiry",
-        condition=all_of("#next_slot_us <= :latest", _NOT_MINE if over is None else _MINE_IS_LAST),
-        values={
-            **_values(request, over),
-            ":latest": number(latest_us),
-            ":interval": number(request.interval_us),
-            ":expiry": _ttl(latest_us + request.interval_us),
-        },
+        "#next_slot_us <= :latest",
+        Part(
+            values={":latest": number(latest_us), ":interval": number(request.interval_us)},
+            # Operands are the item before the write: both read the slot that becomes this caller's.
+            sets="#next_slot_us = #next_slot_us + :interval, #slot_us = #next_slot_us",
+        ),
+        _reservation(request, over, next_us=latest_us + request.interval_us),
     )
 
 
@@ -189,11 +178,12 @@ def read_pace(name: str, item: Item) -> PaceState | None:
         raise LockItemMalformed(schema.partition_of_pace(name)) from error
 
 
-def _values(request: PaceRequest, over: PaceState | None) -> Values:
-    values: Values = {":id": {"S": request.reservation_id}}
-    return values if over is None else {**values, ":seen": number(over.next_us)}
-
-
-def _ttl(next_us: int) -> AttributeValueTypeDef:
-    """TTL removes an item two days after its last slot, when it says nothing any more."""
-    return number(schema.ttl_seconds(next_us // 1000))
+def _reservation(request: PaceRequest, over: PaceState | None, *, next_us: int) -> Part:
+    """Marks the reservation as the last. TTL removes the item two days after its last slot."""
+    values: Values = {
+        ":id": {"S": request.reservation_id},
+        ":seen": number(0 if over is None else over.next_us),
+        ":expiry": number(schema.ttl_seconds(next_us // 1000)),
+    }
+    sets = "#reservation_id = :id, #expiry_time = :expiry"
+    return Part(_NOT_MINE if over is None else _MINE_IS_LAST, values, sets=sets)

@@ -158,7 +158,6 @@ PACE: Final = "PACE"
 """The sort key of a pace. It is not that of a lock, so no reader of locks meets it."""
 LOCK_PREFIX: Final = "LOCK#"
 WAITER_PREFIX: Final = "WAITER#"
-_WIDEST_EPOCH_MS: Final = 15
 
 
 def lock_key(lock_name: str) -> Values:
@@ -186,7 +185,7 @@ def waiter_key(lock_name: str, *, entered_at_ms: int, owner_id: str) -> Values:
 
 def waiter_sort_key(*, entered_at_ms: int, owner_id: str) -> str:
     """The sort key of a waiter."""
-    return f"{WAITER_PREFIX}{entered_at_ms:0{_WIDEST_EPOCH_MS}d}#{owner_id}"
+    return f"{WAITER_PREFIX}{entered_at_ms:015d}#{owner_id}"
 
 
 def partition_of(lock_name: str) -> str:
@@ -247,8 +246,6 @@ _NAMES: Final = {
 """Each attribute of the schema has its own name in expressions. Those of a holder's record
 are short, and stand under the names of their constants: `#h_lease_ms`."""
 _PLACEHOLDER: Final = re.compile(r"[#:]\w+")
-_EXPRESSIONS: Final = 512
-"""Far more than there are, unless many holders are evicted at once."""
 
 
 def token_seed(now_ms: int) -> int:
@@ -283,52 +280,35 @@ def names_in(expression: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """What must hold of an item when a write happens, and the values that this uses."""
+class Part:
+    """A part of an update: on which condition it happens, and what it changes.
 
-    expression: str
-    values: Values
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
-    """The part of an update that removes holders; empty if none leaves.
-
-    It adds `also_set` to the SET clause, after a comma, and happens if all `conditions` hold.
-    `names` are the attributes to remove, by their names in expressions.
+    Attributes:
+        condition: what must hold of the item; empty if nothing.
+        values: the values that its expressions use; others do no harm.
+        sets: what it assigns, separated by commas.
+        adds: what it adds to a number.
+        removes: the attributes that it removes, by their names in expressions.
     """
 
-    also_set: str = ""
-    conditions: tuple[str, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
+    condition: str = ""
     values: Item = field(default_factory=dict)
-
-
-NO_REMOVAL: Final = Removal()
+    sets: str = ""
+    adds: str = ""
+    removes: Mapping[str, str] = field(default_factory=dict)
 
 
 def conditional_update(
-    key: Item,
-    owner_id: str = "",
-    *,
-    change: str,
-    condition: str,
-    values: Values | None = None,
-    removal: Removal = NO_REMOVAL,
-    returns: Returns = "ALL_NEW",
-    now_ms: int = 0,
+    key: Item, *parts: Part | str, owner_id: str = "", returns: Returns = "ALL_NEW", now_ms: int = 0
 ) -> Update:
-    """An update on behalf of one owner, which may remove holders; it declares what it uses.
+    """An update made of parts, or of conditions; it declares what it uses.
 
     Its expressions may use `#mine`, `#my_token` and `:me` of the owner, and of a write at `now_ms`
     the times `:now`, `:expiry_time` and `:retain_until`, and the `:seed` of a token.
     """
-    own_names = {
-        "#mine": holder_attribute(owner_id),
-        "#my_token": token_attribute(owner_id),
-        **removal.names,
-    }
-    all_values: Values = {
+    every = [Part(part) if isinstance(part, str) else part for part in parts]
+    names = {"#mine": holder_attribute(owner_id), "#my_token": token_attribute(owner_id)}
+    values: Values = {
         ":one": {"N": "1"},
         ":yes": {"BOOL": True},
         ":me": {"S": owner_id},
@@ -336,24 +316,29 @@ def conditional_update(
         ":seed": number(token_seed(now_ms)),
         ":expiry_time": number(ttl_seconds(now_ms)),
         ":retain_until": number(ttl_seconds(now_ms, WORKFLOW_RETENTION_MS)),
-        **(values or {}),
-        **removal.values,
     }
-    if removal.names:
-        change = f"{change} REMOVE {', '.join(removal.names)}"
-    condition = all_of(condition, *removal.conditions)
+    for part in every:
+        names |= part.removes
+        values |= part.values
+    clauses = {
+        "SET": [part.sets for part in every if part.sets],
+        "ADD": [part.adds for part in every if part.adds],
+        "REMOVE": [name for part in every for name in part.removes],
+    }
+    change = " ".join(f"{verb} {', '.join(what)}" for verb, what in clauses.items() if what)
+    condition = " AND ".join(part.condition for part in every if part.condition)
     placeholders = _placeholders(f"{change} {condition}")
     return Update(
         key=key,
         change=change,
         condition=condition,
-        names=_used_in(placeholders, own_names) | _used_in(placeholders, _NAMES),
-        values=_used_in(placeholders, all_values),
+        names=_used_in(placeholders, names) | _used_in(placeholders, _NAMES),
+        values=_used_in(placeholders, values),
         returns=returns,
     )
 
 
-@lru_cache(_EXPRESSIONS)
+@lru_cache(_REMEMBERED)
 def _placeholders(expression: str) -> tuple[str, ...]:
     """The names and values that an expression uses: of few expressions, for many requests."""
     return tuple(dict.fromkeys(_PLACEHOLDER.findall(expression)))

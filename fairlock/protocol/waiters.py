@@ -25,7 +25,7 @@ from fairlock.protocol.model import AcquireRequest, LockState, ReleaseRequest, W
 from fairlock.protocol.schema import (
     I_DO_NOT_HOLD,
     NOT_RELEASED_BY_ME,
-    all_of,
+    Part,
     conditional_update,
     names_in,
     number,
@@ -53,6 +53,8 @@ _NEWER: Final = "(attribute_not_exists(#asked_at_ms) OR #asked_at_ms <= :asked_a
 """A late copy of an older call must not put its dead task token over that of a newer call. A waiter
 that an earlier version wrote does not tell when it asked: it must not be shut out of its place."""
 
+_JOIN: Final = Part(sets=f"#contended = :yes, {RETAIN_ITEM}", adds="#wait_seq :one")
+
 
 def join_queue(
     waiter: Waiter,
@@ -70,21 +72,17 @@ def join_queue(
     lower limit came first. Refused if an owner has left since it was sent, or if a later call of
     the same waiter is there, whose task token is awaited.
     """
-    request, no_permit = waiter.request, may_not_enter(waiter.request.limit, seen)
-    fresh = not_outdated(sent_at_ms)
+    request, room = waiter.request, may_not_enter(waiter.request.limit, seen)
+    if behind_others:
+        room = replace(room, condition=f"({room.condition} OR attribute_exists(#contended))")
     state = conditional_update(
         schema.lock_key(request.lock_name),
-        request.owner_id,
-        change=f"SET #contended = :yes, {RETAIN_ITEM} ADD #wait_seq :one",
-        condition=all_of(
-            I_DO_NOT_HOLD,
-            NOT_RELEASED_BY_ME,
-            f"({no_permit.expression} OR attribute_exists(#contended))"
-            if behind_others
-            else no_permit.expression,
-            fresh.expression,
-        ),
-        values={**no_permit.values, **fresh.values},
+        I_DO_NOT_HOLD,
+        NOT_RELEASED_BY_ME,
+        room,
+        not_outdated(sent_at_ms),
+        _JOIN,
+        owner_id=request.owner_id,
         now_ms=now_ms,
     )
     condition = f"{_EXISTS} AND {_NEWER}" if again else f"({_IS_NEW} OR {_NEWER})"
@@ -99,13 +97,8 @@ def join_queue(
 
 def confirm_join(request: AcquireRequest, *, now_ms: int) -> Update:
     """Mark the lock as contended once more. Returns its state; refused if I hold it by now."""
-    return conditional_update(
-        schema.lock_key(request.lock_name),
-        request.owner_id,
-        change=f"SET #contended = :yes, {RETAIN_ITEM} ADD #wait_seq :one",
-        condition=I_DO_NOT_HOLD,
-        now_ms=now_ms,
-    )
+    key = schema.lock_key(request.lock_name)
+    return conditional_update(key, I_DO_NOT_HOLD, _JOIN, owner_id=request.owner_id, now_ms=now_ms)
 
 
 def waiters_of(lock_name: str, attributes: str | None = None) -> Query:
@@ -179,10 +172,10 @@ def mark_given_up(request: ReleaseRequest, *, left_at_ms: int) -> Update:
 def _leave(request: ReleaseRequest, *, mark: str, left_at_ms: int) -> Update:
     return conditional_update(
         schema.lock_key(request.lock_name),
-        request.owner_id,
-        change=f"SET {mark} = :me, {LEFT_NOW}, {RETAIN_ITEM}",
-        condition=all_of(I_DO_NOT_HOLD, LEFT_LAST_OF_ALL),
-        values=departure_times(left_at_ms),
+        I_DO_NOT_HOLD,
+        LEFT_LAST_OF_ALL,
+        Part(values=departure_times(left_at_ms), sets=f"{mark} = :me, {LEFT_NOW}, {RETAIN_ITEM}"),
+        owner_id=request.owner_id,
         now_ms=left_at_ms,
     )
 

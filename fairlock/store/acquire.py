@@ -54,7 +54,6 @@ _NO_UPGRADE: Final = (
     "release it, then acquire with another owner_id"
 )
 _TRIES_AT_ONCE: Final = 3
-_FIRST: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +188,7 @@ def register_claim(
     return replace(
         request,
         claimed_at_ms=place,
-        ticket=None if written.revision == _FIRST else place,
+        ticket=None if written.revision == 1 else place,
         registered_at_ms=now_ms,
     )
 

@@ -165,9 +165,6 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
     return _take_again(context, request, fenced)
 
 
-_MOST_NAMED: Final = 5
-
-
 def why_lost(context: LockContext, lock_name: str) -> str:
     """What the item says of a loss: a release by force, and who holds the lock now. One request.
 
@@ -181,7 +178,7 @@ def why_lost(context: LockContext, lock_name: str) -> str:
     if forced := state.last_forced_release:
         who, reason = printable(forced.requested_by), printable(forced.reason)
         told = f"; released by force at {iso_utc(forced.at_ms)} by {who}: {reason}"
-    names = ", ".join(label_of(each.owner_name) for each in state.holders[:_MOST_NAMED])
+    names = ", ".join(label_of(each.owner_name) for each in state.holders[:5])
     return f"{told}; held by {names} now" if names else told
 
 

@@ -48,7 +48,7 @@ from tests.model.replay import EPOCH_MS, TICKS
 
 _NO_FAULTS: Final = Faults()
 _ONE_COPY: Final = Faults(copies=1)
-_NOT_OUTDATED: Final = not_outdated(0).expression
+_NOT_OUTDATED: Final = not_outdated(0).condition
 _THREE: Final = workflows(3)
 _ANNA, _BEN, _CARL = _THREE
 _ALWAYS: Final = "(attribute_not_exists(#newest) OR :version = :version)"

@@ -15,7 +15,7 @@ from fairlock.protocol import admission, ceiling, grants
 from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.model import Grant, LockState
 from fairlock.protocol.outcomes import Refusal, RefusalReason, Released
-from fairlock.protocol.schema import FOREVER_SECONDS, NEXT_TOKEN, Condition, lock_key, number
+from fairlock.protocol.schema import FOREVER_SECONDS, NEXT_TOKEN, Part, lock_key, number
 from fairlock.protocol.table_requests import Update
 from fairlock.store import administration
 from fairlock.store.context import CeilingChanged
@@ -197,7 +197,7 @@ def test_control_a_ceiling_raised_without_a_look_at_who_left_lets_a_waiter_sleep
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside a free permit, until it asks by itself."""
-    everybody_left = Condition(":wait_seq = :wait_seq", {})
+    everybody_left = Part(":wait_seq = :wait_seq")
     monkeypatch.setattr(ceiling, "nobody_left", lambda _: everybody_left)
     assert raise_while_the_head_gives_up(bench) == ["anna"]
 
@@ -438,5 +438,5 @@ def test_a_lock_without_a_ceiling_pays_56_bytes_of_each_first_request_and_nothin
     assert with_it - size() == 56
 
 
-def may_enter_without(limit: int) -> Condition:
-    return Condition(admission.PERMIT_FREE, {":limit": number(limit)})
+def may_enter_without(limit: int) -> Part:
+    return Part(admission.PERMIT_FREE, {":limit": number(limit)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ from fairlock.protocol import leaving
 from fairlock.protocol.leaving import removal
 from fairlock.protocol.model import ForceReleaseRequest, Grant, LockState
 from fairlock.protocol.outcomes import NotHeld, Refusal, RefusalReason, Released
-from fairlock.protocol.schema import Removal
+from fairlock.protocol.schema import Part
 from fairlock.store.context import HandedOver, ReleasedByForce
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
@@ -119,17 +120,9 @@ def test_without_the_mark_a_repeat_could_not_tell_its_own_doing(
 ) -> None:
     """The control of what `tests/contracts/test_faults.py` says of releases by force."""
 
-    def unmarked(departing: leaving.DepartingHolder | None, *, left_at_ms: int) -> Removal:
-        found = removal(departing, left_at_ms=left_at_ms)
-        return Removal(
-            conditions=found.conditions,
-            names=found.names,
-            values={
-                name: v
-                for name, v in found.values.items()
-                if name not in (":forced", ":released_at")
-            },
-        )
+    def unmarked(departing: leaving.DepartingHolder | None, *, left_at_ms: int) -> list[Part]:
+        [found] = removal(departing, left_at_ms=left_at_ms)
+        return [replace(found, sets="")]
 
     monkeypatch.setattr(leaving, "removal", unmarked)
     grant = bench.grant("anna")
@@ -175,16 +168,9 @@ def test_by_the_owner_alone_a_later_grant_would_be_taken_out(
 ) -> None:
     """The control of the test above."""
 
-    def by_owner(holder: leaving.DepartingHolder | None, *, left_at_ms: int) -> Removal:
-        found = removal(holder, left_at_ms=left_at_ms)
-        unused = (":seen_grant", ":late_limit")
-        values = {name: v for name, v in found.values.items() if name not in unused}
-        return Removal(
-            also_set=found.also_set,
-            conditions=("attribute_exists(#departing)",),
-            names=found.names,
-            values=values,
-        )
+    def by_owner(holder: leaving.DepartingHolder | None, *, left_at_ms: int) -> list[Part]:
+        [found] = removal(holder, left_at_ms=left_at_ms)
+        return [replace(found, condition="attribute_exists(#departing)")]
 
     monkeypatch.setattr(leaving, "removal", by_owner)
     grant = bench.grant("anna")
