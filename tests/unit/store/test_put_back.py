@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fairlock.aws.executions import Delivery
-from fairlock.protocol import grants, leaving
+from fairlock.protocol import admission
 from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.model import (
     BY_TIME,
@@ -108,8 +108,7 @@ def test_if_the_last_mark_were_no_ones_an_older_version_would_run(
     bench: Bench, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unconditioned = "attribute_exists(#newest_token) AND :seen_grant = :seen_grant"
-    for module in (grants, leaving):
-        monkeypatch.setattr(module, "MY_MARK", unconditioned)
+    monkeypatch.setattr(admission, "MY_MARK", unconditioned)
     monkeypatch.setattr(hand_off, "_if_it_stands", lambda departing, _state, **_: departing)
     scene(bench)
     assert newest(bench) == 3

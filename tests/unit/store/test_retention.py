@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from fairlock.aws.executions import Delivery
-from fairlock.protocol import grants, leaving
+from fairlock.protocol import admission, grants, leaving
 from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import NotHeld, Queued, Refusal
-from fairlock.protocol.schema import FOREVER_SECONDS, lock_key
+from fairlock.protocol.schema import FOREVER_SECONDS, Part, lock_key
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
@@ -44,7 +44,9 @@ def bench(clock: FakeClock) -> Bench:
 @pytest.fixture
 def unprotected(monkeypatch: pytest.MonkeyPatch) -> None:
     """No one checks how long the item is retained."""
-    monkeypatch.setattr(grants, "retained_long_enough", lambda *, long: ())  # noqa: ARG005 - as the real one
+    monkeypatch.setattr(
+        grants, "retained", lambda *, long: Part(sets=admission.retain_item(long=long))
+    )
     never = lambda _state, *, now_ms: False  # noqa: ARG005, E731 - as the real one
     monkeypatch.setattr(leaving, "needs_longer_retention", never)
     monkeypatch.setattr(grants, "needs_longer_retention", never)
