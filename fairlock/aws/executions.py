@@ -10,9 +10,10 @@ waiter until its fallback poll.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -81,18 +82,13 @@ class NoWorkflows(WorkflowEngine):
     """The engine of a caller that cannot reach any."""
 
 
-def _deliver(
-    budget: RetryBudget, send: Callable[..., object], gone: Collection[str], **fields: object
-) -> Delivery:
-    """Sends a message; if it fails with a code in `gone`, no execution waits for it."""
-    message = RepeatedRequest(budget)
-    try:
-        message.send(send, **fields)
-    except (ClientError, BotoCoreError) as error:
-        # A first sending whose reply was lost may have been taken: then no task waits any more.
-        is_gone = error_code(error) in gone and not message.repeated and not may_pass(error)
-        return Delivery.GONE if is_gone else Delivery.UNKNOWN
-    return Delivery.DELIVERED
+def _undelivered(error: Exception, message: RepeatedRequest, gone: Collection[str]) -> Delivery:
+    """What a failure says of a message; by codes in `gone`, no execution waits for it."""
+    if not isinstance(error, ClientError | BotoCoreError):
+        raise error
+    # A first sending whose reply was lost may have been taken: then no task waits any more.
+    is_gone = error_code(error) in gone and not message.repeated and not may_pass(error)
+    return Delivery.GONE if is_gone else Delivery.UNKNOWN
 
 
 Account = Callable[[], str | None]
@@ -135,7 +131,9 @@ def _execution(status: str, ended: datetime | None, redrives: int = 0) -> Execut
     return Execution(liveness, redrives, int(ended.timestamp() * 1000))
 
 
-_TASK_GONE: Final = ("TaskDoesNotExist", "TaskTimedOut", "InvalidToken")
+_task_undelivered: Final = partial(
+    _undelivered, gone=("TaskDoesNotExist", "TaskTimedOut", "InvalidToken")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,29 +146,33 @@ class StepFunctions:
 
     def wake_waiter(self, task_token: str, answer: Grant | Refusal) -> Delivery:
         """Completes the waiting task with the answer that acquire would have given."""
-        return self._succeed(task_token, acquire_answer(answer))
+        client = self.make_client()
+        if client is None:
+            return Delivery.UNKNOWN
+        output = json.dumps(acquire_answer(answer), ensure_ascii=False)
+        message = RepeatedRequest(self.retry_budget, answer_in=_task_undelivered)
+        sent = message.send(client.send_task_success, taskToken=task_token, output=output)
+        return sent if isinstance(sent, Delivery) else Delivery.DELIVERED
 
     def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
         """Lets the heartbeat's task succeed with the release's answer, or fail with `LockLost`.
 
         The state believes only an answer that names its own lock and owner.
         """
-        if not isinstance(end, LockLost):
-            return self._succeed(task_token, release_answer(end))
         client = self.make_client()
         if client is None:
             return Delivery.UNKNOWN
-        why = {"error": type(end).__name__, "cause": str(end)}
-        send = client.send_task_failure
-        return _deliver(self.retry_budget, send, _TASK_GONE, taskToken=task_token, **why)
-
-    def _succeed(self, task_token: str, answer: Mapping[str, Any]) -> Delivery:
-        client = self.make_client()
-        if client is None:
-            return Delivery.UNKNOWN
-        output = json.dumps(answer, ensure_ascii=False)
-        send = client.send_task_success
-        return _deliver(self.retry_budget, send, _TASK_GONE, taskToken=task_token, output=output)
+        sent: object
+        message = RepeatedRequest(self.retry_budget, answer_in=_task_undelivered)
+        if isinstance(end, LockLost):
+            error, cause = type(end).__name__, str(end)
+            sent = message.send(
+                client.send_task_failure, taskToken=task_token, error=error, cause=cause
+            )
+        else:
+            output = json.dumps(release_answer(end), ensure_ascii=False)
+            sent = message.send(client.send_task_success, taskToken=task_token, output=output)
+        return sent if isinstance(sent, Delivery) else Delivery.DELIVERED
 
     def describe(self, execution_arn: str) -> Execution:
         """Calls DescribeExecution, one request an answer.
@@ -193,10 +195,13 @@ class StepFunctions:
         return _execution(answer["status"], ended, redrives)
 
 
-_CALLBACK_GONE: Final = (
-    "CallbackTimeoutException",
-    "ResourceNotFoundException",
-    "InvalidParameterValueException",
+_callback_undelivered: Final = partial(
+    _undelivered,
+    gone=(
+        "CallbackTimeoutException",
+        "ResourceNotFoundException",
+        "InvalidParameterValueException",
+    ),
 )
 
 
@@ -218,8 +223,9 @@ class DurableFunctions:
             return Delivery.UNKNOWN
         send = client.send_durable_execution_callback_success
         result = json.dumps(acquire_answer(answer), ensure_ascii=False).encode()
-        fields = {"CallbackId": callback_id, "Result": result}
-        return _deliver(self.retry_budget, send, _CALLBACK_GONE, **fields)
+        message = RepeatedRequest(self.retry_budget, answer_in=_callback_undelivered)
+        sent = message.send(send, CallbackId=callback_id, Result=result)
+        return sent if isinstance(sent, Delivery) else Delivery.DELIVERED
 
     def describe(self, execution_arn: str) -> Execution:
         """Calls GetDurableExecution, as `StepFunctions.describe` does.

@@ -9,7 +9,7 @@ request that DynamoDB finds invalid) is a defect of the set-up, `LockStoreMiscon
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -98,9 +98,12 @@ class LockTable:
 
     def update(self, update: Update) -> Written | ConditionFailed:
         """Sends one conditional update."""
-        request = RepeatedRequest(self._retry_budget)
-        fields = {**self._update_of(update)["Update"], "ReturnValues": update.returns}
-        answer = self._send(request, self._client.update_item, **fields)
+        request = RepeatedRequest(self._retry_budget, answer_in=self._answer_in)
+        fields: dict[str, Any] = {
+            **self._update_of(update)["Update"],
+            "ReturnValues": update.returns,
+        }
+        answer: Any = request.send(self._client.update_item, **fields)
         when = self._when(answer, request)
         if isinstance(answer, ClientError):
             # The stubs know one shape of errors; this one also carries the item.
@@ -112,9 +115,8 @@ class LockTable:
         """Sends writes that happen together or not at all; all repeats have one request token."""
         others = [transaction.other, *([transaction.check] if transaction.check else [])]
         writes = [self._update_of(transaction.state), *map(self._write_of, others)]
-        request = RepeatedRequest(self._retry_budget)
-        answer = self._send(
-            request,
+        request = RepeatedRequest(self._retry_budget, answer_in=self._answer_in)
+        answer: Any = request.send(
             self._client.transact_write_items,
             TransactItems=writes,
             ClientRequestToken=str(uuid.uuid4()),
@@ -134,9 +136,9 @@ class LockTable:
 
     def delete(self, delete: Delete) -> bool:
         """Deletes one item; tells whether it was there, as the condition wants it."""
-        request = RepeatedRequest(self._retry_budget)
+        request = RepeatedRequest(self._retry_budget, answer_in=self._answer_in)
         fields = cast("Any", self._write_of(delete))["Delete"]
-        answer = self._send(request, self._client.delete_item, **fields)
+        answer: Any = request.send(self._client.delete_item, **fields)
         return not isinstance(answer, ClientError)
 
     def delete_all(self, deletes: Sequence[Delete]) -> tuple[Delete, ...]:
@@ -144,9 +146,9 @@ class LockTable:
 
         If there are any, nothing was deleted.
         """
-        request = RepeatedRequest(self._retry_budget)
+        request = RepeatedRequest(self._retry_budget, answer_in=self._answer_in)
         writes = [self._write_of(delete) for delete in deletes]
-        answer = self._send(request, self._client.transact_write_items, TransactItems=writes)
+        answer: Any = request.send(self._client.transact_write_items, TransactItems=writes)
         if not isinstance(answer, ClientError):
             return ()
         failed = zip(deletes, self._failed(answer), strict=True)
@@ -154,20 +156,26 @@ class LockTable:
 
     def read(self, key: Item) -> Item:
         """One item, strongly consistent; empty if there is none."""
-        request = RepeatedRequest(self._retry_budget)
-        answer = self._send(
-            request, self._client.get_item, TableName=self._name, Key=key, ConsistentRead=True
+        request = RepeatedRequest(self._retry_budget, answer_in=self._answer_in)
+        answer: Any = request.send(
+            self._client.get_item, TableName=self._name, Key=key, ConsistentRead=True
         )
         self._when(answer, request)
-        return cast("Item", cast("Any", answer).get("Item", {}))
+        return cast("Item", answer.get("Item", {}))
 
     def query(self, query: Query) -> Page:
         """The items of a range, in order, strongly consistent; one page of 1 MB at most."""
-        return self._page(self._client.query, query)
+        request = RepeatedRequest(self._retry_budget, answer_in=self._answer_in)
+        answer = request.send(self._client.query, **self._range_of(query))
+        items, after = list(answer["Items"]), answer.get("LastEvaluatedKey")
+        return Page(items=items, next=after, **self._when(answer, request))
 
     def scan(self, scan: Scan) -> Page:
         """Items of the whole table, strongly consistent; one page of 1 MB before the filter."""
-        return self._page(self._client.scan, scan)
+        request = RepeatedRequest(self._retry_budget, answer_in=self._answer_in)
+        answer = request.send(self._client.scan, **self._range_of(scan))
+        items, after = list(answer["Items"]), answer.get("LastEvaluatedKey")
+        return Page(items=items, next=after, **self._when(answer, request))
 
     def query_all(self, query: Query) -> list[Item]:
         """The items of a range, in order, strongly consistent; as many pages as it takes."""
@@ -188,15 +196,6 @@ class LockTable:
             code="NoDate",
         )
 
-    def _send(
-        self, request: RepeatedRequest, call: Callable[..., Any], **fields: object
-    ) -> dict[str, Any] | ClientError:
-        """Sends a request; returns AWS's answer, which is an error if a condition is false."""
-        try:
-            return cast("dict[str, Any]", request.send(call, **fields))
-        except (BotoCoreError, ClientError) as error:
-            return self._answer_in(error, request)
-
     def _failed(self, refusal: ClientError) -> list[bool]:
         """Of which writes of a cancelled transaction the condition is false."""
         failed = [each.get("Code") == CONDITION_FAILED for each in cancellation_reasons(refusal)]
@@ -215,7 +214,7 @@ class LockTable:
         )
         return {"sent": request.sent, "date_ms": date_ms}
 
-    def _page(self, call: Callable[..., Any], read: Query | Scan) -> Page:
+    def _range_of(self, read: Query | Scan) -> dict[str, Any]:
         fields: dict[str, Any] = {
             "TableName": self._name,
             "FilterExpression": read.only,
@@ -227,11 +226,7 @@ class LockTable:
         if isinstance(read, Query):
             fields |= {"KeyConditionExpression": read.condition, "Limit": read.most}
             fields["ProjectionExpression"] = read.attributes
-        request = RepeatedRequest(self._retry_budget)
-        asked = {name: value for name, value in fields.items() if value is not None}
-        answer = cast("Any", self._send(request, call, **asked))
-        when = self._when(answer, request)
-        return Page(items=list(answer["Items"]), next=answer.get("LastEvaluatedKey"), **when)
+        return {name: value for name, value in fields.items() if value is not None}
 
     def _update_of(self, update: Update) -> TransactWriteItemTypeDef:
         return {
@@ -247,15 +242,14 @@ class LockTable:
         }
 
     def _write_of(self, write: Put | Delete | Check) -> TransactWriteItemTypeDef:
-        fields = {
-            "TableName": self._name,
-            **({"Item": write.item} if isinstance(write, Put) else {"Key": write.key}),
-            "ConditionExpression": write.condition,
-            "ExpressionAttributeNames": write.names,
-            "ExpressionAttributeValues": write.values,
-        }
-        said = {name: value for name, value in fields.items() if value}
-        return cast("TransactWriteItemTypeDef", {_VERBS[type(write)]: said})
+        fields: dict[str, Any] = {"TableName": self._name}
+        fields |= {"Item": write.item} if isinstance(write, Put) else {"Key": write.key}
+        if write.condition is not None:
+            fields["ConditionExpression"] = write.condition
+            fields["ExpressionAttributeNames"] = write.names
+        if write.values:
+            fields["ExpressionAttributeValues"] = write.values
+        return cast("TransactWriteItemTypeDef", {_VERBS[type(write)]: fields})
 
     def _answer_in(self, error: Exception, request: RepeatedRequest) -> ClientError:
         """The error, if it is an answer: a condition is false. Raises for any other.
@@ -263,6 +257,8 @@ class LockTable:
         The unknown outcome comes first: a transaction that is cancelled by a throttle has the code
         of one whose condition is false.
         """
+        if not isinstance(error, BotoCoreError | ClientError):
+            raise error
         raise_if_unknown(error)
         if isinstance(error, ClientError) and is_false_condition(error):
             return error

@@ -240,23 +240,30 @@ class RepeatedRequest:
         retry_budget: RetryBudget,
         *,
         repeat_after: Callable[[Exception], bool] = was_not_written,
+        answer_in: Callable[[Exception, RepeatedRequest], object] | None = None,
     ) -> None:
         self._retry_budget = retry_budget
         self._repeat_after = repeat_after
+        self._answer_in = answer_in
         self.sent = retry_budget.clock.monotonic()
         self.repeated = False
 
     def send(
         self, call: Callable[_Fields, _Answer], *args: _Fields.args, **fields: _Fields.kwargs
     ) -> _Answer:
-        """Makes the call until it returns; raises its last error when no repeat helps."""
+        """Makes the call until it returns; raises its last error when no repeat helps.
+
+        Or returns the `answer_in` that error, if it has one.
+        """
         for attempt in itertools.count():
             try:
                 return call(*args, **fields)
             except Exception as error:
                 self.repeated |= was_repeated(error)
                 if not self._repeat_after(error) or self._retry_budget.is_spent(since=self.sent):
-                    raise
+                    if self._answer_in is None:
+                        raise
+                    return cast("_Answer", self._answer_in(error, self))
             self._retry_budget.pause(attempt)
         raise AssertionError  # pragma: no cover - count() has no end
 

@@ -9,11 +9,12 @@ acquisition that was evicted and granted again under its old owner_id has a newe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from fairlock.errors import InvalidRequest, explained
 from fairlock.protocol import schema
+from fairlock.protocol.model import Acquisition
 from fairlock.protocol.schema import I_HOLD, all_of, number
 from fairlock.wire import rules
 
@@ -114,11 +115,9 @@ def require_alone(*, shared: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GrantKey:
+class GrantKey(Acquisition):
     """What names one grant: an owner that acquires again gets another fencing token."""
 
-    lock_name: str
-    owner_id: str = field(repr=False)
     fencing_token: int
 
     def __post_init__(self) -> None:

@@ -28,7 +28,7 @@ from fairlock.protocol.admission import (
     not_outdated,
     retained,
 )
-from fairlock.protocol.items import SAME_EXECUTIONS, new_holder, shared_executions
+from fairlock.protocol.items import SAME_EXECUTIONS, come_in, shared_executions
 from fairlock.protocol.model import (
     DEFAULT_LEASE_MS,
     AcquireRequest,
@@ -253,15 +253,6 @@ def mark_undelivered(grant: Grant, *, now_ms: int, unlearned: Unlearned | None =
         ),
         Part() if unlearned is None else unlearned.put_back(),
         owner_id=grant.owner_id,
-    )
-
-
-def come_in(holder: Holder, token: str, executions: str | None) -> Part:
-    """The part of a grant that makes an owner a holder, with a fencing token by an expression."""
-    return Part(
-        values={":holder": new_holder(holder, executions), ":executions": {"S": executions or ""}},
-        sets=f"#mine = :holder, #my_token = {token}, #fencing_token = {token}, #limit = :limit"
-        + (", #executions = :executions" if executions else ""),
     )
 
 

@@ -29,7 +29,7 @@ from fairlock.protocol.model import (
     LockState,
     Waiter,
 )
-from fairlock.protocol.schema import PARTITION_KEY, attributes, lengthen, shorten
+from fairlock.protocol.schema import PARTITION_KEY, Part, attributes, lengthen, shorten
 from fairlock.protocol.table_requests import Item, Update
 
 if TYPE_CHECKING:
@@ -79,8 +79,11 @@ def shared_executions(request: AcquireRequest, seen: LockState | None = None) ->
     return None if is_other else start
 
 
-def new_holder(holder: Holder, executions: str | None = None) -> AttributeValueTypeDef:
-    """The attribute that makes an owner a holder. No ARN is stored twice."""
+def come_in(holder: Holder, token: str, executions: str | None = None) -> Part:
+    """The part of a grant that makes an owner a holder, with a token by an expression.
+
+    No ARN is stored twice.
+    """
     arn = holder.execution_arn
     name = None if arn is None or executions is None else _short_name(arn.removeprefix(executions))
     record: dict[str, str | int | None] = {
@@ -96,7 +99,11 @@ def new_holder(holder: Holder, executions: str | None = None) -> AttributeValueT
         schema.HOLDER_EXECUTION: name,
         schema.HOLDER_EXECUTION_ARN: arn if name is None else None,
     }
-    return {"M": attributes(record)}
+    return Part(
+        values={":holder": {"M": attributes(record)}, ":executions": {"S": executions or ""}},
+        sets=f"#mine = :holder, #my_token = {token}, #fencing_token = {token}, #limit = :limit"
+        + (", #executions = :executions" if executions else ""),
+    )
 
 
 @reads_an_item

@@ -34,8 +34,7 @@ from fairlock.protocol.admission import (
     retain_item,
 )
 from fairlock.protocol.ceiling import CeilingChange, raise_ceiling
-from fairlock.protocol.grants import come_in
-from fairlock.protocol.items import new_forced_release, shared_executions
+from fairlock.protocol.items import come_in, new_forced_release, shared_executions
 from fairlock.protocol.model import ForcedRelease, Grant, Holder, LockState, ReleaseRequest, Waiter
 from fairlock.protocol.outcomes import HandOff
 from fairlock.protocol.schema import (
@@ -196,7 +195,7 @@ def serve_waiter(
     holder = waiter.as_holder(fencing_token=state.fencing_token + 1, now_ms=now_ms)
     leaver = departing if isinstance(departing, DepartingHolder) else None
     put_back = leaver.unlearned if leaver else None
-    newest = mark_newest(version, ":token")
+    newest = Part() if version is None else mark_newest(version, ":token")
     if not waiter.marks_newest:
         newest = replace(newest, sets="")
     if leaver and put_back:

@@ -23,11 +23,18 @@ BY_TIME: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcquireRequest:
+class Acquisition:
+    """What names an acquisition: its owner_id proves ownership, and is never shown to others."""
+
+    lock_name: str
+    owner_id: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcquireRequest(Acquisition):
     """One acquisition of one permit.
 
     Attributes:
-        owner_id: names this acquisition, and proves ownership. Never shown to others.
         owner_name: a label for people, which proves nothing.
         lease_ms: how long the lock is held without a heartbeat.
         limit: number of permits; 1 makes the lock a mutex. While this owner holds, no more hold.
@@ -55,8 +62,6 @@ class AcquireRequest:
             store has given it one. None if it takes its turn.
     """
 
-    lock_name: str
-    owner_id: str = field(repr=False)
     owner_name: str = ""
     lease_ms: int = DEFAULT_LEASE_MS
     limit: int = 1
@@ -111,11 +116,9 @@ class AcquireRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatRequest:
+class HeartbeatRequest(Acquisition):
     """Renew for `lease_ms`, or for the lease of the acquisition; mark a version as granted."""
 
-    lock_name: str
-    owner_id: str = field(repr=False)
     lease_ms: int | None = None
     data: str | None = None
     only_newest: int | None = None
@@ -134,7 +137,7 @@ class KeepAliveRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseRequest:
+class ReleaseRequest(Acquisition):
     """Give the permit back, or leave the queue.
 
     Attributes:
@@ -145,8 +148,6 @@ class ReleaseRequest:
         fencing_token: of the grant that is to end; None ends any grant of this owner.
     """
 
-    lock_name: str
-    owner_id: str = field(repr=False)
     waits: bool = False
     ticket: int | None = None
     execution_arn: str | None = None
@@ -196,7 +197,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class Grant(Acquisition):
     """Yes: the caller holds the lock; the answer to a heartbeat too.
 
     Attributes:
@@ -206,8 +207,6 @@ class Grant:
         own_ms: for how long after `since` its owner may rely on it; None if it is another owner's.
     """
 
-    lock_name: str
-    owner_id: str = field(repr=False)
     fencing_token: int
     lease_ms: int
     acquired_at_ms: int

@@ -9,6 +9,7 @@ from fairlock.clock import is_enough, is_over, own_ms
 from fairlock.protocol.admission import is_outdated
 from fairlock.protocol.model import (
     AcquireRequest,
+    Acquisition,
     Ceiling,
     Grant,
     Holder,
@@ -35,7 +36,7 @@ class RefusalReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Acquisition):
     """No: the caller does not hold the lock, and nothing was written for it.
 
     Attributes:
@@ -45,8 +46,6 @@ class Refusal:
         newest: the highest version that was granted, if the caller asks for the newest only.
     """
 
-    lock_name: str
-    owner_id: str = field(repr=False)
     reason: RefusalReason
     holders: tuple[Holder, ...] = ()
     retry_after_seconds: int = 1
@@ -64,7 +63,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queued:
+class Queued(Acquisition):
     """Not yet: the caller is in the queue, and will be handed the lock in its order.
 
     Attributes:
@@ -74,8 +73,6 @@ class Queued:
         seen: the lock with the caller in its queue; None if the caller was handed it meanwhile.
     """
 
-    lock_name: str
-    owner_id: str = field(repr=False)
     entered_at_ms: int
     position: int | None
     holders: tuple[Holder, ...]
@@ -94,7 +91,7 @@ class HandOff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Released:
+class Released(Acquisition):
     """Yes: this acquisition is over.
 
     Attributes:
@@ -105,33 +102,15 @@ class Released:
         fencing_token: of the grant that ended; None as `held_ms`.
     """
 
-    lock_name: str
-    owner_id: str = field(repr=False)
     gave_back: bool = False
     held_ms: int | None = None
     left_queue: bool = False
     fencing_token: int | None = None
     execution_arn: str | None = None
 
-    @classmethod
-    def of(cls, lock_name: str, holder: Holder, *, now_ms: int) -> Released:
-        """The end of the grant of this holder, which has just given its permit back."""
-        return cls(
-            lock_name=lock_name,
-            owner_id=holder.owner_id,
-            gave_back=True,
-            held_ms=max(0, now_ms - holder.acquired_at_ms),
-            fencing_token=holder.fencing_token,
-            execution_arn=holder.execution_arn,
-        )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotHeld:
+class NotHeld(Acquisition):
     """No: this owner does not hold the lock. No holder and no waiter was changed."""
-
-    lock_name: str
-    owner_id: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

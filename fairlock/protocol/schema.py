@@ -306,7 +306,6 @@ def conditional_update(
     Its expressions may use `#mine`, `#my_token` and `:me` of the owner, and of a write at `now_ms`
     the times `:now`, `:expiry_time` and `:retain_until`, and the `:seed` of a token.
     """
-    every = [Part(part) if isinstance(part, str) else part for part in parts]
     names = {"#mine": holder_attribute(owner_id), "#my_token": token_attribute(owner_id)}
     values: Values = {
         ":one": {"N": "1"},
@@ -317,16 +316,22 @@ def conditional_update(
         ":expiry_time": number(ttl_seconds(now_ms)),
         ":retain_until": number(ttl_seconds(now_ms, WORKFLOW_RETENTION_MS)),
     }
-    for part in every:
+    conditions, sets, adds, removes = list[str](), list[str](), list[str](), list[str]()
+    for part in parts:
+        if isinstance(part, str):
+            conditions.append(part)
+            continue
+        conditions.append(part.condition)
+        sets.append(part.sets)
+        adds.append(part.adds)
+        removes += part.removes
         names |= part.removes
         values |= part.values
-    clauses = {
-        "SET": [part.sets for part in every if part.sets],
-        "ADD": [part.adds for part in every if part.adds],
-        "REMOVE": [name for part in every for name in part.removes],
-    }
-    change = " ".join(f"{verb} {', '.join(what)}" for verb, what in clauses.items() if what)
-    condition = " AND ".join(part.condition for part in every if part.condition)
+    change = ""
+    for verb, what in (("SET", sets), ("ADD", adds), ("REMOVE", removes)):
+        if said := ", ".join(filter(None, what)):
+            change += f"{verb} {said} "
+    change, condition = change.rstrip(), all_of(*filter(None, conditions))
     placeholders = _placeholders(f"{change} {condition}")
     return Update(
         key=key,

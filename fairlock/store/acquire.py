@@ -104,7 +104,7 @@ def acquire(
     if request.called_at_ms is not None and request.called_at_ms > now_ms + SLACK_MS:
         # By a fast clock: until AWS's time has caught up, nothing would tell a late copy.
         return Refusal.of_late_call(request, now_ms=now_ms)
-    request = replace(request, made_at=context.monotonic())
+    request = replace(request, made_at=context.retry_budget.clock.monotonic())
     # The claim before the lock: if this process dies in between, the reaper finds what it may have
     # got. A lock without a claim would be freed by its lease alone.
     if request.execution_arn is not None:
@@ -121,51 +121,47 @@ def acquire(
 def _acquire(
     context: LockContext, request: AcquireRequest, seen: SeenLock | None
 ) -> Grant | Queued | Refusal:
-    began = context.monotonic()
+    began, number = context.retry_budget.clock.monotonic(), 0
     # A write is sent without a read before it: what it is refused on is the read.
-    attempt = _attempt(context, request)
+    step: _Attempt | Grant | Queued | Refusal = _attempt(context, request)
     # What this process saw last may be old. If a permit has become free since, the join is refused
     # on that very condition, so old knowledge costs requests and never a place. But a join must not
     # be the first to learn AWS's time: a place by a clock that is ahead comes after all others.
     knows_time = context.aws_clock.edges_ms() is not None
     if seen is not None and knows_time and _must_wait(request, seen):
-        first_step = _wait_or_refuse(context, request, seen.state, known=seen)
-        if not isinstance(first_step, _Attempt):
-            return first_step
-        attempt = first_step
-    number = 0
-    step: _Attempt | Grant | Queued | Refusal
-    while True:
+        step = _wait_or_refuse(context, request, seen.state, known=seen)
+    while isinstance(step, _Attempt):
+        attempt = step
+        if number:
+            # Neither granted nor refused: in the last step the caller may even have become a
+            # holder. A pause makes way for others. Behind dead readers it would come once for each.
+            pause_or_give_up(
+                context,
+                request.lock_name,
+                began=began,
+                attempt=0 if attempt.follows_eviction else number - 1,
+                without_pause=_TRIES_AT_ONCE,
+            )
+        number += 1
         outcome = context.table.update(attempt.update)
         if isinstance(outcome, Written):
             # If the reply is lost, the repeat is refused and finds the caller as a holder: same
             # token. None if the grant was changed while its end was corrected: ask again.
             step = _granted(context, request, attempt, outcome) or _attempt(context, request)
-        else:
-            state = read_state(outcome.item)
-            if is_outdated(state, request.registered_at_ms, date_ms=context.date_ms(outcome)):
-                # This call may have stalled until its acquisition was over. What it was shown is
-                # new to it all the same, so no condition on that would tell.
-                wanted = still_wanted(context, request)
-                if wanted is None:
-                    return _refuse(context, request, LockState(), RefusalReason.ALREADY_RELEASED)
-                request = wanted
-            # Once a call: each further refusal shows mostly the same holders.
-            if number == 0:
-                _report_mixed_limits(context, request, state)
-            step = _react(context, request, state, attempt, outcome)
-        if not isinstance(step, _Attempt):
-            return step
-        # Neither granted nor refused: in the last step the caller may even have become a holder.
-        # A pause makes way for others. Behind dead readers it would come once for each of them.
-        pause_or_give_up(
-            context,
-            request.lock_name,
-            began=began,
-            attempt=0 if step.follows_eviction else number,
-            without_pause=_TRIES_AT_ONCE,
-        )
-        attempt, number = step, number + 1
+            continue
+        state = read_state(outcome.item)
+        if is_outdated(state, request.registered_at_ms, date_ms=context.date_ms(outcome)):
+            # This call may have stalled until its acquisition was over. What it was shown is new to
+            # it all the same, so no condition on that would tell.
+            wanted = still_wanted(context, request)
+            if wanted is None:
+                return _refuse(context, request, LockState(), RefusalReason.ALREADY_RELEASED)
+            request = wanted
+        # Once a call: each further refusal shows mostly the same holders.
+        if number == 1:
+            _report_mixed_limits(context, request, state)
+        step = _react(context, request, state, attempt, outcome)
+    return step
 
 
 def register_claim(

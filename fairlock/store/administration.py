@@ -38,6 +38,7 @@ from fairlock.store.context import (
     CeilingChanged,
     LockContext,
     ReleasedByForce,
+    gave_back,
     leave,
     outcome_unknown,
     pause_or_give_up,
@@ -89,7 +90,7 @@ def force_release(context: LockContext, request: ForceReleaseRequest) -> Release
 
 
 def _released(context: LockContext, request: ForceReleaseRequest, holder: Holder) -> Released:
-    released = Released.of(request.lock_name, holder, now_ms=context.now_ms())
+    released = gave_back(context, request.lock_name, holder)
     context.observe(
         ReleasedByForce(
             lock_name=request.lock_name,
@@ -110,7 +111,7 @@ def change_ceiling(context: LockContext, request: SetCeilingRequest) -> None:
     A read and a write; with a hand-off for each permit that becomes free for those who wait. Of two
     operators the later one wins.
     """
-    began, name = context.monotonic(), request.lock_name
+    began, name = context.retry_budget.clock.monotonic(), request.lock_name
     state = read_state(context.table.read(lock_key(name)))
     for attempt in count():
         change = CeilingChange.of(request, state, now_ms=context.now_ms())

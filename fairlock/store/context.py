@@ -23,7 +23,7 @@ from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.grants import correct_grant
 from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.model import Grant, Holder, LockState, SeenLock
-from fairlock.protocol.outcomes import HandOff
+from fairlock.protocol.outcomes import HandOff, Released
 from fairlock.protocol.table_requests import Answer
 
 
@@ -153,11 +153,7 @@ class LockContext:
 
     def now_ms(self) -> int:
         """The estimate of AWS's time, for all that is written; no lease is judged by it."""
-        return self.aws_clock.now_ms()
-
-    def monotonic(self) -> float:
-        """The reading of our monotonic clock."""
-        return self.retry_budget.clock.monotonic()
+        return self.table.aws_clock.now_ms()
 
 
 def shown(grant: Grant, *, sent: float, date_ms: int) -> Grant:
@@ -224,7 +220,7 @@ def leave(
 
     `send` gets the time of leaving. Returns the last answer, and the state that a refusal shows.
     """
-    began, state = context.monotonic(), seen or LockState()
+    began, state = context.retry_budget.clock.monotonic(), seen or LockState()
     for attempt in itertools.count():
         # An owner whose clock is ahead of ours may have left last. The mark of the last departure
         # tells late copies of an acquire from living ones, so ours must not seem earlier.
@@ -238,6 +234,18 @@ def leave(
             return outcome, state
         pause_or_give_up(context, lock_name, began=began, attempt=attempt)
     raise AssertionError  # pragma: no cover - count() has no end
+
+
+def gave_back(context: LockContext, lock_name: str, holder: Holder) -> Released:
+    """The answer to a call that has just ended the grant of this holder."""
+    return Released(
+        lock_name=lock_name,
+        owner_id=holder.owner_id,
+        gave_back=True,
+        held_ms=max(0, context.now_ms() - holder.acquired_at_ms),
+        fencing_token=holder.fencing_token,
+        execution_arn=holder.execution_arn,
+    )
 
 
 def outcome_unknown(lock_name: str, why: str) -> LockStoreUnavailable:

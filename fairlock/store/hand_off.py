@@ -54,7 +54,7 @@ def hand_over(
     the ceiling if it was changed before. After an error what was written is whole, and the next
     caller goes on from there.
     """
-    began = context.monotonic()
+    began = context.retry_budget.clock.monotonic()
     queue = SeenQueue(context=context, lock_name=lock_name, requester=requester, began=began)
     queue.know(known)
     attempt, has_written = 0, False
@@ -242,7 +242,7 @@ def _tell(
         delivery = context.workflows.wake_waiter(request.task_token, hand_off.grant)
         if delivery is Delivery.UNKNOWN:
             context.observe(PushUnknown(lock_name=request.lock_name))
-    latency_seconds = context.monotonic() - queue.began
+    latency_seconds = context.retry_budget.clock.monotonic() - queue.began
     context.observe(
         HandedOver(
             lock_name=request.lock_name,

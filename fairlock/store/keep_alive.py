@@ -90,7 +90,7 @@ def renew_lease(context: LockContext, request: HeartbeatRequest) -> Grant | None
     supposed something else of the grant than is stored: its end, its lease, or that TTL spares the
     item.
     """
-    began = context.monotonic()
+    began = context.retry_budget.clock.monotonic()
     update, number = renew(request, now_ms=context.now_ms()), 0
     while True:
         outcome = context.table.update(update)
@@ -124,7 +124,7 @@ def take_up(context: LockContext, request: AcquireRequest) -> Grant | None:
 
 def _supersede_waiters(context: LockContext, lock_name: str) -> None:
     """Takes waiters that a granted version supersedes out of a queue, and tells them. No errors."""
-    began = context.monotonic()
+    began = context.retry_budget.clock.monotonic()
     queue = SeenQueue(context=context, lock_name=lock_name, requester=None, began=began)
     with suppress(LockStoreUnavailable):
         state = read_state(context.table.read(lock_key(lock_name)))
@@ -258,7 +258,7 @@ def check_expired_holders(
     needed: int,
 ) -> ExpiredHolders:
     """Finds holders that may be evicted; extends the leases of workflows that still run."""
-    began = context.monotonic()
+    began = context.retry_budget.clock.monotonic()
     found, checks = ExpiredHolders(state=state), 0
     # Judged one by one, and evicted later, on condition of what was seen of each: a holder that
     # renews while we ask about another keeps its place.

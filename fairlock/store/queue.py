@@ -74,7 +74,7 @@ def read_lock(context: LockContext, lock_name: str) -> SeenLock:
 
     A hand-off at the same moment may be seen in part: the lock before it, and the queue after it.
     """
-    seen_at = context.monotonic()
+    seen_at = context.retry_budget.clock.monotonic()
     state, waiters = LockState(), []
     page = context.table.query(lock_and_oldest_waiters(lock_name))
     for item in page.items:
@@ -211,7 +211,7 @@ def join(
     query is left out if the whole queue is `known`, by a caller that cannot be in it.
     """
     now_ms = context.now_ms()
-    began = context.monotonic()
+    began = context.retry_budget.clock.monotonic()
     advised = advise(context, request, state)
     asked_at_ms = now_ms - _age_ms(context, request)
     entry = _Entry(context, request, state, behind_others, now_ms, asked_at_ms, advised, began)
@@ -313,7 +313,7 @@ def _age_ms(context: LockContext, request: AcquireRequest) -> int:
     """For how long a call has been under way, by our own monotonic clock."""
     if request.made_at is None:
         return 0
-    return round((context.monotonic() - request.made_at) * 1000)
+    return round((context.retry_budget.clock.monotonic() - request.made_at) * 1000)
 
 
 def _has_many(entry: _Entry, waiting: list[Waiter]) -> bool:

@@ -30,7 +30,7 @@ from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.protocol.schema import lock_key
 from fairlock.protocol.table_requests import Check, Transaction
 from fairlock.protocol.waiters import give_up, leave_queue, mark_given_up
-from fairlock.store.context import ClaimNotRemoved, LockContext, leave, outcome_unknown
+from fairlock.store.context import ClaimNotRemoved, LockContext, gave_back, leave, outcome_unknown
 from fairlock.store.hand_off import REPLY_LOST, hand_over
 from fairlock.store.queue import read_places
 
@@ -84,7 +84,7 @@ def give_back(
         if departing and hand_over(
             context, request.lock_name, seen.state, departing=departing, known=seen
         ):
-            return _gave_back(context, request, departing.holder)
+            return gave_back(context, request.lock_name, departing.holder)
     answer, state = _release_permit(context, request, check)
     # No holder: but it may wait, and be handed the lock in the very next moment.
     if answer is None and request.waits:
@@ -162,7 +162,7 @@ def _release_permit(
             return outcome
         if not request.tells_grant:
             return _released(request, gave_back=True)
-        return _gave_back(context, request, read_holder(outcome.item, request.owner_id))
+        return gave_back(context, request.lock_name, read_holder(outcome.item, request.owner_id))
 
     def holds_alone(state: LockState) -> bool:
         return _granted(state, request) is not None and not state.contended
@@ -178,7 +178,7 @@ def _release_permit(
     # Others wait: the permit is the oldest waiter's in the very write that takes it from us.
     departing = DepartingHolder(me, voluntary=True, check=check)
     has_left = hand_over(context, request.lock_name, state, departing=departing)
-    return (_gave_back(context, request, me) if has_left else None), state
+    return (gave_back(context, request.lock_name, me) if has_left else None), state
 
 
 def _require_known(request: ReleaseRequest, state: LockState, outcome: ConditionFailed) -> None:
@@ -263,7 +263,3 @@ def _granted(state: LockState, request: ReleaseRequest) -> Holder | None:
 
 def _released(request: ReleaseRequest, *, gave_back: bool = False) -> Released:
     return Released(lock_name=request.lock_name, owner_id=request.owner_id, gave_back=gave_back)
-
-
-def _gave_back(context: LockContext, request: ReleaseRequest, holder: Holder) -> Released:
-    return Released.of(request.lock_name, holder, now_ms=context.now_ms())

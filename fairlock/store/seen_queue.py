@@ -114,7 +114,7 @@ class SeenQueue:
         served = _served(state)
         while True:
             self.live, self._dead, held_back = [], {}, False
-            self.seen_at = self.context.monotonic()
+            self.seen_at = self.context.retry_budget.clock.monotonic()
             after: Item | None = None
             while True:
                 page = self.context.table.query(oldest_waiters(self.lock_name, after=after))

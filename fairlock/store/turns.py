@@ -100,7 +100,7 @@ class Turn:
         request, name = self._request, self._request.name
         now, state = self._time(context)
         self._first_asked_us = min(self._first_asked_us, now.early_us)
-        began = context.monotonic()
+        began = context.retry_budget.clock.monotonic()
         for attempt in itertools.count():
             is_mine = state is not None and state.reservation_id == request.reservation_id
             if state is not None and is_mine:
@@ -163,7 +163,7 @@ class Turn:
         """What is left of the longest wait."""
         if self._since is None:
             return self._request.max_wait_us
-        waited = context.monotonic() - self._since
+        waited = context.retry_budget.clock.monotonic() - self._since
         return max(0, self._request.max_wait_us - round(waited * MICROSECONDS))
 
     def _wait(self, context: LockContext, slot: Slot) -> bool:

@@ -120,7 +120,8 @@ def test_a_record_with_a_broken_short_id_is_a_malformed_item() -> None:
     request = AcquireRequest(
         lock_name="a", owner_id=SOME_UUID, execution_arn=f"{HERE}x:{SOME_UUID}"
     )
-    record = items.new_holder(request.as_holder(fencing_token=1, now_ms=1), HERE)
+    come_in = items.come_in(request.as_holder(fencing_token=1, now_ms=1), ":token", HERE)
+    record = come_in.values[":holder"]
     record["M"][schema.HOLDER_EXECUTION] = {"S": "x~broken"}  # type: ignore[index]
     item: dict[str, Any] = {
         schema.holder_attribute(SOME_UUID): record,
