@@ -224,7 +224,7 @@ class DurableFunctions:
         send = client.send_durable_execution_callback_success
         result = json.dumps(acquire_answer(answer), ensure_ascii=False).encode()
         message = RepeatedRequest(self.retry_budget, answer_in=_callback_undelivered)
-        sent = message.send(send, CallbackId=callback_id, Result=result)
+        sent: object = message.send(send, CallbackId=callback_id, Result=result)
         return sent if isinstance(sent, Delivery) else Delivery.DELIVERED
 
     def describe(self, execution_arn: str) -> Execution:
