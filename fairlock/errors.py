@@ -1,21 +1,5 @@
 """Everything that Fairlock raises, one class a situation.
 
-    FairlockError
-    ├── InvalidRequest          the request breaks an input rule; nothing was written (a ValueError)
-    ├── LockStoreUnavailable    outcome unknown; repeat the call with the same owner_id
-    ├── LockStoreMisconfigured  no such table, no permission, no credentials, no region
-    ├── LockItemMalformed       an item of the lock table is not as Fairlock writes it
-    ├── ClientUnusable          the client was closed, or belongs to a parent process
-    ├── LockWaitTimeout         the lock was not handed over within max_wait (a TimeoutError)
-    ├── Superseded              a newer version was granted the lock; this one never is
-    ├── SlotTooLate             the next slot of a pace is later than max_wait (a TimeoutError)
-    ├── LockLost                the lease is over, or the lock was granted again
-    ├── HolderChanged           the holder to be released by force holds nothing any more
-    ├── KeepAliveEnded          the guarded work is done; ends the heartbeat beside it
-    ├── TransactionRefused      a condition of the caller's own items failed; nothing was written
-    ├── VersionConflict         others changed the item at every try; nothing was written
-    └── OutcomeUnknown          a versioned write may have happened; do not repeat it
-
 The class names are part of the API: workflows match on them (`ErrorEquals`). A lock that is busy,
 or that is not held, is not an error; those are answers.
 

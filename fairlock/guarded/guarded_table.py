@@ -87,9 +87,8 @@ class GuardedCall:
 
     Attributes:
         items: the application's writes; none once they are written.
-        has_token: whether the application can name it again.
         request_token: for the transaction, if it is always the same one; None takes a new one each.
-        digest: of its contents, by which a repeat is recognized.
+        digest: of its contents, by which a repeat with its token is recognized; empty without one.
         began: when it was first called, by the monotonic clock.
         open: the transactions sent for it that may have happened, or may happen yet.
         untold: the hand-off of one that was sent again and has happened: its waiter may not know.
@@ -98,7 +97,6 @@ class GuardedCall:
 
     items: list[TransactWriteItemTypeDef]
     release: bool
-    has_token: bool = False
     request_token: str | None = None
     digest: str = ""
     began: float = 0.0

@@ -164,7 +164,6 @@ class GuardedWrites:
             self._named[token] = call = GuardedCall(
                 items=writes,
                 release=release,
-                has_token=True,
                 request_token=None if release else self._request_token(token),
                 digest=digest,
                 began=self._context.retry_budget.clock.monotonic(),
@@ -190,7 +189,7 @@ class GuardedWrites:
                 return
             if not call.open:
                 raise
-            text = _REPEAT_WITH_TOKEN if call.has_token else _NO_TOKEN
+            text = _REPEAT_WITH_TOKEN if call.digest else _NO_TOKEN
             raise LockStoreUnavailable(text.format(error=error)) from error
         finally:
             call.is_answered = True

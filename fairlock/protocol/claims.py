@@ -1,15 +1,10 @@
 """The writes of claims: the locks that a workflow execution asked for, so that its end frees them.
 
-    acquire     write_claim       before it asks for the lock: nothing is granted without a claim
-    release     mark_done         after the lock is free: a late call of this acquisition is refused
-                mark_ended        with keep_alive, before the lock is free, and before the queue is
-                                  left: so a heartbeat that finds the lock free knows that it is not
-                                  lost, and a late acquire knows that no one wants the lock any more
-    keep_alive  record_heartbeat  the task token of the state that sends heartbeats
-    reap        fence_claim       from now on an acquire that comes late cannot write the claim; the
-                                  claim stays, so that the second pass finds what was under way
-                advance_claim     how far a pass is with the claim; it never goes back
-                still_reaped      the condition of the release on behalf of the execution
+An acquire writes its claim before it asks for its lock. A release marks the claim as done once the
+lock is free; with keep_alive, or from the queue, also as ended before that: so a heartbeat that
+finds the lock free knows that it is not lost, and a late acquire that no one wants the lock any
+more. The reaper fences a claim, so that no late acquire writes it again, and advances it pass by
+pass.
 
 A claim decides nothing about who holds a lock. Its revision grows with every write except those of
 the reaper, which fences a claim only as it was before Step Functions was asked: else the claim may

@@ -1,13 +1,5 @@
 """The operations of a lock, over one table. Uncontended, each of them is one request.
 
-    acquire         take a permit, take over, wait, or be refused     acquire.py
-    renew_lease     hold on for one more lease                        keep_alive.py
-    keep_alive      the same, for a workflow beside its work          keep_alive.py
-    release         give the permit back, or leave the queue          release.py
-    reap            free what a workflow that is over left behind     reap.py
-    force_release   end the grant of another owner                    administration.py
-    describe        who holds, who waits; `list_locks`: of all        administration.py
-
 Guaranteed: no more owners hold a lock name than the `limit` of any of them. Without a release by
 force, an owner loses its place only after its own end of its lease, whatever the clocks of machines
 show, and not while the workflow it belongs to runs, unless that was never told of its grant. The
