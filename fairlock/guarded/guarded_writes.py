@@ -120,15 +120,14 @@ class GuardedWrites:
         """Commits the items if the lock is still held; with `release`, releases the lock as well.
 
         One request, also with `release`; if others wait, the release costs two more and a push, and
-        the oldest waiter becomes the holder in this very transaction. Send no heartbeats from then
-        on: one that comes later is answered "not held", which is no loss.
+        the oldest waiter becomes the holder in this very transaction. Arguments and errors are
+        those of `fairlock.Lock.transact_write`, and `LockStoreMisconfigured` if a table or a
+        permission is missing.
 
-        Arguments and errors are those of `fairlock.Lock.transact_write`, and
-        `LockStoreMisconfigured` if a table or a permission is missing. After an unknown outcome, a
-        repeat with the token sends the same transaction again within nine minutes, and so gives the
-        answer that got lost. Later DynamoDB does not know, and the call goes on raising this error.
-        A repeat of a committed write succeeds at any time, unless 10,000 newer writes of this
-        object have committed.
+        After an unknown outcome, a repeat with the token sends the same transaction again within
+        nine minutes; later DynamoDB does not know, and the call goes on raising this error. A
+        repeat of a committed write succeeds, unless 10,000 newer writes of this object have
+        committed.
         """
         self.send(self.call(items, token=token, release=release))
 
