@@ -80,8 +80,8 @@ def give_back(
     # follows. Beside other holders, what was seen is mostly old.
     if seen is not None and seen.state.contended and len(seen.state.holders) == 1:
         holder = _granted(seen.state, request)
-        departing = holder and DepartingHolder(holder, voluntary=True)
-        if departing and hand_over(
+        departing = None if holder is None else DepartingHolder(holder, voluntary=True)
+        if departing is not None and hand_over(
             context, request.lock_name, seen.state, departing=departing, known=seen
         ):
             return gave_back(context, request.lock_name, departing.holder)
