@@ -167,15 +167,15 @@ class LockTable:
         """The items of a range, in order, strongly consistent; one page of 1 MB at most."""
         request = RepeatedRequest(self._retry_budget, answer_in=self._answer_in)
         answer = request.send(self._client.query, **self._range_of(query))
-        items, after = list(answer["Items"]), answer.get("LastEvaluatedKey")
-        return Page(items=items, next=after, **self._when(answer, request))
+        after, when = answer.get("LastEvaluatedKey"), self._when(answer, request)
+        return Page(items=list(answer["Items"]), next=after, **when)
 
     def scan(self, scan: Scan) -> Page:
         """Items of the whole table, strongly consistent; one page of 1 MB before the filter."""
         request = RepeatedRequest(self._retry_budget, answer_in=self._answer_in)
         answer = request.send(self._client.scan, **self._range_of(scan))
-        items, after = list(answer["Items"]), answer.get("LastEvaluatedKey")
-        return Page(items=items, next=after, **self._when(answer, request))
+        after, when = answer.get("LastEvaluatedKey"), self._when(answer, request)
+        return Page(items=list(answer["Items"]), next=after, **when)
 
     def query_all(self, query: Query) -> list[Item]:
         """The items of a range, in order, strongly consistent; as many pages as it takes."""
