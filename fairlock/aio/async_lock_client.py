@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
 from fairlock.aio.async_lock import (
     AsyncBlocks,
     AsyncCallback,
-    AsyncHold,
     AsyncLock,
     AsyncLockServices,
 )
@@ -20,7 +20,6 @@ from fairlock.aio.bridge import (
     BridgedClock,
     iterate,
     run,
-    temporary_client,
     with_awaited_calls,
 )
 from fairlock.aio.tasks import (
@@ -33,11 +32,11 @@ from fairlock.aio.tasks import (
 from fairlock.client import arguments
 from fairlock.client.acquisition import Acquisition
 from fairlock.client.arguments import LockOptions
-from fairlock.client.connection import StoreFactory, told_by_stack
-from fairlock.client.lease_handle import Releasable, Unreleased
+from fairlock.client.connection import told_by_stack
+from fairlock.client.lease_handle import Releasable
 from fairlock.client.reporting import LockEvents, OnEvent, logger
 from fairlock.client.settings import ClientOptions, ClientSettings, adopt
-from fairlock.client.table_client import NotCopied, OpenedTable
+from fairlock.client.table_client import OpenedTable
 from fairlock.clock import Clock, Seconds
 from fairlock.errors import ClientUnusable, DescribedHolder, LockWaitTimeout
 from fairlock.names import TABLE_NAME_PARAMETER
@@ -55,11 +54,12 @@ _CLOSED_ELSEWHERE: Final = (
 
 @with_awaited_calls
 @arguments.with_explained_calls
-class AsyncLockClient(AsyncBlocks, NotCopied):
+class AsyncLockClient(AsyncBlocks):
     """Locks in one table for one event loop, shared with workflows and all other clients.
 
-    The same surface as `LockClient`, to be awaited. No threads: one task schedules the heartbeats
-    of all locks, and at most `max_workers` of them are under way at a time.
+    The same surface as `LockClient`, to be awaited, with tasks for threads: a task that the body of
+    a block starts is another one, and waits. One task schedules the heartbeats of all locks, and at
+    most `max_workers` of them are under way at a time. A cancelled body releases its lock, too.
 
     A task that is cancelled while it acquires leaves the queue, or releases what was granted in
     that moment, before the cancellation goes on; a request that was sent is never abandoned. So a
@@ -92,7 +92,7 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         clock: Clock | Literal["system"] | None = None,
         **settings: Unpack[ClientOptions],
     ) -> None:
-        self._settings = ClientSettings.of(
+        self._settings = ClientSettings(
             table_name, clock=clock, machine_clock=BridgedClock, **settings
         )
         self._settings.timing.warn_of_other_meaning(self._settings.lease)
@@ -115,7 +115,6 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
             tasks=BackgroundTasks(),
             events=self._new_events(on_event),
             entered=AsyncEnteredLocks(),
-            unreleased=Unreleased(),
             of_asyncio=True,
         )
         self._acquisitions = CancellableAcquisitions(self._services.tasks)
@@ -131,9 +130,13 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         **settings: Unpack[ClientOptions],
     ) -> Self:
         """Makes a client for the table of a shared service. As `LockClient.from_stack`."""
-        ClientSettings.of("unread", machine_clock=BridgedClock, **settings)
-        async with temporary_client("ssm", session) as make_client:
+        ClientSettings("unread", machine_clock=BridgedClock, **settings)
+        connection = AsyncConnection(session=session)
+        make_client = partial(connection.client, "ssm")
+        try:
             table = await run(told_by_stack, stack_name, TABLE_NAME_PARAMETER, make_client)
+        finally:
+            await connection.aclose()
         return cls(table, session=session, **settings)
 
     async def acquire(
@@ -189,43 +192,10 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         except LockWaitTimeout:
             return None
 
-    def longest_wait(self, lease: Seconds | None = None) -> float:
-        """Seconds that `acquire` waits by default for a lock with such a lease."""
-        return self._settings.longest_wait(lease)
-
-    def hold(
-        self,
-        name: str,
-        *,
-        lease: Seconds | None = None,
-        max_wait: Seconds | None = None,
-        limit: int = 1,
-        data: Mapping[str, Any] | None = None,
-        owner_name: str | None = None,
-        on_lost: AsyncCallback | None = None,
-        on_danger: AsyncCallback | None = None,
-        reentrant: bool = False,
-        shared: bool = False,
-        max_hold: Seconds | None = None,
-        only_newest: bool | int = False,
-    ) -> AsyncHold:
-        """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
-
-        The lock is released even if the body is cancelled. The rest is as in `LockClient.hold`,
-        with tasks in place of threads: a task that a body starts is another one, and waits.
-        """
-        options = LockOptions(
-            *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            *(shared, max_hold, only_newest),
-        )
-        arguments.require_bool("reentrant", reentrant)
-        return AsyncHold(name, self._block(options, reentrant=reentrant))
-
     @asynccontextmanager
     async def _block(
         self, options: LockOptions[AsyncCallback], *, reentrant: bool
     ) -> AsyncIterator[AsyncLock]:
-        """The block of `hold`."""
         outer = self._services.entered.reentered(options) if reentrant else None
         if isinstance(outer, AsyncLock):
             yield outer
@@ -362,7 +332,7 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
 
     async def _acquire(self, options: LockOptions[AsyncCallback]) -> AsyncLock:
         self._require_open()
-        acquisition = self._settings.acquisition(options, self._services, self._require_open)
+        acquisition = self._services.acquisition(options, self._require_open)
         granted = await self._acquisitions.run(acquisition)
         if granted is None:
             raise acquisition.timed_out()
@@ -401,10 +371,6 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
     @staticmethod
     def _new_events(on_event: OnEvent | None) -> LockEvents:
         return LockEvents(on_event)
-
-    def _opened(self) -> StoreFactory:
-        self._require_open()
-        return self._services.store_factory
 
     def _require_open(self) -> None:
         if self._closed:

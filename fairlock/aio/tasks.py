@@ -278,7 +278,7 @@ class AsyncHeartbeats:
 
 
 class AsyncLostEvent(AskedEvent, asyncio.Event):
-    """Set when a lock is lost; checks the lease as `LostEvent` does, also after a blocked loop."""
+    """As `LostEvent`: it checks the lease, also after a blocked loop."""
 
     def __init__(self, is_lost: Callable[[], bool]) -> None:
         super().__init__()
@@ -286,7 +286,7 @@ class AsyncLostEvent(AskedEvent, asyncio.Event):
 
     def is_set(self) -> bool:
         """Whether the lock is lost."""
-        return self._is_lost()
+        return super().is_set() or self._is_lost()
 
     async def wait(self) -> bool:  # type: ignore[override]  # the stubs say Literal[True]
         """Waits until the lock is lost."""
@@ -295,16 +295,6 @@ class AsyncLostEvent(AskedEvent, asyncio.Event):
                 async with asyncio.timeout(local_lease.LONGEST_NAP_SECONDS):
                     await super().wait()
         return True
-
-
-class AsyncStopEvent(AsyncLostEvent):
-    """Set when the work of a leader has to stop, and never cleared; see `StopEvent`."""
-
-    def is_set(self) -> bool:
-        """Whether the work has to stop."""
-        if not asyncio.Event.is_set(self) and self._is_lost():
-            self.set()
-        return asyncio.Event.is_set(self)
 
 
 @asynccontextmanager

@@ -35,28 +35,6 @@ _ENTERED_TWICE: Final = (
 )
 
 
-class _Listener:
-    """Passes on to a lock what becomes of its lease.
-
-    If the lease, which heartbeats hold, held the lock, a drop by its user would stay unnoticed.
-    """
-
-    def __init__(self, lock: BaseLock) -> None:
-        self.find: Callable[[], BaseLock | None] = weakref.ref(lock)
-
-    def on_lost(self, reason: str) -> None:
-        if (lock := self.find()) is not None:
-            lock._report_loss(reason)  # noqa: SLF001 - of its own lock
-
-    def on_danger(self, reason: str) -> None:
-        if (lock := self.find()) is not None:
-            lock._report_danger(reason)  # noqa: SLF001 - same
-
-    def on_released(self) -> None:
-        if (lock := self.find()) is not None:
-            lock._tell(LockEventKind.RELEASED, held_seconds=lock._held_seconds())  # noqa: SLF001 - same
-
-
 class BaseLock(EnteredOneWay, ABC):
     """The part of a lock that answers without a request."""
 
@@ -75,21 +53,17 @@ class BaseLock(EnteredOneWay, ABC):
         self._request = request
         self._options = options
         self._data = options.data
-        self._fencing_token = granted.fencing_token
         self._inside: Entered = []
         self._is_entered = False
         self._since = granted.since
         self._guarded_writes: GuardedWrites | None = None
         self._mutex = threading.Lock()
-        self._listener = _Listener(self)
         lease = LocalLease(
             self._settings.clock,
             granted,
             timing=self._settings.timing,
             max_hold=math.inf if options.max_hold is None else in_seconds(options.max_hold),
-            on_lost=self._listener.on_lost,
-            on_danger=self._listener.on_danger,
-            on_released=self._listener.on_released,
+            listener=weakref.WeakMethod(self._tell),
         )
         table = handle_store_factory or services.store_factory
         self._handle = LeaseHandle(table, lease, mutex=mutex)
@@ -109,9 +83,8 @@ class BaseLock(EnteredOneWay, ABC):
             return
         # Its callbacks and the metrics are still to be told what becomes of it, so it goes on
         # living. Python calls `__del__` once only.
-        self._listener.find = lambda: self
-        lease = handle.lease
-        if lease.period != math.inf and self._is_renewed():
+        handle.lease.listener = lambda: self._tell
+        if handle.lease.period != math.inf and self._is_renewed():
             message = (
                 f"lock {self.name!r} was dropped, and its client goes on renewing it: write `with "
                 "locks.hold(…) as lock:`, or keep the lock until you have released it"
@@ -160,7 +133,7 @@ class BaseLock(EnteredOneWay, ABC):
         It never changes, not even after a loss: then a newer token exists, by which other systems
         can refuse this one.
         """
-        return self._fencing_token
+        return self._handle.lease.fencing_token
 
     @property
     def lease(self) -> float:
@@ -301,27 +274,28 @@ class BaseLock(EnteredOneWay, ABC):
         else:
             logger.warning("lock %r: release failed, its lease ends it: %s", self.name, lock_error)
 
-    def _report_loss(self, reason: str) -> None:
-        logger.warning("lock %r is lost: %s", self.name, reason)
-        self._tell(LockEventKind.LOST, held_seconds=self._held_seconds(), reason=reason)
-        self._report("on_lost", self._options.on_lost, reason)
-
-    def _report_danger(self, reason: str) -> None:
-        logger.warning("lock %r is in danger, %.1f s left: %s", self.name, self.remaining, reason)
-        self._tell(LockEventKind.IN_DANGER, reason=reason)
-        self._report("on_danger", self._options.on_danger, reason)
-
-    def _tell(self, kind: LockEventKind, **fields: Any) -> None:  # noqa: ANN401 - see `LockEvent`
-        name, owner_name, token = self.name, self.owner_name, self.fencing_token
-        about = {"lock_name": name, "owner_name": owner_name, "fencing_token": token}
-        self._services.events.report(kind, **about, **fields)
-
-    def _held_seconds(self) -> float:
-        return max(0.0, self._settings.clock.monotonic() - self._since)
-
-    def _report(self, name: str, callback: Callable[..., object] | None, reason: str) -> None:
+    def _tell(self, kind: LockEventKind, reason: str) -> None:
+        """Logs what the lease reports, and passes it on to the user's hook and callbacks."""
+        callback, field, held = None, "", None
+        if kind is LockEventKind.IN_DANGER:
+            left = self.remaining
+            logger.warning("lock %r is in danger, %.1f s left: %s", self.name, left, reason)
+            callback, field = self._options.on_danger, "on_danger"
+        else:
+            held = max(0.0, self._settings.clock.monotonic() - self._since)
+        if kind is LockEventKind.LOST:
+            logger.warning("lock %r is lost: %s", self.name, reason)
+            callback, field = self._options.on_lost, "on_lost"
+        self._services.events.report(
+            kind,
+            lock_name=self.name,
+            owner_name=self.owner_name,
+            fencing_token=self.fencing_token,
+            held_seconds=held,
+            reason=reason,
+        )
         if callback is not None:
-            self._call_soon(f"{name} of lock {self.name!r}", lambda: callback(self, reason))
+            self._call_soon(f"{field} of lock {self.name!r}", lambda: callback(self, reason))
 
     @abstractmethod
     def _is_renewed(self) -> bool:

@@ -94,9 +94,9 @@ class Connection:
         self,
         *,
         session: boto3.Session | None,
-        dynamodb: DynamoDBClient | None,
-        stepfunctions: SFNClient | None,
-        most_at_once: int,
+        dynamodb: DynamoDBClient | None = None,
+        stepfunctions: SFNClient | None = None,
+        most_at_once: int = 1,
     ) -> None:
         self.check("session", session, has="client")
         self.check("client", dynamodb, has="exceptions", service="dynamodb")
@@ -116,7 +116,7 @@ class Connection:
 
     def dynamodb(self) -> DynamoDBClient:
         """The client for the lock table."""
-        return cast("DynamoDBClient", self._client("dynamodb"))
+        return cast("DynamoDBClient", self.client("dynamodb"))
 
     def close(self) -> None:
         """Closes the connections of the clients made here. They would be opened again on use."""
@@ -130,9 +130,9 @@ class Connection:
         self._made = {}
 
     def _if_possible(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
-        """The client for executions; None if there cannot be one, for instance without a region."""
+        """The client for executions; None if there can be none, for instance without a region."""
         try:
-            return self._client(service)
+            return self.client(service)
         except (BotoCoreError, ClientUnusable):
             return None
 
@@ -143,10 +143,11 @@ class Connection:
         """
         if self._given["stepfunctions"] is None and self._known_account is None:
             with suppress(BotoCoreError, ClientError):
-                self._known_account = self._client("sts").get_caller_identity()["Account"]
+                self._known_account = self.client("sts").get_caller_identity()["Account"]
         return self._known_account
 
-    def _client(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
+    def client(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
+        """The client of a service: the one that was given, or else one that is made here once."""
         given = self._given.get(service)
         if given is not None:
             if self._process != os.getpid():

@@ -6,12 +6,15 @@ import threading
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from fairlock.client.arguments import LockOptions, refuse
 from fairlock.clock import in_seconds
 from fairlock.protocol.model import AcquireRequest
 from fairlock.wire import rules
+
+if TYPE_CHECKING:
+    from fairlock.client.base_lock import BaseLock
 
 _UPGRADE: Final = ", and a shared lock cannot become exclusive; end that block first"
 _SHARED_AGAIN: Final = (
@@ -20,35 +23,11 @@ _SHARED_AGAIN: Final = (
 )
 
 
-class HeldLock(Protocol):
-    """A lock of either kind, as far as this needs to know it."""
-
-    @property
-    def name(self) -> str:
-        """The lock's name."""
-
-    @property
-    def owner_name(self) -> str:
-        """The label of its owner."""
-
-    @property
-    def data(self) -> Mapping[str, Any] | None:
-        """What is stored with it."""
-
-    @property
-    def lease(self) -> float:
-        """Seconds for which each renewal holds."""
-
-    @property
-    def remaining(self) -> float:
-        """Seconds that are left; 0 if it is not held."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class EnteredLock:
     """A lock whose block has begun, weak, so that a drop is noticed, and as it was acquired."""
 
-    lock: weakref.ref[HeldLock]
+    lock: weakref.ref[BaseLock]
     options: LockOptions[Any]
 
 
@@ -72,7 +51,7 @@ class EnteredLocks:
             locks = self._of_this_thread.locks = []
         return locks
 
-    def held(self, name: str) -> list[tuple[HeldLock, LockOptions[Any]]]:
+    def held(self, name: str) -> list[tuple[BaseLock, LockOptions[Any]]]:
         """The locks of this name that the caller is inside of, and holds, the innermost last."""
         locks = [(each.lock(), each.options) for each in self.mine()]
         return [
@@ -101,7 +80,7 @@ class EnteredLocks:
             )
             refuse("name", rule, name)
 
-    def reentered(self, options: LockOptions[Any]) -> HeldLock | None:
+    def reentered(self, options: LockOptions[Any]) -> BaseLock | None:
         """The lock that the caller holds already and enters again; None if it holds none."""
         held = self.held(rules.plain_text("name", rules.LOCK_NAME, options.name))
         if not held:

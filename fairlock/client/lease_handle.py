@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
 from fairlock.client.local_lease import LeaseState, LocalLease
@@ -18,6 +18,9 @@ from fairlock.protocol.model import HeartbeatRequest, ReleaseRequest
 from fairlock.protocol.outcomes import Released
 from fairlock.store.keep_alive import renew_lease
 from fairlock.store.release import release
+
+if TYPE_CHECKING:
+    from fairlock.client.acquisition import Acquisition
 
 _TAKEN: Final = "another owner has it, or it was freed by force"
 _REFUSED: Final = "DynamoDB refused a guarded write"
@@ -252,29 +255,7 @@ class LeaseHandle:
         return False
 
 
-class Releasable(Protocol):
-    """A lock whose release has begun, or an acquisition: the end of a client may have to end it."""
-
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether the caller is a signal handler in the middle of a request of it."""
-        ...
-
-    def is_settled(self) -> bool:
-        """Whether there is nothing left to be released."""
-        ...
-
-    def is_over(self) -> bool:
-        """Whether it has ended by itself."""
-        ...
-
-    def is_abandoned(self) -> bool:
-        """Whether no other thread is at it."""
-        ...
-
-    def release_at_close(self) -> None:
-        """Releases at the end of a client; what prevents it is logged."""
-        ...
+Releasable: TypeAlias = "LeaseHandle | Acquisition"
 
 
 class Unreleased:

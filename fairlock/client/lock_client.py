@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import boto3
@@ -12,16 +12,15 @@ import boto3
 from fairlock.aws.retry import CLIENT_CONFIG
 from fairlock.client import arguments
 from fairlock.client.arguments import LockOptions
-from fairlock.client.connection import Connection, StoreFactory, told_by_stack
+from fairlock.client.connection import Connection, told_by_stack
 from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.heartbeats import Heartbeats
 from fairlock.client.leader import Leading
-from fairlock.client.lease_handle import Unreleased
-from fairlock.client.lock import Callback, Hold, Lock, LockServices
+from fairlock.client.lock import Callback, Lock, LockServices
 from fairlock.client.reporting import LockEvents
 from fairlock.client.settings import ClientOptions, ClientSettings, adopt
-from fairlock.client.several_locks import SeveralLocks
-from fairlock.client.table_client import LockAdministration, NotCopied
+from fairlock.client.several_locks import LocksInOrder
+from fairlock.client.table_client import LockAdministration
 from fairlock.client.threads import Callbacks, reset_in_children
 from fairlock.clock import BootClock, Clock, Seconds
 from fairlock.errors import ClientUnusable, LockWaitTimeout
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @arguments.with_explained_calls
-class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
+class LockClient(Leading, LockAdministration):
     """Locks in one table, shared with workflows and all other clients of the table.
 
     Args:
@@ -87,7 +86,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         clock: Clock | Literal["system"] | None = None,
         **settings: Unpack[ClientOptions],
     ) -> None:
-        self._settings = ClientSettings.of(
+        self._settings = ClientSettings(
             table_name, clock=clock, machine_clock=BootClock, **settings
         )
         self._settings.timing.warn_of_other_meaning(self._settings.lease)
@@ -122,7 +121,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
             InvalidRequest: no stack can have this name, or a setting breaks its rule.
         """
         Connection.check("session", session, has="client")
-        ClientSettings.of("unread", machine_clock=BootClock, **settings)  # Before the request.
+        ClientSettings("unread", machine_clock=BootClock, **settings)  # Before the request.
         maker: Any = session or boto3
         table = told_by_stack(
             stack_name, TABLE_NAME_PARAMETER, lambda: maker.client("ssm", config=CLIENT_CONFIG)
@@ -139,7 +138,6 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
                 most_at_once=settings.max_workers,
                 is_wanted=lambda: client() is not None,
             ),
-            unreleased=Unreleased(),
             callbacks=Callbacks(),
             events=LockEvents(settings.on_event),
             entered=EnteredLocks(),
@@ -241,55 +239,9 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         except LockWaitTimeout:
             return None
 
-    def longest_wait(self, lease: Seconds | None = None) -> float:
-        """Seconds that `acquire` waits by default for a lock with such a lease."""
-        return self._settings.longest_wait(lease)
-
-    def hold(
-        self,
-        name: str,
-        *,
-        lease: Seconds | None = None,
-        max_wait: Seconds | None = None,
-        limit: int = 1,
-        data: Mapping[str, Any] | None = None,
-        owner_name: str | None = None,
-        on_lost: Callback | None = None,
-        on_danger: Callback | None = None,
-        reentrant: bool = False,
-        shared: bool = False,
-        max_hold: Seconds | None = None,
-        only_newest: bool | int = False,
-    ) -> Hold:
-        """`with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
-
-        What the body raises leaves the block as it is, with a note if the release failed too, or if
-        the lock was lost. If the body succeeds but the lock was lost meanwhile, `LockLost` is
-        raised: the body was not alone. If only the release fails, see `best_effort_release`.
-
-        If a thread inside the block waits for the same lock, by `hold`, `acquire` or `@locked` of
-        this client, it would wait for itself: the client raises `InvalidRequest` at once. With more
-        permits, that applies once the thread holds `limit` of them itself. A call that does not
-        wait (`max_wait=0`, `try_acquire`) is refused as usual. A lock that was released or lost
-        does not count, nor does one from `acquire` outside of a `with`: another thread may release
-        it.
-
-        With `reentrant=True`, the block gets the same `Lock` again. It sends no request, and only
-        the outermost block releases. `limit` must be that of the outer block; repeat its other
-        options, or leave them out. `max_wait` has no effect.
-
-        The other arguments and the errors are those of `acquire`.
-        """
-        options = LockOptions(
-            *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            *(shared, max_hold, only_newest),
-        )
-        arguments.require_bool("reentrant", reentrant)
-        return Hold(name, self._block(options, reentrant=reentrant))
-
     @contextmanager
     def _block(self, options: LockOptions[Callback], *, reentrant: bool) -> Iterator[Lock]:
-        """The block of `hold`. A generator releases even if an interrupt has cut off its block."""
+        # A generator: it releases even if an interrupt has cut off its block.
         outer = self._services.entered.reentered(options) if reentrant else None
         if isinstance(outer, Lock):
             yield outer
@@ -305,6 +257,15 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         except BaseException:
             _release_if_held(lock)
             raise
+
+    @contextmanager
+    def _block_of_all(self, plan: LocksInOrder[Lock]) -> Iterator[tuple[Lock, ...]]:
+        with ExitStack() as stack:
+            with plan.begun():
+                for name in plan.in_order:
+                    block = self._block(plan.options_of(name), reentrant=False)
+                    plan.held[name] = stack.enter_context(block)
+            yield plan.all_held()
 
     def adopt(
         self,
@@ -389,7 +350,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
     def _acquire(self, options: LockOptions[Callback]) -> Lock:
         self._require_open()
         services = self._services
-        acquisition = self._settings.acquisition(options, services, self._require_open)
+        acquisition = services.acquisition(options, self._require_open)
         lock = None
         # Before the first request: if an interrupt cuts off the cleanup below, the end of the
         # client finds it here, and leaves the queue.
@@ -417,10 +378,6 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
             lock.release()
             self._require_open()
         return lock
-
-    def _opened(self) -> StoreFactory:
-        self._require_open()
-        return self._services.store_factory
 
     def _require_open(self) -> None:
         if self._closed:

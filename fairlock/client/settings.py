@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, Self, TypedDict, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypedDict, TypeVar
 
 from fairlock.aws.retry import CLOCK
 from fairlock.client import arguments
@@ -52,26 +52,12 @@ class ClientOptions(TypedDict, total=False):
     on_event: OnEvent | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
     """The arguments of a client, as `LockClient` describes them, but for its AWS clients."""
 
-    table_name: str
-    owner_name: str | None
-    lease: float
-    max_wait: float | None
-    timing: Timing
-    longest_poll: float
-    max_workers: int
-    best_effort_release: bool
-    on_event: OnEvent | None
-    clock: Clock
-    uses_dates: bool
-
-    @classmethod
     @explained
-    def of(
-        cls,
+    def __init__(
+        self,
         table_name: str | None,
         *,
         machine_clock: Callable[[], Clock],
@@ -88,47 +74,40 @@ class ClientSettings:
         max_workers: int = 32,
         best_effort_release: bool = True,
         on_event: OnEvent | None = None,
-    ) -> Self:
-        """The settings of a client that was given these arguments, and the default of each."""
-        del session, client, stepfunctions
-        return cls(
-            table_name=table_or_default(table_name),
-            owner_name=owner_name,
-            lease=in_seconds(lease),
-            max_wait=in_seconds(max_wait),
-            timing=Timing(
-                heartbeat_every=in_seconds(heartbeat_every), safe_period=in_seconds(safe_period)
-            ),
-            longest_poll=in_seconds(longest_poll),
-            max_workers=max_workers,
-            best_effort_release=best_effort_release,
-            on_event=on_event,
-            clock=machine_clock() if clock is None or clock == "system" else clock,
-            uses_dates=clock != "system",
-        )
-
-    def __post_init__(self) -> None:
+    ) -> None:
         """Checks all rules."""
-        if self.owner_name is not None:
-            rules.require("owner_name", rules.OWNER_NAME, self.owner_name)
+        del session, client, stepfunctions
+        self.table_name = table_or_default(table_name)
+        self.owner_name = owner_name
+        self.lease = in_seconds(lease)
+        self.max_wait = in_seconds(max_wait)
+        self.timing = Timing(
+            heartbeat_every=in_seconds(heartbeat_every), safe_period=in_seconds(safe_period)
+        )
+        self.longest_poll = in_seconds(longest_poll)
+        self.max_workers = max_workers
+        self.best_effort_release = best_effort_release
+        self.on_event = on_event
+        self.clock = machine_clock() if clock is None or clock == "system" else clock
+        self.uses_dates = clock != "system"
+        if owner_name is not None:
+            rules.require("owner_name", rules.OWNER_NAME, owner_name)
         rules.require("lease", rules.LEASE_SECONDS, self.lease)
         if self.max_wait is not None:
             arguments.require_max_wait(self.max_wait)
-        for field in ("heartbeat_every", "safe_period"):
-            seconds = getattr(self.timing, field)
+        least = _SHORTEST_PERIOD_SECONDS
+        for name in ("heartbeat_every", "safe_period"):
+            seconds = getattr(self.timing, name)
             if seconds is not None:
-                require_seconds(field, seconds, least=_SHORTEST_PERIOD_SECONDS, most=math.inf)
+                require_seconds(name, seconds, least=least, most=math.inf)
         self.timing.require_room(self.lease, blamed="timing")
-        require_seconds(
-            "longest_poll", self.longest_poll, least=_SHORTEST_PERIOD_SECONDS, most=3600
-        )
-        if type(self.max_workers) is not int or not 1 <= self.max_workers <= _MOST_WORKERS:
-            rule = f"must be a whole number from 1 to {_MOST_WORKERS}"
-            refuse("max_workers", rule, self.max_workers)
+        require_seconds("longest_poll", self.longest_poll, least=least, most=3600)
+        if type(max_workers) is not int or not 1 <= max_workers <= _MOST_WORKERS:
+            refuse("max_workers", f"must be a whole number from 1 to {_MOST_WORKERS}", max_workers)
         rules.require("table_name", rules.TABLE_NAME, self.table_name, show_text=True)
         rules.require("clock", CLOCK, self.clock)
-        arguments.require_bool("best_effort_release", self.best_effort_release)
-        arguments.require_callable("on_event", self.on_event, "event")
+        arguments.require_bool("best_effort_release", best_effort_release)
+        arguments.require_callable("on_event", on_event, "event")
 
     def longest_wait(self, lease: Seconds | None) -> float:
         """Seconds that `acquire` waits by default for a lock with such a lease."""
@@ -148,14 +127,27 @@ class ClientSettings:
             local_waiters=LocalWaiters(self.clock),
         )
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientServices:
+    """What all locks of one client use, of either kind."""
+
+    settings: ClientSettings
+    store_factory: StoreFactory
+    events: LockEvents
+    entered: EnteredLocks
+    unreleased: Unreleased = field(default_factory=Unreleased)
+    of_asyncio: bool = False
+
     def acquisition(
-        self, options: LockOptions[Any], services: ClientServices, require_open: Callable[[], None]
+        self, options: LockOptions[Any], require_open: Callable[[], None]
     ) -> Acquisition:
         """A new acquisition, with an owner_id of its own."""
-        lease = self.lease if options.lease is None else in_seconds(options.lease)
+        settings = self.settings
+        lease = settings.lease if options.lease is None else in_seconds(options.lease)
         max_wait = in_seconds(options.max_wait)
-        max_wait = self.longest_wait(lease) if max_wait is None else max_wait
-        owner_name = self.owner_name if options.owner_name is None else options.owner_name
+        max_wait = settings.longest_wait(lease) if max_wait is None else max_wait
+        owner_name = settings.owner_name if options.owner_name is None else options.owner_name
         owner_name = arguments.default_owner_name() if owner_name is None else owner_name
         arguments.require_max_wait(max_wait)
         lock_name = rules.plain_text("name", rules.LOCK_NAME, options.name)
@@ -177,50 +169,36 @@ class ClientSettings:
             shared=options.shared,
             only_newest=arguments.checked_version(options.only_newest),
         )
-        self.timing.require_room(lease)
+        settings.timing.require_room(lease)
         if options.max_hold is not None:
             max_hold = in_seconds(options.max_hold)
-            self.timing.require_hold(max_hold, lease)
-            if self.timing.period(lease) == math.inf:
+            settings.timing.require_hold(max_hold, lease)
+            if settings.timing.period(lease) == math.inf:
                 # Nothing shortens the lease later, and it frees the lock of a frozen process.
                 # A second more, so that the loss is told as the end of max_hold.
                 lease_ms = min(request.lease_ms, round(lease_for(max_hold + 1) * 1000))
                 request = replace(request, lease_ms=lease_ms)
-        options.require_callbacks(of_asyncio=services.of_asyncio)
+        options.require_callbacks(of_asyncio=self.of_asyncio)
         if request.waits:
-            services.entered.require_that_others_can_release(request)
+            self.entered.require_that_others_can_release(request)
         return Acquisition(
-            services.store_factory,
+            self.store_factory,
             request,
             max_wait=float(max_wait),
-            longest_poll=self.longest_poll,
-            events=services.events,
+            longest_poll=settings.longest_poll,
+            events=self.events,
             require_open=require_open,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientServices:
-    """What all locks of one client use, of either kind."""
-
-    settings: ClientSettings
-    store_factory: StoreFactory
-    events: LockEvents
-    entered: EnteredLocks
-    unreleased: Unreleased
-    of_asyncio: bool = False
 
 
 _Callback = TypeVar("_Callback")
 
 
 def adopt(
-    services: ClientServices,
-    owner_id: str,
-    options: LockOptions[_Callback],
+    services: ClientServices, owner_id: str, options: LockOptions[_Callback]
 ) -> tuple[AcquireRequest, LockOptions[_Callback], Grant]:
     """Reads a lock, and renews its lease; returns what a lock object is made of."""
-    settings, store_factory = services.settings, services.store_factory
+    settings = services.settings
     name = rules.plain_text("name", rules.LOCK_NAME, options.name)
     owner_id = arguments.checked_owner_id(owner_id)
     lease = in_seconds(options.lease)
@@ -228,17 +206,21 @@ def adopt(
         rules.require("lease", rules.LEASE_SECONDS, lease)
         settings.timing.require_room(lease)
     options.require_callbacks(of_asyncio=services.of_asyncio)
-    context = store_factory.context()
+    not_held = LockLost(
+        f"lock {name!r}: it is not held by this owner_id: it was released, or its lease has "
+        "expired; acquire the lock"
+    )
+    context = services.store_factory.context()
     holder = read_state(context.table.read(lock_key(name))).holder(owner_id)
     if holder is None:
-        raise _not_held(name)
+        raise not_held
     if lease is None:
         settings.timing.require_room(holder.lease_ms / 1000)
     lease_ms = None if lease is None else round(lease * 1000)
     heartbeat = HeartbeatRequest(lock_name=name, owner_id=owner_id, lease_ms=lease_ms)
     grant = renew_lease(context, heartbeat)
     if grant is None:
-        raise _not_held(name)
+        raise not_held
     data = read_data(holder.data)
     known = replace(
         options,
@@ -259,11 +241,3 @@ def adopt(
         shared=holder.shared,
     )
     return request, known, grant
-
-
-def _not_held(name: str) -> LockLost:
-    message = (
-        "it is not held by this owner_id: it was released, or its lease has expired; acquire "
-        "the lock"
-    )
-    return LockLost(f"lock {name!r}: {message}")

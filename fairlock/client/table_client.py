@@ -6,10 +6,9 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn, cast
+from typing import cast
 
 from fairlock.client.arguments import (
-    EnteredOneWay,
     checked_owner_id,
     default_owner_name,
     refuse,
@@ -42,16 +41,6 @@ from fairlock.store.administration import (
 from fairlock.store.release import release
 from fairlock.store.turns import Turn
 from fairlock.wire import rules
-
-
-class NotCopied(EnteredOneWay):
-    """A client, of either kind: its connections and locks belong to one process."""
-
-    def __getstate__(self) -> NoReturn:
-        """Refuses to be copied or pickled."""
-        raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled: make one in each process"
-        )
 
 
 class LockAdministration(ABC):

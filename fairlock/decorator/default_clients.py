@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 from fairlock.client.lock_client import LockClient
-from fairlock.client.threads import reset_in_children
 from fairlock.errors import InvalidRequest
 from fairlock.names import TABLE_NAME_VARIABLE
 
@@ -38,19 +36,6 @@ class ClientKind(NamedTuple):
 _clients: Final[dict[ClientKind, LockClient]] = {}
 
 
-class _CreationLock:
-    """Lets one thread at a time make a client, and is free in a forked child."""
-
-    def __init__(self) -> None:
-        self._reset_after_fork()
-
-    def _reset_after_fork(self) -> None:
-        self.lock = threading.Lock()
-
-
-_creation: Final = _CreationLock()
-reset_in_children(_creation)
-
 _stand_ins: Final[dict[bool, Callable[..., Any]]] = {}
 """What makes the clients instead: for functions (False), for coroutine functions (True)."""
 
@@ -73,10 +58,11 @@ def default_client(*, heartbeats: bool) -> LockClient:
     if (stand_in := _stand_ins.get(False)) is not None:
         return cast("LockClient", stand_in(heartbeats=heartbeats))
     kind = ClientKind(_table_name(), heartbeats)
-    with _creation.lock:
-        if kind not in _clients:
-            _clients[kind] = LockClient(kind.table_name, **kind.settings())
-        return _clients[kind]
+    if kind not in _clients:
+        # No mutex, which a thread of the parent may hold at a fork. Of two threads that make a
+        # client in the same moment, both get the first: the other one has no thread yet.
+        _clients.setdefault(kind, LockClient(kind.table_name, **kind.settings()))
+    return _clients[kind]
 
 
 class _LoopClients:

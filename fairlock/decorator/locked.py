@@ -15,8 +15,8 @@ from fairlock.client.arguments import (
     require_finite,
     require_max_wait,
 )
+from fairlock.client.blocks import BaseClient
 from fairlock.client.lock_client import LockClient
-from fairlock.client.table_client import NotCopied
 from fairlock.clock import Seconds, in_seconds
 from fairlock.decorator.default_clients import default_async_client, default_client
 from fairlock.decorator.locked_call import (
@@ -197,7 +197,7 @@ def locked(
 
 def _require_client(client: object) -> None:
     """A class would make a client, and with a fake one a table, for each call."""
-    is_client = isinstance(client, NotCopied) and hasattr(client, "hold")
+    is_client = isinstance(client, BaseClient)
     if isinstance(client, type) or not (client is None or is_client or callable(client)):
         rule = (
             "must be a LockClient, an AsyncLockClient for coroutine functions, or a function that "
