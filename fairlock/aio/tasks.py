@@ -259,13 +259,10 @@ class AsyncHeartbeats:
             except Exception:
                 logger.exception(SCHEDULING_FAILED)
                 await asyncio.sleep(PAUSE_AFTER_DEFECT_SECONDS)
-            await self._nap(now)
-
-    async def _nap(self, now: float) -> None:
-        nap = min(max(self._schedule.next_at() - now, 0.0), LONGEST_NAP_SECONDS)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(nap):
-                await self._changed.wait()
+            nap = min(max(self._schedule.next_at() - now, 0.0), LONGEST_NAP_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(nap):
+                    await self._changed.wait()
 
     def _send(self, scheduled: ScheduledHeartbeat) -> None:
         def end(sent: asyncio.Task[bool]) -> None:
@@ -302,9 +299,14 @@ async def cancelled_when_lost(
     lost: asyncio.Event, check: Callable[[], None]
 ) -> AsyncIterator[None]:
     """Cancels the block when its lock is lost, and then raises what `check` does."""
+
+    async def expire(bound: asyncio.Timeout) -> None:
+        await lost.wait()
+        bound.reschedule(asyncio.get_running_loop().time())
+
     try:
         async with asyncio.timeout(None) as bound:
-            watcher = asyncio.create_task(_expire_when_set(lost, bound))
+            watcher = asyncio.create_task(expire(bound))
             try:
                 yield
             finally:
@@ -313,11 +315,6 @@ async def cancelled_when_lost(
         if bound.expired():
             check()
         raise
-
-
-async def _expire_when_set(lost: asyncio.Event, bound: asyncio.Timeout) -> None:
-    await lost.wait()
-    bound.reschedule(asyncio.get_running_loop().time())
 
 
 class AsyncEnteredLocks(EnteredLocks):

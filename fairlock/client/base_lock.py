@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from fairlock.client.arguments import EnteredOneWay, LockOptions, as_text, refuse
 from fairlock.client.connection import StoreFactory
-from fairlock.client.entered_locks import Entered, EnteredLock
+from fairlock.client.entered_locks import Entered
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.local_lease import LocalLease
 from fairlock.client.reporting import LockEventKind, logger
@@ -195,14 +195,13 @@ class BaseLock(EnteredOneWay, ABC):
             refuse("with", _ENTERED_TWICE, self)
         self._is_entered = True
         self._inside = self._services.entered.mine()
-        self._inside.append(EnteredLock(weakref.ref(self), self._options))
+        self._inside.append(weakref.ref(self))
 
     def _leave(self) -> None:
         """It ends, perhaps in another thread, as the block of a generator may."""
         self._is_entered = False
-        mine = [each for each in self._inside if each.lock() is self]
-        for each in mine[-1:]:
-            self._inside.remove(each)
+        if (me := weakref.ref(self)) in self._inside:
+            self._inside.remove(me)
 
     def _renew(self, length: Seconds | None, data: Mapping[str, Any] | None) -> None:
         """What `heartbeat` does."""

@@ -6,7 +6,6 @@ A `StoreFactory` gives each request a table, a clock and a deadline.
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import random
@@ -40,7 +39,6 @@ from fairlock.clock import AwsClock, Clock
 from fairlock.errors import (
     ClientUnusable,
     InvalidRequest,
-    LockStoreMisconfigured,
     LockStoreUnavailable,
 )
 from fairlock.names import TABLE_NAME_VARIABLE, stack_parameter
@@ -250,15 +248,15 @@ class StoreFactory:
                 min(seconds * _PAUSE_SHARE, _LONGEST_PAUSE_OF_ALL_SECONDS), _LONGEST_PAUSE_SECONDS
             ),
         )
-        began = self.clock.monotonic()
-        for attempt in itertools.count(1):
+        began, attempt = self.clock.monotonic(), 1
+        while True:
             try:
                 return call(context, attempt), attempt
             except LockStoreUnavailable:
                 if is_vain() or budget.is_spent(since=began):
                     raise
             budget.pause(attempt - 1)
-        raise AssertionError  # pragma: no cover - count() has no end
+            attempt += 1
 
 
 _USE_ITSELF: Final = "must be a client of DynamoDB: this one is a client of locks, so use it itself"
@@ -307,11 +305,7 @@ def told_by_stack(stack_name: str, name: str, make_client: Callable[[], Any]) ->
                 f"parameter {path!r}: the Parameter Store did not answer: {error}; repeat the call"
             )
             raise LockStoreUnavailable(message) from error
-        raise _misconfigured(error, path, region) from error
+        place = f"parameter {path!r} in {region or 'no known region'}"
+        advice = _ADVICE.get(error_code(error))
+        raise misconfigured_call(error, place=place, region=region, advice=advice) from error
     return str(found["Parameter"]["Value"])
-
-
-def _misconfigured(error: Exception, path: str, region: str | None) -> LockStoreMisconfigured:
-    place = f"parameter {path!r} in {region or 'no known region'}"
-    advice = _ADVICE.get(error_code(error))
-    return misconfigured_call(error, place=place, region=region, advice=advice)

@@ -295,13 +295,9 @@ class Heartbeats:
             # Under the same mutex as the last look: a lock that comes now starts threads of its
             # own.
             if not self._closed:
-                self._end()
-
-    def _end(self) -> None:
-        """Ends the threads; a lock that comes all the same starts others."""
-        pool, self._scheduler, self._pool = self._pool, None, None
-        if pool is not None:
-            pool.close(wait=False)
+                pool, self._scheduler, self._pool = self._pool, None, None
+                if pool is not None:
+                    pool.close(wait=False)
 
     def _begin_due_heartbeats(self) -> float:
         """Returns for how many seconds there is nothing to do then."""

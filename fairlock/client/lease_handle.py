@@ -95,7 +95,11 @@ class LeaseHandle:
             logger.warning(self.dropped)
             self.dropped = ""
         if self.lease.is_outlived:
-            self._give_back()
+            try:
+                self._release(was_lost=True, seconds=RELEASE_SECONDS)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the lease ends the lock
+                text = "lock %r: not released at the end of its max_hold; its lease ends it: %s"
+                logger.warning(text, self.lease.lock_name, error)
             return False
         try:
             self.heartbeat()
@@ -115,13 +119,6 @@ class LeaseHandle:
             return False
         return True
 
-    def _give_back(self) -> None:
-        try:
-            self._release(was_lost=True, seconds=RELEASE_SECONDS)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the lease ends the lock
-            text = "lock %r: not released at the end of its max_hold; its lease ends it: %s"
-            logger.warning(text, self.lease.lock_name, error)
-
     def release(self) -> bool:
         """Ends renewals, then releases; returns whether the lock was held until then.
 
@@ -135,7 +132,13 @@ class LeaseHandle:
             # Before the mutex: from here on `check` says no, and a heartbeat that waits for the
             # mutex is not sent any more.
             self.lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
-            self._require_no_interrupted_request()
+            if self.is_interrupted:
+                message = (
+                    f"lock {self.lease.lock_name!r}: not released: a signal handler asks for it in "
+                    "the middle of a request of this lock, and would wait for itself; the lease "
+                    "ends it"
+                )
+                raise LockStoreUnavailable(message)  # noqa: TRY301 - as of a request
             return self._release(was_lost=was_lost, seconds=RELEASE_SECONDS)
         except LockStoreUnavailable:
             raise
@@ -145,7 +148,7 @@ class LeaseHandle:
             raise
 
     def is_settled(self) -> bool:
-        """Whether there is nothing left to be released."""
+        """Whether nothing is left to be released."""
         return self.lease.state() in {LeaseState.RELEASED, LeaseState.LOST}
 
     def is_over(self) -> bool:
@@ -206,14 +209,6 @@ class LeaseHandle:
                     if self._release_has_begun:  # It waits for this write.
                         lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
                 raise
-
-    def _require_no_interrupted_request(self) -> None:
-        if self.is_interrupted:
-            message = (
-                f"lock {self.lease.lock_name!r}: not released: a signal handler asks for it in the "
-                "middle of a request of this lock, and would wait for itself; the lease ends it"
-            )
-            raise LockStoreUnavailable(message)
 
     def _release(self, *, was_lost: bool, seconds: float) -> bool:
         with self._mutex:

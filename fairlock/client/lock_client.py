@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
 import boto3
 
@@ -21,7 +22,7 @@ from fairlock.client.reporting import LockEvents
 from fairlock.client.settings import ClientOptions, ClientSettings, adopt
 from fairlock.client.several_locks import LocksInOrder
 from fairlock.client.table_client import LockAdministration
-from fairlock.client.threads import Callbacks, reset_in_children
+from fairlock.client.threads import Callbacks
 from fairlock.clock import BootClock, Clock, Seconds
 from fairlock.errors import ClientUnusable, LockWaitTimeout
 from fairlock.names import TABLE_NAME_PARAMETER
@@ -29,6 +30,17 @@ from fairlock.names import TABLE_NAME_PARAMETER
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_stepfunctions import SFNClient
+
+_of_this_process: Final[weakref.WeakSet[LockClient]] = weakref.WeakSet()
+
+
+def _reset_in_child() -> None:
+    for client in list(_of_this_process):
+        client._reset_after_fork()  # noqa: SLF001 - no call for users
+
+
+if hasattr(os, "register_at_fork"):  # Windows cannot fork.
+    os.register_at_fork(after_in_child=_reset_in_child)
 
 
 @arguments.with_explained_calls
@@ -98,7 +110,7 @@ class LockClient(Leading, LockAdministration):
         )
         self._closed = False
         self._services = self._new_services()
-        reset_in_children(self)
+        _of_this_process.add(self)
 
     @classmethod
     def from_stack(
@@ -144,7 +156,7 @@ class LockClient(Leading, LockAdministration):
         )
 
     def _reset_after_fork(self) -> None:
-        """For Fairlock itself, which calls this in a forked child."""
+        """Forgets threads, connections, and every mutex that a thread of the parent may hold."""
         self._connection.forget()
         self._services = self._new_services()
 

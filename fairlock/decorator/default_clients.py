@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from fairlock.client.lock_client import LockClient
@@ -20,22 +20,12 @@ if TYPE_CHECKING:
 _NO_DANGER_SECONDS: Final = 0.05
 
 
-class ClientKind(NamedTuple):
-    """What calls need of a client; calls with the same needs share one."""
-
-    table_name: str
-    heartbeats: bool
-
-    def settings(self) -> dict[str, Any]:
-        """The arguments of the client."""
-        if self.heartbeats:
-            return {}
-        return {"heartbeat_every": math.inf, "safe_period": _NO_DANGER_SECONDS}
+def settings_for(*, heartbeats: bool) -> dict[str, Any]:
+    """The settings of a client by what its calls need; calls with the same needs share one."""
+    return {} if heartbeats else {"heartbeat_every": math.inf, "safe_period": _NO_DANGER_SECONDS}
 
 
-_clients: Final[dict[ClientKind, LockClient]] = {}
-
-
+_clients: Final[dict[tuple[str, bool], LockClient]] = {}
 _stand_ins: Final[dict[bool, Callable[..., Any]]] = {}
 """What makes the clients instead: for functions (False), for coroutine functions (True)."""
 
@@ -57,19 +47,19 @@ def default_client(*, heartbeats: bool) -> LockClient:
     """Returns the client of this process for the table that the environment names."""
     if (stand_in := _stand_ins.get(False)) is not None:
         return cast("LockClient", stand_in(heartbeats=heartbeats))
-    kind = ClientKind(_table_name(), heartbeats)
-    if kind not in _clients:
+    key = (_table_name(), heartbeats)
+    if key not in _clients:
         # No mutex, which a thread of the parent may hold at a fork. Of two threads that make a
         # client in the same moment, both get the first: the other one has no thread yet.
-        _clients.setdefault(kind, LockClient(kind.table_name, **kind.settings()))
-    return _clients[kind]
+        _clients.setdefault(key, LockClient(key[0], **settings_for(heartbeats=heartbeats)))
+    return _clients[key]
 
 
 class _LoopClients:
     """The clients of one event loop, which are closed when the loop ends."""
 
     def __init__(self) -> None:
-        self.clients: dict[ClientKind, AsyncLockClient] = {}
+        self.clients: dict[tuple[str, bool], AsyncLockClient] = {}
         self.closing: AsyncIterator[None] = self._close_at_the_end()
 
     async def _close_at_the_end(self) -> AsyncIterator[None]:
@@ -91,14 +81,15 @@ async def default_async_client(*, heartbeats: bool) -> AsyncLockClient:
         return cast("AsyncLockClient", stand_in(heartbeats=heartbeats))
     from fairlock.aio import AsyncLockClient  # noqa: PLC0415 - an optional part
 
-    kind = ClientKind(_table_name(), heartbeats)
+    key = (_table_name(), heartbeats)
     current = _loops.get(asyncio.get_running_loop())
     if current is None:
         current = _loops[asyncio.get_running_loop()] = _LoopClients()
         await anext(current.closing)
-    if kind not in current.clients:
-        current.clients[kind] = AsyncLockClient(kind.table_name, **kind.settings())
-    return current.clients[kind]
+    if key not in current.clients:
+        settings = settings_for(heartbeats=heartbeats)
+        current.clients[key] = AsyncLockClient(key[0], **settings)
+    return current.clients[key]
 
 
 def _table_name() -> str:
