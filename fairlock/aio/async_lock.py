@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -24,10 +24,10 @@ from fairlock.aio.tasks import (
 from fairlock.client.arguments import LockOptions, with_explained_calls
 from fairlock.client.base_lock import BaseLock
 from fairlock.client.blocks import BaseClient, BaseHold
-from fairlock.client.connection import StoreFactory
+from fairlock.client.connection import Connection
 from fairlock.client.leader import Term, check_work
 from fairlock.client.reporting import LockEventKind
-from fairlock.client.settings import ClientServices
+from fairlock.client.services import ClientServices
 from fairlock.client.several_locks import LocksInOrder
 from fairlock.clock import Seconds
 from fairlock.errors import ClientUnusable, LockLost, LockStoreUnavailable, LockWaitTimeout
@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 class AsyncLockServices(ClientServices):
     """What all locks of an `AsyncLockClient` use. Heartbeats have connections of their own."""
 
-    handle_store_factory: StoreFactory
+    handle_connection: Connection
     heartbeats: AsyncHeartbeats
     tasks: BackgroundTasks
 
@@ -72,7 +72,7 @@ class AsyncLock(BaseLock):
     ) -> None:
         super().__init__(
             *(services, request, options, granted),
-            handle_store_factory=services.handle_store_factory,
+            handle_services=replace(services, connection=services.handle_connection),
             mutex=BridgedMutex(),
         )
         self._loop = asyncio.get_running_loop()

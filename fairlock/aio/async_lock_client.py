@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
@@ -34,10 +33,11 @@ from fairlock.client.acquisition import Acquisition
 from fairlock.client.arguments import LockOptions
 from fairlock.client.connection import told_by_stack
 from fairlock.client.lease_handle import Releasable
+from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.reporting import LockEvents, OnEvent, logger
-from fairlock.client.settings import ClientOptions, ClientSettings, adopt
+from fairlock.client.settings import ClientOptions, ClientSettings
 from fairlock.client.table_client import OpenedTable
-from fairlock.clock import Clock, Seconds
+from fairlock.clock import AwsClock, Clock, Seconds
 from fairlock.errors import ClientUnusable, DescribedHolder, LockWaitTimeout
 from fairlock.names import TABLE_NAME_PARAMETER
 from fairlock.protocol.description import LockDescription
@@ -106,12 +106,14 @@ class AsyncLockClient(AsyncBlocks):
             )
             for _ in range(2)
         ]
-        store_factory = self._settings.store_factory(self._connections[0])
+        clock = self._settings.clock
         self._services = AsyncLockServices(
             settings=self._settings,
-            store_factory=store_factory,
-            handle_store_factory=replace(store_factory, connection=self._connections[1]),
-            heartbeats=AsyncHeartbeats(self._settings.clock, most_at_once=max_workers),
+            connection=self._connections[0],
+            handle_connection=self._connections[1],
+            aws_clock=AwsClock(clock, uses_dates=self._settings.uses_dates),
+            local_waiters=LocalWaiters(clock),
+            heartbeats=AsyncHeartbeats(clock, most_at_once=max_workers),
             tasks=BackgroundTasks(),
             events=self._new_events(on_event),
             entered=AsyncEnteredLocks(),
@@ -220,7 +222,7 @@ class AsyncLockClient(AsyncBlocks):
         """
         wanted = LockOptions(*(name, lease, 0, 1, None, None, on_lost, on_danger))
         self._require_open()
-        adopted = await run(adopt, self._services, owner_id, wanted)
+        adopted = await run(self._services.adopt, owner_id, wanted)
         self._require_open()
         return AsyncLock(self._services, *adopted)
 

@@ -12,12 +12,11 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from fairlock.client.arguments import EnteredOneWay, LockOptions, as_text, refuse
-from fairlock.client.connection import StoreFactory
 from fairlock.client.entered_locks import Entered
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.local_lease import LocalLease
 from fairlock.client.reporting import LockEventKind, logger
-from fairlock.client.settings import ClientServices
+from fairlock.client.services import ClientServices
 from fairlock.clock import Seconds, in_seconds
 from fairlock.errors import ClientUnusable, LockLost
 from fairlock.guarded.conditions import DEFAULT_ATTRIBUTE, FenceCondition, require_alone
@@ -45,7 +44,7 @@ class BaseLock(EnteredOneWay, ABC):
         options: LockOptions[Any],
         granted: Grant,
         *,
-        handle_store_factory: StoreFactory | None = None,
+        handle_services: ClientServices | None = None,
         mutex: AbstractContextManager[object] | None = None,
     ) -> None:
         self._services = services
@@ -65,7 +64,7 @@ class BaseLock(EnteredOneWay, ABC):
             max_hold=math.inf if options.max_hold is None else in_seconds(options.max_hold),
             listener=weakref.WeakMethod(self._tell),
         )
-        table = handle_store_factory or services.store_factory
+        table = handle_services or services
         self._handle = LeaseHandle(table, lease, mutex=mutex)
 
     def __repr__(self) -> str:
@@ -237,14 +236,14 @@ class BaseLock(EnteredOneWay, ABC):
         if self._handle.lease.is_from_parent_process:
             self._handle.lease.require_held()
         if self._guarded_writes is None:
-            store_factory = self._services.store_factory
+            services = self._services
             made = GuardedWrites(
-                store_factory.connection.dynamodb(),
-                table_name=store_factory.table_name,
+                services.connection.dynamodb(),
+                table_name=self._settings.table_name,
                 lock_name=self.name,
                 owner_id=self.owner_id,
                 fencing_token=self.fencing_token,
-                context=store_factory.context(),
+                context=services.context(),
             )
             with self._mutex:  # Only around this: code on the bridge may have waited before.
                 self._guarded_writes = self._guarded_writes or made

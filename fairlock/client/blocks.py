@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from fairlock.client.arguments import EnteredOneWay, LockOptions, NotThere, refuse, require_bool
-from fairlock.client.connection import StoreFactory
 from fairlock.client.lock import Lock
-from fairlock.client.settings import ClientServices, ClientSettings
+from fairlock.client.services import ClientServices
+from fairlock.client.settings import ClientSettings
 from fairlock.client.several_locks import LocksInOrder
 from fairlock.clock import Seconds
 
@@ -224,6 +224,6 @@ class BaseClient(EnteredOneWay, ABC, Generic[_Callback, _Hold, _HoldAll]):
     def _require_open(self) -> None:
         """Raises `ClientUnusable` once the client is closed."""
 
-    def _opened(self) -> StoreFactory:
+    def _opened(self) -> ClientServices:
         self._require_open()
-        return self._services.store_factory
+        return self._services

@@ -1,20 +1,16 @@
-"""How a client reaches its lock table: by AWS clients, the protocol over them, and a name.
+"""How a client reaches its lock table: by AWS clients, and a name.
 
 The AWS clients of a `LockClient` are made when they are first needed, and again in a forked child.
-A `StoreFactory` gives each request a table, a clock and a deadline.
 """
 
 from __future__ import annotations
 
-import math
 import os
-import random
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import boto3
 from botocore.client import BaseClient
@@ -22,28 +18,19 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from fairlock.aws.executions import DurableFunctions, StepFunctions, WorkflowEngines
-from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import (
     DYNAMODB_CLIENT,
     OWN_REQUESTS_CONFIG,
-    RetryBudget,
     error_code,
     may_pass,
-    misconfigured,
     misconfigured_call,
 )
-from fairlock.backoff import Random
-from fairlock.client.local_waiters import LocalWaiters
-from fairlock.client.reporting import log_event
-from fairlock.clock import AwsClock, Clock
 from fairlock.errors import (
     ClientUnusable,
     InvalidRequest,
     LockStoreUnavailable,
 )
 from fairlock.names import TABLE_NAME_VARIABLE, stack_parameter
-from fairlock.store.context import LockContext
-from fairlock.store.turns import KnownPaces
 from fairlock.wire import rules
 
 if TYPE_CHECKING:
@@ -183,80 +170,6 @@ class Connection:
         # asked at the same moment would get different ones, and neither catches the other's.
         _ = client.exceptions
         return client
-
-
-RELEASE_SECONDS: Final = 5.0
-"""How long a call of unknown outcome is made again, such as a release."""
-_FIRST_PAUSE_SECONDS: Final = 0.1
-_LONGEST_PAUSE_SECONDS: Final = 1.0
-_LONGEST_PAUSE_OF_ALL_SECONDS: Final = 30.0
-_PAUSE_SHARE: Final = 0.01
-_Answer = TypeVar("_Answer")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreFactory:
-    """Makes stores over one table; each for one request, with a deadline of its own."""
-
-    connection: Connection
-    table_name: str
-    clock: Clock
-    aws_clock: AwsClock
-    local_waiters: LocalWaiters
-    random: Random = field(default=random.random)
-    known_paces: KnownPaces = field(default_factory=KnownPaces)
-
-    def context(self, *, deadline: float = math.inf) -> LockContext:
-        """What a request needs that must be done by a reading of the monotonic clock."""
-        try:
-            dynamodb = self.connection.dynamodb()
-        except (BotoCoreError, ValueError) as error:
-            raise misconfigured(error, table_name=self.table_name, region=None) from error
-        retry_budget = RetryBudget(deadline=deadline, clock=self.clock, random=self.random)
-        table = LockTable(
-            dynamodb, self.table_name, retry_budget=retry_budget, aws_clock=self.aws_clock
-        )
-        return LockContext(
-            table=table,
-            workflows=self.connection.workflows,
-            observe=log_event,
-            note_hand_off=self.local_waiters.note,
-            retry_budget=retry_budget,
-            random=self.random,
-        )
-
-    def repeat(
-        self,
-        call: Callable[[LockContext, int], _Answer],
-        *,
-        seconds: float = RELEASE_SECONDS,
-        is_vain: Callable[[], bool] = lambda: False,
-    ) -> tuple[_Answer, int]:
-        """Makes a call again after each unknown outcome, until it is answered, or raises.
-
-        Returns the answer, and how many attempts it took. The more seconds, the longer the pauses:
-        callers that wait for hours must not keep a table busy that has too much to do. After each
-        failure `is_vain` tells whether a further attempt can bring no answer.
-        """
-        context = self.context(deadline=self.clock.monotonic() + seconds)
-        budget = RetryBudget(
-            seconds=seconds,
-            clock=self.clock,
-            random=self.random,
-            first_pause_seconds=_FIRST_PAUSE_SECONDS,
-            longest_pause_seconds=max(
-                min(seconds * _PAUSE_SHARE, _LONGEST_PAUSE_OF_ALL_SECONDS), _LONGEST_PAUSE_SECONDS
-            ),
-        )
-        began, attempt = self.clock.monotonic(), 1
-        while True:
-            try:
-                return call(context, attempt), attempt
-            except LockStoreUnavailable:
-                if is_vain() or budget.is_spent(since=began):
-                    raise
-            budget.pause(attempt - 1)
-            attempt += 1
 
 
 _USE_ITSELF: Final = "must be a client of DynamoDB: this one is a client of locks, so use it itself"

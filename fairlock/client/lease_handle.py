@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
 from fairlock.client.local_lease import LeaseState, LocalLease
 from fairlock.client.reporting import logger
 from fairlock.client.threads import is_held_by_this_thread
@@ -21,7 +20,10 @@ from fairlock.store.release import release
 
 if TYPE_CHECKING:
     from fairlock.client.acquisition import Acquisition
+    from fairlock.client.services import ClientServices
 
+RELEASE_SECONDS: Final = 5.0
+"""How long a call of unknown outcome is made again, such as a release."""
 _TAKEN: Final = "another owner has it, or it was freed by force"
 _REFUSED: Final = "DynamoDB refused a guarded write"
 _GRANTED_ANEW: Final = "its owner_id has a grant with another fencing token"
@@ -37,14 +39,14 @@ class LeaseHandle:
 
     def __init__(
         self,
-        store_factory: StoreFactory,
+        services: ClientServices,
         lease: LocalLease,
         *,
         mutex: AbstractContextManager[object] | None = None,
     ) -> None:
         self.lease = lease
-        self._queue = store_factory.local_waiters.add_holder(lease)
-        self._store_factory = store_factory
+        self._queue = services.local_waiters.add_holder(lease)
+        self._services = services
         self._mutex = mutex or threading.RLock()
         self._may_be_released = False
         self._release_has_begun = False
@@ -66,7 +68,7 @@ class LeaseHandle:
             lease.require_held()
             if lease_ms is not None:
                 # It may be written without an answer, and be shorter than before.
-                now = self._store_factory.clock.monotonic()
+                now = self._services.settings.clock.monotonic()
                 lease.shorten(now + longest_own_ms(lease_ms) / 1000)
             wanted_ms = round(lease.seconds * 1000) if lease_ms is None else lease_ms
             request = HeartbeatRequest(
@@ -75,7 +77,7 @@ class LeaseHandle:
                 lease_ms=lease.lease_ms_until_end(wanted_ms),
                 data=data,
             )
-            answer = renew_lease(self._store_factory.context(deadline=lease.ends_at), request)
+            answer = renew_lease(self._services.context(deadline=lease.ends_at), request)
             if answer is None:
                 lease.lose(_TAKEN, taken=True)
             elif answer.fencing_token != lease.fencing_token:
@@ -224,9 +226,9 @@ class LeaseHandle:
                 fencing_token=lease.fencing_token,
             )
             try:
-                now = self._store_factory.clock.monotonic()
+                now = self._services.settings.clock.monotonic()
                 seen = None if self._may_be_released else self._queue.seen_by_holder(now)
-                answer, attempts = self._store_factory.repeat(
+                answer, attempts = self._services.repeat(
                     lambda context, attempt: release(
                         context, request, seen=seen if attempt == 1 else None
                     ),

@@ -17,13 +17,14 @@ from fairlock.client.connection import Connection, told_by_stack
 from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.heartbeats import Heartbeats
 from fairlock.client.leader import Leading
+from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.lock import Callback, Lock, LockServices
 from fairlock.client.reporting import LockEvents
-from fairlock.client.settings import ClientOptions, ClientSettings, adopt
+from fairlock.client.settings import ClientOptions, ClientSettings
 from fairlock.client.several_locks import LocksInOrder
 from fairlock.client.table_client import LockAdministration
 from fairlock.client.threads import Callbacks
-from fairlock.clock import BootClock, Clock, Seconds
+from fairlock.clock import AwsClock, BootClock, Clock, Seconds
 from fairlock.errors import ClientUnusable, LockWaitTimeout
 from fairlock.names import TABLE_NAME_PARAMETER
 
@@ -144,7 +145,9 @@ class LockClient(Leading, LockAdministration):
         settings, client = self._settings, weakref.ref(self)
         return LockServices(
             settings=settings,
-            store_factory=settings.store_factory(self._connection),
+            connection=self._connection,
+            aws_clock=AwsClock(settings.clock, uses_dates=settings.uses_dates),
+            local_waiters=LocalWaiters(settings.clock),
             heartbeats=Heartbeats(
                 settings.clock,
                 most_at_once=settings.max_workers,
@@ -312,7 +315,7 @@ class LockClient(Leading, LockAdministration):
         """
         wanted = LockOptions(*(name, lease, 0, 1, None, None, on_lost, on_danger))
         self._require_open()
-        adopted = adopt(self._services, owner_id, wanted)
+        adopted = self._services.adopt(owner_id, wanted)
         self._require_open()
         lock = Lock(self._services, *adopted)
         try:

@@ -171,7 +171,7 @@ class FakeLockClient(FakeClient, LockClient):
         )
         return replace(
             services,
-            store_factory=replace(services.store_factory, random=no_jitter),
+            random=no_jitter,
             heartbeats=heartbeats,
             callbacks=callbacks,
             events=EventsInLine(self._settings.on_event),
