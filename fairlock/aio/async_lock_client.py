@@ -25,8 +25,9 @@ from fairlock.aio.tasks import (
     AsyncEnteredLocks,
     AsyncHeartbeats,
     BackgroundTasks,
-    CancellableAcquisitions,
+    cancel_once,
     is_another_running,
+    undo,
 )
 from fairlock.client import arguments
 from fairlock.client.acquisition import Acquisition
@@ -41,11 +42,13 @@ from fairlock.clock import AwsClock, Clock, Seconds
 from fairlock.errors import ClientUnusable, DescribedHolder, LockWaitTimeout
 from fairlock.names import TABLE_NAME_PARAMETER
 from fairlock.protocol.description import LockDescription
+from fairlock.protocol.model import Grant
 
 if TYPE_CHECKING:
     from aiobotocore.session import AioSession
 
 
+_CLOSED: Final = "this AsyncLockClient is closed: make another one"
 _CLOSED_ELSEWHERE: Final = (
     "this AsyncLockClient was used in another event loop: close it there; if that loop has ended, "
     "its locks are not renewed, and their leases end them"
@@ -119,7 +122,7 @@ class AsyncLockClient(AsyncBlocks):
             entered=AsyncEnteredLocks(),
             of_asyncio=True,
         )
-        self._acquisitions = CancellableAcquisitions(self._services.tasks)
+        self._under_way: set[asyncio.Task[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
@@ -307,7 +310,8 @@ class AsyncLockClient(AsyncBlocks):
         if loop is not None and is_another_running(loop) and (release or loop.is_running()):
             raise ClientUnusable(_CLOSED_ELSEWHERE)
         self._closed = True
-        self._acquisitions.close()
+        for task in self._under_way:  # Their callers get an error.
+            cancel_once(task)
         services = self._services
         held = [*services.heartbeats.handles(), *services.unreleased.unsettled()]
         handles = list(dict.fromkeys(held)) if release else []
@@ -335,7 +339,7 @@ class AsyncLockClient(AsyncBlocks):
     async def _acquire(self, options: LockOptions[AsyncCallback]) -> AsyncLock:
         self._require_open()
         acquisition = self._services.acquisition(options, self._require_open)
-        granted = await self._acquisitions.run(acquisition)
+        granted = await self._run(acquisition)
         if granted is None:
             raise acquisition.timed_out()
         try:
@@ -346,6 +350,27 @@ class AsyncLockClient(AsyncBlocks):
             raise
         acquisition.report_grant(granted)
         return lock
+
+    async def _run(self, acquisition: Acquisition) -> Grant | None:
+        """Runs an acquisition in a task of its own; undoes it if the caller is cancelled.
+
+        Cancelled once, it leaves the queue by itself before it ends; what was granted in that
+        moment is released. Raises `ClientUnusable` if the client was closed meanwhile.
+        """
+        tasks = self._services.tasks
+        task = tasks.start(run(acquisition.run))
+        self._under_way.add(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancel_once(task)
+            await tasks.shielded(undo(task, acquisition))
+            caller = asyncio.current_task()
+            if self._closed and caller is not None and not caller.cancelling():
+                raise ClientUnusable(_CLOSED) from None
+            raise
+        finally:
+            self._under_way.discard(task)
 
     async def _undo(self, acquisition: Acquisition) -> None:
         """Releases what was granted when the client was closed."""
@@ -360,11 +385,12 @@ class AsyncLockClient(AsyncBlocks):
     async def _end_heartbeats(self, to_release: Sequence[Releasable]) -> None:
         await self._services.heartbeats.close()
         semaphore = asyncio.Semaphore(self._settings.max_workers)
-        await asyncio.gather(*(self._release(handle, semaphore) for handle in to_release))
 
-    async def _release(self, handle: Releasable, semaphore: asyncio.Semaphore) -> None:
-        async with semaphore:
-            await run(handle.release_at_close)
+        async def release(handle: Releasable) -> None:
+            async with semaphore:
+                await run(handle.release_at_close)
+
+        await asyncio.gather(*map(release, to_release))
 
     async def _disconnect(self) -> None:
         for connection in reversed(self._connections):
@@ -376,7 +402,7 @@ class AsyncLockClient(AsyncBlocks):
 
     def _require_open(self) -> None:
         if self._closed:
-            raise ClientUnusable("this AsyncLockClient is closed: make another one")
+            raise ClientUnusable(_CLOSED)
         with suppress(RuntimeError):  # `list` may be called before there is a loop.
             self._loop = self._loop or asyncio.get_running_loop()
         if self._loop is not None and is_another_running(self._loop):

@@ -31,7 +31,6 @@ from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.reporting import logger
 from fairlock.client.threads import CLOSE_SECONDS, STILL_BUSY
 from fairlock.clock import Clock
-from fairlock.errors import ClientUnusable
 from fairlock.protocol.model import Grant
 
 _T = TypeVar("_T")
@@ -127,48 +126,13 @@ def _log_failure(task: asyncio.Task[Any]) -> None:
         logger.error("work that outlived its cancelled caller failed", exc_info=task.exception())
 
 
-class CancellableAcquisitions:
-    """The acquisitions of a client that are under way."""
-
-    def __init__(self, tasks: BackgroundTasks) -> None:
-        self._tasks = tasks
-        self._under_way: set[asyncio.Task[Any]] = set()
-        self._closed = False
-
-    async def run(self, acquisition: Acquisition) -> Grant | None:
-        """Runs an acquisition in a task of its own; undoes it if the caller is cancelled.
-
-        Cancelled once, it leaves the queue by itself before it ends; what was granted in that
-        moment is released. Raises `ClientUnusable` if the client was closed meanwhile.
-        """
-        task = self._tasks.start(run(acquisition.run))
-        self._under_way.add(task)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            _cancel_once(task)
-            await self._tasks.shielded(_undo(task, acquisition))
-            caller = asyncio.current_task()
-            if self._closed and caller is not None and not caller.cancelling():
-                raise ClientUnusable("this AsyncLockClient is closed: make another one") from None
-            raise
-        finally:
-            self._under_way.discard(task)
-
-    def close(self) -> None:
-        """Cancels all that are under way; their callers get an error: the client is closed."""
-        self._closed = True
-        for task in self._under_way:
-            _cancel_once(task)
-
-
-def _cancel_once(task: asyncio.Task[Any]) -> None:
+def cancel_once(task: asyncio.Task[Any]) -> None:
     """Cancels a task; a second cancellation would hit the cleanup after the first."""
     if not task.cancelling():
         task.cancel()
 
 
-async def _undo(task: asyncio.Task[Grant | None], acquisition: Acquisition) -> None:
+async def undo(task: asyncio.Task[Grant | None], acquisition: Acquisition) -> None:
     """Leaves neither a grant nor a place behind, although a program cancels all tasks, and this."""
     while not task.done():
         with suppress(asyncio.CancelledError):
