@@ -186,17 +186,10 @@ class BaseClient(EnteredOneWay, ABC, Generic[_Callback, _Hold, _HoldAll]):
         Not guaranteed: that the first locks are free while the last one is waited for. And nothing
         about a caller that holds one of them by itself while it waits for another.
 
-        Args:
-            names: 1 to 20, none of them twice. The block gets the locks in this order.
-            lease: of each lock, as of `acquire`; so all further options.
-            max_wait: longest seconds for all of them together. 0 tries each once.
-            limit: of each lock.
-            data: of each lock.
-            owner_name: of each lock.
-            on_lost: called with the lock that is lost.
-            on_danger: called with the lock that is in danger.
-            shared: whether each lock is shared.
-            max_hold: of each lock, from its own grant; longer than `max_wait`.
+        There may be 1 to 20 names, none of them twice; the block gets the locks in their order.
+        `max_wait` is for all of them together, and 0 tries each once. `max_hold` counts from the
+        grant of each, and must be longer than `max_wait`. The other arguments are those of
+        `acquire`, for each of the locks.
 
         Raises:
             LockWaitTimeout: one of them was not handed over in time. None is held.

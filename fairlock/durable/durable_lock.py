@@ -60,10 +60,11 @@ class Failure(TypedDict):
 
 
 class Answer(TypedDict, total=False):
-    """What is recorded of an answer to acquire.
+    """What is recorded of an answer to acquire, or to release.
 
     Attributes:
-        is_repeat: whether an earlier call was sent whose outcome is unknown: it may be granted yet.
+        is_repeat: whether an earlier call was sent whose outcome is unknown: it may be granted yet,
+            or have released the lock.
         detail: what else is to be said: that the lock is paused, for instance.
         left_seconds: until the longest wait is over, by the clock of the step.
     """
@@ -75,14 +76,7 @@ class Answer(TypedDict, total=False):
     detail: str
     newest: int
     left_seconds: float
-    failure: Failure
-
-
-class Departure(TypedDict, total=False):
-    """What is recorded of an answer to release; as a repeat, an earlier call may have done it."""
-
     released: bool
-    is_repeat: bool
     failure: Failure
 
 
@@ -301,7 +295,7 @@ class Acquisition:
             left_seconds=self._deadline - time.time(),
         )
 
-    def _leave(self, purpose: str, *, entered: bool) -> Departure | None:
+    def _leave(self, purpose: str, *, entered: bool) -> Answer | None:
         """Releases, or leaves the queue too if it may be there; None if that failed for good."""
         request: Json = {
             "lock_name": self.options.name,
@@ -311,15 +305,15 @@ class Acquisition:
         if entered:
             request["queue"] = True
 
-        def step(context: StepContext) -> Departure:
+        def step(context: StepContext) -> Answer:
             try:
                 answer = self.options.service.release(request)
             except InvalidRequest as error:  # Not a missing permission: a repeat may have it.
-                return Departure(failure=_recorded(error))
-            return Departure(released=answer["released"], is_repeat=context.attempt > 1)
+                return Answer(failure=_recorded(error))
+            return Answer(released=answer["released"], is_repeat=context.attempt > 1)
 
         try:
-            departure: Departure = self.context.step(
+            departure: Answer = self.context.step(
                 step, name=_operation(self.options.name, purpose), config=REPEATS_COUNTED
             )
         except StepError as error:
