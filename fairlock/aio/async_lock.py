@@ -27,7 +27,7 @@ from fairlock.client.blocks import BaseClient, BaseHold
 from fairlock.client.connection import Connection
 from fairlock.client.leader import Term, check_work
 from fairlock.client.reporting import LockEventKind
-from fairlock.client.services import ClientServices
+from fairlock.client.settings import ClientServices
 from fairlock.client.several_locks import LocksInOrder
 from fairlock.clock import Seconds
 from fairlock.errors import ClientUnusable, LockLost, LockStoreUnavailable, LockWaitTimeout

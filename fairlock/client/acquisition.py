@@ -39,7 +39,7 @@ from fairlock.store.release import release
 from fairlock.text import label_of
 
 if TYPE_CHECKING:
-    from fairlock.client.services import ClientServices
+    from fairlock.client.settings import ClientServices
 
 
 def _named(holder: DescribedHolder) -> str:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from fairlock.client.arguments import EnteredOneWay, LockOptions, NotThere, refuse, require_bool
 from fairlock.client.lock import Lock
-from fairlock.client.services import ClientServices
-from fairlock.client.settings import ClientSettings
+from fairlock.client.settings import ClientServices, ClientSettings
 from fairlock.client.several_locks import LocksInOrder
 from fairlock.clock import Seconds
 

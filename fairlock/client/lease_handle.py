@@ -20,7 +20,7 @@ from fairlock.store.release import release
 
 if TYPE_CHECKING:
     from fairlock.client.acquisition import Acquisition
-    from fairlock.client.services import ClientServices
+    from fairlock.client.settings import ClientServices
 
 RELEASE_SECONDS: Final = 5.0
 """How long a call of unknown outcome is made again, such as a release."""

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 
 from fairlock.client.arguments import LockOptions, refuse, require_bool, require_max_wait
 from fairlock.client.base_lock import BaseLock
-from fairlock.client.services import ClientServices
+from fairlock.client.settings import ClientServices
 from fairlock.clock import in_seconds
 from fairlock.errors import LockWaitTimeout
 from fairlock.protocol.model import AcquireRequest

@@ -16,8 +16,7 @@ from fairlock.client.arguments import (
 )
 from fairlock.client.lease_handle import RELEASE_SECONDS
 from fairlock.client.reporting import logger
-from fairlock.client.services import ClientServices
-from fairlock.client.settings import ClientSettings
+from fairlock.client.settings import ClientServices, ClientSettings
 from fairlock.clock import Seconds, in_seconds
 from fairlock.errors import (
     DescribedHolder,
