@@ -55,24 +55,20 @@ def default_client(*, heartbeats: bool) -> LockClient:
     return _clients[key]
 
 
-class _LoopClients:
-    """The clients of one event loop, which are closed when the loop ends."""
-
-    def __init__(self) -> None:
-        self.clients: dict[tuple[str, bool], AsyncLockClient] = {}
-        self.closing: AsyncIterator[None] = self._close_at_the_end()
-
-    async def _close_at_the_end(self) -> AsyncIterator[None]:
-        """A suspended generator: `asyncio.run` closes all of them before it ends the loop."""
-        try:
-            yield
-        finally:
-            _loops.pop(asyncio.get_running_loop(), None)
-            for client in self.clients.values():
-                await client.close(release=True)
+_AsyncClients = dict[tuple[str, bool], "AsyncLockClient"]
+_loops: Final[
+    WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[_AsyncClients, AsyncIterator[None]]]
+] = WeakKeyDictionary()
 
 
-_loops: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClients]] = WeakKeyDictionary()
+async def _close_at_the_end(clients: _AsyncClients) -> AsyncIterator[None]:
+    """A suspended generator: `asyncio.run` closes all of them before it ends the loop."""
+    try:
+        yield
+    finally:
+        _loops.pop(asyncio.get_running_loop(), None)
+        for client in clients.values():
+            await client.close(release=True)
 
 
 async def default_async_client(*, heartbeats: bool) -> AsyncLockClient:
@@ -82,14 +78,15 @@ async def default_async_client(*, heartbeats: bool) -> AsyncLockClient:
     from fairlock.aio import AsyncLockClient  # noqa: PLC0415 - an optional part
 
     key = (_table_name(), heartbeats)
-    current = _loops.get(asyncio.get_running_loop())
-    if current is None:
-        current = _loops[asyncio.get_running_loop()] = _LoopClients()
-        await anext(current.closing)
-    if key not in current.clients:
-        settings = settings_for(heartbeats=heartbeats)
-        current.clients[key] = AsyncLockClient(key[0], **settings)
-    return current.clients[key]
+    loop = asyncio.get_running_loop()
+    if loop not in _loops:
+        made: _AsyncClients = {}
+        _loops[loop] = made, _close_at_the_end(made)
+        await anext(_loops[loop][1])
+    clients, _ = _loops[loop]
+    if key not in clients:
+        clients[key] = AsyncLockClient(key[0], **settings_for(heartbeats=heartbeats))
+    return clients[key]
 
 
 def _table_name() -> str:
