@@ -109,8 +109,7 @@ class AsyncLock(BaseLock):
         those of `fairlock.Lock.release`.
         """
         self._require_own_loop()
-        if not self._handle.lease.is_from_parent_process:
-            self._end_heartbeats()
+        self._end_heartbeats()
         try:
             return await self._services.tasks.shielded(run(self._handle.release))
         finally:
@@ -165,14 +164,7 @@ class AsyncLock(BaseLock):
             self._raise_or_note(lock_error, error)
 
     def _is_renewed(self) -> bool:
-        return not self._loop.is_closed() and self._services.heartbeats.renews(self._handle)
-
-    def _begin_heartbeats(self) -> None:
-        self._services.heartbeats.add(self._handle)
-
-    def _end_heartbeats(self) -> None:
-        self._services.unreleased.add(self._handle)
-        self._services.heartbeats.remove(self._handle)
+        return not self._loop.is_closed() and super()._is_renewed()
 
     def _require_own_loop(self) -> None:
         if not self._handle.lease.is_from_parent_process and is_another_running(self._loop):

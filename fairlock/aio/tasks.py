@@ -24,7 +24,7 @@ from fairlock.client.heartbeats import (
     LONGEST_NAP_SECONDS,
     PAUSE_AFTER_DEFECT_SECONDS,
     SCHEDULING_FAILED,
-    HeartbeatSchedule,
+    BaseHeartbeats,
     ScheduledHeartbeat,
 )
 from fairlock.client.lease_handle import LeaseHandle
@@ -154,19 +154,17 @@ _WERE_CANCELLED: Final = (
 )
 
 
-class AsyncHeartbeats:
-    """Renews locks until they are removed, lost, or this is closed.
+class AsyncHeartbeats(BaseHeartbeats):
+    """Heartbeats of tasks.
 
     The scheduling task is there as long as there are locks, even if the program cancels all tasks.
     """
 
     def __init__(self, clock: Clock, *, most_at_once: int) -> None:
-        self._clock = clock
-        self._schedule = HeartbeatSchedule(most_at_once=most_at_once)
+        super().__init__(clock, most_at_once=most_at_once)
         self._changed = asyncio.Event()
         self._scheduler: asyncio.Task[None] | None = None
         self._tasks = BackgroundTasks()
-        self._closed = False
 
     def add(self, handle: LeaseHandle) -> None:
         """Renews this lock from now on, unless this is closed."""
@@ -180,10 +178,6 @@ class AsyncHeartbeats:
         """Begins no further heartbeat of this lock."""
         self._schedule.remove(handle)
         self._changed.set()
-
-    def renews(self, handle: LeaseHandle) -> bool:
-        """Whether a lock is being renewed; takes no mutex."""
-        return not self._closed and self._schedule.has(handle)
 
     def handles(self) -> list[LeaseHandle]:
         """The locks that are being renewed."""

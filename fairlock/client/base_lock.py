@@ -295,17 +295,17 @@ class BaseLock(EnteredOneWay, ABC):
         if callback is not None:
             self._call_soon(f"{field} of lock {self.name!r}", lambda: callback(self, reason))
 
-    @abstractmethod
     def _is_renewed(self) -> bool:
-        """Whether the client sends heartbeats of this lock; takes no mutex."""
+        return self._services.heartbeats.renews(self._handle)
 
-    @abstractmethod
     def _begin_heartbeats(self) -> None:
         """Schedules heartbeats by the lease as it is now."""
+        self._services.heartbeats.add(self._handle)
 
-    @abstractmethod
     def _end_heartbeats(self) -> None:
-        """Begins no further heartbeat."""
+        if not self._handle.lease.is_from_parent_process:  # Its mutexes may be locked for ever.
+            self._services.unreleased.add(self._handle)
+            self._services.heartbeats.remove(self._handle)
 
     @abstractmethod
     def _call_soon(self, description: str, callback: Callable[[], Any]) -> None:

@@ -15,6 +15,7 @@ import itertools
 import math
 import random
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -194,8 +195,29 @@ PAUSE_AFTER_DEFECT_SECONDS: Final = 0.5
 SCHEDULING_FAILED: Final = "the scheduling of heartbeats failed, and goes on"
 
 
-class Heartbeats:
-    """Renews locks until they are removed, lost, or this is closed.
+class BaseHeartbeats(ABC):
+    """Renews locks until they are removed, lost, or this is closed."""
+
+    def __init__(self, clock: Clock, *, most_at_once: int) -> None:
+        self._clock = clock
+        self._schedule = HeartbeatSchedule(most_at_once=most_at_once)
+        self._closed = False
+
+    @abstractmethod
+    def add(self, handle: LeaseHandle) -> None:
+        """Renews this lock from now on, unless this is closed."""
+
+    @abstractmethod
+    def remove(self, handle: LeaseHandle) -> None:
+        """Begins no further heartbeat of this lock."""
+
+    def renews(self, handle: LeaseHandle) -> bool:
+        """Whether a lock is being renewed; takes no mutex."""
+        return not self._closed and self._schedule.has(handle)
+
+
+class Heartbeats(BaseHeartbeats):
+    """Heartbeats of threads.
 
     Threads are started when the first lock comes, and more of the pool when heartbeats are slow.
     They do not keep the process alive, and renew as long as it lives. They end with the last lock
@@ -205,10 +227,9 @@ class Heartbeats:
     def __init__(
         self, clock: Clock, *, most_at_once: int, is_wanted: Callable[[], bool] = lambda: True
     ) -> None:
-        self._clock = clock
+        super().__init__(clock, most_at_once=most_at_once)
         self._most_at_once = most_at_once
         self._is_wanted = is_wanted
-        self._schedule = HeartbeatSchedule(most_at_once=most_at_once)
         # Entered as it is, and not through the condition: an interrupt in the Python code of
         # `Condition.__enter__` or `__exit__` would leave it locked for ever.
         self._mutex = threading.RLock()
@@ -216,7 +237,6 @@ class Heartbeats:
         self._wakes_at = 0.0
         self._scheduler: threading.Thread | None = None
         self._pool: WorkerPool | None = None
-        self._closed = False
 
     def add(self, handle: LeaseHandle) -> None:
         """Renews this lock from now on; raises RuntimeError if no thread can be started."""
@@ -232,10 +252,6 @@ class Heartbeats:
         """Begins no further heartbeat of this lock."""
         with self._mutex:
             self._schedule.remove(handle)
-
-    def renews(self, handle: LeaseHandle) -> bool:
-        """Whether a lock is being renewed; takes no mutex."""
-        return not self._closed and self._schedule.has(handle)
 
     def handles(self) -> list[LeaseHandle]:
         """The locks that are being renewed."""

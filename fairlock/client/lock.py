@@ -166,17 +166,6 @@ class Lock(BaseLock):
                 raise  # Nothing is wrong: a signal handler raised it to leave the block.
             self._raise_or_note(lock_error, error)
 
-    def _is_renewed(self) -> bool:
-        return self._services.heartbeats.renews(self._handle)
-
-    def _begin_heartbeats(self) -> None:
-        self._services.heartbeats.add(self._handle)
-
-    def _end_heartbeats(self) -> None:
-        if not self._handle.lease.is_from_parent_process:  # Its mutexes may be locked for ever.
-            self._services.unreleased.add(self._handle)
-            self._services.heartbeats.remove(self._handle)
-
     def _call_soon(self, description: str, callback: Callable[[], Any]) -> None:
         self._services.callbacks.call_soon(description, callback)
 

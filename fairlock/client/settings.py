@@ -23,6 +23,7 @@ from fairlock.client.acquisition import Acquisition
 from fairlock.client.arguments import LockOptions, Timing, refuse, require_seconds
 from fairlock.client.connection import Connection, table_or_default
 from fairlock.client.entered_locks import EnteredLocks
+from fairlock.client.heartbeats import BaseHeartbeats
 from fairlock.client.lease_handle import RELEASE_SECONDS, Unreleased
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.reporting import LockEvents, OnEvent, log_event
@@ -139,6 +140,7 @@ class ClientServices:
     connection: Connection
     aws_clock: AwsClock
     local_waiters: LocalWaiters
+    heartbeats: BaseHeartbeats
     events: LockEvents
     entered: EnteredLocks
     unreleased: Unreleased = field(default_factory=Unreleased)
