@@ -31,7 +31,6 @@ from fairlock.client.settings import ClientServices
 from fairlock.client.several_locks import LocksInOrder
 from fairlock.clock import Seconds
 from fairlock.errors import ClientUnusable, LockLost, LockStoreUnavailable, LockWaitTimeout
-from fairlock.guarded.guarded_table import GuardedCall
 from fairlock.protocol.model import AcquireRequest, Grant
 
 if TYPE_CHECKING:
@@ -135,13 +134,6 @@ class AsyncLock(BaseLock):
         await self._services.tasks.shielded(
             run(self._write, call), unfinished=self._unfinished_writes
         )
-
-    def _write(self, call: GuardedCall) -> None:
-        try:
-            super()._write(call)
-        finally:
-            if call.release:
-                self._after_release_with_items()
 
     async def __aenter__(self) -> Self:
         """The lock itself."""

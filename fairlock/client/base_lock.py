@@ -219,7 +219,11 @@ class BaseLock(EnteredOneWay, ABC):
 
     def _write(self, call: GuardedCall) -> None:
         write = self._handle.write_and_release if call.release else self._handle.write
-        write(call, self._guarded().send)
+        try:
+            write(call, self._guarded().send)
+        finally:
+            if call.release:
+                self._after_release_with_items()
 
     def _after_release_with_items(self) -> None:
         """A guarded write that was to release the lock has ended, whatever became of it."""

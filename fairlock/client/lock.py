@@ -136,12 +136,7 @@ class Lock(BaseLock):
                 Without a token the same call is a new write: read the items first. With
                 `release` there are no more heartbeats from then on, whatever the repeat says.
         """
-        call = self._guarded().call(items, token=token, release=release)
-        try:
-            self._write(call)
-        finally:
-            if release:
-                self._after_release_with_items()
+        self._write(self._guarded().call(items, token=token, release=release))
 
     def __enter__(self) -> Self:
         """The lock itself.
