@@ -100,12 +100,10 @@ class AsyncLock(BaseLock):
         await self._services.tasks.shielded(run(self._renew, lease, data))
 
     async def release(self) -> bool:
-        """Releases the lock, or hands it to the oldest waiter. One request if no owner waits.
+        """Releases the lock. Guarantees, result and errors are those of `fairlock.Lock.release`.
 
-        No heartbeat is under way any more when this returns, and none will be sent. May be
-        repeated. If the task that releases is cancelled meanwhile, the release continues. If it
-        fails, the end of `async with AsyncLockClient(…)` tries once more. Result and errors are
-        those of `fairlock.Lock.release`.
+        If the task that releases is cancelled meanwhile, the release continues. If it fails, the
+        end of `async with AsyncLockClient(…)` tries once more.
         """
         self._require_own_loop()
         self._end_heartbeats()

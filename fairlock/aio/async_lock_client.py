@@ -183,11 +183,7 @@ class AsyncLockClient(AsyncBlocks):
         shared: bool = False,
         max_hold: Seconds | None = None,
     ) -> AsyncLock | None:
-        """Acquires the lock if that is possible at once; returns None if others hold it.
-
-        It evicts crashed holders and raises errors as `LockClient.try_acquire` does: an unknown
-        outcome is never reported as a grant, nor as None.
-        """
+        """Acquires the lock if that is possible at once; else None. As `LockClient.try_acquire`."""
         options = LockOptions(
             *(name, lease, 0, limit, data, owner_name, on_lost, on_danger),
             *(shared, max_hold),

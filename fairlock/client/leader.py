@@ -4,8 +4,7 @@ acquire, however long it takes ─▶ work(lock, stop) ─┬─▶ ends by itse
    ▲                                                │
    └──────────── release ◀── ends in time ◀─────────┴── is asked to stop: a lease was not renewed
 
-The work is told `safe_period` before the end of the lease, so it has that time to stop before
-another process may begin. No thread can be stopped from outside, so it has to look.
+No thread can be stopped from outside, so the work has to look.
 """
 
 from __future__ import annotations

@@ -78,11 +78,11 @@ class ManualHeartbeats(Heartbeats):
         clock.add(self)
 
     def next_at(self) -> float:
-        """See `Timed`."""
+        """Reading of the clock at which something is due; `math.inf` for never."""
         return math.inf if self._closed else self._schedule.next_at()
 
     def do_due(self) -> None:
-        """See `Timed`."""
+        """Does what is due."""
         if self._closed:
             return
         for scheduled in self._schedule.due(self._clock.monotonic()):
