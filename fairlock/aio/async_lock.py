@@ -23,12 +23,11 @@ from fairlock.aio.tasks import (
 )
 from fairlock.client.arguments import LockOptions, with_explained_calls
 from fairlock.client.base_lock import BaseLock
-from fairlock.client.blocks import BaseClient, BaseHold
+from fairlock.client.blocks import BaseClient, BaseHold, LocksInOrder
 from fairlock.client.connection import Connection
 from fairlock.client.leader import Term, check_work
 from fairlock.client.reporting import LockEventKind
-from fairlock.client.settings import ClientServices
-from fairlock.client.several_locks import LocksInOrder
+from fairlock.client.services import ClientServices
 from fairlock.clock import Seconds
 from fairlock.errors import ClientUnusable, LockLost, LockStoreUnavailable, LockWaitTimeout
 from fairlock.protocol.model import AcquireRequest, Grant

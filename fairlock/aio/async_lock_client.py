@@ -31,12 +31,11 @@ from fairlock.aio.tasks import (
 )
 from fairlock.client import arguments
 from fairlock.client.acquisition import Acquisition
-from fairlock.client.arguments import LockOptions
+from fairlock.client.arguments import ClientOptions, ClientSettings, LockOptions
 from fairlock.client.connection import told_by_stack
-from fairlock.client.lease_handle import Releasable
+from fairlock.client.heartbeats import Releasable
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.reporting import LockEvents, OnEvent, logger
-from fairlock.client.settings import ClientOptions, ClientSettings
 from fairlock.client.table_client import OpenedTable
 from fairlock.clock import AwsClock, Clock, Seconds
 from fairlock.errors import ClientUnusable, DescribedHolder, LockWaitTimeout

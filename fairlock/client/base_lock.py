@@ -16,7 +16,7 @@ from fairlock.client.entered_locks import Entered
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.local_lease import LocalLease
 from fairlock.client.reporting import LockEventKind, logger
-from fairlock.client.settings import ClientServices
+from fairlock.client.services import ClientServices
 from fairlock.clock import Seconds, in_seconds
 from fairlock.errors import ClientUnusable, LockLost
 from fairlock.guarded.conditions import DEFAULT_ATTRIBUTE, FenceCondition, require_alone

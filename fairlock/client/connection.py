@@ -5,12 +5,15 @@ The AWS clients of a `LockClient` are made when they are first needed, and again
 
 from __future__ import annotations
 
+import math
 import os
+import random
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import boto3
 from botocore.client import BaseClient
@@ -18,19 +21,29 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from fairlock.aws.executions import DurableFunctions, StepFunctions, WorkflowEngines
+from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import (
     DYNAMODB_CLIENT,
     OWN_REQUESTS_CONFIG,
+    RetryBudget,
     error_code,
     may_pass,
+    misconfigured,
     misconfigured_call,
 )
+from fairlock.backoff import Random
+from fairlock.client.arguments import ClientSettings
+from fairlock.client.local_waiters import LocalWaiters
+from fairlock.client.reporting import LockEvents, log_event
+from fairlock.clock import AwsClock
 from fairlock.errors import (
     ClientUnusable,
     InvalidRequest,
     LockStoreUnavailable,
 )
 from fairlock.names import TABLE_NAME_VARIABLE, stack_parameter
+from fairlock.store.context import LockContext
+from fairlock.store.turns import KnownPaces
 from fairlock.wire import rules
 
 if TYPE_CHECKING:
@@ -188,21 +201,6 @@ _ADVICE: Final = {
 }
 
 
-def table_or_default(table_name: str | None) -> str:
-    """The lock table that was named, or else that of the environment."""
-    table = os.environ.get(TABLE_NAME_VARIABLE) if table_name is None else table_name
-    if table_name is None and not table:
-        rule = (
-            f"give the name of the lock table, set {TABLE_NAME_VARIABLE} to it, or make the client "
-            "by `from_stack`"
-        )
-        raise InvalidRequest(field="table_name", rule=rule, missing=True)
-    if hasattr(table, "transact_write_items"):
-        rule = 'must be the name of the lock table: pass a client as LockClient("locks", client=…)'
-        raise InvalidRequest(field="table_name", rule=rule, value=table)
-    return table or ""
-
-
 def told_by_stack(stack_name: str, name: str, make_client: Callable[[], Any]) -> str:
     """Reads a name that a stack shares, such as that of the table; see `LockClient.from_stack`."""
     rules.require("stack_name", rules.STACK_NAME, stack_name, show_text=True)
@@ -222,3 +220,79 @@ def told_by_stack(stack_name: str, name: str, make_client: Callable[[], Any]) ->
         advice = _ADVICE.get(error_code(error))
         raise misconfigured_call(error, place=place, region=region, advice=advice) from error
     return str(found["Parameter"]["Value"])
+
+
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_OF_ALL_SECONDS: Final = 30.0
+_PAUSE_SHARE: Final = 0.01
+RELEASE_SECONDS: Final = 5.0
+"""How long a call of unknown outcome is made again, such as a release."""
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableAccess:
+    """How a client, and all its locks, reach the table: each request with a deadline of its own."""
+
+    settings: ClientSettings
+    connection: Connection
+    aws_clock: AwsClock
+    local_waiters: LocalWaiters
+    events: LockEvents
+    random: Random = field(default=random.random)
+    known_paces: KnownPaces = field(default_factory=KnownPaces)
+
+    def context(self, *, deadline: float = math.inf) -> LockContext:
+        """What a request needs that must be done by a reading of the monotonic clock."""
+        settings = self.settings
+        try:
+            dynamodb = self.connection.dynamodb()
+        except (BotoCoreError, ValueError) as error:
+            raise misconfigured(error, table_name=settings.table_name, region=None) from error
+        retry_budget = RetryBudget(deadline=deadline, clock=settings.clock, random=self.random)
+        table = LockTable(
+            dynamodb, settings.table_name, retry_budget=retry_budget, aws_clock=self.aws_clock
+        )
+        return LockContext(
+            table=table,
+            workflows=self.connection.workflows,
+            observe=log_event,
+            note_hand_off=self.local_waiters.note,
+            retry_budget=retry_budget,
+            random=self.random,
+        )
+
+    def repeat(
+        self,
+        call: Callable[[LockContext, int], _Answer],
+        *,
+        seconds: float = RELEASE_SECONDS,
+        is_vain: Callable[[], bool] = lambda: False,
+    ) -> tuple[_Answer, int]:
+        """Makes a call again after each unknown outcome, until it is answered, or raises.
+
+        Returns the answer, and how many attempts it took. The more seconds, the longer the pauses:
+        callers that wait for hours must not keep a table busy that has too much to do. After each
+        failure `is_vain` tells whether a further attempt can bring no answer.
+        """
+        clock = self.settings.clock
+        context = self.context(deadline=clock.monotonic() + seconds)
+        budget = RetryBudget(
+            seconds=seconds,
+            clock=clock,
+            random=self.random,
+            first_pause_seconds=_FIRST_PAUSE_SECONDS,
+            longest_pause_seconds=max(
+                min(seconds * _PAUSE_SHARE, _LONGEST_PAUSE_OF_ALL_SECONDS), _LONGEST_PAUSE_SECONDS
+            ),
+        )
+        began, attempt = clock.monotonic(), 1
+        while True:
+            try:
+                return call(context, attempt), attempt
+            except LockStoreUnavailable:
+                if is_vain() or budget.is_spent(since=began):
+                    raise
+            budget.pause(attempt - 1)
+            attempt += 1

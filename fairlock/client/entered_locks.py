@@ -5,15 +5,12 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final
 
 from fairlock.client.arguments import LockOptions, refuse
 from fairlock.clock import in_seconds
 from fairlock.protocol.model import AcquireRequest
 from fairlock.wire import rules
-
-if TYPE_CHECKING:
-    from fairlock.client.base_lock import BaseLock
 
 _UPGRADE: Final = ", and a shared lock cannot become exclusive; end that block first"
 _SHARED_AGAIN: Final = (
@@ -22,8 +19,8 @@ _SHARED_AGAIN: Final = (
 )
 
 
-Entered: TypeAlias = "list[weakref.ref[BaseLock]]"
-"""Locks whose blocks have begun: weak, so that a drop is noticed."""
+Entered = list[weakref.ref[Any]]
+"""Locks of either kind whose blocks have begun: weak, so that a drop is noticed."""
 
 
 class EnteredLocks:
@@ -41,7 +38,7 @@ class EnteredLocks:
         locks: Entered = self._of_this_thread.__dict__.setdefault("locks", [])
         return locks
 
-    def held(self, name: str) -> list[BaseLock]:
+    def held(self, name: str) -> list[Any]:
         """The locks of this name that the caller is inside of, and holds, the innermost last."""
         locks = [entered() for entered in self.mine()]
         return [lock for lock in locks if lock and lock.name == name and lock.remaining]
@@ -66,7 +63,7 @@ class EnteredLocks:
             )
             refuse("name", rule, name)
 
-    def reentered(self, options: LockOptions[Any]) -> BaseLock | None:
+    def reentered(self, options: LockOptions[Any]) -> Any:  # noqa: ANN401 - of either kind
         """The lock that the caller holds already and enters again; None if it holds none."""
         held = self.held(rules.plain_text("name", rules.LOCK_NAME, options.name))
         if not held:

@@ -22,7 +22,8 @@ from functools import partial
 from typing import Final
 
 from fairlock.backoff import Random
-from fairlock.client.lease_handle import LeaseHandle, Releasable
+from fairlock.client.acquisition import Acquisition
+from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.reporting import logger
 from fairlock.client.threads import WorkerPool, is_held_by_this_thread
 from fairlock.clock import Clock
@@ -189,6 +190,8 @@ def _is_valid(entry: _Entry) -> bool:
     return not scheduled.is_removed and at == scheduled.attention_at
 
 
+Releasable = LeaseHandle | Acquisition
+"""What the end of a client may have to end."""
 LONGEST_NAP_SECONDS: Final = 5.0
 """A wait does not notice that the machine was suspended; so none is long."""
 PAUSE_AFTER_DEFECT_SECONDS: Final = 0.5

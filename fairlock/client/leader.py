@@ -17,13 +17,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from fairlock.client.arguments import LONGEST_WAIT_SECONDS, LockOptions, refuse
+from fairlock.client.arguments import LONGEST_WAIT_SECONDS, ClientSettings, LockOptions, refuse
 from fairlock.client.base_lock import BaseLock
 from fairlock.client.blocks import BaseClient, Hold, HoldAll
 from fairlock.client.local_lease import LostEvent
 from fairlock.client.lock import Callback, Lock, LockServices
 from fairlock.client.reporting import logger
-from fairlock.client.settings import ClientSettings
 from fairlock.clock import Seconds
 from fairlock.errors import LockLost, LockStoreUnavailable, LockWaitTimeout
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final
 
+from fairlock.client.connection import RELEASE_SECONDS, TableAccess
 from fairlock.client.local_lease import LeaseState, LocalLease
 from fairlock.client.reporting import logger
 from fairlock.client.threads import is_held_by_this_thread
@@ -18,12 +19,6 @@ from fairlock.protocol.outcomes import Released
 from fairlock.store.keep_alive import renew_lease
 from fairlock.store.release import release
 
-if TYPE_CHECKING:
-    from fairlock.client.acquisition import Acquisition
-    from fairlock.client.settings import ClientServices
-
-RELEASE_SECONDS: Final = 5.0
-"""How long a call of unknown outcome is made again, such as a release."""
 _TAKEN: Final = "another owner has it, or it was freed by force"
 _REFUSED: Final = "DynamoDB refused a guarded write"
 _GRANTED_ANEW: Final = "its owner_id has a grant with another fencing token"
@@ -39,14 +34,14 @@ class LeaseHandle:
 
     def __init__(
         self,
-        services: ClientServices,
+        access: TableAccess,
         lease: LocalLease,
         *,
         mutex: AbstractContextManager[object] | None = None,
     ) -> None:
         self.lease = lease
-        self._queue = services.local_waiters.add_holder(lease)
-        self._services = services
+        self._queue = access.local_waiters.add_holder(lease)
+        self._access = access
         self._mutex = mutex or threading.RLock()
         self._may_be_released = False
         self._release_has_begun = False
@@ -68,7 +63,7 @@ class LeaseHandle:
             lease.require_held()
             if lease_ms is not None:
                 # It may be written without an answer, and be shorter than before.
-                now = self._services.settings.clock.monotonic()
+                now = self._access.settings.clock.monotonic()
                 lease.shorten(now + longest_own_ms(lease_ms) / 1000)
             wanted_ms = round(lease.seconds * 1000) if lease_ms is None else lease_ms
             request = HeartbeatRequest(
@@ -77,7 +72,7 @@ class LeaseHandle:
                 lease_ms=lease.lease_ms_until_end(wanted_ms),
                 data=data,
             )
-            answer = renew_lease(self._services.context(deadline=lease.ends_at), request)
+            answer = renew_lease(self._access.context(deadline=lease.ends_at), request)
             if answer is None:
                 lease.lose(_TAKEN, taken=True)
             elif answer.fencing_token != lease.fencing_token:
@@ -226,9 +221,9 @@ class LeaseHandle:
                 fencing_token=lease.fencing_token,
             )
             try:
-                now = self._services.settings.clock.monotonic()
+                now = self._access.settings.clock.monotonic()
                 seen = None if self._may_be_released else self._queue.seen_by_holder(now)
-                answer, attempts = self._services.repeat(
+                answer, attempts = self._access.repeat(
                     lambda context, attempt: release(
                         context, request, seen=seen if attempt == 1 else None
                     ),
@@ -250,32 +245,3 @@ class LeaseHandle:
             "another owner had it, or it was freed by force, before its release", taken=True
         )
         return False
-
-
-Releasable: TypeAlias = "LeaseHandle | Acquisition"
-
-
-class Unreleased:
-    """Locks whose release has begun, and acquisitions: the end of the client tries again."""
-
-    def __init__(self) -> None:
-        self._all: dict[Releasable, None] = {}
-        self._mutex = threading.RLock()
-
-    def add(self, unreleased: Releasable) -> None:
-        """Remembers a lock whose release begins, or an acquisition that begins."""
-        with self._mutex:
-            while self._all and (oldest := next(iter(self._all))).is_over():
-                del self._all[oldest]
-            self._all[unreleased] = None
-
-    def discard_if_settled(self, unreleased: Releasable) -> None:
-        """Forgets it, if there is nothing left to be released."""
-        if unreleased.is_settled():
-            with self._mutex:
-                self._all.pop(unreleased, None)
-
-    def unsettled(self) -> list[Releasable]:
-        """What is perhaps not free."""
-        with self._mutex:
-            return [each for each in self._all if each.is_abandoned() and not each.is_over()]

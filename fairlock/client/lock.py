@@ -14,7 +14,7 @@ from fairlock.client.arguments import (
 from fairlock.client.base_lock import BaseLock
 from fairlock.client.heartbeats import Heartbeats
 from fairlock.client.local_lease import LeaseState
-from fairlock.client.settings import ClientServices
+from fairlock.client.services import ClientServices
 from fairlock.client.threads import Callbacks
 from fairlock.clock import Seconds
 

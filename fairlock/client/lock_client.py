@@ -12,7 +12,8 @@ import boto3
 
 from fairlock.aws.retry import CLIENT_CONFIG
 from fairlock.client import arguments
-from fairlock.client.arguments import LockOptions
+from fairlock.client.arguments import ClientOptions, ClientSettings, LockOptions
+from fairlock.client.blocks import LocksInOrder
 from fairlock.client.connection import Connection, told_by_stack
 from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.heartbeats import Heartbeats
@@ -20,8 +21,6 @@ from fairlock.client.leader import Leading
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.lock import Callback, Lock, LockServices
 from fairlock.client.reporting import LockEvents
-from fairlock.client.settings import ClientOptions, ClientSettings
-from fairlock.client.several_locks import LocksInOrder
 from fairlock.client.table_client import LockAdministration
 from fairlock.client.threads import Callbacks
 from fairlock.clock import AwsClock, BootClock, Clock, Seconds

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from fairlock.client.arguments import (
+    ClientSettings,
     checked_owner_id,
     default_owner_name,
     refuse,
@@ -16,7 +17,7 @@ from fairlock.client.arguments import (
 )
 from fairlock.client.lease_handle import RELEASE_SECONDS
 from fairlock.client.reporting import logger
-from fairlock.client.settings import ClientServices, ClientSettings
+from fairlock.client.services import ClientServices
 from fairlock.clock import Seconds, in_seconds
 from fairlock.errors import (
     DescribedHolder,

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict, cast
 
@@ -265,7 +266,7 @@ class Acquisition:
         # With skip, `acquire` leaves only after a repeat: a call that a death interrupted counts.
         config = REPEATS_COUNTED if self.options.max_wait is None else REPEATED
         answer: Answer = self.context.step(
-            lambda step: self._send(request, is_repeat=step.attempt > 1, is_first=is_first),
+            self._asking(request, is_first=is_first),
             name=_operation(self.options.name, f"acquire {self._asked}"),
             config=config,
         )
@@ -275,25 +276,32 @@ class Acquisition:
         self._detail = answer.get("detail", "")
         return answer
 
-    def _send(self, request: Json, *, is_repeat: bool, is_first: bool) -> Answer:
-        """Asks for the lock, within a step. After the deadline only the first call still asks."""
-        if time.time() >= self._deadline and (is_repeat or not is_first):
-            return Answer(fencing_token=None, reason="TOO_LATE", is_repeat=True, left_seconds=0.0)
-        try:
-            answer = self.options.service.acquire(request)
-        except (InvalidRequest, LockStoreMisconfigured) as error:
-            return Answer(failure=_recorded(error))
-        if answer["acquired"]:
-            return Answer(fencing_token=answer["fencing_token"])
-        return Answer(
-            fencing_token=None,
-            reason=answer["reason"],
-            is_repeat=is_repeat,
-            holders=[holder["owner_name"] for holder in answer["holders"]],
-            detail=answer.get("detail", ""),
-            newest=answer.get("newest", 0),
-            left_seconds=self._deadline - time.time(),
-        )
+    def _asking(self, request: Json, *, is_first: bool) -> Callable[[StepContext], Answer]:
+        """The step that asks for the lock. After the deadline only the first call still asks."""
+
+        def step(context: StepContext) -> Answer:
+            is_repeat = context.attempt > 1
+            if time.time() >= self._deadline and (is_repeat or not is_first):
+                return Answer(
+                    fencing_token=None, reason="TOO_LATE", is_repeat=True, left_seconds=0.0
+                )
+            try:
+                answer = self.options.service.acquire(request)
+            except (InvalidRequest, LockStoreMisconfigured) as error:
+                return Answer(failure=_recorded(error))
+            if answer["acquired"]:
+                return Answer(fencing_token=answer["fencing_token"])
+            return Answer(
+                fencing_token=None,
+                reason=answer["reason"],
+                is_repeat=is_repeat,
+                holders=[holder["owner_name"] for holder in answer["holders"]],
+                detail=answer.get("detail", ""),
+                newest=answer.get("newest", 0),
+                left_seconds=self._deadline - time.time(),
+            )
+
+        return step
 
     def _leave(self, purpose: str, *, entered: bool) -> Answer | None:
         """Releases, or leaves the queue too if it may be there; None if that failed for good."""

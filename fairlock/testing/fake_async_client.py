@@ -8,8 +8,8 @@ from typing import Any, Self, Unpack
 
 from fairlock.aio import AsyncLockClient
 from fairlock.aio.bridge import BridgedClock
+from fairlock.client.arguments import ClientOptions
 from fairlock.client.reporting import LockEvents, OnEvent
-from fairlock.client.settings import ClientOptions
 from fairlock.clock import Seconds
 from fairlock.testing.fake_client import EventsInLine, FakeClient
 from fairlock.testing.fake_table import FakeTable

@@ -10,13 +10,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, Self, Unpack
 
-from fairlock.client.arguments import refuse
-from fairlock.client.heartbeats import Heartbeats, HeartbeatSchedule, ScheduledHeartbeat
-from fairlock.client.lease_handle import LeaseHandle, Releasable
+from fairlock.client.arguments import ClientOptions, refuse
+from fairlock.client.heartbeats import Heartbeats, HeartbeatSchedule, Releasable, ScheduledHeartbeat
+from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.lock import LockServices
 from fairlock.client.lock_client import LockClient
 from fairlock.client.reporting import LockEvent, LockEvents
-from fairlock.client.settings import ClientOptions
 from fairlock.client.threads import Callbacks
 from fairlock.decorator.default_clients import default_clients_from, settings_for
 from fairlock.testing.fake_table import FakeTable
@@ -78,11 +77,11 @@ class ManualHeartbeats(Heartbeats):
         clock.add(self)
 
     def next_at(self) -> float:
-        """Reading of the clock at which something is due; `math.inf` for never."""
+        """See `Timed`."""
         return math.inf if self._closed else self._schedule.next_at()
 
     def do_due(self) -> None:
-        """Does what is due."""
+        """See `Timed`."""
         if self._closed:
             return
         for scheduled in self._schedule.due(self._clock.monotonic()):

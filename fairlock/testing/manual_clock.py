@@ -6,14 +6,11 @@ import asyncio
 import math
 import selectors
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from fairlock.client.arguments import refuse, require_callable, require_seconds
 from fairlock.clock import Seconds, in_seconds
 from fairlock.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from fairlock.testing.fake_client import ManualHeartbeats
 
 START_MS: Final = 1_900_000_000_000
 """The first moment: 17 March 2030, 17:46:40 UTC."""
@@ -29,6 +26,16 @@ def checked_seconds(length: Seconds) -> float:
     seconds = in_seconds(length)
     require_seconds("seconds", seconds, least=0, most=_MOST_SECONDS)
     return seconds
+
+
+class Timed(Protocol):
+    """Something that happens by itself as time passes, such as heartbeats."""
+
+    def next_at(self) -> float:
+        """Reading of the clock at which something is due; `math.inf` for never."""
+
+    def do_due(self) -> None:
+        """Does what is due."""
 
 
 class ManualClock:
@@ -48,7 +55,7 @@ class ManualClock:
     def __init__(self) -> None:
         self._now = 0.0
         self._plans: list[tuple[float, Callable[[], object]]] = []
-        self._heartbeats: list[ManualHeartbeats] = []
+        self._timed: list[Timed] = []
 
     def advance(self, seconds: Seconds) -> None:
         """Lets time pass. Heartbeats are sent meanwhile, and what was planned happens."""
@@ -70,9 +77,9 @@ class ManualClock:
         self._plans.append((self._now + checked_seconds(seconds), action))
         self._plans.sort(key=lambda plan: plan[0])
 
-    def add(self, heartbeats: ManualHeartbeats) -> None:
-        """Sends these heartbeats as time passes; the fake clients call this."""
-        self._heartbeats.append(heartbeats)
+    def add(self, timed: Timed) -> None:
+        """Makes something happen as time passes; the fake clients call this."""
+        self._timed.append(timed)
 
     def wall_ms(self) -> int:
         """Epoch milliseconds."""
@@ -94,15 +101,15 @@ class ManualClock:
         ends_at = self._now + max(0.0, seconds)
         self._do_due()
         while self._now < ends_at and not is_enough():
-            moments = [heartbeats.next_at() for heartbeats in self._heartbeats]
+            moments = [timed.next_at() for timed in self._timed]
             moments += [moment for moment, _ in self._plans[:1]]
             moment = min(moments, default=math.inf)
             self._now = min(max(moment, self._now + _SHORTEST_STEP_SECONDS), ends_at)
             self._do_due()
 
     def _do_due(self) -> None:
-        for heartbeats in list(self._heartbeats):
-            heartbeats.do_due()
+        for timed in list(self._timed):
+            timed.do_due()
         while self._plans and self._plans[0][0] <= self._now:
             _, action = self._plans.pop(0)
             action()
