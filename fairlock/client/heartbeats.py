@@ -190,12 +190,40 @@ def _is_valid(entry: _Entry) -> bool:
     return not scheduled.is_removed and at == scheduled.attention_at
 
 
-Releasable = LeaseHandle | Acquisition
-"""What the end of a client may have to end."""
 LONGEST_NAP_SECONDS: Final = 5.0
 """A wait does not notice that the machine was suspended; so none is long."""
 PAUSE_AFTER_DEFECT_SECONDS: Final = 0.5
 SCHEDULING_FAILED: Final = "the scheduling of heartbeats failed, and goes on"
+
+
+Releasable = LeaseHandle | Acquisition
+"""What the end of a client may have to end."""
+
+
+class Unreleased:
+    """Locks whose release has begun, and acquisitions: the end of the client tries again."""
+
+    def __init__(self) -> None:
+        self._all: dict[Releasable, None] = {}
+        self._mutex = threading.RLock()
+
+    def add(self, unreleased: Releasable) -> None:
+        """Remembers a lock whose release begins, or an acquisition that begins."""
+        with self._mutex:
+            while self._all and (oldest := next(iter(self._all))).is_over():
+                del self._all[oldest]
+            self._all[unreleased] = None
+
+    def discard_if_settled(self, unreleased: Releasable) -> None:
+        """Forgets it, if there is nothing left to be released."""
+        if unreleased.is_settled():
+            with self._mutex:
+                self._all.pop(unreleased, None)
+
+    def unsettled(self) -> list[Releasable]:
+        """What is perhaps not free."""
+        with self._mutex:
+            return [each for each in self._all if each.is_abandoned() and not each.is_over()]
 
 
 class BaseHeartbeats(ABC):

@@ -6,7 +6,6 @@ A lock that is adopted was acquired by a function, a workflow or another process
 from __future__ import annotations
 
 import math
-import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from fairlock.client.acquisition import Acquisition
 from fairlock.client.arguments import LockOptions
 from fairlock.client.connection import TableAccess
 from fairlock.client.entered_locks import EnteredLocks
-from fairlock.client.heartbeats import BaseHeartbeats, Releasable
+from fairlock.client.heartbeats import BaseHeartbeats, Unreleased
 from fairlock.clock import in_seconds, lease_for
 from fairlock.errors import LockLost
 from fairlock.protocol.description import read_data
@@ -29,32 +28,6 @@ from fairlock.wire import rules
 from fairlock.wire.requests import require_room_for_all
 
 _Callback = TypeVar("_Callback")
-
-
-class Unreleased:
-    """Locks whose release has begun, and acquisitions: the end of the client tries again."""
-
-    def __init__(self) -> None:
-        self._all: dict[Releasable, None] = {}
-        self._mutex = threading.RLock()
-
-    def add(self, unreleased: Releasable) -> None:
-        """Remembers a lock whose release begins, or an acquisition that begins."""
-        with self._mutex:
-            while self._all and (oldest := next(iter(self._all))).is_over():
-                del self._all[oldest]
-            self._all[unreleased] = None
-
-    def discard_if_settled(self, unreleased: Releasable) -> None:
-        """Forgets it, if there is nothing left to be released."""
-        if unreleased.is_settled():
-            with self._mutex:
-                self._all.pop(unreleased, None)
-
-    def unsettled(self) -> list[Releasable]:
-        """What is perhaps not free."""
-        with self._mutex:
-            return [each for each in self._all if each.is_abandoned() and not each.is_over()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
