@@ -7,7 +7,6 @@ Beside it stand `AsyncHold`, which `AsyncLockClient.hold` returns, the same for 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -18,21 +17,19 @@ from fairlock.aio.bridge import BridgedMutex, run, with_awaited_calls
 from fairlock.aio.tasks import (
     AsyncHeartbeats,
     AsyncLostEvent,
-    AsyncStopEvent,
     BackgroundTasks,
     cancelled_when_lost,
     is_another_running,
 )
-from fairlock.client.arguments import LONGEST_WAIT_SECONDS, LockOptions, with_explained_calls
+from fairlock.client.arguments import LockOptions, with_explained_calls
 from fairlock.client.base_lock import BaseLock
-from fairlock.client.connection import StoreFactory
+from fairlock.client.blocks import BaseClient, BaseHold, LocksInOrder
+from fairlock.client.connection import Connection
 from fairlock.client.leader import Term, check_work
-from fairlock.client.lock import BaseHold
-from fairlock.client.settings import ClientServices, ClientSettings
-from fairlock.client.several_locks import LocksInOrder
+from fairlock.client.reporting import LockEventKind
+from fairlock.client.services import ClientServices
 from fairlock.clock import Seconds
 from fairlock.errors import ClientUnusable, LockLost, LockStoreUnavailable, LockWaitTimeout
-from fairlock.guarded.guarded_table import GuardedCall
 from fairlock.protocol.model import AcquireRequest, Grant
 
 if TYPE_CHECKING:
@@ -45,7 +42,7 @@ _T = TypeVar("_T")
 class AsyncLockServices(ClientServices):
     """What all locks of an `AsyncLockClient` use. Heartbeats have connections of their own."""
 
-    handle_store_factory: StoreFactory
+    handle_connection: Connection
     heartbeats: AsyncHeartbeats
     tasks: BackgroundTasks
 
@@ -73,7 +70,7 @@ class AsyncLock(BaseLock):
     ) -> None:
         super().__init__(
             *(services, request, options, granted),
-            handle_store_factory=services.handle_store_factory,
+            handle_services=replace(services, connection=services.handle_connection),
             mutex=BridgedMutex(),
         )
         self._loop = asyncio.get_running_loop()
@@ -102,16 +99,13 @@ class AsyncLock(BaseLock):
         await self._services.tasks.shielded(run(self._renew, lease, data))
 
     async def release(self) -> bool:
-        """Releases the lock, or hands it to the oldest waiter. One request if no owner waits.
+        """Releases the lock. Guarantees, result and errors are those of `fairlock.Lock.release`.
 
-        No heartbeat is under way any more when this returns, and none will be sent. May be
-        repeated. If the task that releases is cancelled meanwhile, the release continues. If it
-        fails, the end of `async with AsyncLockClient(…)` tries once more. Result and errors are
-        those of `fairlock.Lock.release`.
+        If the task that releases is cancelled meanwhile, the release continues. If it fails, the
+        end of `async with AsyncLockClient(…)` tries once more.
         """
         self._require_own_loop()
-        if not self._handle.lease.is_from_parent_process:
-            self._end_heartbeats()
+        self._end_heartbeats()
         try:
             return await self._services.tasks.shielded(run(self._handle.release))
         finally:
@@ -138,13 +132,6 @@ class AsyncLock(BaseLock):
             run(self._write, call), unfinished=self._unfinished_writes
         )
 
-    def _write(self, call: GuardedCall) -> None:
-        try:
-            super()._write(call)
-        finally:
-            if call.release:
-                self._after_release_with_items()
-
     async def __aenter__(self) -> Self:
         """The lock itself."""
         self._enter()
@@ -166,23 +153,17 @@ class AsyncLock(BaseLock):
             self._raise_or_note(lock_error, error)
 
     def _is_renewed(self) -> bool:
-        return not self._loop.is_closed() and self._services.heartbeats.renews(self._handle)
-
-    def _begin_heartbeats(self) -> None:
-        self._services.heartbeats.add(self._handle)
-
-    def _end_heartbeats(self) -> None:
-        self._services.unreleased.add(self._handle)
-        self._services.heartbeats.remove(self._handle)
+        return not self._loop.is_closed() and super()._is_renewed()
 
     def _require_own_loop(self) -> None:
         if not self._handle.lease.is_from_parent_process and is_another_running(self._loop):
             message = f"lock {self.name!r} belongs to another event loop: use it there"
             raise ClientUnusable(message)
 
-    def _report_loss(self, reason: str) -> None:
-        self._call_in_loop(self._lost.set)
-        super()._report_loss(reason)
+    def _tell(self, kind: LockEventKind, reason: str) -> None:
+        if kind is LockEventKind.LOST:
+            self._call_in_loop(self._lost.set)
+        super()._tell(kind, reason)
 
     def _call_soon(self, description: str, callback: Callable[[], Any]) -> None:
         self._call_in_loop(lambda: self._services.tasks.call_soon(description, callback))
@@ -233,62 +214,22 @@ class AsyncHoldAll(AsyncBlock[tuple[AsyncLock, ...]]):
     """`async with locks.hold_all(["a", "b"]) as (a, b):` holds all of them in its body."""
 
 
-class AsyncBlocks(ABC):
+class AsyncBlocks(BaseClient[AsyncCallback, AsyncHold, AsyncHoldAll]):
     """The part of `AsyncLockClient` that holds several locks at once, and elects a leader."""
 
-    _settings: ClientSettings
     _services: AsyncLockServices
-
-    @abstractmethod
-    def _block(
-        self, options: LockOptions[AsyncCallback], *, reentrant: bool
-    ) -> AbstractAsyncContextManager[AsyncLock]:
-        """The block of `hold`."""
-
-    def hold_all(
-        self,
-        names: Sequence[str],
-        *,
-        lease: Seconds | None = None,
-        max_wait: Seconds | None = None,
-        limit: int = 1,
-        data: Mapping[str, Any] | None = None,
-        owner_name: str | None = None,
-        on_lost: AsyncCallback | None = None,
-        on_danger: AsyncCallback | None = None,
-        shared: bool = False,
-        max_hold: Seconds | None = None,
-    ) -> AsyncHoldAll:
-        """`async with locks.hold_all(["accounts/7", "accounts/9"]) as (seven, nine):`.
-
-        Arguments, guarantees and errors are those of `LockClient.hold_all`, with tasks for threads.
-        """
-        options = LockOptions(
-            *("", lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            *(shared, max_hold),
-        )
-        plan = LocksInOrder.of(names, options, self._services)
-        return AsyncHoldAll(list(plan.names), self._block_of_all(plan, options))
+    _hold, _hold_all = AsyncHold, AsyncHoldAll
 
     @asynccontextmanager
     async def _block_of_all(
-        self, plan: LocksInOrder, options: LockOptions[AsyncCallback]
+        self, plan: LocksInOrder[AsyncLock]
     ) -> AsyncIterator[tuple[AsyncLock, ...]]:
-        monotonic = self._settings.clock.monotonic
-        since, held = monotonic(), dict[str, AsyncLock]()
         async with AsyncExitStack() as stack:
-            try:
+            with plan.begun():
                 for name in plan.in_order:
-                    rest = plan.rest(since=since, now=monotonic())
-                    one = replace(options, name=name, max_wait=rest)
-                    block = self._block(one, reentrant=False)
-                    held[name] = await stack.enter_async_context(block)
-            except LockWaitTimeout as error:
-                plan.explain(error, [*held], waited=monotonic() - since)
-                raise
-            for lock in held.values():
-                lock.check()
-            yield tuple(held[name] for name in plan.names)
+                    block = self._block(plan.options_of(name), reentrant=False)
+                    plan.held[name] = await stack.enter_async_context(block)
+            yield plan.all_held()
 
     async def lead(
         self,
@@ -308,21 +249,13 @@ class AsyncBlocks(ABC):
         """
         check_work(self._settings, work, is_async=True)
         while True:
-            term = Term(self._settings, AsyncStopEvent)
-            options: LockOptions[AsyncCallback] = LockOptions(
-                *(name, lease, LONGEST_WAIT_SECONDS, 1, data, owner_name),
-                *(term.on_lost, term.on_danger),
-                max_hold=max_hold,
-            )
+            term = Term(self._settings, AsyncLostEvent)
+            options = term.options(name, lease, data, owner_name, max_hold)
             try:
                 async with self._block(options, reentrant=False) as lock:
-                    term.begin(lock)
-                    try:
+                    with term.working(lock):
                         async with cancelled_when_lost(lock.lost, lock.check):
                             result = await work(lock, term.stop)
-                        term.has_returned = True
-                    finally:
-                        term.end()
                     if not term.was_told:
                         return result
             except (LockLost, LockWaitTimeout, LockStoreUnavailable) as error:

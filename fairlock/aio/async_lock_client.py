@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
 from fairlock.aio.async_lock import (
     AsyncBlocks,
     AsyncCallback,
-    AsyncHold,
     AsyncLock,
     AsyncLockServices,
 )
@@ -20,33 +19,35 @@ from fairlock.aio.bridge import (
     BridgedClock,
     iterate,
     run,
-    temporary_client,
     with_awaited_calls,
 )
 from fairlock.aio.tasks import (
     AsyncEnteredLocks,
     AsyncHeartbeats,
     BackgroundTasks,
-    CancellableAcquisitions,
+    cancel_once,
     is_another_running,
+    undo,
 )
 from fairlock.client import arguments
 from fairlock.client.acquisition import Acquisition
-from fairlock.client.arguments import LockOptions
-from fairlock.client.connection import StoreFactory, told_by_stack
-from fairlock.client.lease_handle import Releasable, Unreleased
+from fairlock.client.arguments import ClientOptions, ClientSettings, LockOptions
+from fairlock.client.connection import told_by_stack
+from fairlock.client.heartbeats import Releasable
+from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.reporting import LockEvents, OnEvent, logger
-from fairlock.client.settings import ClientOptions, ClientSettings, adopt
-from fairlock.client.table_client import NotCopied, OpenedTable
-from fairlock.clock import Clock, Seconds
+from fairlock.client.table_client import OpenedTable
+from fairlock.clock import AwsClock, Clock, Seconds
 from fairlock.errors import ClientUnusable, DescribedHolder, LockWaitTimeout
 from fairlock.names import TABLE_NAME_PARAMETER
 from fairlock.protocol.description import LockDescription
+from fairlock.protocol.model import Grant
 
 if TYPE_CHECKING:
     from aiobotocore.session import AioSession
 
 
+_CLOSED: Final = "this AsyncLockClient is closed: make another one"
 _CLOSED_ELSEWHERE: Final = (
     "this AsyncLockClient was used in another event loop: close it there; if that loop has ended, "
     "its locks are not renewed, and their leases end them"
@@ -55,11 +56,12 @@ _CLOSED_ELSEWHERE: Final = (
 
 @with_awaited_calls
 @arguments.with_explained_calls
-class AsyncLockClient(AsyncBlocks, NotCopied):
+class AsyncLockClient(AsyncBlocks):
     """Locks in one table for one event loop, shared with workflows and all other clients.
 
-    The same surface as `LockClient`, to be awaited. No threads: one task schedules the heartbeats
-    of all locks, and at most `max_workers` of them are under way at a time.
+    The same surface as `LockClient`, to be awaited, with tasks for threads: a task that the body of
+    a block starts is another one, and waits. One task schedules the heartbeats of all locks, and at
+    most `max_workers` of them are under way at a time. A cancelled body releases its lock, too.
 
     A task that is cancelled while it acquires leaves the queue, or releases what was granted in
     that moment, before the cancellation goes on; a request that was sent is never abandoned. So a
@@ -92,7 +94,7 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         clock: Clock | Literal["system"] | None = None,
         **settings: Unpack[ClientOptions],
     ) -> None:
-        self._settings = ClientSettings.of(
+        self._settings = ClientSettings(
             table_name, clock=clock, machine_clock=BridgedClock, **settings
         )
         self._settings.timing.warn_of_other_meaning(self._settings.lease)
@@ -106,19 +108,20 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
             )
             for _ in range(2)
         ]
-        store_factory = self._settings.store_factory(self._connections[0])
+        clock = self._settings.clock
         self._services = AsyncLockServices(
             settings=self._settings,
-            store_factory=store_factory,
-            handle_store_factory=replace(store_factory, connection=self._connections[1]),
-            heartbeats=AsyncHeartbeats(self._settings.clock, most_at_once=max_workers),
+            connection=self._connections[0],
+            handle_connection=self._connections[1],
+            aws_clock=AwsClock(clock, uses_dates=self._settings.uses_dates),
+            local_waiters=LocalWaiters(clock),
+            heartbeats=AsyncHeartbeats(clock, most_at_once=max_workers),
             tasks=BackgroundTasks(),
             events=self._new_events(on_event),
             entered=AsyncEnteredLocks(),
-            unreleased=Unreleased(),
             of_asyncio=True,
         )
-        self._acquisitions = CancellableAcquisitions(self._services.tasks)
+        self._under_way: set[asyncio.Task[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
@@ -131,9 +134,13 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         **settings: Unpack[ClientOptions],
     ) -> Self:
         """Makes a client for the table of a shared service. As `LockClient.from_stack`."""
-        ClientSettings.of("unread", machine_clock=BridgedClock, **settings)
-        async with temporary_client("ssm", session) as make_client:
+        ClientSettings("unread", machine_clock=BridgedClock, **settings)
+        connection = AsyncConnection(session=session)
+        make_client = partial(connection.client, "ssm")
+        try:
             table = await run(told_by_stack, stack_name, TABLE_NAME_PARAMETER, make_client)
+        finally:
+            await connection.aclose()
         return cls(table, session=session, **settings)
 
     async def acquire(
@@ -175,11 +182,7 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         shared: bool = False,
         max_hold: Seconds | None = None,
     ) -> AsyncLock | None:
-        """Acquires the lock if that is possible at once; returns None if others hold it.
-
-        It evicts crashed holders and raises errors as `LockClient.try_acquire` does: an unknown
-        outcome is never reported as a grant, nor as None.
-        """
+        """Acquires the lock if that is possible at once; else None. As `LockClient.try_acquire`."""
         options = LockOptions(
             *(name, lease, 0, limit, data, owner_name, on_lost, on_danger),
             *(shared, max_hold),
@@ -189,43 +192,10 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         except LockWaitTimeout:
             return None
 
-    def longest_wait(self, lease: Seconds | None = None) -> float:
-        """Seconds that `acquire` waits by default for a lock with such a lease."""
-        return self._settings.longest_wait(lease)
-
-    def hold(
-        self,
-        name: str,
-        *,
-        lease: Seconds | None = None,
-        max_wait: Seconds | None = None,
-        limit: int = 1,
-        data: Mapping[str, Any] | None = None,
-        owner_name: str | None = None,
-        on_lost: AsyncCallback | None = None,
-        on_danger: AsyncCallback | None = None,
-        reentrant: bool = False,
-        shared: bool = False,
-        max_hold: Seconds | None = None,
-        only_newest: bool | int = False,
-    ) -> AsyncHold:
-        """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
-
-        The lock is released even if the body is cancelled. The rest is as in `LockClient.hold`,
-        with tasks in place of threads: a task that a body starts is another one, and waits.
-        """
-        options = LockOptions(
-            *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            *(shared, max_hold, only_newest),
-        )
-        arguments.require_bool("reentrant", reentrant)
-        return AsyncHold(name, self._block(options, reentrant=reentrant))
-
     @asynccontextmanager
     async def _block(
         self, options: LockOptions[AsyncCallback], *, reentrant: bool
     ) -> AsyncIterator[AsyncLock]:
-        """The block of `hold`."""
         outer = self._services.entered.reentered(options) if reentrant else None
         if isinstance(outer, AsyncLock):
             yield outer
@@ -250,7 +220,7 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         """
         wanted = LockOptions(*(name, lease, 0, 1, None, None, on_lost, on_danger))
         self._require_open()
-        adopted = await run(adopt, self._services, owner_id, wanted)
+        adopted = await run(self._services.adopt, owner_id, wanted)
         self._require_open()
         return AsyncLock(self._services, *adopted)
 
@@ -335,7 +305,8 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
         if loop is not None and is_another_running(loop) and (release or loop.is_running()):
             raise ClientUnusable(_CLOSED_ELSEWHERE)
         self._closed = True
-        self._acquisitions.close()
+        for task in self._under_way:  # Their callers get an error.
+            cancel_once(task)
         services = self._services
         held = [*services.heartbeats.handles(), *services.unreleased.unsettled()]
         handles = list(dict.fromkeys(held)) if release else []
@@ -362,8 +333,8 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
 
     async def _acquire(self, options: LockOptions[AsyncCallback]) -> AsyncLock:
         self._require_open()
-        acquisition = self._settings.acquisition(options, self._services, self._require_open)
-        granted = await self._acquisitions.run(acquisition)
+        acquisition = self._services.acquisition(options, self._require_open)
+        granted = await self._run(acquisition)
         if granted is None:
             raise acquisition.timed_out()
         try:
@@ -374,6 +345,27 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
             raise
         acquisition.report_grant(granted)
         return lock
+
+    async def _run(self, acquisition: Acquisition) -> Grant | None:
+        """Runs an acquisition in a task of its own; undoes it if the caller is cancelled.
+
+        Cancelled once, it leaves the queue by itself before it ends; what was granted in that
+        moment is released. Raises `ClientUnusable` if the client was closed meanwhile.
+        """
+        tasks = self._services.tasks
+        task = tasks.start(run(acquisition.run))
+        self._under_way.add(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancel_once(task)
+            await tasks.shielded(undo(task, acquisition))
+            caller = asyncio.current_task()
+            if self._closed and caller is not None and not caller.cancelling():
+                raise ClientUnusable(_CLOSED) from None
+            raise
+        finally:
+            self._under_way.discard(task)
 
     async def _undo(self, acquisition: Acquisition) -> None:
         """Releases what was granted when the client was closed."""
@@ -388,11 +380,12 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
     async def _end_heartbeats(self, to_release: Sequence[Releasable]) -> None:
         await self._services.heartbeats.close()
         semaphore = asyncio.Semaphore(self._settings.max_workers)
-        await asyncio.gather(*(self._release(handle, semaphore) for handle in to_release))
 
-    async def _release(self, handle: Releasable, semaphore: asyncio.Semaphore) -> None:
-        async with semaphore:
-            await run(handle.release_at_close)
+        async def release(handle: Releasable) -> None:
+            async with semaphore:
+                await run(handle.release_at_close)
+
+        await asyncio.gather(*map(release, to_release))
 
     async def _disconnect(self) -> None:
         for connection in reversed(self._connections):
@@ -402,13 +395,9 @@ class AsyncLockClient(AsyncBlocks, NotCopied):
     def _new_events(on_event: OnEvent | None) -> LockEvents:
         return LockEvents(on_event)
 
-    def _opened(self) -> StoreFactory:
-        self._require_open()
-        return self._services.store_factory
-
     def _require_open(self) -> None:
         if self._closed:
-            raise ClientUnusable("this AsyncLockClient is closed: make another one")
+            raise ClientUnusable(_CLOSED)
         with suppress(RuntimeError):  # `list` may be called before there is a loop.
             self._loop = self._loop or asyncio.get_running_loop()
         if self._loop is not None and is_another_running(self._loop):

@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from contextvars import copy_context
 from functools import cache, wraps
 from types import CoroutineType
@@ -24,7 +24,6 @@ from aiobotocore.session import AioSession, get_session
 from botocore.client import BaseClient
 from greenlet import getcurrent, greenlet
 
-from fairlock.aws.retry import CLIENT_CONFIG
 from fairlock.client.arguments import NotThere
 from fairlock.client.connection import Connection, is_of_another_service
 from fairlock.clock import Alarm, BootClock
@@ -261,9 +260,9 @@ class AsyncConnection(Connection):
         self,
         *,
         session: AioSession | None,
-        dynamodb: Any,  # noqa: ANN401 - aiobotocore makes its classes at run time
-        stepfunctions: Any,  # noqa: ANN401 - same
-        most_at_once: int,
+        dynamodb: Any = None,  # noqa: ANN401 - aiobotocore makes its classes at run time
+        stepfunctions: Any = None,  # noqa: ANN401 - same
+        most_at_once: int = 1,
     ) -> None:
         _check_session(session)
         _check_client("client", dynamodb, service="dynamodb")
@@ -291,20 +290,6 @@ class AsyncConnection(Connection):
         config = AioConfig().merge(self._config)
         context = session.create_client(service, config=config, **self._region())
         return BridgedClient(wait_for(self._open.enter_async_context(context)))
-
-
-@asynccontextmanager
-async def temporary_client(
-    service: str, session: AioSession | None
-) -> AsyncIterator[Callable[[], BridgedClient]]:
-    """Makes a client on the bridge, at most for the length of the block."""
-    _check_session(session)
-    async with AsyncExitStack() as opened:
-        context = (session or _default_session()).create_client
-        config = AioConfig().merge(CLIENT_CONFIG)
-        yield lambda: BridgedClient(
-            wait_for(opened.enter_async_context(context(service, config=config)))
-        )
 
 
 def _check_session(session: object) -> None:

@@ -24,14 +24,13 @@ from fairlock.client.heartbeats import (
     LONGEST_NAP_SECONDS,
     PAUSE_AFTER_DEFECT_SECONDS,
     SCHEDULING_FAILED,
-    HeartbeatSchedule,
+    BaseHeartbeats,
     ScheduledHeartbeat,
 )
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.reporting import logger
 from fairlock.client.threads import CLOSE_SECONDS, STILL_BUSY
 from fairlock.clock import Clock
-from fairlock.errors import ClientUnusable
 from fairlock.protocol.model import Grant
 
 _T = TypeVar("_T")
@@ -127,48 +126,13 @@ def _log_failure(task: asyncio.Task[Any]) -> None:
         logger.error("work that outlived its cancelled caller failed", exc_info=task.exception())
 
 
-class CancellableAcquisitions:
-    """The acquisitions of a client that are under way."""
-
-    def __init__(self, tasks: BackgroundTasks) -> None:
-        self._tasks = tasks
-        self._under_way: set[asyncio.Task[Any]] = set()
-        self._closed = False
-
-    async def run(self, acquisition: Acquisition) -> Grant | None:
-        """Runs an acquisition in a task of its own; undoes it if the caller is cancelled.
-
-        Cancelled once, it leaves the queue by itself before it ends; what was granted in that
-        moment is released. Raises `ClientUnusable` if the client was closed meanwhile.
-        """
-        task = self._tasks.start(run(acquisition.run))
-        self._under_way.add(task)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            _cancel_once(task)
-            await self._tasks.shielded(_undo(task, acquisition))
-            caller = asyncio.current_task()
-            if self._closed and caller is not None and not caller.cancelling():
-                raise ClientUnusable("this AsyncLockClient is closed: make another one") from None
-            raise
-        finally:
-            self._under_way.discard(task)
-
-    def close(self) -> None:
-        """Cancels all that are under way; their callers get an error: the client is closed."""
-        self._closed = True
-        for task in self._under_way:
-            _cancel_once(task)
-
-
-def _cancel_once(task: asyncio.Task[Any]) -> None:
+def cancel_once(task: asyncio.Task[Any]) -> None:
     """Cancels a task; a second cancellation would hit the cleanup after the first."""
     if not task.cancelling():
         task.cancel()
 
 
-async def _undo(task: asyncio.Task[Grant | None], acquisition: Acquisition) -> None:
+async def undo(task: asyncio.Task[Grant | None], acquisition: Acquisition) -> None:
     """Leaves neither a grant nor a place behind, although a program cancels all tasks, and this."""
     while not task.done():
         with suppress(asyncio.CancelledError):
@@ -190,19 +154,17 @@ _WERE_CANCELLED: Final = (
 )
 
 
-class AsyncHeartbeats:
-    """Renews locks until they are removed, lost, or this is closed.
+class AsyncHeartbeats(BaseHeartbeats):
+    """Heartbeats of tasks.
 
     The scheduling task is there as long as there are locks, even if the program cancels all tasks.
     """
 
     def __init__(self, clock: Clock, *, most_at_once: int) -> None:
-        self._clock = clock
-        self._schedule = HeartbeatSchedule(most_at_once=most_at_once)
+        super().__init__(clock, most_at_once=most_at_once)
         self._changed = asyncio.Event()
         self._scheduler: asyncio.Task[None] | None = None
         self._tasks = BackgroundTasks()
-        self._closed = False
 
     def add(self, handle: LeaseHandle) -> None:
         """Renews this lock from now on, unless this is closed."""
@@ -216,10 +178,6 @@ class AsyncHeartbeats:
         """Begins no further heartbeat of this lock."""
         self._schedule.remove(handle)
         self._changed.set()
-
-    def renews(self, handle: LeaseHandle) -> bool:
-        """Whether a lock is being renewed; takes no mutex."""
-        return not self._closed and self._schedule.has(handle)
 
     def handles(self) -> list[LeaseHandle]:
         """The locks that are being renewed."""
@@ -259,13 +217,10 @@ class AsyncHeartbeats:
             except Exception:
                 logger.exception(SCHEDULING_FAILED)
                 await asyncio.sleep(PAUSE_AFTER_DEFECT_SECONDS)
-            await self._nap(now)
-
-    async def _nap(self, now: float) -> None:
-        nap = min(max(self._schedule.next_at() - now, 0.0), LONGEST_NAP_SECONDS)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(nap):
-                await self._changed.wait()
+            nap = min(max(self._schedule.next_at() - now, 0.0), LONGEST_NAP_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(nap):
+                    await self._changed.wait()
 
     def _send(self, scheduled: ScheduledHeartbeat) -> None:
         def end(sent: asyncio.Task[bool]) -> None:
@@ -278,7 +233,7 @@ class AsyncHeartbeats:
 
 
 class AsyncLostEvent(AskedEvent, asyncio.Event):
-    """Set when a lock is lost; checks the lease as `LostEvent` does, also after a blocked loop."""
+    """As `LostEvent`: it checks the lease, also after a blocked loop."""
 
     def __init__(self, is_lost: Callable[[], bool]) -> None:
         super().__init__()
@@ -286,7 +241,7 @@ class AsyncLostEvent(AskedEvent, asyncio.Event):
 
     def is_set(self) -> bool:
         """Whether the lock is lost."""
-        return self._is_lost()
+        return super().is_set() or self._is_lost()
 
     async def wait(self) -> bool:  # type: ignore[override]  # the stubs say Literal[True]
         """Waits until the lock is lost."""
@@ -297,24 +252,19 @@ class AsyncLostEvent(AskedEvent, asyncio.Event):
         return True
 
 
-class AsyncStopEvent(AsyncLostEvent):
-    """Set when the work of a leader has to stop, and never cleared; see `StopEvent`."""
-
-    def is_set(self) -> bool:
-        """Whether the work has to stop."""
-        if not asyncio.Event.is_set(self) and self._is_lost():
-            self.set()
-        return asyncio.Event.is_set(self)
-
-
 @asynccontextmanager
 async def cancelled_when_lost(
     lost: asyncio.Event, check: Callable[[], None]
 ) -> AsyncIterator[None]:
     """Cancels the block when its lock is lost, and then raises what `check` does."""
+
+    async def expire(bound: asyncio.Timeout) -> None:
+        await lost.wait()
+        bound.reschedule(asyncio.get_running_loop().time())
+
     try:
         async with asyncio.timeout(None) as bound:
-            watcher = asyncio.create_task(_expire_when_set(lost, bound))
+            watcher = asyncio.create_task(expire(bound))
             try:
                 yield
             finally:
@@ -323,11 +273,6 @@ async def cancelled_when_lost(
         if bound.expired():
             check()
         raise
-
-
-async def _expire_when_set(lost: asyncio.Event, bound: asyncio.Timeout) -> None:
-    await lost.wait()
-    bound.reschedule(asyncio.get_running_loop().time())
 
 
 class AsyncEnteredLocks(EnteredLocks):

@@ -23,9 +23,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from fairlock.backoff import longest_poll_seconds, retry_seconds
-from fairlock.client.connection import StoreFactory
+from fairlock.client.connection import TableAccess
 from fairlock.client.local_waiters import FreePermit, QueuePosition
-from fairlock.client.reporting import LockEventKind, LockEvents, logger
+from fairlock.client.reporting import LockEventKind, logger
 from fairlock.errors import DescribedHolder, LockStoreUnavailable, LockWaitTimeout, Superseded
 from fairlock.protocol.description import describe_ceiling, describe_holder
 from fairlock.protocol.model import AcquireRequest, Ceiling, Grant, Holder, ReleaseRequest
@@ -61,35 +61,33 @@ class Acquisition:
 
     def __init__(
         self,
-        store_factory: StoreFactory,
+        access: TableAccess,
         request: AcquireRequest,
         *,
         max_wait: float,
-        longest_poll: float,
-        events: LockEvents,
         require_open: Callable[[], None],
     ) -> None:
-        self._store_factory = store_factory
-        self._clock = store_factory.clock
+        self._access = access
+        self._clock = access.settings.clock
         self._max_wait = max_wait
         self._began = self._clock.monotonic()
         self._deadline = self._began + max_wait
-        lease_seconds = request.lease_ms / 1000
-        self._longest = longest_poll_seconds(longest_poll=longest_poll, lease_seconds=lease_seconds)
+        self._longest = longest_poll_seconds(
+            longest_poll=access.settings.longest_poll, lease_seconds=request.lease_ms / 1000
+        )
         self._ticket: int | None = None
         self._asked_at = -math.inf
         self.request = replace(
             request,
-            waiting_since_ms=store_factory.aws_clock.now_ms(),
+            waiting_since_ms=access.aws_clock.now_ms(),
             poll_interval_ms=math.ceil(self._longest * 1000),
             waiter_timeout_ms=self._waiter_timeout_ms(max_wait),
         )
-        self._events = events
         self._require_open = require_open
-        self._waiter = store_factory.local_waiters.add(request.lock_name, request.owner_id)
+        self._waiter = access.local_waiters.add(request.lock_name, request.owner_id)
         self._queue = self._waiter.queue
         self._position = QueuePosition(self._queue, began=self._began)
-        self._free_permit = FreePermit(self._clock, store_factory.aws_clock, request)
+        self._free_permit = FreePermit(self._clock, access.aws_clock, request)
         self._planned_at = self._place_seen_at = self._began
         self._unknown: LockStoreUnavailable | None = None
         self._failures = 0
@@ -174,7 +172,7 @@ class Acquisition:
         Even a try that never waited leaves a mark: a request still on its way would be granted in
         vain.
         """
-        self._store_factory.repeat(
+        self._access.repeat(
             lambda context, _attempt: release(context, self._departure), seconds=_LEAVE_SECONDS
         )
         self.settle()
@@ -258,7 +256,7 @@ class Acquisition:
         # Before the alarm: another waiter of this client may read while this one sleeps, and its
         # news counts only if it is younger than this plan.
         now = self._clock.monotonic()
-        random = self._store_factory.random
+        random = self._access.random
         if self._unknown is None:
             until_free = self._free_permit.expected_at - now
             seconds = self._position.seconds_to_poll(
@@ -383,7 +381,7 @@ class Acquisition:
             return None
 
     def _report(self, kind: LockEventKind, **fields: Any) -> None:  # noqa: ANN401 - see `LockEvent`
-        self._events.report(
+        self._access.events.report(
             kind,
             lock_name=self.request.lock_name,
             owner_name=self.request.owner_name,
@@ -397,4 +395,4 @@ class Acquisition:
 
     def _context(self) -> LockContext:
         shortest = self._clock.monotonic() + _SHORTEST_REQUEST_BUDGET_SECONDS
-        return self._store_factory.context(deadline=max(self._deadline, shortest))
+        return self._access.context(deadline=max(self._deadline, shortest))

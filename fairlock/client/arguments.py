@@ -1,4 +1,4 @@
-"""The rules of the clients' arguments, and lock names that are made of parts."""
+"""The arguments of both clients, their rules and defaults, and lock names made of parts."""
 
 from __future__ import annotations
 
@@ -7,15 +7,27 @@ import math
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeGuard, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    NoReturn,
+    TypedDict,
+    TypeGuard,
+    TypeVar,
+)
 
-from fairlock.client.reporting import logger
-from fairlock.clock import Seconds, lease_for
+from fairlock.aws.retry import CLOCK
+from fairlock.client.reporting import OnEvent, logger
+from fairlock.clock import Clock, Seconds, in_seconds, lease_for
 from fairlock.errors import InvalidRequest, explained
+from fairlock.names import TABLE_NAME_VARIABLE
 from fairlock.text import compact_json, missing_part, printable
 from fairlock.wire import rules
 from fairlock.wire.requests import version_of
@@ -317,3 +329,105 @@ def composite_name(*parts: str) -> str:
     name = "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
     require("name", LOCK_NAME, name)
     return name
+
+
+_LEAST_DEFAULT_WAIT_SECONDS: Final = 120.0
+_DEFAULT_WAIT_IN_LEASES: Final = 2
+"""A crashed holder is replaced a little after the end of its lease."""
+_SHORTEST_PERIOD_SECONDS: Final = 0.05
+_MOST_WORKERS: Final = 1000
+
+
+class ClientOptions(TypedDict, total=False):
+    """The settings of a client by name, with the meaning and the defaults of `LockClient`."""
+
+    owner_name: str | None
+    lease: Seconds
+    max_wait: Seconds | None
+    heartbeat_every: Seconds | None
+    safe_period: Seconds | None
+    longest_poll: Seconds
+    max_workers: int
+    best_effort_release: bool
+    on_event: OnEvent | None
+
+
+class ClientSettings:
+    """The arguments of a client, as `LockClient` describes them, but for its AWS clients."""
+
+    @explained
+    def __init__(
+        self,
+        table_name: str | None,
+        *,
+        machine_clock: Callable[[], Clock],
+        session: object = None,
+        client: object = None,
+        stepfunctions: object = None,
+        clock: Clock | Literal["system"] | None = None,
+        owner_name: str | None = None,
+        lease: Seconds = rules.DEFAULT_LEASE_SECONDS,
+        max_wait: Seconds | None = None,
+        heartbeat_every: Seconds | None = None,
+        safe_period: Seconds | None = None,
+        longest_poll: Seconds = 5.0,
+        max_workers: int = 32,
+        best_effort_release: bool = True,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        """Checks all rules."""
+        del session, client, stepfunctions
+        self.table_name = table_or_default(table_name)
+        self.owner_name = owner_name
+        self.lease = in_seconds(lease)
+        self.max_wait = in_seconds(max_wait)
+        self.timing = Timing(
+            heartbeat_every=in_seconds(heartbeat_every), safe_period=in_seconds(safe_period)
+        )
+        self.longest_poll = in_seconds(longest_poll)
+        self.max_workers = max_workers
+        self.best_effort_release = best_effort_release
+        self.on_event = on_event
+        self.clock = machine_clock() if clock is None or clock == "system" else clock
+        self.uses_dates = clock != "system"
+        if owner_name is not None:
+            rules.require("owner_name", rules.OWNER_NAME, owner_name)
+        rules.require("lease", rules.LEASE_SECONDS, self.lease)
+        if self.max_wait is not None:
+            require_max_wait(self.max_wait)
+        least = _SHORTEST_PERIOD_SECONDS
+        for name in ("heartbeat_every", "safe_period"):
+            seconds = getattr(self.timing, name)
+            if seconds is not None:
+                require_seconds(name, seconds, least=least, most=math.inf)
+        self.timing.require_room(self.lease, blamed="timing")
+        require_seconds("longest_poll", self.longest_poll, least=least, most=3600)
+        if type(max_workers) is not int or not 1 <= max_workers <= _MOST_WORKERS:
+            refuse("max_workers", f"must be a whole number from 1 to {_MOST_WORKERS}", max_workers)
+        rules.require("table_name", rules.TABLE_NAME, self.table_name, show_text=True)
+        rules.require("clock", CLOCK, self.clock)
+        require_bool("best_effort_release", best_effort_release)
+        require_callable("on_event", on_event, "event")
+
+    def longest_wait(self, lease: Seconds | None) -> float:
+        """Seconds that `acquire` waits by default for a lock with such a lease."""
+        lease = self.lease if lease is None else in_seconds(lease)
+        rules.require("lease", rules.LEASE_SECONDS, lease)
+        if self.max_wait is not None:
+            return self.max_wait
+        return max(_LEAST_DEFAULT_WAIT_SECONDS, _DEFAULT_WAIT_IN_LEASES * lease)
+
+
+def table_or_default(table_name: str | None) -> str:
+    """The lock table that was named, or else that of the environment."""
+    table = os.environ.get(TABLE_NAME_VARIABLE) if table_name is None else table_name
+    if table_name is None and not table:
+        rule = (
+            f"give the name of the lock table, set {TABLE_NAME_VARIABLE} to it, or make the client "
+            "by `from_stack`"
+        )
+        raise InvalidRequest(field="table_name", rule=rule, missing=True)
+    if hasattr(table, "transact_write_items"):
+        rule = 'must be the name of the lock table: pass a client as LockClient("locks", client=…)'
+        raise InvalidRequest(field="table_name", rule=rule, value=table)
+    return table or ""

@@ -12,12 +12,11 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from fairlock.client.arguments import EnteredOneWay, LockOptions, as_text, refuse
-from fairlock.client.connection import StoreFactory
-from fairlock.client.entered_locks import Entered, EnteredLock
+from fairlock.client.entered_locks import Entered
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.local_lease import LocalLease
 from fairlock.client.reporting import LockEventKind, logger
-from fairlock.client.settings import ClientServices
+from fairlock.client.services import ClientServices
 from fairlock.clock import Seconds, in_seconds
 from fairlock.errors import ClientUnusable, LockLost
 from fairlock.guarded.conditions import DEFAULT_ATTRIBUTE, FenceCondition, require_alone
@@ -35,28 +34,6 @@ _ENTERED_TWICE: Final = (
 )
 
 
-class _Listener:
-    """Passes on to a lock what becomes of its lease.
-
-    If the lease, which heartbeats hold, held the lock, a drop by its user would stay unnoticed.
-    """
-
-    def __init__(self, lock: BaseLock) -> None:
-        self.find: Callable[[], BaseLock | None] = weakref.ref(lock)
-
-    def on_lost(self, reason: str) -> None:
-        if (lock := self.find()) is not None:
-            lock._report_loss(reason)  # noqa: SLF001 - of its own lock
-
-    def on_danger(self, reason: str) -> None:
-        if (lock := self.find()) is not None:
-            lock._report_danger(reason)  # noqa: SLF001 - same
-
-    def on_released(self) -> None:
-        if (lock := self.find()) is not None:
-            lock._tell(LockEventKind.RELEASED, held_seconds=lock._held_seconds())  # noqa: SLF001 - same
-
-
 class BaseLock(EnteredOneWay, ABC):
     """The part of a lock that answers without a request."""
 
@@ -67,7 +44,7 @@ class BaseLock(EnteredOneWay, ABC):
         options: LockOptions[Any],
         granted: Grant,
         *,
-        handle_store_factory: StoreFactory | None = None,
+        handle_services: ClientServices | None = None,
         mutex: AbstractContextManager[object] | None = None,
     ) -> None:
         self._services = services
@@ -75,23 +52,19 @@ class BaseLock(EnteredOneWay, ABC):
         self._request = request
         self._options = options
         self._data = options.data
-        self._fencing_token = granted.fencing_token
         self._inside: Entered = []
         self._is_entered = False
         self._since = granted.since
         self._guarded_writes: GuardedWrites | None = None
         self._mutex = threading.Lock()
-        self._listener = _Listener(self)
         lease = LocalLease(
             self._settings.clock,
             granted,
             timing=self._settings.timing,
             max_hold=math.inf if options.max_hold is None else in_seconds(options.max_hold),
-            on_lost=self._listener.on_lost,
-            on_danger=self._listener.on_danger,
-            on_released=self._listener.on_released,
+            listener=weakref.WeakMethod(self._tell),
         )
-        table = handle_store_factory or services.store_factory
+        table = handle_services or services
         self._handle = LeaseHandle(table, lease, mutex=mutex)
 
     def __repr__(self) -> str:
@@ -109,9 +82,8 @@ class BaseLock(EnteredOneWay, ABC):
             return
         # Its callbacks and the metrics are still to be told what becomes of it, so it goes on
         # living. Python calls `__del__` once only.
-        self._listener.find = lambda: self
-        lease = handle.lease
-        if lease.period != math.inf and self._is_renewed():
+        handle.lease.listener = lambda: self._tell
+        if handle.lease.period != math.inf and self._is_renewed():
             message = (
                 f"lock {self.name!r} was dropped, and its client goes on renewing it: write `with "
                 "locks.hold(…) as lock:`, or keep the lock until you have released it"
@@ -160,7 +132,7 @@ class BaseLock(EnteredOneWay, ABC):
         It never changes, not even after a loss: then a newer token exists, by which other systems
         can refuse this one.
         """
-        return self._fencing_token
+        return self._handle.lease.fencing_token
 
     @property
     def lease(self) -> float:
@@ -222,14 +194,13 @@ class BaseLock(EnteredOneWay, ABC):
             refuse("with", _ENTERED_TWICE, self)
         self._is_entered = True
         self._inside = self._services.entered.mine()
-        self._inside.append(EnteredLock(weakref.ref(self), self._options))
+        self._inside.append(weakref.ref(self))
 
     def _leave(self) -> None:
         """It ends, perhaps in another thread, as the block of a generator may."""
         self._is_entered = False
-        mine = [each for each in self._inside if each.lock() is self]
-        for each in mine[-1:]:
-            self._inside.remove(each)
+        if (me := weakref.ref(self)) in self._inside:
+            self._inside.remove(me)
 
     def _renew(self, length: Seconds | None, data: Mapping[str, Any] | None) -> None:
         """What `heartbeat` does."""
@@ -248,7 +219,11 @@ class BaseLock(EnteredOneWay, ABC):
 
     def _write(self, call: GuardedCall) -> None:
         write = self._handle.write_and_release if call.release else self._handle.write
-        write(call, self._guarded().send)
+        try:
+            write(call, self._guarded().send)
+        finally:
+            if call.release:
+                self._after_release_with_items()
 
     def _after_release_with_items(self) -> None:
         """A guarded write that was to release the lock has ended, whatever became of it."""
@@ -265,14 +240,14 @@ class BaseLock(EnteredOneWay, ABC):
         if self._handle.lease.is_from_parent_process:
             self._handle.lease.require_held()
         if self._guarded_writes is None:
-            store_factory = self._services.store_factory
+            services = self._services
             made = GuardedWrites(
-                store_factory.connection.dynamodb(),
-                table_name=store_factory.table_name,
+                services.connection.dynamodb(),
+                table_name=self._settings.table_name,
                 lock_name=self.name,
                 owner_id=self.owner_id,
                 fencing_token=self.fencing_token,
-                context=store_factory.context(),
+                context=services.context(),
             )
             with self._mutex:  # Only around this: code on the bridge may have waited before.
                 self._guarded_writes = self._guarded_writes or made
@@ -301,39 +276,40 @@ class BaseLock(EnteredOneWay, ABC):
         else:
             logger.warning("lock %r: release failed, its lease ends it: %s", self.name, lock_error)
 
-    def _report_loss(self, reason: str) -> None:
-        logger.warning("lock %r is lost: %s", self.name, reason)
-        self._tell(LockEventKind.LOST, held_seconds=self._held_seconds(), reason=reason)
-        self._report("on_lost", self._options.on_lost, reason)
-
-    def _report_danger(self, reason: str) -> None:
-        logger.warning("lock %r is in danger, %.1f s left: %s", self.name, self.remaining, reason)
-        self._tell(LockEventKind.IN_DANGER, reason=reason)
-        self._report("on_danger", self._options.on_danger, reason)
-
-    def _tell(self, kind: LockEventKind, **fields: Any) -> None:  # noqa: ANN401 - see `LockEvent`
-        name, owner_name, token = self.name, self.owner_name, self.fencing_token
-        about = {"lock_name": name, "owner_name": owner_name, "fencing_token": token}
-        self._services.events.report(kind, **about, **fields)
-
-    def _held_seconds(self) -> float:
-        return max(0.0, self._settings.clock.monotonic() - self._since)
-
-    def _report(self, name: str, callback: Callable[..., object] | None, reason: str) -> None:
+    def _tell(self, kind: LockEventKind, reason: str) -> None:
+        """Logs what the lease reports, and passes it on to the user's hook and callbacks."""
+        callback, field, held = None, "", None
+        if kind is LockEventKind.IN_DANGER:
+            left = self.remaining
+            logger.warning("lock %r is in danger, %.1f s left: %s", self.name, left, reason)
+            callback, field = self._options.on_danger, "on_danger"
+        else:
+            held = max(0.0, self._settings.clock.monotonic() - self._since)
+        if kind is LockEventKind.LOST:
+            logger.warning("lock %r is lost: %s", self.name, reason)
+            callback, field = self._options.on_lost, "on_lost"
+        self._services.events.report(
+            kind,
+            lock_name=self.name,
+            owner_name=self.owner_name,
+            fencing_token=self.fencing_token,
+            held_seconds=held,
+            reason=reason,
+        )
         if callback is not None:
-            self._call_soon(f"{name} of lock {self.name!r}", lambda: callback(self, reason))
+            self._call_soon(f"{field} of lock {self.name!r}", lambda: callback(self, reason))
 
-    @abstractmethod
     def _is_renewed(self) -> bool:
-        """Whether the client sends heartbeats of this lock; takes no mutex."""
+        return self._services.heartbeats.renews(self._handle)
 
-    @abstractmethod
     def _begin_heartbeats(self) -> None:
         """Schedules heartbeats by the lease as it is now."""
+        self._services.heartbeats.add(self._handle)
 
-    @abstractmethod
     def _end_heartbeats(self) -> None:
-        """Begins no further heartbeat."""
+        if not self._handle.lease.is_from_parent_process:  # Its mutexes may be locked for ever.
+            self._services.unreleased.add(self._handle)
+            self._services.heartbeats.remove(self._handle)
 
     @abstractmethod
     def _call_soon(self, description: str, callback: Callable[[], Any]) -> None:

@@ -1,12 +1,10 @@
-"""How a client reaches its lock table: by AWS clients, the protocol over them, and a name.
+"""How a client reaches its lock table: by AWS clients, and a name.
 
 The AWS clients of a `LockClient` are made when they are first needed, and again in a forked child.
-A `StoreFactory` gives each request a table, a clock and a deadline.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import random
@@ -34,13 +32,13 @@ from fairlock.aws.retry import (
     misconfigured_call,
 )
 from fairlock.backoff import Random
+from fairlock.client.arguments import ClientSettings
 from fairlock.client.local_waiters import LocalWaiters
-from fairlock.client.reporting import log_event
-from fairlock.clock import AwsClock, Clock
+from fairlock.client.reporting import LockEvents, log_event
+from fairlock.clock import AwsClock
 from fairlock.errors import (
     ClientUnusable,
     InvalidRequest,
-    LockStoreMisconfigured,
     LockStoreUnavailable,
 )
 from fairlock.names import TABLE_NAME_VARIABLE, stack_parameter
@@ -94,9 +92,9 @@ class Connection:
         self,
         *,
         session: boto3.Session | None,
-        dynamodb: DynamoDBClient | None,
-        stepfunctions: SFNClient | None,
-        most_at_once: int,
+        dynamodb: DynamoDBClient | None = None,
+        stepfunctions: SFNClient | None = None,
+        most_at_once: int = 1,
     ) -> None:
         self.check("session", session, has="client")
         self.check("client", dynamodb, has="exceptions", service="dynamodb")
@@ -116,7 +114,7 @@ class Connection:
 
     def dynamodb(self) -> DynamoDBClient:
         """The client for the lock table."""
-        return cast("DynamoDBClient", self._client("dynamodb"))
+        return cast("DynamoDBClient", self.client("dynamodb"))
 
     def close(self) -> None:
         """Closes the connections of the clients made here. They would be opened again on use."""
@@ -130,9 +128,9 @@ class Connection:
         self._made = {}
 
     def _if_possible(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
-        """The client for executions; None if there cannot be one, for instance without a region."""
+        """The client for executions; None if there can be none, for instance without a region."""
         try:
-            return self._client(service)
+            return self.client(service)
         except (BotoCoreError, ClientUnusable):
             return None
 
@@ -143,10 +141,11 @@ class Connection:
         """
         if self._given["stepfunctions"] is None and self._known_account is None:
             with suppress(BotoCoreError, ClientError):
-                self._known_account = self._client("sts").get_caller_identity()["Account"]
+                self._known_account = self.client("sts").get_caller_identity()["Account"]
         return self._known_account
 
-    def _client(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
+    def client(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
+        """The client of a service: the one that was given, or else one that is made here once."""
         given = self._given.get(service)
         if given is not None:
             if self._process != os.getpid():
@@ -186,36 +185,74 @@ class Connection:
         return client
 
 
-RELEASE_SECONDS: Final = 5.0
-"""How long a call of unknown outcome is made again, such as a release."""
+_USE_ITSELF: Final = "must be a client of DynamoDB: this one is a client of locks, so use it itself"
+_NOT_SHARED: Final = (
+    "no stack of this name shares a lock service in this account and region; check all three, and "
+    "that the stack calls `LockService.share`"
+)
+_NO_PERMISSION: Final = (
+    "the caller may not read it: allow ssm:GetParameter on it, or set "
+    f"{TABLE_NAME_VARIABLE} to the table's name"
+)
+_ADVICE: Final = {
+    "ParameterNotFound": _NOT_SHARED,
+    "AccessDeniedException": _NO_PERMISSION,
+    "AccessDenied": _NO_PERMISSION,
+}
+
+
+def told_by_stack(stack_name: str, name: str, make_client: Callable[[], Any]) -> str:
+    """Reads a name that a stack shares, such as that of the table; see `LockClient.from_stack`."""
+    rules.require("stack_name", rules.STACK_NAME, stack_name, show_text=True)
+    path = stack_parameter(stack_name, name)
+    region = None
+    try:
+        client = make_client()
+        region = client.meta.region_name
+        found = client.get_parameter(Name=path)
+    except (BotoCoreError, ClientError, ValueError) as error:
+        if may_pass(error):
+            message = (
+                f"parameter {path!r}: the Parameter Store did not answer: {error}; repeat the call"
+            )
+            raise LockStoreUnavailable(message) from error
+        place = f"parameter {path!r} in {region or 'no known region'}"
+        advice = _ADVICE.get(error_code(error))
+        raise misconfigured_call(error, place=place, region=region, advice=advice) from error
+    return str(found["Parameter"]["Value"])
+
+
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_OF_ALL_SECONDS: Final = 30.0
 _PAUSE_SHARE: Final = 0.01
+RELEASE_SECONDS: Final = 5.0
+"""How long a call of unknown outcome is made again, such as a release."""
 _Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreFactory:
-    """Makes stores over one table; each for one request, with a deadline of its own."""
+class TableAccess:
+    """How a client, and all its locks, reach the table: each request with a deadline of its own."""
 
+    settings: ClientSettings
     connection: Connection
-    table_name: str
-    clock: Clock
     aws_clock: AwsClock
     local_waiters: LocalWaiters
+    events: LockEvents
     random: Random = field(default=random.random)
     known_paces: KnownPaces = field(default_factory=KnownPaces)
 
     def context(self, *, deadline: float = math.inf) -> LockContext:
         """What a request needs that must be done by a reading of the monotonic clock."""
+        settings = self.settings
         try:
             dynamodb = self.connection.dynamodb()
         except (BotoCoreError, ValueError) as error:
-            raise misconfigured(error, table_name=self.table_name, region=None) from error
-        retry_budget = RetryBudget(deadline=deadline, clock=self.clock, random=self.random)
+            raise misconfigured(error, table_name=settings.table_name, region=None) from error
+        retry_budget = RetryBudget(deadline=deadline, clock=settings.clock, random=self.random)
         table = LockTable(
-            dynamodb, self.table_name, retry_budget=retry_budget, aws_clock=self.aws_clock
+            dynamodb, settings.table_name, retry_budget=retry_budget, aws_clock=self.aws_clock
         )
         return LockContext(
             table=table,
@@ -239,78 +276,23 @@ class StoreFactory:
         callers that wait for hours must not keep a table busy that has too much to do. After each
         failure `is_vain` tells whether a further attempt can bring no answer.
         """
-        context = self.context(deadline=self.clock.monotonic() + seconds)
+        clock = self.settings.clock
+        context = self.context(deadline=clock.monotonic() + seconds)
         budget = RetryBudget(
             seconds=seconds,
-            clock=self.clock,
+            clock=clock,
             random=self.random,
             first_pause_seconds=_FIRST_PAUSE_SECONDS,
             longest_pause_seconds=max(
                 min(seconds * _PAUSE_SHARE, _LONGEST_PAUSE_OF_ALL_SECONDS), _LONGEST_PAUSE_SECONDS
             ),
         )
-        began = self.clock.monotonic()
-        for attempt in itertools.count(1):
+        began, attempt = clock.monotonic(), 1
+        while True:
             try:
                 return call(context, attempt), attempt
             except LockStoreUnavailable:
                 if is_vain() or budget.is_spent(since=began):
                     raise
             budget.pause(attempt - 1)
-        raise AssertionError  # pragma: no cover - count() has no end
-
-
-_USE_ITSELF: Final = "must be a client of DynamoDB: this one is a client of locks, so use it itself"
-_NOT_SHARED: Final = (
-    "no stack of this name shares a lock service in this account and region; check all three, and "
-    "that the stack calls `LockService.share`"
-)
-_NO_PERMISSION: Final = (
-    "the caller may not read it: allow ssm:GetParameter on it, or set "
-    f"{TABLE_NAME_VARIABLE} to the table's name"
-)
-_ADVICE: Final = {
-    "ParameterNotFound": _NOT_SHARED,
-    "AccessDeniedException": _NO_PERMISSION,
-    "AccessDenied": _NO_PERMISSION,
-}
-
-
-def table_or_default(table_name: str | None) -> str:
-    """The lock table that was named, or else that of the environment."""
-    table = os.environ.get(TABLE_NAME_VARIABLE) if table_name is None else table_name
-    if table_name is None and not table:
-        rule = (
-            f"give the name of the lock table, set {TABLE_NAME_VARIABLE} to it, or make the client "
-            "by `from_stack`"
-        )
-        raise InvalidRequest(field="table_name", rule=rule, missing=True)
-    if hasattr(table, "transact_write_items"):
-        rule = 'must be the name of the lock table: pass a client as LockClient("locks", client=…)'
-        raise InvalidRequest(field="table_name", rule=rule, value=table)
-    return table or ""
-
-
-def told_by_stack(stack_name: str, name: str, make_client: Callable[[], Any]) -> str:
-    """Reads a name that a stack shares, such as that of the table; see `LockClient.from_stack`."""
-    rules.require("stack_name", rules.STACK_NAME, stack_name, show_text=True)
-    path = stack_parameter(stack_name, name)
-    region = None
-    try:
-        client = make_client()
-        region = client.meta.region_name
-        found = client.get_parameter(Name=path)
-    except (BotoCoreError, ClientError, ValueError) as error:
-        if may_pass(error):
-            message = (
-                f"parameter {path!r}: the Parameter Store did not answer: {error}; repeat the call"
-            )
-            raise LockStoreUnavailable(message) from error
-        raise _misconfigured(error, path, region) from error
-    return str(found["Parameter"]["Value"])
-
-
-def _misconfigured(error: Exception, path: str, region: str | None) -> LockStoreMisconfigured:
-    place = f"parameter {path!r} in {region or 'no known region'}"
-    advice = _ADVICE.get(error_code(error))
-    return misconfigured_call(error, place=place, region=region, advice=advice)
+            attempt += 1

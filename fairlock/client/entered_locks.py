@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from fairlock.client.arguments import LockOptions, refuse
 from fairlock.clock import in_seconds
@@ -20,39 +19,8 @@ _SHARED_AGAIN: Final = (
 )
 
 
-class HeldLock(Protocol):
-    """A lock of either kind, as far as this needs to know it."""
-
-    @property
-    def name(self) -> str:
-        """The lock's name."""
-
-    @property
-    def owner_name(self) -> str:
-        """The label of its owner."""
-
-    @property
-    def data(self) -> Mapping[str, Any] | None:
-        """What is stored with it."""
-
-    @property
-    def lease(self) -> float:
-        """Seconds for which each renewal holds."""
-
-    @property
-    def remaining(self) -> float:
-        """Seconds that are left; 0 if it is not held."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EnteredLock:
-    """A lock whose block has begun, weak, so that a drop is noticed, and as it was acquired."""
-
-    lock: weakref.ref[HeldLock]
-    options: LockOptions[Any]
-
-
-Entered = list[EnteredLock]
+Entered = list[weakref.ref[Any]]
+"""Locks of either kind whose blocks have begun: weak, so that a drop is noticed."""
 
 
 class EnteredLocks:
@@ -67,19 +35,13 @@ class EnteredLocks:
 
     def mine(self) -> Entered:
         """The locks that the caller is inside of, to be changed."""
-        locks: Entered | None = getattr(self._of_this_thread, "locks", None)
-        if locks is None:
-            locks = self._of_this_thread.locks = []
+        locks: Entered = self._of_this_thread.__dict__.setdefault("locks", [])
         return locks
 
-    def held(self, name: str) -> list[tuple[HeldLock, LockOptions[Any]]]:
+    def held(self, name: str) -> list[Any]:
         """The locks of this name that the caller is inside of, and holds, the innermost last."""
-        locks = [(each.lock(), each.options) for each in self.mine()]
-        return [
-            (lock, options)
-            for lock, options in locks
-            if lock and lock.name == name and lock.remaining
-        ]
+        locks = [entered() for entered in self.mine()]
+        return [lock for lock in locks if lock and lock.name == name and lock.remaining]
 
     def require_that_others_can_release(self, request: AcquireRequest) -> None:
         """Refuses a wait that only the waiter itself could end.
@@ -87,12 +49,12 @@ class EnteredLocks:
         A reader needs one only: a writer that queues in between waits for it, and is waited for.
         """
         name, held = request.lock_name, self.held(request.lock_name)
-        if any(options.shared for _, options in held):
+        if any(lock.shared for lock in held):
             rule = (
                 f"must not be {name!r} here: this {self._who()} is inside a `with` that shares it"
             )
             refuse("name", rule + (_SHARED_AGAIN if request.shared else _UPGRADE), name)
-        limits = [request.limit, *(options.limit for _, options in held)]
+        limits = [request.limit, *(lock._options.limit for lock in held)]  # noqa: SLF001 - of our own
         if held and len(held) >= min(limits):
             rule = (
                 f"must not be {name!r} here: this {self._who()} is inside a `with` that holds the "
@@ -101,13 +63,13 @@ class EnteredLocks:
             )
             refuse("name", rule, name)
 
-    def reentered(self, options: LockOptions[Any]) -> HeldLock | None:
+    def reentered(self, options: LockOptions[Any]) -> Any:  # noqa: ANN401 - of either kind
         """The lock that the caller holds already and enters again; None if it holds none."""
         held = self.held(rules.plain_text("name", rules.LOCK_NAME, options.name))
         if not held:
             return None
-        lock, outer = held[-1]
-        if outer.shared and not options.shared:
+        lock, outer = held[-1], held[-1]._options  # noqa: SLF001 - of our own
+        if lock.shared and not options.shared:
             rule = "must be True here: the outer block shares the lock, and cannot become exclusive"
             refuse("shared", rule, options.shared)
         self._require_same("limit", options.limit, outer.limit)

@@ -15,13 +15,15 @@ import itertools
 import math
 import random
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from fairlock.backoff import Random
-from fairlock.client.lease_handle import LeaseHandle, Releasable
+from fairlock.client.acquisition import Acquisition
+from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.reporting import logger
 from fairlock.client.threads import WorkerPool, is_held_by_this_thread
 from fairlock.clock import Clock
@@ -194,8 +196,59 @@ PAUSE_AFTER_DEFECT_SECONDS: Final = 0.5
 SCHEDULING_FAILED: Final = "the scheduling of heartbeats failed, and goes on"
 
 
-class Heartbeats:
-    """Renews locks until they are removed, lost, or this is closed.
+Releasable = LeaseHandle | Acquisition
+"""What the end of a client may have to end."""
+
+
+class Unreleased:
+    """Locks whose release has begun, and acquisitions: the end of the client tries again."""
+
+    def __init__(self) -> None:
+        self._all: dict[Releasable, None] = {}
+        self._mutex = threading.RLock()
+
+    def add(self, unreleased: Releasable) -> None:
+        """Remembers a lock whose release begins, or an acquisition that begins."""
+        with self._mutex:
+            while self._all and (oldest := next(iter(self._all))).is_over():
+                del self._all[oldest]
+            self._all[unreleased] = None
+
+    def discard_if_settled(self, unreleased: Releasable) -> None:
+        """Forgets it, if there is nothing left to be released."""
+        if unreleased.is_settled():
+            with self._mutex:
+                self._all.pop(unreleased, None)
+
+    def unsettled(self) -> list[Releasable]:
+        """What is perhaps not free."""
+        with self._mutex:
+            return [each for each in self._all if each.is_abandoned() and not each.is_over()]
+
+
+class BaseHeartbeats(ABC):
+    """Renews locks until they are removed, lost, or this is closed."""
+
+    def __init__(self, clock: Clock, *, most_at_once: int) -> None:
+        self._clock = clock
+        self._schedule = HeartbeatSchedule(most_at_once=most_at_once)
+        self._closed = False
+
+    @abstractmethod
+    def add(self, handle: LeaseHandle) -> None:
+        """Renews this lock from now on, unless this is closed."""
+
+    @abstractmethod
+    def remove(self, handle: LeaseHandle) -> None:
+        """Begins no further heartbeat of this lock."""
+
+    def renews(self, handle: LeaseHandle) -> bool:
+        """Whether a lock is being renewed; takes no mutex."""
+        return not self._closed and self._schedule.has(handle)
+
+
+class Heartbeats(BaseHeartbeats):
+    """Heartbeats of threads.
 
     Threads are started when the first lock comes, and more of the pool when heartbeats are slow.
     They do not keep the process alive, and renew as long as it lives. They end with the last lock
@@ -205,10 +258,9 @@ class Heartbeats:
     def __init__(
         self, clock: Clock, *, most_at_once: int, is_wanted: Callable[[], bool] = lambda: True
     ) -> None:
-        self._clock = clock
+        super().__init__(clock, most_at_once=most_at_once)
         self._most_at_once = most_at_once
         self._is_wanted = is_wanted
-        self._schedule = HeartbeatSchedule(most_at_once=most_at_once)
         # Entered as it is, and not through the condition: an interrupt in the Python code of
         # `Condition.__enter__` or `__exit__` would leave it locked for ever.
         self._mutex = threading.RLock()
@@ -216,7 +268,6 @@ class Heartbeats:
         self._wakes_at = 0.0
         self._scheduler: threading.Thread | None = None
         self._pool: WorkerPool | None = None
-        self._closed = False
 
     def add(self, handle: LeaseHandle) -> None:
         """Renews this lock from now on; raises RuntimeError if no thread can be started."""
@@ -232,10 +283,6 @@ class Heartbeats:
         """Begins no further heartbeat of this lock."""
         with self._mutex:
             self._schedule.remove(handle)
-
-    def renews(self, handle: LeaseHandle) -> bool:
-        """Whether a lock is being renewed; takes no mutex."""
-        return not self._closed and self._schedule.has(handle)
 
     def handles(self) -> list[LeaseHandle]:
         """The locks that are being renewed."""
@@ -295,13 +342,9 @@ class Heartbeats:
             # Under the same mutex as the last look: a lock that comes now starts threads of its
             # own.
             if not self._closed:
-                self._end()
-
-    def _end(self) -> None:
-        """Ends the threads; a lock that comes all the same starts others."""
-        pool, self._scheduler, self._pool = self._pool, None, None
-        if pool is not None:
-            pool.close(wait=False)
+                pool, self._scheduler, self._pool = self._pool, None, None
+                if pool is not None:
+                    pool.close(wait=False)
 
     def _begin_due_heartbeats(self) -> float:
         """Returns for how many seconds there is nothing to do then."""

@@ -4,8 +4,7 @@ acquire, however long it takes ─▶ work(lock, stop) ─┬─▶ ends by itse
    ▲                                                │
    └──────────── release ◀── ends in time ◀─────────┴── is asked to stop: a lease was not renewed
 
-The work is told `safe_period` before the end of the lease, so it has that time to stop before
-another process may begin. No thread can be stopped from outside, so it has to look.
+No thread can be stopped from outside, so the work has to look.
 """
 
 from __future__ import annotations
@@ -13,16 +12,17 @@ from __future__ import annotations
 import inspect
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from fairlock.client.arguments import LONGEST_WAIT_SECONDS, LockOptions, refuse
+from fairlock.client.arguments import LONGEST_WAIT_SECONDS, ClientSettings, LockOptions, refuse
 from fairlock.client.base_lock import BaseLock
+from fairlock.client.blocks import BaseClient, Hold, HoldAll
 from fairlock.client.local_lease import LostEvent
-from fairlock.client.lock import Callback, HoldsLocks, Lock
+from fairlock.client.lock import Callback, Lock, LockServices
 from fairlock.client.reporting import logger
-from fairlock.client.settings import ClientSettings
 from fairlock.clock import Seconds
 from fairlock.errors import LockLost, LockStoreUnavailable, LockWaitTimeout
 
@@ -33,16 +33,6 @@ _T = TypeVar("_T")
 _Stop = TypeVar("_Stop", bound="threading.Event | asyncio.Event")
 
 _WORK_GOES_ON: Final = "lock %r is lost, and its work goes on: another process may lead by now"
-
-
-class StopEvent(LostEvent):
-    """Set when the work has to stop, and never cleared: the lease may be renewed after that."""
-
-    def is_set(self) -> bool:
-        """Whether the work has to stop."""
-        if not threading.Event.is_set(self) and self._is_lost():
-            self.set()
-        return threading.Event.is_set(self)
 
 
 class Term(Generic[_Stop]):
@@ -63,19 +53,36 @@ class Term(Generic[_Stop]):
         self.stop = make_stop(self._is_in_danger)
         self.was_told = self.has_returned = False
 
-    def begin(self, lock: BaseLock) -> None:
-        """The lock is granted, and the work begins."""
+    def options(
+        self,
+        name: str,
+        lease: Seconds | None,
+        data: Mapping[str, Any] | None,
+        owner_name: str | None,
+        max_hold: Seconds | None,
+    ) -> LockOptions[Any]:
+        """What to ask of the lock: a wait that outlasts every other leader, and to be told."""
+        return LockOptions(
+            *(name, lease, LONGEST_WAIT_SECONDS, 1, data, owner_name),
+            *(self._on_lost, self._on_danger),
+            max_hold=max_hold,
+        )
+
+    @contextmanager
+    def working(self, lock: BaseLock) -> Iterator[None]:
+        """The work runs in this block. The release comes next, which is no reason to stop."""
         self._lock = lock
+        try:
+            yield
+            self.has_returned = True
+        finally:
+            self._has_ended, self.was_told = True, self.stop.is_set()
 
-    def end(self) -> None:
-        """The work is over, and the release comes next, which is no reason to stop."""
-        self._has_ended, self.was_told = True, self.stop.is_set()
-
-    def on_danger(self, _lock: BaseLock, _reason: str) -> None:
+    def _on_danger(self, _lock: BaseLock, _reason: str) -> None:
         """Tells the work to stop while it has some time left."""
         self.stop.set()
 
-    def on_lost(self, lock: BaseLock, _reason: str) -> None:
+    def _on_lost(self, lock: BaseLock, _reason: str) -> None:
         """Tells the work to stop, and warns of it."""
         self.stop.set()
         if not self._has_ended:
@@ -90,7 +97,10 @@ class Term(Generic[_Stop]):
     def _is_in_danger(self) -> bool:
         # By the clock as it is now, as `lost` is: the process may have been frozen.
         lock = self._lock
-        return lock is not None and lock.remaining <= self._timing.safe(lock.lease)
+        if lock is None or lock.remaining > self._timing.safe(lock.lease):
+            return False
+        self.stop.set()  # For good, although the lease may be renewed after that.
+        return True
 
 
 def check_work(settings: ClientSettings, work: object, *, is_async: bool) -> None:
@@ -115,8 +125,11 @@ def check_work(settings: ClientSettings, work: object, *, is_async: bool) -> Non
         refuse("heartbeat_every", rule, math.inf)
 
 
-class Leading(HoldsLocks):
+class Leading(BaseClient[Callback, Hold, HoldAll]):
     """The part of `LockClient` that elects a leader."""
+
+    _services: LockServices
+    _hold, _hold_all = Hold, HoldAll
 
     def lead(
         self,
@@ -173,20 +186,12 @@ class Leading(HoldsLocks):
         """
         check_work(self._settings, work, is_async=False)
         while True:
-            term = Term(self._settings, partial(StopEvent, clock=self._settings.clock))
-            options: LockOptions[Callback] = LockOptions(
-                *(name, lease, LONGEST_WAIT_SECONDS, 1, data, owner_name),
-                *(term.on_lost, term.on_danger),
-                max_hold=max_hold,
-            )
+            term = Term(self._settings, partial(LostEvent, clock=self._settings.clock))
+            options = term.options(name, lease, data, owner_name, max_hold)
             try:
                 with self._block(options, reentrant=False) as lock:
-                    term.begin(lock)
-                    try:
+                    with term.working(lock):
                         result = work(lock, term.stop)
-                        term.has_returned = True
-                    finally:
-                        term.end()
                     if not term.was_told:
                         return result
             except (LockLost, LockWaitTimeout, LockStoreUnavailable) as error:

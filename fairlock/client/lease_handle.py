@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import Final, Protocol
+from typing import Final
 
-from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
+from fairlock.client.connection import RELEASE_SECONDS, TableAccess
 from fairlock.client.local_lease import LeaseState, LocalLease
 from fairlock.client.reporting import logger
 from fairlock.client.threads import is_held_by_this_thread
@@ -34,14 +34,14 @@ class LeaseHandle:
 
     def __init__(
         self,
-        store_factory: StoreFactory,
+        access: TableAccess,
         lease: LocalLease,
         *,
         mutex: AbstractContextManager[object] | None = None,
     ) -> None:
         self.lease = lease
-        self._queue = store_factory.local_waiters.add_holder(lease)
-        self._store_factory = store_factory
+        self._queue = access.local_waiters.add_holder(lease)
+        self._access = access
         self._mutex = mutex or threading.RLock()
         self._may_be_released = False
         self._release_has_begun = False
@@ -63,7 +63,7 @@ class LeaseHandle:
             lease.require_held()
             if lease_ms is not None:
                 # It may be written without an answer, and be shorter than before.
-                now = self._store_factory.clock.monotonic()
+                now = self._access.settings.clock.monotonic()
                 lease.shorten(now + longest_own_ms(lease_ms) / 1000)
             wanted_ms = round(lease.seconds * 1000) if lease_ms is None else lease_ms
             request = HeartbeatRequest(
@@ -72,7 +72,7 @@ class LeaseHandle:
                 lease_ms=lease.lease_ms_until_end(wanted_ms),
                 data=data,
             )
-            answer = renew_lease(self._store_factory.context(deadline=lease.ends_at), request)
+            answer = renew_lease(self._access.context(deadline=lease.ends_at), request)
             if answer is None:
                 lease.lose(_TAKEN, taken=True)
             elif answer.fencing_token != lease.fencing_token:
@@ -92,7 +92,11 @@ class LeaseHandle:
             logger.warning(self.dropped)
             self.dropped = ""
         if self.lease.is_outlived:
-            self._give_back()
+            try:
+                self._release(was_lost=True, seconds=RELEASE_SECONDS)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the lease ends the lock
+                text = "lock %r: not released at the end of its max_hold; its lease ends it: %s"
+                logger.warning(text, self.lease.lock_name, error)
             return False
         try:
             self.heartbeat()
@@ -112,13 +116,6 @@ class LeaseHandle:
             return False
         return True
 
-    def _give_back(self) -> None:
-        try:
-            self._release(was_lost=True, seconds=RELEASE_SECONDS)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the lease ends the lock
-            text = "lock %r: not released at the end of its max_hold; its lease ends it: %s"
-            logger.warning(text, self.lease.lock_name, error)
-
     def release(self) -> bool:
         """Ends renewals, then releases; returns whether the lock was held until then.
 
@@ -132,7 +129,13 @@ class LeaseHandle:
             # Before the mutex: from here on `check` says no, and a heartbeat that waits for the
             # mutex is not sent any more.
             self.lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
-            self._require_no_interrupted_request()
+            if self.is_interrupted:
+                message = (
+                    f"lock {self.lease.lock_name!r}: not released: a signal handler asks for it in "
+                    "the middle of a request of this lock, and would wait for itself; the lease "
+                    "ends it"
+                )
+                raise LockStoreUnavailable(message)  # noqa: TRY301 - as of a request
             return self._release(was_lost=was_lost, seconds=RELEASE_SECONDS)
         except LockStoreUnavailable:
             raise
@@ -142,7 +145,7 @@ class LeaseHandle:
             raise
 
     def is_settled(self) -> bool:
-        """Whether there is nothing left to be released."""
+        """Whether nothing is left to be released."""
         return self.lease.state() in {LeaseState.RELEASED, LeaseState.LOST}
 
     def is_over(self) -> bool:
@@ -204,14 +207,6 @@ class LeaseHandle:
                         lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
                 raise
 
-    def _require_no_interrupted_request(self) -> None:
-        if self.is_interrupted:
-            message = (
-                f"lock {self.lease.lock_name!r}: not released: a signal handler asks for it in the "
-                "middle of a request of this lock, and would wait for itself; the lease ends it"
-            )
-            raise LockStoreUnavailable(message)
-
     def _release(self, *, was_lost: bool, seconds: float) -> bool:
         with self._mutex:
             if self.lease.state() is LeaseState.RELEASED:
@@ -226,9 +221,9 @@ class LeaseHandle:
                 fencing_token=lease.fencing_token,
             )
             try:
-                now = self._store_factory.clock.monotonic()
+                now = self._access.settings.clock.monotonic()
                 seen = None if self._may_be_released else self._queue.seen_by_holder(now)
-                answer, attempts = self._store_factory.repeat(
+                answer, attempts = self._access.repeat(
                     lambda context, attempt: release(
                         context, request, seen=seen if attempt == 1 else None
                     ),
@@ -250,54 +245,3 @@ class LeaseHandle:
             "another owner had it, or it was freed by force, before its release", taken=True
         )
         return False
-
-
-class Releasable(Protocol):
-    """A lock whose release has begun, or an acquisition: the end of a client may have to end it."""
-
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether the caller is a signal handler in the middle of a request of it."""
-        ...
-
-    def is_settled(self) -> bool:
-        """Whether there is nothing left to be released."""
-        ...
-
-    def is_over(self) -> bool:
-        """Whether it has ended by itself."""
-        ...
-
-    def is_abandoned(self) -> bool:
-        """Whether no other thread is at it."""
-        ...
-
-    def release_at_close(self) -> None:
-        """Releases at the end of a client; what prevents it is logged."""
-        ...
-
-
-class Unreleased:
-    """Locks whose release has begun, and acquisitions: the end of the client tries again."""
-
-    def __init__(self) -> None:
-        self._all: dict[Releasable, None] = {}
-        self._mutex = threading.RLock()
-
-    def add(self, unreleased: Releasable) -> None:
-        """Remembers a lock whose release begins, or an acquisition that begins."""
-        with self._mutex:
-            while self._all and (oldest := next(iter(self._all))).is_over():
-                del self._all[oldest]
-            self._all[unreleased] = None
-
-    def discard_if_settled(self, unreleased: Releasable) -> None:
-        """Forgets it, if there is nothing left to be released."""
-        if unreleased.is_settled():
-            with self._mutex:
-                self._all.pop(unreleased, None)
-
-    def unsettled(self) -> list[Releasable]:
-        """What is perhaps not free."""
-        with self._mutex:
-            return [each for each in self._all if each.is_abandoned() and not each.is_over()]

@@ -22,7 +22,7 @@ from enum import Enum, auto
 from typing import Final
 
 from fairlock.client.arguments import AskedEvent, Timing
-from fairlock.client.reporting import logger
+from fairlock.client.reporting import LockEventKind, logger
 from fairlock.clock import Alarm, Clock, Seconds, in_seconds, lease_for
 from fairlock.errors import LockLost
 from fairlock.protocol.model import Grant
@@ -47,7 +47,7 @@ class LeaseState(Enum):
 
 
 class LostEvent(AskedEvent, threading.Event):
-    """Set when a lock is lost; each question checks the lease.
+    """Set when a lock is lost, or the work of a leader has to stop; each question checks the lease.
 
     In a process that was frozen a user's code may ask before the heartbeat thread has run again.
     """
@@ -60,7 +60,7 @@ class LostEvent(AskedEvent, threading.Event):
 
     def is_set(self) -> bool:
         """Whether the lock is lost."""
-        return self._is_lost()
+        return super().is_set() or self._is_lost()
 
     def set(self) -> None:
         """Ends all waits."""
@@ -87,6 +87,9 @@ class LostEvent(AskedEvent, threading.Event):
         return True
 
 
+Tell = Callable[[LockEventKind, str], None]
+
+
 class LocalLease:
     """The lease of one grant. May be used by several threads, and by signal handlers.
 
@@ -94,6 +97,8 @@ class LocalLease:
     thread that finds out. Moments are readings of the monotonic clock.
 
     Attributes:
+        listener: finds what to tell; weak, because heartbeats hold the lease: if it held the lock,
+            a drop by its user would stay unnoticed.
         seconds: the lease, as long as max_hold does not cut it short.
         renewed_at: before the last renewal was sent.
         taken: whether the table has said that this grant is over.
@@ -107,18 +112,14 @@ class LocalLease:
         *,
         timing: Timing,
         max_hold: float = math.inf,
-        on_lost: Callable[[str], None],
-        on_danger: Callable[[str], None],
-        on_released: Callable[[], None],
+        listener: Callable[[], Tell | None],
     ) -> None:
         self.lock_name = granted.lock_name
         self.owner_id = granted.owner_id
         self.fencing_token = granted.fencing_token
         self._clock = clock
         self._timing = timing
-        self._on_lost = on_lost
-        self._on_danger = on_danger
-        self._on_released = on_released
+        self.listener = listener
         self._process = os.getpid()
         self._mutex = threading.RLock()  # Not a Lock: a signal handler may release.
         self._state = LeaseState.HELD
@@ -215,8 +216,7 @@ class LocalLease:
         if is_new:
             failure = self.heartbeat_failure or "no heartbeat has been answered in time"
             told = f"its max_hold of {self._max_hold:g} s is nearly over"
-            reason = told if self._is_last else failure
-            self._report(lambda: self._on_danger(reason))
+            self._report(LockEventKind.IN_DANGER, told if self._is_last else failure)
         return True
 
     def renew(self, renewed: Grant, *, lease_ms: int | None = None) -> None:
@@ -249,7 +249,7 @@ class LocalLease:
                 return
             self._state = after
         if after is LeaseState.RELEASED:
-            self._report(self._on_released)
+            self._report(LockEventKind.RELEASED)
 
     def lose(
         self,
@@ -274,11 +274,12 @@ class LocalLease:
             self._state = LeaseState.LOST
             self._reason = reason
         self.lost.set()
-        self._report(lambda: self._on_lost(reason))
+        self._report(LockEventKind.LOST, reason)
 
-    def _report(self, listener: Callable[[], None]) -> None:
-        """Calls a listener. What it raises must end neither a check nor other locks' heartbeats."""
+    def _report(self, kind: LockEventKind, reason: str = "") -> None:
+        """What the listener raises must end neither a check nor other locks' heartbeats."""
         try:
-            listener()
+            if (tell := self.listener()) is not None:
+                tell(kind, reason)
         except Exception:
             logger.exception("lock %r: what became of it could not be reported", self.lock_name)

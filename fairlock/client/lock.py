@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import threading
-import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from fairlock.client.arguments import (
-    EnteredOneWay,
-    LockOptions,
-    NotThere,
-    refuse,
     with_explained_calls,
 )
 from fairlock.client.base_lock import BaseLock
 from fairlock.client.heartbeats import Heartbeats
 from fairlock.client.local_lease import LeaseState
-from fairlock.client.settings import ClientServices, ClientSettings
+from fairlock.client.services import ClientServices
 from fairlock.client.threads import Callbacks
 from fairlock.clock import Seconds
 
@@ -143,12 +136,7 @@ class Lock(BaseLock):
                 Without a token the same call is a new write: read the items first. With
                 `release` there are no more heartbeats from then on, whatever the repeat says.
         """
-        call = self._guarded().call(items, token=token, release=release)
-        try:
-            self._write(call)
-        finally:
-            if release:
-                self._after_release_with_items()
+        self._write(self._guarded().call(items, token=token, release=release))
 
     def __enter__(self) -> Self:
         """The lock itself.
@@ -173,110 +161,9 @@ class Lock(BaseLock):
                 raise  # Nothing is wrong: a signal handler raised it to leave the block.
             self._raise_or_note(lock_error, error)
 
-    def _is_renewed(self) -> bool:
-        return self._services.heartbeats.renews(self._handle)
-
-    def _begin_heartbeats(self) -> None:
-        self._services.heartbeats.add(self._handle)
-
-    def _end_heartbeats(self) -> None:
-        if not self._handle.lease.is_from_parent_process:  # Its mutexes may be locked for ever.
-            self._services.unreleased.add(self._handle)
-            self._services.heartbeats.remove(self._handle)
-
     def _call_soon(self, description: str, callback: Callable[[], Any]) -> None:
         self._services.callbacks.call_soon(description, callback)
 
 
 Callback = Callable[[Lock, str], object]
 """Called with a lock and the reason, in a thread of the client's; what it raises is logged."""
-
-
-_ENTERED_TWICE: Final = "must be entered once; call `hold` again for another block"
-
-
-class BaseHold(EnteredOneWay):
-    """A block that has not begun: no lock is held, and nothing was sent."""
-
-    def __init__(self, name: object, *, statement: str) -> None:
-        self._was_entered = False
-        self._name = name
-        self._statement = statement
-
-    def _enter_once(self) -> None:
-        if self._was_entered:
-            refuse("hold", _ENTERED_TWICE, self)
-        self._was_entered = True
-
-    def __call__(self, *_arguments: object) -> NoReturn:
-        """Refuses to decorate a function."""
-        refuse("hold", "is no decorator: write `@locked(name, client=locks)` instead", self)
-
-    def _advice(self) -> str:
-        method = "hold_all" if isinstance(self._name, list) else "hold"
-        return f"write `{self._statement} locks.{method}({self._name!r}) as lock:`"
-
-    def __del__(self) -> None:
-        """Points out a block that never began: the work after it had no lock.
-
-        By a RuntimeWarning, as Python does for a coroutine without `await`, because it hides a
-        ResourceWarning. Not by the log, whose mutex the garbage collector may find taken.
-        """
-        if not getattr(self, "_was_entered", True):
-            message = f"lock {self._name!r} was never acquired: {self._advice()}"
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
-
-    if not TYPE_CHECKING:  # For type checkers it has no other attributes.
-
-        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - it never returns
-            """Tells who takes this for the lock itself what to write."""
-            if not name.startswith("_") and hasattr(Lock, name):
-                rule = (
-                    f"must enter this block first: it is no lock yet; {self._advice()} and use "
-                    f"`lock.{name}`"
-                )
-                raise NotThere(field="with", rule=rule, value=self, show_text=False)
-            message = f"{type(self).__name__!r} object has no attribute {name!r}"
-            raise AttributeError(message)
-
-
-_Within = TypeVar("_Within")
-
-
-class SyncHold(BaseHold, Generic[_Within]):
-    """One that `with` enters."""
-
-    def __init__(self, name: object, block: AbstractContextManager[_Within]) -> None:
-        super().__init__(name, statement="with")
-        self._block = block
-
-    def __enter__(self) -> _Within:
-        """Acquires, as `LockClient.acquire` does; several locks one after the other."""
-        self._enter_once()
-        return self._block.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Releases; see `LockClient.hold`."""
-        self._block.__exit__(kind, error, traceback)
-
-
-class Hold(SyncHold[Lock]):
-    """`with locks.hold("orders/7") as lock:` acquires, runs the body, releases."""
-
-
-class HoldsLocks(ABC):
-    """What `hold_all` and `lead` need of a `LockClient`."""
-
-    _settings: ClientSettings
-    _services: LockServices
-
-    @abstractmethod
-    def _block(
-        self, options: LockOptions[Callback], *, reentrant: bool
-    ) -> AbstractContextManager[Lock]:
-        """The block of `hold`."""

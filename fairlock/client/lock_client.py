@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
 import boto3
 
 from fairlock.aws.retry import CLIENT_CONFIG
 from fairlock.client import arguments
-from fairlock.client.arguments import LockOptions
-from fairlock.client.connection import Connection, StoreFactory, told_by_stack
+from fairlock.client.arguments import ClientOptions, ClientSettings, LockOptions
+from fairlock.client.blocks import LocksInOrder
+from fairlock.client.connection import Connection, told_by_stack
 from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.heartbeats import Heartbeats
 from fairlock.client.leader import Leading
-from fairlock.client.lease_handle import Unreleased
-from fairlock.client.lock import Callback, Hold, Lock, LockServices
+from fairlock.client.local_waiters import LocalWaiters
+from fairlock.client.lock import Callback, Lock, LockServices
 from fairlock.client.reporting import LockEvents
-from fairlock.client.settings import ClientOptions, ClientSettings, adopt
-from fairlock.client.several_locks import SeveralLocks
-from fairlock.client.table_client import LockAdministration, NotCopied
-from fairlock.client.threads import Callbacks, reset_in_children
-from fairlock.clock import BootClock, Clock, Seconds
+from fairlock.client.table_client import LockAdministration
+from fairlock.client.threads import Callbacks
+from fairlock.clock import AwsClock, BootClock, Clock, Seconds
 from fairlock.errors import ClientUnusable, LockWaitTimeout
 from fairlock.names import TABLE_NAME_PARAMETER
 
@@ -31,9 +31,20 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_stepfunctions import SFNClient
 
+_of_this_process: Final[weakref.WeakSet[LockClient]] = weakref.WeakSet()
+
+
+def _reset_in_child() -> None:
+    for client in list(_of_this_process):
+        client._reset_after_fork()  # noqa: SLF001 - no call for users
+
+
+if hasattr(os, "register_at_fork"):  # Windows cannot fork.
+    os.register_at_fork(after_in_child=_reset_in_child)
+
 
 @arguments.with_explained_calls
-class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
+class LockClient(Leading, LockAdministration):
     """Locks in one table, shared with workflows and all other clients of the table.
 
     Args:
@@ -87,7 +98,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         clock: Clock | Literal["system"] | None = None,
         **settings: Unpack[ClientOptions],
     ) -> None:
-        self._settings = ClientSettings.of(
+        self._settings = ClientSettings(
             table_name, clock=clock, machine_clock=BootClock, **settings
         )
         self._settings.timing.warn_of_other_meaning(self._settings.lease)
@@ -99,7 +110,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         )
         self._closed = False
         self._services = self._new_services()
-        reset_in_children(self)
+        _of_this_process.add(self)
 
     @classmethod
     def from_stack(
@@ -122,7 +133,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
             InvalidRequest: no stack can have this name, or a setting breaks its rule.
         """
         Connection.check("session", session, has="client")
-        ClientSettings.of("unread", machine_clock=BootClock, **settings)  # Before the request.
+        ClientSettings("unread", machine_clock=BootClock, **settings)  # Before the request.
         maker: Any = session or boto3
         table = told_by_stack(
             stack_name, TABLE_NAME_PARAMETER, lambda: maker.client("ssm", config=CLIENT_CONFIG)
@@ -133,20 +144,21 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         settings, client = self._settings, weakref.ref(self)
         return LockServices(
             settings=settings,
-            store_factory=settings.store_factory(self._connection),
+            connection=self._connection,
+            aws_clock=AwsClock(settings.clock, uses_dates=settings.uses_dates),
+            local_waiters=LocalWaiters(settings.clock),
             heartbeats=Heartbeats(
                 settings.clock,
                 most_at_once=settings.max_workers,
                 is_wanted=lambda: client() is not None,
             ),
-            unreleased=Unreleased(),
             callbacks=Callbacks(),
             events=LockEvents(settings.on_event),
             entered=EnteredLocks(),
         )
 
     def _reset_after_fork(self) -> None:
-        """For Fairlock itself, which calls this in a forked child."""
+        """Forgets threads, connections, and every mutex that a thread of the parent may hold."""
         self._connection.forget()
         self._services = self._new_services()
 
@@ -241,55 +253,9 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         except LockWaitTimeout:
             return None
 
-    def longest_wait(self, lease: Seconds | None = None) -> float:
-        """Seconds that `acquire` waits by default for a lock with such a lease."""
-        return self._settings.longest_wait(lease)
-
-    def hold(
-        self,
-        name: str,
-        *,
-        lease: Seconds | None = None,
-        max_wait: Seconds | None = None,
-        limit: int = 1,
-        data: Mapping[str, Any] | None = None,
-        owner_name: str | None = None,
-        on_lost: Callback | None = None,
-        on_danger: Callback | None = None,
-        reentrant: bool = False,
-        shared: bool = False,
-        max_hold: Seconds | None = None,
-        only_newest: bool | int = False,
-    ) -> Hold:
-        """`with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
-
-        What the body raises leaves the block as it is, with a note if the release failed too, or if
-        the lock was lost. If the body succeeds but the lock was lost meanwhile, `LockLost` is
-        raised: the body was not alone. If only the release fails, see `best_effort_release`.
-
-        If a thread inside the block waits for the same lock, by `hold`, `acquire` or `@locked` of
-        this client, it would wait for itself: the client raises `InvalidRequest` at once. With more
-        permits, that applies once the thread holds `limit` of them itself. A call that does not
-        wait (`max_wait=0`, `try_acquire`) is refused as usual. A lock that was released or lost
-        does not count, nor does one from `acquire` outside of a `with`: another thread may release
-        it.
-
-        With `reentrant=True`, the block gets the same `Lock` again. It sends no request, and only
-        the outermost block releases. `limit` must be that of the outer block; repeat its other
-        options, or leave them out. `max_wait` has no effect.
-
-        The other arguments and the errors are those of `acquire`.
-        """
-        options = LockOptions(
-            *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
-            *(shared, max_hold, only_newest),
-        )
-        arguments.require_bool("reentrant", reentrant)
-        return Hold(name, self._block(options, reentrant=reentrant))
-
     @contextmanager
     def _block(self, options: LockOptions[Callback], *, reentrant: bool) -> Iterator[Lock]:
-        """The block of `hold`. A generator releases even if an interrupt has cut off its block."""
+        # A generator: it releases even if an interrupt has cut off its block.
         outer = self._services.entered.reentered(options) if reentrant else None
         if isinstance(outer, Lock):
             yield outer
@@ -305,6 +271,15 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         except BaseException:
             _release_if_held(lock)
             raise
+
+    @contextmanager
+    def _block_of_all(self, plan: LocksInOrder[Lock]) -> Iterator[tuple[Lock, ...]]:
+        with ExitStack() as stack:
+            with plan.begun():
+                for name in plan.in_order:
+                    block = self._block(plan.options_of(name), reentrant=False)
+                    plan.held[name] = stack.enter_context(block)
+            yield plan.all_held()
 
     def adopt(
         self,
@@ -339,7 +314,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
         """
         wanted = LockOptions(*(name, lease, 0, 1, None, None, on_lost, on_danger))
         self._require_open()
-        adopted = adopt(self._services, owner_id, wanted)
+        adopted = self._services.adopt(owner_id, wanted)
         self._require_open()
         lock = Lock(self._services, *adopted)
         try:
@@ -389,7 +364,7 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
     def _acquire(self, options: LockOptions[Callback]) -> Lock:
         self._require_open()
         services = self._services
-        acquisition = self._settings.acquisition(options, services, self._require_open)
+        acquisition = services.acquisition(options, self._require_open)
         lock = None
         # Before the first request: if an interrupt cuts off the cleanup below, the end of the
         # client finds it here, and leaves the queue.
@@ -417,10 +392,6 @@ class LockClient(Leading, SeveralLocks, LockAdministration, NotCopied):
             lock.release()
             self._require_open()
         return lock
-
-    def _opened(self) -> StoreFactory:
-        self._require_open()
-        return self._services.store_factory
 
     def _require_open(self) -> None:
         if self._closed:

@@ -6,18 +6,18 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn, cast
+from typing import cast
 
 from fairlock.client.arguments import (
-    EnteredOneWay,
+    ClientSettings,
     checked_owner_id,
     default_owner_name,
     refuse,
     require_max_wait,
 )
-from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
+from fairlock.client.lease_handle import RELEASE_SECONDS
 from fairlock.client.reporting import logger
-from fairlock.client.settings import ClientSettings
+from fairlock.client.services import ClientServices
 from fairlock.clock import Seconds, in_seconds
 from fairlock.errors import (
     DescribedHolder,
@@ -42,16 +42,6 @@ from fairlock.store.administration import (
 from fairlock.store.release import release
 from fairlock.store.turns import Turn
 from fairlock.wire import rules
-
-
-class NotCopied(EnteredOneWay):
-    """A client, of either kind: its connections and locks belong to one process."""
-
-    def __getstate__(self) -> NoReturn:
-        """Refuses to be copied or pickled."""
-        raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled: make one in each process"
-        )
 
 
 class LockAdministration(ABC):
@@ -266,9 +256,9 @@ class LockAdministration(ABC):
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
         request = self._pace_request(name, rate=rate, max_wait=max_wait, burst=burst)
-        store_factory, longest = self._opened(), request.max_wait_us / MICROSECONDS
-        turn = Turn(request, store_factory.known_paces, since=store_factory.clock.monotonic())
-        refused, _ = store_factory.repeat(
+        services, longest = self._opened(), request.max_wait_us / MICROSECONDS
+        turn = Turn(request, services.known_paces, since=self._settings.clock.monotonic())
+        refused, _ = services.repeat(
             lambda context, _attempt: turn.take(context),
             seconds=longest + RELEASE_SECONDS,
             is_vain=lambda: turn.is_unknowable,
@@ -302,7 +292,7 @@ class LockAdministration(ABC):
         )
 
     @abstractmethod
-    def _opened(self) -> StoreFactory:
+    def _opened(self) -> ClientServices:
         """The lock table; raises `ClientUnusable` once the client is closed."""
 
 
@@ -311,10 +301,10 @@ class OpenedTable(LockAdministration):
     """The same over a table that is open, for an `AsyncLockClient` to call on its bridge."""
 
     _settings: ClientSettings
-    _store_factory: StoreFactory
+    _services: ClientServices
 
-    def _opened(self) -> StoreFactory:
-        return self._store_factory
+    def _opened(self) -> ClientServices:
+        return self._services
 
 
 def require_limit(limit: object) -> None:
@@ -324,8 +314,8 @@ def require_limit(limit: object) -> None:
     rules.require("limit", rules.LIMIT, limit)
 
 
-def _well_formed_locks(store_factory: StoreFactory, prefix: str) -> Iterator[LockDescription]:
-    for found in list_locks(store_factory.context(), prefix):
+def _well_formed_locks(services: ClientServices, prefix: str) -> Iterator[LockDescription]:
+    for found in list_locks(services.context(), prefix):
         if isinstance(found, LockItemMalformed):
             logger.warning("a lock is left out of the list: %s", found)
         else:

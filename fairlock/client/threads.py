@@ -1,4 +1,4 @@
-"""Threads of a client: workers, callbacks of users, and what forks and signals do to them.
+"""Threads of a client: workers, and callbacks of users.
 
 The threads of the pool neither keep the process alive nor end with its main thread, after which
 `concurrent.futures` takes no work any more, although other threads hold locks. Each call of a
@@ -7,41 +7,14 @@ user's callback has a thread of its own, so a slow one delays no other.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Final, Protocol
-from weakref import WeakSet
+from typing import Final
 
 from fairlock.client.reporting import logger
-
-
-class Resettable(Protocol):
-    """An object with threads, connections or mutexes, which a forked child must not use."""
-
-    def _reset_after_fork(self) -> None:
-        """Forgets threads, connections, and every mutex that a thread of the parent may hold."""
-        ...
-
-
-_resettable: Final[WeakSet[Resettable]] = WeakSet()
-
-
-def reset_in_children(thing: Resettable) -> None:
-    """Calls `_reset_after_fork` in every child that is forked while the object exists."""
-    _resettable.add(thing)
-
-
-def _reset_all() -> None:
-    for thing in list(_resettable):
-        thing._reset_after_fork()  # noqa: SLF001 - no call for users
-
-
-if hasattr(os, "register_at_fork"):  # Windows cannot fork.
-    os.register_at_fork(after_in_child=_reset_all)
 
 
 def is_held_by_this_thread(mutex: object) -> bool:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from fairlock.client.lock_client import LockClient
-from fairlock.client.threads import reset_in_children
 from fairlock.errors import InvalidRequest
 from fairlock.names import TABLE_NAME_VARIABLE
 
@@ -22,35 +20,12 @@ if TYPE_CHECKING:
 _NO_DANGER_SECONDS: Final = 0.05
 
 
-class ClientKind(NamedTuple):
-    """What calls need of a client; calls with the same needs share one."""
-
-    table_name: str
-    heartbeats: bool
-
-    def settings(self) -> dict[str, Any]:
-        """The arguments of the client."""
-        if self.heartbeats:
-            return {}
-        return {"heartbeat_every": math.inf, "safe_period": _NO_DANGER_SECONDS}
+def settings_for(*, heartbeats: bool) -> dict[str, Any]:
+    """The settings of a client by what its calls need; calls with the same needs share one."""
+    return {} if heartbeats else {"heartbeat_every": math.inf, "safe_period": _NO_DANGER_SECONDS}
 
 
-_clients: Final[dict[ClientKind, LockClient]] = {}
-
-
-class _CreationLock:
-    """Lets one thread at a time make a client, and is free in a forked child."""
-
-    def __init__(self) -> None:
-        self._reset_after_fork()
-
-    def _reset_after_fork(self) -> None:
-        self.lock = threading.Lock()
-
-
-_creation: Final = _CreationLock()
-reset_in_children(_creation)
-
+_clients: Final[dict[tuple[str, bool], LockClient]] = {}
 _stand_ins: Final[dict[bool, Callable[..., Any]]] = {}
 """What makes the clients instead: for functions (False), for coroutine functions (True)."""
 
@@ -72,31 +47,28 @@ def default_client(*, heartbeats: bool) -> LockClient:
     """Returns the client of this process for the table that the environment names."""
     if (stand_in := _stand_ins.get(False)) is not None:
         return cast("LockClient", stand_in(heartbeats=heartbeats))
-    kind = ClientKind(_table_name(), heartbeats)
-    with _creation.lock:
-        if kind not in _clients:
-            _clients[kind] = LockClient(kind.table_name, **kind.settings())
-        return _clients[kind]
+    key = (_table_name(), heartbeats)
+    if key not in _clients:
+        # No mutex, which a thread of the parent may hold at a fork. Of two threads that make a
+        # client in the same moment, both get the first: the other one has no thread yet.
+        _clients.setdefault(key, LockClient(key[0], **settings_for(heartbeats=heartbeats)))
+    return _clients[key]
 
 
-class _LoopClients:
-    """The clients of one event loop, which are closed when the loop ends."""
-
-    def __init__(self) -> None:
-        self.clients: dict[ClientKind, AsyncLockClient] = {}
-        self.closing: AsyncIterator[None] = self._close_at_the_end()
-
-    async def _close_at_the_end(self) -> AsyncIterator[None]:
-        """A suspended generator: `asyncio.run` closes all of them before it ends the loop."""
-        try:
-            yield
-        finally:
-            _loops.pop(asyncio.get_running_loop(), None)
-            for client in self.clients.values():
-                await client.close(release=True)
+_AsyncClients = dict[tuple[str, bool], "AsyncLockClient"]
+_loops: Final[
+    WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[_AsyncClients, AsyncIterator[None]]]
+] = WeakKeyDictionary()
 
 
-_loops: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClients]] = WeakKeyDictionary()
+async def _close_at_the_end(clients: _AsyncClients) -> AsyncIterator[None]:
+    """A suspended generator: `asyncio.run` closes all of them before it ends the loop."""
+    try:
+        yield
+    finally:
+        _loops.pop(asyncio.get_running_loop(), None)
+        for client in clients.values():
+            await client.close(release=True)
 
 
 async def default_async_client(*, heartbeats: bool) -> AsyncLockClient:
@@ -105,14 +77,16 @@ async def default_async_client(*, heartbeats: bool) -> AsyncLockClient:
         return cast("AsyncLockClient", stand_in(heartbeats=heartbeats))
     from fairlock.aio import AsyncLockClient  # noqa: PLC0415 - an optional part
 
-    kind = ClientKind(_table_name(), heartbeats)
-    current = _loops.get(asyncio.get_running_loop())
-    if current is None:
-        current = _loops[asyncio.get_running_loop()] = _LoopClients()
-        await anext(current.closing)
-    if kind not in current.clients:
-        current.clients[kind] = AsyncLockClient(kind.table_name, **kind.settings())
-    return current.clients[kind]
+    key = (_table_name(), heartbeats)
+    loop = asyncio.get_running_loop()
+    if loop not in _loops:
+        made: _AsyncClients = {}
+        _loops[loop] = made, _close_at_the_end(made)
+        await anext(_loops[loop][1])
+    clients, _ = _loops[loop]
+    if key not in clients:
+        clients[key] = AsyncLockClient(key[0], **settings_for(heartbeats=heartbeats))
+    return clients[key]
 
 
 def _table_name() -> str:

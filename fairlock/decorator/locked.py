@@ -15,8 +15,8 @@ from fairlock.client.arguments import (
     require_finite,
     require_max_wait,
 )
+from fairlock.client.blocks import BaseClient
 from fairlock.client.lock_client import LockClient
-from fairlock.client.table_client import NotCopied
 from fairlock.clock import Seconds, in_seconds
 from fairlock.decorator.default_clients import default_async_client, default_client
 from fairlock.decorator.locked_call import (
@@ -197,7 +197,7 @@ def locked(
 
 def _require_client(client: object) -> None:
     """A class would make a client, and with a fake one a table, for each call."""
-    is_client = isinstance(client, NotCopied) and hasattr(client, "hold")
+    is_client = isinstance(client, BaseClient)
     if isinstance(client, type) or not (client is None or is_client or callable(client)):
         rule = (
             "must be a LockClient, an AsyncLockClient for coroutine functions, or a function that "
@@ -261,7 +261,7 @@ class _Options:
     def _around_function(self, plan: Plan, function: Callable[..., Any]) -> Callable[..., Any]:
         def call_locked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function
             call = plan.call(args, kwargs, **self._seconds())
-            client = self._given_client() or default_client(**self._client_kind(call))
+            client = self._given_client() or default_client(heartbeats=call.needs_heartbeats)
             call = self._entering(client, call, is_async=False)
             lock: Lock | None = None
             try:
@@ -285,7 +285,8 @@ class _Options:
     def _around_coroutine(self, plan: Plan, function: Callable[..., Any]) -> Callable[..., Any]:
         async def call_locked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function
             call = plan.call(args, kwargs, **self._seconds())
-            client = self._given_client() or await default_async_client(**self._client_kind(call))
+            client = self._given_client()
+            client = client or await default_async_client(heartbeats=call.needs_heartbeats)
             call = self._entering(client, call, is_async=True)
             lock: AsyncLock | None = None
             try:
@@ -311,7 +312,7 @@ class _Options:
             return call
         # Less of the invocation is left by now, and the outer block keeps its lease.
         held = client._services.entered.held(call.name)  # noqa: SLF001 - as `hold` asks
-        return replace(call, lease=held[-1][0].lease) if held else call
+        return replace(call, lease=held[-1].lease) if held else call
 
     def _block(self, client: AnyClient, call: Call) -> Any:  # noqa: ANN401 - of either client
         """The block of `hold`: a lock from `acquire` would be renewed after an interrupt."""
@@ -330,9 +331,6 @@ class _Options:
 
     def _seconds(self) -> dict[str, float | None]:
         return {"lease": self.lease, "max_wait": self.max_wait, "max_hold": self.max_hold}
-
-    def _client_kind(self, call: Call) -> dict[str, bool]:
-        return {"heartbeats": call.lease_to_the_end() is None}
 
     def _given_client(self) -> AnyClient | None:
         return self.client() if callable(self.client) else self.client

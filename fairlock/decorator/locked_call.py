@@ -163,9 +163,14 @@ class Call:
     max_hold: float | None
     seconds_left: Callable[[], float] | None
 
+    @property
+    def needs_heartbeats(self) -> bool:
+        """Whether its lease is not one that lasts to the end of an invocation."""
+        return self.seconds_left is None or self.lease is not None
+
     def lease_to_the_end(self) -> float | None:
         """Seconds until the invocation must have ended; None if that is not this call's lease."""
-        if self.seconds_left is None or self.lease is not None:
+        if self.seconds_left is None or self.needs_heartbeats:
             return None
         # Nothing renews this lease, so it is not longer than the lock may be held.
         left = min(self.seconds_left(), self.max_hold or math.inf)

@@ -61,10 +61,11 @@ class Failure(TypedDict):
 
 
 class Answer(TypedDict, total=False):
-    """What is recorded of an answer to acquire.
+    """What is recorded of an answer to acquire, or to release.
 
     Attributes:
-        is_repeat: whether an earlier call was sent whose outcome is unknown: it may be granted yet.
+        is_repeat: whether an earlier call was sent whose outcome is unknown: it may be granted yet,
+            or have released the lock.
         detail: what else is to be said: that the lock is paused, for instance.
         left_seconds: until the longest wait is over, by the clock of the step.
     """
@@ -76,75 +77,8 @@ class Answer(TypedDict, total=False):
     detail: str
     newest: int
     left_seconds: float
-    failure: Failure
-
-
-class Departure(TypedDict, total=False):
-    """What is recorded of an answer to release; as a repeat, an earlier call may have done it."""
-
     released: bool
-    is_repeat: bool
     failure: Failure
-
-
-def ask(
-    service: LockRequests, request: Json, *, deadline: float, is_first: bool
-) -> Callable[[StepContext], Answer]:
-    """The step that asks for the lock. After the deadline only the first call still asks."""
-
-    def step(context: StepContext) -> Answer:
-        if time.time() >= deadline and not (is_first and context.attempt == 1):
-            return Answer(fencing_token=None, reason="TOO_LATE", is_repeat=True, left_seconds=0.0)
-        try:
-            answer = service.acquire(request)
-        except (InvalidRequest, LockStoreMisconfigured) as error:
-            return Answer(failure=_recorded(error))
-        if answer["acquired"]:
-            return Answer(fencing_token=answer["fencing_token"])
-        return Answer(
-            fencing_token=None,
-            reason=answer["reason"],
-            is_repeat=context.attempt > 1,
-            holders=[holder["owner_name"] for holder in answer["holders"]],
-            detail=answer.get("detail", ""),
-            newest=answer.get("newest", 0),
-            left_seconds=deadline - time.time(),
-        )
-
-    return step
-
-
-def read_push(pushed: str | None, *, lock_name: str, owner_id: str) -> Answer | None:
-    """The final answer that came through the callback, which everybody can complete, or None."""
-    try:
-        answer: Any = json.loads(pushed or "")
-        is_mine = (answer["lock_name"], answer["owner_id"]) == (lock_name, owner_id)
-        if is_mine and answer.get("reason") == _SUPERSEDED:
-            return Answer(
-                fencing_token=None, reason=_SUPERSEDED, is_repeat=False, newest=answer["newest"]
-            )
-        if not is_mine or answer["acquired"] is not True:
-            return None
-        return Answer(fencing_token=int(answer["fencing_token"]))
-    except (ValueError, TypeError, KeyError):
-        return None
-
-
-def release(service: LockRequests, request: Json) -> Callable[[StepContext], Departure]:
-    """The step that gives the lock back, or leaves the queue."""
-
-    def step(context: StepContext) -> Departure:
-        try:
-            answer = service.release(request)
-        except InvalidRequest as error:  # Not a missing permission: it may return with a repeat.
-            return Departure(failure=_recorded(error))
-        return Departure(released=answer["released"], is_repeat=context.attempt > 1)
-
-    return step
-
-
-def _recorded(error: Exception) -> Failure:
-    return Failure(kind=type(error).__name__, message=text_of(error))
 
 
 _SUPERSEDED: Final = "SUPERSEDED"
@@ -296,14 +230,27 @@ class Acquisition:
                 if is_last:
                     break
                 continue  # It may be granted, and the push be lost.
-            grant = read_push(
-                cast("str | None", pushed),
-                lock_name=self.options.name,
-                owner_id=self._entry["owner_id"],
-            )
+            grant = self._final_answer(cast("str | None", pushed))
             if grant is not None:
                 return grant
         return answer
+
+    def _final_answer(self, pushed: str | None) -> Answer | None:
+        """What came through the callback, which everybody can complete; None if it is not final."""
+        me = (self.options.name, self._entry["owner_id"])
+        try:
+            answer: Any = json.loads(pushed or "")
+            if (answer["lock_name"], answer["owner_id"]) != me:
+                return None
+            if answer.get("reason") == _SUPERSEDED:
+                return Answer(
+                    fencing_token=None, reason=_SUPERSEDED, is_repeat=False, newest=answer["newest"]
+                )
+            if answer["acquired"] is True:
+                return Answer(fencing_token=int(answer["fencing_token"]))
+        except (ValueError, TypeError, KeyError):
+            pass
+        return None
 
     def _ask(self, callback_id: str | None = None) -> Answer:
         request: Json = {
@@ -316,11 +263,12 @@ class Acquisition:
             request |= {"task_token": callback_id, "fallback_seconds": self.options.fallback}
         self._asked += 1
         is_first = self._asked == 1
-        step = ask(self.options.service, request, deadline=self._deadline, is_first=is_first)
         # With skip, `acquire` leaves only after a repeat: a call that a death interrupted counts.
         config = REPEATS_COUNTED if self.options.max_wait is None else REPEATED
         answer: Answer = self.context.step(
-            step, name=_operation(self.options.name, f"acquire {self._asked}"), config=config
+            self._asking(request, is_first=is_first),
+            name=_operation(self.options.name, f"acquire {self._asked}"),
+            config=config,
         )
         if "failure" in answer:
             raise error_named(**answer["failure"])
@@ -328,7 +276,34 @@ class Acquisition:
         self._detail = answer.get("detail", "")
         return answer
 
-    def _leave(self, purpose: str, *, entered: bool) -> Departure | None:
+    def _asking(self, request: Json, *, is_first: bool) -> Callable[[StepContext], Answer]:
+        """The step that asks for the lock. After the deadline only the first call still asks."""
+
+        def step(context: StepContext) -> Answer:
+            is_repeat = context.attempt > 1
+            if time.time() >= self._deadline and (is_repeat or not is_first):
+                return Answer(
+                    fencing_token=None, reason="TOO_LATE", is_repeat=True, left_seconds=0.0
+                )
+            try:
+                answer = self.options.service.acquire(request)
+            except (InvalidRequest, LockStoreMisconfigured) as error:
+                return Answer(failure=_recorded(error))
+            if answer["acquired"]:
+                return Answer(fencing_token=answer["fencing_token"])
+            return Answer(
+                fencing_token=None,
+                reason=answer["reason"],
+                is_repeat=is_repeat,
+                holders=[holder["owner_name"] for holder in answer["holders"]],
+                detail=answer.get("detail", ""),
+                newest=answer.get("newest", 0),
+                left_seconds=self._deadline - time.time(),
+            )
+
+        return step
+
+    def _leave(self, purpose: str, *, entered: bool) -> Answer | None:
         """Releases, or leaves the queue too if it may be there; None if that failed for good."""
         request: Json = {
             "lock_name": self.options.name,
@@ -337,9 +312,16 @@ class Acquisition:
         }
         if entered:
             request["queue"] = True
-        step = release(self.options.service, request)
+
+        def step(context: StepContext) -> Answer:
+            try:
+                answer = self.options.service.release(request)
+            except InvalidRequest as error:  # Not a missing permission: a repeat may have it.
+                return Answer(failure=_recorded(error))
+            return Answer(released=answer["released"], is_repeat=context.attempt > 1)
+
         try:
-            departure: Departure = self.context.step(
+            departure: Answer = self.context.step(
                 step, name=_operation(self.options.name, purpose), config=REPEATS_COUNTED
             )
         except StepError as error:
@@ -380,6 +362,10 @@ class Acquisition:
             lock_name=self.options.name,
             waited_seconds=waited,
         )
+
+
+def _recorded(error: Exception) -> Failure:
+    return Failure(kind=type(error).__name__, message=text_of(error))
 
 
 def _enter(_: object) -> _Entry:

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from typing import Any, Self, Unpack
 
 from fairlock.aio import AsyncLockClient
-from fairlock.aio.bridge import BridgedAlarm, wait_for
+from fairlock.aio.bridge import BridgedClock
+from fairlock.client.arguments import ClientOptions
 from fairlock.client.reporting import LockEvents, OnEvent
-from fairlock.client.settings import ClientOptions
 from fairlock.clock import Seconds
-from fairlock.testing.fake_client import EventsInLine, shared_or_new
+from fairlock.testing.fake_client import EventsInLine, FakeClient
 from fairlock.testing.fake_table import FakeTable
 from fairlock.testing.manual_clock import START_MS, VirtualTimeLoop, checked_seconds
 from fairlock.wire import rules
 
 
-class LoopClock:
+class LoopClock(BridgedClock):
     """The time of the event loop that runs: real, or virtual in `run_in_virtual_time`."""
 
     def __init__(self) -> None:
@@ -40,21 +40,15 @@ class LoopClock:
         """Seconds of the event loop."""
         return asyncio.get_running_loop().time() + self._stalled_seconds
 
-    def wait(self, seconds: float) -> None:
-        """Lets that much time pass for the code on the bridge."""
-        wait_for(asyncio.sleep(seconds))
 
-    def alarm(self) -> BridgedAlarm:
-        """An alarm for code on the bridge."""
-        return BridgedAlarm()
-
-
-class FakeAsyncLockClient(AsyncLockClient):
+class FakeAsyncLockClient(FakeClient, AsyncLockClient):
     """An `AsyncLockClient` for tests: its own code and protocol, over a table in memory.
 
     Guarantees, arguments and attributes are as of `FakeLockClient`. Time is that of the event loop:
     a wait takes as long as it says, or no time within `run_in_virtual_time`.
     """
+
+    clock: LoopClock
 
     def __init__(
         self,
@@ -63,7 +57,7 @@ class FakeAsyncLockClient(AsyncLockClient):
         clock: LoopClock | None = None,
         **settings: Unpack[ClientOptions],
     ) -> None:
-        self.table, self.clock = shared_or_new(table, clock, LoopClock)
+        self._share(table, clock, LoopClock)
         settings.setdefault("owner_name", "test")
         super().__init__("fake-locks", client=_Awaitable(self.table), clock=self.clock, **settings)
 
@@ -75,11 +69,6 @@ class FakeAsyncLockClient(AsyncLockClient):
         del session
         rules.require("stack_name", rules.STACK_NAME, stack_name, show_text=True)
         return cls(**settings)
-
-    def another(self, owner_name: str = "other", /, **settings: Unpack[ClientOptions]) -> Self:
-        """A client of the same table and clock, as another process would have it."""
-        settings["owner_name"] = owner_name
-        return type(self)(table=self.table, clock=self.clock, **settings)
 
     @staticmethod
     def _new_events(on_event: OnEvent | None) -> LockEvents:

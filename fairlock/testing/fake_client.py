@@ -8,23 +8,19 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any, Final, Protocol, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
-from fairlock.client.arguments import refuse
-from fairlock.client.heartbeats import Heartbeats, HeartbeatSchedule, ScheduledHeartbeat
-from fairlock.client.lease_handle import LeaseHandle, Releasable
+from fairlock.client.arguments import ClientOptions, refuse
+from fairlock.client.heartbeats import Heartbeats, HeartbeatSchedule, Releasable, ScheduledHeartbeat
+from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.lock import LockServices
 from fairlock.client.lock_client import LockClient
 from fairlock.client.reporting import LockEvent, LockEvents
-from fairlock.client.settings import ClientOptions
 from fairlock.client.threads import Callbacks
-from fairlock.clock import Clock
-from fairlock.decorator.default_clients import ClientKind, default_clients_from
+from fairlock.decorator.default_clients import default_clients_from, settings_for
 from fairlock.testing.fake_table import FakeTable
 from fairlock.testing.manual_clock import ManualClock
 from fairlock.wire import rules
-
-_TABLE_NAME: Final = "fake-locks"
 
 
 class CallbacksInLine(Callbacks):
@@ -106,23 +102,25 @@ class ManualHeartbeats(Heartbeats):
             self._send(scheduled)
 
 
-_Clock = TypeVar("_Clock", bound=Clock)
+class FakeClient:
+    """What `FakeLockClient` and `FakeAsyncLockClient` have in common."""
+
+    def _share(self, table: FakeTable | None, clock: Any, kind: type) -> None:  # noqa: ANN401 - of that kind
+        """Takes the table and the clock of another client, or makes them."""
+        self.table = FakeTable() if table is None else table
+        self.clock: Any = kind() if clock is None else clock
+        for field, value, made in (("table", table, FakeTable), ("clock", clock, kind)):
+            if value is not None and not isinstance(value, made):
+                refuse(field, f"must be the {field} of another client, or left out", value)
+        self.table.clock = self.clock  # The answers of the table tell that time.
+
+    def another(self, owner_name: str = "other", /, **settings: Unpack[ClientOptions]) -> Self:
+        """A client of the same table and clock, as another process would have it."""
+        settings["owner_name"] = owner_name
+        return type(self)(table=self.table, clock=self.clock, **settings)  # type: ignore[call-arg]
 
 
-def shared_or_new(
-    table: FakeTable | None, clock: _Clock | None, kind: type[_Clock]
-) -> tuple[FakeTable, _Clock]:
-    """The table and the clock of a fake client; the answers of the table tell that time."""
-    table = FakeTable() if table is None else table
-    clock = kind() if clock is None else clock
-    for field, value, made in (("table", table, FakeTable), ("clock", clock, kind)):
-        if not isinstance(value, made):
-            refuse(field, f"must be the {field} of another client, or left out", value)
-    table.clock = clock
-    return table, clock
-
-
-class FakeLockClient(LockClient):
+class FakeLockClient(FakeClient, LockClient):
     """A `LockClient` for tests: its own code and protocol, over a table in memory.
 
     Guaranteed: what it answers, raises and reports is what a `LockClient` would, because it is one,
@@ -142,6 +140,8 @@ class FakeLockClient(LockClient):
         clock: the clock, to be moved.
     """
 
+    clock: ManualClock
+
     def __init__(
         self,
         *,
@@ -149,7 +149,7 @@ class FakeLockClient(LockClient):
         clock: ManualClock | None = None,
         **settings: Unpack[ClientOptions],
     ) -> None:
-        self.table, self.clock = shared_or_new(table, clock, ManualClock)
+        self._share(table, clock, ManualClock)
         settings.setdefault("owner_name", "test")
         super().__init__("fake-locks", client=self.table, clock=self.clock, **settings)
 
@@ -162,11 +162,6 @@ class FakeLockClient(LockClient):
         rules.require("stack_name", rules.STACK_NAME, stack_name, show_text=True)
         return cls(**settings)
 
-    def another(self, owner_name: str = "other", /, **settings: Unpack[ClientOptions]) -> Self:
-        """A client of the same table and clock, as another process would have it."""
-        settings["owner_name"] = owner_name
-        return type(self)(table=self.table, clock=self.clock, **settings)
-
     def _new_services(self) -> LockServices:
         services = super()._new_services()
         callbacks = CallbacksInLine()
@@ -175,18 +170,11 @@ class FakeLockClient(LockClient):
         )
         return replace(
             services,
-            store_factory=replace(services.store_factory, random=no_jitter),
+            random=no_jitter,
             heartbeats=heartbeats,
             callbacks=callbacks,
             events=EventsInLine(self._settings.on_event),
         )
-
-
-class FakeClient(Protocol):
-    """`FakeLockClient` or `FakeAsyncLockClient`."""
-
-    def another(self, owner_name: str = ..., /, **settings: Unpack[ClientOptions]) -> object:
-        """A client of the same table and clock."""
 
 
 class _UsedInABlock(AbstractContextManager[None]):
@@ -214,7 +202,7 @@ class _UsedInABlock(AbstractContextManager[None]):
     def _client_for(self, *, heartbeats: bool) -> Any:  # noqa: ANN401 - of either kind
         loop = asyncio.get_running_loop() if self._is_async else None
         if (loop, heartbeats) not in self._made:
-            settings = ClientKind(_TABLE_NAME, heartbeats).settings()
+            settings: Any = settings_for(heartbeats=heartbeats)
             self._made[loop, heartbeats] = self._client.another("locked function", **settings)
         return self._made[loop, heartbeats]
 
@@ -229,7 +217,7 @@ def used_by_locked_functions(client: FakeClient) -> AbstractContextManager[None]
     Args:
         client: a `FakeLockClient` for functions, a `FakeAsyncLockClient` for coroutine functions.
     """
-    if isinstance(client, type) or not hasattr(client, "another"):
+    if not isinstance(client, FakeClient):
         rule = "must be a FakeLockClient or a FakeAsyncLockClient, such as FakeLockClient()"
         refuse("client", rule, client)
     return _UsedInABlock(client)

@@ -83,7 +83,7 @@ def test_a_dead_holder_is_replaced_within_5_s_of_the_end_of_its_lease(name: str)
 
 def by_the_wall_clock(holder: Node, contender: Node) -> None:
     for node in (holder, contender):
-        clock = node.locks._services.store_factory.aws_clock  # noqa: SLF001 - the Date is left out
+        clock = node.locks._services.aws_clock  # noqa: SLF001 - the Date is left out
         clock._uses_dates = False  # noqa: SLF001 - same
 
 

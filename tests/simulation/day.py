@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from fairlock.client import heartbeats
-from fairlock.client.several_locks import LocksInOrder
+from fairlock.client.blocks import LocksInOrder
 from fairlock.protocol.schema import TTL_ATTRIBUTE
 from fairlock.testing.fake_table import Key
 from fairlock.testing.interpreter import Item

@@ -23,7 +23,7 @@ import pytest
 
 from fairlock import InvalidRequest, Lock, LockClient, create_table, locked, optimistic
 from fairlock.aio import AsyncLock, AsyncLockClient
-from fairlock.client.settings import ClientOptions
+from fairlock.client.arguments import ClientOptions
 from fairlock.durable import LockFunctions, hold
 from fairlock.guarded import FenceCondition, GuardedWrites, condition_check, fence_condition
 from fairlock.optimistic import RetryBudget

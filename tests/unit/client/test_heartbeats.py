@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from fairlock import Lock, LockClient
+from fairlock import Lock, LockClient, LockEventKind
 from fairlock.client.arguments import Timing
 from fairlock.client.heartbeats import HeartbeatSchedule, ScheduledHeartbeat
 from fairlock.client.lease_handle import LeaseHandle
@@ -138,16 +138,14 @@ def handle_of(
     lease_seconds: float = 30,
     name: str = "a",
     max_hold: float = math.inf,
-    on_danger: Callable[[str], None] = lambda _reason: None,
+    tell: Callable[[LockEventKind, str], None] = lambda _kind, _reason: None,
 ) -> LeaseHandle:
     lease = LocalLease(
         clock,
         grant_at(clock.monotonic(), lease_seconds, name),
         timing=Timing(heartbeat_every=None, safe_period=None),
         max_hold=max_hold,
-        on_lost=lambda _reason: None,
-        on_danger=on_danger,
-        on_released=lambda: None,
+        listener=lambda: tell,
     )
     stores = SimpleNamespace(local_waiters=LocalWaiters(clock))
     return LeaseHandle(cast("Any", stores), lease)
@@ -260,12 +258,12 @@ def test_a_listener_that_raises_delays_no_heartbeat(clock: ManualClock) -> None:
     """No thread can be started to call a callback, for instance."""
     told = []
 
-    def listen(reason: str) -> None:
+    def listen(_kind: LockEventKind, reason: str) -> None:
         told.append(reason)
         raise RuntimeError(reason)
 
     schedule = schedule_of(clock, 31)
-    schedule.add(handle_of(clock, on_danger=listen))
+    schedule.add(handle_of(clock, tell=listen))
     clock.advance(29)
     assert sorted(leases(schedule.due(clock.monotonic()))) == [30, 31]
     assert len(told) == 1

@@ -127,9 +127,7 @@ def test_a_lock_that_this_client_has_lost_is_not_its_to_hand_over(
         still_clock,
         replace(Grant.of(NAME, holder(OTHER, 7)), since=0.0, own_ms=60_000),
         timing=Timing(heartbeat_every=None, safe_period=None),
-        on_lost=lambda _reason: None,
-        on_danger=lambda _reason: None,
-        on_released=lambda: None,
+        listener=lambda: None,
     )
     waiters.add_holder(lease)
     assert me.queue.is_held_by_this_client()

@@ -131,6 +131,6 @@ def test_a_holder_of_this_client_that_vanishes_is_noticed_by_polls(
 
 
 def test_a_forked_child_knows_no_waiters_of_its_parent(locks: LockClient) -> None:
-    before = locks._services.store_factory.local_waiters  # noqa: SLF001 - what is reset
+    before = locks._services.local_waiters  # noqa: SLF001 - what is reset
     locks._reset_after_fork()  # noqa: SLF001 - as a fork does
-    assert locks._services.store_factory.local_waiters is not before  # noqa: SLF001 - same
+    assert locks._services.local_waiters is not before  # noqa: SLF001 - same
