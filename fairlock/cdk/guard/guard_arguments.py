@@ -23,12 +23,10 @@ from fairlock.cdk.fragments import (
 )
 from fairlock.cdk.guard.guard_rules import NO_LOCK
 from fairlock.cdk.service.service_base import ILockService, LockServiceBase
-from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
 from fairlock.wire import rules
 
-EXPRESS_SECONDS: Final = 5 * 60
 HEARTBEATS_A_LEASE: Final = 3
 
 _FUNCTIONS: Final = ("acquire_function", "heartbeat_function", "release_function")
@@ -58,15 +56,6 @@ def check_service(service: ILockService, *, scope: Construct) -> None:
             "only there can it wake those that wait, and ask whether they still run"
         )
         raise InvalidRequest(field="service", rule=rule, value=there)
-
-
-def name_of_service(service: ILockService) -> str:
-    """The same for every guard of one lock service, imported or not."""
-    if isinstance(service, SharedLockService):
-        return service.stack_name
-    function = service.acquire_function
-    arn = function.function_arn
-    return function.node.path if Token.is_unresolved(arn) else arn
 
 
 def check_work(task: sfn.IChainable, **instead: sfn.IChainable | None) -> None:
@@ -151,8 +140,10 @@ def checked_only_newest(only_newest: bool | int | str) -> int | str | None:  # n
     return only_newest
 
 
-def checked_lease_seconds(lease: Duration) -> int:
-    """Whole seconds, from one second to twelve hours."""
+def checked_lease_seconds(lease: Duration | None) -> int:
+    """Whole seconds, from one second to twelve hours; None for the default."""
+    if lease is None:
+        return rules.DEFAULT_LEASE_SECONDS
     seconds = whole_seconds("lease", lease)
     rule = (
         "must be from 1 second to 12 hours, such as the default of 1 minute: in a Standard "
@@ -160,29 +151,6 @@ def checked_lease_seconds(lease: Duration) -> int:
     )
     require("lease", rules.LEASE_SECONDS.allows(seconds), rule, lease.to_human_string())
     return seconds
-
-
-def checked_max_wait_seconds(
-    max_wait: Duration, *, shortest_seconds: int, longest: Duration, express: bool
-) -> int:
-    """Zero, or whole seconds within the bounds of the way to wait and of the kind of workflow."""
-    seconds = whole_seconds("max_wait", max_wait)
-    if 0 < seconds < shortest_seconds:
-        rule = (
-            f"must be 0 to skip a busy lock, or at least {shortest_seconds} s, so that the service "
-            "has time to answer; Waiting.poll() also takes less"
-        )
-    elif express and seconds >= EXPRESS_SECONDS:
-        rule = "must be under 5 minutes, after which Step Functions ends an Express workflow"
-    elif seconds > longest.to_seconds():
-        rule = (
-            f"must be at most {longest.to_human_string()}: "
-            "a longer wait may fill the history of the execution, which ends at 25,000 events; "
-            "a longer fallback, as in Waiting.queue(fallback=Duration.hours(1)), allows more"
-        )
-    else:
-        return seconds
-    raise InvalidRequest(field="max_wait", rule=rule, value=f"{seconds} s")
 
 
 def checked_fallback_seconds(fallback: Duration) -> int:

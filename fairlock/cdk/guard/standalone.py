@@ -16,10 +16,10 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from fairlock.cdk.fragments import WorkflowVariable, require
-from fairlock.cdk.guard.guard import LockGuard, longest_wait
+from fairlock.cdk.guard.guard import LockGuard
 from fairlock.cdk.guard.guard_rules import faults_of_end
-from fairlock.cdk.guard.waiting import Waiting
-from fairlock.cdk.machines import Placement, read_definition, targets
+from fairlock.cdk.guard.waiting import Waiting, longest_wait_seconds
+from fairlock.cdk.machines import read_definition, targets
 from fairlock.errors import InvalidRequest
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS
 
@@ -61,7 +61,7 @@ def names_in(machine: Json) -> set[str]:
 
 def require_evaluated(made: Json, variable: str) -> None:
     """Checks that the machine reads variables of guards where they exist and are evaluated."""
-    found = read_definition(made, Placement(machine="", express=False, around=frozenset()))
+    found = read_definition(made)
     for use in [*found.undefined, *found.as_text]:
         rule = (
             f"must read the fencing token as '{{% ${variable}.fencing_token %}}' in a JSONata "
@@ -217,8 +217,8 @@ def guarded_machine(
     bare = is_bare_task(machine)
     max_wait = None if max_wait_seconds is None else Duration.seconds(max_wait_seconds)
     if max_hold_seconds is not None:
-        wait = longest_wait(max_wait, express=express)
-        waits = 0 if isinstance(lock_name, str) else int(wait.to_seconds())
+        wait = longest_wait_seconds(max_wait, express=express)
+        waits = 0 if isinstance(lock_name, str) else wait
         task = machine["States"][machine["StartAt"]] if bare else {}
         for fault in faults_of_end(max_hold_seconds, task, wait_seconds=waits):
             raise fault
