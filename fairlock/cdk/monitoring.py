@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from aws_cdk import Annotations, Duration, Names, RemovalPolicy, Token
+from aws_cdk import Annotations, Duration, Names, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_events as events
@@ -25,7 +25,7 @@ from constructs import Construct
 
 from fairlock.cdk.dashboard import MonitoredService, graphs_of
 from fairlock.cdk.fragments import check_place, is_whole, require, whole_seconds
-from fairlock.cdk.service.functions import FunctionFactory, Platform, handler_code
+from fairlock.cdk.service.functions import FunctionFactory, FunctionSettings
 from fairlock.cdk.service.service_base import LockServiceBase
 from fairlock.errors import explained
 from fairlock.names import WATCHED_VARIABLE, LogMessage, MetricName
@@ -256,21 +256,15 @@ class LockMonitoring(Construct):
 
     def _measure(self, service: LockServiceBase, watch: Sequence[str]) -> lambda_.Function:
         functions = FunctionFactory(
-            scope=self,
-            code=handler_code(self),
+            self,
             table=service.table,
             service_name=service.service_name,
-            log_retention=logs.RetentionDays.ONE_MONTH,
-            log_removal_policy=RemovalPolicy.DESTROY,
-            log_level="INFO",
-            memory_size_mib=256,
-            platform=Platform(self, tracing=None, architecture=None, recursive_loop=False),
+            settings=FunctionSettings(recursive_loop=False),
         )
         is_scan = any(name.endswith(_ANY) for name in watch)
         function = functions.make(
-            "Watch",
-            description="Fairlock: measures how long owners wait for locks",
-            table_actions=["GetItem", "Query", *(["Scan"] if is_scan else [])],
+            "watch",
+            more_table_actions=["Scan"] if is_scan else [],
             environment={WATCHED_VARIABLE: json.dumps(list(watch))},
             timeout_seconds=_WATCH_SECONDS,
         )
