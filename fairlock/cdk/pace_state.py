@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 import jsii
-from aws_cdk import Duration, Stack
+from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -20,15 +20,14 @@ from fairlock.cdk.fragments import (
     WorkflowVariable,
     check_place,
     check_states,
-    first_difference,
     jsonata,
     repeat_unknown,
     require,
     whole_seconds,
 )
-from fairlock.cdk.guard.guard_arguments import checked, workflow_lock_name
+from fairlock.cdk.guard.guard_arguments import checked, require_near, workflow_lock_name
 from fairlock.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS
-from fairlock.cdk.service.service_base import LockServiceBase
+from fairlock.cdk.service.service_base import AnyLockService, LockServiceBase
 from fairlock.errors import InvalidRequest, SlotTooLate, explained
 from fairlock.wire.rules import (
     BURST,
@@ -73,7 +72,7 @@ class Pace(sfn.StateMachineFragment):
         scope: Construct,
         construct_id: str,
         *,
-        service: LockServiceBase,
+        service: AnyLockService,
         pace_name: str,
         rate: tuple[int, Duration],
         burst: int = 1,
@@ -165,15 +164,11 @@ class Pace(sfn.StateMachineFragment):
         )
 
 
-def _checked_service(service: LockServiceBase, scope: Construct) -> lambda_.IFunction:
+def _checked_service(service: AnyLockService, scope: Construct) -> lambda_.IFunction:
     rule = "must be a LockService of this app, or one of LockService.from_stack(…)"
     require("service", isinstance(service, LockServiceBase), rule, service)
     function = service.pace_function
-    difference = first_difference(Stack.of(scope), function.env)
-    if difference is not None:
-        kind, here, there = difference
-        rule = f"must be in the workflow's {kind} {here}"
-        raise InvalidRequest(field="service", rule=rule, value=there)
+    require_near(function, scope)
     return function
 
 

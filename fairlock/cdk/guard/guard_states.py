@@ -42,6 +42,11 @@ class GuardStates(ServiceCalls):
 
     first: WorkflowVariable | None = None
 
+    @property
+    def begins(self) -> bool:
+        """Whether the guard waits for this lock first, or for no other one."""
+        return self.first in (None, self.variable)
+
     def order(self, names: str) -> sfn.Pass:
         """Brings the names of several locks into the order in which the guard takes them."""
         name = self.variable.state_name("Order")
@@ -49,17 +54,15 @@ class GuardStates(ServiceCalls):
 
     def enter(self, lock_name: str) -> sfn.Pass:
         """Makes the owner id and the time of entry once, for all calls of this acquisition."""
-        limit, version = self.options.limit, self.options.only_newest
         first = self.first
         lock = {
             "lock_name": lock_name,
             "owner_id": jsonata("$uuid()"),
             "waiting_since_ms": jsonata("$millis()")
-            if first in (None, self.variable)
+            if self.begins or first is None
             else first.jsonata("waiting_since_ms"),
             "restarts": 0,
-            **({"limit": limit} if is_jsonata(limit) else {}),
-            **({"only_newest": version} if is_jsonata(version) else {}),
+            **self.options.evaluated,
         }
         name = self.variable.state_name("Enter")
         entered = {f"{first.name}_entered": lock_name} if first else {}

@@ -149,7 +149,7 @@ class _Queue(Waiting):
         max_wait_seconds = states.options.max_wait_seconds
         time_left = sfn.Choice.jsonata(states.scope, states.variable.state_name("Time left?"))
         again = states.acquire_in_queue(
-            "Acquire again" if states.first in (None, states.variable) else "Acquire",
+            "Acquire again" if states.begins else "Acquire",
             period_after_restart(max_wait_seconds, fallback_seconds=self.fallback_seconds),
             on_restart=time_left,
             on_timeout=time_left,
@@ -163,7 +163,7 @@ class _Queue(Waiting):
             # Both are final answers. A guard that takes its turn gets only one of them.
             granted = _acquired(states, next_states).otherwise(next_states.superseded)
         again.next(granted)
-        if states.first not in (None, states.variable):
+        if not states.begins:
             return again
         acquire = states.acquire_in_queue(
             "Acquire",

@@ -296,3 +296,7 @@ class LockServiceBase(Construct, Generic[_Function_co]):
         function.add_environment(ACQUIRE_FUNCTION_VARIABLE, self.acquire_function.function_arn)
         function.add_environment(RELEASE_FUNCTION_VARIABLE, self.release_function.function_arn)
         return self.grant_acquire(function).combine(self.grant_release(function))
+
+
+AnyLockService = LockServiceBase[lambda_.IFunction]
+"""A service made here or one of another stack."""
