@@ -188,14 +188,14 @@ class LockMonitoring(Construct):
         _check_dashboard_name(dashboard_name)
         _check_watched(watch)
         super().__init__(scope, construct_id)
-        functions, of_reaper = functions_of(service), []
+        functions, reaper = functions_of(service), None
         if service.has_dead_letters:
-            of_reaper = [service.metric_dead_letters(), service.metric_oldest_event()]
+            reaper = (service.metric_dead_letters(), service.metric_oldest_event())
         self.dashboard = cloudwatch.Dashboard(
             self,
             "Dashboard",
             dashboard_name=dashboard_name,
-            widgets=graphs_of(service, functions, of_reaper[:1]),
+            widgets=graphs_of(service, functions, reaper[:1] if reaper else ()),
         )
         folder = Names.unique_resource_name(self, max_length=80)
         for name, query in QUERIES.items():
@@ -216,8 +216,8 @@ class LockMonitoring(Construct):
         self._alarms: dict[str, cloudwatch.Alarm] = {}
         if alarms is not None:
             self._alarms_of_locks(service, alarms)
-            if of_reaper:
-                self._alarms_of_reaper(*of_reaper, alarms)
+            if reaper is not None:
+                self._alarms_of_reaper(*reaper, alarms)
             self._alarms_of_parts(functions, alarms)
             for name in watch:
                 self._alarm_of_watched(service, name, alarms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -59,32 +59,27 @@ _NO_TOKEN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndOfHold:
-    """That the work of a guard is over in time."""
-
-    max_hold_seconds: int
-    wait_seconds: int
-    task: sfn.State | None
-
-    def faults(self) -> Iterator[InvalidRequest]:
-        """The rule that the task breaks as it is now: CDK lets anybody add a Retry later."""
-        task = {} if self.task is None else self.task.to_state_json()
-        yield from faults_of_end(self.max_hold_seconds, task, wait_seconds=self.wait_seconds)
+Faults = Callable[[], Iterable[InvalidRequest]]
 
 
-def checked_end(max_hold: Duration | None, task: sfn.IChainable, *, wait: int) -> EndOfHold | None:
-    """That the guarded task is over in time; None if there is no bound."""
+def checked_end(max_hold: Duration | None, task: sfn.IChainable, *, wait: int) -> Faults | None:
+    """Checks that the guarded task is over in time, now and by what it returns.
+
+    CDK lets anybody add a Retry later. None if there is no bound.
+    """
     if max_hold is None:
         return None
     seconds = whole_seconds("max_hold", max_hold)
     rendered = task.to_state_json() if isinstance(task, sfn.State) else {}
     is_single = rendered.get("Type") == "Task" and not {"Next", "Catch"} & rendered.keys()
-    single = task if is_single and isinstance(task, sfn.State) else None
-    end = EndOfHold(max_hold_seconds=seconds, wait_seconds=wait, task=single)
-    for fault in end.faults():
+
+    def faults() -> Iterable[InvalidRequest]:
+        state = task.to_state_json() if is_single and isinstance(task, sfn.State) else {}
+        return faults_of_end(seconds, state, wait_seconds=wait)
+
+    for fault in faults():
         raise fault
-    return end
+    return faults
 
 
 def faults_of_end(
@@ -132,7 +127,7 @@ class GuardInMachine(PartOfMachine):
         bare_task: the guarded task, if it got its transitions from the guard; None in a branch.
         lock_name: the lock, if its name is known at synth.
         waiting: how it waits, as a caller writes it; None if it does not wait.
-        end: that its work is over in time, if it was told a max_hold.
+        end: the faults of its work against max_hold, if it was told one.
     """
 
     kind: str = "guard"
@@ -145,7 +140,7 @@ class GuardInMachine(PartOfMachine):
     bare_task: sfn.State | None
     lock_name: str | None
     waiting: str | None
-    end: EndOfHold | None = None
+    end: Faults | None
 
     def faults(
         self, machines: Sequence[Machine], parts: Sequence[PartOfMachine]
@@ -163,7 +158,7 @@ class GuardInMachine(PartOfMachine):
         if is_versioned and self.lock_name and any(place.in_map for _, place in places):
             yield InvalidRequest(field="only_newest", rule=_IN_A_MAP, value=self.lock_name)
         if self.end is not None:
-            yield from self.end.faults()
+            yield from self.end()
         for machine in around:
             steps = machine.transitions
             reads = [use for use in machine.tokens_needed if use.variable == self.variable]

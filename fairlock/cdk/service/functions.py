@@ -31,7 +31,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as s3_assets
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from fairlock.cdk.fragments import is_whole, require
 from fairlock.cdk.service.asset import AssetError, add_byte_code, assemble
@@ -219,7 +219,7 @@ class FunctionFactory:
             grant_workflow_action(self.scope, function, action)
             resource, reason = _WORKFLOW_ACTIONS[action]
             workflows = "arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>"
-            _acknowledge_wildcard(role, f"Resource::{workflows}:{resource}:*", reason)
+            acknowledge_wildcard(role, f"Resource::{workflows}:{resource}:*", reason)
         return function
 
     def allow_recursion(self, function: lambda_.Function) -> None:
@@ -235,12 +235,12 @@ class FunctionFactory:
 
     def _explain_to_cdk_nag(self, function: lambda_.Function, role: iam.IRole) -> None:
         """Tells it, where a user runs it, why the function does not follow its rules."""
-        _acknowledge_wildcard(role, "Resource::*", "X-Ray's write actions take no resource.")
+        acknowledge_wildcard(role, "Resource::*", "X-Ray's write actions take no resource.")
         reason = f"The handlers are tested with {RUNTIME.name}."
         Validations.of(function).acknowledge(Acknowledgment(id="AwsSolutions-L1", reason=reason))
         if self.table.encryption_key is not None:
             for finding in ("Action::kms:GenerateDataKey*", "Action::kms:ReEncrypt*"):
-                _acknowledge_wildcard(role, finding, _KEY_NEEDED)
+                acknowledge_wildcard(role, finding, _KEY_NEEDED)
 
 
 def _resource_of(function: lambda_.Function) -> lambda_.CfnFunction:
@@ -258,9 +258,10 @@ def _add_byte_code(function: lambda_.Function) -> None:
         add_byte_code(Path(stage.outdir, copy.asset_path), RUNTIME.name)
 
 
-def _acknowledge_wildcard(role: iam.IRole, finding: str, reason: str) -> None:
+def acknowledge_wildcard(of: IConstruct, finding: str, reason: str) -> None:
+    """Tells cdk-nag, where a user runs it, why a wildcard is in a policy."""
     acknowledgment = Acknowledgment(id=f"AwsSolutions-IAM5[{finding}]", reason=reason)
-    Validations.of(role).acknowledge(acknowledgment)
+    Validations.of(of).acknowledge(acknowledgment)
 
 
 def grant_key(key: kms.IKey, grantee: iam.IGrantable) -> None:

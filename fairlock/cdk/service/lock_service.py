@@ -36,8 +36,8 @@ from fairlock.cdk.service.shared_service import (
     SERVICE_NAME,
     WATCHES_EVERY_MACHINE,
     SharedLockService,
-    SharedNames,
     function_arn,
+    share_names,
 )
 from fairlock.errors import InvalidRequest, explained
 from fairlock.names import TABLE_NAME_PARAMETER
@@ -244,7 +244,7 @@ class LockService(LockServiceBase[lambda_.Function]):
         meet_durable = [made[name] for name in _MEET_DURABLE if name in made]
         self._serves_all_durable = durable
         self._served = ServedFunctions(self, meet_durable)
-        self._shared_names: SharedNames | None = None
+        self._shared_names: Construct | None = None
         if durable:
             self._served.serve_all()
             if self.reaper is not None:
@@ -321,7 +321,7 @@ class LockService(LockServiceBase[lambda_.Function]):
             names[WATCHES_EVERY_MACHINE] = "true"
         if self._serves_all_durable:
             names[SERVES_EVERY_DURABLE_FUNCTION] = "true"
-        self._shared_names = SharedNames(self, names)
+        self._shared_names = share_names(self, names)
 
     def add_outputs(self) -> None:
         """Gives the stack the outputs that the stack `Fairlock` has, once: names and ARNs."""

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from aws_cdk import Acknowledgment, ArnFormat, Names, Stack, Validations
+from aws_cdk import ArnFormat, Names, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from fairlock.cdk.fragments import first_difference, require
+from fairlock.cdk.service.functions import acknowledge_wildcard
 from fairlock.errors import InvalidRequest
 from fairlock.names import MEETS_DURABLE_VARIABLE
 
@@ -89,13 +90,11 @@ class ServedFunctions:
     def serve_all(self) -> None:
         """Lets the service's functions serve every durable function of the account and region."""
         resource = "arn:<AWS::Partition>:lambda:<AWS::Region>:<AWS::AccountId>:function:*"
-        finding = f"AwsSolutions-IAM5[Resource::{resource}]"
         for each in self._functions:
             grant_on_all(self._service, each)
             each.add_environment(MEETS_DURABLE_VARIABLE, "1")
             if each.role is not None:
-                acknowledgment = Acknowledgment(id=finding, reason=_ANY_FUNCTION)
-                Validations.of(each.role).acknowledge(acknowledgment)
+                acknowledge_wildcard(each.role, f"Resource::{resource}", _ANY_FUNCTION)
 
     def serve(self, durable: lambda_.Function) -> None:
         """Lets the service's functions wake and ask about the executions of a durable function."""
@@ -110,9 +109,8 @@ class ServedFunctions:
         # permissions for Lambda durable functions").
         policy.executions.add_resources(f"{durable.function_arn}:*")
         logical_id = Stack.of(durable).get_logical_id(durable.node.default_child)  # type: ignore[arg-type]  # a CfnElement
-        finding = f"AwsSolutions-IAM5[Resource::<{logical_id}.Arn>:*]"
-        acknowledgment = Acknowledgment(id=finding, reason=_ANY_VERSION)
-        Validations.of(policy.construct).acknowledge(acknowledgment)
+        finding = f"Resource::<{logical_id}.Arn>:*"
+        acknowledge_wildcard(policy.construct, finding, _ANY_VERSION)
         for each in self._functions:
             each.add_environment(MEETS_DURABLE_VARIABLE, "1")
 

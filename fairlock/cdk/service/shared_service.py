@@ -53,25 +53,26 @@ def parameter_name(stack_name: str, name: str) -> str:
     return stack_parameter(stack_name, name)
 
 
-class SharedNames(Construct):
-    """The parameters by which other stacks find the service of a stack; free of charge."""
+def share_names(service: Construct, names: Mapping[str, str]) -> Construct:
+    """Writes what `LockService.from_stack` reads: one parameter a name, free of charge.
 
-    def __init__(self, service: Construct, names: Mapping[str, str]) -> None:
-        """Writes what `LockService.from_stack` reads; what the service lacks has no parameter."""
-        stack = Stack.of(service)
-        parameter_name(stack.stack_name, TABLE_NAME_PARAMETER)
-        rule = "must be called once in a stack: the service is found by the stack's name"
-        require("share", stack.node.try_find_child(_SHARED) is None, rule, service.node.path)
-        super().__init__(stack, _SHARED)
-        for name, value in names.items():
-            if name in _SHARED_NAMES or name.endswith("FunctionArn"):
-                ssm.StringParameter(
-                    self,
-                    name,
-                    parameter_name=parameter_name(stack.stack_name, name),
-                    string_value=value,
-                    description="Fairlock: read by stacks that use this lock service",
-                )
+    What the service lacks has no parameter.
+    """
+    stack = Stack.of(service)
+    parameter_name(stack.stack_name, TABLE_NAME_PARAMETER)
+    rule = "must be called once in a stack: the service is found by the stack's name"
+    require("share", stack.node.try_find_child(_SHARED) is None, rule, service.node.path)
+    shared = Construct(stack, _SHARED)
+    for name, value in names.items():
+        if name in _SHARED_NAMES or name.endswith("FunctionArn"):
+            ssm.StringParameter(
+                shared,
+                name,
+                parameter_name=parameter_name(stack.stack_name, name),
+                string_value=value,
+                description="Fairlock: read by stacks that use this lock service",
+            )
+    return shared
 
 
 class SharedLockService(LockServiceBase[lambda_.IFunction]):
