@@ -10,7 +10,6 @@ from typing import Final
 
 import jsii
 from aws_cdk import Duration
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
@@ -37,7 +36,6 @@ from fairlock.wire.rules import (
     PACE_WAIT_SECONDS,
 )
 
-_DEFAULT_MAX_WAIT: Final = Duration.seconds(DEFAULT_MAX_WAIT_SECONDS)
 _REQUEST_SECONDS: Final = FUNCTION_TIMEOUT_SECONDS + 10
 """The function's own, and a cold start."""
 
@@ -94,15 +92,17 @@ class Pace(sfn.StateMachineFragment):
                 was reserved then. Default: fail with `SlotTooLate`.
         """
         check_place(scope, construct_id)
-        function = _checked_service(service, scope)
+        rule = "must be a LockService of this app, or one of LockService.from_stack(…)"
+        require("service", isinstance(service, LockServiceBase), rule, service)
+        function = service.pace_function
+        require_near(function, scope)
         name = workflow_lock_name(scope, pace_name, field="pace_name")
         count, period_seconds = _checked_rate(rate)
         checked("burst", BURST, burst)
-        max_wait_seconds = checked(
-            "max_wait",
-            PACE_WAIT_SECONDS,
-            whole_seconds("max_wait", _DEFAULT_MAX_WAIT if max_wait is None else max_wait),
-        )
+        max_wait_seconds = DEFAULT_MAX_WAIT_SECONDS
+        if max_wait is not None:
+            seconds = whole_seconds("max_wait", max_wait)
+            max_wait_seconds = checked("max_wait", PACE_WAIT_SECONDS, seconds)
         if on_too_late is not None:
             check_states("on_too_late", on_too_late)
 
@@ -162,14 +162,6 @@ class Pace(sfn.StateMachineFragment):
         return sfn.Fail.jsonata(
             self, variable.state_name("Too late"), error=SlotTooLate.__name__, cause=jsonata(cause)
         )
-
-
-def _checked_service(service: AnyLockService, scope: Construct) -> lambda_.IFunction:
-    rule = "must be a LockService of this app, or one of LockService.from_stack(…)"
-    require("service", isinstance(service, LockServiceBase), rule, service)
-    function = service.pace_function
-    require_near(function, scope)
-    return function
 
 
 def _checked_rate(rate: object) -> tuple[int, int]:

@@ -30,7 +30,13 @@ from fairlock.cdk.guard.guard_states import (
     work_then_release,
 )
 from fairlock.cdk.guard.service_calls import AcquireOptions
-from fairlock.cdk.guard.waiting import DOES_NOT_WAIT, NextStates, Waiting, checked_waiting
+from fairlock.cdk.guard.waiting import (
+    DOES_NOT_WAIT,
+    NextStates,
+    Waiting,
+    checked_max_wait_seconds,
+    checked_waiting,
+)
 from fairlock.cdk.machines import MachineChecks
 from fairlock.cdk.service.service_base import ILockService
 from fairlock.errors import explained
@@ -141,7 +147,7 @@ class LockGuard(sfn.StateMachineFragment):
             lease_seconds=checked_lease_seconds(lease),
             limit=checked_limit(limit, shared=shared),
             only_newest=checked_only_newest(only_newest),
-            max_wait_seconds=way.checked_seconds(max_wait, express=express),
+            max_wait_seconds=checked_max_wait_seconds(max_wait, way, express=express),
             shared=shared,
         )
         way = way if acquire.max_wait_seconds else DOES_NOT_WAIT

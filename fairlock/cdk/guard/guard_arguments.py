@@ -153,8 +153,10 @@ def checked_lease_seconds(lease: Duration | None) -> int:
     return seconds
 
 
-def checked_fallback_seconds(fallback: Duration) -> int:
-    """Whole seconds after which a waiter that sleeps in the queue asks again."""
+def checked_fallback_seconds(fallback: Duration | None) -> int:
+    """Whole seconds after which a waiter that sleeps in the queue asks again; or the default."""
+    if fallback is None:
+        return rules.DEFAULT_FALLBACK_SECONDS
     seconds = whole_seconds("fallback", fallback)
     least = rules.SHORTEST_FALLBACK_SECONDS
     rule = f"must be from {least} s to {LONGEST_FALLBACK_SECONDS} s (12 h)"

@@ -20,12 +20,11 @@ from fairlock.cdk.guard.service_calls import (
 )
 from fairlock.errors import InvalidRequest, explained
 from fairlock.protocol.outcomes import RefusalReason
-from fairlock.wire.rules import DEFAULT_FALLBACK_SECONDS, DEFAULT_MAX_WAIT_SECONDS
+from fairlock.wire.rules import DEFAULT_MAX_WAIT_SECONDS
 
 _LONGEST_POLL_HOURS: Final = 24
 """At one poll a minute (the longest advice) and 9 events a poll: half of an execution's history."""
 
-_DEFAULT_FALLBACK: Final = Duration.seconds(DEFAULT_FALLBACK_SECONDS)
 _DEFAULT_EXPRESS_MAX_WAIT_SECONDS: Final = 60
 _EXPRESS_SECONDS: Final = 5 * 60
 _MOST_PERIODS: Final = 2000
@@ -41,13 +40,6 @@ class NextStates:
     timed_out: sfn.IChainable
     failed: sfn.IChainable
     superseded: sfn.IChainable | None = None
-
-
-def longest_wait_seconds(max_wait: Duration | None, *, express: bool) -> int:
-    """How long a guard waits that was told this; None for the default."""
-    if max_wait is None:
-        return _DEFAULT_EXPRESS_MAX_WAIT_SECONDS if express else DEFAULT_MAX_WAIT_SECONDS
-    return whole_seconds("max_wait", max_wait)
 
 
 class Waiting(ABC):
@@ -75,7 +67,7 @@ class Waiting(ABC):
             fallback: how often a waiter asks again by itself, 10 s to 12 h, default 5 minutes. This
                 bounds the wait if a push is lost or a holder dies unnoticed.
         """
-        return _Queue(checked_fallback_seconds(_DEFAULT_FALLBACK if fallback is None else fallback))
+        return _Queue(checked_fallback_seconds(fallback))
 
     express: ClassVar[bool] = True
     """Whether it works in Express workflows."""
@@ -86,26 +78,6 @@ class Waiting(ABC):
 
     longest: Duration
     """The longest `max_wait` whose events fit into the history of an execution."""
-
-    def checked_seconds(self, max_wait: Duration | None, *, express: bool) -> int:
-        """Zero, or whole seconds within the bounds of this way and of the kind of workflow."""
-        seconds = longest_wait_seconds(max_wait, express=express)
-        if 0 < seconds < self.shortest_seconds:
-            rule = (
-                f"must be 0 to skip a busy lock, or at least {self.shortest_seconds} s, so that "
-                "the service has time to answer; Waiting.poll() also takes less"
-            )
-        elif express and seconds >= _EXPRESS_SECONDS:
-            rule = "must be under 5 minutes, after which Step Functions ends an Express workflow"
-        elif seconds > self.longest.to_seconds():
-            rule = (
-                f"must be at most {self.longest.to_human_string()}: "
-                "a longer wait may fill the history of the execution, which ends at 25,000 events; "
-                "a longer fallback, as in Waiting.queue(fallback=Duration.hours(1)), allows more"
-            )
-        else:
-            return seconds
-        raise InvalidRequest(field="max_wait", rule=rule, value=f"{seconds} s")
 
     @abstractmethod
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
@@ -218,3 +190,31 @@ def checked_waiting(waiting: Waiting | None, *, express: bool) -> Waiting:
     )
     require("waiting", waiting.express or not express, rule, waiting.shown)
     return waiting
+
+
+def longest_wait_seconds(max_wait: Duration | None, *, express: bool) -> int:
+    """How long a guard waits that was told this; None for the default."""
+    if max_wait is None:
+        return _DEFAULT_EXPRESS_MAX_WAIT_SECONDS if express else DEFAULT_MAX_WAIT_SECONDS
+    return whole_seconds("max_wait", max_wait)
+
+
+def checked_max_wait_seconds(max_wait: Duration | None, waiting: Waiting, *, express: bool) -> int:
+    """Zero, or whole seconds within the bounds of the way to wait and of the kind of workflow."""
+    seconds = longest_wait_seconds(max_wait, express=express)
+    if 0 < seconds < waiting.shortest_seconds:
+        rule = (
+            f"must be 0 to skip a busy lock, or at least {waiting.shortest_seconds} s, so that the "
+            "service has time to answer; Waiting.poll() also takes less"
+        )
+    elif express and seconds >= _EXPRESS_SECONDS:
+        rule = "must be under 5 minutes, after which Step Functions ends an Express workflow"
+    elif seconds > waiting.longest.to_seconds():
+        rule = (
+            f"must be at most {waiting.longest.to_human_string()}: "
+            "a longer wait may fill the history of the execution, which ends at 25,000 events; "
+            "a longer fallback, as in Waiting.queue(fallback=Duration.hours(1)), allows more"
+        )
+    else:
+        return seconds
+    raise InvalidRequest(field="max_wait", rule=rule, value=f"{seconds} s")
