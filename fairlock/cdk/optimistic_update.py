@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import jsii
 from aws_cdk import Duration
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -28,6 +27,7 @@ from fairlock.cdk.fragments import (
     ERROR_OUTPUT,
     EVALUATION_ERROR,
     UNCHANGED,
+    Fragment,
     WorkflowVariable,
     check_item_key,
     check_place,
@@ -300,7 +300,7 @@ def _repeat_unknown(call: tasks.CallAwsService) -> None:
 _DEFAULT_RETRIES: Final = 10
 
 
-class OptimisticUpdate(sfn.StateMachineFragment):
+class OptimisticUpdate(Fragment):
     """Changes one DynamoDB item by a task, and repeats that until no other writer interferes.
 
         OptimisticUpdate(self, "Debit", table=accounts,
@@ -372,17 +372,6 @@ class OptimisticUpdate(sfn.StateMachineFragment):
             ),
         )
         body = sfn.Chain.start(states.read(key)).next(task).next(states.write())
-        self._tries = states.tries(body, retries=retries)
+        self._first = tries = states.tries(body, retries=retries)
+        self._last = [tries]
         MachineChecks.add(PartOfMachine(construct=self, kind="update", variable=variable.name))
-
-    @property
-    @jsii.member(jsii_name="startState")
-    def start_state(self) -> sfn.State:
-        """Where the update begins."""
-        return self._tries
-
-    @property
-    @jsii.member(jsii_name="endStates")
-    def end_states(self) -> list[sfn.INextable]:
-        """Where the update ends after the item was written."""
-        return [self._tries]

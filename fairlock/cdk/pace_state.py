@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import jsii
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -16,6 +15,7 @@ from constructs import Construct
 
 from fairlock.cdk.fragments import (
     UNCHANGED,
+    Fragment,
     WorkflowVariable,
     check_place,
     check_states,
@@ -40,7 +40,7 @@ _REQUEST_SECONDS: Final = FUNCTION_TIMEOUT_SECONDS + 10
 """The function's own, and a cold start."""
 
 
-class Pace(sfn.StateMachineFragment):
+class Pace(Fragment):
     """Waits for the next slot of a pace: ten a minute, or one an hour, wherever callers run.
 
         Pace(self, "Vendor", service=locks, pace_name="vendor", rate=(10, Duration.minutes(1)))
@@ -110,7 +110,7 @@ class Pace(sfn.StateMachineFragment):
         variable = WorkflowVariable.of(scope, construct_id, prefix="pace")
         # The id is made before the call, so that each repeat of the call has the same.
         reservation = {"pace_name": name, "reservation_id": jsonata("$uuid()")}
-        self._enter = sfn.Pass.jsonata(
+        self._first = enter = sfn.Pass.jsonata(
             self, variable.state_name("Enter"), assign={variable.name: reservation}
         )
         reserve = tasks.LambdaInvoke.jsonata(
@@ -131,27 +131,16 @@ class Pace(sfn.StateMachineFragment):
             retry_on_service_exceptions=False,
         )
         repeat_unknown(reserve, express=False)
-        self._wait = sfn.Wait.jsonata(
+        wait = sfn.Wait.jsonata(
             self,
             variable.state_name("Wait"),
             time=sfn.WaitTime.seconds(variable.jsonata("wait_seconds")),
         )
         is_reserved = sfn.Choice.jsonata(self, variable.state_name("Reserved?"))
-        is_reserved.when(sfn.Condition.jsonata(variable.jsonata("reserved")), self._wait)
+        is_reserved.when(sfn.Condition.jsonata(variable.jsonata("reserved")), wait)
         is_reserved.otherwise(on_too_late or self._too_late(variable, max_wait_seconds))
-        self._enter.next(reserve).next(is_reserved)
-
-    @property
-    @jsii.member(jsii_name="startState")
-    def start_state(self) -> sfn.State:
-        """Where it begins."""
-        return self._enter
-
-    @property
-    @jsii.member(jsii_name="endStates")
-    def end_states(self) -> list[sfn.INextable]:
-        """Where it ends when the slot begins."""
-        return [self._wait]
+        enter.next(reserve).next(is_reserved)
+        self._last = [wait]
 
     def _too_late(self, variable: WorkflowVariable, max_wait_seconds: int) -> sfn.Fail:
         cause = (

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import jsii
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
-from fairlock.cdk.fragments import WorkflowVariable, check_flag, check_place, jsonata, require
+from fairlock.cdk.fragments import (
+    Fragment,
+    WorkflowVariable,
+    check_flag,
+    check_place,
+    jsonata,
+    require,
+)
 from fairlock.cdk.guard.guard_arguments import (
     check_service,
     check_work,
@@ -43,7 +49,7 @@ from fairlock.errors import explained
 from fairlock.wire.rules import require_one_way
 
 
-class LockGuard(sfn.StateMachineFragment):
+class LockGuard(Fragment):
     """Acquires a lock, runs a task or a chain of states, and releases the lock.
 
     Guarantees:
@@ -191,14 +197,14 @@ class LockGuard(sfn.StateMachineFragment):
             superseded = releases("Superseded", locks, then=on_superseded or locks[0].superseded())
 
         bare_task = task if is_bare_task(task) else None  # before it gets its transitions
-        self._work = (
+        work = (
             work_then_release(task, locks, on_error=after_error[-1])
             if interval_seconds is None
             else work_beside_heartbeat(
                 task, locks, interval_seconds=interval_seconds, on_error=after_error[-1]
             )
         )
-        granted: sfn.IChainable = self._work
+        granted: sfn.IChainable = work
         entered: dict[int, sfn.Pass] = {}
         for number in reversed(range(len(names))):
             enter = locks[number].enter(names[number])
@@ -210,7 +216,8 @@ class LockGuard(sfn.StateMachineFragment):
             )
             enter.next(way.begin(locks[number], next_states))
             granted = entered[number] = enter
-        self._start = granted if order is None else locks[0].order(order).next(granted)
+        self._first = granted if order is None else locks[0].order(order).next(granted)
+        self._last = work.end_states
         # As of now: a user may put more states into this scope.
         own = [child for child in self.node.children if isinstance(child, sfn.State)]
         gives_up = {
@@ -226,7 +233,7 @@ class LockGuard(sfn.StateMachineFragment):
                 own=own,
                 enter=enter,
                 gives_up={name: made[0] for name, (then, made) in gives_up.items() if then},
-                work=self._work.start_state,
+                work=work.start_state,
                 bare_task=bare_task,
                 lock_name=literal_lock_name(names[number]),
                 waiting=way.shown,
@@ -234,18 +241,6 @@ class LockGuard(sfn.StateMachineFragment):
             )
             placed.warn_of_missing_part()
             MachineChecks.add(placed)
-
-    @property
-    @jsii.member(jsii_name="startState")
-    def start_state(self) -> sfn.State:
-        """Where the guard begins."""
-        return self._start.start_state
-
-    @property
-    @jsii.member(jsii_name="endStates")
-    def end_states(self) -> list[sfn.INextable]:
-        """Where the guard ends after its work was done."""
-        return self._work.end_states
 
     @property
     def fencing_token(self) -> str:

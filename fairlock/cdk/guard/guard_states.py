@@ -121,9 +121,8 @@ class GuardStates(ServiceCalls):
         def either(value: str, otherwise: str) -> str:
             return jsonata(f"($text := {_RESULT_AS_TEXT}; {complete} ? {value} : {otherwise})")
 
-        return sfn.Fail.jsonata(
-            self.scope,
-            self.variable.state_name("Lock not released"),
+        return self._fail(
+            "Lock not released",
             error=either(f"'{self.not_released_error}'", "'LockNotReleased'"),
             cause=either("$text", refusal),
         )
@@ -135,9 +134,8 @@ class GuardStates(ServiceCalls):
 
     def rethrow(self, purpose: str = "Failed") -> sfn.Fail:
         """Fails with the error that came in, by its own name and cause."""
-        return sfn.Fail.jsonata(
-            self.scope,
-            self.variable.state_name(purpose),
+        return self._fail(
+            purpose,
             error=_string_or("$states.input.Error", "'States.TaskFailed'"),
             cause=_string_or("$states.input.Cause", "''"),
         )
@@ -156,12 +154,7 @@ class GuardStates(ServiceCalls):
             + (told if self.first is None else "'; none of the locks is held'")
             + f" & ($exists({lock('detail')}) ? '; ' & {lock('detail')} : '')"
         )
-        return sfn.Fail.jsonata(
-            self.scope,
-            self.variable.state_name("Timed out"),
-            error=LockWaitTimeout.__name__,
-            cause=jsonata(cause),
-        )
+        return self._fail("Timed out", error=LockWaitTimeout.__name__, cause=jsonata(cause))
 
     def superseded(self) -> sfn.Fail:
         """Fails with `Superseded`, whose cause names the lock and both versions."""
@@ -171,12 +164,11 @@ class GuardStates(ServiceCalls):
             f"'lock ' & {lock('lock_name')} & ': version ' & {own} & ' is superseded, ' & "
             f"{lock('newest')} & ' was granted the lock'"
         )
-        return sfn.Fail.jsonata(
-            self.scope,
-            self.variable.state_name("Newer granted"),
-            error=Superseded.__name__,
-            cause=jsonata(cause),
-        )
+        return self._fail("Newer granted", error=Superseded.__name__, cause=jsonata(cause))
+
+    def _fail(self, purpose: str, *, error: str, cause: str) -> sfn.Fail:
+        name = self.variable.state_name(purpose)
+        return sfn.Fail.jsonata(self.scope, name, error=error, cause=cause)
 
 
 def _string_or(expression: str, default: str) -> str:

@@ -34,17 +34,17 @@ _MADE_BY_THE_GUARD: Final = ("Next", "Catch", "End")
 
 def as_machine(work: object) -> Json:
     """A machine as it is, and a state as a machine."""
-    states = work.get("States") if isinstance(work, dict) else None
-    if isinstance(work, dict) and isinstance(states, dict) and str(work.get("StartAt")) in states:
-        return copy.deepcopy(work)
-    if not isinstance(work, dict) or not isinstance(work.get("Type"), str):
-        rule = "must be a state, with its Type, or a machine, with StartAt and States"
-        raise InvalidRequest(field="task", rule=rule, value=work)
-    led_on = ", ".join(field for field in _LEADS_ON if field in work)
+    found = work if isinstance(work, dict) else {}
+    states = found.get("States")
+    if isinstance(states, dict) and str(found.get("StartAt")) in states:
+        return copy.deepcopy(found)
+    rule = "must be a state, with its Type, or a machine, with StartAt and States"
+    require("task", isinstance(found.get("Type"), str), rule, work)
+    led_on = ", ".join(field for field in _LEADS_ON if field in found)
     rule = "must not lead to other states: give them too, in a machine with StartAt and States"
     require("task", not led_on, rule, led_on)
-    ends = {} if work["Type"] in {"Succeed", "Fail"} else {"End": True}
-    return {"StartAt": "Work", "States": {"Work": {**work, **ends}}}
+    ends = {} if found["Type"] in {"Succeed", "Fail"} else {"End": True}
+    return {"StartAt": "Work", "States": {"Work": {**found, **ends}}}
 
 
 def is_bare_task(machine: Json) -> bool:
@@ -101,22 +101,16 @@ def _transitions(scope: Json) -> Iterator[tuple[str, object]]:
 
 def put_in(made: Json, machine: Json, *, bare: bool) -> None:
     """Puts the work where its placeholder is: a bare task in its place, all else in a branch."""
-    for scope in _scopes(made):
-        rendered = scope["States"].get(PLACEHOLDER)
-        if rendered is None:
-            continue
-        if not bare:
-            scope.clear()
-            scope.update(StartAt=machine["StartAt"], States=machine["States"])
-            return
-        [(name, task)] = machine["States"].items()
-        own = {key: value for key, value in task.items() if key not in _MADE_BY_THE_GUARD}
-        added = {key: rendered[key] for key in _MADE_BY_THE_GUARD if key in rendered}
-        states = {**scope["States"], name: {**own, **added}}
-        del states[PLACEHOLDER]
-        scope["States"] = states
-        _rename(scope, PLACEHOLDER, name)
+    scope = next(scope for scope in _scopes(made) if PLACEHOLDER in scope["States"])
+    rendered = scope["States"].pop(PLACEHOLDER)
+    if not bare:
+        scope.update(StartAt=machine["StartAt"], States=machine["States"])
         return
+    [(name, task)] = machine["States"].items()
+    own = {key: value for key, value in task.items() if key not in _MADE_BY_THE_GUARD}
+    added = {key: rendered[key] for key in _MADE_BY_THE_GUARD if key in rendered}
+    scope["States"][name] = {**own, **added}
+    _rename(scope, PLACEHOLDER, name)
 
 
 def _rename(scope: Json, old: str, new: str) -> None:
