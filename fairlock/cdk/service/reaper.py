@@ -10,7 +10,7 @@ own account and region, and durable functions.
 
 from __future__ import annotations
 
-from typing import Final, Unpack, cast
+from typing import Any, Final, Unpack, cast
 
 from aws_cdk import Duration, Stack, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -32,29 +32,6 @@ _DAYS: Final = 14
 """The most that SQS keeps a message: an alarm must be heard before events are lost."""
 _MOST_TRIES: Final = 10
 """One each visibility timeout: twenty minutes, longer than throttles of Step Functions last."""
-
-
-def reap_queues(scope: Construct, *, visibility_timeout: Duration) -> tuple[sqs.Queue, sqs.Queue]:
-    """The queue of the events, and the dead-letter queue behind it."""
-    dead_letter_queue = sqs.Queue(
-        scope,
-        "DeadLetterQueue",
-        encryption=sqs.QueueEncryption.SQS_MANAGED,
-        enforce_ssl=True,
-        retention_period=Duration.days(_DAYS),
-    )
-    queue = sqs.Queue(
-        scope,
-        "Queue",
-        encryption=sqs.QueueEncryption.SQS_MANAGED,
-        enforce_ssl=True,
-        visibility_timeout=visibility_timeout,
-        retention_period=Duration.days(_DAYS),
-        dead_letter_queue=sqs.DeadLetterQueue(
-            queue=dead_letter_queue, max_receive_count=_MOST_TRIES
-        ),
-    )
-    return queue, dead_letter_queue
 
 
 _FIELD: Final = "machine"
@@ -127,7 +104,13 @@ class ExecutionReaper(Construct):
         super().__init__(scope, construct_id)
         self._concurrency = concurrency
         timeout = Duration.seconds(FUNCTION_TIMEOUT_SECONDS * _TRIES_IN_A_VISIBILITY_TIMEOUT)
-        self.queue, self.dead_letter_queue = reap_queues(self, visibility_timeout=timeout)
+        self.dead_letter_queue = self._new_queue("DeadLetterQueue")
+        dead_letters = sqs.DeadLetterQueue(
+            queue=self.dead_letter_queue, max_receive_count=_MOST_TRIES
+        )
+        self.queue = self._new_queue(
+            "Queue", visibility_timeout=timeout, dead_letter_queue=dead_letters
+        )
         self.function = self._reap_function(functions)
         self._rules = ReaperRules(
             self,
@@ -169,6 +152,16 @@ class ExecutionReaper(Construct):
     def metric_oldest_event(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Seconds that the oldest event has waited, by default the maximum of 5 minutes."""
         return self.queue.metric_approximate_age_of_oldest_message(**options)
+
+    def _new_queue(self, construct_id: str, **props: Any) -> sqs.Queue:  # noqa: ANN401 - a queue's
+        return sqs.Queue(
+            self,
+            construct_id,
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=Duration.days(_DAYS),
+            **props,
+        )
 
     def _reap_function(self, functions: FunctionFactory) -> lambda_.Function:
         environment = {REAP_QUEUE_VARIABLE: self.queue.queue_url}
