@@ -177,16 +177,8 @@ class FunctionFactory:
             retention=settings.log_retention,
             removal_policy=settings.log_removal_policy,
         )
-        role = iam.Role(
-            scope,
-            f"{construct_id}Role",
-            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
-        )
         actions = [f"dynamodb:{action}" for action in (*table_actions, *more_table_actions)]
-        table = [self.table.table_arn]
-        role.add_to_policy(iam.PolicyStatement(actions=actions, resources=table))
-        if self.table.encryption_key is not None:
-            grant_key(self.table.encryption_key, role)
+        role = self._role(scope, f"{construct_id}Role", actions)
         log_group.grant_write(role)
         is_traced = settings.tracing is not False
         function = lambda_.Function(
@@ -221,6 +213,16 @@ class FunctionFactory:
             workflows = "arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>"
             acknowledge_wildcard(role, f"Resource::{workflows}:{resource}:*", reason)
         return function
+
+    def _role(self, scope: Construct, construct_id: str, actions: Sequence[str]) -> iam.Role:
+        """A role that may do these things to the table."""
+        lambdas = iam.ServicePrincipal("lambda.amazonaws.com")
+        role = iam.Role(scope, construct_id, assumed_by=lambdas)
+        table = [self.table.table_arn]
+        role.add_to_policy(iam.PolicyStatement(actions=actions, resources=table))
+        if self.table.encryption_key is not None:
+            grant_key(self.table.encryption_key, role)
+        return role
 
     def allow_recursion(self, function: lambda_.Function) -> None:
         """Lets a function send messages to itself, where Lambda has such a setting.

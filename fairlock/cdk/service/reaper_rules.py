@@ -184,11 +184,9 @@ class ReaperRules:
                 )
             )
         first = (len(rules) - 1) * _IN_A_RULE
-        of_rule = [
-            either
-            for arn in list(arns.values())[first:]
-            for either in (arn, {"prefix": f"{arn}{reported.part_of_arn}"})
-        ]
+        of_rule: list[object] = []
+        for each in [*arns.values()][first:]:
+            of_rule += [each, {"prefix": f"{each}{reported.part_of_arn}"}]
         rules[-1].event_pattern = _pattern(reported, {reported.arn_field: of_rule})
 
     def _rule_name(self, stack: Stack, construct_id: str) -> str:
@@ -202,22 +200,21 @@ class ReaperRules:
         self, scope: Construct, construct_id: str, name: str | None, reported: StatusEvents
     ) -> events.CfnRule:
         """No `events.Rule`: its target would let the queue's policy refer to each rule."""
-        rule = events.CfnRule
-        return rule(
+        return events.CfnRule(
             Construct(scope, construct_id),
             "Resource",
             name=name,
             description="Executions that end without releasing their locks, for Fairlock",
             state="ENABLED",
             targets=[
-                rule.TargetProperty(
+                events.CfnRule.TargetProperty(
                     id="Target0",
                     arn=self._queue.queue_arn,
-                    dead_letter_config=rule.DeadLetterConfigProperty(
+                    dead_letter_config=events.CfnRule.DeadLetterConfigProperty(
                         arn=self._dead_letter_queue.queue_arn
                     ),
                     # What the reaper needs, as JSON even if a field of the event is missing.
-                    input_transformer=rule.InputTransformerProperty(
+                    input_transformer=events.CfnRule.InputTransformerProperty(
                         input_paths_map=dict(reported.paths), input_template=reported.message
                     ),
                 )
