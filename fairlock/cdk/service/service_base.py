@@ -102,13 +102,13 @@ class ILockService(Protocol):
         """Frees a lock."""
 
 
-_Function_co = TypeVar("_Function_co", bound=lambda_.IFunction, covariant=True)
+Function_co = TypeVar("Function_co", bound=lambda_.IFunction, covariant=True)
 
 
-class LockServiceBase(Construct, Generic[_Function_co]):
+class LockServiceBase(Construct, Generic[Function_co]):
     """Grants and metrics, the same for a service made here and for one of another stack."""
 
-    publish_function: _Function_co | None = None
+    publish_function: Function_co | None = None
     has_dead_letters: bool = True
     """Whether `metric_dead_letters` can be asked for."""
 
@@ -117,32 +117,32 @@ class LockServiceBase(Construct, Generic[_Function_co]):
         check_place(scope, construct_id)
         super().__init__(scope, construct_id)
 
-    def _function(self, operation: str) -> _Function_co:
+    def _function(self, operation: str) -> Function_co:
         """The function of an operation; `InvalidRequest` if the service is known to have none."""
         raise NotImplementedError
 
     @property
-    def acquire_function(self) -> _Function_co:
+    def acquire_function(self) -> Function_co:
         """Grants or refuses a lock."""
         return self._function("acquire")
 
     @property
-    def heartbeat_function(self) -> _Function_co:
+    def heartbeat_function(self) -> Function_co:
         """Renews a holder's lease."""
         return self._function("heartbeat")
 
     @property
-    def release_function(self) -> _Function_co:
+    def release_function(self) -> Function_co:
         """Frees a lock."""
         return self._function("release")
 
     @property
-    def pace_function(self) -> _Function_co:
+    def pace_function(self) -> Function_co:
         """Reserves slots of a pace."""
         return self._function("pace")
 
     @property
-    def reap_function(self) -> _Function_co | None:
+    def reap_function(self) -> Function_co | None:
         """Frees the locks of executions that ended; None without a reaper."""
         return self._function("reap")
 
