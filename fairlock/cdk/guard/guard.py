@@ -204,8 +204,12 @@ class LockGuard(Fragment):
                 task, locks, interval_seconds=interval_seconds, on_error=after_error[-1]
             )
         )
+        gives_up = {
+            "on_timeout": (on_timeout, give_up),
+            "on_superseded": (on_superseded, superseded),
+        }
         granted: sfn.IChainable = work
-        entered: dict[int, sfn.Pass] = {}
+        own: list[sfn.State] = []
         for number in reversed(range(len(names))):
             enter = locks[number].enter(names[number])
             next_states = NextStates(
@@ -214,17 +218,8 @@ class LockGuard(Fragment):
                 failed=after_error[number],
                 superseded=superseded[number] if superseded else None,
             )
+            granted = enter
             enter.next(way.begin(locks[number], next_states))
-            granted = entered[number] = enter
-        self._first = granted if order is None else locks[0].order(order).next(granted)
-        self._last = work.end_states
-        # As of now: a user may put more states into this scope.
-        own = [child for child in self.node.children if isinstance(child, sfn.State)]
-        gives_up = {
-            "on_timeout": (on_timeout, give_up),
-            "on_superseded": (on_superseded, superseded),
-        }
-        for number, enter in entered.items():
             placed = GuardInMachine(
                 construct=self,
                 variable=self._variables[number].name,
@@ -241,6 +236,10 @@ class LockGuard(Fragment):
             )
             placed.warn_of_missing_part()
             MachineChecks.add(placed)
+        self._first = granted if order is None else locks[0].order(order).next(granted)
+        self._last = work.end_states
+        # As of now: a user may put more states into this scope.
+        own += [child for child in self.node.children if isinstance(child, sfn.State)]
 
     @property
     def fencing_token(self) -> str:
