@@ -56,17 +56,13 @@ _RULES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Schema:
-    """The fields of a request, in the order in which a message lists them."""
-
-    required: Sequence[str]
-    rules: Mapping[str, rules.Rule]
+_Schema = tuple[Sequence[str], Mapping[str, rules.Rule]]
+"""What a request must have, and the rules of all its fields, in the order of a message."""
 
 
 def _schema(required: str, optional: str, **other_rules: rules.Rule) -> _Schema:
     rule_of = {**_RULES, **other_rules}
-    return _Schema(required.split(), {n: rule_of[n] for n in f"{required} {optional}".split()})
+    return required.split(), {name: rule_of[name] for name in f"{required} {optional}".split()}
 
 
 _ACQUIRE: Final = _schema(
@@ -261,7 +257,7 @@ def _checked(schema: _Schema, event: object) -> Mapping[str, Any]:
     """The event's fields, if none breaks its rule; `1.0` counts as 1."""
     if not isinstance(event, dict):
         raise _fault("request", "must be a JSON object", event)
-    known = schema.rules
+    required, known = schema
     for name, value in event.items():
         if name in known and not known[name].allows(value):
             raise _fault(name, known[name].broken_by(value), value)
@@ -270,7 +266,7 @@ def _checked(schema: _Schema, event: object) -> Mapping[str, Any]:
             fields = "lock_name alone, or " * (schema is _LIST) + ", ".join(known)
             rule = f"is not a field of this request; its fields are {fields}"
             raise _fault(str(name), rule, value)
-    for name in schema.required:
+    for name in required:
         if name not in event:
             raise InvalidRequest(field=name, rule="is required", missing=True)
     return {
