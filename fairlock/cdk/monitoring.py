@@ -188,7 +188,8 @@ class LockMonitoring(Construct):
         _check_dashboard_name(dashboard_name)
         _check_watched(watch)
         super().__init__(scope, construct_id)
-        functions, reaper = functions_of(service), None
+        functions = functions_of(service)
+        reaper: tuple[cloudwatch.Metric, cloudwatch.Metric] | None = None
         if service.has_dead_letters:
             reaper = (service.metric_dead_letters(), service.metric_oldest_event())
         self.dashboard = cloudwatch.Dashboard(
