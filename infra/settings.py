@@ -12,29 +12,26 @@ from constructs import Node
 
 _FLAGS: Final = {"true": True, "false": False}
 _ANYWHERE: Final = {**_FLAGS, "default": None}
-_CHOICES: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
-    **dict.fromkeys(("demo", "durable", "administration"), (_FLAGS, "false")),
-    **dict.fromkeys(("lifecycle_events", "pace", "deletion_protection"), (_FLAGS, "false")),
-    **dict.fromkeys(("tracing", "recursive_loop"), (_ANYWHERE, "default")),
-    "removal_policy": (
-        {"retain": RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE, "destroy": RemovalPolicy.DESTROY},
-        "retain",
-    ),
-    "log_retention": (
-        {
-            "1": logs.RetentionDays.ONE_DAY,
-            "7": logs.RetentionDays.ONE_WEEK,
-            "14": logs.RetentionDays.TWO_WEEKS,
-            "30": logs.RetentionDays.ONE_MONTH,
-            "90": logs.RetentionDays.THREE_MONTHS,
-            "365": logs.RetentionDays.ONE_YEAR,
-        },
-        "30",
-    ),
-    "log_level": ({level: level for level in ("DEBUG", "INFO", "WARNING", "ERROR")}, "INFO"),
-    "architecture": ({"arm64": "arm64", "x86_64": "x86_64", "default": None}, "default"),
+_CHOICES: Final[Mapping[str, Mapping[str, Any]]] = {
+    **dict.fromkeys(("demo", "durable", "administration"), _FLAGS),
+    **dict.fromkeys(("lifecycle_events", "pace", "deletion_protection"), _FLAGS),
+    **dict.fromkeys(("tracing", "recursive_loop"), _ANYWHERE),
+    "removal_policy": {
+        "retain": RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
+        "destroy": RemovalPolicy.DESTROY,
+    },
+    "log_retention": {
+        "1": logs.RetentionDays.ONE_DAY,
+        "7": logs.RetentionDays.ONE_WEEK,
+        "14": logs.RetentionDays.TWO_WEEKS,
+        "30": logs.RetentionDays.ONE_MONTH,
+        "90": logs.RetentionDays.THREE_MONTHS,
+        "365": logs.RetentionDays.ONE_YEAR,
+    },
+    "log_level": {level: level for level in ("DEBUG", "INFO", "WARNING", "ERROR")},
+    "architecture": {"arm64": "arm64", "x86_64": "x86_64", "default": None},
 }
-"""What may be chosen for each setting, and the default."""
+"""What may be chosen for each setting."""
 _CONTEXT: Final = {"log_retention": "log_retention_days"}
 
 
@@ -64,12 +61,13 @@ class Settings:
     @classmethod
     def from_context(cls, node: Node) -> Settings:
         """Reads the settings by their names; `log_retention` from `log_retention_days`."""
-        chosen = {
-            name: _choice(node, _CONTEXT.get(name, name), *choices)
-            for name, choices in _CHOICES.items()
-        }
-        table_name = node.try_get_context("table_name")
-        return cls(**chosen, memory_size_mib=_memory(node), table_name=table_name)
+        chosen: dict[str, Any] = {}
+        for field in fields(cls):
+            name = _CONTEXT.get(field.name, field.name)
+            given = node.try_get_context(name)
+            if given is not None:
+                chosen[field.name] = _checked(field.name, name, str(given))
+        return cls(**chosen)
 
 
 SETTINGS: Final = {_CONTEXT.get(each.name, each.name) for each in fields(Settings)}
@@ -78,19 +76,15 @@ SETTINGS: Final = {_CONTEXT.get(each.name, each.name) for each in fields(Setting
 _MOST_DIGITS: Final = 9
 
 
-def _memory(node: Node) -> int:
-    given = node.try_get_context("memory_size_mib")
-    text = "256" if given is None else str(given)
-    # Python reads other alphabets' digits too, and refuses to read thousands of them.
-    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
-        raise SettingError(f"-c memory_size_mib={text}: must be a whole number")
-    return int(text)
-
-
-def _choice(node: Node, name: str, choices: Mapping[str, Any], default: str) -> Any:  # noqa: ANN401 - of any setting
-    given = node.try_get_context(name)
-    text = default if given is None else str(given)
-    known = {key.lower(): value for key, value in choices.items()}
+def _checked(setting: str, name: str, text: str) -> Any:  # noqa: ANN401 - of any setting
+    if setting == "memory_size_mib":
+        # Python reads other alphabets' digits too, and refuses to read thousands of them.
+        if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
+            raise SettingError(f"-c {name}={text}: must be a whole number")
+        return int(text)
+    if setting not in _CHOICES:
+        return text  # The service checks it.
+    known = {choice.lower(): value for choice, value in _CHOICES[setting].items()}
     if text.lower() not in known:
-        raise SettingError(f"-c {name}={text}: must be one of {', '.join(choices)}")
+        raise SettingError(f"-c {name}={text}: must be one of {', '.join(_CHOICES[setting])}")
     return known[text.lower()]

@@ -8,71 +8,51 @@ from typing import Final
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
 
-from fairlock.cdk.service.service_base import LockServiceBase
+from fairlock.cdk.service.service_base import AnyLockService
 from fairlock.names import MetricName
 
+Functions = Mapping[str, lambda_.IFunction]
+Metrics = Mapping[str, cloudwatch.Metric]
 
-class MonitoredService:
-    """What can be watched of one service; without a reaper it has no dead letters."""
 
-    def __init__(self, service: LockServiceBase) -> None:
-        """Takes a service of any kind."""
-        self._service = service
-        self.functions: Mapping[str, lambda_.IFunction] = {
-            "Acquire": service.acquire_function,
-            "Heartbeat": service.heartbeat_function,
-            "Release": service.release_function,
-            **({} if service.reap_function is None else {"Reap": service.reap_function}),
-            **({} if service.publish_function is None else {"Publish": service.publish_function}),
-        }
-        self.dead_letters = service.metric_dead_letters() if service.has_dead_letters else None
-        self.oldest_event = service.metric_oldest_event() if service.has_dead_letters else None
+def functions_of(service: AnyLockService) -> Functions:
+    """The functions whose failures matter to workflows, by their names."""
+    functions = {
+        "Acquire": service.acquire_function,
+        "Heartbeat": service.heartbeat_function,
+        "Release": service.release_function,
+        "Reap": service.reap_function,
+        "Publish": service.publish_function,
+    }
+    return {name: each for name, each in functions.items() if each is not None}
 
-    def metric(self, name: MetricName, statistic: str | None = None) -> cloudwatch.Metric:
-        """A metric of the service, labelled with its statistic if one is given."""
-        if statistic is None:
-            return self._service.metric(name)
-        return self._service.metric(name, statistic=statistic, label=f"{name} {statistic}")
 
-    def errors(self) -> dict[str, cloudwatch.Metric]:
-        """The errors of each function."""
-        return {name: each.metric_errors(label=name) for name, each in self.functions.items()}
+def errors_of(functions: Functions) -> Metrics:
+    """The errors of each function."""
+    return {name: each.metric_errors(label=name) for name, each in functions.items()}
 
-    def durations(self) -> list[cloudwatch.IMetric]:
-        """The durations of all functions."""
-        functions = self.functions.items()
-        return [each.metric_duration(statistic="p95", label=name) for name, each in functions]
 
-    def invocations(self) -> list[cloudwatch.IMetric]:
-        """The invocations of all functions."""
-        functions = self.functions.items()
-        return [each.metric_invocations(statistic="Sum", label=name) for name, each in functions]
+def throttles_of(functions: Functions, table_name: str) -> Metrics:
+    """The throttles of each function, and of the table's reads and writes."""
+    throttles = {name: each.metric_throttles(label=name) for name, each in functions.items()}
+    for kind in ("Read", "Write"):
+        metric = _of_table(table_name, f"{kind}ThrottleEvents", f"Table, {kind.lower()}s")
+        throttles[f"Table{kind}"] = metric
+    return throttles
 
-    def consumed(self, kind: str) -> cloudwatch.Metric:
-        """The units that the table's "Read" or "Write" requests took."""
-        return self._of_table(f"Consumed{kind}CapacityUnits", f"{kind} units")
 
-    def throttles(self) -> dict[str, cloudwatch.Metric]:
-        """The throttles of each function, and of the table's reads and writes."""
-        throttles = {n: each.metric_throttles(label=n) for n, each in self.functions.items()}
-        for kind in ("Read", "Write"):
-            metric = self._of_table(f"{kind}ThrottleEvents", f"Table, {kind.lower()}s")
-            throttles[f"Table{kind}"] = metric
-        return throttles
-
-    def _of_table(self, name: str, label: str) -> cloudwatch.Metric:
-        return cloudwatch.Metric(
-            namespace="AWS/DynamoDB",
-            metric_name=name,
-            dimensions_map={"TableName": self._service.table_name},
-            statistic="Sum",
-            label=label,
-        )
+def _of_table(table_name: str, name: str, label: str) -> cloudwatch.Metric:
+    return cloudwatch.Metric(
+        namespace="AWS/DynamoDB",
+        metric_name=name,
+        dimensions_map={"TableName": table_name},
+        statistic="Sum",
+        label=label,
+    )
 
 
 _WIDTH: Final = 8
 """Three graphs a row: a dashboard is 24 units wide."""
-_PERCENTILES: Final = ("p50", "p95")
 _TROUBLES: Final = (
     MetricName.LOST,
     MetricName.TAKEN_OVER,
@@ -82,49 +62,51 @@ _TROUBLES: Final = (
     MetricName.PUSH_UNKNOWN,
     MetricName.MIXED_LIMITS,
 )
-_REAPER: Final = (MetricName.REAPED, MetricName.REAPED_WAITERS)
-_TURNOVER: Final = (
-    MetricName.GRANTED,
-    MetricName.HANDED_OVER,
-    MetricName.RELEASED,
-    MetricName.BUSY,
-)
 
 
-def graphs_of(service: MonitoredService) -> list[list[cloudwatch.IWidget]]:
+def graphs_of(
+    service: AnyLockService, functions: Functions, dead_letters: Sequence[cloudwatch.IMetric]
+) -> list[list[cloudwatch.IWidget]]:
     """The graphs, row by row."""
 
-    def counts(names: Sequence[MetricName]) -> list[cloudwatch.IMetric]:
+    def metrics(*names: MetricName) -> list[cloudwatch.IMetric]:
         return [service.metric(name) for name in names]
 
     def percentiles(name: MetricName) -> list[cloudwatch.IMetric]:
-        return [service.metric(name, statistic) for statistic in _PERCENTILES]
+        statistics = ("p50", "p95")
+        return [service.metric(name, statistic=p, label=f"{name} {p}") for p in statistics]
 
-    dead_letters = [] if service.dead_letters is None else [service.dead_letters]
+    m, each = MetricName, functions.items()
+    durations = [it.metric_duration(statistic="p95", label=name) for name, it in each]
+    invocations = [it.metric_invocations(statistic="Sum", label=name) for name, it in each]
+    turnover = metrics(m.GRANTED, m.HANDED_OVER, m.RELEASED, m.BUSY)
+    reaped = [*metrics(m.REAPED, m.REAPED_WAITERS), *dead_letters]
+    table = service.table_name
+    units = [_of_table(table, f"Consumed{k}CapacityUnits", f"{k} units") for k in ("Write", "Read")]
     return [
         [
-            _graph("Current wait, longest (ms)", [service.metric(MetricName.CURRENT_WAIT)]),
-            _graph("Waiters of one lock, most", [service.metric(MetricName.QUEUE_LENGTH)]),
-            _graph("Granted, handed over, released, busy", counts(_TURNOVER)),
+            _graph("Current wait, longest (ms)", metrics(m.CURRENT_WAIT)),
+            _graph("Waiters of one lock, most", metrics(m.QUEUE_LENGTH)),
+            _graph("Granted, handed over, released, busy", turnover),
         ],
         [
-            _graph("Wait until the grant (ms)", percentiles(MetricName.WAIT_TIME)),
-            _graph("Held (ms)", percentiles(MetricName.HELD_TIME)),
-            _graph("Hand-off latency (ms)", percentiles(MetricName.HAND_OFF_LATENCY)),
+            _graph("Wait until the grant (ms)", percentiles(m.WAIT_TIME)),
+            _graph("Held (ms)", percentiles(m.HELD_TIME)),
+            _graph("Hand-off latency (ms)", percentiles(m.HAND_OFF_LATENCY)),
         ],
         [
-            _graph("Lost, taken over and other troubles", counts(_TROUBLES)),
-            _graph("Reaped, and dead letters", [*counts(_REAPER), *dead_letters]),
-            _graph("Queued, left the queue", counts((MetricName.QUEUED, MetricName.LEFT_QUEUE))),
+            _graph("Lost, taken over and other troubles", metrics(*_TROUBLES)),
+            _graph("Reaped, and dead letters", reaped),
+            _graph("Queued, left the queue", metrics(m.QUEUED, m.LEFT_QUEUE)),
         ],
         [
-            _graph("Errors of the functions", list(service.errors().values())),
-            _graph("Throttles", list(service.throttles().values())),
-            _graph("Duration of the functions, p95 (ms)", service.durations()),
+            _graph("Errors of the functions", [*errors_of(functions).values()]),
+            _graph("Throttles", [*throttles_of(functions, table).values()]),
+            _graph("Duration of the functions, p95 (ms)", durations),
         ],
         [
-            _graph("Units of the table", [service.consumed("Write"), service.consumed("Read")]),
-            _graph("Invocations of the functions", service.invocations()),
+            _graph("Units of the table", units),
+            _graph("Invocations of the functions", invocations),
         ],
     ]
 

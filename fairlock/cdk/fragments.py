@@ -1,4 +1,4 @@
-"""What the states of a guard and of an update have in common, and checks of arguments.
+"""What a guard, an update and a pace have in common, and checks of arguments.
 
 The checks run in Python before a value reaches CDK: a value such as NaN ends CDK's process.
 """
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import jsii
 from aws_cdk import Duration, Stack, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -19,6 +20,25 @@ from aws_cdk.interfaces import ResourceEnvironment
 from constructs import Construct, IConstruct
 
 from fairlock.errors import InvalidRequest, LockLost
+
+
+class Fragment(sfn.StateMachineFragment):
+    """A part of a workflow, which can be chained like a state."""
+
+    _first: sfn.IChainable
+    _last: list[sfn.INextable]
+
+    @property
+    @jsii.member(jsii_name="startState")
+    def start_state(self) -> sfn.State:
+        """Where it begins."""
+        return self._first.start_state
+
+    @property
+    @jsii.member(jsii_name="endStates")
+    def end_states(self) -> list[sfn.INextable]:
+        """Where it ends after its work was done."""
+        return self._last
 
 
 def require(field: str, is_right: object, rule: str, value: object) -> None:

@@ -9,8 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import jsii
@@ -120,34 +119,31 @@ _UNKNOWN: Final = "0"
 class Placement:
     """A place in a state machine in which a variable is assigned, with the states around it."""
 
-    machine: str
     express: bool
-    around: frozenset[str]
+    around: frozenset[str] = frozenset()
     in_map: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class VariableUse:
     """A state that names a variable."""
 
-    machine: str
     state: str
     variable: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Transition:
     """A state leads to another, or begins with it as a Parallel or Map; None begins a machine."""
 
-    machine: str
     source: str | None
     target: str
     by_choice: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Machines:
-    """What is known of all state machines of a stage.
+class Machine:
+    """What is known of one state machine.
 
     Attributes:
         placements: where each variable is assigned.
@@ -156,59 +152,41 @@ class Machines:
         tokens_needed: the states that read the fencing token in a variable, and need it.
     """
 
+    path: str
     placements: dict[str, list[Placement]] = field(default_factory=dict)
     undefined: list[VariableUse] = field(default_factory=list)
     as_text: list[VariableUse] = field(default_factory=list)
     tokens_needed: list[VariableUse] = field(default_factory=list)
     transitions: list[Transition] = field(default_factory=list)
 
-    def add(self, other: Machines) -> None:
-        """Adds what is known of other machines."""
-        for variable, places in other.placements.items():
-            self.placements.setdefault(variable, []).extend(places)
-        self.undefined.extend(other.undefined)
-        self.as_text.extend(other.as_text)
-        self.tokens_needed.extend(other.tokens_needed)
-        self.transitions.extend(other.transitions)
 
-
-def read_machines(stage: Stage) -> Machines:
-    """Reads the definitions of all state machines, those of nested stages excepted."""
-    machines = Machines()
-    for construct in stage.node.find_all():
-        if isinstance(construct, sfn.CfnStateMachine):
-            _read(machines, construct)
-    return machines
-
-
-def _read(machines: Machines, machine: sfn.CfnStateMachine) -> None:
+def _read(machine: sfn.CfnStateMachine) -> Machine:
     resolve = Stack.of(machine).resolve
     text = _text(resolve(machine.definition_string)) or json.dumps(resolve(machine.definition))
     path = machine.node.path.removesuffix("/Resource")
     express = machine.state_machine_type == sfn.StateMachineType.EXPRESS.value
-    place = Placement(machine=path, express=express, around=frozenset())
     try:
         definition = json.loads(text)
     except ValueError:
         definition = text
-    machines.add(read_definition(definition, place))
+    return read_definition(definition, path=path, express=express)
 
 
-def read_definition(definition: Any, place: Placement) -> Machines:  # noqa: ANN401 - any JSON
+def read_definition(definition: Any, *, path: str = "", express: bool = False) -> Machine:  # noqa: ANN401 - any JSON
     """What is known of one machine. Of what is no definition: only the variables that it names."""
-    found = Machines()
+    found, place = Machine(path), Placement(express=express)
     try:
         language = definition.get("QueryLanguage", "JSONPath")
         _read_scope(found, definition, place, language=language, inside=None, visible=frozenset())
     except (TypeError, KeyError, AttributeError):
         # Not ours to judge. What it names is at least somewhere.
         named = variables(json.dumps(definition))
-        return Machines(placements={variable: [place] for variable in named})
+        return Machine(path, placements={variable: [place] for variable in named})
     return found
 
 
 def _read_scope(
-    machines: Machines,
+    machine: Machine,
     scope: Mapping[str, Any],
     place: Placement,
     *,
@@ -219,39 +197,34 @@ def _read_scope(
     states: Mapping[str, Mapping[str, Any]] = scope["States"]
     here = {name for state in states.values() for name in assigned(state)}
     for variable in sorted(here):
-        machines.placements.setdefault(variable, []).append(place)
+        machine.placements.setdefault(variable, []).append(place)
     visible |= here
-    steps = [(inside, scope.get("StartAt"), False)]
-    steps += [
-        (name, target, state.get("Type") == "Choice")
+    if (first := scope.get("StartAt")) is not None:
+        machine.transitions.append(Transition(inside, first, by_choice=False))
+    machine.transitions.extend(
+        Transition(name, target, by_choice=state.get("Type") == "Choice")
         for name, state in states.items()
         for target in targets(state)
-    ]
-    machines.transitions.extend(
-        Transition(machine=place.machine, source=source, target=target, by_choice=by_choice)
-        for source, target, by_choice in steps
         if target is not None
     )
     for name, state in states.items():
-        use = partial(VariableUse, machine=place.machine, state=name)
-        undefined = sorted(variables(json.dumps(without_bodies(state))) - visible)
-        machines.undefined.extend(use(variable=variable) for variable in undefined)
-        as_text = sorted(variables_as_text(state, language=language) & visible)
-        machines.as_text.extend(use(variable=variable) for variable in as_text)
-        needed = sorted(tokens_needed(state, language=language))
-        machines.tokens_needed.extend(use(variable=variable) for variable in needed)
+        for uses, used in (
+            (machine.undefined, variables(json.dumps(without_bodies(state))) - visible),
+            (machine.as_text, variables_as_text(state, language=language) & visible),
+            (machine.tokens_needed, tokens_needed(state, language=language)),
+        ):
+            uses.extend(VariableUse(name, variable) for variable in sorted(used))
         for body in bodies(state):
             config = body.get("ProcessorConfig", {})
             is_child = config.get("Mode") == "DISTRIBUTED"
             inner = Placement(
-                machine=place.machine,
                 express=config.get("ExecutionType") == "EXPRESS" if is_child else place.express,
                 around=place.around | {name},
                 in_map=place.in_map or "Branches" not in state,
             )
             # The children of a Distributed Map see no variables of the machine around them.
             seen: frozenset[str] = frozenset() if is_child else visible
-            _read_scope(machines, body, inner, language=language, inside=name, visible=seen)
+            _read_scope(machine, body, inner, language=language, inside=name, visible=seen)
 
 
 def _text(value: object) -> str:
@@ -265,20 +238,25 @@ def _text(value: object) -> str:
     return ""
 
 
-_CHECKS: Final[WeakKeyDictionary[Stage, MachineChecks]] = WeakKeyDictionary()
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PartOfMachine:
+    """A guard or an update, which ends up in a state machine."""
 
-
-class PartOfMachine(Protocol):
-    """A construct that ends up in a state machine."""
-
-    @property
-    def construct(self) -> IConstruct:
-        """The guard or update."""
+    construct: IConstruct
+    kind: str
+    variable: str
 
     def faults(
-        self, machines: Machines, parts: Sequence[PartOfMachine]
+        self,
+        machines: Sequence[Machine],
+        parts: Sequence[PartOfMachine],  # noqa: ARG002 - of a guard
     ) -> Iterator[InvalidRequest]:
         """The rules that it breaks where it ended up, beside the other parts of the app."""
+        if not any(self.variable in machine.placements for machine in machines):
+            yield InvalidRequest(field=self.kind, rule=_IN_NO_MACHINE, value="none")
+
+
+_CHECKS: Final[WeakKeyDictionary[Stage, MachineChecks]] = WeakKeyDictionary()
 
 
 @jsii.implements(IValidation)
@@ -290,9 +268,9 @@ class MachineChecks:
         self._parts: list[PartOfMachine] = []
 
     @staticmethod
-    def add(scope: IConstruct, part: PartOfMachine) -> None:
-        """Has a part checked when the stage around the scope is synthesized."""
-        stage = Stage.of(scope)
+    def add(part: PartOfMachine) -> None:
+        """Has a part checked when the stage around it is synthesized."""
+        stage = Stage.of(part.construct)
         if stage is None:
             return  # a tree that no one can synthesize
         if stage not in _CHECKS:
@@ -302,23 +280,35 @@ class MachineChecks:
 
     def validate(self) -> list[str]:
         """The faults, as CDK lists them when it refuses to synthesize."""
-        machines = read_machines(self._stage)
+        machines = [
+            _read(construct)
+            for construct in self._stage.node.find_all()
+            if isinstance(construct, sfn.CfnStateMachine)
+        ]
         faults = [
             f"{part.construct.node.path}: {fault}"
             for part in self._parts
             for fault in part.faults(machines, self._parts)
         ]
-        names = {(step.machine, step.target) for step in machines.transitions}
         faults += [
             f"{machine}: {InvalidRequest(field='state', rule=_TOO_LONG, value=name)}"
-            for machine, name in sorted(names)
+            for machine, name in sorted(
+                {
+                    (machine.path, step.target)
+                    for machine in machines
+                    for step in machine.transitions
+                }
+            )
             if len(name) > _LONGEST_STATE_NAME
         ]
-        for rule, uses in ((_UNDEFINED, machines.undefined), (_AS_TEXT, machines.as_text)):
-            for use in uses:
-                said, variable = rule.format(repr(use.state)), f"${use.variable}"
-                fault = InvalidRequest(field="variable", rule=said, value=variable)
-                faults.append(f"{use.machine}: {fault}")
+        wrong = [
+            (_UNDEFINED, machine.path, use) for machine in machines for use in machine.undefined
+        ]
+        wrong += [(_AS_TEXT, machine.path, use) for machine in machines for use in machine.as_text]
+        for rule, path, use in wrong:
+            said, variable = rule.format(repr(use.state)), f"${use.variable}"
+            fault = InvalidRequest(field="variable", rule=said, value=variable)
+            faults.append(f"{path}: {fault}")
         return [*dict.fromkeys(faults)]  # a guard of several locks is a part for each of them
 
 
@@ -340,13 +330,10 @@ _AS_TEXT: Final = (
 )
 
 
-def not_in_a_machine(field: str) -> InvalidRequest:
-    """The fault of a part that no machine has."""
-    rule = (
-        "is in no state machine: pass it to DefinitionBody.from_chainable(…), or chain it to a "
-        "state of a machine"
-    )
-    return InvalidRequest(field=field, rule=rule, value="none")
+_IN_NO_MACHINE: Final = (
+    "is in no state machine: pass it to DefinitionBody.from_chainable(…), or chain it to a "
+    "state of a machine"
+)
 
 
 def reachable(

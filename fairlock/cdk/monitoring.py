@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from aws_cdk import Annotations, Duration, Names, RemovalPolicy, Token
+from aws_cdk import Annotations, Duration, Names, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_events as events
@@ -23,10 +23,16 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from fairlock.cdk.dashboard import MonitoredService, graphs_of
+from fairlock.cdk.dashboard import (
+    Functions,
+    errors_of,
+    functions_of,
+    graphs_of,
+    throttles_of,
+)
 from fairlock.cdk.fragments import check_place, is_whole, require, whole_seconds
-from fairlock.cdk.service.functions import FunctionFactory, Platform, handler_code
-from fairlock.cdk.service.service_base import LockServiceBase
+from fairlock.cdk.service.functions import FunctionFactory, FunctionSettings
+from fairlock.cdk.service.service_base import AnyLockService, LockServiceBase
 from fairlock.errors import explained
 from fairlock.names import WATCHED_VARIABLE, LogMessage, MetricName
 from fairlock.text import documented
@@ -116,10 +122,11 @@ reason
 | filter message in [{_LOSSES}]
 | sort @timestamp desc
 | limit 200"""
+_LOST_AND_TAKEN: Final = "Lost and taken away"
 QUERIES: Final[Mapping[str, str]] = {
     "Who held a lock": WHO_HELD_IT,
     "Locks with the longest waits": LONGEST_WAITS,
-    "Lost and taken away": LOST_LOCKS,
+    _LOST_AND_TAKEN: LOST_LOCKS,
 }
 
 _DASHBOARD_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
@@ -147,7 +154,7 @@ class LockMonitoring(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        service: LockServiceBase,
+        service: AnyLockService,
         alarm_topic: sns.ITopic | None = None,
         alarms: LockAlarms | None = None,
         dashboard_name: str | None = None,
@@ -181,9 +188,15 @@ class LockMonitoring(Construct):
         _check_dashboard_name(dashboard_name)
         _check_watched(watch)
         super().__init__(scope, construct_id)
-        monitored = MonitoredService(service)
+        functions = functions_of(service)
+        reaper: tuple[cloudwatch.Metric, cloudwatch.Metric] | None = None
+        if service.has_dead_letters:
+            reaper = (service.metric_dead_letters(), service.metric_oldest_event())
         self.dashboard = cloudwatch.Dashboard(
-            self, "Dashboard", dashboard_name=dashboard_name, widgets=graphs_of(monitored)
+            self,
+            "Dashboard",
+            dashboard_name=dashboard_name,
+            widgets=graphs_of(service, functions, reaper[:1] if reaper else ()),
         )
         folder = Names.unique_resource_name(self, max_length=80)
         for name, query in QUERIES.items():
@@ -194,83 +207,75 @@ class LockMonitoring(Construct):
                 query_string=query,
                 log_group_names=service.log_group_names,
             )
-        if watch:
-            self._watch_function = self._measure(service, watch)
+        measuring = self._measure(service, watch) if watch else None
         if alarms is None and alarm_topic is not None:
             alarms = LockAlarms()
         elif alarms is not None and alarm_topic is None:
             Annotations.of(self).add_warning_v2(_UNHEARD, _NO_TOPIC)
-        self._topic = alarm_topic
+        self._action = None if alarm_topic is None else actions.SnsAction(alarm_topic)
         self._table_name = service.table_name
         self._alarms: dict[str, cloudwatch.Alarm] = {}
         if alarms is not None:
-            self._alarms_of_locks(monitored, alarms)
-            self._alarms_of_parts(monitored, alarms)
+            self._alarms_of_locks(service, alarms)
+            if reaper is not None:
+                self._alarms_of_reaper(*reaper, alarms)
+            self._alarms_of_parts(functions, alarms)
             for name in watch:
                 self._alarm_of_watched(service, name, alarms)
-            if watch:  # It runs once a period, and what does not run measures nothing.
-                errors = self._watch_function.metric_errors()
-                self._alarm("WatchErrors", errors, 1, "The function that reads locks fails.")
-                throttles = self._watch_function.metric_throttles()
-                description = "AWS throttles the function that reads locks."
-                self._alarm("WatchThrottles", throttles, alarms.throttles, description)
+            if measuring is not None:  # Once a period, and what does not run measures nothing.
+                errors, throttles = measuring.metric_errors(), measuring.metric_throttles()
+                said = "The function that reads locks fails."
+                self._alarm("WatchErrors", errors, 1, said, row="Errors")
+                said, most = "AWS throttles the function that reads locks.", alarms.throttles
+                self._alarm("WatchThrottles", throttles, most, said, row="Throttles")
 
     @property
     def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
         """The alarms by name."""
         return self._alarms
 
-    def _alarms_of_locks(self, monitored: MonitoredService, alarms: LockAlarms) -> None:
-        for name, threshold, description in (
-            (
-                MetricName.CURRENT_WAIT,
-                _milliseconds(alarms.current_wait),
-                "An owner has waited too long and is still waiting. A lock may be stuck.",
-            ),
-            (
-                MetricName.HAND_OFF_LATENCY,
-                _milliseconds(alarms.hand_off_latency),
-                "The next holder receives the lock late.",
-            ),
-            (MetricName.LOST, alarms.lost, "An owner acted on a lock that it had lost."),
-            (MetricName.TAKEN_OVER, alarms.taken_over, "Leases expired, and others took over."),
-            (MetricName.QUEUE_LENGTH, alarms.queue_length, "Many owners wait for one lock."),
+    def _alarms_of_locks(self, service: AnyLockService, alarms: LockAlarms) -> None:
+        lost = f"run the saved query {_LOST_AND_TAKEN!r} of this alarm's stack."
+        stuck = "An owner has waited too long and is still waiting. A lock may be stuck."
+        late, many = "The next holder receives the lock late.", "Many owners wait for one lock."
+        taken = "Leases expired, and others took over."
+        for name, threshold, said, first in (
+            (MetricName.CURRENT_WAIT, alarms.current_wait, stuck, _WHO_WAITS),
+            (MetricName.HAND_OFF_LATENCY, alarms.hand_off_latency, late, _WHO_WAITS),
+            (MetricName.LOST, alarms.lost, "An owner acted on a lock that it had lost.", lost),
+            (MetricName.TAKEN_OVER, alarms.taken_over, taken, lost),
+            (MetricName.QUEUE_LENGTH, alarms.queue_length, many, _WHO_WAITS),
         ):
-            periods = _PERIODS_OF_A_WAIT if name is MetricName.CURRENT_WAIT else 1
-            self._alarm(name, monitored.metric(name), threshold, description, periods=periods)
+            self._alarm(name, service.metric(name), threshold, said, first=first)
 
-    def _alarms_of_parts(self, monitored: MonitoredService, alarms: LockAlarms) -> None:
-        if monitored.dead_letters is not None:
-            description = "The reaper could not handle an event. A lock stays until its lease ends."
-            self._alarm("DeadLetters", monitored.dead_letters, alarms.dead_letters, description)
-        if monitored.oldest_event is not None and alarms.reaper_delay is not None:
-            description = "Events wait for the reaper. Dead workflows keep their locks for a lease."
-            seconds = int(alarms.reaper_delay.to_seconds())
-            self._alarm("ReaperDelay", monitored.oldest_event, seconds, description)
-        for name, metric in monitored.errors().items():
-            description = f"The function {name} fails."
-            self._alarm(f"{name}Errors", metric, alarms.function_errors, description)
-        for name, metric in monitored.throttles().items():
-            description = f"AWS throttles {name}. Calls are late, or fail with an unknown outcome."
-            self._alarm(f"{name}Throttles", metric, alarms.throttles, description)
+    def _alarms_of_reaper(
+        self, dead_letters: cloudwatch.Metric, oldest: cloudwatch.Metric, alarms: LockAlarms
+    ) -> None:
+        said = "The reaper could not handle an event. A lock stays until its lease ends."
+        self._alarm("DeadLetters", dead_letters, alarms.dead_letters, said)
+        seconds = alarms.reaper_delay and int(alarms.reaper_delay.to_seconds())
+        said = "Events wait for the reaper. Dead workflows keep their locks for a lease."
+        self._alarm("ReaperDelay", oldest, seconds, said)
 
-    def _measure(self, service: LockServiceBase, watch: Sequence[str]) -> lambda_.Function:
+    def _alarms_of_parts(self, functions: Functions, alarms: LockAlarms) -> None:
+        for name, metric in errors_of(functions).items():
+            said, most = f"The function {name} fails.", alarms.function_errors
+            self._alarm(f"{name}Errors", metric, most, said, row="Errors")
+        for name, metric in throttles_of(functions, self._table_name).items():
+            said = f"AWS throttles {name}. Calls are late, or fail with an unknown outcome."
+            self._alarm(f"{name}Throttles", metric, alarms.throttles, said, row="Throttles")
+
+    def _measure(self, service: AnyLockService, watch: Sequence[str]) -> lambda_.Function:
         functions = FunctionFactory(
-            scope=self,
-            code=handler_code(self),
+            self,
             table=service.table,
             service_name=service.service_name,
-            log_retention=logs.RetentionDays.ONE_MONTH,
-            log_removal_policy=RemovalPolicy.DESTROY,
-            log_level="INFO",
-            memory_size_mib=256,
-            platform=Platform(self, tracing=None, architecture=None, recursive_loop=False),
+            settings=FunctionSettings(recursive_loop=False),
         )
         is_scan = any(name.endswith(_ANY) for name in watch)
         function = functions.make(
-            "Watch",
-            description="Fairlock: measures how long owners wait for locks",
-            table_actions=["GetItem", "Query", *(["Scan"] if is_scan else [])],
+            "watch",
+            more_table_actions=["Scan"] if is_scan else [],
             environment={WATCHED_VARIABLE: json.dumps(list(watch))},
             timeout_seconds=_WATCH_SECONDS,
         )
@@ -281,61 +286,63 @@ class LockMonitoring(Construct):
         )
         return function
 
-    def _alarm_of_watched(self, service: LockServiceBase, name: str, alarms: LockAlarms) -> None:
+    def _alarm_of_watched(self, service: AnyLockService, name: str, alarms: LockAlarms) -> None:
         dimensions = {"service": service.service_name, "locks": name}
-        command = f"fairlock show {shlex.quote(name)}"
+        shown = f"fairlock show {shlex.quote(name)}"
         if name.endswith(_ANY):
-            command = f"fairlock ls --waiting --prefix {shlex.quote(name.removesuffix(_ANY))}"
+            shown = f"{_WHO_WAITS} --prefix {shlex.quote(name.removesuffix(_ANY))}"
         self._alarm(
-            f"{_WAITING_FOR}{name}",
+            f"Waiting for {name}",
             service.metric(MetricName.CURRENT_WAIT, dimensions_map=dimensions),
-            _milliseconds(alarms.current_wait),
+            alarms.current_wait,
             f"An owner has waited too long for {name} and is still waiting.",
-            first=f"{command} --table {self._table_name}",
+            first=shown,
+            row=MetricName.CURRENT_WAIT,
         )
-
-    def _first_step(self, name: str) -> str:
-        table = f"--table {self._table_name}"
-        if name in _QUERIES_OF_ALARMS:
-            return f"run the saved query {_QUERIES_OF_ALARMS[name]!r} of this alarm's stack."
-        if name in _COMMANDS_OF_ALARMS:
-            return f"{_COMMANDS_OF_ALARMS[name]} {table}"
-        return f"fairlock doctor {table}"
 
     def _alarm(
         self,
         name: str,
         metric: cloudwatch.Metric,
-        threshold: int | None,
+        threshold: int | Duration | None,
         description: str,
         *,
-        periods: int = 1,
-        first: str | None = None,
+        first: str = "fairlock doctor",
+        row: str = "",
     ) -> None:
-        """Makes an alarm that any one of the last periods makes fire; silence is good news."""
+        """Makes an alarm that any one of the last periods makes fire; silence is good news.
+
+        `first` is what to do first; commands get the table. `row` is that of the runbook, by
+        default with the alarm's name.
+        """
         if threshold is None:
             return
+        if isinstance(threshold, Duration):
+            threshold = int(threshold.to_milliseconds())
+        if first.startswith("fairlock "):
+            first += f" --table {self._table_name}"
         alarm = cloudwatch.Alarm(
             self,
             name.replace("/", "∕"),  # noqa: RUF001 - a slash that CDK takes, and no name in ASCII has
             metric=metric,
             threshold=threshold,
-            evaluation_periods=periods,
+            evaluation_periods=_PERIODS_OF_A_WAIT if name == MetricName.CURRENT_WAIT else 1,
             datapoints_to_alarm=1,
             comparison_operator=_AT_LEAST,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
             alarm_description=(
-                f"Fairlock: {description}\nFirst: {first or self._first_step(name)}\n"
-                f"Then: {_row_of(name)} in {documented('runbook.md')}"
+                f"Fairlock: {description}\nFirst: {first}\n"
+                f"Then: {row or name} in {documented('runbook.md')}"
             ),
         )
-        if self._topic is not None:
-            action = actions.SnsAction(self._topic)
-            alarm.add_alarm_action(action)
-            alarm.add_ok_action(action)
+        if self._action is not None:
+            alarm.add_alarm_action(self._action)
+            alarm.add_ok_action(self._action)
         self._alarms[name] = alarm
 
 
+_WHO_WAITS: Final = "fairlock ls --waiting"
+_AT_LEAST: Final = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 _ANY: Final = "*"
 _WATCH_EVERY: Final = Duration.minutes(5)
 _WATCH_SECONDS: Final = 240
@@ -368,22 +375,3 @@ def _check_watched(watch: Sequence[str]) -> None:
         is_name = is_name and len(plain) <= _LONGEST_WATCHED
         require("watch", is_list and name and is_name and watch.count(name) == 1, rule, name)
     require("watch", len(json.dumps(list(watch))) <= _LONGEST_LIST, rule, f"{len(watch)} names")
-
-
-def _row_of(alarm: str) -> str:
-    """The row of the runbook about an alarm."""
-    if alarm.startswith(_WAITING_FOR):
-        return MetricName.CURRENT_WAIT.value
-    return next((kind for kind in ("Errors", "Throttles") if alarm.endswith(kind)), alarm)
-
-
-_WAITING_FOR: Final = "Waiting for "
-_COMMANDS_OF_ALARMS: Final = dict.fromkeys(
-    ("CurrentWait", "QueueLength", "HandOffLatency"), "fairlock ls --waiting"
-)
-_QUERIES_OF_ALARMS: Final = dict.fromkeys(("Lost", "TakenOver"), "Lost and taken away")
-_AT_LEAST: Final = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
-
-
-def _milliseconds(duration: Duration | None) -> int | None:
-    return None if duration is None else int(duration.to_milliseconds())

@@ -11,23 +11,23 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import jsii
 from aws_cdk import Duration
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
-from constructs import Construct, IConstruct
+from constructs import Construct
 
 from fairlock.cdk.fragments import (
     ANY_ERROR,
     ERROR_OUTPUT,
     EVALUATION_ERROR,
     UNCHANGED,
+    Fragment,
     WorkflowVariable,
     check_item_key,
     check_place,
@@ -38,8 +38,8 @@ from fairlock.cdk.fragments import (
     repeat,
     require,
 )
-from fairlock.cdk.machines import MachineChecks, Machines, PartOfMachine, not_in_a_machine
-from fairlock.errors import InvalidRequest, VersionConflict, explained
+from fairlock.cdk.machines import MachineChecks, PartOfMachine
+from fairlock.errors import VersionConflict, explained
 from fairlock.protocol import versions
 from fairlock.protocol.versions import DEFAULT_VERSION_ATTRIBUTE, write_id_attribute
 
@@ -65,23 +65,6 @@ def check_update(
     require("retries", is_whole(retries, -math.inf, math.inf), "must be a whole number", retries)
     rule = f"must be from 0, for a single try, to {_MOST_RETRIES}"
     require("retries", is_whole(retries, 0, _MOST_RETRIES), rule, retries)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class UpdateInMachine:
-    """What the rule has to know of an update."""
-
-    construct: IConstruct
-    variable: str
-
-    def faults(
-        self,
-        machines: Machines,
-        parts: Sequence[PartOfMachine],  # noqa: ARG002 - of the protocol
-    ) -> Iterator[InvalidRequest]:
-        """An update has to be in a machine."""
-        if self.variable not in machines.placements:
-            yield not_in_a_machine("update")
 
 
 _TO_DYNAMODB: Final = {
@@ -317,7 +300,7 @@ def _repeat_unknown(call: tasks.CallAwsService) -> None:
 _DEFAULT_RETRIES: Final = 10
 
 
-class OptimisticUpdate(sfn.StateMachineFragment):
+class OptimisticUpdate(Fragment):
     """Changes one DynamoDB item by a task, and repeats that until no other writer interferes.
 
         OptimisticUpdate(self, "Debit", table=accounts,
@@ -389,17 +372,6 @@ class OptimisticUpdate(sfn.StateMachineFragment):
             ),
         )
         body = sfn.Chain.start(states.read(key)).next(task).next(states.write())
-        self._tries = states.tries(body, retries=retries)
-        MachineChecks.add(self, UpdateInMachine(construct=self, variable=variable.name))
-
-    @property
-    @jsii.member(jsii_name="startState")
-    def start_state(self) -> sfn.State:
-        """Where the update begins."""
-        return self._tries
-
-    @property
-    @jsii.member(jsii_name="endStates")
-    def end_states(self) -> list[sfn.INextable]:
-        """Where the update ends after the item was written."""
-        return [self._tries]
+        self._first = tries = states.tries(body, retries=retries)
+        self._last = [tries]
+        MachineChecks.add(PartOfMachine(construct=self, kind="update", variable=variable.name))

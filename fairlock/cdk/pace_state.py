@@ -8,27 +8,25 @@ from __future__ import annotations
 
 from typing import Final
 
-import jsii
-from aws_cdk import Duration, Stack
-from aws_cdk import aws_lambda as lambda_
+from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from fairlock.cdk.fragments import (
     UNCHANGED,
+    Fragment,
     WorkflowVariable,
     check_place,
     check_states,
-    first_difference,
     jsonata,
     repeat_unknown,
     require,
     whole_seconds,
 )
-from fairlock.cdk.guard.guard_arguments import checked, workflow_lock_name
+from fairlock.cdk.guard.guard_arguments import checked, require_near, workflow_lock_name
 from fairlock.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS
-from fairlock.cdk.service.service_base import LockServiceBase
+from fairlock.cdk.service.service_base import AnyLockService, LockServiceBase
 from fairlock.errors import InvalidRequest, SlotTooLate, explained
 from fairlock.wire.rules import (
     BURST,
@@ -38,12 +36,11 @@ from fairlock.wire.rules import (
     PACE_WAIT_SECONDS,
 )
 
-_DEFAULT_MAX_WAIT: Final = Duration.seconds(DEFAULT_MAX_WAIT_SECONDS)
 _REQUEST_SECONDS: Final = FUNCTION_TIMEOUT_SECONDS + 10
 """The function's own, and a cold start."""
 
 
-class Pace(sfn.StateMachineFragment):
+class Pace(Fragment):
     """Waits for the next slot of a pace: ten a minute, or one an hour, wherever callers run.
 
         Pace(self, "Vendor", service=locks, pace_name="vendor", rate=(10, Duration.minutes(1)))
@@ -73,7 +70,7 @@ class Pace(sfn.StateMachineFragment):
         scope: Construct,
         construct_id: str,
         *,
-        service: LockServiceBase,
+        service: AnyLockService,
         pace_name: str,
         rate: tuple[int, Duration],
         burst: int = 1,
@@ -95,15 +92,17 @@ class Pace(sfn.StateMachineFragment):
                 was reserved then. Default: fail with `SlotTooLate`.
         """
         check_place(scope, construct_id)
-        function = _checked_service(service, scope)
+        rule = "must be a LockService of this app, or one of LockService.from_stack(…)"
+        require("service", isinstance(service, LockServiceBase), rule, service)
+        function = service.pace_function
+        require_near(function, scope)
         name = workflow_lock_name(scope, pace_name, field="pace_name")
         count, period_seconds = _checked_rate(rate)
         checked("burst", BURST, burst)
-        max_wait_seconds = checked(
-            "max_wait",
-            PACE_WAIT_SECONDS,
-            whole_seconds("max_wait", _DEFAULT_MAX_WAIT if max_wait is None else max_wait),
-        )
+        max_wait_seconds = DEFAULT_MAX_WAIT_SECONDS
+        if max_wait is not None:
+            seconds = whole_seconds("max_wait", max_wait)
+            max_wait_seconds = checked("max_wait", PACE_WAIT_SECONDS, seconds)
         if on_too_late is not None:
             check_states("on_too_late", on_too_late)
 
@@ -111,7 +110,7 @@ class Pace(sfn.StateMachineFragment):
         variable = WorkflowVariable.of(scope, construct_id, prefix="pace")
         # The id is made before the call, so that each repeat of the call has the same.
         reservation = {"pace_name": name, "reservation_id": jsonata("$uuid()")}
-        self._enter = sfn.Pass.jsonata(
+        self._first = enter = sfn.Pass.jsonata(
             self, variable.state_name("Enter"), assign={variable.name: reservation}
         )
         reserve = tasks.LambdaInvoke.jsonata(
@@ -132,27 +131,16 @@ class Pace(sfn.StateMachineFragment):
             retry_on_service_exceptions=False,
         )
         repeat_unknown(reserve, express=False)
-        self._wait = sfn.Wait.jsonata(
+        wait = sfn.Wait.jsonata(
             self,
             variable.state_name("Wait"),
             time=sfn.WaitTime.seconds(variable.jsonata("wait_seconds")),
         )
         is_reserved = sfn.Choice.jsonata(self, variable.state_name("Reserved?"))
-        is_reserved.when(sfn.Condition.jsonata(variable.jsonata("reserved")), self._wait)
+        is_reserved.when(sfn.Condition.jsonata(variable.jsonata("reserved")), wait)
         is_reserved.otherwise(on_too_late or self._too_late(variable, max_wait_seconds))
-        self._enter.next(reserve).next(is_reserved)
-
-    @property
-    @jsii.member(jsii_name="startState")
-    def start_state(self) -> sfn.State:
-        """Where it begins."""
-        return self._enter
-
-    @property
-    @jsii.member(jsii_name="endStates")
-    def end_states(self) -> list[sfn.INextable]:
-        """Where it ends when the slot begins."""
-        return [self._wait]
+        enter.next(reserve).next(is_reserved)
+        self._last = [wait]
 
     def _too_late(self, variable: WorkflowVariable, max_wait_seconds: int) -> sfn.Fail:
         cause = (
@@ -163,18 +151,6 @@ class Pace(sfn.StateMachineFragment):
         return sfn.Fail.jsonata(
             self, variable.state_name("Too late"), error=SlotTooLate.__name__, cause=jsonata(cause)
         )
-
-
-def _checked_service(service: LockServiceBase, scope: Construct) -> lambda_.IFunction:
-    rule = "must be a LockService of this app, or one of LockService.from_stack(…)"
-    require("service", isinstance(service, LockServiceBase), rule, service)
-    function = service.pace_function
-    difference = first_difference(Stack.of(scope), function.env)
-    if difference is not None:
-        kind, here, there = difference
-        rule = f"must be in the workflow's {kind} {here}"
-        raise InvalidRequest(field="service", rule=rule, value=there)
-    return function
 
 
 def _checked_rate(rate: object) -> tuple[int, int]:

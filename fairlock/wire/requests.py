@@ -56,17 +56,13 @@ _RULES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Schema:
-    """The fields of a request, in the order in which a message lists them."""
-
-    required: Sequence[str]
-    rules: Mapping[str, rules.Rule]
+_Schema = tuple[Sequence[str], Mapping[str, rules.Rule]]
+"""What a request must have, and the rules of all its fields, in the order of a message."""
 
 
 def _schema(required: str, optional: str, **other_rules: rules.Rule) -> _Schema:
     rule_of = {**_RULES, **other_rules}
-    return _Schema(required.split(), {n: rule_of[n] for n in f"{required} {optional}".split()})
+    return required.split(), {name: rule_of[name] for name in f"{required} {optional}".split()}
 
 
 _ACQUIRE: Final = _schema(
@@ -104,8 +100,8 @@ def parse_acquire(event: object) -> AcquireRequest:
     return replace(
         _acquisition(fields),
         data=_json_or_none(fields),
-        ticket=_whole_or_none(fields, "ticket"),
-        called_at_ms=_whole_or_none(fields, "entered_at_ms"),
+        ticket=fields.get("ticket"),
+        called_at_ms=fields.get("entered_at_ms"),
         waits=fields.get("queue", False) or "task_token" in fields,
         task_token=_token(fields),
         waiter_timeout_ms=None if fallback_ms is None else fallback_ms + WAITER_GRACE_MS,
@@ -138,7 +134,7 @@ def parse_release(event: object) -> ReleaseRequest:
         lock_name=fields["lock_name"],
         owner_id=fields["owner_id"],
         waits=fields.get("queue", False) or fields.get("ticket") is not None,
-        ticket=_whole_or_none(fields, "ticket"),
+        ticket=fields.get("ticket"),
         execution_arn=fields.get("execution_arn"),
         keep_alive=fields.get("keep_alive", False),
     )
@@ -163,14 +159,12 @@ def parse_inspect(event: object) -> str | ListRequest:
 
 def parse_force_release(event: object) -> ForceReleaseRequest:
     """A request to release by force."""
-    fields = _checked(_FORCE_RELEASE, event)
-    return ForceReleaseRequest(**{**fields, "fencing_token": int(fields["fencing_token"])})
+    return ForceReleaseRequest(**_checked(_FORCE_RELEASE, event))
 
 
 def parse_set_limit(event: object) -> SetCeilingRequest:
     """A request to limit a lock, to pause it (0), or to lift both (null)."""
-    fields = _checked(_SET_LIMIT, event)
-    return SetCeilingRequest(**{**fields, "limit": _whole_or_none(fields, "limit")})
+    return SetCeilingRequest(**_checked(_SET_LIMIT, event))
 
 
 def parse_pace(event: object) -> PaceRequest:
@@ -184,7 +178,7 @@ def parse_pace(event: object) -> PaceRequest:
         name=fields["pace_name"],
         reservation_id=fields.get("reservation_id") or str(uuid.uuid4()),
         interval_us=interval_us(int(count), period_seconds),
-        burst=int(fields.get("burst", 1)),
+        burst=fields.get("burst", 1),
         max_wait_us=round(fields.get("max_wait_seconds", 0) * MICROSECONDS),
     )
 
@@ -223,7 +217,7 @@ def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:
         limit=limit,
         execution_arn=execution_arn,
         redrives=_redrives(fields),
-        waiting_since_ms=_whole_or_none(fields, "waiting_since_ms"),
+        waiting_since_ms=fields.get("waiting_since_ms"),
         shared=shared,
         only_newest=version_of(fields.get("only_newest")),
     )
@@ -241,7 +235,7 @@ def _redrives(fields: Mapping[str, Any]) -> int | None:
     execution_arn = fields.get("execution_arn")
     if execution_arn is not None and is_durable(execution_arn):
         return 0
-    return _whole_or_none(fields, "redrive_count")
+    return fields.get("redrive_count")
 
 
 def _token(fields: Mapping[str, Any]) -> str | None:
@@ -260,10 +254,10 @@ def _require_execution(fields: Mapping[str, Any], other: str) -> None:
 
 
 def _checked(schema: _Schema, event: object) -> Mapping[str, Any]:
-    """The event's fields, if none breaks its rule."""
+    """The event's fields, if none breaks its rule; `1.0` counts as 1."""
     if not isinstance(event, dict):
         raise _fault("request", "must be a JSON object", event)
-    known = schema.rules
+    required, known = schema
     for name, value in event.items():
         if name in known and not known[name].allows(value):
             raise _fault(name, known[name].broken_by(value), value)
@@ -272,20 +266,18 @@ def _checked(schema: _Schema, event: object) -> Mapping[str, Any]:
             fields = "lock_name alone, or " * (schema is _LIST) + ", ".join(known)
             rule = f"is not a field of this request; its fields are {fields}"
             raise _fault(str(name), rule, value)
-    for name in schema.required:
+    for name in required:
         if name not in event:
             raise InvalidRequest(field=name, rule="is required", missing=True)
-    return event
+    return {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        for name, value in event.items()
+    }
 
 
 def _fault(field: str, rule: str, value: object) -> InvalidRequest:
     """A broken rule. Any text may be an owner_id in the wrong field."""
     return InvalidRequest(field=field, rule=rule, value=value, show_text=False)
-
-
-def _whole_or_none(fields: Mapping[str, Any], name: str) -> int | None:
-    number = fields.get(name)
-    return None if number is None else int(number)
 
 
 def _milliseconds(seconds: float | None) -> int | None:

@@ -236,10 +236,8 @@ def fault_of_name(value: object) -> str | None:
 
     People must not mistake a name for another one, and two texts that look alike are two locks.
     """
-    size, most_bytes = (
-        utf8_bytes(value) if isinstance(value, str) else None,
-        LONGEST_LOCK_NAME_BYTES,
-    )
+    most_bytes = LONGEST_LOCK_NAME_BYTES
+    size = utf8_bytes(value) if isinstance(value, str) else None
     if not isinstance(value, str) or not size:
         said = f"must be a string of 1 to {most_bytes} bytes of UTF-8"
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -261,8 +259,8 @@ def fault_of_name(value: object) -> str | None:
         return "must be in NFC: pass it through unicodedata.normalize('NFC', …)"
     # A later Unicode may compose what has no meaning yet: then one name would be two.
     odd = next((each for each in value if unicodedata.category(each) in _WITHOUT_MEANING), None)
-    unknown = (
-        odd and f"must not contain U+{ord(odd):04X}, which is unassigned or private: remove it"
+    unknown = odd and (
+        f"must not contain U+{ord(odd):04X}, which is unassigned or private: remove it"
     )
     return unknown or (fault_of_formatting(value) if NEVER_MEANT.search(value) else None)
 

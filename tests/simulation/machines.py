@@ -43,7 +43,7 @@ def machine(name: str) -> Json:
 def made_today() -> Json:
     """What the guard and the service's stack make now; takes the CDK."""
     from fairlock.cdk.guard.standalone import FUNCTIONS, WAYS_TO_WAIT, guarded_machine  # noqa: PLC0415 - the CDK takes seconds
-    from fairlock.cdk.service import functions, reaper  # noqa: PLC0415
+    from fairlock.cdk.service import functions, reaper, reaper_rules  # noqa: PLC0415
 
     arns = {name: _FUNCTION + name.removesuffix("FunctionArn").lower() for name in FUNCTIONS}
 
@@ -68,9 +68,9 @@ def made_today() -> Json:
             "batch": reaper._BATCH,  # noqa: SLF001
             "concurrency": reaper.DEFAULT_CONCURRENCY,
             "tries": reaper._MOST_TRIES,  # noqa: SLF001
-            "message": reaper.OF_WORKFLOWS.message,
-            "paths": dict(reaper.OF_WORKFLOWS.paths),
-            "ends": list(reaper.OF_WORKFLOWS.ends),
+            "message": reaper_rules.OF_WORKFLOWS.message,
+            "paths": dict(reaper_rules.OF_WORKFLOWS.paths),
+            "ends": list(reaper_rules.OF_WORKFLOWS.ends),
         },
     }
 

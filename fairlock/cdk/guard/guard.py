@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-import jsii
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
-from fairlock.cdk.fragments import WorkflowVariable, check_flag, check_place, jsonata, require
+from fairlock.cdk.fragments import (
+    Fragment,
+    WorkflowVariable,
+    check_flag,
+    check_place,
+    jsonata,
+    require,
+)
 from fairlock.cdk.guard.guard_arguments import (
     check_service,
     check_work,
     checked_keep_alive_seconds,
     checked_lease_seconds,
     checked_limit,
-    checked_max_wait_seconds,
     checked_only_newest,
     literal_lock_name,
-    name_of_service,
     names_in_order,
     note_guarded,
 )
@@ -33,61 +36,20 @@ from fairlock.cdk.guard.guard_states import (
     work_then_release,
 )
 from fairlock.cdk.guard.service_calls import AcquireOptions
-from fairlock.cdk.guard.waiting import DOES_NOT_WAIT, NextStates, Waiting, checked_waiting
+from fairlock.cdk.guard.waiting import (
+    DOES_NOT_WAIT,
+    NextStates,
+    Waiting,
+    checked_max_wait_seconds,
+    checked_waiting,
+)
 from fairlock.cdk.machines import MachineChecks
 from fairlock.cdk.service.service_base import ILockService
 from fairlock.errors import explained
-from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS, require_one_way
-
-_DEFAULT_LEASE: Final = Duration.seconds(DEFAULT_LEASE_SECONDS)
-_DEFAULT_MAX_WAIT: Final = Duration.seconds(DEFAULT_MAX_WAIT_SECONDS)
-_DEFAULT_EXPRESS_MAX_WAIT: Final = Duration.minutes(1)
+from fairlock.wire.rules import require_one_way
 
 
-def checked_options(
-    *,
-    limit: int | str,
-    lease: Duration | None,
-    max_wait: Duration | None,
-    waiting: Waiting | None,
-    keep_alive: Duration | None,
-    express: bool,
-    shared: bool,
-    only_newest: bool | int | str,
-) -> tuple[AcquireOptions, Waiting, int | None]:
-    """What a guard asks for, how it waits, how often it sends heartbeats (None for never)."""
-    check_flag("express", express)
-    check_flag("shared", shared)
-    require_one_way(shared=shared, only_newest=only_newest)
-    way_to_wait = checked_waiting(waiting, express=express)
-    acquire = AcquireOptions(
-        lease_seconds=checked_lease_seconds(_DEFAULT_LEASE if lease is None else lease),
-        limit=checked_limit(limit, shared=shared),
-        only_newest=checked_only_newest(only_newest),
-        max_wait_seconds=checked_max_wait_seconds(
-            longest_wait(max_wait, express=express),
-            shortest_seconds=way_to_wait.shortest_seconds,
-            longest=way_to_wait.longest,
-            express=express,
-        ),
-        shared=shared,
-    )
-    if acquire.max_wait_seconds == 0:
-        way_to_wait = DOES_NOT_WAIT
-    interval_seconds = checked_keep_alive_seconds(
-        keep_alive, lease_seconds=acquire.lease_seconds, express=express
-    )
-    return acquire, way_to_wait, interval_seconds
-
-
-def longest_wait(max_wait: Duration | None, *, express: bool) -> Duration:
-    """How long a guard waits that was told this."""
-    if max_wait is None:
-        return _DEFAULT_EXPRESS_MAX_WAIT if express else _DEFAULT_MAX_WAIT
-    return max_wait
-
-
-class LockGuard(sfn.StateMachineFragment):
+class LockGuard(Fragment):
     """Acquires a lock, runs a task or a chain of states, and releases the lock.
 
     Guarantees:
@@ -183,15 +145,20 @@ class LockGuard(sfn.StateMachineFragment):
         check_place(scope, construct_id)
         check_service(service, scope=scope)
         check_work(task, on_timeout=on_timeout, on_superseded=on_superseded)
-        acquire, waiting, interval_seconds = checked_options(
-            limit=limit,
-            lease=lease,
-            max_wait=max_wait,
-            waiting=waiting,
-            keep_alive=keep_alive,
-            express=express,
+        check_flag("express", express)
+        check_flag("shared", shared)
+        require_one_way(shared=shared, only_newest=only_newest)
+        way = checked_waiting(waiting, express=express)
+        acquire = AcquireOptions(
+            lease_seconds=checked_lease_seconds(lease),
+            limit=checked_limit(limit, shared=shared),
+            only_newest=checked_only_newest(only_newest),
+            max_wait_seconds=checked_max_wait_seconds(max_wait, way, express=express),
             shared=shared,
-            only_newest=only_newest,
+        )
+        way = way if acquire.max_wait_seconds else DOES_NOT_WAIT
+        interval_seconds = checked_keep_alive_seconds(
+            keep_alive, lease_seconds=acquire.lease_seconds, express=express
         )
         supersedes, several = acquire.only_newest is not None, isinstance(lock_name, list | tuple)
         rule = "goes with only_newest only: no other guard is superseded"
@@ -230,15 +197,19 @@ class LockGuard(sfn.StateMachineFragment):
             superseded = releases("Superseded", locks, then=on_superseded or locks[0].superseded())
 
         bare_task = task if is_bare_task(task) else None  # before it gets its transitions
-        self._work = (
+        work = (
             work_then_release(task, locks, on_error=after_error[-1])
             if interval_seconds is None
             else work_beside_heartbeat(
                 task, locks, interval_seconds=interval_seconds, on_error=after_error[-1]
             )
         )
-        granted: sfn.IChainable = self._work
-        entered: dict[int, sfn.Pass] = {}
+        gives_up = {
+            "on_timeout": (on_timeout, give_up),
+            "on_superseded": (on_superseded, superseded),
+        }
+        granted: sfn.IChainable = work
+        own: list[sfn.State] = []
         for number in reversed(range(len(names))):
             enter = locks[number].enter(names[number])
             next_states = NextStates(
@@ -247,45 +218,28 @@ class LockGuard(sfn.StateMachineFragment):
                 failed=after_error[number],
                 superseded=superseded[number] if superseded else None,
             )
-            enter.next(waiting.begin(locks[number], next_states))
-            granted = entered[number] = enter
-        self._start = granted if order is None else locks[0].order(order).next(granted)
-        # As of now: a user may put more states into this scope.
-        own = [child for child in self.node.children if isinstance(child, sfn.State)]
-        for number, enter in entered.items():
+            granted = enter
+            enter.next(way.begin(locks[number], next_states))
             placed = GuardInMachine(
                 construct=self,
+                variable=self._variables[number].name,
+                calls=locks[number],
                 number=number,
                 own=own,
-                variable=self._variables[number].name,
                 enter=enter,
-                gives_up={
-                    **({} if on_timeout is None else {"on_timeout": give_up[0]}),
-                    **({} if on_superseded is None else {"on_superseded": superseded[0]}),
-                },
-                work=self._work.start_state,
+                gives_up={name: made[0] for name, (then, made) in gives_up.items() if then},
+                work=work.start_state,
                 bare_task=bare_task,
                 lock_name=literal_lock_name(names[number]),
-                service=name_of_service(service),
-                express=express,
-                options=acquire,
-                waiting=waiting.shown,
+                waiting=way.shown,
                 end=end if number == 0 else None,
             )
             placed.warn_of_missing_part()
-            MachineChecks.add(self, placed)
-
-    @property
-    @jsii.member(jsii_name="startState")
-    def start_state(self) -> sfn.State:
-        """Where the guard begins."""
-        return self._start.start_state
-
-    @property
-    @jsii.member(jsii_name="endStates")
-    def end_states(self) -> list[sfn.INextable]:
-        """Where the guard ends after its work was done."""
-        return self._work.end_states
+            MachineChecks.add(placed)
+        self._first = granted if order is None else locks[0].order(order).next(granted)
+        self._last = work.end_states
+        # As of now: a user may put more states into this scope.
+        own += [child for child in self.node.children if isinstance(child, sfn.State)]
 
     @property
     def fencing_token(self) -> str:

@@ -10,6 +10,7 @@ from typing import Final, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from aws_cdk import Duration, Stack, Token
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
@@ -23,12 +24,10 @@ from fairlock.cdk.fragments import (
 )
 from fairlock.cdk.guard.guard_rules import NO_LOCK
 from fairlock.cdk.service.service_base import ILockService, LockServiceBase
-from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
 from fairlock.wire import rules
 
-EXPRESS_SECONDS: Final = 5 * 60
 HEARTBEATS_A_LEASE: Final = 3
 
 _FUNCTIONS: Final = ("acquire_function", "heartbeat_function", "release_function")
@@ -49,32 +48,27 @@ def check_service(service: ILockService, *, scope: Construct) -> None:
     )
     rule = "must be a LockService of this app, or one of LockService.from_stack(…)"
     require("service", is_service, rule, service)
+    why = ": only there can it wake those that wait, and ask whether they still run"
+    require_near(service.acquire_function, scope, why=why)
+
+
+def require_near(function: lambda_.IFunction, scope: Construct, *, why: str = "") -> None:
+    """Checks that a function of the service is in the account and region of the scope."""
     stack = next((part for part in reversed(scope.node.scopes) if isinstance(part, Stack)), None)
-    difference = stack and first_difference(stack, service.acquire_function.env)
+    difference = stack and first_difference(stack, function.env)
     if difference:
         kind, here, there = difference
-        rule = (
-            f"must be in the workflow's {kind} {here}: "
-            "only there can it wake those that wait, and ask whether they still run"
-        )
+        rule = f"must be in the workflow's {kind} {here}{why}"
         raise InvalidRequest(field="service", rule=rule, value=there)
-
-
-def name_of_service(service: ILockService) -> str:
-    """The same for every guard of one lock service, imported or not."""
-    if isinstance(service, SharedLockService):
-        return service.stack_name
-    function = service.acquire_function
-    arn = function.function_arn
-    return function.node.path if Token.is_unresolved(arn) else arn
 
 
 def check_work(task: sfn.IChainable, **instead: sfn.IChainable | None) -> None:
     """Checks what is guarded, and what is done instead, by the argument that gives it."""
     check_states("task", task)
-    is_first = task.start_state.node.path not in _guarded_in_app_of(task)
+    start = task.start_state
+    is_first = start.node.path not in _GUARDED.get(start.node.root, ())
     rule = "must be guarded once: make a state of its own for each guard"
-    require("task", is_first, rule, task.start_state.state_id)
+    require("task", is_first, rule, start.state_id)
     given = {field: states for field, states in instead.items() if states is not None}
     work = _reached_from(task) if given else set()
     for field, states in given.items():
@@ -92,14 +86,9 @@ def _reached_from(states: sfn.IChainable) -> set[str]:
 _GUARDED: Final[WeakKeyDictionary[IConstruct, set[str]]] = WeakKeyDictionary()
 
 
-def _guarded_in_app_of(task: sfn.IChainable) -> set[str]:
-    """The paths of states with which the work of a guard begins."""
-    return _GUARDED.setdefault(task.start_state.node.root, set())
-
-
 def note_guarded(task: sfn.IChainable) -> None:
     """Has `check_work` refuse another guard of the same states."""
-    _guarded_in_app_of(task).add(task.start_state.node.path)
+    _GUARDED.setdefault(task.start_state.node.root, set()).add(task.start_state.node.path)
 
 
 def checked_jsonata(field: str, expression: str) -> str:
@@ -151,8 +140,10 @@ def checked_only_newest(only_newest: bool | int | str) -> int | str | None:  # n
     return only_newest
 
 
-def checked_lease_seconds(lease: Duration) -> int:
-    """Whole seconds, from one second to twelve hours."""
+def checked_lease_seconds(lease: Duration | None) -> int:
+    """Whole seconds, from one second to twelve hours; None for the default."""
+    if lease is None:
+        return rules.DEFAULT_LEASE_SECONDS
     seconds = whole_seconds("lease", lease)
     rule = (
         "must be from 1 second to 12 hours, such as the default of 1 minute: in a Standard "
@@ -162,31 +153,10 @@ def checked_lease_seconds(lease: Duration) -> int:
     return seconds
 
 
-def checked_max_wait_seconds(
-    max_wait: Duration, *, shortest_seconds: int, longest: Duration, express: bool
-) -> int:
-    """Zero, or whole seconds within the bounds of the way to wait and of the kind of workflow."""
-    seconds = whole_seconds("max_wait", max_wait)
-    if 0 < seconds < shortest_seconds:
-        rule = (
-            f"must be 0 to skip a busy lock, or at least {shortest_seconds} s, so that the service "
-            "has time to answer; Waiting.poll() also takes less"
-        )
-    elif express and seconds >= EXPRESS_SECONDS:
-        rule = "must be under 5 minutes, after which Step Functions ends an Express workflow"
-    elif seconds > longest.to_seconds():
-        rule = (
-            f"must be at most {longest.to_human_string()}: "
-            "a longer wait may fill the history of the execution, which ends at 25,000 events; "
-            "a longer fallback, as in Waiting.queue(fallback=Duration.hours(1)), allows more"
-        )
-    else:
-        return seconds
-    raise InvalidRequest(field="max_wait", rule=rule, value=f"{seconds} s")
-
-
-def checked_fallback_seconds(fallback: Duration) -> int:
-    """Whole seconds after which a waiter that sleeps in the queue asks again."""
+def checked_fallback_seconds(fallback: Duration | None) -> int:
+    """Whole seconds after which a waiter that sleeps in the queue asks again; or the default."""
+    if fallback is None:
+        return rules.DEFAULT_FALLBACK_SECONDS
     seconds = whole_seconds("fallback", fallback)
     least = rules.SHORTEST_FALLBACK_SECONDS
     rule = f"must be from {least} s to {LONGEST_FALLBACK_SECONDS} s (12 h)"
@@ -309,7 +279,8 @@ def _refuse_parts_without_evaluation(literal: str, field: str) -> None:
 def _from_token(scope: Construct, lock_name: str, field: str) -> str:
     """A JsonPath token becomes JSONata; any other token is a literal known at deployment."""
     try:
-        is_path = sfn.JsonPath.is_encoded_json_path(lock_name)
+        if not sfn.JsonPath.is_encoded_json_path(lock_name):
+            return lock_name
     except RuntimeError as error:  # how jsii hands over that a path is only a part of the string
         rule = (
             "must be a JsonPath token as a whole, without other text: write "
@@ -317,40 +288,32 @@ def _from_token(scope: Construct, lock_name: str, field: str) -> str:
         )
         shown = re.sub(r"\$\{Token\[[^\]]*\]\}", "…", lock_name)
         raise InvalidRequest(field=field, rule=rule, value=shown) from error
-    return (
-        jsonata(_translated(str(Stack.of(scope).resolve(lock_name)), field))
-        if is_path
-        else lock_name
-    )
-
-
-def _translated(path: str, field: str) -> str:
-    """`$.a[0]`, `$$.Execution.Name`, `$variable.a` or `States.Format` of such, as JSONata."""
+    path = str(Stack.of(scope).resolve(lock_name))
     call = _FORMAT.fullmatch(path)
     translated = _format_call(call["arguments"], field) if call else _path(path)
-    if translated is None:
-        rule = "uses a JSONPath that has no simple counterpart; write it as JSONata, '{% … %}'"
-        raise InvalidRequest(field=field, rule=rule, value=path)
-    return translated
+    rule = "uses a JSONPath that has no simple counterpart; write it as JSONata, '{% … %}'"
+    require(field, translated is not None, rule, path)
+    return jsonata(str(translated))
 
 
 def _path(path: str) -> str | None:
+    """`$.a[0]`, `$$.Execution.Name` or `$variable.a` as JSONata; None of another path."""
     match = _PATH.fullmatch(path)
     if match is None:
         return None
-    root = {"$": "$states.input", "$$": "$states.context"}.get(match["root"], match["root"])
-    return root + "".join(_step(step) for step in re.finditer(_STEP, match["steps"]))
-
-
-def _step(step: re.Match[str]) -> str:
-    if step["index"] is not None:
-        return f"[{step['index']}]"
-    name = step["name"] or step["quoted"]
-    return f".{name}" if name.isidentifier() and name not in _OPERATORS else f".`{name}`"
+    translated = {"$": "$states.input", "$$": "$states.context"}.get(match["root"], match["root"])
+    for step in re.finditer(_STEP, match["steps"]):
+        name = step["name"] or step["quoted"]
+        if name is None:
+            translated += f"[{step['index']}]"
+        else:
+            is_plain = name.isidentifier() and name not in _OPERATORS
+            translated += f".{name}" if is_plain else f".`{name}`"
+    return translated
 
 
 def _format_call(arguments: str, field: str) -> str | None:
-    """Concatenation, or None of another call."""
+    """`States.Format` of paths, as a concatenation; None of another call."""
     template = _QUOTED.match(arguments)
     if template is None:
         return None
@@ -358,10 +321,12 @@ def _format_call(arguments: str, field: str) -> str | None:
     paths = [_path(argument) for argument in re.split(r",\s*", arguments[template.end() :])[1:]]
     if len(paths) != len(literals) - 1 or None in paths:
         return None
-    parts = [_literal(literals[0])]
-    for path, literal in zip(paths, literals[1:], strict=True):
-        parts += [str(path), _literal(literal)]
-    return _concatenation([part for part in parts if part != _literal("")], field)
+    parts = [
+        part
+        for literal, path in zip(literals, [*paths, None], strict=True)
+        for part in (literal and json.dumps(re.sub(r"\\(.)", r"\1", literal)), path)
+    ]
+    return _concatenation([part for part in parts if part], field)
 
 
 _PART: Final = (
@@ -413,7 +378,3 @@ def _operands(expression: str) -> list[str] | None:
     is_chain = len(operands) > 1 and all(operands) and "\\" not in expression
     has_operators = any(_OPERATOR.search(each.strip()) for each in bare)
     return operands if is_chain and not has_operators else None
-
-
-def _literal(text: str) -> str:
-    return json.dumps(re.sub(r"\\(.)", r"\1", text))

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
-from aws_cdk import Annotations, Duration
+from aws_cdk import Annotations, Duration, Token
 from aws_cdk import aws_stepfunctions as sfn
-from constructs import IConstruct
 
 from fairlock.cdk.fragments import is_jsonata, whole_seconds
-from fairlock.cdk.guard.service_calls import AcquireOptions
-from fairlock.cdk.machines import (
-    Machines,
-    PartOfMachine,
-    Transition,
-    VariableUse,
-    not_in_a_machine,
-    reachable,
-)
+from fairlock.cdk.guard.service_calls import ServiceCalls
+from fairlock.cdk.machines import Machine, PartOfMachine, Transition, VariableUse, reachable
+from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.errors import InvalidRequest
 from fairlock.text import missing_part
 
@@ -66,32 +59,27 @@ _NO_TOKEN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndOfHold:
-    """That the work of a guard is over in time."""
-
-    max_hold_seconds: int
-    wait_seconds: int
-    task: sfn.State | None
-
-    def faults(self) -> Iterator[InvalidRequest]:
-        """The rule that the task breaks as it is now: CDK lets anybody add a Retry later."""
-        task = {} if self.task is None else self.task.to_state_json()
-        yield from faults_of_end(self.max_hold_seconds, task, wait_seconds=self.wait_seconds)
+Faults = Callable[[], Iterable[InvalidRequest]]
 
 
-def checked_end(max_hold: Duration | None, task: sfn.IChainable, *, wait: int) -> EndOfHold | None:
-    """That the guarded task is over in time; None if there is no bound."""
+def checked_end(max_hold: Duration | None, task: sfn.IChainable, *, wait: int) -> Faults | None:
+    """Checks that the guarded task is over in time, now and by what it returns.
+
+    CDK lets anybody add a Retry later. None if there is no bound.
+    """
     if max_hold is None:
         return None
     seconds = whole_seconds("max_hold", max_hold)
     rendered = task.to_state_json() if isinstance(task, sfn.State) else {}
     is_single = rendered.get("Type") == "Task" and not {"Next", "Catch"} & rendered.keys()
-    single = task if is_single and isinstance(task, sfn.State) else None
-    end = EndOfHold(max_hold_seconds=seconds, wait_seconds=wait, task=single)
-    for fault in end.faults():
+
+    def faults() -> Iterable[InvalidRequest]:
+        state = task.to_state_json() if is_single and isinstance(task, sfn.State) else {}
+        return faults_of_end(seconds, state, wait_seconds=wait)
+
+    for fault in faults():
         raise fault
-    return end
+    return faults
 
 
 def faults_of_end(
@@ -125,12 +113,11 @@ def _pauses(retry: Mapping[str, Any]) -> Iterator[float]:
         pause *= retry.get("BackoffRate", 2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GuardInMachine:
-    """What the rules have to know of a guard.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GuardInMachine(PartOfMachine):
+    """What the rules have to know of a guard, for each of its locks.
 
     Attributes:
-        construct: the guard.
         number: which of the guard's locks this is, from 0.
         own: the states that it has made, for all of its locks.
         enter: the state with which it begins.
@@ -139,59 +126,50 @@ class GuardInMachine:
         work: the state of its work, in which others may be.
         bare_task: the guarded task, if it got its transitions from the guard; None in a branch.
         lock_name: the lock, if its name is known at synth.
-        service: tells one lock service from another.
         waiting: how it waits, as a caller writes it; None if it does not wait.
-        end: that its work is over in time, if it was told a max_hold.
+        end: the faults of its work against max_hold, if it was told one.
     """
 
-    construct: IConstruct
+    kind: str = "guard"
+    calls: ServiceCalls
     number: int
     own: Sequence[sfn.State]
-    variable: str
     enter: sfn.State
     gives_up: Mapping[str, sfn.State]
     work: sfn.State
     bare_task: sfn.State | None
     lock_name: str | None
-    service: str
-    express: bool
-    options: AcquireOptions
     waiting: str | None
-    end: EndOfHold | None = None
+    end: Faults | None
 
     def faults(
-        self, machines: Machines, parts: Sequence[PartOfMachine]
+        self, machines: Sequence[Machine], parts: Sequence[PartOfMachine]
     ) -> Iterator[InvalidRequest]:
         """The rules that the guard breaks; warns of guards of one lock that do not fit together."""
-        places = machines.placements.get(self.variable, [])
-        if not places:
-            yield not_in_a_machine("guard")
-        for place in places:
-            if place.express != self.express:
+        yield from super().faults(machines, parts)
+        express, is_versioned = self.calls.express, self.calls.options.only_newest is not None
+        around = [machine for machine in machines if self.variable in machine.placements]
+        places = [(machine, at) for machine in around for at in machine.placements[self.variable]]
+        for machine, place in places:
+            if place.express != express:
                 rule = _NO_TASK_TOKENS if place.express else _REAPED
-                told = f"{self.express}, in {place.machine}"
+                told = f"{express}, in {machine.path}"
                 yield InvalidRequest(field="express", rule=rule, value=told)
-        is_versioned = self.options.only_newest is not None
-        if is_versioned and self.lock_name and any(place.in_map for place in places):
+        if is_versioned and self.lock_name and any(place.in_map for _, place in places):
             yield InvalidRequest(field="only_newest", rule=_IN_A_MAP, value=self.lock_name)
         if self.end is not None:
-            yield from self.end.faults()
-        for machine in {place.machine for place in places}:
-            steps = [step for step in machines.transitions if step.machine == machine]
-            reads = [
-                use
-                for use in machines.tokens_needed
-                if (use.machine, use.variable) == (machine, self.variable)
-            ]
+            yield from self.end()
+        for machine in around:
+            steps = machine.transitions
+            reads = [use for use in machine.tokens_needed if use.variable == self.variable]
             if self.number == 0:  # The way to the task begins with the first lock.
                 yield from self._ways_past_the_guard(steps)
             yield from self._tokens_without_a_grant(steps, reads)
             yield from self._tokens_elsewhere(steps, reads)
         rivals = [part for part in parts if isinstance(part, GuardInMachine) and self._rivals(part)]
         for outer in rivals:
-            outside = {place.machine for place in machines.placements.get(outer.variable, ())}
             work = outer.work.state_id
-            if any(place.machine in outside and work in place.around for place in places):
+            if any(outer.variable in m.placements and work in at.around for m, at in places):
                 rule = (
                     f"must not be that of the guard around this one, {outer.construct.node.path}, "
                     "which holds the lock for as long as this one waits: leave this guard out, or "
@@ -281,7 +259,17 @@ class GuardInMachine:
 
     def _rivals(self, other: GuardInMachine) -> bool:
         is_known = self.lock_name is not None and other is not self
-        return is_known and (self.service, self.lock_name) == (other.service, other.lock_name)
+        return is_known and self._lock == other._lock
+
+    @property
+    def _lock(self) -> tuple[str, str | None]:
+        """The same for every guard of one lock, whether its service is imported or not."""
+        service = self.calls.service
+        if isinstance(service, SharedLockService):
+            return service.stack_name, self.lock_name
+        function = service.acquire_function
+        arn = function.function_arn
+        return function.node.path if Token.is_unresolved(arn) else arn, self.lock_name
 
     def _warn_beside(self, rivals: Sequence[GuardInMachine]) -> None:
         """Warns if another guard of the lock has another limit, or another way to wait.
@@ -289,7 +277,7 @@ class GuardInMachine:
         What then holds is defined, but mostly it is a mistake.
         """
         for other in rivals:
-            mine, theirs = self.options, other.options
+            mine, theirs = self.calls.options, other.calls.options
             is_reader_and_writer = mine.shared != theirs.shared and 1 in {mine.limit, theirs.limit}
             differences = [
                 f"{field}={here} here and {there} there"

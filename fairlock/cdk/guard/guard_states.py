@@ -42,6 +42,11 @@ class GuardStates(ServiceCalls):
 
     first: WorkflowVariable | None = None
 
+    @property
+    def begins(self) -> bool:
+        """Whether the guard waits for this lock first, or for no other one."""
+        return self.first in (None, self.variable)
+
     def order(self, names: str) -> sfn.Pass:
         """Brings the names of several locks into the order in which the guard takes them."""
         name = self.variable.state_name("Order")
@@ -49,17 +54,15 @@ class GuardStates(ServiceCalls):
 
     def enter(self, lock_name: str) -> sfn.Pass:
         """Makes the owner id and the time of entry once, for all calls of this acquisition."""
-        limit, version = self.options.limit, self.options.only_newest
         first = self.first
         lock = {
             "lock_name": lock_name,
             "owner_id": jsonata("$uuid()"),
             "waiting_since_ms": jsonata("$millis()")
-            if first in (None, self.variable)
+            if self.begins or first is None
             else first.jsonata("waiting_since_ms"),
             "restarts": 0,
-            **({"limit": limit} if is_jsonata(limit) else {}),
-            **({"only_newest": version} if is_jsonata(version) else {}),
+            **self.options.evaluated,
         }
         name = self.variable.state_name("Enter")
         entered = {f"{first.name}_entered": lock_name} if first else {}
@@ -118,9 +121,8 @@ class GuardStates(ServiceCalls):
         def either(value: str, otherwise: str) -> str:
             return jsonata(f"($text := {_RESULT_AS_TEXT}; {complete} ? {value} : {otherwise})")
 
-        return sfn.Fail.jsonata(
-            self.scope,
-            self.variable.state_name("Lock not released"),
+        return self._fail(
+            "Lock not released",
             error=either(f"'{self.not_released_error}'", "'LockNotReleased'"),
             cause=either("$text", refusal),
         )
@@ -132,9 +134,8 @@ class GuardStates(ServiceCalls):
 
     def rethrow(self, purpose: str = "Failed") -> sfn.Fail:
         """Fails with the error that came in, by its own name and cause."""
-        return sfn.Fail.jsonata(
-            self.scope,
-            self.variable.state_name(purpose),
+        return self._fail(
+            purpose,
             error=_string_or("$states.input.Error", "'States.TaskFailed'"),
             cause=_string_or("$states.input.Cause", "''"),
         )
@@ -153,12 +154,7 @@ class GuardStates(ServiceCalls):
             + (told if self.first is None else "'; none of the locks is held'")
             + f" & ($exists({lock('detail')}) ? '; ' & {lock('detail')} : '')"
         )
-        return sfn.Fail.jsonata(
-            self.scope,
-            self.variable.state_name("Timed out"),
-            error=LockWaitTimeout.__name__,
-            cause=jsonata(cause),
-        )
+        return self._fail("Timed out", error=LockWaitTimeout.__name__, cause=jsonata(cause))
 
     def superseded(self) -> sfn.Fail:
         """Fails with `Superseded`, whose cause names the lock and both versions."""
@@ -168,12 +164,11 @@ class GuardStates(ServiceCalls):
             f"'lock ' & {lock('lock_name')} & ': version ' & {own} & ' is superseded, ' & "
             f"{lock('newest')} & ' was granted the lock'"
         )
-        return sfn.Fail.jsonata(
-            self.scope,
-            self.variable.state_name("Newer granted"),
-            error=Superseded.__name__,
-            cause=jsonata(cause),
-        )
+        return self._fail("Newer granted", error=Superseded.__name__, cause=jsonata(cause))
+
+    def _fail(self, purpose: str, *, error: str, cause: str) -> sfn.Fail:
+        name = self.variable.state_name(purpose)
+        return sfn.Fail.jsonata(self.scope, name, error=error, cause=cause)
 
 
 def _string_or(expression: str, default: str) -> str:

@@ -155,6 +155,12 @@ class AcquireOptions:
     shared: bool
     only_newest: int | str | None = None
 
+    @property
+    def evaluated(self) -> dict[str, int | str | None]:
+        """What is JSONata, by its field: *Enter* evaluates it."""
+        given = {"limit": self.limit, "only_newest": self.only_newest}
+        return {field: value for field, value in given.items() if is_jsonata(value)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceCalls:
@@ -295,20 +301,18 @@ class ServiceCalls:
         return {**self._request(), "waiting_since_ms": self.variable.jsonata("waiting_since_ms")}
 
     def _request(self) -> dict[str, object]:
-        version = self.options.only_newest
+        options = self.options
+        evaluated = {field: self.variable.jsonata(field) for field in options.evaluated}
         return {
             **self._acquisition(),
             **({} if self.express else {"redrive_count": _REDRIVES}),
             "owner_name": _EXECUTION,
-            "lease_seconds": self.options.lease_seconds,
-            **self._as_given("limit", self.options.limit),
-            **({"shared": True} if self.options.shared else {}),
-            **({} if version is None else self._as_given("only_newest", version)),
+            "lease_seconds": options.lease_seconds,
+            "limit": options.limit,
+            **({"shared": True} if options.shared else {}),
+            **({} if options.only_newest is None else {"only_newest": options.only_newest}),
+            **evaluated,
         }
-
-    def _as_given(self, field: str, value: int | str) -> dict[str, object]:
-        """A field of the request: *Enter* has evaluated what is JSONata."""
-        return {field: self.variable.jsonata(field) if is_jsonata(value) else value}
 
     @property
     def _is_final(self) -> str:
@@ -318,9 +322,7 @@ class ServiceCalls:
         return f"({acquired} or {ANSWER}.reason = '{RefusalReason.SUPERSEDED}')"
 
     def _answer_in_variable(self, answer: str, *, only_if: str = "true") -> dict[str, str]:
-        options = {"limit": self.options.limit, "only_newest": self.options.only_newest}
-        evaluated = [name for name, value in options.items() if is_jsonata(value)]
-        kept = ("waiting_since_ms", "restarts", *evaluated)
+        kept = ("waiting_since_ms", "restarts", *self.options.evaluated)
         fields = ", ".join(f"'{name}': {self.variable.field(name)}" for name in kept)
         then = f"$merge([{ANSWER}, {{{fields}}}])"
         return {self.variable.name: if_own(self.variable, answer, then=then, only_if=only_if)}

@@ -16,10 +16,10 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from fairlock.cdk.fragments import WorkflowVariable, require
-from fairlock.cdk.guard.guard import LockGuard, longest_wait
+from fairlock.cdk.guard.guard import LockGuard
 from fairlock.cdk.guard.guard_rules import faults_of_end
-from fairlock.cdk.guard.waiting import Waiting
-from fairlock.cdk.machines import Placement, read_definition, targets
+from fairlock.cdk.guard.waiting import Waiting, longest_wait_seconds
+from fairlock.cdk.machines import read_definition, targets
 from fairlock.errors import InvalidRequest
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS
 
@@ -34,17 +34,17 @@ _MADE_BY_THE_GUARD: Final = ("Next", "Catch", "End")
 
 def as_machine(work: object) -> Json:
     """A machine as it is, and a state as a machine."""
-    states = work.get("States") if isinstance(work, dict) else None
-    if isinstance(work, dict) and isinstance(states, dict) and str(work.get("StartAt")) in states:
-        return copy.deepcopy(work)
-    if not isinstance(work, dict) or not isinstance(work.get("Type"), str):
-        rule = "must be a state, with its Type, or a machine, with StartAt and States"
-        raise InvalidRequest(field="task", rule=rule, value=work)
-    led_on = ", ".join(field for field in _LEADS_ON if field in work)
+    found = work if isinstance(work, dict) else {}
+    states = found.get("States")
+    if isinstance(states, dict) and str(found.get("StartAt")) in states:
+        return copy.deepcopy(found)
+    rule = "must be a state, with its Type, or a machine, with StartAt and States"
+    require("task", isinstance(found.get("Type"), str), rule, work)
+    led_on = ", ".join(field for field in _LEADS_ON if field in found)
     rule = "must not lead to other states: give them too, in a machine with StartAt and States"
     require("task", not led_on, rule, led_on)
-    ends = {} if work["Type"] in {"Succeed", "Fail"} else {"End": True}
-    return {"StartAt": "Work", "States": {"Work": {**work, **ends}}}
+    ends = {} if found["Type"] in {"Succeed", "Fail"} else {"End": True}
+    return {"StartAt": "Work", "States": {"Work": {**found, **ends}}}
 
 
 def is_bare_task(machine: Json) -> bool:
@@ -61,7 +61,7 @@ def names_in(machine: Json) -> set[str]:
 
 def require_evaluated(made: Json, variable: str) -> None:
     """Checks that the machine reads variables of guards where they exist and are evaluated."""
-    found = read_definition(made, Placement(machine="", express=False, around=frozenset()))
+    found = read_definition(made)
     for use in [*found.undefined, *found.as_text]:
         rule = (
             f"must read the fencing token as '{{% ${variable}.fencing_token %}}' in a JSONata "
@@ -101,22 +101,16 @@ def _transitions(scope: Json) -> Iterator[tuple[str, object]]:
 
 def put_in(made: Json, machine: Json, *, bare: bool) -> None:
     """Puts the work where its placeholder is: a bare task in its place, all else in a branch."""
-    for scope in _scopes(made):
-        rendered = scope["States"].get(PLACEHOLDER)
-        if rendered is None:
-            continue
-        if not bare:
-            scope.clear()
-            scope.update(StartAt=machine["StartAt"], States=machine["States"])
-            return
-        [(name, task)] = machine["States"].items()
-        own = {key: value for key, value in task.items() if key not in _MADE_BY_THE_GUARD}
-        added = {key: rendered[key] for key in _MADE_BY_THE_GUARD if key in rendered}
-        states = {**scope["States"], name: {**own, **added}}
-        del states[PLACEHOLDER]
-        scope["States"] = states
-        _rename(scope, PLACEHOLDER, name)
+    scope = next(scope for scope in _scopes(made) if PLACEHOLDER in scope["States"])
+    rendered = scope["States"].pop(PLACEHOLDER)
+    if not bare:
+        scope.update(StartAt=machine["StartAt"], States=machine["States"])
         return
+    [(name, task)] = machine["States"].items()
+    own = {key: value for key, value in task.items() if key not in _MADE_BY_THE_GUARD}
+    added = {key: rendered[key] for key in _MADE_BY_THE_GUARD if key in rendered}
+    scope["States"][name] = {**own, **added}
+    _rename(scope, PLACEHOLDER, name)
 
 
 def _rename(scope: Json, old: str, new: str) -> None:
@@ -217,8 +211,8 @@ def guarded_machine(
     bare = is_bare_task(machine)
     max_wait = None if max_wait_seconds is None else Duration.seconds(max_wait_seconds)
     if max_hold_seconds is not None:
-        wait = longest_wait(max_wait, express=express)
-        waits = 0 if isinstance(lock_name, str) else int(wait.to_seconds())
+        wait = longest_wait_seconds(max_wait, express=express)
+        waits = 0 if isinstance(lock_name, str) else wait
         task = machine["States"][machine["StartAt"]] if bare else {}
         for fault in faults_of_end(max_hold_seconds, task, wait_seconds=waits):
             raise fault

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
-from fairlock.cdk.fragments import jsonata, require
+from fairlock.cdk.fragments import jsonata, require, whole_seconds
 from fairlock.cdk.guard.guard_arguments import checked_fallback_seconds
 from fairlock.cdk.guard.guard_states import GuardStates
 from fairlock.cdk.guard.service_calls import (
@@ -18,14 +18,15 @@ from fairlock.cdk.guard.service_calls import (
     period_after_restart,
     restarted,
 )
-from fairlock.errors import explained
+from fairlock.errors import InvalidRequest, explained
 from fairlock.protocol.outcomes import RefusalReason
-from fairlock.wire.rules import DEFAULT_FALLBACK_SECONDS
+from fairlock.wire.rules import DEFAULT_MAX_WAIT_SECONDS
 
 _LONGEST_POLL_HOURS: Final = 24
 """At one poll a minute (the longest advice) and 9 events a poll: half of an execution's history."""
 
-_DEFAULT_FALLBACK: Final = Duration.seconds(DEFAULT_FALLBACK_SECONDS)
+_DEFAULT_EXPRESS_MAX_WAIT_SECONDS: Final = 60
+_EXPRESS_SECONDS: Final = 5 * 60
 _MOST_PERIODS: Final = 2000
 """At five events a period: less than half of an execution's history of 25,000 events."""
 _SHORTEST_QUEUE_SECONDS: Final = 5
@@ -66,7 +67,7 @@ class Waiting(ABC):
             fallback: how often a waiter asks again by itself, 10 s to 12 h, default 5 minutes. This
                 bounds the wait if a push is lost or a holder dies unnoticed.
         """
-        return _Queue(checked_fallback_seconds(_DEFAULT_FALLBACK if fallback is None else fallback))
+        return _Queue(checked_fallback_seconds(fallback))
 
     express: ClassVar[bool] = True
     """Whether it works in Express workflows."""
@@ -120,7 +121,7 @@ class _Queue(Waiting):
         max_wait_seconds = states.options.max_wait_seconds
         time_left = sfn.Choice.jsonata(states.scope, states.variable.state_name("Time left?"))
         again = states.acquire_in_queue(
-            "Acquire again" if states.first in (None, states.variable) else "Acquire",
+            "Acquire again" if states.begins else "Acquire",
             period_after_restart(max_wait_seconds, fallback_seconds=self.fallback_seconds),
             on_restart=time_left,
             on_timeout=time_left,
@@ -134,7 +135,7 @@ class _Queue(Waiting):
             # Both are final answers. A guard that takes its turn gets only one of them.
             granted = _acquired(states, next_states).otherwise(next_states.superseded)
         again.next(granted)
-        if states.first not in (None, states.variable):
+        if not states.begins:
             return again
         acquire = states.acquire_in_queue(
             "Acquire",
@@ -189,3 +190,31 @@ def checked_waiting(waiting: Waiting | None, *, express: bool) -> Waiting:
     )
     require("waiting", waiting.express or not express, rule, waiting.shown)
     return waiting
+
+
+def longest_wait_seconds(max_wait: Duration | None, *, express: bool) -> int:
+    """How long a guard waits that was told this; None for the default."""
+    if max_wait is None:
+        return _DEFAULT_EXPRESS_MAX_WAIT_SECONDS if express else DEFAULT_MAX_WAIT_SECONDS
+    return whole_seconds("max_wait", max_wait)
+
+
+def checked_max_wait_seconds(max_wait: Duration | None, waiting: Waiting, *, express: bool) -> int:
+    """Zero, or whole seconds within the bounds of the way to wait and of the kind of workflow."""
+    seconds = longest_wait_seconds(max_wait, express=express)
+    if 0 < seconds < waiting.shortest_seconds:
+        rule = (
+            f"must be 0 to skip a busy lock, or at least {waiting.shortest_seconds} s, so that the "
+            "service has time to answer; Waiting.poll() also takes less"
+        )
+    elif express and seconds >= _EXPRESS_SECONDS:
+        rule = "must be under 5 minutes, after which Step Functions ends an Express workflow"
+    elif seconds > waiting.longest.to_seconds():
+        rule = (
+            f"must be at most {waiting.longest.to_human_string()}: "
+            "a longer wait may fill the history of the execution, which ends at 25,000 events; "
+            "a longer fallback, as in Waiting.queue(fallback=Duration.hours(1)), allows more"
+        )
+    else:
+        return seconds
+    raise InvalidRequest(field="max_wait", rule=rule, value=f"{seconds} s")

@@ -56,8 +56,8 @@ _LICENSES: Final = ("LICENSE", "LICENCE", "COPYING", "NOTICE")
 _COMPILED: Final = frozenset({".so", ".pyd", ".dll", ".dylib"})
 _DIRECTORY: Final = "fairlock-handlers"
 
-Sources = Mapping[PurePosixPath, Path]
-"""Where each file of the asset comes from, by its path in the asset."""
+Files = Mapping[PurePosixPath, bytes]
+"""The content of each file of a directory, by its path there."""
 
 
 class AssetError(Exception):
@@ -71,13 +71,16 @@ def assemble(parent: Path) -> Path:
         AssetError: a distribution is missing, or too old for the handlers, or has compiled code in
             it, which would run on the machine that runs synth and not on Lambda.
     """
-    sources = asset_sources()
+    files = _files()
+    digest = hashlib.sha256()
+    for path, content in files.items():
+        digest.update(f"{path}\0{hashlib.sha256(content).hexdigest()}\n".encode())
     root = parent / _DIRECTORY
-    target = root / _content_hash(sources)
+    target = root / digest.hexdigest()[:32]
     if not target.exists():
         root.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(dir=root))
-        _copy(sources, unfinished)
+        _write(unfinished, files)
         unfinished.chmod(0o755)
         unfinished.replace(target)
     for other in root.iterdir():
@@ -86,15 +89,14 @@ def assemble(parent: Path) -> Path:
     return target
 
 
-def asset_sources() -> Sources:
-    """Every file of the asset."""
+def _files() -> Files:
     found = dict(_own_sources())
     for name in DISTRIBUTIONS:
         found.update(_distribution_sources(name))
     compiled = sorted(str(path) for path in found if path.suffix in _COMPILED)
     if compiled:
         raise AssetError(f"compiled code cannot go into the asset: {', '.join(compiled)}")
-    return dict(sorted(found.items()))
+    return {path: source.read_bytes() for path, source in sorted(found.items())}
 
 
 def _own_sources() -> Iterator[tuple[PurePosixPath, Path]]:
@@ -134,21 +136,6 @@ def _distribution_sources(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
         raise AssetError(
             f"{name} is installed without its files (editable?): install it from a wheel"
         )
-
-
-def _content_hash(sources: Sources) -> str:
-    digest = hashlib.sha256()
-    for path, source in sources.items():
-        digest.update(f"{path}\0{hashlib.sha256(source.read_bytes()).hexdigest()}\n".encode())
-    return digest.hexdigest()[:32]
-
-
-def _copy(sources: Sources, target: Path) -> None:
-    for path, source in sources.items():
-        copy = target / path
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, copy)
-        copy.chmod(0o644)  # Lambda reads the files as another user, whatever the umask here
 
 
 _ON_LAMBDA: Final = "/var/task"
@@ -194,7 +181,7 @@ def byte_code_path(module: str, tag: str) -> PurePosixPath:
 
 
 @lru_cache(maxsize=1)
-def _compiled(python: str, tag: str, sources: NamedSources) -> Mapping[PurePosixPath, bytes]:
+def _compiled(python: str, tag: str, sources: NamedSources) -> Files:
     """The byte code of all modules, or nothing; cached, as tests synthesize many apps.
 
     Raises:
@@ -218,7 +205,7 @@ def _compiled(python: str, tag: str, sources: NamedSources) -> Mapping[PurePosix
         return {path: (home / path).read_bytes() for path in paths}
 
 
-def _write(target: Path, files: Mapping[PurePosixPath, bytes]) -> None:
+def _write(target: Path, files: Files) -> None:
     """Writes each file under another name beside the target, and moves it to its place."""
     with tempfile.TemporaryDirectory(dir=target.parent) as directory:
         for path, content in files.items():

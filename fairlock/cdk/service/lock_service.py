@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
 from aws_cdk import Aws, CfnOutput, RemovalPolicy, Stack, Token
@@ -15,20 +16,18 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from fairlock.cdk.fragments import check_flag, check_key, is_whole, require
+from fairlock.cdk.fragments import check_flag, check_key, require
 from fairlock.cdk.service.functions import (
-    HANDS_OVER,
-    WAKES,
+    OPERATIONS,
+    AdministrationFunctions,
     FunctionFactory,
-    Platform,
-    handler_code,
-    make_administration,
-    make_pace,
+    FunctionSettings,
+    function_id,
     make_publisher,
 )
 from fairlock.cdk.service.reaper import DEFAULT_CONCURRENCY, ExecutionReaper, check_concurrency
 from fairlock.cdk.service.served_functions import ServedFunctions
-from fairlock.cdk.service.service_base import LockServiceBase, ReaperMetric, lock_table, serve_all
+from fairlock.cdk.service.service_base import LockServiceBase, ReaperMetric
 from fairlock.cdk.service.shared_service import (
     DEAD_LETTER_QUEUE_ARN,
     LOG_GROUP_NAMES,
@@ -37,15 +36,15 @@ from fairlock.cdk.service.shared_service import (
     SERVICE_NAME,
     WATCHES_EVERY_MACHINE,
     SharedLockService,
-    SharedNames,
     function_arn,
+    share_names,
 )
 from fairlock.errors import InvalidRequest, explained
 from fairlock.names import TABLE_NAME_PARAMETER
+from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
 
-LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-LEAST_MEMORY_MIB: Final = 128
-MOST_MEMORY_MIB: Final = 10_240
+_ADMINISTRATION: Final = ("inspect", "force_release", "set_limit")
+_MEET_DURABLE: Final = ("acquire", "heartbeat", "release", "reap", "force_release", "set_limit")
 _TABLE_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
 _REMOVAL_POLICIES: Final = (
     RemovalPolicy.RETAIN,
@@ -54,66 +53,69 @@ _REMOVAL_POLICIES: Final = (
 )
 
 
-def check_functions(
-    *,
-    log_level: object,
-    log_retention: object,
-    memory_size_mib: object,
-    tracing: object,
-    architecture: object,
-    recursive_loop: object,
-) -> None:
-    """Checks the settings of the functions."""
-    rule = f"must be one of {', '.join(LOG_LEVELS)}"
-    require("log_level", log_level in LOG_LEVELS, rule, log_level)
-    is_known = isinstance(log_retention, logs.RetentionDays)
-    require("log_retention", is_known, "must be a member of aws_logs.RetentionDays", log_retention)
-    rule = f"must be a whole number from {LEAST_MEMORY_MIB} to {MOST_MEMORY_MIB}"
-    is_size = is_whole(memory_size_mib, LEAST_MEMORY_MIB, MOST_MEMORY_MIB)
-    require("memory_size_mib", is_size, rule, memory_size_mib)
-    rule = "must be True, False, or None for the default"
-    for name, flag in (("tracing", tracing), ("recursive_loop", recursive_loop)):
-        require(name, flag is None or isinstance(flag, bool), rule, flag)
-    is_known = architecture is None or isinstance(architecture, lambda_.Architecture)
-    rule = "must be a member of aws_lambda.Architecture, or None for the default"
-    require("architecture", is_known, rule, architecture)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSettings:
+    """The settings of a new table; a `table` that exists already gets none but the policy."""
 
+    table: dynamodb.ITable | None
+    table_name: str | None
+    removal_policy: RemovalPolicy
+    deletion_protection: bool
+    encryption_key: kms.IKey | None
 
-def check_table(
-    table: object = None,
-    *,
-    table_name: object,
-    removal_policy: object,
-    deletion_protection: object,
-    encryption_key: object,
-) -> None:
-    """Checks the settings of a new table, and that a table that exists already gets none."""
-    rule = "must be 3 to 255 letters, digits, hyphens, underscores and dots"
-    is_name = isinstance(table_name, str) and (
-        Token.is_unresolved(table_name) or _TABLE_NAME.fullmatch(table_name)
-    )
-    require("table_name", table_name is None or is_name, rule, table_name)
-    rule = "must be RETAIN, RETAIN_ON_UPDATE_OR_DELETE or DESTROY of aws_cdk.RemovalPolicy"
-    require("removal_policy", removal_policy in _REMOVAL_POLICIES, rule, removal_policy)
-    check_flag("deletion_protection", deletion_protection)
-    check_key("encryption_key", encryption_key)
-    if table is None:
-        return
-    require("table", hasattr(table, "table_arn"), "must be an aws_dynamodb.ITable", table)
-    rule = "must be left out with table=…, which has its own"
-    for name, value in (
-        ("table_name", table_name),
-        ("deletion_protection", deletion_protection),
-        ("encryption_key", encryption_key),
-    ):
-        require(name, value in (None, False), rule, True)  # noqa: FBT003 - that it is given
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        name, rule = (
+            self.table_name,
+            "must be 3 to 255 letters, digits, hyphens, underscores and dots",
+        )
+        is_name = isinstance(name, str) and (
+            Token.is_unresolved(name) or _TABLE_NAME.fullmatch(name)
+        )
+        require("table_name", name is None or is_name, rule, name)
+        rule = "must be RETAIN, RETAIN_ON_UPDATE_OR_DELETE or DESTROY of aws_cdk.RemovalPolicy"
+        is_known = self.removal_policy in _REMOVAL_POLICIES
+        require("removal_policy", is_known, rule, self.removal_policy)
+        check_flag("deletion_protection", self.deletion_protection)
+        check_key("encryption_key", self.encryption_key)
+        if self.table is None:
+            return
+        is_table = hasattr(self.table, "table_arn")
+        require("table", is_table, "must be an aws_dynamodb.ITable", self.table)
+        rule = "must be left out with table=…, which has its own"
+        for field in ("table_name", "deletion_protection", "encryption_key"):
+            require(field, getattr(self, field) in (None, False), rule, True)  # noqa: FBT003 - that it is given
+
+    def table_in(self, scope: Construct, *, has_stream: bool) -> dynamodb.ITable:
+        """One table, on demand, with TTL, point-in-time recovery and encryption at rest.
+
+        No `TableV2`: one replica more of that would let two regions grant the same lock.
+        """
+        text = dynamodb.AttributeType.STRING
+        return self.table or dynamodb.Table(
+            scope,
+            "Table",
+            table_name=self.table_name,
+            partition_key=dynamodb.Attribute(name=PARTITION_KEY, type=text),
+            sort_key=dynamodb.Attribute(name=SORT_KEY, type=text),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            time_to_live_attribute=TTL_ATTRIBUTE,
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=True
+            ),
+            encryption=None if self.encryption_key else dynamodb.TableEncryption.AWS_MANAGED,
+            encryption_key=self.encryption_key,
+            removal_policy=self.removal_policy,
+            deletion_protection=self.deletion_protection,
+            stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES if has_stream else None,
+        )
 
 
 _NOT_IN_A_DIMENSION: Final = re.compile(r"[^!-~]")
 _LONGEST_PLACE: Final = 120
 
 
-class LockService(LockServiceBase):
+class LockService(LockServiceBase[lambda_.Function]):
     """A lock service of its own: one table, a function for each operation, and the reaper.
 
     Attributes:
@@ -125,11 +127,6 @@ class LockService(LockServiceBase):
         administration: the functions that show, free and pause locks; None if left out.
         publish_function: tells EventBridge of lifecycle events; None if left out.
     """
-
-    acquire_function: lambda_.Function
-    heartbeat_function: lambda_.Function
-    release_function: lambda_.Function
-    publish_function: lambda_.Function | None
 
     from_stack = staticmethod(SharedLockService)
     """Refers to the service that a stack shares, by the stack's name, with the same arguments."""
@@ -199,16 +196,17 @@ class LockService(LockServiceBase):
         Raises:
             InvalidRequest: names the argument and its rule, before anything is declared.
         """
-        check_functions(
-            log_level=log_level,
+        settings = FunctionSettings(
             log_retention=log_retention,
+            log_removal_policy=removal_policy,
+            log_level=log_level,
             memory_size_mib=memory_size_mib,
             tracing=tracing,
             architecture=architecture,
             recursive_loop=recursive_loop,
         )
-        check_table(
-            table,
+        table_settings = TableSettings(
+            table=table,
             table_name=table_name,
             removal_policy=removal_policy,
             deletion_protection=deletion_protection,
@@ -219,69 +217,48 @@ class LockService(LockServiceBase):
         for name, flag in {**flags, "lifecycle_events": lifecycle_events, "pace": pace}.items():
             check_flag(name, flag)
         super().__init__(scope, construct_id)
-        self.table = table or lock_table(
-            self,
-            table_name=table_name,
-            encryption_key=encryption_key,
-            removal_policy=removal_policy,
-            deletion_protection=deletion_protection,
-            has_stream=lifecycle_events,
-        )
+        self._table = table_settings.table_in(self, has_stream=lifecycle_events)
+        # By reference: without the CDK the stack may have any name.
+        own_name = f"{Aws.STACK_NAME}/{self._place()}"
         functions = FunctionFactory(
-            scope=self,
-            code=handler_code(self),
-            table=self.table,
-            # By reference: without the CDK the stack may have any name.
-            service_name=f"{Aws.STACK_NAME}/{self._place()}",
-            log_retention=log_retention,
-            log_removal_policy=removal_policy,
-            log_level=log_level,
-            memory_size_mib=memory_size_mib,
-            platform=Platform(
-                self, tracing=tracing, architecture=architecture, recursive_loop=recursive_loop
-            ),
+            self, table=self._table, service_name=own_name, settings=settings
         )
-        self.acquire_function = functions.make(
-            "Acquire",
-            description="Fairlock: acquires locks",
-            table_actions=("PutItem", *HANDS_OVER),
-            workflow_actions=WAKES,
-        )
-        self.release_function = functions.make(
-            "Release",
-            description="Fairlock: releases locks",
-            table_actions=HANDS_OVER,
-            workflow_actions=WAKES,
-        )
-        self.heartbeat_function = functions.make(
-            "Heartbeat",
-            description="Fairlock: renews leases",
-            # It may have to clear a queue in which no one waits before it takes a lock again.
-            table_actions=("PutItem", *HANDS_OVER),
-            workflow_actions=(*WAKES, "SendTaskFailure"),
-        )
-        self.reaper = (
-            ExecutionReaper(self, "Reaper", functions=functions, concurrency=reaper_concurrency)
-            if reaper
-            else None
-        )
-        self.reap_function = None if self.reaper is None else self.reaper.function
+        made = {name: functions.make(name) for name in ("acquire", "release", "heartbeat")}
+        self.reaper: ExecutionReaper | None = None
+        if reaper:
+            self.reaper = ExecutionReaper(
+                self, "Reaper", functions=functions, concurrency=reaper_concurrency
+            )
+            made["reap"] = self.reaper.function
         self.has_dead_letters = reaper
-        self.administration = make_administration(functions) if administration else None
-        self.publish_function = make_publisher(functions) if lifecycle_events else None
-        self._pace_function = make_pace(functions) if pace else None
-        meet_durable = [self.acquire_function, self.heartbeat_function, self.release_function]
-        if self.reaper is not None:
-            meet_durable.append(self.reaper.function)
-        if self.administration is not None:
-            meet_durable += [self.administration.force_release, self.administration.set_limit]
+        self.administration: AdministrationFunctions | None = None
+        if administration:
+            shown = {name: functions.make(name) for name in _ADMINISTRATION}
+            self.administration = AdministrationFunctions(**shown)
+            made |= shown
+        if lifecycle_events:
+            self.publish_function = made["publish"] = make_publisher(functions)
+        if pace:
+            made["pace"] = functions.make("pace")
+        self._functions = {name: made[name] for name in OPERATIONS if name in made}
+        meet_durable = [made[name] for name in _MEET_DURABLE if name in made]
         self._serves_all_durable = durable
         self._served = ServedFunctions(self, meet_durable)
-        self._shared_names: SharedNames | None = None
+        self._shared_names: Construct | None = None
         if durable:
-            serve_all(self, meet_durable)
+            self._served.serve_all()
             if self.reaper is not None:
                 self.reaper.watch_every_durable_function()
+
+    @property
+    def table(self) -> dynamodb.ITable:
+        """The lock table."""
+        return self._table
+
+    @property
+    def reap_function(self) -> lambda_.Function | None:
+        """Frees the locks of executions that ended; None without a reaper."""
+        return self._functions.get("reap")
 
     @property
     def service_name(self) -> str:
@@ -293,18 +270,19 @@ class LockService(LockServiceBase):
         own = self.node.scopes[self.node.scopes.index(Stack.of(self)) + 1 :]
         return _NOT_IN_A_DIMENSION.sub("", "/".join(each.node.id for each in own))[:_LONGEST_PLACE]
 
-    @property
-    def pace_function(self) -> lambda_.Function:
-        """See `LockServiceBase.pace_function`."""
-        if self._pace_function is None:
-            rule = "must be True where the service is made, which so has no function for a pace"
-            raise InvalidRequest(field="pace", rule=rule, value=False)
-        return self._pace_function
+    def _function(self, operation: str) -> lambda_.Function:
+        if operation not in self._functions:
+            field, named = "administration", operation
+            if operation == "pace":
+                field, named = "pace", "for a pace"
+            rule = f"must be True where the service is made, which so has no function {named}"
+            raise InvalidRequest(field=field, rule=rule, value=False)
+        return self._functions[operation]
 
     @property
     def log_group_names(self) -> list[str]:
         """The log groups of all functions."""
-        return [function.log_group.log_group_name for function in self._functions().values()]
+        return [function.log_group.log_group_name for function in self._functions.values()]
 
     def grant_durable(
         self, function: lambda_.Function, *, key: kms.IKey | None = None
@@ -343,7 +321,7 @@ class LockService(LockServiceBase):
             names[WATCHES_EVERY_MACHINE] = "true"
         if self._serves_all_durable:
             names[SERVES_EVERY_DURABLE_FUNCTION] = "true"
-        self._shared_names = SharedNames(self, names)
+        self._shared_names = share_names(self, names)
 
     def add_outputs(self) -> None:
         """Gives the stack the outputs that the stack `Fairlock` has, once: names and ARNs."""
@@ -362,8 +340,8 @@ class LockService(LockServiceBase):
             TABLE_NAME_PARAMETER: self.table.table_name,
             "LockTableArn": self.table.table_arn,
         }
-        for operation, function in self._functions().items():
-            names[f"{operation}FunctionName"] = function.function_name
+        for operation, function in self._functions.items():
+            names[f"{function_id(operation)}FunctionName"] = function.function_name
             names[function_arn(operation)] = function.function_arn
         if self.reaper is not None:
             queue, dead_letters = self.reaper.queue, self.reaper.dead_letter_queue
@@ -371,20 +349,6 @@ class LockService(LockServiceBase):
             names["ReapDeadLetterQueueUrl"] = dead_letters.queue_url
             names[DEAD_LETTER_QUEUE_ARN] = dead_letters.queue_arn
         return names
-
-    def _functions(self) -> dict[str, lambda_.Function]:
-        functions = {
-            "Acquire": self.acquire_function,
-            "Heartbeat": self.heartbeat_function,
-            "Release": self.release_function,
-        }
-        if self.administration is not None:
-            functions["Inspect"] = self.administration.inspect
-            functions["ForceRelease"] = self.administration.force_release
-            functions["SetLimit"] = self.administration.set_limit
-        others = {"Pace": self._pace_function, "Publish": self.publish_function}
-        others["Reap"] = None if self.reaper is None else self.reaper.function
-        return functions | {name: one for name, one in others.items() if one is not None}
 
     def _reap_queue(self, purpose: ReaperMetric) -> sqs.Queue:
         reaper = self._reaper_or_refuse(purpose)

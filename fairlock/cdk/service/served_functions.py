@@ -10,15 +10,45 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from aws_cdk import Acknowledgment, Names, Stack, Validations
+from aws_cdk import ArnFormat, Names, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from fairlock.cdk.service.service_base import DURABLE_ACTIONS
+from fairlock.cdk.fragments import first_difference, require
+from fairlock.cdk.service.functions import acknowledge_wildcard
 from fairlock.errors import InvalidRequest
 from fairlock.names import MEETS_DURABLE_VARIABLE
+
+_ACTIONS: Final = ("lambda:GetDurableExecution", "lambda:SendDurableExecutionCallbackSuccess")
+
+
+def check_function(function: lambda_.IFunction, *, service: Construct) -> None:
+    """Checks that the function can hold locks: the environment of others cannot be set."""
+    is_own = isinstance(function, lambda_.Function)
+    rule = "must be a lambda_.Function of this app, and neither a version nor an alias of it"
+    require("function", is_own, rule, type(function).__name__)
+    here = Stack.of(service)
+    difference = first_difference(here, function.env)
+    if difference is not None:
+        _, own, other = difference
+        rule = f"must be in the service's account and region ({here.account}, {here.region})"
+        raise InvalidRequest(field="function", rule=rule, value=f"{other} instead of {own}")
+
+
+def grant_on_all(scope: Construct, grantee: iam.IGrantable) -> iam.Grant:
+    """Allows to wake and to ask about the executions of every durable function of the region."""
+    functions = Stack.of(scope).format_arn(
+        service="lambda",
+        resource="function",
+        resource_name="*",
+        arn_format=ArnFormat.COLON_RESOURCE_NAME,
+    )
+    return iam.Grant.add_to_principal(
+        grantee=grantee, actions=[*_ACTIONS], resource_arns=[functions]
+    )
+
 
 _MOST_INLINE: Final = 7_000
 """Characters. IAM takes 10,240 of all inline policies of a role together (its user guide, "IAM and
@@ -32,6 +62,7 @@ _OF_A_FUNCTION: Final = 130
 _OF_A_KEY: Final = 180
 """Characters that these take, with the longest names."""
 _ANY_VERSION: Final = "The executions of all versions of this durable function may hold a lock."
+_ANY_FUNCTION: Final = "Any durable function of this account and region may hold a lock."
 
 
 @dataclass
@@ -56,6 +87,15 @@ class ServedFunctions:
         self._policies: dict[str, list[_Policy]] = {}
         self._served: set[str] = set()
 
+    def serve_all(self) -> None:
+        """Lets the service's functions serve every durable function of the account and region."""
+        resource = "arn:<AWS::Partition>:lambda:<AWS::Region>:<AWS::AccountId>:function:*"
+        for each in self._functions:
+            grant_on_all(self._service, each)
+            each.add_environment(MEETS_DURABLE_VARIABLE, "1")
+            if each.role is not None:
+                acknowledge_wildcard(each.role, f"Resource::{resource}", _ANY_FUNCTION)
+
     def serve(self, durable: lambda_.Function) -> None:
         """Lets the service's functions wake and ask about the executions of a durable function."""
         if durable.node.addr in self._served:
@@ -63,15 +103,14 @@ class ServedFunctions:
         policy = self._policy_with_room(durable, _OF_A_FUNCTION, field="function")
         self._served.add(durable.node.addr)
         if policy.executions is None:
-            policy.executions = iam.PolicyStatement(actions=[*DURABLE_ACTIONS])
+            policy.executions = iam.PolicyStatement(actions=[*_ACTIONS])
             policy.construct.add_statements(policy.executions)
         # An ARN without a version matches no execution (Lambda developer guide, "Security and
         # permissions for Lambda durable functions").
         policy.executions.add_resources(f"{durable.function_arn}:*")
         logical_id = Stack.of(durable).get_logical_id(durable.node.default_child)  # type: ignore[arg-type]  # a CfnElement
-        finding = f"AwsSolutions-IAM5[Resource::<{logical_id}.Arn>:*]"
-        acknowledgment = Acknowledgment(id=finding, reason=_ANY_VERSION)
-        Validations.of(policy.construct).acknowledge(acknowledgment)
+        finding = f"Resource::<{logical_id}.Arn>:*"
+        acknowledge_wildcard(policy.construct, finding, _ANY_VERSION)
         for each in self._functions:
             each.add_environment(MEETS_DURABLE_VARIABLE, "1")
 

@@ -6,9 +6,9 @@ The only dimension of its metrics is the service, because lock names are unbound
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, Protocol, TypedDict, Unpack
+from typing import Final, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack
 
-from aws_cdk import Acknowledgment, ArnFormat, Duration, RemovalPolicy, Stack, Token, Validations
+from aws_cdk import Duration, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -17,31 +17,17 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from fairlock.cdk.fragments import (
-    check_grantee,
-    check_key,
-    check_place,
-    first_difference,
-    grant_call,
-    require,
-)
-from fairlock.cdk.service.functions import AdministrationFunctions, grant_key, grant_workflow_action
+from fairlock.cdk.fragments import check_grantee, check_key, check_place, grant_call, require
+from fairlock.cdk.service.functions import grant_key, grant_workflow_action
+from fairlock.cdk.service.served_functions import check_function, grant_on_all
 from fairlock.errors import InvalidRequest
 from fairlock.names import (
     ACQUIRE_FUNCTION_VARIABLE,
-    MEETS_DURABLE_VARIABLE,
     NAMESPACE,
     RELEASE_FUNCTION_VARIABLE,
     MetricName,
 )
-from fairlock.protocol.schema import (
-    PARTITION_KEY,
-    SORT_KEY,
-    TTL_ATTRIBUTE,
-    partition_of,
-    partition_of_execution,
-    partition_of_pace,
-)
+from fairlock.protocol.schema import partition_of, partition_of_execution, partition_of_pace
 from fairlock.wire import rules
 
 _STATISTICS: Final = {
@@ -60,38 +46,6 @@ _ADMINISTRATION: Final = (
     *("DescribeTable", "DescribeTimeToLive"),
 )
 _WRITES: Final = ("ConditionCheckItem", "PutItem", "UpdateItem", "DeleteItem")
-
-
-def lock_table(
-    scope: Construct,
-    *,
-    table_name: str | None,
-    encryption_key: kms.IKey | None,
-    removal_policy: RemovalPolicy,
-    deletion_protection: bool,
-    has_stream: bool,
-) -> dynamodb.Table:
-    """One table, on demand, with TTL, point-in-time recovery and encryption at rest.
-
-    No `TableV2`: one replica more of that would let two regions grant the same lock.
-    """
-    return dynamodb.Table(
-        scope,
-        "Table",
-        table_name=table_name,
-        partition_key=dynamodb.Attribute(name=PARTITION_KEY, type=dynamodb.AttributeType.STRING),
-        sort_key=dynamodb.Attribute(name=SORT_KEY, type=dynamodb.AttributeType.STRING),
-        billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-        time_to_live_attribute=TTL_ATTRIBUTE,
-        point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
-            point_in_time_recovery_enabled=True
-        ),
-        encryption=None if encryption_key else dynamodb.TableEncryption.AWS_MANAGED,
-        encryption_key=encryption_key,
-        removal_policy=removal_policy,
-        deletion_protection=deletion_protection,
-        stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES if has_stream else None,
-    )
 
 
 _LEADING_KEYS: Final = "dynamodb:LeadingKeys"
@@ -130,50 +84,6 @@ class MetricOptions(TypedDict, total=False):
 
 
 ReaperMetric = Literal["metric_dead_letters", "metric_oldest_event"]
-AdministrationFunction = Literal["inspect", "force_release", "set_limit"]
-
-DURABLE_ACTIONS: Final = (
-    "lambda:GetDurableExecution",
-    "lambda:SendDurableExecutionCallbackSuccess",
-)
-_ANY_FUNCTION: Final = "Any durable function of this account and region may hold a lock."
-
-
-def check_function(function: lambda_.IFunction, *, service: Construct) -> None:
-    """Checks that the function can hold locks: the environment of others cannot be set."""
-    is_own = isinstance(function, lambda_.Function)
-    rule = "must be a lambda_.Function of this app, and neither a version nor an alias of it"
-    require("function", is_own, rule, type(function).__name__)
-    here = Stack.of(service)
-    difference = first_difference(here, function.env)
-    if difference is not None:
-        _, own, other = difference
-        rule = f"must be in the service's account and region ({here.account}, {here.region})"
-        raise InvalidRequest(field="function", rule=rule, value=f"{other} instead of {own}")
-
-
-def grant_on_all(scope: Construct, grantee: iam.IGrantable) -> iam.Grant:
-    """Allows to wake and to ask about the executions of every durable function of the region."""
-    functions = Stack.of(scope).format_arn(
-        service="lambda",
-        resource="function",
-        resource_name="*",
-        arn_format=ArnFormat.COLON_RESOURCE_NAME,
-    )
-    return iam.Grant.add_to_principal(
-        grantee=grantee, actions=[*DURABLE_ACTIONS], resource_arns=[functions]
-    )
-
-
-def serve_all(scope: Construct, functions: list[lambda_.Function]) -> None:
-    """Lets the service's functions serve every durable function of the account and region."""
-    resource = "arn:<AWS::Partition>:lambda:<AWS::Region>:<AWS::AccountId>:function:*"
-    for each in functions:
-        grant_on_all(scope, each)
-        each.add_environment(MEETS_DURABLE_VARIABLE, "1")
-        if each.role is not None:
-            finding = f"AwsSolutions-IAM5[Resource::{resource}]"
-            Validations.of(each.role).acknowledge(Acknowledgment(id=finding, reason=_ANY_FUNCTION))
 
 
 class ILockService(Protocol):
@@ -192,17 +102,13 @@ class ILockService(Protocol):
         """Frees a lock."""
 
 
-class LockServiceBase(Construct):
+Function_co = TypeVar("Function_co", bound=lambda_.IFunction, covariant=True)
+
+
+class LockServiceBase(Construct, Generic[Function_co]):
     """Grants and metrics, the same for a service made here and for one of another stack."""
 
-    acquire_function: lambda_.IFunction
-    heartbeat_function: lambda_.IFunction
-    release_function: lambda_.IFunction
-    reap_function: lambda_.IFunction | None
-    """Frees the locks of executions that ended; None without a reaper."""
-    table: dynamodb.ITable
-    administration: AdministrationFunctions | None = None
-    publish_function: lambda_.IFunction | None = None
+    publish_function: Function_co | None = None
     has_dead_letters: bool = True
     """Whether `metric_dead_letters` can be asked for."""
 
@@ -211,9 +117,38 @@ class LockServiceBase(Construct):
         check_place(scope, construct_id)
         super().__init__(scope, construct_id)
 
+    def _function(self, operation: str) -> Function_co:
+        """The function of an operation; `InvalidRequest` if the service is known to have none."""
+        raise NotImplementedError
+
     @property
-    def service_name(self) -> str:
-        """The value of the dimension `service`."""
+    def acquire_function(self) -> Function_co:
+        """Grants or refuses a lock."""
+        return self._function("acquire")
+
+    @property
+    def heartbeat_function(self) -> Function_co:
+        """Renews a holder's lease."""
+        return self._function("heartbeat")
+
+    @property
+    def release_function(self) -> Function_co:
+        """Frees a lock."""
+        return self._function("release")
+
+    @property
+    def pace_function(self) -> Function_co:
+        """Reserves slots of a pace."""
+        return self._function("pace")
+
+    @property
+    def reap_function(self) -> Function_co | None:
+        """Frees the locks of executions that ended; None without a reaper."""
+        return self._function("reap")
+
+    @property
+    def table(self) -> dynamodb.ITable:
+        """The lock table."""
         raise NotImplementedError
 
     @property
@@ -222,8 +157,8 @@ class LockServiceBase(Construct):
         return self.table.table_name
 
     @property
-    def pace_function(self) -> lambda_.IFunction:
-        """Reserves slots of a pace; `InvalidRequest` if the service has no such function."""
+    def service_name(self) -> str:
+        """The value of the dimension `service`."""
         raise NotImplementedError
 
     @property
@@ -303,26 +238,19 @@ class LockServiceBase(Construct):
 
     def grant_inspect(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a principal describe and list all locks, by a function; no owner id is shown."""
-        return grant_call(self._required("inspect"), grantee)
+        return grant_call(self._function("inspect"), grantee)
 
     def grant_force_release(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a principal release any holder by force, by a function that logs who and why."""
-        return grant_call(self._required("force_release"), grantee)
+        return grant_call(self._function("force_release"), grantee)
 
     def grant_set_limit(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a principal limit, pause and resume all locks, by a function that logs it."""
-        return grant_call(self._required("set_limit"), grantee)
+        return grant_call(self._function("set_limit"), grantee)
 
     def grant_pace(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a principal reserve slots of any pace. State machines with a `Pace` need no call."""
         return grant_call(self.pace_function, grantee)
-
-    def _required(self, name: AdministrationFunction) -> lambda_.IFunction:
-        found: lambda_.IFunction | None = getattr(self.administration, name, None)
-        if found is None:
-            rule = f"must be True where the service is made, which so has no function {name}"
-            raise InvalidRequest(field="administration", rule=rule, value=False)
-        return found
 
     def _grant_on_table(
         self,
@@ -368,3 +296,7 @@ class LockServiceBase(Construct):
         function.add_environment(ACQUIRE_FUNCTION_VARIABLE, self.acquire_function.function_arn)
         function.add_environment(RELEASE_FUNCTION_VARIABLE, self.release_function.function_arn)
         return self.grant_acquire(function).combine(self.grant_release(function))
+
+
+AnyLockService = LockServiceBase[lambda_.IFunction]
+"""A service made here or one of another stack."""

@@ -20,8 +20,9 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from fairlock.cdk.fragments import check_key, require
+from fairlock.cdk.service.functions import function_id
 from fairlock.cdk.service.reaper import check_machine
-from fairlock.cdk.service.service_base import AdministrationFunction, LockServiceBase, ReaperMetric
+from fairlock.cdk.service.service_base import LockServiceBase, ReaperMetric
 from fairlock.errors import InvalidRequest, explained
 from fairlock.names import TABLE_NAME_PARAMETER, stack_parameter
 from fairlock.wire import rules
@@ -40,8 +41,8 @@ _SHARED: Final = "SharedLockService"
 
 
 def function_arn(operation: str) -> str:
-    """The name of the output and the parameter with the ARN of a function, such as "Acquire"."""
-    return f"{operation}FunctionArn"
+    """The name of the output and the parameter with the ARN of a function."""
+    return f"{function_id(operation)}FunctionArn"
 
 
 def parameter_name(stack_name: str, name: str) -> str:
@@ -52,28 +53,29 @@ def parameter_name(stack_name: str, name: str) -> str:
     return stack_parameter(stack_name, name)
 
 
-class SharedNames(Construct):
-    """The parameters by which other stacks find the service of a stack; free of charge."""
+def share_names(service: Construct, names: Mapping[str, str]) -> Construct:
+    """Writes what `LockService.from_stack` reads: one parameter a name, free of charge.
 
-    def __init__(self, service: Construct, names: Mapping[str, str]) -> None:
-        """Writes what `LockService.from_stack` reads; what the service lacks has no parameter."""
-        stack = Stack.of(service)
-        parameter_name(stack.stack_name, TABLE_NAME_PARAMETER)
-        rule = "must be called once in a stack: the service is found by the stack's name"
-        require("share", stack.node.try_find_child(_SHARED) is None, rule, service.node.path)
-        super().__init__(stack, _SHARED)
-        for name, value in names.items():
-            if name in _SHARED_NAMES or name.endswith("FunctionArn"):
-                ssm.StringParameter(
-                    self,
-                    name,
-                    parameter_name=parameter_name(stack.stack_name, name),
-                    string_value=value,
-                    description="Fairlock: read by stacks that use this lock service",
-                )
+    What the service lacks has no parameter.
+    """
+    stack = Stack.of(service)
+    parameter_name(stack.stack_name, TABLE_NAME_PARAMETER)
+    rule = "must be called once in a stack: the service is found by the stack's name"
+    require("share", stack.node.try_find_child(_SHARED) is None, rule, service.node.path)
+    shared = Construct(stack, _SHARED)
+    for name, value in names.items():
+        if name in _SHARED_NAMES or name.endswith("FunctionArn"):
+            ssm.StringParameter(
+                shared,
+                name,
+                parameter_name=parameter_name(stack.stack_name, name),
+                string_value=value,
+                description="Fairlock: read by stacks that use this lock service",
+            )
+    return shared
 
 
-class SharedLockService(LockServiceBase):
+class SharedLockService(LockServiceBase[lambda_.IFunction]):
     """A lock service that another stack of this account and region deployed and shares.
 
     Its names come from the Parameter Store each time CloudFormation deploys the stack that uses
@@ -113,24 +115,10 @@ class SharedLockService(LockServiceBase):
         self._table: dynamodb.ITable | None = None
 
     # What is found when it is first asked for: CloudFormation warns of a parameter without use.
+    # Deploying fails without a function or a queue that is asked for.
 
     @property
-    def acquire_function(self) -> lambda_.IFunction:  # type: ignore[override]  # it is never set
-        """Grants or refuses a lock."""
-        return self._function("Acquire")
-
-    @property
-    def heartbeat_function(self) -> lambda_.IFunction:  # type: ignore[override]  # same
-        """Renews a holder's lease."""
-        return self._function("Heartbeat")
-
-    @property
-    def release_function(self) -> lambda_.IFunction:  # type: ignore[override]  # same
-        """Frees a lock."""
-        return self._function("Release")
-
-    @property
-    def table(self) -> dynamodb.ITable:  # type: ignore[override]  # same
+    def table(self) -> dynamodb.ITable:
         """The lock table."""
         if self._table is None:
             key, name = self._encryption_key, self._deployed(TABLE_NAME_PARAMETER)
@@ -143,16 +131,6 @@ class SharedLockService(LockServiceBase):
     def service_name(self) -> str:
         """What the service's functions call themselves in their metrics and logs."""
         return self._deployed(SERVICE_NAME)
-
-    @property
-    def reap_function(self) -> lambda_.IFunction:  # type: ignore[override]  # same
-        """Frees the locks of executions that ended. Deploying fails without a reaper."""
-        return self._function("Reap")
-
-    @property
-    def pace_function(self) -> lambda_.IFunction:
-        """Reserves slots of a pace. Deploying fails without this function."""
-        return self._function("Pace")
 
     @property
     def log_group_names(self) -> list[str]:
@@ -187,12 +165,7 @@ class SharedLockService(LockServiceBase):
         self._deployed(SERVES_EVERY_DURABLE_FUNCTION)
         return grant
 
-    def _required(self, name: AdministrationFunction) -> lambda_.IFunction:
-        """The function; deploying fails without it, as without a reaper below."""
-        return self._function(name.title().replace("_", ""))
-
     def _reap_queue(self, purpose: ReaperMetric) -> sqs.IQueue:
-        """Deploying fails without a reaper."""
         name = REAP_QUEUE_ARN if purpose == "metric_oldest_event" else DEAD_LETTER_QUEUE_ARN
         if name not in self._queues:
             queue = sqs.Queue.from_queue_arn(self, name.removesuffix("Arn"), self._deployed(name))
@@ -203,7 +176,7 @@ class SharedLockService(LockServiceBase):
         if operation not in self._functions:
             arn = self._deployed(function_arn(operation))
             self._functions[operation] = lambda_.Function.from_function_attributes(
-                self, operation, function_arn=arn, same_environment=True
+                self, function_id(operation), function_arn=arn, same_environment=True
             )
         return self._functions[operation]
 

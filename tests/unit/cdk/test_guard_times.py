@@ -334,7 +334,7 @@ def test_a_retry_that_is_added_later_is_found_at_synth(
     case.machine(case.guard(task=task, max_hold=TEN_MINUTES))
     task.add_retry(max_attempts=2)
     assert TOO_LONG in str(empty_app.node.validate())
-    monkeypatch.setattr(guard_rules.EndOfHold, "faults", lambda _self: iter(()))
+    monkeypatch.setattr(guard_rules, "faults_of_end", lambda *_, **__: iter(()))
     assert empty_app.node.validate() == []
 
 
