@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Annotated, Final
 
 import typer
 
 from fairlock.cli import exit_codes, lines
 from fairlock.cli.doctor import doctor
-from fairlock.cli.exit_codes import Command, end
+from fairlock.cli.exit_codes import Command
 from fairlock.cli.lines import screen
 from fairlock.cli.listing import list_locks, reader, show, unknown, watch
 from fairlock.cli.target import AsJson, LockName, Prefix, Target, about_a_table, caller, time_option
@@ -24,21 +24,11 @@ from fairlock.protocol.description import LockDescription
 from fairlock.text import printable
 
 _NO_REASON: Final = "no reason given"
-_NOBODY_TO_ASK: Final = "there is no terminal to ask on: give --yes"
 _SHOWN: Final = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForcedRelease:
-    """The arguments of `fairlock release --force`; without a terminal no one can be asked."""
-
-    name: str
-    fencing_token: int | None
-    reason: str | None
-    yes: bool
-    ask: Callable[[str], bool] | None
-    requested_by: Callable[[], str]
-    as_json: bool = False
+Ask = Callable[[str], bool] | None
+"""Asks the person at the terminal; None if there is none to ask."""
 
 
 def release_own(locks: LockClient, name: str, owner_id: str, *, as_json: bool = False) -> int:
@@ -54,36 +44,39 @@ def release_own(locks: LockClient, name: str, owner_id: str, *, as_json: bool = 
     return exit_codes.LOST
 
 
-def force_release(locks: LockClient, place: str, wanted: ForcedRelease) -> int:
+def force_release(
+    locks: LockClient,
+    place: str,
+    name: str,
+    *,
+    fencing_token: int | None,
+    reason: str | None,
+    requested_by: Callable[[], str],
+    yes: bool,
+    ask: Ask,
+    as_json: bool = False,
+) -> int:
     """Shows the holder, asks, and releases the grant that was shown; returns the exit status."""
-    found = locks.describe(wanted.name)
+    found = locks.describe(name)
     if found is None:
-        return unknown(place, wanted.name)
+        return unknown(place, name)
     if not found.holders:
-        exit_codes.say(f"lock {wanted.name!r} is free: there is nothing to release")
+        exit_codes.say(f"lock {name!r} is free: there is nothing to release")
         return exit_codes.UNKNOWN_LOCK
-    holder = _choose(found, wanted.fencing_token)
+    holder = _choose(found, fencing_token)
     if holder is None:
-        return _tell_holders(found, wanted.fencing_token)
-    exit_codes.say(f"lock {wanted.name!r} of {place} is held by")
+        return _tell_holders(found, fencing_token)
+    exit_codes.say(f"lock {name!r} of {place} is held by")
     for line in lines.details_of_holder(holder, seen_at=found.seen_at):
         exit_codes.say(line)
     waits = "the oldest waiter gets the lock" if found.waiters.count else "no one waits"
     question = f"Release it by force? Its work is not stopped by this; {waits}."
-    if not _is_confirmed(question, yes=wanted.yes, ask=wanted.ask):
+    if not _is_confirmed(question, yes=yes, ask=ask):
         return exit_codes.DECLINED
-    locks.force_release(
-        wanted.name,
-        holder=holder,
-        reason=wanted.reason or _NO_REASON,
-        requested_by=wanted.requested_by(),
-    )
-    if wanted.as_json:
-        done = {"lock_name": wanted.name, "released": True, "fencing_token": holder.fencing_token}
-        typer.echo(json.dumps(done))
-    else:
-        typer.echo(f"{printable(wanted.name)}: released by force; {_now(locks, wanted.name)}")
-    return 0
+    who = requested_by()
+    locks.force_release(name, holder=holder, reason=reason or _NO_REASON, requested_by=who)
+    fields = {"released": True, "fencing_token": holder.fencing_token}
+    return _done(locks, name, "released by force", as_json=as_json, **fields)
 
 
 def _choose(found: LockDescription, fencing_token: int | None) -> DescribedHolder | None:
@@ -103,20 +96,16 @@ def _tell_holders(found: LockDescription, fencing_token: int | None) -> int:
     return exit_codes.HOLDER_CHANGED
 
 
-def _is_confirmed(question: str, *, yes: bool, ask: Callable[[str], bool] | None) -> bool:
-    if not yes and ask is None:
-        exit_codes.end(exit_codes.USAGE, _NOBODY_TO_ASK)
-    return yes or ask(question)  # type: ignore[misc]  # it is there
+def _is_confirmed(question: str, *, yes: bool, ask: Ask) -> bool:
+    if yes:
+        return True
+    if ask is None:
+        exit_codes.end(exit_codes.USAGE, "there is no terminal to ask on: give --yes")
+    return ask(question)
 
 
 def empty_queue(
-    locks: LockClient,
-    place: str,
-    name: str,
-    *,
-    yes: bool,
-    ask: Callable[[str], bool] | None,
-    as_json: bool = False,
+    locks: LockClient, place: str, name: str, *, yes: bool, ask: Ask, as_json: bool = False
 ) -> int:
     """Shows who waits, asks, and removes all that wait; returns the exit status."""
     found = locks.describe(name)
@@ -129,11 +118,7 @@ def empty_queue(
     if not _is_confirmed("Remove all of them? Those that ask again wait again.", yes=yes, ask=ask):
         return exit_codes.DECLINED
     removed = locks.empty_queue(name)
-    if as_json:
-        typer.echo(json.dumps({"lock_name": name, "removed": removed}))
-    else:
-        typer.echo(f"{printable(name)}: removed {removed} waiters; {_now(locks, name)}")
-    return 0
+    return _done(locks, name, f"removed {removed} waiters", as_json=as_json, removed=removed)
 
 
 def change_ceiling(
@@ -146,25 +131,25 @@ def change_ceiling(
         locks.set_limit(name, limit, **why)
     else:
         locks.pause(name, **why)
-    if as_json:
-        typer.echo(json.dumps({"lock_name": name, "limit": limit}))
-        return 0
     done = {None: "resumed", 0: "paused"}.get(limit, f"limited to {limit}")
-    typer.echo(f"{printable(name)}: {done}; {_now(locks, name)}")
+    return _done(locks, name, done, as_json=as_json, limit=limit)
+
+
+def _done(locks: LockClient, name: str, done: str, *, as_json: bool, **fields: object) -> int:
+    """Prints an object, or what was done and how the lock is now; the status is 0 in any case."""
+    if as_json:
+        typer.echo(json.dumps({"lock_name": name, **fields}))
+        return 0
+    after = None
+    with suppress(FairlockError):  # What was done stands, whether that can be read or not.
+        after = locks.describe(name)
+    now = "" if after is None else lines.state_of(after)
+    typer.echo(f"{printable(name)}: {done}; {now}")
     return 0
 
 
-def _now(locks: LockClient, name: str) -> str:
-    """What has become of the lock; the release stands, whether that can be read or not."""
-    try:
-        after = locks.describe(name)
-    except FairlockError:
-        after = None
-    return "" if after is None else lines.state_of(after)
-
-
-def ask_at_the_terminal() -> Callable[[str], bool] | None:
-    """Asks the person at the terminal; None if the input is no terminal, or closed."""
+def ask_at_the_terminal() -> Ask:
+    """None if the input is no terminal, or closed."""
     if sys.stdin is None or not sys.stdin.isatty():
         return None
     return lambda question: typer.confirm(question, default=False, err=True)
@@ -259,23 +244,23 @@ def release_command(
     The work of the former holder is not stopped. The lock's item records who released it and why.
     """
     if (owner is None) is not force:
-        end(exit_codes.USAGE, "give either --owner, or --force")
-    if owner is not None:
-        if owner == _FROM_INPUT:
-            owner = "" if sys.stdin is None else sys.stdin.readline().strip()
-        with target.locks() as locks:
-            return release_own(locks, name, owner, as_json=as_json)
-    wanted = ForcedRelease(
-        name=name,
-        fencing_token=token,
-        reason=reason,
-        yes=yes,
-        as_json=as_json,
-        ask=ask_at_the_terminal(),
-        requested_by=lambda: caller(target),
-    )
+        exit_codes.end(exit_codes.USAGE, "give either --owner, or --force")
+    if owner == _FROM_INPUT:
+        owner = "" if sys.stdin is None else sys.stdin.readline().strip()
     with target.locks() as locks:
-        return force_release(locks, target.place(), wanted)
+        if owner is not None:
+            return release_own(locks, name, owner, as_json=as_json)
+        return force_release(
+            locks,
+            target.place(),
+            name,
+            fencing_token=token,
+            reason=reason,
+            requested_by=lambda: caller(target),
+            yes=yes,
+            ask=ask_at_the_terminal(),
+            as_json=as_json,
+        )
 
 
 _Reason = Annotated[str, typer.Option(help="The reason, which waiters see.")]
@@ -297,9 +282,7 @@ def limit_command(
     replaces an earlier limit or pause.
     """
     require_limit(limit)
-    with target.locks() as locks:
-        why = {"reason": reason, "requested_by": caller(target)}
-        return change_ceiling(locks, name, limit, as_json=as_json, **why)
+    return _change(target, name, limit, reason, as_json=as_json)
 
 
 @commands.command("pause", cls=Command)
@@ -312,9 +295,7 @@ def pause_command(
     This applies until `fairlock resume`. Callers wait meanwhile, and holders continue. It replaces
     an earlier limit, and `resume` does not bring that back.
     """
-    with target.locks() as locks:
-        why = {"reason": reason, "requested_by": caller(target)}
-        return change_ceiling(locks, name, 0, as_json=as_json, **why)
+    return _change(target, name, 0, reason, as_json=as_json)
 
 
 @commands.command("resume", cls=Command)
@@ -326,9 +307,13 @@ def resume_command(
 
     The lock is handed over to those who wait.
     """
+    return _change(target, name, None, reason, as_json=as_json)
+
+
+def _change(target: Target, name: str, limit: int | None, reason: str, *, as_json: bool) -> int:
     with target.locks() as locks:
         why = {"reason": reason, "requested_by": caller(target)}
-        return change_ceiling(locks, name, None, as_json=as_json, **why)
+        return change_ceiling(locks, name, limit, as_json=as_json, **why)
 
 
 @commands.command("empty-queue", cls=Command)

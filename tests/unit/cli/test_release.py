@@ -16,7 +16,6 @@ from fairlock.cli import exit_codes, operating
 from fairlock.cli.lines import details, lock_table, one_line
 from fairlock.cli.listing import is_wanted
 from fairlock.cli.operating import (
-    ForcedRelease,
     change_ceiling,
     empty_queue,
     force_release,
@@ -37,7 +36,6 @@ def locks(table: Table, clock: FakeClock) -> LockClient:
 
 def forced(locks: LockClient, **changes: Any) -> int:  # noqa: ANN401 - of the command
     options: dict[str, Any] = {
-        "name": "a",
         "fencing_token": None,
         "reason": "hangs",
         "yes": False,
@@ -45,7 +43,7 @@ def forced(locks: LockClient, **changes: Any) -> int:  # noqa: ANN401 - of the c
         "requested_by": lambda: "olga",
         **changes,
     }
-    return force_release(locks, "lock table 'locks'", ForcedRelease(**options))
+    return force_release(locks, "lock table 'locks'", options.pop("name", "a"), **options)
 
 
 @pytest.mark.parametrize("data", ['{"a":' * 1018, "[1]"])
