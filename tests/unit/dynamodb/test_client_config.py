@@ -283,14 +283,14 @@ THROTTLED = client_error("ThrottlingException")
 @pytest.fixture
 def bench(clock: FakeClock) -> Bench:
     bench = Bench(MemoryTable(), clock)
-    bench.store().acquire(acquire("anna"))
+    bench.ask("anna")
     return bench
 
 
 def written_then_throttled(
     bench: Bench, *, call: int = 1, then: Callable[[], object] = lambda: None
 ) -> FaultyTable:
-    return FaultyTable(bench.client, fault(THROTTLED, call, when="after", then=then))
+    return fault(THROTTLED, call, when="after", then=then)
 
 
 def test_if_others_have_released_meanwhile_no_one_can_tell(bench: Bench) -> None:

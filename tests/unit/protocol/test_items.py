@@ -28,7 +28,7 @@ from fairlock.protocol.schema import (
 )
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import MOST_HOLDERS_BYTES, parse_acquire
-from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, owner, release, store_over
+from tests.support import START_MS, TABLE, FakeClock, acquire, owner, store_over
 from tests.support.memory_tables import item_bytes
 from tests.support.store_bench import Bench
 
@@ -41,7 +41,7 @@ SOME_UUID = "7d3f2c1e-9a4b-4c5d-8e6f-0123456789ab"
 
 
 def arns(bench: Bench) -> list[str | None]:
-    return [holder.execution_arn for holder in bench.store().read_state(LOCK).holders]
+    return [holder.execution_arn for holder in bench.state.holders]
 
 
 @pytest.mark.parametrize("number", [0, 1, 2**128 - 1, uuid.UUID(SOME_UUID).int])
@@ -80,7 +80,7 @@ def test_a_holder_is_read_as_it_was_written(
         "anna", owner_id=owner_id, owner_name=name, execution_arn=execution, limit=3, data="{}"
     )
     assert isinstance(bench.store().acquire(asked), Grant)
-    (holder,) = bench.store().read_state(LOCK).holders
+    (holder,) = bench.state.holders
     found = (holder.owner_id, holder.execution_arn, holder.limit, holder.data, holder.lease_ms)
     assert found == (owner_id, execution, 3, "{}", 60_000)
     assert holder.owner_name == (name or execution)
@@ -98,11 +98,11 @@ def test_executions_of_one_account_and_region_cost_one_request_each(bench: Bench
 def test_an_execution_from_elsewhere_is_stored_in_full_by_a_second_write(bench: Bench) -> None:
     for prefix, name in ((HERE, "a"), (ELSEWHERE, "b"), (HERE, "c")):
         arn = f"{prefix}Billing:{name}"
-        assert isinstance(bench.store().acquire(acquire(name, limit=3, execution_arn=arn)), Grant)
+        bench.grant(name, limit=3, execution_arn=arn)
     everyone = [f"{HERE}Billing:a", f"{ELSEWHERE}Billing:b", f"{HERE}Billing:c"]
     assert arns(bench) == everyone
     bench.wait("d", limit=3, execution_arn=f"{ELSEWHERE}Billing:d")
-    bench.store().release(release("a"))
+    bench.release("a")
     assert arns(bench) == [*everyone[1:], f"{ELSEWHERE}Billing:d"]
 
 
@@ -112,7 +112,7 @@ def test_without_that_condition_another_holders_arn_changes(
     """The negative control."""
     monkeypatch.setattr("fairlock.protocol.grants.SAME_EXECUTIONS", ":executions = :executions")
     for prefix, name in ((HERE, "a"), (ELSEWHERE, "b")):
-        bench.store().acquire(acquire(name, limit=3, execution_arn=f"{prefix}Billing:{name}"))
+        bench.ask(name, limit=3, execution_arn=f"{prefix}Billing:{name}")
     assert arns(bench) == [f"{ELSEWHERE}Billing:a", f"{ELSEWHERE}Billing:b"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol.items import read_state
-from fairlock.protocol.model import ForceReleaseRequest, Grant, LockState
+from fairlock.protocol.model import ForceReleaseRequest, LockState
 from fairlock.wire.lifecycle import LifecycleEvent, StreamRecords, events_of, lifecycle_json
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
 from tests.support.memory_tables import StreamedTable
@@ -62,11 +62,11 @@ def test_a_grant_and_a_release_are_told_and_a_renewal_and_a_refusal_are_not(
 def test_a_hand_off_is_a_release_and_a_grant_and_a_place_in_the_queue_is_nothing(
     bench: Bench, table: StreamedTable
 ) -> None:
-    bench.store().acquire(acquire("anna"))
+    bench.ask("anna")
     told(table)
     bench.wait("ben", execution_arn=RUN)
     assert kinds(table) == []
-    bench.store().release(release("anna"))
+    bench.release("anna")
     assert kinds(table) == [("Lock released", "anna"), ("Lock granted", "ben")]
 
 
@@ -74,11 +74,10 @@ def test_a_hand_off_is_a_release_and_a_grant_and_a_place_in_the_queue_is_nothing
 def test_a_holder_whose_lease_is_over_is_taken_over_by_a_successor(
     bench: Bench, table: StreamedTable, clock: FakeClock, *, waits: bool
 ) -> None:
-    bench.store().acquire(acquire("anna"))
+    bench.ask("anna")
     clock.advance(LEASE_SECONDS + 3)
     told(table)
-    granted = bench.store().acquire(acquire("ben", waits=waits))
-    assert isinstance(granted, Grant)
+    granted = bench.grant("ben", waits=waits)
     taken_over, new = told(table)
     assert (taken_over.kind, new.kind) == ("Lock taken over", "Lock granted")
     assert taken_over.successor == granted.fencing_token
@@ -90,24 +89,23 @@ def test_a_holder_that_loses_its_place_to_no_one_has_lost(
     bench: Bench, table: StreamedTable, clock: FakeClock
 ) -> None:
     """The waiter to whom its place would go has died, too."""
-    bench.store().acquire(acquire("anna"))
-    bench.store().acquire(acquire("ben", waits=True, waiter_timeout_ms=1_000))
+    bench.ask("anna")
+    bench.ask("ben", waits=True, waiter_timeout_ms=1_000)
     clock.advance(LEASE_SECONDS + 3)
     told(table)
-    bench.store().acquire(acquire("zita"))
+    bench.ask("zita")
     assert kinds(table) == [("Lock lost", "anna"), ("Lock granted", "zita")]
 
 
 def test_a_holder_whose_item_is_deleted_has_lost(bench: Bench, table: StreamedTable) -> None:
-    bench.store().acquire(acquire("anna"))
+    bench.ask("anna")
     [record] = table.take()
     [event] = events_of(record["dynamodb"]["NewImage"], {}, lock_then=no_lock)
     assert (event.kind, event.lock_name) == ("Lock lost", LOCK)
 
 
 def test_a_release_by_force_tells_who_and_why(bench: Bench, table: StreamedTable) -> None:
-    granted = bench.store().acquire(acquire("anna"))
-    assert isinstance(granted, Grant)
+    granted = bench.grant("anna")
     bench.wait("ben")
     told(table)
     bench.store().force_release(
@@ -131,8 +129,8 @@ def test_a_grant_whose_version_supersedes_lower_ones_tells_that_version(
     bench: Bench, table: StreamedTable
 ) -> None:
     for name, version in (("anna", 7), ("ben", 7), ("carl", None), ("dora", 9)):
-        bench.store().acquire(acquire(name, only_newest=version))
-        bench.store().release(release(name))
+        bench.ask(name, only_newest=version)
+        bench.release(name)
     granted = [event for event in told(table) if event.kind == "Lock granted"]
     assert [event.newest for event in granted] == [7, None, None, 9]
     shown = lifecycle_json(granted[-1], event_id="1", at_ms=bench.clock.now_ms)
@@ -144,7 +142,7 @@ def test_a_waiter_below_a_granted_version_is_superseded(bench: Bench, table: Str
     for name, version in (("ben", 2), ("zita", 9), ("carl", None), ("dora", 8)):
         bench.wait(name, only_newest=version, execution_arn=f"{OTHER_RUN}-{name}")
     assert kinds(table) == [("Lock granted", "anna")]
-    bench.store().release(release("anna", execution_arn=RUN))
+    bench.release("anna", execution_arn=RUN)
     told_now = told(table)
     superseded = [event for event in told_now if event.kind == "Waiter superseded"]
     assert sorted(one.owner_name or "" for one in superseded) == ["ben", "dora"]
@@ -170,8 +168,8 @@ def test_a_version_that_gives_up_or_is_granted_is_not_superseded(
     bench.wait("anna", only_newest=5)
     bench.wait("ben", only_newest=6)
     bench.wait("carl", only_newest=5)
-    bench.store().release(release("carl", waits=True, execution_arn=RUN))
-    bench.store().release(release("anna", execution_arn=RUN))
+    bench.release("carl", waits=True, execution_arn=RUN)
+    bench.release("anna", execution_arn=RUN)
     assert kinds(table) == [
         ("Lock granted", "anna"),
         ("Lock released", "anna"),
@@ -184,7 +182,7 @@ def test_what_superseded_a_waiter_is_told_by_the_writes_around_or_by_the_lock(
 ) -> None:
     for name, version in (("anna", 1), ("ben", 2), ("zita", 9)):
         bench.wait(name, only_newest=version)
-    bench.store().release(release("anna", execution_arn=RUN))
+    bench.release("anna", execution_arn=RUN)
     records = table.take()
     [left] = [
         record
@@ -228,7 +226,7 @@ def test_a_plain_grant_tells_no_version_if_that_of_a_dead_newest_is_put_back(
     gone: Any = lambda token, _: Delivery.GONE if token == "dead" else Delivery.DELIVERED  # noqa: E731
     bench.workflows.wakes = gone
     told(table)
-    bench.store().release(release("anna", execution_arn=RUN))
+    bench.release("anna", execution_arn=RUN)
     granted = [event for event in told(table) if event.kind == "Lock granted"]
     assert [event.newest for event in granted] == [3, told_version]
 
@@ -236,7 +234,7 @@ def test_a_plain_grant_tells_no_version_if_that_of_a_dead_newest_is_put_back(
 def test_an_execution_that_is_over_is_reaped_once_for_each_acquisition(
     bench: Bench, table: StreamedTable
 ) -> None:
-    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    bench.ask("anna", execution_arn=RUN)
     bench.wait("zita", execution_arn=OTHER_RUN)
     told(table)
     bench.end()
@@ -258,8 +256,8 @@ def test_a_workflow_that_releases_by_itself_is_not_reaped(
     bench: Bench, table: StreamedTable, *, keep_alive: bool
 ) -> None:
     """With keep_alive its claim stays, and the reaper fences it all the same."""
-    bench.store().acquire(acquire("anna", execution_arn=RUN))
-    bench.store().release(release("anna", execution_arn=RUN, keep_alive=keep_alive))
+    bench.ask("anna", execution_arn=RUN)
+    bench.release("anna", execution_arn=RUN, keep_alive=keep_alive)
     bench.end()
     bench.reap()
     bench.clock.advance(60)
@@ -268,9 +266,9 @@ def test_a_workflow_that_releases_by_itself_is_not_reaped(
 
 
 def test_no_event_shows_what_proves_ownership(bench: Bench, table: StreamedTable) -> None:
-    bench.store().acquire(acquire("anna", data='{"secret":1}'))
+    bench.ask("anna", data='{"secret":1}')
     bench.wait("ben")
-    bench.store().release(release("anna"))
+    bench.release("anna")
     for event in told(table):
         shown = json.dumps(lifecycle_json(event, event_id="1", at_ms=bench.clock.wall_ms()))
         for name in ("anna", "ben"):
@@ -279,10 +277,9 @@ def test_no_event_shows_what_proves_ownership(bench: Bench, table: StreamedTable
 
 
 def test_the_json_of_a_grant_and_of_its_end(bench: Bench, table: StreamedTable) -> None:
-    granted = bench.store().acquire(acquire("anna", execution_arn=RUN))
-    assert isinstance(granted, Grant)
+    granted = bench.grant("anna", execution_arn=RUN)
     bench.clock.advance(12)
-    bench.store().release(release("anna", execution_arn=RUN))
+    bench.release("anna", execution_arn=RUN)
     shown: list[dict[str, Any]] = [
         lifecycle_json(event, event_id="7-0", at_ms=bench.clock.wall_ms()) for event in told(table)
     ]
@@ -299,7 +296,7 @@ def test_the_json_of_a_grant_and_of_its_end(bench: Bench, table: StreamedTable) 
 
 
 def test_an_item_that_someone_has_changed_is_malformed(bench: Bench, table: StreamedTable) -> None:
-    bench.store().acquire(acquire("anna"))
+    bench.ask("anna")
     item = table.take()[0]["dynamodb"]["NewImage"]
     with pytest.raises(LockItemMalformed):
         list(events_of({}, {**item, "fencing_token": {"S": "none"}}, lock_then=no_lock))
@@ -308,7 +305,7 @@ def test_an_item_that_someone_has_changed_is_malformed(bench: Bench, table: Stre
 def test_the_grant_of_a_reader_says_that_it_shares_and_any_other_says_nothing(
     bench: Bench, table: StreamedTable
 ) -> None:
-    bench.store().acquire(acquire("anna", shared=True, limit=20))
-    bench.store().acquire(acquire("ben", lock_name="other"))
+    bench.ask("anna", shared=True, limit=20)
+    bench.ask("ben", lock_name="other")
     told_of = [lifecycle_json(event, event_id="7", at_ms=1) for event in told(table)]
     assert [event.get("shared") for event in told_of] == [True, None]

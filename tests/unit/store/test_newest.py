@@ -13,17 +13,17 @@ import pytest
 
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol import grants, leaving
+from fairlock.protocol import grants
 from fairlock.protocol.admission import NOT_SUPERSEDED
-from fairlock.protocol.model import BY_TIME, Grant, LockState
+from fairlock.protocol.model import BY_TIME, Grant
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import lock_key
 from fairlock.store import keep_alive, seen_queue
 from fairlock.store.context import WaitersSuperseded
 from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, heartbeat, release
 from tests.support.checkout import blocks
-from tests.support.faulty_table import FaultyTable, meanwhile
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, Wire, workflow_heartbeat
+from tests.support.faulty_table import meanwhile
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, Wire
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -43,11 +43,11 @@ def deploy(bench: Bench, version: int, **fields: Any) -> Grant | Queued | Refusa
 
 
 def finish(bench: Bench, name: str, **fields: Any) -> None:  # noqa: ANN401 - same
-    bench.store().release(release(name, execution_arn=RUN, **fields))
+    bench.release(name, execution_arn=RUN, **fields)
 
 
 def newest(bench: Bench) -> int | None:
-    return bench.store().read_state("nightly-report").newest
+    return bench.state.newest
 
 
 def reason(answer: Grant | Queued | Refusal) -> RefusalReason | None:
@@ -230,7 +230,7 @@ def test_a_waiter_that_polls_counts_only_when_it_has_found_its_grant(bench: Benc
     polls(bench, 1)
     polls(bench, 2)
     polls(bench, 3)
-    bench.store().release(release("v1"))
+    bench.release("v1")
     assert (bench.holders(), newest(bench), bench.waiters()) == (["v3"], 1, ["v2"])
     assert isinstance(polls(bench, 2), Queued)
     assert isinstance(polls(bench, 3), Grant)
@@ -242,7 +242,7 @@ def test_a_polling_newest_that_has_died_costs_its_lease_and_no_deployment(bench:
     polls(bench, 1)
     polls(bench, 2)
     polls(bench, 3)
-    bench.store().release(release("v1"))
+    bench.release("v1")
     bench.clock.advance(5)
     assert isinstance(polls(bench, 2), Queued)
     bench.clock.advance(120)
@@ -280,21 +280,12 @@ def late_join(bench: Bench) -> None:
     finish(bench, "v1")
     assert bench.holders() == ["v3"]
     assert wire.land()
-    bench.store().release(release("v3"))
+    bench.release("v3")
 
 
 def test_a_late_copy_of_a_superseded_join_is_a_dead_waiter(bench: Bench) -> None:
     late_join(bench)
     assert (bench.holders(), bench.waiters()) == ([], [])
-
-
-def test_without_versions_it_would_be_handed_the_lock_for_no_one(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(LockState, "supersedes", lambda *_: False)
-    monkeypatch.setattr(leaving, "NOT_SUPERSEDED", "attribute_exists(#held)")
-    late_join(bench)
-    assert bench.holders() == ["v2"]
 
 
 def test_a_late_acquire_is_refused_by_its_version_alone(bench: Bench) -> None:
@@ -305,8 +296,8 @@ def test_a_late_acquire_is_refused_by_its_version_alone(bench: Bench) -> None:
     request = acquire("v2", only_newest=2)
     with pytest.raises(LockStoreUnavailable):
         bench.store(wire, retry_budget=spent(bench)).acquire(request)
-    bench.store().acquire(acquire("v3", only_newest=3))
-    bench.store().release(release("v3"))
+    bench.ask("v3", only_newest=3)
+    bench.release("v3")
     assert not wire.land()
     assert wire.land(without=(NOT_SUPERSEDED,))  # the control
 
@@ -322,8 +313,8 @@ def served_beside_a_newer_one(bench: Bench) -> list[str]:
         bench.wait(name, only_newest=1, limit=2, **POLLS)
     deploy(bench, 9, limit=2, **POLLS)
     deploy(bench, 2, limit=2)
-    bench.store().release(release("a"))
-    found = FaultyTable(bench.client, meanwhile(3, lambda: deploy(bench, 9, limit=2, **POLLS)))
+    bench.release("a")
+    found = meanwhile(3, lambda: deploy(bench, 9, limit=2, **POLLS))
     bench.store(found).release(release("b"))
     return bench.holders()
 
@@ -346,10 +337,10 @@ def test_a_redriven_workflow_does_not_take_the_lock_again_after_a_newer_one(benc
     bench.reap()
     bench.clock.advance(40)
     bench.reap(second=True)
-    bench.store().acquire(acquire("v2", only_newest=2))
-    bench.store().release(release("v2"))
+    bench.ask("v2", only_newest=2)
+    bench.release("v2")
     bench.redrive()
-    outcome = bench.store().keep_alive(workflow_heartbeat("v1", only_newest=1, redrives=1))
+    outcome = bench.beat("v1", only_newest=1, redrives=1)
     assert outcome.name == "LOST"
 
 

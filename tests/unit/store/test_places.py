@@ -13,8 +13,6 @@ from fairlock.aws.executions import Delivery, Liveness
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
-from fairlock.protocol.waiters import join_queue
-from fairlock.store.release import EndedClaim
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import parse_acquire
 from tests.support import LOCK, FakeClock, acquire, owner, release
@@ -36,7 +34,7 @@ ATTACKS: dict[str, dict[str, Any]] = {
 def bench(clock: FakeClock) -> Bench:
     """Anna holds the lock, and ben waits for it."""
     bench = Bench(MemoryTable(), clock)
-    bench.store().acquire(acquire("anna"))
+    bench.ask("anna")
     asks(bench, "ben")
     return bench
 
@@ -62,7 +60,7 @@ def test_no_one_overtakes_by_what_a_request_says(bench: Bench, attack: str) -> N
     answer = asks(bench, "mallory", **ATTACKS[attack])
     assert ticket_of(answer) == bench.clock.now_ms
     assert in_order(bench) == ["ben", "mallory"]
-    bench.store().release(release("anna"))
+    bench.release("anna")
     assert bench.holders() == ["ben"]
 
 
@@ -70,19 +68,6 @@ def test_a_call_that_says_it_was_made_long_ago_gets_no_place_at_all(bench: Bench
     answer = asks(bench, "mallory", entered_at_ms=LONG_AGO, ticket=0)
     assert getattr(answer, "reason", None) == "ASK_AGAIN"
     assert in_order(bench) == ["ben"]
-
-
-@pytest.mark.parametrize("attack", ["ticket 0", "ticket 1", "both"])
-def test_if_a_ticket_were_believed_it_would_overtake(
-    bench: Bench, attack: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def believing(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the real one
-        return join_queue(*args, **{**kwargs, "again": False})
-
-    monkeypatch.setattr("fairlock.store.queue.join_queue", believing)
-    asks(bench, "mallory", **ATTACKS[attack])
-    bench.store().release(release("anna"))
-    assert bench.holders() == ["mallory"]
 
 
 def test_the_ticket_of_another_owner_finds_nothing(bench: Bench) -> None:
@@ -140,13 +125,13 @@ def test_a_workflow_that_was_passed_over_while_it_was_away_gets_its_place_back(
 
 def test_a_direct_caller_that_lost_its_ticket_leaves_the_queue_all_the_same(bench: Bench) -> None:
     asks(bench, "carl")
-    answer = bench.store().release(release("carl", waits=True))
+    answer = bench.release("carl", waits=True)
     assert (getattr(answer, "left_queue", False), in_order(bench)) == (True, ["ben"])
 
 
 def test_a_workflow_leaves_the_queue_by_its_claim(bench: Bench) -> None:
     asks(bench, "carl", execution_arn=RUN)
-    bench.store().release(release("carl", waits=True, ticket=3, execution_arn=RUN))
+    bench.release("carl", waits=True, ticket=3, execution_arn=RUN)
     assert in_order(bench) == ["ben"]
 
 
@@ -167,7 +152,7 @@ MOST_WRITES = 4
 def leaving_bench(clock: FakeClock) -> Bench:
     """Another caller holds the lock, and anna, a workflow, waits for it."""
     leaving_bench = Bench(MemoryTable(), clock)
-    leaving_bench.store().acquire(acquire("holder"))
+    leaving_bench.ask("holder")
     leaving_bench.wait("anna")
     return leaving_bench
 
@@ -179,10 +164,10 @@ def place_of(bench: Bench) -> dict[str, Any]:
 def late_acquire(bench: Bench) -> Any:  # noqa: ANN401 - any of the answers
     """Anna has given up; others have used the lock; then a call of hers lands, of long ago."""
     place = place_of(bench)
-    bench.store().release(release("anna", **place))
-    bench.store().release(release("holder"))
+    bench.release("anna", **place)
+    bench.release("holder")
     bench.pass_through()
-    return bench.store().acquire(acquire("anna", waits=True, task_token="late", **place))
+    return bench.ask("anna", waits=True, task_token="late", **place)
 
 
 def test_an_acquire_that_lands_after_its_workflow_gave_up_is_refused(leaving_bench: Bench) -> None:
@@ -191,23 +176,15 @@ def test_an_acquire_that_lands_after_its_workflow_gave_up_is_refused(leaving_ben
     assert (answer.reason, leaving_bench.holders()) == (RefusalReason.ALREADY_RELEASED, [])
 
 
-def test_without_the_mark_in_its_claim_it_would_be_granted(
-    leaving_bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = EndedClaim(task_token=None, entered_at_ms=leaving_bench.clock.now_ms)
-    monkeypatch.setattr("fairlock.store.release.end_claim", lambda *_: place)
-    assert isinstance(late_acquire(leaving_bench), Grant)
-
-
 @pytest.mark.parametrize("killed_at", range(1, MOST_WRITES + 1))
 def test_giving_up_marks_and_leaves_in_one_write_wherever_it_is_killed(
     leaving_bench: Bench, killed_at: int
 ) -> None:
     """Else the lock would be handed to a caller that is marked, and never asks again."""
-    dying = FaultyTable(leaving_bench.client, lose(killed_at))
+    dying = lose(killed_at)
     with pytest.raises(LockStoreUnavailable):
         leaving_bench.store(dying).release(release("anna", **place_of(leaving_bench)))
-    is_marked = leaving_bench.store().read_state(LOCK).last_released == owner("anna")
+    is_marked = leaving_bench.state.last_released == owner("anna")
     assert is_marked is (leaving_bench.waiters() == [])
 
 
@@ -219,7 +196,7 @@ def gone(bench: Bench) -> FakeWorkflows:
 def asks_to_leave(bench: Bench) -> bool:
     """Whether a direct caller is granted the lock when the lease is over."""
     bench.clock.advance(LEASE_AND_TOLERANCE_SECONDS)
-    return isinstance(bench.store().acquire(acquire("ben")), Grant)
+    return isinstance(bench.ask("ben"), Grant)
 
 
 def test_a_lock_handed_to_a_branch_that_was_stopped_is_free_after_its_lease(
@@ -233,24 +210,10 @@ def test_a_lock_handed_to_a_branch_that_was_stopped_is_free_after_its_lease(
     assert leaving_bench.holders() == ["ben"]
 
 
-def test_if_that_were_not_noted_it_would_be_taken_as_long_as_its_execution_runs(
-    leaving_bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fairlock.store.hand_off.mark_undelivered", _raise_unavailable)
-    leaving_bench.store(workflows=gone(leaving_bench)).release(release("holder"))
-    assert not asks_to_leave(leaving_bench)
-    assert not asks_to_leave(leaving_bench)
-
-
-def _raise_unavailable(_grant: Grant, **_at: int) -> Any:  # noqa: ANN401 - as the real one
-    raise LockStoreUnavailable
-
-
 def test_a_waiter_between_two_questions_keeps_what_it_was_handed(leaving_bench: Bench) -> None:
     place = place_of(leaving_bench)
     leaving_bench.store(workflows=gone(leaving_bench)).release(release("holder"))
-    answer = leaving_bench.store().acquire(acquire("anna", waits=True, task_token="next", **place))
-    assert isinstance(answer, Grant)
+    leaving_bench.grant("anna", waits=True, task_token="next", **place)
     assert not asks_to_leave(leaving_bench)
 
 
@@ -259,9 +222,7 @@ def test_even_if_it_asks_in_the_moment_in_which_that_is_noted(leaving_bench: Ben
     answers: list[object] = []
 
     def ask() -> None:
-        answers.append(
-            leaving_bench.store().acquire(acquire("anna", waits=True, task_token="next", **place))
-        )
+        answers.append(leaving_bench.ask("anna", waits=True, task_token="next", **place))
 
     client = FaultyTable(
         leaving_bench.client, meanwhile(4, ask)
@@ -284,7 +245,7 @@ def empty_bench(clock: FakeClock) -> Bench:
 
 
 def test_it_takes_seven_requests_and_leaves_no_waiter(empty_bench: Bench) -> None:
-    empty_bench.store().acquire(acquire("ada", execution_arn=OTHER_RUN))
+    empty_bench.ask("ada", execution_arn=OTHER_RUN)
     client, store = empty_bench.counting()
     refused = store.acquire(TRY)
     assert isinstance(refused, Refusal)
@@ -294,10 +255,9 @@ def test_it_takes_seven_requests_and_leaves_no_waiter(empty_bench: Bench) -> Non
 
 
 def test_a_lock_that_others_wait_for_is_busy_though_it_has_room(empty_bench: Bench) -> None:
-    empty_bench.store().acquire(acquire("ada", limit=2))
+    empty_bench.ask("ada", limit=2)
     empty_bench.wait("carl", execution_arn=OTHER_RUN)  # a limit of one
-    refused = empty_bench.store().acquire(acquire("ben", execution_arn=RUN, limit=2))
-    assert isinstance(refused, Refusal)
+    empty_bench.refuse("ben", execution_arn=RUN, limit=2)
     assert empty_bench.waiters() == ["carl"]
 
 
@@ -306,16 +266,14 @@ def test_a_call_that_lands_after_its_repetition_was_refused_takes_nothing(
     empty_bench: Bench, *, given_up: bool
 ) -> None:
     """The first call is delayed between its claim and its try."""
-    empty_bench.store().acquire(acquire("ada", execution_arn=OTHER_RUN))
+    empty_bench.ask("ada", execution_arn=OTHER_RUN)
 
     def others_act() -> None:
         assert isinstance(empty_bench.store().acquire(TRY), Refusal)
-        empty_bench.store().release(release("ada", execution_arn=OTHER_RUN))
+        empty_bench.release("ada", execution_arn=OTHER_RUN)
         if given_up:
             empty_bench.store().release(GIVE_UP)
 
-    delayed = empty_bench.store(FaultyTable(empty_bench.client, meanwhile(2, others_act))).acquire(
-        TRY
-    )
+    delayed = empty_bench.store(meanwhile(2, others_act)).acquire(TRY)
     assert isinstance(delayed, Refusal if given_up else Grant)
     assert empty_bench.holders() == ([] if given_up else ["ben"])

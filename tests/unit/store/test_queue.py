@@ -12,7 +12,7 @@ from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.protocol.schema import lock_key
 from fairlock.store.context import Evicted, HandedOver
-from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, owner, release
+from tests.support import LOCK, TABLE, FakeClock, acquire, owner, release
 from tests.support.faulty_table import FaultyTable, delay, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
@@ -67,7 +67,7 @@ def test_release_hands_the_lock_to_the_oldest_waiter_and_tells_it(queue: Queue) 
     first = queue.wait("anna")
     queue.wait("ben", lease_ms=5_000)
     queue.wait("carl")
-    released = queue.store().release(release("anna"))
+    released = queue.release("anna")
     assert isinstance(first, Grant)
     assert isinstance(released, Released)
     assert queue.workflows.woken == [
@@ -90,9 +90,8 @@ def test_release_hands_the_lock_to_the_oldest_waiter_and_tells_it(queue: Queue) 
 def test_the_pushed_grant_is_what_the_table_says(queue: Queue) -> None:
     queue.wait("anna")
     queue.wait("ben")
-    queue.store().release(release("anna"))
-    again = queue.store().acquire(acquire("ben"))
-    assert isinstance(again, Grant)
+    queue.release("anna")
+    again = queue.grant("ben")
     pushed = queue.workflows.woken[0][1]
     assert (again.fencing_token, again.expires_at_ms) == (
         pushed.fencing_token,
@@ -106,15 +105,15 @@ def test_grants_come_in_the_order_of_queueing(queue: Queue) -> None:
     for name in names:
         queue.wait(name)
     for departing in ["anna", *names]:
-        queue.store().release(release(departing))
+        queue.release(departing)
     assert queue.woken() == names
-    assert isinstance(queue.store().acquire(acquire("newcomer")), Grant)
+    assert isinstance(queue.ask("newcomer"), Grant)
 
 
 def test_a_newcomer_never_overtakes_waiters(queue: Queue) -> None:
     queue.wait("anna", limit=2)
     queue.wait("ben", limit=1)
-    answer = queue.store().acquire(acquire("newcomer", limit=2))
+    answer = queue.ask("newcomer", limit=2)
     # A permit is free for a limit of 2, but ben came first and his limit of 1 does not allow it.
     assert isinstance(answer, Refusal)
 
@@ -122,12 +121,12 @@ def test_a_newcomer_never_overtakes_waiters(queue: Queue) -> None:
 def test_the_last_release_opens_the_lock_again(queue: Queue) -> None:
     queue.wait("anna")
     queue.wait("ben")
-    queue.store().release(release("anna"))
-    queue.store().release(release("ben"))
+    queue.release("anna")
+    queue.release("ben")
     assert "contended" not in queue.state()
     queue.client.calls.clear()
-    assert isinstance(queue.store().acquire(acquire("carl")), Grant)
-    assert isinstance(queue.store().release(release("carl")), Released)
+    queue.grant("carl")
+    assert isinstance(queue.release("carl"), Released)
     assert queue.client.calls == ["update_item", "update_item"]
 
 
@@ -137,7 +136,7 @@ def test_a_hand_off_is_three_requests_however_many_wait(queue: Queue, waiting: i
     for i in range(waiting):
         queue.wait(f"waiter-{i}")
     queue.client.calls.clear()
-    queue.store().release(release("anna"))
+    queue.release("anna")
     assert queue.client.calls == ["update_item", "query", "transact_write_items"]
 
 
@@ -149,7 +148,7 @@ def test_a_repeated_enqueue_keeps_the_place_and_takes_the_new_token(queue: Queue
     again = queue.wait("ben", ticket=entered_at_ms, task_token="token-second")
     assert isinstance(again, Queued)
     assert again.entered_at_ms == entered_at_ms
-    queue.store().release(release("anna"))
+    queue.release("anna")
     assert queue.woken() == ["second"]
 
 
@@ -158,7 +157,7 @@ def test_a_lost_push_is_healed_by_the_waiters_own_next_acquire(queue: Queue) -> 
     queue.wait("anna")
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben")
-    queue.store().release(release("anna"))
+    queue.release("anna")
     answer = queue.wait("ben", ticket=entered_at_ms)
     assert isinstance(answer, Grant)
     assert answer.repeated
@@ -174,10 +173,10 @@ def test_a_dead_waiter_at_the_head_is_passed_over_at_once(queue: Queue) -> None:
     queue.wait("dead-1", execution_arn=RUN)
     queue.wait("dead-2", execution_arn=OTHER_RUN)
     queue.wait("ben")
-    queue.store().release(release("anna"))
+    queue.release("anna")
     assert queue.woken() == ["dead-1", "dead-2", "ben"]
     assert queue.state()["held"] == {"N": "1"}
-    assert isinstance(queue.store().release(release("ben")), Released)
+    assert isinstance(queue.release("ben"), Released)
     assert queue.state()["held"] == {"N": "0"}
 
 
@@ -187,7 +186,7 @@ def test_a_waiter_between_two_fallback_polls_keeps_the_lock_it_was_handed(queue:
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben", execution_arn=RUN)
     queue.wait("carl")
-    queue.store().release(release("anna"))
+    queue.release("anna")
     assert isinstance(queue.wait("ben", ticket=entered_at_ms), Grant)
 
 
@@ -195,15 +194,15 @@ def test_giving_up_leaves_the_queue_and_bars_a_delayed_acquire(queue: Queue) -> 
     queue.wait("anna")
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben")
-    answer = queue.store().release(release("ben", ticket=entered_at_ms))
+    answer = queue.release("ben", ticket=entered_at_ms)
     assert isinstance(answer, Released)
     assert answer.left_queue
     late = queue.wait("ben", ticket=entered_at_ms)
     assert isinstance(late, Refusal)
     assert late.reason is RefusalReason.ALREADY_RELEASED
-    queue.store().release(release("anna"))
+    queue.release("anna")
     assert queue.workflows.woken == []
-    assert isinstance(queue.store().acquire(acquire("carl")), Grant)
+    assert isinstance(queue.ask("carl"), Grant)
 
 
 def test_giving_up_releases_a_grant_that_came_in_between(queue: Queue) -> None:
@@ -211,15 +210,15 @@ def test_giving_up_releases_a_grant_that_came_in_between(queue: Queue) -> None:
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben")
     queue.wait("carl")
-    queue.store().release(release("anna"))
-    assert isinstance(queue.store().release(release("ben", ticket=entered_at_ms)), Released)
+    queue.release("anna")
+    assert isinstance(queue.release("ben", ticket=entered_at_ms), Released)
     assert queue.woken() == ["ben", "carl"]
 
 
 def test_giving_up_what_was_never_asked_for_changes_no_holder(queue: Queue) -> None:
     queue.wait("anna")
     for _ in range(2):
-        answer = queue.store().release(release("ben", ticket=1))
+        answer = queue.release("ben", ticket=1)
         assert answer == Released(lock_name=LOCK, owner_id=owner("ben"), held_ms=None)
     assert queue.state()["held"] == {"N": "1"}
 
@@ -231,7 +230,7 @@ def test_an_expired_holder_of_a_contended_lock_gives_way_to_the_oldest_waiter(qu
     answer = queue.wait("carl")
     assert queue.woken() == ["ben"]
     assert isinstance(answer, Queued)
-    assert isinstance(queue.store().release(release("anna")), NotHeld)
+    assert isinstance(queue.release("anna"), NotHeld)
 
 
 def test_a_waiters_fallback_poll_evicts_an_expired_holder_for_itself(queue: Queue) -> None:
@@ -249,7 +248,7 @@ def test_a_heartbeat_between_sight_and_eviction_wins(queue: Queue) -> None:
     queue.clock.advance(10)
 
     def renew_meanwhile(_arn: str) -> Execution:
-        queue.store().heartbeat(heartbeat("anna"))
+        queue.renew("anna")
         return Execution(Liveness.OVER)
 
     queue.workflows.runs = renew_meanwhile
@@ -262,11 +261,11 @@ def test_a_raised_limit_is_used_up_by_the_waiters_first(queue: Queue) -> None:
     queue.wait("ben", limit=1)
     for i in range(4):
         queue.wait(f"waiter-{i}", limit=3)
-    queue.store().release(release("anna"))
+    queue.release("anna")
     assert queue.woken() == ["ben"], "while ben holds, his limit of 1 holds"
-    queue.store().release(release("ben"))
+    queue.release("ben")
     assert queue.woken() == ["ben", "waiter-0", "waiter-1", "waiter-2"]
-    assert isinstance(queue.store().acquire(acquire("newcomer", limit=3)), Refusal)
+    queue.refuse("newcomer", limit=3)
     assert queue.state()["held"] == {"N": "3"}
 
 
@@ -275,7 +274,7 @@ def test_who_waited_for_a_lower_limit_is_served_when_that_waiter_gives_up(queue:
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben", limit=1)
     queue.wait("carl", limit=2)
-    queue.store().release(release("ben", ticket=entered_at_ms))
+    queue.release("ben", ticket=entered_at_ms)
     assert queue.woken() == ["carl"]
 
 
@@ -283,39 +282,39 @@ def test_after_a_lowered_limit_holders_leave_without_successor(queue: Queue) -> 
     for i in range(3):
         queue.wait(f"holder-{i}", limit=3)
     queue.wait("ben", limit=1)
-    queue.store().release(release("holder-0"))
-    queue.store().release(release("holder-1"))
+    queue.release("holder-0")
+    queue.release("holder-1")
     assert queue.workflows.woken == []
-    queue.store().release(release("holder-2"))
+    queue.release("holder-2")
     assert queue.woken() == ["ben"]
     assert queue.state()["held"] == {"N": "1"}
 
 
 def test_a_polling_caller_keeps_its_place_while_it_polls(queue: Queue) -> None:
-    queue.store().acquire(acquire("anna"))
+    queue.ask("anna")
     first = queue.poll("ben")
     assert isinstance(first, Queued)
     queue.clock.advance(3)
     queue.poll("carl")
     for _ in range(10):
         queue.clock.advance(first.retry_after_seconds)
-        queue.store().heartbeat(heartbeat("anna"))
+        queue.renew("anna")
         again = queue.poll("ben", ticket=first.entered_at_ms)
         assert isinstance(again, Queued)
         assert again.position == 1
-    queue.store().release(release("anna"))
+    queue.release("anna")
     granted = queue.poll("ben", ticket=first.entered_at_ms)
     assert isinstance(granted, Grant)
 
 
 def test_a_polling_caller_that_stopped_is_passed_over(queue: Queue) -> None:
-    queue.store().acquire(acquire("anna", lease_ms=600_000))
+    queue.ask("anna", lease_ms=600_000)
     queue.poll("gone")
     queue.clock.advance(1)
     queue.poll("ben")
     queue.clock.advance(60)
     queue.poll("ben", ticket=queue.clock.now_ms - 60_000)
-    queue.store().release(release("anna"))
+    queue.release("anna")
     assert [h.owner_name for h in queue.hand_offs()] == ["ben"]
     assert queue.waiters() == []
 
@@ -324,8 +323,8 @@ def test_a_permit_freed_by_a_cancel_does_not_stay_free(queue: Queue) -> None:
     queue.wait("anna")
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben")
-    queue.store().release(release("ben", ticket=entered_at_ms))
-    queue.store().release(release("anna"))
+    queue.release("ben", ticket=entered_at_ms)
+    queue.release("anna")
     assert "contended" not in queue.state()
 
 
@@ -336,8 +335,8 @@ def test_an_owner_that_entered_twice_is_served_once(queue: Queue, limit: int) ->
     queue.wait("ben", limit=limit)
     queue.wait("ben", limit=limit)
     queue.wait("carl", limit=limit)
-    queue.store().release(release("holder-0"))
-    queue.store().release(release("ben"))
+    queue.release("holder-0")
+    queue.release("ben")
     assert queue.woken() == ["ben", "carl"]
 
 
@@ -349,9 +348,9 @@ def test_an_own_acquire_that_lands_while_giving_up_gets_nothing(queue: Queue, nu
     late = acquire("ben", waits=True, task_token="late", **place)
     between = FaultyTable(queue.client, meanwhile(number + 1, lambda: queue.store().acquire(late)))
     queue.store(between).release(release("ben", **place))
-    queue.store().release(release("anna"))
+    queue.release("anna")
     assert queue.woken() == []
-    assert isinstance(queue.store().acquire(acquire("carl")), Grant)
+    assert isinstance(queue.ask("carl"), Grant)
 
 
 def test_when_patience_ends_the_outcome_is_unknown_and_not_a_refusal(queue: Queue) -> None:
@@ -370,8 +369,7 @@ def test_many_dead_workflows_give_way_after_a_lowered_limit(queue: Queue) -> Non
         queue.wait(f"dead-{i}", limit=20, lease_ms=1_000, execution_arn=RUN)
     queue.clock.advance(60)
     queue.end()
-    answer = queue.store().acquire(acquire("ben", limit=10))
-    assert isinstance(answer, Grant)
+    answer = queue.grant("ben", limit=10)
     evicted = sum(event.holders for event in queue.events if isinstance(event, Evicted))
     assert evicted + answer.taken_over == 11
     assert queue.state()["held"] == {"N": "10"}
@@ -383,8 +381,8 @@ def test_free_permits_are_handed_over_until_they_or_the_waiters_are_used_up(queu
     names = [f"wide-{i:02d}" for i in range(25)]
     for name in names:
         queue.wait(name, limit=22)
-    queue.store().release(release("anna"))
-    queue.store().release(release("narrow"))
+    queue.release("anna")
+    queue.release("narrow")
     assert [each.owner_name for each in queue.hand_offs()] == ["narrow", *names[:22]]
     assert queue.state()["held"] == {"N": "22"}
 
@@ -395,12 +393,10 @@ def test_a_wider_waiter_that_joins_in_the_moment_of_a_hand_off_is_next(
 ) -> None:
     queue.wait("anna", limit=2)
     queue.wait("ben", limit=1)
-    between = FaultyTable(
-        queue.client, meanwhile(number + 1, lambda: queue.store().release(release("anna")))
-    )
+    between = FaultyTable(queue.client, meanwhile(number + 1, lambda: queue.release("anna")))
     queue.clock.advance(1)
     carl = acquire("carl", limit=2, waits=True, task_token="carl")
     answer = queue.store(between).acquire(carl)
-    queue.store().release(release("anna"))
-    queue.store().release(release("ben"))
+    queue.release("anna")
+    queue.release("ben")
     assert isinstance(answer, Grant) or "carl" in queue.woken()

@@ -17,7 +17,7 @@ from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, Released
 from fairlock.protocol.waiters import confirm_join, join_queue, mark_given_up
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
+from tests.support import LOCK, TABLE, FakeClock, acquire, release
 from tests.support.faulty_table import (
     TRANSACTIONS,
     FaultyTable,
@@ -66,7 +66,7 @@ def waiter_of(name: str, *, now_ms: int, **fields: Any) -> Waiter:  # noqa: ANN4
 
 def test_a_waiter_that_holds_already_is_handed_no_second_permit(bench: Bench) -> None:
     bench.grant("anna", limit=3)
-    state = bench.store().read_state(LOCK)
+    state = bench.state
     grant = bench.grant("ben", limit=3)
     now_ms = bench.clock.now_ms
     waiter = waiter_of("ben", now_ms=now_ms, limit=3)
@@ -90,8 +90,8 @@ def test_a_holder_neither_confirms_a_join_nor_gives_up(bench: Bench) -> None:
 
 def test_no_one_joins_a_queue_once_a_permit_is_free(bench: Bench) -> None:
     bench.grant("anna")
-    state = bench.store().read_state(LOCK)
-    bench.store().release(release("anna"))
+    state = bench.state
+    bench.release("anna")
     now_ms = bench.clock.now_ms
     join = join_queue(
         waiter_of("ben", now_ms=now_ms),
@@ -110,7 +110,7 @@ def test_a_ceiling_is_not_raised_by_a_state_from_before_a_join_or_a_grant(
 ) -> None:
     bench.store().change_ceiling(pause())
     bench.wait("ben")
-    state = bench.store().read_state(LOCK)
+    state = bench.state
     assert state.contended
     seen = replace(state, **{missed: getattr(state, missed) - 1})
     now_ms = bench.clock.now_ms
@@ -125,7 +125,7 @@ def test_a_ceiling_is_not_raised_by_a_state_from_before_a_join_or_a_grant(
 def test_a_heartbeat_by_a_clock_that_is_behind_moves_no_end_back(bench: Bench) -> None:
     ends_ms = bench.grant("anna").expires_at_ms
     bench.clock.skew_ms = -1_000
-    renewed = bench.store().heartbeat(heartbeat("anna"))
+    renewed = bench.renew("anna")
     assert isinstance(renewed, Grant)
     assert renewed.expires_at_ms == ends_ms
 
@@ -140,10 +140,10 @@ def test_no_permit_is_freed_for_no_one_beside_a_waiter(bench: Bench) -> None:
     def join() -> None:
         """By a clock by which no lease is over yet."""
         bench.clock.skew_ms = -6_000
-        assert isinstance(bench.store().acquire(acquire("dora", limit=3, **STAYS)), Queued)
+        bench.queue("dora", limit=3, **STAYS)
         bench.clock.skew_ms = 0
 
-    client = FaultyTable(bench.client, meanwhile(4, join))
+    client = meanwhile(4, join)
     assert isinstance(bench.store(client).acquire(acquire("ben", limit=2)), Refusal)
     assert sorted(bench.holders()) == ["gone", "run", "zoe"]
 
@@ -153,24 +153,24 @@ def test_a_permit_that_a_dead_waiter_leaves_free_is_handed_over_by_the_next_call
 ) -> None:
     for name in ("anna", "zoe"):
         bench.grant(name, limit=2)
-    bench.store().acquire(acquire("narrow", limit=1, **POLLS))
+    bench.ask("narrow", limit=1, **POLLS)
     bench.clock.advance(1)
-    bench.store().acquire(acquire("wide", limit=2, **STAYS))
-    bench.store().release(release("anna"))
+    bench.ask("wide", limit=2, **STAYS)
+    bench.release("anna")
     assert bench.holders() == ["zoe"]
     bench.clock.advance(30)
-    assert isinstance(bench.store().acquire(acquire("ben", limit=2)), Refusal)
+    bench.refuse("ben", limit=2)
     assert sorted(bench.holders()) == ["wide", "zoe"]
 
 
 def test_a_waiter_that_died_while_it_gave_up_is_handed_nothing(bench: Bench) -> None:
     """It has left its mark, and not yet removed its place, whose ticket it had lost."""
     bench.grant("anna")
-    bench.store().acquire(acquire("ben", **STAYS))
+    bench.ask("ben", **STAYS)
     with pytest.raises(Killed):
-        bench.store(FaultyTable(bench.client, kill(3))).release(release("ben", waits=True))
+        bench.store(kill(3)).release(release("ben", waits=True))
     assert bench.waiters() == ["ben"]
-    bench.store().release(release("anna"))
+    bench.release("anna")
     assert bench.holders() == []
 
 
@@ -179,7 +179,7 @@ def test_a_waiter_that_is_served_while_it_joins_is_told_of_no_lock_that_it_saw(
 ) -> None:
     """So it asks again at once."""
     bench.grant("anna")
-    client = FaultyTable(bench.client, meanwhile(4, lambda: bench.store().release(release("anna"))))
+    client = meanwhile(4, lambda: bench.release("anna"))
     joined = bench.store(client).acquire(acquire("ben", **STAYS))
     assert bench.holders() == ["ben"]
     assert isinstance(joined, Queued)
@@ -188,11 +188,10 @@ def test_a_waiter_that_is_served_while_it_joins_is_told_of_no_lock_that_it_saw(
 
 def test_a_waiter_that_is_served_while_it_gives_up_gives_that_back(bench: Bench) -> None:
     bench.grant("anna")
-    joined = bench.store().acquire(acquire("ben", **STAYS))
-    assert isinstance(joined, Queued)
+    joined = bench.queue("ben", **STAYS)
     leaving = release("ben", ticket=joined.entered_at_ms)
-    serves = meanwhile(GIVES_UP, lambda: bench.store().release(release("anna")))
-    answer = bench.store(FaultyTable(bench.client, serves)).release(leaving)
+    serves = meanwhile(GIVES_UP, lambda: bench.release("anna"))
+    answer = bench.store(serves).release(leaving)
     assert isinstance(answer, Released)
     assert answer.gave_back
     assert bench.holders() == []
@@ -202,7 +201,7 @@ def test_a_release_by_its_fencing_token_leaves_a_later_grant_of_its_owner(bench:
     first = bench.grant("anna")
     bench.store().force_release(by_force(first))
     bench.grant("anna")
-    bench.store().acquire(acquire("ben", **STAYS))
+    bench.ask("ben", **STAYS)
     late = release("anna", fencing_token=first.fencing_token)
     assert isinstance(bench.store().release(late), NotHeld)
     assert bench.holders() == ["anna"]
@@ -212,9 +211,9 @@ def test_a_release_is_answered_though_the_table_fails_once_the_holder_is_out(ben
     bench.grant("anna")
     for name in ("ben", "carl"):
         bench.clock.advance(1)
-        bench.store().acquire(acquire(name, shared=True, limit=20, **STAYS))
+        bench.ask(name, shared=True, limit=20, **STAYS)
     broken = fault(client_error("InternalServerError", 500), 2, of=TRANSACTIONS)
-    answer = bench.store(FaultyTable(bench.client, broken)).release(release("anna"))
+    answer = bench.store(broken).release(release("anna"))
     assert isinstance(answer, Released)
     assert bench.holders() == ["ben"]
 
@@ -227,20 +226,20 @@ def test_a_release_by_force_that_may_have_happened_is_unknown(bench: Bench) -> N
 
     throttled = fault(client_error("ThrottlingException"), 1, when="after", then=others)
     with pytest.raises(LockStoreUnavailable):
-        bench.store(FaultyTable(bench.client, throttled)).force_release(by_force(grant))
+        bench.store(throttled).force_release(by_force(grant))
 
 
 def test_an_owner_whose_clock_is_behind_the_last_departure_can_give_up(bench: Bench) -> None:
     bench.clock.skew_ms = 60_000
     bench.pass_through()
     bench.clock.skew_ms = 0
-    assert isinstance(bench.store().release(release("anna", waits=True)), Released)
+    assert isinstance(bench.release("anna", waits=True), Released)
 
 
 def test_of_two_contenders_that_find_a_lease_over_one_asks_about_its_workflow(bench: Bench) -> None:
     bench.grant("anna", execution_arn=RUN, lease_ms=60_000)
     bench.clock.advance(70)
-    client = FaultyTable(bench.client, meanwhile(3, lambda: bench.store().acquire(acquire("ben"))))
+    client = meanwhile(3, lambda: bench.ask("ben"))
     bench.store(client).acquire(acquire("carl"))
     assert bench.workflows.described == [RUN]
 
@@ -258,7 +257,7 @@ def test_a_reaper_takes_no_waiter_out_whose_claim_it_could_not_fence(bench: Benc
         bench.redrive()
         bench.wait("anna")
 
-    reaped = bench.reap(client=FaultyTable(bench.client, meanwhile(2, redriven)))
+    reaped = bench.reap(client=meanwhile(2, redriven))
     assert bench.waiters() == ["anna"]
     assert not reaped.complete
 
@@ -281,9 +280,9 @@ def test_a_pass_that_a_heartbeat_has_crossed_is_not_complete(bench: Bench) -> No
 
     def redriven() -> None:
         bench.redrive()
-        assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.REACQUIRED
+        assert bench.beat("anna") is KeepAliveOutcome.REACQUIRED
 
-    freed = FaultyTable(bench.client, meanwhile(LAST_OF_A_PASS, redriven))
+    freed = meanwhile(LAST_OF_A_PASS, redriven)
     assert not bench.reap(client=freed).complete
     assert bench.holders() == ["anna"]
 
@@ -306,5 +305,5 @@ def test_a_heartbeat_does_not_take_a_lock_again_whose_work_ends_in_that_moment(
 
 def test_a_heartbeat_without_a_claim_writes_none(bench: Bench) -> None:
     bench.grant("anna")
-    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.RENEWED
+    assert bench.beat("anna") is KeepAliveOutcome.RENEWED
     assert bench.claims(done=True) == []

@@ -15,7 +15,7 @@ from fairlock.protocol.outcomes import Queued, Reaped, Refusal
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import TABLE, acquire, release
 from tests.support.faulty_table import FaultyTable, delay, fault, lost_reply, meanwhile
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
+from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
 
 def stopped_and_reaped(bench: Bench) -> None:
@@ -40,7 +40,7 @@ def test_an_acquire_under_way_is_freed_by_the_second_pass_whenever_the_first_one
 
 def test_without_the_second_pass_that_acquire_keeps_the_lock(bench: Bench) -> None:
     """The negative control of the test above."""
-    late = FaultyTable(bench.client, meanwhile(2, lambda: stopped_and_reaped(bench)))
+    late = meanwhile(2, lambda: stopped_and_reaped(bench))
     bench.store(late).acquire(acquire("anna", execution_arn=RUN))
     assert bench.holders() == ["anna"]
 
@@ -62,17 +62,17 @@ def test_a_late_acquire_that_joins_the_queue_is_taken_out_by_the_second_pass(
     late.end_plan()
     bench.reap(second=True)
     assert bench.waiters() == []
-    bench.store().release(release("ben", execution_arn=OTHER_RUN))
+    bench.release("ben", execution_arn=OTHER_RUN)
     assert bench.pushed == []
     bench.grant("carl")
 
 
 def test_a_redriven_acquire_between_the_question_and_the_bar_is_not_robbed(bench: Bench) -> None:
     bench.wait("anna")
-    bench.store().release(release("anna"))
+    bench.release("anna")
     place = {"execution_arn": RUN}
     acquiring = acquire("zita", **place)
-    half = FaultyTable(bench.client, fault(lost_reply(), 2))
+    half = fault(lost_reply(), 2)
     with pytest.raises(LockStoreUnavailable):
         bench.store(half).acquire(acquiring)
     bench.end()
@@ -81,7 +81,7 @@ def test_a_redriven_acquire_between_the_question_and_the_bar_is_not_robbed(bench
         bench.redrive()
         assert isinstance(bench.store().acquire(acquiring), Grant)
 
-    redriven_between = FaultyTable(bench.client, meanwhile(2, redriven))
+    redriven_between = meanwhile(2, redriven)
     assert bench.reap(client=redriven_between) == Reaped(complete=False)
     assert bench.reap() == Reaped()
     assert bench.holders() == ["zita"]
@@ -89,7 +89,7 @@ def test_a_redriven_acquire_between_the_question_and_the_bar_is_not_robbed(bench
 
 def test_what_a_pass_has_fenced_is_freed_though_the_execution_was_redriven(bench: Bench) -> None:
     """Else the redriven acquisition would wait for one of its own that landed late."""
-    late = FaultyTable(bench.client, meanwhile(2, lambda: stopped_and_reaped(bench)))
+    late = meanwhile(2, lambda: stopped_and_reaped(bench))
     bench.store(late).acquire(acquire("anna", execution_arn=RUN))
     bench.redrive()
     bench.wait("zita")
@@ -105,7 +105,7 @@ def test_an_outdated_second_pass_leaves_the_rest_to_that_of_the_next_event(bench
         bench.reap(second=True, redrives=0)
         bench.pass_through()
 
-    late = FaultyTable(bench.client, meanwhile(2, ended_again))
+    late = meanwhile(2, ended_again)
     bench.store(late).acquire(acquire("anna", execution_arn=RUN))
     assert bench.holders() == ["anna"]
     bench.reap(redrives=1)
@@ -115,8 +115,8 @@ def test_an_outdated_second_pass_leaves_the_rest_to_that_of_the_next_event(bench
 
 def test_a_release_that_died_after_its_mark_is_made_up_for(bench: Bench) -> None:
     bench.wait("anna")
-    bench.store().keep_alive(workflow_heartbeat("anna"))
-    dying = FaultyTable(bench.client, fault(lost_reply(), 2))
+    bench.beat("anna")
+    dying = fault(lost_reply(), 2)
     with pytest.raises(LockStoreUnavailable):
         bench.store(dying).release(release("anna", execution_arn=RUN, keep_alive=True))
     assert bench.holders() == ["anna"]
@@ -136,7 +136,7 @@ MOST_PASSES = 20
 def reap_pass(bench: Bench, *, second: bool, seconds_a_request: float = 0.05) -> Reaped:
     deadline = bench.clock.monotonic() + SECONDS_A_LOOK
     retry_budget = RetryBudget(clock=bench.clock, deadline=deadline)
-    client = FaultyTable(bench.client, delay(seconds_a_request, bench.clock))
+    client = delay(seconds_a_request, bench.clock)
     return bench.reap(second=second, client=client, retry_budget=retry_budget)
 
 

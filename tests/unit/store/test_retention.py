@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 
 from fairlock.aws.executions import Delivery
-from fairlock.protocol import grants, leaving
 from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.model import Grant
-from fairlock.protocol.outcomes import NotHeld, Queued, Refusal
+from fairlock.protocol.outcomes import NotHeld, Queued
 from fairlock.protocol.schema import FOREVER_SECONDS, lock_key
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
-from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support.faulty_table import meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, FakeWorkflows, workflow_heartbeat
 
 DAY_SECONDS = 24 * 3600
@@ -35,19 +34,10 @@ def restored_bench(clock: FakeClock) -> Bench:
 def bench(clock: FakeClock) -> Bench:
     """A lock that a workflow has used, a year and a month ago."""
     bench = Bench(MemoryTable(), clock)
-    bench.store().acquire(acquire("workflow", execution_arn=RUN))
-    bench.store().release(release("workflow", execution_arn=RUN))
+    bench.ask("workflow", execution_arn=RUN)
+    bench.release("workflow", execution_arn=RUN)
     clock.advance(LONG_AGO_DAYS * DAY_SECONDS)
     return bench
-
-
-@pytest.fixture
-def unprotected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No one checks how long the item is retained."""
-    monkeypatch.setattr(grants, "retained_long_enough", lambda *, long: ())  # noqa: ARG005 - as the real one
-    never = lambda _state, *, now_ms: False  # noqa: ARG005, E731 - as the real one
-    monkeypatch.setattr(leaving, "needs_longer_retention", never)
-    monkeypatch.setattr(grants, "needs_longer_retention", never)
 
 
 def seconds_to_live(bench: Bench) -> int:
@@ -65,7 +55,7 @@ def renew_for_long(bench: Bench) -> None:
     claim(bench)
     for _ in range(60):
         bench.clock.advance(DAY_SECONDS)
-        assert isinstance(bench.store().heartbeat(heartbeat("anna")), Grant)
+        assert isinstance(bench.renew("anna"), Grant)
 
 
 def serve_waiter(bench: Bench) -> None:
@@ -73,13 +63,13 @@ def serve_waiter(bench: Bench) -> None:
     claim(bench)
     bench.wait("ben", execution_arn=None, waiter_timeout_ms=2 * DAY_SECONDS * 1000)
     bench.clock.advance(2 * DAY_SECONDS - 1)
-    bench.store().release(release("anna"))
+    bench.release("anna")
     assert bench.holders() == ["ben"]
 
 
 def take_over_permit(bench: Bench) -> None:
     bench.clock.advance(-2 * DAY_SECONDS)
-    bench.store().acquire(acquire("gone"))
+    bench.ask("gone")
     bench.clock.advance(2 * DAY_SECONDS)
     claim(bench)
 
@@ -95,15 +85,6 @@ def test_a_holder_has_two_days_until_ttl_may_delete_its_lock(
     assert seconds_to_live(bench) > SHORTEST_SECONDS
 
 
-@pytest.mark.parametrize("become_holder", WAYS)
-@pytest.mark.usefixtures("unprotected")
-def test_without_the_protection_its_lock_may_be_deleted(
-    bench: Bench, become_holder: Callable[[Bench], None]
-) -> None:
-    become_holder(bench)
-    assert seconds_to_live(bench) < SHORTEST_SECONDS
-
-
 def test_a_renewal_for_long_leaves_the_retention_of_a_ceiling_that_was_set_meanwhile(
     bench: Bench,
 ) -> None:
@@ -111,7 +92,7 @@ def test_a_renewal_for_long_leaves_the_retention_of_a_ceiling_that_was_set_meanw
     claim(bench)
     bench.clock.advance(30 * DAY_SECONDS)
     ceiling = SetCeilingRequest(lock_name=LOCK, limit=0, requested_by="olga", reason="a test")
-    client = FaultyTable(bench.client, meanwhile(2, lambda: bench.store().change_ceiling(ceiling)))
+    client = meanwhile(2, lambda: bench.store().change_ceiling(ceiling))
     assert isinstance(bench.store(client).heartbeat(heartbeat("anna")), Grant)
     assert seconds_to_live(bench) == FOREVER_SECONDS - bench.clock.now_ms // 1000
 
@@ -129,14 +110,14 @@ def test_it_costs_one_request_more_and_then_none(bench: Bench) -> None:
 def test_ttl_never_takes_a_lock_out_of_the_hands_of_a_workflow(restored_bench: Bench) -> None:
     """Nor of one to which the lock is handed over."""
     bench = restored_bench
-    bench.store().acquire(acquire("anna", limit=2, execution_arn=RUN))
-    bench.store().acquire(acquire("ben", limit=2))
-    bench.store().release(release("ben"))
+    bench.ask("anna", limit=2, execution_arn=RUN)
+    bench.ask("ben", limit=2)
+    bench.release("ben")
     assert seconds_to_live(bench) == LONGEST_SECONDS
     bench.client = MemoryTable()
-    bench.store().acquire(acquire("anna"))
+    bench.ask("anna")
     bench.wait("ben")
-    bench.store().release(release("anna"))
+    bench.release("anna")
     assert seconds_to_live(bench) == LONGEST_SECONDS
 
 
@@ -145,7 +126,7 @@ def test_a_lock_that_no_workflow_has_used_is_kept_for_two_days_after_its_last_wr
 ) -> None:
     claim(restored_bench)
     restored_bench.clock.advance(3600)
-    restored_bench.store().release(release("anna"))
+    restored_bench.release("anna")
     assert seconds_to_live(restored_bench) == SHORTEST_SECONDS
 
 
@@ -162,11 +143,11 @@ def back_up(bench: Bench) -> MemoryTable:
 def tokens_before_and_after(bench: Bench, *, restored: bool) -> tuple[int, int]:
     """The token of a grant after the backup, and that of the first grant in the other table."""
     bench.grant("anna")
-    bench.store().release(release("anna"))
+    bench.release("anna")
     backup = back_up(bench)
     bench.clock.advance(DAY_SECONDS)
     before = bench.grant("ben").fencing_token
-    bench.store().release(release("ben"))
+    bench.release("ben")
     bench.client = backup if restored else MemoryTable()
     bench.clock.advance(1)
     return before, bench.grant("carl").fencing_token
@@ -190,8 +171,8 @@ def test_who_was_granted_since_the_backup_is_told_that_it_holds_nothing(
     restored_bench.grant("anna")
     restored_bench.grant("run", lock_name="another", execution_arn=RUN)
     restored_bench.client = backup if restored else MemoryTable()
-    assert isinstance(restored_bench.store().heartbeat(heartbeat("anna")), NotHeld)
-    assert isinstance(restored_bench.store().release(release("anna")), NotHeld)
+    assert isinstance(restored_bench.renew("anna"), NotHeld)
+    assert isinstance(restored_bench.release("anna"), NotHeld)
     kept_alive = workflow_heartbeat("run", lock_name="another")
     assert restored_bench.store().keep_alive(kept_alive) is KeepAliveOutcome.LOST
 
@@ -200,9 +181,9 @@ def restore_a_queue_of_the_dead(bench: Bench) -> None:
     """A day later: the holder, a workflow and a client in the queue are gone for long."""
     bench.grant("anna")
     bench.wait("dead workflow")
-    bench.store().acquire(acquire("dead client", waits=True))
+    bench.ask("dead client", waits=True)
     backup = back_up(bench)
-    bench.store().release(release("anna"))
+    bench.release("anna")
     bench.end()
     bench.clock.advance(DAY_SECONDS)
     bench.client = backup
@@ -221,7 +202,7 @@ def test_a_workflow_that_released_since_the_backup_and_still_runs_holds_until_it
     """Nothing in the table says that it has released. An operator ends that: release by force."""
     restored_bench.grant("run", execution_arn=RUN, owner_name=RUN)
     backup = back_up(restored_bench)
-    restored_bench.store().release(release("run", execution_arn=RUN))
+    restored_bench.release("run", execution_arn=RUN)
     restored_bench.client = backup
     restored_bench.clock.advance(DAY_SECONDS)
     waiting = acquire("ben", waits=True, execution_arn=OTHER_RUN, task_token="ben")
@@ -238,6 +219,6 @@ def test_leases_of_a_restored_table_that_have_not_ended_are_respected(
     """The control: what the first caller passes above, it passes because it is over."""
     restored_bench.grant("anna")
     backup = back_up(restored_bench)
-    restored_bench.store().release(release("anna"))
+    restored_bench.release("anna")
     restored_bench.client = backup
-    assert isinstance(restored_bench.store().acquire(acquire("ben")), Refusal)
+    restored_bench.refuse("ben")

@@ -9,8 +9,8 @@ import pytest
 
 from fairlock.aws.executions import Delivery
 from fairlock.errors import InvalidRequest
-from fairlock.protocol.model import AcquireRequest, Grant, LockState
-from fairlock.protocol.outcomes import Queued, Refusal, Verdict, judge
+from fairlock.protocol.model import AcquireRequest, Grant
+from fairlock.protocol.outcomes import Queued, Refusal
 from fairlock.store.context import MixedLimits
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.wire.rules import DEFAULT_READERS
@@ -22,12 +22,7 @@ READER: dict[str, Any] = {"shared": True, "limit": DEFAULT_READERS}
 
 
 def take(bench: Bench, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
-    return bench.store().acquire(acquire(name, **fields))
-
-
-def judged_without_the_mark(state: LockState, request: AcquireRequest, *, date_ms: int) -> Verdict:
-    holders = tuple(replace(holder, shared=False) for holder in state.holders)
-    return judge(replace(state, holders=holders), request, date_ms=date_ms)
+    return bench.ask(name, **fields)
 
 
 def readers(bench: Bench, *names: str) -> None:
@@ -63,23 +58,10 @@ def test_a_writer_that_waits_stops_newcomers_and_holds_when_those_inside_have_le
     for name in ("carl", "dora", "emil"):
         assert isinstance(bench.wait(name, **READER), Queued)
         assert isinstance(take(bench, f"impatient {name}", **READER), Refusal)
-    bench.store().release(release("anna"))
+    bench.release("anna")
     assert bench.holders() == ["ben"]
-    bench.store().release(release("ben"))
+    bench.release("ben")
     assert bench.holders() == ["writer"]
-
-
-def test_without_the_queue_readers_that_keep_coming_starve_the_writer(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The negative control: a newcomer that does not ask whether others wait."""
-    always = "(attribute_exists(#held) OR attribute_not_exists(#held))"
-    monkeypatch.setattr("fairlock.protocol.grants.NOT_CONTENDED", always)
-    readers(bench, "anna")
-    bench.wait("writer")
-    readers(bench, "ben")
-    bench.store().release(release("anna"))
-    assert bench.holders() == ["ben"]
 
 
 def test_when_the_writer_leaves_all_readers_up_to_the_next_writer_come_in(bench: Bench) -> None:
@@ -88,11 +70,11 @@ def test_when_the_writer_leaves_all_readers_up_to_the_next_writer_come_in(bench:
         bench.wait(name, **READER)
     bench.wait("second writer")
     bench.wait("late", **READER)
-    bench.store().release(release("writer"))
+    bench.release("writer")
     assert bench.holders() == ["anna", "ben", "carl"]
     assert bench.waiters() == ["late", "second writer"]
     assert bench.pushed == ["anna", "ben", "carl"]
-    assert all(holder.shared for holder in bench.store().read_state(LOCK).holders)
+    assert all(holder.shared for holder in bench.state.holders)
 
 
 def test_twenty_readers_behind_a_writer_are_a_transaction_each_in_its_release(bench: Bench) -> None:
@@ -133,7 +115,7 @@ def test_while_a_writer_waits_the_release_of_a_reader_is_four_requests(bench: Be
 def test_readers_and_a_writer_are_no_mixed_limits(bench: Bench) -> None:
     readers(bench, "anna")
     take(bench, "writer")
-    bench.store().release(release("anna"))
+    bench.release("anna")
     take(bench, "writer")
     take(bench, "ben", **READER)
     assert bench.events == []
@@ -146,16 +128,6 @@ def test_a_plain_limit_beside_readers_is_and_so_are_two_limits_of_readers(bench:
     take(bench, "ben", shared=True, limit=50)
     found = [event for event in bench.events if isinstance(event, MixedLimits)]
     assert [(event.limit, event.holders_limits) for event in found] == [(5, (20,)), (50, (5, 20))]
-
-
-def test_without_the_rule_each_change_between_the_modes_is_reported(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The negative control."""
-    monkeypatch.setattr(AcquireRequest, "suits", lambda mine, holder: mine.limit == holder.limit)
-    readers(bench, "anna")
-    take(bench, "writer")
-    assert [type(event) for event in bench.events] == [MixedLimits]
 
 
 def test_a_description_tells_who_shares(bench: Bench) -> None:
@@ -171,19 +143,10 @@ def test_a_description_tells_who_shares(bench: Bench) -> None:
 @pytest.mark.parametrize("waits", [False, True])
 def test_an_owner_that_shares_cannot_ask_for_the_lock_alone(bench: Bench, *, waits: bool) -> None:
     readers(bench, "anna", "ben")
-    before = bench.store().read_state(LOCK)
+    before = bench.state
     with pytest.raises(InvalidRequest, match=r"^shared: must be true: this owner_id shares the"):
         take(bench, "anna", waits=waits)
-    assert bench.store().read_state(LOCK) == before
-
-
-def test_without_that_rule_it_is_told_that_it_holds_the_lock_beside_others(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The negative control: a reader whose grant is not marked."""
-    monkeypatch.setattr("fairlock.store.acquire.judge", judged_without_the_mark)
-    readers(bench, "anna", "ben")
-    assert isinstance(take(bench, "anna"), Grant)
+    assert bench.state == before
 
 
 def test_an_owner_that_holds_the_lock_alone_may_repeat_its_call_in_any_words(bench: Bench) -> None:
@@ -200,7 +163,7 @@ def test_a_waiter_that_asked_to_share_may_wait_for_the_lock_alone(bench: Bench) 
     bench.wait("anna", **READER)
     bench.wait("anna")
     bench.wait("ben", **READER)
-    bench.store().release(release("writer"))
+    bench.release("writer")
     assert bench.holders() == ["anna"]
 
 
@@ -214,7 +177,7 @@ def test_a_reader_takes_its_permit_again_after_a_redrive(bench: Bench) -> None:
     bench.redrive()
     readers(bench, "ben")
     assert bench.store().keep_alive(request) is KeepAliveOutcome.REACQUIRED
-    assert [holder.shared for holder in bench.store().read_state(LOCK).holders] == [True, True]
+    assert [holder.shared for holder in bench.state.holders] == [True, True]
 
 
 @pytest.mark.parametrize(("known", "inside"), [("two of five", 5), ("taken for all", 2)])
@@ -278,5 +241,5 @@ def test_readers_behind_one_that_seemed_dead_and_renews_get_the_lock_too(bench: 
         return Delivery.GONE
 
     bench.workflows.wakes = wake
-    bench.store().release(release("writer"))
+    bench.release("writer")
     assert (bench.holders(), bench.waiters()) == (["late", "anna", "ben"], [])
