@@ -6,7 +6,7 @@ import json
 import tracemalloc
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -18,9 +18,6 @@ from fairlock.wire.answers import lock_json
 from tests.support import LOCK, FakeClock, Operations, acquire, owner, release, store_over
 from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.store_bench import RUN
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
 
 OTHER_LOCKS: Final = ("orders/1", "orders/2", "payments/1")
 
@@ -42,7 +39,7 @@ def listed(store: Operations, prefix: str = "", after: str | None = None) -> lis
 
 
 def test_a_description_tells_holders_waiters_and_nothing_that_proves_ownership(
-    fresh_dynamodb: DynamoDBClient, clock: FakeClock
+    fresh_dynamodb: object, clock: FakeClock
 ) -> None:
     """On moto, so that the names in the requests are judged by other code."""
     store = store_over(fresh_dynamodb, clock)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +18,6 @@ from tests.support import LOCK, FakeClock, release
 from tests.support.faulty_table import FaultyTable, fault, lost_reply, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, FakeWorkflows, workflow_heartbeat
 
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
 OWN_RELEASE = release("anna", execution_arn=RUN, keep_alive=True)
 AFTER_ERROR = release("anna", execution_arn=RUN)
 RELEASE_OF_PASS = 4
@@ -29,7 +25,7 @@ RELEASE_OF_PASS = 4
 
 
 @pytest.fixture
-def bench(dynamodb: DynamoDBClient, clock: FakeClock) -> Bench:
+def bench(dynamodb: object, clock: FakeClock) -> Bench:
     bench = Bench(dynamodb, clock)
     bench.wait("anna")
     return bench

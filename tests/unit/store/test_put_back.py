@@ -7,17 +7,14 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Delivery
-from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.model import (
     BY_TIME,
     TELLING_MS,
-    ForceReleaseRequest,
     Grant,
 )
 from fairlock.protocol.outcomes import Refusal, RefusalReason
 from fairlock.store.keep_alive import KeepAliveOutcome
-from tests.support import LOCK, START_MS, acquire
+from tests.support import START_MS, acquire
 from tests.support.faulty_table import meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
@@ -26,22 +23,6 @@ POLLS = {"waits": True, "poll_interval_ms": 5_000}
 RELEASE_OF_PASS = 3
 """The requests of a pass before it: the claims, and a fence."""
 Scene = Callable[[Bench], None]
-
-
-def newest(bench: Bench) -> int | None:
-    return bench.state.newest
-
-
-def while_it_is_told(bench: Bench, waiter: str, act: Callable[[], object]) -> None:
-    """The push to this waiter reaches no one, and others act in the meantime."""
-
-    def wake(task_token: str, _answer: object) -> Delivery:
-        if task_token != waiter:
-            return Delivery.DELIVERED
-        act()
-        return Delivery.GONE
-
-    bench.workflows.wakes = wake
 
 
 def two_hold_version_3(bench: Bench) -> None:
@@ -54,7 +35,7 @@ def another_of_the_same_version_is_handed_the_lock(bench: Bench) -> None:
     bench.wait("dead", execution_arn=OTHER_RUN, only_newest=5, **TWO)
     bench.wait("ben", only_newest=5, **TWO)
     bench.end(OTHER_RUN)
-    while_it_is_told(bench, "dead", lambda: bench.release("h2"))
+    bench.gone("dead", then=lambda: bench.release("h2"))
     bench.release("h1")
 
 
@@ -68,8 +49,7 @@ def another_finds_its_grant(bench: Bench, version: int, *, lives: bool = False) 
     if not lives:
         bench.end(OTHER_RUN)
     found: list[object] = []
-    asks = lambda: found.append(bench.ask("ben", **ben))  # noqa: E731 - a race in a line
-    while_it_is_told(bench, "dead", asks)
+    bench.gone("dead", then=lambda: found.append(bench.ask("ben", **ben)))
     bench.release("h2")
     assert isinstance(found[0], Grant)
 
@@ -103,7 +83,7 @@ def test_no_older_version_runs_beside_an_owner_that_works(bench: Bench, scene: S
 def test_what_another_has_set_stays_if_an_owner_that_lives_was_not_told(bench: Bench) -> None:
     another_finds_its_grant(bench, 5, lives=True)
     assert bench.holders() == ["ben", "dead"]
-    assert newest(bench) == 5
+    assert bench.state.newest == 5
 
 
 @pytest.mark.parametrize("seconds", [0, TELLING_MS // 1000], ids=["quick", "slow"])
@@ -114,22 +94,25 @@ def test_older_waiters_stay_if_the_queue_is_read_again_after_a_push_to_no_one(
     for version in (1, 2):
         bench.wait(f"v{version}", only_newest=version)
     bench.wait("v3", execution_arn=OTHER_RUN, only_newest=3, **TWO)
-    while_it_is_told(bench, "v3", lambda: bench.clock.advance(seconds))
+    bench.gone("v3", then=lambda: bench.clock.advance(seconds))
     bench.release("v1", execution_arn=RUN)
-    assert (bench.holders(), bench.waiters(), newest(bench)) == (["v3"], ["v2"], 1)
+    assert (bench.holders(), bench.waiters(), bench.state.newest) == (["v3"], ["v2"], 1)
     assert all(isinstance(answer, Grant) for _, answer in bench.workflows.woken)
 
 
 def an_operator_sets_a_limit(bench: Bench) -> None:
-    request = SetCeilingRequest(lock_name=LOCK, limit=2, requested_by="olga", reason="a test")
-    bench.store().change_ceiling(request)
+    bench.set_ceiling(2)
 
 
 def another_is_granted(bench: Bench) -> None:
     bench.release("h2")
 
 
-def v4_asks_while_v5_is_told(bench: Bench, meanwhile: Scene, *, before: bool) -> None:
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("meanwhile", [another_is_granted, an_operator_sets_a_limit])
+def test_no_older_version_is_refused_for_the_sake_of_one_that_may_be_dead(
+    bench: Bench, meanwhile: Scene, *, before: bool
+) -> None:
     """No one answers for version 5; version 4 waits by then, or asks in between."""
     for name in ("h1", "h2"):
         bench.grant(name, **TWO)
@@ -144,16 +127,8 @@ def v4_asks_while_v5_is_told(bench: Bench, meanwhile: Scene, *, before: bool) ->
         if not before:
             bench.wait("v4", only_newest=4, **TWO)
 
-    while_it_is_told(bench, "dead", act)
+    bench.gone("dead", then=act)
     bench.release("h1")
-
-
-@pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("meanwhile", [another_is_granted, an_operator_sets_a_limit])
-def test_no_older_version_is_refused_for_the_sake_of_one_that_may_be_dead(
-    bench: Bench, meanwhile: Scene, *, before: bool
-) -> None:
-    v4_asks_while_v5_is_told(bench, meanwhile, before=before)
     for name in ("h2", "plain"):
         bench.release(name, execution_arn=RUN)
     assert "v4" in bench.holders()
@@ -173,7 +148,7 @@ def test_while_the_newest_is_told_a_caller_that_does_not_wait_is_refused_at_once
         bench.release("h2")
         found.append(store.acquire(acquire("v4", only_newest=4, **TWO)))
 
-    while_it_is_told(bench, "v5", act)
+    bench.gone("v5", then=act)
     bench.release("h1")
     assert isinstance(found[0], Refusal)
     assert (found[0].reason, client.calls) == (RefusalReason.HELD, ["update_item"])
@@ -187,11 +162,7 @@ def test_the_lower_versions_are_told_if_the_newest_is_released_by_force_just_aft
     bench.wait("v3", only_newest=3)
     bench.release("v1", execution_arn=RUN)
     bench.wait("v2", only_newest=2)
-    grant = bench.state.holders[0]
-    force = ForceReleaseRequest(
-        lock_name=LOCK, fencing_token=grant.fencing_token, requested_by="olga", reason="a test"
-    )
-    bench.store().force_release(force)
+    bench.force(bench.state.holders[0])
     assert (bench.holders(), bench.waiters()) == ([], [])
     assert bench.pushed == ["v3", "v2"]
 
@@ -208,13 +179,12 @@ def test_a_redriven_holder_beside_a_newer_version_renews_before_the_reaper_frees
 
     def beat() -> None:
         bench.redrive()
-        heartbeat = workflow_heartbeat("anna", only_newest=version, limit=2)
-        found.append(bench.store().keep_alive(heartbeat))
+        found.append(bench.beat("anna", only_newest=version, limit=2))
 
     bench.reap(client=meanwhile(RELEASE_OF_PASS, beat))
     assert found == [KeepAliveOutcome.RENEWED]
     assert bench.holders() == ["anna", "ben"]
-    assert newest(bench) == newer
+    assert bench.state.newest == newer
 
 
 @pytest.mark.parametrize("place", [True, False])

@@ -9,15 +9,14 @@ import pytest
 
 from fairlock.aws.lock_table import Cancelled, ConditionFailed
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.ceiling import CeilingChange, SetCeilingRequest, raise_ceiling
+from fairlock.protocol.ceiling import CeilingChange, raise_ceiling
 from fairlock.protocol.items import new_waiter
 from fairlock.protocol.leaving import serve_waiter
-from fairlock.protocol.model import ForceReleaseRequest, Grant, Waiter
+from fairlock.protocol.model import Grant, Waiter
 from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, Released
 from fairlock.protocol.waiters import confirm_join, join_queue, mark_given_up
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, TABLE, FakeClock, acquire, release
+from tests.support import TABLE, acquire, release
 from tests.support.faulty_table import (
     TRANSACTIONS,
     FaultyTable,
@@ -27,7 +26,7 @@ from tests.support.faulty_table import (
     kill,
     meanwhile,
 )
-from tests.support.store_bench import RUN, Bench, workflow_heartbeat
+from tests.support.store_bench import RUN, Bench, by_force, ceiling, workflow_heartbeat
 
 POLLS = {"waits": True, "poll_interval_ms": 500}
 LAST_OF_A_PASS = 5
@@ -35,21 +34,6 @@ LAST_OF_A_PASS = 5
 GIVES_UP = 2
 """The request by which a waiter leaves, after it has found that it does not hold."""
 STAYS = {"waits": True, "waiter_timeout_ms": 600_000}
-
-
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryTable(), clock)
-
-
-def by_force(grant: Grant) -> ForceReleaseRequest:
-    return ForceReleaseRequest(
-        lock_name=LOCK, fencing_token=grant.fencing_token, requested_by="olga", reason="a test"
-    )
-
-
-def pause() -> SetCeilingRequest:
-    return SetCeilingRequest(lock_name=LOCK, limit=0, requested_by="olga", reason="a test")
 
 
 def waiter_of(name: str, *, now_ms: int, **fields: Any) -> Waiter:  # noqa: ANN401 - of the request
@@ -108,13 +92,13 @@ def test_no_one_joins_a_queue_once_a_permit_is_free(bench: Bench) -> None:
 def test_a_ceiling_is_not_raised_by_a_state_from_before_a_join_or_a_grant(
     bench: Bench, missed: str
 ) -> None:
-    bench.store().change_ceiling(pause())
+    bench.set_ceiling(0)
     bench.wait("ben")
     state = bench.state
     assert state.contended
     seen = replace(state, **{missed: getattr(state, missed) - 1})
     now_ms = bench.clock.now_ms
-    change = CeilingChange.of(replace(pause(), limit=1), seen, now_ms=now_ms)
+    change = CeilingChange.of(ceiling(1), seen, now_ms=now_ms)
     write = raise_ceiling(change, seen, now_ms=now_ms)
     assert isinstance(bench.store().context.table.update(write), ConditionFailed)
 
@@ -199,7 +183,7 @@ def test_a_waiter_that_is_served_while_it_gives_up_gives_that_back(bench: Bench)
 
 def test_a_release_by_its_fencing_token_leaves_a_later_grant_of_its_owner(bench: Bench) -> None:
     first = bench.grant("anna")
-    bench.store().force_release(by_force(first))
+    bench.force(first)
     bench.grant("anna")
     bench.ask("ben", **STAYS)
     late = release("anna", fencing_token=first.fencing_token)
@@ -222,7 +206,7 @@ def test_a_release_by_force_that_may_have_happened_is_unknown(bench: Bench) -> N
     grant = bench.grant("anna")
 
     def others() -> None:
-        bench.store().force_release(by_force(bench.grant("ben")))
+        bench.force(bench.grant("ben"))
 
     throttled = fault(client_error("ThrottlingException"), 1, when="after", then=others)
     with pytest.raises(LockStoreUnavailable):

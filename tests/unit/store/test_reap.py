@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,14 +17,11 @@ from tests.support import LOCK, FakeClock, acquire
 from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
 DAYS_15 = 15 * 24 * 3600
 
 
 @pytest.fixture
-def bench(dynamodb: DynamoDBClient, clock: FakeClock) -> Bench:
+def bench(dynamodb: object, clock: FakeClock) -> Bench:
     return Bench(dynamodb, clock)
 
 
