@@ -115,8 +115,8 @@ def test_who_released_is_still_refused_when_it_comes_late(bench: Bench) -> None:
     assert bench.refuse("anna").reason is RefusalReason.ALREADY_RELEASED
 
 
-def keeps_its_place(bench: Bench) -> None:
-    """Both ask once more, as a workflow does after its fallback period, and then are served."""
+def test_who_waits_asks_again_and_is_served_in_its_turn(bench: Bench) -> None:
+    """Both ask once more, as a workflow does after its fallback period."""
     put(bench, *QUEUE)
     place = {"execution_arn": RUN, "task_token": "ben, later"}
     assert ask_again(bench, "ben", **place) == Queued.__name__
@@ -125,10 +125,6 @@ def keeps_its_place(bench: Bench) -> None:
     assert (bench.holders(), bench.pushed) == (["ben"], ["ben, later"])
     bench.release("ben", execution_arn=RUN)
     assert (bench.holders(), bench.waiters()) == (["carl"], [])
-
-
-def test_who_waits_asks_again_and_is_served_in_its_turn(bench: Bench) -> None:
-    keeps_its_place(bench)
 
 
 def test_who_waits_is_handed_the_lock_without_asking_again(bench: Bench) -> None:

@@ -12,14 +12,14 @@ import pytest
 from fairlock.aws.executions import Execution, Liveness
 from fairlock.protocol.claims import Claim, is_of_a_run_that_ended
 from fairlock.protocol.model import Grant
-from fairlock.protocol.outcomes import Queued, Reaped, Refusal
+from fairlock.protocol.outcomes import Reaped, Refusal
 from fairlock.store.reap import AskedTooEarly, ExecutionEnded
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire
 from tests.support.checkout import ROOT
 from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.memory_tables import MeteredTable
-from tests.support.store_bench import RUN, Bench, workflow_heartbeat
+from tests.support.store_bench import RUN, Bench
 
 SECOND_PASS_SECONDS = 35
 A_DAY_SECONDS = 24 * 3_600
@@ -58,9 +58,8 @@ def test_both_passes_free_what_the_run_has_claimed_and_ask_no_one(
     bench: Bench, *, second: bool
 ) -> None:
     claim(bench)
-    bench.clock.advance(1)
     ago = SECOND_PASS_SECONDS if second else 0
-    bench.clock.advance(ago)
+    bench.clock.advance(1 + ago)
     assert told(bench, second=second, seconds_ago=ago) == Reaped(holders=1)
     assert bench.workflows.described == []
 
@@ -78,8 +77,7 @@ def test_a_redriven_run_that_took_the_claim_over_by_a_heartbeat_keeps_its_lock(
     bench: Bench,
 ) -> None:
     claim(bench, "anna", lock_name="nightly-report")
-    heartbeat = workflow_heartbeat("anna", redrives=1)
-    assert bench.store().keep_alive(heartbeat).name == "RENEWED"
+    assert bench.beat("anna", redrives=1).name == "RENEWED"
     bench.clock.advance(1)
     for second, ago in ((False, 1), (True, SECOND_PASS_SECONDS)):
         assert told(bench, second=second, seconds_ago=ago) == Reaped()
@@ -142,7 +140,9 @@ def test_a_claim_that_was_written_late_by_another_execution_is_not_taken_for_its
     assert not is_of_a_run_that_ended(replace(claimed, written_at_ms=100_001), **over)
 
 
-def name_used_again(bench: Bench) -> None:
+def test_the_old_event_of_a_name_that_is_used_again_frees_nothing_of_the_new_execution(
+    bench: Bench,
+) -> None:
     """An execution fails; 90 days later its name is used again, and the new one holds a lock."""
     claim(bench)
     ended_at_ms = bench.clock.now_ms
@@ -156,12 +156,6 @@ def name_used_again(bench: Bench) -> None:
         old = ExecutionEnded(execution_arn=RUN, ended_at_ms=ended_at_ms, second_pass=second)
         with suppress(AskedTooEarly):
             bench.store().reap(old)
-
-
-def test_the_old_event_of_a_name_that_is_used_again_frees_nothing_of_the_new_execution(
-    bench: Bench,
-) -> None:
-    name_used_again(bench)
     assert is_held(bench, "zita")
 
 
@@ -236,24 +230,18 @@ def test_the_requests_a_second_of_the_document_follow_from_them(clock: FakeClock
     assert row("Step Functions, DescribeExecution")[1].startswith("none;")
 
 
-def acquire_that_lands_after_both_passes(bench: Bench) -> Grant | Queued | Refusal:
-    """Its claim was written before its execution ended; the write on the lock was late."""
+def test_what_the_first_pass_has_marked_the_second_need_not_mark_again(bench: Bench) -> None:
+    """A claim was written before its execution ended; the write on the lock lands after both."""
 
     def both_passes() -> None:
         bench.clock.advance(2)
         bench.end()
         bench.reap()
         bench.clock.advance(SECOND_PASS_SECONDS)
-        client, store = bench.counting()
+        client = FaultyTable(bench.client)
         bench.reap(second=True, client=client)
-        assert len(client.calls) == 4
-        assert store.read_state("nightly-report").holders == ()
+        assert (len(client.calls), bench.holders()) == (4, [])
 
-    between = meanwhile(2, both_passes)
-    return bench.store(between).acquire(acquire("anna", execution_arn=RUN, redrives=0))
-
-
-def test_what_the_first_pass_has_marked_the_second_need_not_mark_again(clock: FakeClock) -> None:
-    bench = Bench(MemoryTable(), clock)
-    assert isinstance(acquire_that_lands_after_both_passes(bench), Refusal)
+    late = acquire("anna", execution_arn=RUN, redrives=0)
+    assert isinstance(bench.store(meanwhile(2, both_passes)).acquire(late), Refusal)
     assert bench.holders() == []
