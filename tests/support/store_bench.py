@@ -94,10 +94,14 @@ class Bench:
         self.workflows.runs = self.describe
 
     def store(self, client: Any = None, **seams: Any) -> Operations:  # noqa: ANN401 - a client, and a context's fields
-        """Over the table; or over the table with a fault, or over another client."""
         ours = {"workflows": self.workflows, "observe": self.events.append}
-        over = FaultyTable(self.client, client) if isinstance(client, Fault) else client
-        return store_over(over or self.client, self.clock, **{**ours, **seams})
+        return store_over(self.over(client), self.clock, **{**ours, **seams})
+
+    def over(self, client: Any = None) -> Any:  # noqa: ANN401 - a client
+        """The table; or the table with a fault, or another client."""
+        if isinstance(client, Fault):
+            return FaultyTable(self.client, client)
+        return self.client if client is None else client
 
     def counting(self) -> tuple[FaultyTable, Operations]:
         client = FaultyTable(self.client)

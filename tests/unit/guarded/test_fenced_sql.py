@@ -79,13 +79,6 @@ def test_a_transaction_under_an_older_token_writes_nothing(database: sqlite3.Con
     assert contents(database) == ["under 7"]
 
 
-def test_without_the_fence_the_older_token_overwrites(database: sqlite3.Connection) -> None:
-    fence.write_report(database, "sales", "under 7", token=7)
-    values = {"name": "sales", "content": "under 6", "token": 6}
-    database.execute(fence.WRITE_ROW_UNFENCED, values)
-    assert contents(database) == ["under 6"]
-
-
 # The SQL pattern is one transaction, however Python's sqlite3 handles transactions by itself.
 
 
@@ -110,12 +103,9 @@ def database_in_mode(file: Path, request: pytest.FixtureRequest) -> Iterator[sql
         yield database_in_mode
 
 
-def contents_in_mode(file: Path) -> list[str]:
-    """What others see."""
-    with closing(sqlite3.connect(file)) as database_in_mode:
-        return [
-            text for (text,) in database_in_mode.execute("SELECT content FROM report ORDER BY name")
-        ]
+def seen_by_others(file: Path) -> list[str]:
+    with closing(sqlite3.connect(file)) as database:
+        return contents(database)
 
 
 def test_nothing_is_written_before_the_end_and_everything_then(
@@ -124,8 +114,8 @@ def test_nothing_is_written_before_the_end_and_everything_then(
     with fence.fenced(database_in_mode, "lock", token=7) as inside:
         for name in ("costs", "sales"):
             inside.execute("INSERT INTO report VALUES (?, ?, 0)", (name, name))
-        assert contents_in_mode(file) == []
-    assert contents_in_mode(file) == ["costs", "sales"]
+        assert seen_by_others(file) == []
+    assert seen_by_others(file) == ["costs", "sales"]
 
 
 def test_a_transaction_that_fails_undoes_its_first_write_and_its_fence(
@@ -140,7 +130,7 @@ def test_a_transaction_that_fails_undoes_its_first_write_and_its_fence(
         fail_halfway()
     with fence.fenced(database_in_mode, "lock", token=6) as inside:
         inside.execute("INSERT INTO report VALUES ('sales', 'under 6', 0)")
-    assert contents_in_mode(file) == ["under 6"]
+    assert seen_by_others(file) == ["under 6"]
 
 
 def test_no_one_else_moves_the_fence_until_the_end(
@@ -156,7 +146,7 @@ def test_no_one_else_moves_the_fence_until_the_end(
             fence.fenced(successor, "lock", token=7),
         ):
             pass
-    assert contents_in_mode(file) == ["under 6"]
+    assert seen_by_others(file) == ["under 6"]
     with (
         closing(sqlite3.connect(file, timeout=0)) as successor,
         fence.fenced(successor, "lock", token=7),
