@@ -13,7 +13,7 @@ from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import RefusalReason, Released
 from fairlock.protocol.schema import lock_key
 from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, owner
-from tests.support.faulty_table import Fault, FaultyTable
+from tests.support.faulty_table import Fault
 from tests.support.store_bench import RUN, Bench
 
 
@@ -111,14 +111,6 @@ def test_after_a_lowered_limit_as_many_leases_must_be_over_as_permits_are_missin
     bench.refuse("later", limit=3)
 
 
-def test_a_running_workflow_is_not_robbed_but_extended_once_a_lease(bench: Bench) -> None:
-    bench.ask("anna", lease_ms=5_000, execution_arn=RUN)
-    bench.clock.advance(8)
-    answers = [bench.refuse(f"contender-{i}") for i in range(4)]
-    assert [a.holders[0].revision for a in answers] == [2, 2, 2, 2]
-    assert bench.workflows.described == [RUN]
-
-
 def test_only_a_workflow_that_is_over_loses_its_lock(bench: Bench) -> None:
     bench.ask("anna", lease_ms=5_000, execution_arn=RUN)
     bench.clock.advance(8)
@@ -128,29 +120,6 @@ def test_only_a_workflow_that_is_over_loses_its_lock(bench: Bench) -> None:
     bench.end()
     bench.clock.advance(60)
     assert bench.grant("ben").taken_over == 1
-
-
-def test_every_operation_is_one_request_and_a_takeover_two(bench: Bench) -> None:
-    client = FaultyTable(bench.client)
-    counted = Bench(client, bench.clock)
-
-    def requests_of(operation: object) -> int:
-        assert operation
-        count = len(client.calls)
-        client.calls.clear()
-        return count
-
-    assert requests_of(counted.ask("anna", lease_ms=1_000)) == 1
-    assert requests_of(counted.ask("anna", lease_ms=1_000)) == 1
-    assert requests_of(counted.ask("ben")) == 1
-    assert requests_of(counted.renew("anna", lease_ms=1_000)) == 1
-    assert requests_of(counted.renew("anna")) == 2, "its lease is not the usual one"
-    bench.clock.advance(10)
-    assert requests_of(counted.ask("ben")) == 2
-    assert requests_of(counted.release("ben")) == 1
-    assert requests_of(counted.release("ben")) == 1
-    assert requests_of(counted.renew("ben")) == 1
-    assert requests_of(counted.ask("carl")) == 1
 
 
 # The fencing token that a caller is told is the one that the lock's item has.

@@ -140,20 +140,3 @@ def test_a_claim_of_which_late_calls_may_come_says_that_it_is_over_for_two_days(
     (claim,) = bench.claims(done=True)
     assert (claim["ended"], bench.waiters()) == ({"BOOL": True}, [])
     assert int(claim["expiry_time"]["N"]) == bench.clock.now_ms // 1000 + 48 * 3600
-
-
-def test_an_acquire_after_the_execution_was_reaped_is_told_that_it_is_over(bench: Bench) -> None:
-    bench.wait("anna")
-    bench.end()
-    bench.reap()
-    answer = bench.refuse("anna", execution_arn=RUN)
-    assert (answer.reason, answer.holders) == (RefusalReason.ALREADY_RELEASED, ())
-    assert bench.holders() == []
-
-
-def test_an_acquire_after_kept_alive_work_has_ended_is_told_that_it_is_over(bench: Bench) -> None:
-    bench.wait("anna")
-    bench.release("anna", execution_arn=RUN, keep_alive=True)
-    bench.wait("ben")
-    bench.release("ben")
-    assert bench.refuse("anna", execution_arn=RUN).reason is RefusalReason.ALREADY_RELEASED

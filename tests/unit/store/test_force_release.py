@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Execution, Liveness
-from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import NotHeld, RefusalReason, Released
 from fairlock.store.context import HandedOver, ReleasedByForce
-from tests.support import LOCK, FakeClock, owner, release
+from tests.support import LOCK, FakeClock, owner
 from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.store_bench import RUN, Bench, by_force
 
@@ -78,12 +76,6 @@ def test_the_oldest_waiter_gets_the_lock_in_the_same_transaction(bench: Bench) -
     assert ben.fencing_token == grant.fencing_token + 1
 
 
-def test_one_holder_of_a_semaphore_is_taken_out_and_the_others_stay(bench: Bench) -> None:
-    grants = [bench.grant(n, limit=3) for n in ("anna", "ben", "carl")]
-    bench.force(grants[1])
-    assert (bench.holders(), bench.state.held) == (["anna", "carl"], 2)
-
-
 def pass_on(bench: Bench) -> None:
     """The holder that was seen leaves, and another comes."""
     bench.release("anna")
@@ -136,42 +128,30 @@ def test_a_heartbeat_in_between_does_not_prevent_it(bench: Bench) -> None:
     assert bench.holders() == []
 
 
-class TestWorkflow:
-    """What a workflow finds whose lock was released by force."""
+@pytest.mark.parametrize("kept_alive", [False, True])
+def test_a_workflows_release_after_it_is_refused_and_ends_its_claim(
+    bench: Bench, *, kept_alive: bool
+) -> None:
+    grant = bench.grant("anna", execution_arn=RUN)
+    if kept_alive:
+        bench.beat("anna")
+    bench.wait("ben")
+    bench.force(grant)
+    assert len(bench.claims()) == 2
+    late = bench.release("anna", execution_arn=RUN, keep_alive=kept_alive)
+    assert isinstance(late, NotHeld)
+    assert bench.holders() == ["ben"]
+    assert [claim["owner_id"]["S"] for claim in bench.claims()] == [owner("ben")]
+    annas = [each for each in bench.claims(done=True) if owner("anna") in each["sk"]["S"]]
+    assert len(annas) >= int(kept_alive), "a claim that is done stays, for late heartbeats"
 
-    @pytest.fixture
-    def grant(self, bench: Bench) -> Grant:
-        return bench.grant("anna", execution_arn=RUN)
 
-    @pytest.mark.parametrize("kept_alive", [False, True])
-    def test_its_release_is_refused_and_ends_its_claim(
-        self, bench: Bench, grant: Grant, *, kept_alive: bool
-    ) -> None:
-        if kept_alive:
-            bench.beat("anna")
-        bench.wait("ben")
-        bench.force(grant)
-        assert len(bench.claims()) == 2
-        late = release("anna", execution_arn=RUN, keep_alive=kept_alive)
-        assert isinstance(bench.store().release(late), NotHeld)
-        assert bench.holders() == ["ben"]
-        assert [claim for claim in bench.claims() if owner("anna") in claim["sk"]["S"]] == []
-        stays = [each for each in bench.claims(done=True) if owner("anna") in each["sk"]["S"]]
-        assert len(stays) >= int(kept_alive), "a claim that is done stays, for late heartbeats"
-
-    def test_the_reaper_finds_nothing_to_free_and_takes_no_other_lock(
-        self, bench: Bench, grant: Grant
-    ) -> None:
-        bench.force(grant)
-        bench.ask("ben")
-        bench.end()
-        assert bench.reap().holders == 0
-        assert bench.holders() == ["ben"]
-
-    def test_a_waiter_whose_workflow_is_over_is_passed_over(
-        self, bench: Bench, grant: Grant
-    ) -> None:
-        bench.ask("ben", waits=True)
-        bench.executions[RUN] = Execution(Liveness.OVER)
-        bench.force(grant)
-        assert bench.holders() == ["ben"]
+def test_the_reaper_finds_nothing_to_free_after_it_and_takes_no_other_lock(bench: Bench) -> None:
+    """Of the holders of a semaphore, one was taken out."""
+    grants = [bench.grant(n, limit=3, execution_arn=RUN) for n in ("anna", "ben")]
+    bench.grant("carl", limit=3)
+    bench.force(grants[1])
+    assert (bench.holders(), bench.state.held) == (["anna", "carl"], 2)
+    bench.end()
+    assert bench.reap().holders == 1
+    assert bench.holders() == ["carl"]

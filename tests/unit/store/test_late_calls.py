@@ -198,14 +198,6 @@ def test_a_workflow_that_lost_its_lock_is_told_so_by_every_repeat(
     assert [bench.release("anna", **again) for _ in range(2)] == [lost, lost]
 
 
-def test_a_claim_that_kept_alive_is_done_once_its_lock_is_free_so_the_reaper_passes_over_it(
-    bench: Bench,
-) -> None:
-    bench.ask("anna", execution_arn=RUN)
-    bench.release("anna", execution_arn=RUN, keep_alive=True)
-    assert (bench.claims(), len(bench.claims(done=True))) == ([], 1)
-
-
 def test_a_strangers_release_leaves_a_repeat_and_a_late_acquire_as_they_were(bench: Bench) -> None:
     """By a ticket that it made up, of what it never had."""
     bench.ask("anna")
@@ -213,9 +205,4 @@ def test_a_strangers_release_leaves_a_repeat_and_a_late_acquire_as_they_were(ben
     bench.clock.advance(1)
     bench.release("stranger", ticket=0)
     assert isinstance(bench.release("anna"), Released)
-    bench.refuse("anna")
-
-
-def test_who_gave_up_before_its_acquire_landed_is_refused_all_the_same(bench: Bench) -> None:
-    bench.release("anna", waits=True)
     bench.refuse("anna")

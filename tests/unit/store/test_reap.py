@@ -13,7 +13,7 @@ from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Reaped
 from fairlock.store.reap import AskedTooEarly
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, FakeClock, acquire
+from tests.support import FakeClock, acquire
 from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
@@ -23,23 +23,6 @@ DAYS_15 = 15 * 24 * 3600
 @pytest.fixture
 def bench(dynamodb: object, clock: FakeClock) -> Bench:
     return Bench(dynamodb, clock)
-
-
-def test_the_first_pass_frees_the_lock_of_an_execution_that_is_over(bench: Bench) -> None:
-    bench.wait("anna")
-    bench.end()
-    assert bench.reap() == Reaped(holders=1)
-    assert bench.holders() == []
-    bench.grant("ben")
-
-
-def test_the_lock_goes_to_the_oldest_living_waiter_who_is_told(bench: Bench) -> None:
-    bench.wait("anna")
-    bench.wait("ben", execution_arn=OTHER_RUN)
-    bench.wait("carl", execution_arn=OTHER_RUN)
-    bench.end()
-    assert bench.reap() == Reaped(holders=1)
-    assert (bench.holders(), bench.pushed, bench.waiters()) == (["ben"], ["ben"], ["carl"])
 
 
 def test_all_iterations_of_a_map_leave_and_none_is_handed_the_lock(bench: Bench) -> None:
@@ -142,14 +125,6 @@ def test_a_waiter_with_a_wider_limit_behind_the_dead_gets_the_free_permit(bench:
     bench.end()
     assert bench.reap() == Reaped(waiters=1)
     assert (bench.holders(), bench.pushed) == (["ben", "carl"], ["carl"])
-
-
-def test_a_lock_whose_name_reads_like_another_claim_is_its_own(bench: Bench) -> None:
-    bench.wait("anna", lock_name=f"{LOCK}#x")
-    bench.wait("ben", execution_arn=OTHER_RUN)
-    bench.end()
-    assert bench.reap() == Reaped(holders=1)
-    assert (bench.holders(f"{LOCK}#x"), bench.holders()) == ([], ["ben"])
 
 
 def test_a_pass_that_has_no_time_left_asks_no_one(bench: Bench) -> None:

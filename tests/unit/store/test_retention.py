@@ -188,14 +188,3 @@ def test_a_workflow_that_released_since_the_backup_and_still_runs_holds_until_it
     bench.end()
     assert bench.reap().holders == 1
     assert bench.holders() == ["ben"]
-
-
-def test_leases_of_a_restored_table_that_have_not_ended_are_respected(
-    bench: Bench,
-) -> None:
-    """The control: what the first caller passes above, it passes because it is over."""
-    bench.grant("anna")
-    backup = back_up(bench)
-    bench.release("anna")
-    bench.client = backup
-    bench.refuse("ben")

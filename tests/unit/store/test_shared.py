@@ -28,9 +28,8 @@ def test_readers_hold_together_and_a_writer_does_not_come_in(bench: Bench) -> No
     readers(bench, "anna", "ben", "carl")
     bench.refuse("writer")
     assert bench.holders() == ["anna", "ben", "carl"]
-
-
-def test_beside_a_writer_no_one_comes_in(bench: Bench) -> None:
+    for name in ("anna", "ben", "carl"):
+        bench.release(name)
     bench.grant("writer")
     bench.refuse("reader", **READER)
     bench.refuse("second", shared=False)
