@@ -177,9 +177,9 @@ def test_an_expired_holder_of_a_contended_lock_gives_way_to_the_oldest_waiter(qu
 
 def test_a_waiters_fallback_poll_evicts_an_expired_holder_for_itself(queue: Queue) -> None:
     queue.wait("anna", lease_ms=1_000)
-    ticket = queue.queue("ben").entered_at_ms
+    ticket = queue.queue("ben", task_token="ben").entered_at_ms
     queue.clock.advance(10)
-    queue.grant("ben", waits=True, ticket=ticket)
+    queue.grant("ben", waits=True, ticket=ticket, task_token="ben")
     assert queue.pushed == []
 
 
