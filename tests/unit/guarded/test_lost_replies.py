@@ -188,14 +188,6 @@ def test_a_request_that_never_arrived_and_a_lock_that_got_lost_since(bench: Benc
     assert bench.balance("x") is None
 
 
-def test_several_replies_in_a_row_may_get_lost(bench: Bench) -> None:
-    writes = bench.writes(bench.grant("anna"), losing(bench, 1, 2, 3))
-    for _ in range(3):
-        unknown(writes, [deposit("x")], release=True)
-    writes.transact_write([deposit("x")], token="one", release=True)
-    assert (bench.balance("x"), bench.holders()) == (1, [])
-
-
 @pytest.mark.parametrize("late", ["wall", "monotonic"])
 def test_after_nine_minutes_by_either_clock_no_one_can_tell_and_nothing_is_sent(
     bench: Bench, clock: FakeClock, late: str

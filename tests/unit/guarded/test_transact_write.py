@@ -69,11 +69,14 @@ def test_an_older_grant_to_the_same_owner_has_lost_the_lock(bench: Bench, *, rel
 
 
 @pytest.mark.parametrize("release", [False, True])
-def test_a_lock_that_does_not_exist_is_lost(bench: Bench, *, release: bool) -> None:
+def test_a_lock_that_does_not_exist_is_lost_also_if_an_item_is_refused(
+    bench: Bench, *, release: bool
+) -> None:
     grant = bench.grant("anna")
+    bench.writes(grant).transact_write([open_account("x")])
     bench.client.delete_item(TableName=TABLE, Key=key_of_the_lock())
     with pytest.raises(LockLost):
-        bench.writes(grant).transact_write([deposit("x")], release=release)
+        bench.writes(grant).transact_write([open_account("x")], release=release)
 
 
 @pytest.mark.parametrize("release", [False, True])
@@ -93,14 +96,6 @@ def test_a_refused_item_is_named_by_the_callers_index_and_nothing_is_written(
         "the transaction was refused and nothing was written (item 1: ConditionalCheckFailed)"
     )
     assert (bench.balance("y"), bench.balance("z"), bench.holders()) == (None, None, ["anna"])
-
-
-def test_a_lost_lock_is_reported_rather_than_a_refused_item(bench: Bench) -> None:
-    grant = bench.grant("anna")
-    bench.writes(grant).transact_write([open_account("x")])
-    bench.release("anna")
-    with pytest.raises(LockLost):
-        bench.writes(grant).transact_write([open_account("x")])
 
 
 def key_of_the_lock() -> dict[str, Any]:

@@ -43,17 +43,6 @@ def test_a_stuck_holder_is_taken_out_with_two_requests_and_logged_with_who_and_w
     assert bench.grant("ben").fencing_token == grant.fencing_token + 1
 
 
-def test_the_former_holder_is_told_that_it_holds_nothing(bench: Bench) -> None:
-    grant = bench.grant("anna")
-    bench.force(grant)
-    for comes in (None, "ben"):
-        if comes:
-            bench.grant(comes)
-        assert isinstance(bench.renew("anna"), NotHeld)
-        assert isinstance(bench.release("anna"), NotHeld)
-    assert bench.holders() == ["ben"]
-
-
 def test_the_mark_of_the_owner_who_released_last_stays(bench: Bench) -> None:
     """So a late copy of that owner's acquire is refused, as before."""
     bench.ask("anna")

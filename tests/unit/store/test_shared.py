@@ -24,24 +24,6 @@ def readers(bench: Bench, *names: str) -> None:
         bench.grant(name, **READER)
 
 
-def test_readers_hold_together_and_a_writer_does_not_come_in(bench: Bench) -> None:
-    readers(bench, "anna", "ben", "carl")
-    bench.refuse("writer")
-    assert bench.holders() == ["anna", "ben", "carl"]
-    for name in ("anna", "ben", "carl"):
-        bench.release(name)
-    bench.grant("writer")
-    bench.refuse("reader", **READER)
-    bench.refuse("second", shared=False)
-
-
-def test_a_reader_that_names_no_limit_is_one_of_twenty(bench: Bench) -> None:
-    names = [f"reader {number}" for number in range(DEFAULT_READERS)]
-    readers(bench, *names)
-    bench.refuse("one too many", **READER)
-    assert len(bench.holders()) == 20
-
-
 def test_a_writer_that_waits_stops_newcomers_and_holds_when_those_inside_have_left(
     bench: Bench,
 ) -> None:
