@@ -81,9 +81,7 @@ def heartbeat_before_a_redrive(bench: Bench) -> Wire:
     bench.wait("anna")
     first = workflow_heartbeat("anna", "first")
     wire = late(bench, "SET #task_token", lambda store: store.keep_alive(first))
-    bench.end()
-    bench.reap()
-    bench.redrive()
+    bench.come_back()
     bench.clock.advance(1)
     bench.beat("anna", "second")
     return wire
@@ -147,9 +145,7 @@ def heartbeat_of_a_state_that_was_repeated(bench: Bench) -> Wire:
 @late_copy("reacquire_after_redrive reacquire_permit", "#fenced = :stage", right=[], wrong=ANNA)
 def redriven_and_over_again(bench: Bench) -> Wire:
     bench.wait("anna")
-    bench.end()
-    bench.reap()
-    bench.redrive()
+    bench.come_back()
     beat = workflow_heartbeat("anna")
     wire = late(bench, "SET #mine = :holder", lambda store: store.keep_alive(beat))
     bench.end(redrives=1)

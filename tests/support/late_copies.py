@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
-from fairlock.aws.executions import Delivery
 from fairlock.clock import stored_end_ms
 from fairlock.protocol.admission import LEFT_LAST, LEFT_LAST_OF_ALL, NOBODY_CAME_IN
-from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.grants import correct_grant
-from fairlock.protocol.model import ForceReleaseRequest
 from fairlock.protocol.schema import MY_GRANT, WAIT_SEQ_UNMOVED
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import LOCK, Operations, acquire, heartbeat, owner, release
 from tests.support.faulty_table import FaultyTable, meanwhile
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, Wire, copied, late
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, Wire, by_force, ceiling, copied, late
 
 OUTDATED: Final = "(attribute_not_exists(#released_at) OR #released_at <= :outdated_at)"
 DEPARTING: Final = "#departing_token = :seen_grant"
@@ -256,33 +253,27 @@ def release_on_behalf_of_a_redriven_execution(bench: Bench) -> Wire:
 def release_by_force_of_an_earlier_grant(bench: Bench) -> Wire:
     grant = bench.grant("anna", lease_ms=10_000)
     bench.clock.advance(13)
-    by_force = ForceReleaseRequest(
-        lock_name=LOCK, fencing_token=grant.fencing_token, requested_by="dora", reason="a test"
-    )
-    wire = late(bench, "#last_forced_release", lambda store: store.force_release(by_force))
+    forced = by_force(grant)
+    wire = late(bench, "#last_forced_release", lambda store: store.force_release(forced))
     granted_again(bench, seconds=0.3)
     return wire
 
 
-def _ceiling(limit: int | None, by: str = "olga") -> SetCeilingRequest:
-    return SetCeilingRequest(lock_name=LOCK, limit=limit, requested_by=by, reason="a test")
-
-
 @late_copy("set_ceiling", UNCHANGED, sees=ceiling_of, right=None, wrong=0)
 def pause_before_another_was_lifted(bench: Bench) -> Wire:
-    bench.store().change_ceiling(_ceiling(5))
-    wire = late(bench, "#ceiling = :ceiling", lambda store: store.change_ceiling(_ceiling(0)))
+    bench.set_ceiling(5)
+    wire = late(bench, "#ceiling = :ceiling", lambda store: store.change_ceiling(ceiling(0)))
     for limit in (0, None):
-        bench.store().change_ceiling(_ceiling(limit, "paul"))
+        bench.set_ceiling(limit, "paul")
     return wire
 
 
 @late_copy("raise_ceiling", UNCHANGED, sees=ceiling_of, right=0, wrong=None)
 def resume_before_another_pause(bench: Bench) -> Wire:
-    bench.store().change_ceiling(_ceiling(0))
-    wire = late(bench, "#last_ceiling", lambda store: store.change_ceiling(_ceiling(None)))
+    bench.set_ceiling(0)
+    wire = late(bench, "#last_ceiling", lambda store: store.change_ceiling(ceiling(None)))
     for limit in (None, 0):
-        bench.store().change_ceiling(_ceiling(limit, "paul"))
+        bench.set_ceiling(limit, "paul")
     return wire
 
 
@@ -434,9 +425,7 @@ def eviction_without_successor(bench: Bench) -> Wire:
     renewed=True,
 )
 def mark_of_a_grant_that_nobody_was_told_of(bench: Bench, *, renewed: bool = False) -> Wire:
-    bench.workflows.wakes = lambda token, _: (
-        Delivery.GONE if token == "gone" else Delivery.DELIVERED
-    )
+    bench.gone("gone")
     bench.ask("holder")
     bench.wait("anna", task_token="gone", lease_ms=600_000 if renewed else 10_000)
     wire = copied(bench, "#h_undelivered = :yes", lambda store: store.release(release("holder")))

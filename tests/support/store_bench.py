@@ -16,7 +16,15 @@ from fairlock.errors import LockLost, LockStoreUnavailable
 from fairlock.protocol import schema
 from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.claims import write_claim
-from fairlock.protocol.model import ForceReleaseRequest, Grant, Holder, KeepAliveRequest, LockState
+from fairlock.protocol.items import new_waiter
+from fairlock.protocol.model import (
+    ForceReleaseRequest,
+    Grant,
+    Holder,
+    KeepAliveRequest,
+    LockState,
+    Waiter,
+)
 from fairlock.protocol.outcomes import NotHeld, Queued, Reaped, Refusal, Released
 from fairlock.protocol.table_requests import Update
 from fairlock.store.context import Event
@@ -204,6 +212,28 @@ class Bench:
     ) -> Reaped:
         ended = ExecutionEnded(execution_arn=execution_arn, redrives=redrives, second_pass=second)
         return self.store(client, **seams).reap(ended)
+
+    def come_back(self) -> None:
+        """An execution ends, the first pass comes, and it is redriven."""
+        self.end()
+        self.reap()
+        self.redrive()
+
+    def waiter(self, name: str, *, seconds: float = 60, **fields: Any) -> Waiter:  # noqa: ANN401 - fields of the request
+        """One that has just joined, and keeps its place for so long."""
+        now_ms = self.clock.now_ms
+        return Waiter(
+            request=acquire(name, waits=True, **fields),
+            entered_at_ms=now_ms,
+            asked_at_ms=now_ms,
+            expires_at_ms=now_ms + round(seconds * 1000),
+        )
+
+    def put_waiter(self, name: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - same
+        """Puts it into the table, and nothing else: as if it had joined."""
+        item = dict(new_waiter(self.waiter(name, **fields)))
+        self.client.put_item(TableName=TABLE, Item=item)
+        return item
 
     def bury(self, execution_arn: str = RUN) -> None:
         """An execution ends, and both passes come."""

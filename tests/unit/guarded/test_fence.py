@@ -11,7 +11,6 @@ from botocore.exceptions import ClientError
 
 from fairlock.errors import InvalidRequest
 from fairlock.guarded import GuardedWrites, condition_check, fence_condition
-from fairlock.protocol.model import Grant
 from fairlock.protocol.schema import holder_attribute, lock_key, token_attribute
 from testbed.localaws import LocalAws
 from tests.support import LOCK, TABLE, owner
@@ -132,15 +131,6 @@ def test_what_is_no_token_makes_no_fence(token: Any, attribute: Any, field: str)
 # The item that makes a transaction of the application depend on the lock.
 
 
-def check_of(grant: Grant) -> TransactWriteItemTypeDef:
-    return condition_check(
-        table_name=TABLE,
-        lock_name=grant.lock_name,
-        owner_id=grant.owner_id,
-        fencing_token=grant.fencing_token,
-    )
-
-
 def reasons(bench: Bench, *items: TransactWriteItemTypeDef) -> list[str]:
     """Sends a transaction of the application's own; an empty list if it was committed."""
     try:
@@ -176,17 +166,33 @@ def test_only_the_token_of_a_grant_that_stands_passes_though_its_lease_is_over(
 ) -> None:
     older, other, newer = taken_over_twice(bench)
     for gone in (older, other):
-        assert reasons(bench, check_of(gone), deposit("x")) == ["ConditionalCheckFailed", "None"]
+        assert reasons(bench, bench.writes(gone).condition_check(), deposit("x")) == [
+            "ConditionalCheckFailed",
+            "None",
+        ]
     bench.clock.advance(3600)
-    assert reasons(bench, check_of(newer), deposit("x")) == []
+    assert reasons(bench, bench.writes(newer).condition_check(), deposit("x")) == []
     assert bench.balance("x") == 1
 
 
 def test_two_locks_can_be_checked_in_one_transaction(bench: Bench) -> None:
     first, second = bench.grant("anna"), bench.grant("anna", lock_name="other")
-    assert reasons(bench, check_of(first), check_of(second), deposit("x")) == []
+    assert (
+        reasons(
+            bench,
+            bench.writes(first).condition_check(),
+            bench.writes(second).condition_check(),
+            deposit("x"),
+        )
+        == []
+    )
     bench.release("anna")
-    codes = reasons(bench, check_of(second), check_of(first), deposit("x"))
+    codes = reasons(
+        bench,
+        bench.writes(second).condition_check(),
+        bench.writes(first).condition_check(),
+        deposit("x"),
+    )
     assert codes == ["None", "ConditionalCheckFailed", "None"]
     assert bench.balance("x") == 1
 

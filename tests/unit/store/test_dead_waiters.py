@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from fairlock.aws.executions import Execution, Liveness
-from fairlock.protocol.items import new_waiter
-from fairlock.protocol.model import Grant, Waiter
+from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Refusal, RefusalReason, Released
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer
@@ -43,19 +42,7 @@ def invent(bench: Bench, number: int, **fields: Any) -> None:  # noqa: ANN401 - 
     """As many waiters as if each had joined at once, and never asked again."""
     assert bench.ask("dead", waits=True, waiter_timeout_ms=1_000)
     for i in range(number - 1):
-        put(bench, f"dead-{i}", seconds=600 if fields else 1, **fields)
-
-
-def put(bench: Bench, name: str, *, seconds: int, **fields: Any) -> None:  # noqa: ANN401 - same
-    """One waiter that has just joined, and keeps its place for so long."""
-    waiter = Waiter(
-        request=acquire(name, waits=True, **fields),
-        entered_at_ms=bench.clock.now_ms,
-        asked_at_ms=bench.clock.now_ms,
-        expires_at_ms=bench.clock.now_ms + seconds * 1_000,
-    )
-    item = new_waiter(waiter)
-    bench.client.items[item["pk"]["S"], item["sk"]["S"]] = item
+        bench.put_waiter(f"dead-{i}", seconds=600 if fields else 1, **fields)
 
 
 def left(bench: Bench) -> int:
@@ -67,7 +54,7 @@ def test_ten_thousand_waiters_that_stopped_asking_delay_a_hand_off_by_four_reque
 ) -> None:
     invent(bench, MANY)
     bench.clock.advance(10)
-    put(bench, "ben", seconds=60)
+    bench.put_waiter("ben", seconds=60)
     client, store = bench.counting()
     assert isinstance(store.release(release("anna")), Released)
     assert bench.holders() == ["ben"]
@@ -118,7 +105,7 @@ def test_a_waiter_that_asks_again_while_the_dead_are_removed_stays_and_is_served
 def test_a_waiter_that_was_passed_over_and_asks_again_is_served_first(bench: Bench) -> None:
     invent(bench, 1)
     bench.clock.advance(10)
-    put(bench, "ben", seconds=60)
+    bench.put_waiter("ben", seconds=60)
     ticket = int(bench.client.waiters(LOCK)[0]["entered_at_ms"]["N"])
     asks = meanwhile(1, lambda: bench.ask("dead", waits=True, ticket=ticket), of=TRANSACTIONS)
     bench.store(asks).release(release("anna"))
@@ -128,7 +115,7 @@ def test_a_waiter_that_was_passed_over_and_asks_again_is_served_first(bench: Ben
 def test_a_queue_that_there_was_no_time_to_read_to_its_end_is_not_closed(bench: Bench) -> None:
     invent(bench, 30)
     bench.clock.advance(10)
-    put(bench, "ben", seconds=60)
+    bench.put_waiter("ben", seconds=60)
     slow = delay(6, bench.clock, 1, of=("query",))
     bench.store(slow).release(release("anna"))
     bench.refuse("carl")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from fairlock.aws.executions import Delivery, Execution, Liveness
-from fairlock.protocol.items import new_waiter
-from fairlock.protocol.model import Waiter
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.waiters import MOST_PAGES_READ, MOST_PLACES_OF_AN_EXECUTION
 from fairlock.store.administration import empty_queue
@@ -56,26 +54,17 @@ def test_a_grant_of_which_no_one_was_told_ends_soon_whatever_its_lease(bench: Be
 PAGE_BYTES = 1_000_000
 
 
-def fat_waiter(number: int, *, now_ms: int) -> Waiter:
-    """As large as a caller can make one."""
-    request = acquire(
-        f"fat-{number}",
-        waits=True,
-        owner_name="o" * rules.LONGEST_OWNER_NAME,
-        data=f'{{"fat":"{"d" * (rules.LARGEST_DATA_BYTES - 10)}"}}',
-        execution_arn="a" * rules.LONGEST_EXECUTION_ARN_BYTES,
-        task_token="t" * rules.LONGEST_TASK_TOKEN,
-    )
-    times = {"entered_at_ms": now_ms, "asked_at_ms": now_ms, "expires_at_ms": now_ms + 60_000}
-    return Waiter(request=request, **times)
-
-
 def fill(bench: Bench, number: int = 1_000) -> None:
-    """The largest waiters, and as many in a page as DynamoDB would read."""
+    """The largest waiters that a caller can make, and as many in a page as DynamoDB would read."""
     bench.wait("first")
+    fat = {
+        "owner_name": "o" * rules.LONGEST_OWNER_NAME,
+        "data": f'{{"fat":"{"d" * (rules.LARGEST_DATA_BYTES - 10)}"}}',
+        "execution_arn": "a" * rules.LONGEST_EXECUTION_ARN_BYTES,
+        "task_token": "t" * rules.LONGEST_TASK_TOKEN,
+    }
     for each in range(number):
-        item = new_waiter(fat_waiter(each, now_ms=bench.clock.now_ms))
-        bench.client.items[item["pk"]["S"], item["sk"]["S"]] = item
+        item = bench.put_waiter(f"fat-{each}", **fat)
     bench.client.page_size = PAGE_BYTES // item_bytes(item)
 
 

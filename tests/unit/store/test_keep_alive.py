@@ -251,9 +251,7 @@ def test_a_release_that_is_not_held_still_ends_the_heartbeat(bench: Bench) -> No
 def test_a_lock_taken_again_whose_reply_was_lost_is_held(
     bench: Bench, when: Literal["before", "after"]
 ) -> None:
-    bench.end()
-    bench.reap()
-    bench.redrive()
+    bench.come_back()
     broken = fault(lost_reply(), 2, when=when)
     with pytest.raises(LockStoreUnavailable):
         bench.store(broken).keep_alive(workflow_heartbeat("anna"))

@@ -147,9 +147,7 @@ def test_a_redriven_workflow_takes_its_lock_again_only_as_far_as_limits_allow(
     bench: Bench, *, limit: int, taken: bool
 ) -> None:
     bench.wait("guard", limit=limit)
-    bench.end()
-    bench.reap()
-    bench.redrive()
+    bench.come_back()
     bench.grant("other", limit=2)
     outcome = bench.beat("guard", limit=limit)
     assert outcome is (KeepAliveOutcome.REACQUIRED if taken else KeepAliveOutcome.LOST)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def another_of_the_same_version_is_handed_the_lock(bench: Bench) -> None:
     bench.release("h1")
 
 
-def another_finds_its_grant(bench: Bench, version: int, *, lives: bool = False) -> None:
+def another_finds_its_grant(bench: Bench, *, version: int, lives: bool = False) -> None:
     two_hold_version_3(bench)
     ben: dict[str, Any] = {**POLLS, **TWO, "only_newest": version}
     bench.clock.advance(1)
@@ -54,34 +55,27 @@ def another_finds_its_grant(bench: Bench, version: int, *, lives: bool = False) 
     assert isinstance(found[0], Grant)
 
 
-def another_of_the_same_version_finds_its_grant(bench: Bench) -> None:
-    another_finds_its_grant(bench, 5)
-
-
-def another_of_a_lower_version_finds_its_grant(bench: Bench) -> None:
-    another_finds_its_grant(bench, 4)
-
-
-SCENES: dict[Scene, int] = {
-    another_of_the_same_version_is_handed_the_lock: 4,
-    another_of_the_same_version_finds_its_grant: 4,
-    another_of_a_lower_version_finds_its_grant: 3,
+SCENES: dict[str, tuple[Scene, int]] = {
+    "handed the lock": (another_of_the_same_version_is_handed_the_lock, 4),
+    "finds its grant": (partial(another_finds_its_grant, version=5), 4),
+    "finds its grant of a lower version": (partial(another_finds_its_grant, version=4), 3),
 }
 """With a version that is older than that of the owner who works."""
 
 
-@pytest.mark.parametrize("scene", SCENES)
-def test_no_older_version_runs_beside_an_owner_that_works(bench: Bench, scene: Scene) -> None:
+@pytest.mark.parametrize(("scene", "older"), SCENES.values(), ids=SCENES)
+def test_no_older_version_runs_beside_an_owner_that_works(
+    bench: Bench, scene: Scene, older: int
+) -> None:
     scene(bench)
     assert bench.holders() == ["ben"]
     bench.clock.advance(5)
-    assert (
-        bench.refuse("older", only_newest=SCENES[scene], **TWO).reason is RefusalReason.SUPERSEDED
-    )
+    refused = bench.refuse("older", only_newest=older, **TWO)
+    assert refused.reason is RefusalReason.SUPERSEDED
 
 
 def test_what_another_has_set_stays_if_an_owner_that_lives_was_not_told(bench: Bench) -> None:
-    another_finds_its_grant(bench, 5, lives=True)
+    another_finds_its_grant(bench, version=5, lives=True)
     assert bench.holders() == ["ben", "dead"]
     assert bench.state.newest == 5
 
@@ -199,9 +193,7 @@ def test_a_heartbeat_by_time_costs_no_more_and_takes_the_lock_again_by_its_place
     beat = workflow_heartbeat("anna", only_newest=BY_TIME)
     assert store.keep_alive(beat) is KeepAliveOutcome.RENEWED
     assert client.calls == ["update_item"] * 2
-    bench.end()
-    bench.reap()
-    bench.redrive()
+    bench.come_back()
     outcome = bench.store().keep_alive(beat)
     # Without a place its version is not known any more, and a newer one may have run.
     assert outcome is (KeepAliveOutcome.REACQUIRED if place else KeepAliveOutcome.LOST)

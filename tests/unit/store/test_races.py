@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from fairlock.aws.lock_table import Cancelled, ConditionFailed
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.ceiling import CeilingChange, raise_ceiling
-from fairlock.protocol.items import new_waiter
 from fairlock.protocol.leaving import serve_waiter
-from fairlock.protocol.model import Grant, Waiter
+from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, Released
 from fairlock.protocol.waiters import confirm_join, join_queue, mark_given_up
 from fairlock.store.keep_alive import KeepAliveOutcome
-from tests.support import TABLE, acquire, release
+from tests.support import acquire, release
 from tests.support.faulty_table import (
     TRANSACTIONS,
     FaultyTable,
@@ -36,15 +34,6 @@ GIVES_UP = 2
 STAYS = {"waits": True, "waiter_timeout_ms": 600_000}
 
 
-def waiter_of(name: str, *, now_ms: int, **fields: Any) -> Waiter:  # noqa: ANN401 - of the request
-    return Waiter(
-        request=acquire(name, waits=True, **fields),
-        entered_at_ms=now_ms,
-        asked_at_ms=now_ms,
-        expires_at_ms=now_ms + 60_000,
-    )
-
-
 # A write refuses by itself what the step before it has ruled out.
 
 
@@ -53,8 +42,8 @@ def test_a_waiter_that_holds_already_is_handed_no_second_permit(bench: Bench) ->
     state = bench.state
     grant = bench.grant("ben", limit=3)
     now_ms = bench.clock.now_ms
-    waiter = waiter_of("ben", now_ms=now_ms, limit=3)
-    bench.client.put_item(TableName=TABLE, Item=new_waiter(waiter))
+    waiter = bench.waiter("ben", limit=3)
+    bench.put_waiter("ben", limit=3)
     blind = replace(state, fencing_token=grant.fencing_token)
     hand_off, _ = serve_waiter(
         blind, waiter, None, unless_joined=False, left_at_ms=now_ms, now_ms=now_ms
@@ -78,7 +67,7 @@ def test_no_one_joins_a_queue_once_a_permit_is_free(bench: Bench) -> None:
     bench.release("anna")
     now_ms = bench.clock.now_ms
     join = join_queue(
-        waiter_of("ben", now_ms=now_ms),
+        bench.waiter("ben"),
         state,
         behind_others=False,
         again=False,
@@ -275,9 +264,7 @@ def test_a_heartbeat_does_not_take_a_lock_again_whose_work_ends_in_that_moment(
     bench: Bench,
 ) -> None:
     bench.wait("anna")
-    bench.end()
-    bench.reap()
-    bench.redrive()
+    bench.come_back()
     leaving = release("anna", execution_arn=RUN, keep_alive=True)
     client = FaultyTable(
         bench.client,
