@@ -69,7 +69,7 @@ def test_an_older_grant_to_the_same_owner_has_lost_the_lock(bench: Bench, *, rel
 
 
 @pytest.mark.parametrize("release", [False, True])
-def test_a_lock_that_does_not_exist_is_lost_also_if_an_item_is_refused(
+def test_a_lock_that_does_not_exist_is_lost_rather_than_an_item_refused(
     bench: Bench, *, release: bool
 ) -> None:
     grant = bench.grant("anna")

@@ -28,7 +28,7 @@ from fairlock.protocol.schema import (
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import MOST_HOLDERS_BYTES, parse_acquire
 from tests.support import START_MS, TABLE, FakeClock, acquire, owner, store_over
-from tests.support.memory_tables import item_bytes
+from tests.support.memory_tables import guard_request, item_bytes
 from tests.support.store_bench import Bench
 
 # Holders' records: short in the table, and the same when they are read.
@@ -221,26 +221,14 @@ def test_every_limit_that_a_guard_may_have_fits() -> None:
     assert accepted({**fields(longest[:512], limit=HOLDERS), "owner_name": longest})
 
 
-def guards_item(*, guards: int) -> dict[str, Any]:
-    """The item of a lock that so many guards hold."""
-    table = MemoryTable()
-    for number in range(1, guards + 1):
-        arn = f"{ARN}Billing-MachineD1A2B3C4-x1y2z3:{uuid.UUID(int=number << 99)}"
-        request = AcquireRequest(
-            lock_name="customer/1234",
-            owner_id=str(uuid.UUID(int=number << 98)),
-            owner_name=arn,
-            execution_arn=arn,
-            limit=guards,
-        )
-        assert isinstance(store_over(table, FakeClock()).acquire(request), Grant)
-    return table.state("customer/1234")
-
-
 @pytest.mark.parametrize(("guards", "size"), [(1, 285), (5, 821), (20, 2_831), (100, 13_549)])
-def test_each_guard_that_holds_takes_134_bytes_of_the_item(guards: int, size: int) -> None:
+def test_each_guard_that_holds_takes_134_bytes_of_the_item(
+    bench: Bench, guards: int, size: int
+) -> None:
     """They were 285 when ARNs, owner ids and the names of attributes were stored in full."""
-    item = guards_item(guards=guards)
+    for number in range(guards):
+        bench.store().acquire(guard_request(number, guards))
+    item = bench.client.state("customer/1234")
     assert item_bytes(item) == size
     holders = read_state(item).holders
     assert {holder.owner_name for holder in holders} == {h.execution_arn for h in holders}

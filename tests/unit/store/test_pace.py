@@ -105,18 +105,6 @@ def test_a_process_that_knows_that_a_pace_is_busy_writes_once(one: Process) -> N
     assert [b - a for a, b in pairwise(begins)] == [6 * _SECOND] * 4
 
 
-def test_slots_belong_to_callers_in_the_order_of_their_reservations(
-    one: Process, other: Process
-) -> None:
-    slots = [
-        process.reserve(f"{number}", max_wait=600)
-        for number, process in enumerate([one, other] * 10)
-    ]
-    begins = [slot.begins_us for slot in slots if isinstance(slot, Slot)]
-    assert begins == sorted(set(begins))
-    assert len(begins) == 20
-
-
 def test_a_slot_that_is_too_late_is_refused_and_nothing_is_written(
     one: Process, other: Process
 ) -> None:
