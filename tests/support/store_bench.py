@@ -116,7 +116,7 @@ class Bench:
         return client, self.store(client)
 
     def requests(self, send: Callable[[Operations], object]) -> list[str]:
-        """Those of a call."""
+        """The requests of a call."""
         client, store = self.counting()
         send(store)
         return client.calls
@@ -246,7 +246,7 @@ class Bench:
         return [holder.owner_name for holder in self.store().read_state(lock_name).holders]
 
     def item(self) -> dict[str, Any]:
-        """That of the lock."""
+        """The item of the lock."""
         return dict(self.client.get_item(TableName=TABLE, Key=schema.lock_key(LOCK))["Item"])
 
     def items(self, prefix: str) -> list[Any]:
