@@ -224,7 +224,7 @@ def test_a_grant_that_is_under_way_is_refused_once_a_pause_is_answered(
 def test_ttl_spares_a_lock_with_a_ceiling_whatever_is_written_meanwhile(bench: Bench) -> None:
     """By workflows, whose writes retain an item for 400 days."""
     run = {"execution_arn": RUN, "limit": 3}
-    for write in (
+    writes: list[Callable[[], object]] = [
         lambda: bench.set_ceiling(2),
         lambda: bench.grant("anna", **run),
         lambda: bench.grant("ben", **run),
@@ -232,7 +232,8 @@ def test_ttl_spares_a_lock_with_a_ceiling_whatever_is_written_meanwhile(bench: B
         lambda: bench.renew("anna"),
         lambda: bench.release("anna"),
         *(partial(bench.set_ceiling, limit) for limit in (1, 2, 3)),
-    ):
+    ]
+    for write in writes:
         write()
         assert expiry(bench) == FOREVER_SECONDS
     assert bench.holders() == ["ben", "carl"]

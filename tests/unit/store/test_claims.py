@@ -81,8 +81,9 @@ def test_the_claim_is_there_before_the_lock_is_asked_for(bench: Bench) -> None:
 
 
 def test_a_repeated_acquire_keeps_claim_and_grant(bench: Bench) -> None:
-    first = bench.wait("anna")
+    first = bench.grant("anna", execution_arn=RUN, waits=True)
     (claim,) = bench.claims()
+    bench.clock.advance(1)
     again = bench.grant("anna", execution_arn=RUN, waits=True)
     assert again == replace(first, repeated=True)
     (left,) = bench.claims()

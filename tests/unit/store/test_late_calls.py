@@ -24,6 +24,10 @@ from tests.support.late_copies import confirmation_of_a_waiter_that_left
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, copied, late, workflow_heartbeat
 
 
+def does_nothing() -> None:
+    """Instead of a hand-off."""
+
+
 def losing_hand_offs(instead: Callable[[], object] | None = None) -> Fault:
     """The replies to transactions are lost; or they never arrive, and something else happens."""
     if instead is None:
@@ -39,7 +43,7 @@ def test_the_waiter_of_a_hand_off_whose_reply_was_lost_is_told_if_it_happened(
     bench.ask("anna")
     bench.wait("ben")
     with pytest.raises(LockStoreUnavailable):
-        bench.store(losing_hand_offs(None if happened else int)).release(release("anna"))
+        bench.store(losing_hand_offs(None if happened else does_nothing)).release(release("anna"))
     assert bench.pushed == ["ben"] * happened
     assert isinstance(bench.release("anna"), Released)
     assert (bench.holders(), bench.pushed) == (["ben"], ["ben"])
