@@ -133,9 +133,9 @@ class Bench:
     def state(self) -> LockState:
         return self.store().read_state(LOCK)
 
-    def ask(self, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
+    def ask(self, name: str, *, over: Any = None, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - a client, and fields of the request
         """An acquire."""
-        return self.store().acquire(acquire(name, **fields))
+        return self.store(over).acquire(acquire(name, **fields))
 
     def grant(self, name: str, **fields: Any) -> Grant:  # noqa: ANN401 - same
         """An acquire that is granted."""
@@ -155,16 +155,23 @@ class Bench:
         assert isinstance(answer, Queued), answer
         return answer
 
-    def renew(self, name: str, **fields: Any) -> Grant | NotHeld:  # noqa: ANN401 - same
+    def renew(self, name: str, *, over: Any = None, **fields: Any) -> Grant | NotHeld:  # noqa: ANN401 - same
         """A heartbeat."""
-        return self.store().heartbeat(heartbeat(name, **fields))
+        return self.store(over).heartbeat(heartbeat(name, **fields))
 
-    def beat(self, name: str, task_token: str = "heartbeat", **fields: Any) -> KeepAliveOutcome:  # noqa: ANN401 - same
+    def beat(
+        self,
+        name: str,
+        task_token: str = "heartbeat",
+        *,
+        over: Any = None,  # noqa: ANN401 - same
+        **fields: Any,  # noqa: ANN401 - same
+    ) -> KeepAliveOutcome:
         """A heartbeat of the workflow that the lock is kept alive for."""
-        return self.store().keep_alive(workflow_heartbeat(name, task_token, **fields))
+        return self.store(over).keep_alive(workflow_heartbeat(name, task_token, **fields))
 
-    def release(self, name: str, **fields: Any) -> Released | NotHeld:  # noqa: ANN401 - same
-        return self.store().release(release(name, **fields))
+    def release(self, name: str, *, over: Any = None, **fields: Any) -> Released | NotHeld:  # noqa: ANN401 - same
+        return self.store(over).release(release(name, **fields))
 
     def wait(self, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
         """An acquire of a workflow in the queue, a second after the last one."""

@@ -20,9 +20,9 @@ from botocore.exceptions import ClientError
 
 from fairlock.aws.retry import CLIENT_CONFIG, USER_AGENT
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.outcomes import Queued, Released
+from fairlock.protocol.outcomes import Released
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, FakeClock, acquire, release, store_over
+from tests.support import LOCK, FakeClock, acquire, store_over
 from tests.support.faulty_table import READS, TRANSACTIONS, FaultyTable, client_error, fault
 from tests.support.store_bench import Bench
 
@@ -226,7 +226,7 @@ def test_a_transaction_that_is_cancelled_in_passing_is_sent_again(bench: Bench, 
     cancelled = client_error("TransactionCanceledException")
     cancelled.response["CancellationReasons"] = [{"Code": "None"}, {"Code": code}]
     client = FaultyTable(bench.client, fault(cancelled, 1, of=TRANSACTIONS))
-    assert isinstance(bench.store(client).acquire(acquire("ben", waits=True)), Queued)
+    bench.queue("ben", over=client)
     assert client.calls.count("transact_write_items") == 2
 
 
@@ -270,4 +270,4 @@ def test_if_others_have_released_meanwhile_no_one_can_tell(
     departure = 2 if others_waited else 1
     throttled = fault(THROTTLED, departure, when="after", then=bench.pass_through)
     with pytest.raises(LockStoreUnavailable):
-        bench.store(throttled).release(release("anna"))
+        bench.release("anna", over=throttled)

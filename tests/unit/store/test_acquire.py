@@ -202,7 +202,7 @@ def test_the_token_that_a_caller_is_told_is_the_stored_one(bench: Bench, scene: 
 def test_a_token_that_is_no_number_is_a_malformed_item(bench: Bench) -> None:
     odd = Fault(tells=lambda _: {"Attributes": {"fencing_token": {"S": "7"}}})
     with pytest.raises(LockItemMalformed):
-        bench.store(odd).acquire(acquire("anna"))
+        bench.ask("anna", over=odd)
 
 
 @pytest.mark.parametrize(("seconds", "rises"), [(301, True), (0, False)])

@@ -181,21 +181,21 @@ def second_write(bench: Bench, pause: Callable[[], object]) -> None:
     bench.ask("other")
     bench.release("other")
     bench.clock.advance(-30)
-    bench.store(meanwhile(2, pause)).acquire(acquire("anna"))
+    bench.ask("anna", over=meanwhile(2, pause))
 
 
 def hand_off(bench: Bench, pause: Callable[[], object]) -> None:
     """A departing holder has read the queue."""
     bench.grant("other")
     bench.wait("anna")
-    bench.store(meanwhile(3, pause)).release(release("other"))
+    bench.release("other", over=meanwhile(3, pause))
 
 
 def takeover(bench: Bench, pause: Callable[[], object]) -> None:
     """A contender has found that a lease is over."""
     bench.grant("other")
     bench.clock.advance(3600)
-    bench.store(meanwhile(2, pause)).acquire(acquire("anna"))
+    bench.ask("anna", over=meanwhile(2, pause))
 
 
 def test_a_redriven_workflow_does_not_take_a_paused_lock_again(bench: Bench) -> None:

@@ -66,7 +66,7 @@ def test_the_claim_is_there_before_the_lock_is_asked_for(bench: Bench) -> None:
     """The handler dies after its first write: what it was about to ask is on record."""
     broken = fault(lost_reply(), 2)
     with pytest.raises(LockStoreUnavailable):
-        bench.store(broken).acquire(acquire("anna", execution_arn=RUN, waits=True))
+        bench.ask("anna", execution_arn=RUN, waits=True, over=broken)
     (claim,) = bench.claims()
     assert claim == {
         **claim_key("anna"),

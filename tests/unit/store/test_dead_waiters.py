@@ -96,7 +96,7 @@ def test_a_waiter_that_asks_again_while_the_dead_are_removed_stays_and_is_served
     bench.clock.advance(10)
     asks = meanwhile(1, lambda: bench.queue("dead-3", ticket=ticket), of=TRANSACTIONS)
     client = FaultyTable(bench.client, asks)
-    assert isinstance(bench.store(client).release(release("anna")), Released)
+    assert isinstance(bench.release("anna", over=client), Released)
     assert client.calls[-2:] == ["query", "transact_write_items"]
     assert client.calls.count("update_item") == 1  # No departure is tried that leaves it behind.
     assert (bench.holders(), left(bench)) == (["dead-3"], 0)
@@ -108,7 +108,7 @@ def test_a_waiter_that_was_passed_over_and_asks_again_is_served_first(bench: Ben
     bench.put_waiter("ben", seconds=60)
     ticket = int(bench.client.waiters(LOCK)[0]["entered_at_ms"]["N"])
     asks = meanwhile(1, lambda: bench.ask("dead", waits=True, ticket=ticket), of=TRANSACTIONS)
-    bench.store(asks).release(release("anna"))
+    bench.release("anna", over=asks)
     assert bench.holders() == ["dead"]
 
 
@@ -116,8 +116,7 @@ def test_a_queue_that_there_was_no_time_to_read_to_its_end_is_not_closed(bench: 
     invent(bench, 30)
     bench.clock.advance(10)
     bench.put_waiter("ben", seconds=60)
-    slow = delay(6, bench.clock, 1, of=("query",))
-    bench.store(slow).release(release("anna"))
+    bench.release("anna", over=delay(6, bench.clock, 1, of=("query",)))
     bench.refuse("carl")
     assert bench.holders() == ["ben"]
 
@@ -126,7 +125,7 @@ def test_a_removal_that_fails_fails_no_release(bench: Bench) -> None:
     invent(bench, 30)
     bench.clock.advance(10)
     broken = fault(client_error("InternalServerError", 500), 2)
-    assert isinstance(bench.store(broken).release(release("anna")), Released)
+    assert isinstance(bench.release("anna", over=broken), Released)
     bench.grant("ben")
 
 
@@ -262,8 +261,7 @@ def test_a_redriven_holder_that_takes_the_fence_away_in_that_moment_keeps_its_lo
 ) -> None:
     """The claim is read as fenced; then a heartbeat renews, and only then the contender writes."""
     fenced_bench.redrive()
-    renewed = meanwhile(3, lambda: fenced_bench.beat("anna", redrives=1))
-    assert isinstance(fenced_bench.store(renewed).acquire(acquire("ben")), Refusal)
+    fenced_bench.refuse("ben", over=meanwhile(3, lambda: fenced_bench.beat("anna", redrives=1)))
     assert fenced_bench.holders() == ["anna"]
 
 

@@ -83,7 +83,7 @@ def test_its_own_release_in_the_middle_of_a_heartbeat_is_no_loss(
     between = FaultyTable(
         bench.client, meanwhile(number + 1, lambda: bench.store().release(OWN_RELEASE))
     )
-    assert bench.store(between).keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.DONE
+    assert bench.beat("anna", over=between) is KeepAliveOutcome.DONE
     assert bench.beat("anna", "late") is KeepAliveOutcome.DONE
     bench.store().release(OWN_RELEASE)
     assert bench.holders() == waiting
@@ -163,7 +163,7 @@ def test_while_the_reaper_is_at_work_no_one_knows_and_the_next_heartbeat_does(be
         bench.reap(client=fault(lost_reply(), RELEASE_OF_PASS))
     goes_on = meanwhile(2, bench.reap)
     with pytest.raises(LockStoreUnavailable, match="repeat the call"):
-        bench.store(goes_on).keep_alive(workflow_heartbeat("anna"))
+        bench.beat("anna", over=goes_on)
     bench.redrive()
     assert bench.beat("anna") is KeepAliveOutcome.REACQUIRED
 
@@ -245,7 +245,7 @@ def test_a_lock_taken_again_whose_reply_was_lost_is_held(
     bench.come_back()
     broken = fault(lost_reply(), 2, when=when)
     with pytest.raises(LockStoreUnavailable):
-        bench.store(broken).keep_alive(workflow_heartbeat("anna"))
+        bench.beat("anna", over=broken)
     outcome = bench.beat("anna")
     assert outcome is (KeepAliveOutcome.RENEWED if when == "after" else KeepAliveOutcome.REACQUIRED)
     assert bench.holders() == ["anna"]

@@ -21,7 +21,7 @@ from tests.support.faulty_table import (
     meanwhile,
 )
 from tests.support.late_copies import confirmation_of_a_waiter_that_left
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, copied, late, workflow_heartbeat
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, copied, late
 
 
 def does_nothing() -> None:
@@ -43,7 +43,7 @@ def test_the_waiter_of_a_hand_off_whose_reply_was_lost_is_told_if_it_happened(
     bench.ask("anna")
     bench.wait("ben")
     with pytest.raises(LockStoreUnavailable):
-        bench.store(losing_hand_offs(None if happened else does_nothing)).release(release("anna"))
+        bench.release("anna", over=losing_hand_offs(None if happened else does_nothing))
     assert bench.pushed == ["ben"] * happened
     assert isinstance(bench.release("anna"), Released)
     assert (bench.holders(), bench.pushed) == (["ben"], ["ben"])
@@ -64,7 +64,7 @@ def test_a_hand_off_that_another_call_made_and_told_of_is_left_alone(
     bench.workflows.wakes = lambda _token, _grant: next(uses, Delivery.GONE)
     network = losing_hand_offs(lambda: bench.release("anna"))
     with suppress(LockStoreUnavailable):
-        bench.store(network).acquire(acquire("carl"))
+        bench.ask("carl", over=network)
     holders = [(h.owner_name, h.is_undelivered) for h in bench.state.holders]
     assert holders == [("ben", False)]
     assert bench.pushed[:2] == ["ben", "ben"]
@@ -92,8 +92,7 @@ def test_a_heartbeat_takes_a_free_lock_again_that_a_late_join_has_left_contended
     bench.reap()
     assert wire.land()
     bench.redrive()
-    others = meanwhile(5, lambda: [bench.grant(name) for name in first])
-    outcome = bench.store(others).keep_alive(workflow_heartbeat("anna"))
+    outcome = bench.beat("anna", over=meanwhile(5, lambda: [bench.grant(name) for name in first]))
     assert outcome is (KeepAliveOutcome.LOST if first else KeepAliveOutcome.REACQUIRED)
     assert bench.holders() == (first or ["anna"])
 

@@ -10,7 +10,6 @@ import pytest
 from fairlock.protocol import ceiling, claims, grants, leaving, waiters
 from fairlock.protocol.outcomes import Refusal
 from fairlock.store.keep_alive import KeepAliveOutcome
-from tests.support import acquire
 from tests.support.faulty_table import Fault, meanwhile
 from tests.support.late_claims import fence_of_a_redriven_execution, removal_of_a_claim, stages
 from tests.support.late_copies import (
@@ -99,6 +98,6 @@ def test_a_call_that_stalled_until_its_work_had_ended_is_granted_nothing(
         bench.pass_through()
 
     stall = Fault(at=1, after=pass_by) if at_once else meanwhile(2, pass_by)
-    answer = bench.store(stall).acquire(acquire("anna", execution_arn=RUN))
+    answer = bench.ask("anna", execution_arn=RUN, over=stall)
     assert isinstance(answer, Refusal)
     assert bench.holders() == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fairlock.protocol.model import Grant, ReleaseRequest
-from fairlock.protocol.outcomes import Queued, Refusal, Released
+from fairlock.protocol.outcomes import Queued, Released
 from fairlock.store.context import MixedLimits
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
@@ -57,8 +57,7 @@ def test_the_second_write_of_a_lower_limit_fails_if_another_came_in_between(
     bench: Bench, lower: int
 ) -> None:
     bench.grant("anna", limit=3)
-    between = meanwhile(2, lambda: bench.grant("ben", limit=3))
-    assert isinstance(bench.store(between).acquire(acquire("carl", limit=lower)), Refusal)
+    bench.refuse("carl", limit=lower, over=meanwhile(2, lambda: bench.grant("ben", limit=3)))
     assert bench.holders() == ["anna"] if lower == 1 else ["anna", "ben"]
 
 
@@ -74,8 +73,7 @@ def test_a_takeover_leaves_the_other_holders_their_limits(bench: Bench) -> None:
 def test_a_takeover_fails_if_another_came_in_between(bench: Bench) -> None:
     bench.grant("gone", limit=2, lease_ms=1_000)
     bench.clock.advance(10)
-    between = meanwhile(2, lambda: bench.grant("ben", limit=2))
-    assert isinstance(bench.store(between).acquire(acquire("strict", limit=1)), Refusal)
+    bench.refuse("strict", limit=1, over=meanwhile(2, lambda: bench.grant("ben", limit=2)))
     assert "ben" in bench.holders()
 
 
@@ -138,7 +136,7 @@ def test_the_queue_is_read_again_after_a_holder_left_without_successor(
 
     if not joins:
         bench.wait("wide", limit=2, execution_arn=None)
-    bench.store(meanwhile(3, others_act)).release(release("anna"))
+    bench.release("anna", over=meanwhile(3, others_act))
     assert (bench.pushed, bench.holders()) == (["wide"], ["ben", "wide"])
 
 

@@ -278,8 +278,7 @@ def test_a_hand_off_goes_below_no_version_that_was_found_meanwhile(
     deploy(bench, 9, limit=2, **POLLS)
     deploy(bench, 2, limit=2)
     bench.release("a")
-    found = meanwhile(3, lambda: deploy(bench, 9, limit=2, **POLLS))
-    bench.store(found).release(release("b"))
+    bench.release("b", over=meanwhile(3, lambda: deploy(bench, 9, limit=2, **POLLS)))
     assert (bench.holders(), told(bench)) == (["v9"], ["v2"])
 
 

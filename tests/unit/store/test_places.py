@@ -164,7 +164,7 @@ def test_giving_up_marks_and_leaves_in_one_write_wherever_it_is_killed(
 ) -> None:
     """Else the lock would be handed to a caller that is marked, and never asks again."""
     with pytest.raises(LockStoreUnavailable):
-        leaving_bench.store(lose(killed_at)).release(release("anna", **place_of(leaving_bench)))
+        leaving_bench.release("anna", **place_of(leaving_bench), over=lose(killed_at))
     is_marked = leaving_bench.state.last_released == owner("anna")
     assert is_marked is (leaving_bench.waiters() == [])
 
@@ -195,7 +195,7 @@ def test_even_if_it_asks_in_the_moment_in_which_that_is_noted(leaving_bench: Ben
     asked = {"waits": True, "task_token": "next", **place_of(leaving_bench)}
     ask = meanwhile(4, lambda: leaving_bench.grant("anna", **asked))
     client = FaultyTable(leaving_bench.client, ask)
-    leaving_bench.store(client).release(release("holder"))
+    leaving_bench.release("holder", over=client)
     assert client.calls == ["update_item", "query", "transact_write_items", "update_item"]
     assert not is_free_after_its_lease(leaving_bench)
 

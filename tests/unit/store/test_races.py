@@ -24,7 +24,7 @@ from tests.support.faulty_table import (
     kill,
     meanwhile,
 )
-from tests.support.store_bench import RUN, Bench, by_force, ceiling, workflow_heartbeat
+from tests.support.store_bench import RUN, Bench, by_force, ceiling
 
 POLLS = {"waits": True, "poll_interval_ms": 500}
 LAST_OF_A_PASS = 5
@@ -116,8 +116,7 @@ def test_no_permit_is_freed_for_no_one_beside_a_waiter(bench: Bench) -> None:
         bench.queue("dora", limit=3, **STAYS)
         bench.clock.skew_ms = 0
 
-    client = meanwhile(4, join)
-    assert isinstance(bench.store(client).acquire(acquire("ben", limit=2)), Refusal)
+    bench.refuse("ben", limit=2, over=meanwhile(4, join))
     assert sorted(bench.holders()) == ["gone", "run", "zoe"]
 
 
@@ -141,7 +140,7 @@ def test_a_waiter_that_died_while_it_gave_up_is_handed_nothing(bench: Bench) -> 
     bench.grant("anna")
     bench.ask("ben", **STAYS)
     with pytest.raises(Killed):
-        bench.store(kill(3)).release(release("ben", waits=True))
+        bench.release("ben", waits=True, over=kill(3))
     assert bench.waiters() == ["ben"]
     bench.release("anna")
     assert bench.holders() == []
@@ -152,8 +151,7 @@ def test_a_waiter_that_is_served_while_it_joins_is_told_of_no_lock_that_it_saw(
 ) -> None:
     """So it asks again at once."""
     bench.grant("anna")
-    client = meanwhile(4, lambda: bench.release("anna"))
-    joined = bench.store(client).acquire(acquire("ben", **STAYS))
+    joined = bench.ask("ben", **STAYS, over=meanwhile(4, lambda: bench.release("anna")))
     assert bench.holders() == ["ben"]
     assert isinstance(joined, Queued)
     assert joined.seen is None
@@ -186,7 +184,7 @@ def test_a_release_is_answered_though_the_table_fails_once_the_holder_is_out(ben
         bench.clock.advance(1)
         bench.ask(name, shared=True, limit=20, **STAYS)
     broken = fault(client_error("InternalServerError", 500), 2, of=TRANSACTIONS)
-    answer = bench.store(broken).release(release("anna"))
+    answer = bench.release("anna", over=broken)
     assert isinstance(answer, Released)
     assert bench.holders() == ["ben"]
 
@@ -212,8 +210,7 @@ def test_an_owner_whose_clock_is_behind_the_last_departure_can_give_up(bench: Be
 def test_of_two_contenders_that_find_a_lease_over_one_asks_about_its_workflow(bench: Bench) -> None:
     bench.grant("anna", execution_arn=RUN, lease_ms=60_000)
     bench.clock.advance(70)
-    client = meanwhile(3, lambda: bench.ask("ben"))
-    bench.store(client).acquire(acquire("carl"))
+    bench.ask("carl", over=meanwhile(3, lambda: bench.ask("ben")))
     assert bench.workflows.described == [RUN]
 
 
@@ -270,7 +267,7 @@ def test_a_heartbeat_does_not_take_a_lock_again_whose_work_ends_in_that_moment(
         bench.client,
         meanwhile(1, lambda: bench.store().release(leaving), of=TRANSACTIONS),
     )
-    answer = bench.store(client).keep_alive(workflow_heartbeat("anna"))
+    answer = bench.beat("anna", over=client)
     assert (answer, bench.holders()) == (KeepAliveOutcome.DONE, [])
 
 

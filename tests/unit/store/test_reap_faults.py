@@ -12,7 +12,7 @@ from fairlock.protocol.claims import Claim, ReapStage, claims_of, mark_ended, wr
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Reaped
 from fairlock.protocol.table_requests import Update
-from tests.support import acquire, release
+from tests.support import acquire
 from tests.support.faulty_table import FaultyTable, delay, fault, lost_reply, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
@@ -30,7 +30,7 @@ def test_an_acquire_under_way_is_freed_by_the_second_pass_whenever_the_first_one
 ) -> None:
     """The stop and the first pass come before the nth request of acquire; 2 is after the last."""
     late = FaultyTable(bench.client, meanwhile(number + 1, lambda: stopped_and_reaped(bench)))
-    bench.store(late).acquire(acquire("anna", execution_arn=RUN))
+    bench.ask("anna", execution_arn=RUN, over=late)
     late.end_plan()
     bench.reap(second=True)
     assert bench.holders() == []
@@ -44,7 +44,7 @@ def test_a_late_acquire_that_joins_the_queue_is_taken_out_by_the_second_pass(
     bench.wait("ben", execution_arn=OTHER_RUN)
     bench.end()
     late = FaultyTable(bench.client, meanwhile(number + 1, bench.reap))
-    bench.store(late).acquire(acquire("anna", execution_arn=RUN, waits=True, task_token="anna"))
+    bench.ask("anna", execution_arn=RUN, waits=True, task_token="anna", over=late)
     late.end_plan()
     bench.reap(second=True)
     assert bench.waiters() == []
@@ -73,7 +73,7 @@ def test_a_redriven_acquire_between_the_question_and_the_bar_is_not_robbed(bench
 def test_what_a_pass_has_fenced_is_freed_though_the_execution_was_redriven(bench: Bench) -> None:
     """Else the redriven acquisition would wait for one of its own that landed late."""
     late = meanwhile(2, lambda: stopped_and_reaped(bench))
-    bench.store(late).acquire(acquire("anna", execution_arn=RUN))
+    bench.ask("anna", execution_arn=RUN, over=late)
     bench.redrive()
     bench.wait("zita")
     assert bench.reap(second=True) == Reaped(holders=1)
@@ -88,8 +88,7 @@ def test_an_outdated_second_pass_leaves_the_rest_to_that_of_the_next_event(bench
         bench.reap(second=True, redrives=0)
         bench.pass_through()
 
-    late = meanwhile(2, ended_again)
-    bench.store(late).acquire(acquire("anna", execution_arn=RUN))
+    bench.ask("anna", execution_arn=RUN, over=meanwhile(2, ended_again))
     assert bench.holders() == ["anna"]
     bench.reap(redrives=1)
     bench.reap(redrives=1, second=True)
@@ -101,7 +100,7 @@ def test_a_release_that_died_after_its_mark_is_made_up_for(bench: Bench) -> None
     bench.beat("anna")
     dying = fault(lost_reply(), 2)
     with pytest.raises(LockStoreUnavailable):
-        bench.store(dying).release(release("anna", execution_arn=RUN, keep_alive=True))
+        bench.release("anna", execution_arn=RUN, keep_alive=True, over=dying)
     assert bench.holders() == ["anna"]
     bench.end()
     assert bench.reap() == Reaped(holders=1)

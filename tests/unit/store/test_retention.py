@@ -87,7 +87,7 @@ def test_a_renewal_for_long_leaves_the_retention_of_a_ceiling_that_was_set_meanw
     claim(used_bench)
     used_bench.clock.advance(30 * DAY_SECONDS)
     client = meanwhile(2, lambda: used_bench.set_ceiling(0))
-    assert isinstance(used_bench.store(client).heartbeat(heartbeat("anna")), Grant)
+    assert isinstance(used_bench.renew("anna", over=client), Grant)
     assert seconds_to_live(used_bench) == FOREVER_SECONDS - used_bench.clock.now_ms // 1000
 
 
