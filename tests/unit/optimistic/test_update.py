@@ -47,7 +47,8 @@ def test_each_write_raises_the_version_by_one_and_has_an_id_of_its_own(table: Ta
 def test_an_update_is_one_read_and_one_write_and_as_many_more_for_a_conflict(
     table: Table, conflicts: int
 ) -> None:
-    counting: Any = FaultyTable(table, *[others_write(table, conflicts)] * bool(conflicts))
+    plan = [others_write(table, conflicts)] if conflicts else []
+    counting: Any = FaultyTable(table, *plan)
     optimistic.update(counting, ANNA, add(10), retry_budget=retry_budget())
     assert counting.calls == ["get_item", "put_item"] * (1 + conflicts)
     assert is_account(table, 10 + conflicts, 1 + conflicts)

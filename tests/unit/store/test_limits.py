@@ -24,9 +24,7 @@ def test_a_caller_with_a_higher_limit_does_not_get_in_beside_a_mutex(bench: Benc
     assert bench.holders() == ["guard"]
 
 
-def test_a_caller_with_a_lower_limit_gets_in_while_fewer_hold_and_then_no_one_until_it_leaves(
-    bench: Bench,
-) -> None:
+def test_a_lower_limit_gets_in_while_fewer_hold_and_holds_until_it_leaves(bench: Bench) -> None:
     bench.grant("anna", limit=5)
     bench.grant("ben", limit=2)
     assert bench.state.limit == 2
@@ -38,9 +36,7 @@ def test_a_caller_with_a_lower_limit_gets_in_while_fewer_hold_and_then_no_one_un
     bench.grant("dora", limit=5)
 
 
-def test_an_idle_lock_and_equal_limits_cost_one_request_each_and_a_different_one_two(
-    bench: Bench,
-) -> None:
+def test_another_limit_than_that_of_the_holders_costs_a_second_request(bench: Bench) -> None:
     client, store = bench.counting()
     for name, limit in (("anna", 1), ("ben", 5), ("carl", 2)):
         store.acquire(acquire(name, limit=limit))
