@@ -32,10 +32,26 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[3]
 
 
+# Python's sqlite3 handles transactions by itself, in one of several modes.
+
+MODES: list[dict[str, Any]] = [
+    {"isolation_level": "DEFERRED"},
+    {"isolation_level": None},
+    *([{"autocommit": True}] if hasattr(sqlite3, "LEGACY_TRANSACTION_CONTROL") else []),
+]
+
+
 @pytest.fixture
-def database() -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(":memory:")) as database:
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "reports"
+    with closing(sqlite3.connect(file)) as database:
         database.executescript(fence.SCHEMA)
+    return file
+
+
+@pytest.fixture(params=MODES, ids=str)
+def database(file: Path, request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(file, **request.param)) as database:
         yield database
 
 
@@ -79,39 +95,15 @@ def test_a_transaction_under_an_older_token_writes_nothing(database: sqlite3.Con
     assert contents(database) == ["under 7"]
 
 
-# The SQL pattern is one transaction, however Python's sqlite3 handles transactions by itself.
-
-
-MODES: list[dict[str, Any]] = [
-    {"isolation_level": "DEFERRED"},
-    {"isolation_level": None},
-    *([{"autocommit": True}] if hasattr(sqlite3, "LEGACY_TRANSACTION_CONTROL") else []),
-]
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    file = tmp_path / "reports"
-    with closing(sqlite3.connect(file)) as database_in_mode:
-        database_in_mode.executescript(fence.SCHEMA)
-    return file
-
-
-@pytest.fixture(params=MODES, ids=str)
-def database_in_mode(file: Path, request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(file, **request.param)) as database_in_mode:
-        yield database_in_mode
-
-
 def seen_by_others(file: Path) -> list[str]:
     with closing(sqlite3.connect(file)) as database:
         return contents(database)
 
 
 def test_nothing_is_written_before_the_end_and_everything_then(
-    database_in_mode: sqlite3.Connection, file: Path
+    database: sqlite3.Connection, file: Path
 ) -> None:
-    with fence.fenced(database_in_mode, "lock", token=7) as inside:
+    with fence.fenced(database, "lock", token=7) as inside:
         for name in ("costs", "sales"):
             inside.execute("INSERT INTO report VALUES (?, ?, 0)", (name, name))
         assert seen_by_others(file) == []
@@ -119,26 +111,26 @@ def test_nothing_is_written_before_the_end_and_everything_then(
 
 
 def test_a_transaction_that_fails_undoes_its_first_write_and_its_fence(
-    database_in_mode: sqlite3.Connection, file: Path
+    database: sqlite3.Connection, file: Path
 ) -> None:
     def fail_halfway() -> None:
-        with fence.fenced(database_in_mode, "lock", token=7) as inside:
+        with fence.fenced(database, "lock", token=7) as inside:
             inside.execute("INSERT INTO report VALUES ('sales', 'under 7', 0)")
             inside.execute("INSERT INTO nowhere VALUES (1)")
 
     with pytest.raises(sqlite3.OperationalError, match="nowhere"):
         fail_halfway()
-    with fence.fenced(database_in_mode, "lock", token=6) as inside:
+    with fence.fenced(database, "lock", token=6) as inside:
         inside.execute("INSERT INTO report VALUES ('sales', 'under 6', 0)")
     assert seen_by_others(file) == ["under 6"]
 
 
 def test_no_one_else_moves_the_fence_until_the_end(
-    database_in_mode: sqlite3.Connection, file: Path
+    database: sqlite3.Connection, file: Path
 ) -> None:
     with (
         closing(sqlite3.connect(file, timeout=0)) as successor,
-        fence.fenced(database_in_mode, "lock", token=6) as inside,
+        fence.fenced(database, "lock", token=6) as inside,
     ):
         inside.execute("INSERT INTO report VALUES ('sales', 'under 6', 0)")
         with (
@@ -152,7 +144,7 @@ def test_no_one_else_moves_the_fence_until_the_end(
         fence.fenced(successor, "lock", token=7),
     ):
         pass
-    with pytest.raises(fence.StaleTokenError), fence.fenced(database_in_mode, "lock", token=6):
+    with pytest.raises(fence.StaleTokenError), fence.fenced(database, "lock", token=6):
         pass
 
 
