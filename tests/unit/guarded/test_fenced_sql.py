@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -178,17 +178,13 @@ def holding(aws: LocalAws, lock_name: str) -> Iterator[subprocess.Popen[str]]:
     overdue = threading.Timer(MOST_SECONDS, process.kill)  # Else a read of its pipe has no bound.
     overdue.start()
     try:
-        assert line(process.stdout) == "holding\n"
+        assert process.stdout is not None
+        assert process.stdout.readline() == "holding\n"
         yield process
     finally:
         overdue.cancel()
         process.kill()
         process.communicate(timeout=20)
-
-
-def line(stream: IO[str] | None) -> str:
-    assert stream is not None
-    return stream.readline()
 
 
 def accepted_after_a_pause(aws: LocalAws, locks: LockClient, lock_name: str) -> dict[str, int]:

@@ -42,21 +42,16 @@ console.log(JSON.stringify(costs.map((kinds) => Object.values(kinds).reduce((a, 
 """
 
 
-def computed(*asked: dict[str, Any]) -> list[float]:
+def test_the_page_and_the_calculator_agree() -> None:
     """USD a month by the page's own script, for each form."""
+    million = {**NOTHING, "guards": 1_000_000}
+    waiting = {**million, "waitingPercent": 100}
+    forms = [million, {**waiting, "waitMinutes": 5}, {**waiting, "waitMinutes": 10}]
+    program = (SITE / "costs.js").read_text() + CALL
     node = ROOT / ".venv" / "bin" / "node"
-    forms = [{**NOTHING, **one} for one in asked]
-    script = (SITE / "costs.js").read_text() + CALL
-    answer = subprocess.run(
-        [node, "-e", script, json.dumps(FIGURES), json.dumps(forms)],
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
-    return list(json.loads(answer.stdout))
-
-
-def told_by_the_page() -> list[int]:
+    command = [node, "-e", program, json.dumps(FIGURES), json.dumps(forms)]
+    answer = subprocess.run(command, check=True, capture_output=True, timeout=60)
+    plain, waited, longer = json.loads(answer.stdout)
     text = " ".join((ROOT / "docs" / "costs.md").read_text().split())
     found = re.search(
         r"about (\d+) USD per million guarded tasks uncontended, about (\d+) if each of them waits "
@@ -64,15 +59,8 @@ def told_by_the_page() -> list[int]:
         text,
     )
     assert found
-    return [int(figure) for figure in found.groups()]
-
-
-def test_the_page_and_the_calculator_agree() -> None:
-    million = {"guards": 1_000_000, "waitingPercent": 100}
-    plain, waited, longer = computed(
-        {"guards": 1_000_000}, {**million, "waitMinutes": 5}, {**million, "waitMinutes": 10}
-    )
-    assert told_by_the_page() == [round(plain), round(waited), round(longer - waited)]
+    told = [int(figure) for figure in found.groups()]
+    assert told == [round(plain), round(waited), round(longer - waited)]
 
 
 def test_asking_again_takes_as_many_requests_as_the_page_says() -> None:

@@ -92,16 +92,12 @@ def test_older_waiters_stay_if_the_queue_is_read_again_after_a_push_to_no_one(
     assert all(isinstance(answer, Grant) for _, answer in bench.workflows.woken)
 
 
-def an_operator_sets_a_limit(bench: Bench) -> None:
-    bench.set_ceiling(2)
-
-
-def another_is_granted(bench: Bench) -> None:
-    bench.release("h2")
-
-
 @pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("meanwhile", [another_is_granted, an_operator_sets_a_limit])
+@pytest.mark.parametrize(
+    "meanwhile",
+    [lambda bench: bench.release("h2"), lambda bench: bench.set_ceiling(2)],
+    ids=["another is granted", "an operator sets a limit"],
+)
 def test_no_older_version_is_refused_for_the_sake_of_one_that_may_be_dead(
     bench: Bench, meanwhile: Scene, *, before: bool
 ) -> None:
