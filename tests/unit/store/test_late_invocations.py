@@ -50,8 +50,8 @@ def hold_and_leave(bench: Bench, request: Event) -> None:
     bench.release(request["owner_name"])
 
 
-def of_a_free_lock(bench: Bench) -> Event:
-    request = event(bench, "anna")
+def of_a_free_lock(bench: Bench, **fields: Any) -> Event:  # noqa: ANN401 - any of the fields
+    request = event(bench, "anna", **fields)
     hold_and_leave(bench, request)
     bench.pass_through()
     return request
@@ -67,27 +67,21 @@ def of_a_second_permit(bench: Bench) -> Event:
 
 
 def of_a_dead_holder(bench: Bench) -> Event:
-    request = event(bench, "anna")
-    hold_and_leave(bench, request)
-    bench.pass_through()
+    request = of_a_free_lock(bench)
     bench.ask("zoe", lease_ms=1_000)
     bench.clock.advance(20)
     return request
 
 
 def of_a_busy_lock(bench: Bench) -> Event:
-    request = event(bench, "anna", queue=True)
-    hold_and_leave(bench, request)
-    bench.pass_through()
+    request = of_a_free_lock(bench, queue=True)
     bench.ask("zoe")
     return request
 
 
 def of_an_execution(bench: Bench) -> Event:
     """Released by force: its claim stands, so that alone would not tell."""
-    request = event(bench, "anna", execution_arn=RUN)
-    hold_and_leave(bench, request)
-    bench.pass_through()
+    request = of_a_free_lock(bench, execution_arn=RUN)
     for item in bench.client.items.values():
         for mark in ("done", "ended"):
             item.pop(mark, None)
