@@ -10,23 +10,28 @@ VALID_EXECUTION: Final = "arn:aws:states:us-east-1:123456789012:execution:billin
 NAMED: Final = {"lock_name": "nightly-report", "owner_id": VALID_OWNER}
 BEAT: Final = {**NAMED, "task_token": "a-task-token", "execution_arn": VALID_EXECUTION}
 
-TEXT_NAME = "must "
-TEXT_OWNER = "must be a string of 16 to 128 printable ASCII characters, unique to this acquisition"
-TEXT_OWNER_NAME = (
-    "must be a string of at most 512 characters (1024 bytes of UTF-8) without control characters"
-)
-TEXT_LEASE = "must be a number of seconds from 1 to 43200 (12 h)"
 TEXT_LIMIT = "must be a whole number from 1 to 100"
-TEXT_DATA = (
-    "must be a JSON object of at most 2048 bytes of compact UTF-8 and 32 levels, without NaN"
-)
-TEXT_EXECUTION = "must be the ARN of a Standard workflow execution"
-TEXT_ENTERED = "must be a whole number of milliseconds since 1970"
+RULES: Final = {
+    "lock_name": "must ",
+    "owner_id": "must be a string of 16 to 128 printable ASCII characters, "
+    "unique to this acquisition",
+    "owner_name": "must be a string of at most 512 characters (1024 bytes of UTF-8) "
+    "without control characters",
+    "lease_seconds": "must be a number of seconds from 1 to 43200 (12 h)",
+    "limit": TEXT_LIMIT,
+    "data": "must be a JSON object of at most 2048 bytes of compact UTF-8 and 32 levels, "
+    "without NaN",
+    "execution_arn": "must be the ARN of a Standard workflow execution",
+    "entered_at_ms": "must be a whole number of milliseconds since 1970",
+    "ticket": "must be the ticket of an earlier answer, a whole number; or null for none",
+    "fallback_seconds": "must be a number of seconds from 1 to 43200 (12 h)",
+    "task_token": "must be a task token of Step Functions, a string of 1 to 2048 characters",
+    "waiting_since_ms": "must be a whole number of milliseconds since 1970",
+    "queue": "must be true or false",
+    "keep_alive": "must be true or false",
+}
+"""How the sentence begins that tells a caller of a field that is wrong."""
 TEXT_NO_SECONDS = "must be milliseconds since 1970, not seconds: multiply by 1000, and round"
-TEXT_TICKET = "must be the ticket of an earlier answer, a whole number; or null for none"
-TEXT_FALLBACK = "must be a number of seconds from 1 to 43200 (12 h)"
-TEXT_TOKEN = "must be a task token of Step Functions, a string of 1 to 2048 characters"
-TEXT_FLAG = "must be true or false"
 TEXT_UNKNOWN = "is not a field of this request"
 TEXT_REQUIRED = "is required"
 NAN: Final = float("nan")
@@ -43,24 +48,35 @@ class BadInput:
     rule: str
 
 
-def _field(field: str, rule: str, values: dict[str, Any]) -> list[BadInput]:
-    return [
-        BadInput(name=f"{field}: {name}", event={**NAMED, field: value}, field=field, rule=rule)
-        for name, value in values.items()
-    ]
-
-
-def _beating(field: str, rule: str, values: dict[str, Any]) -> list[BadInput]:
-    """A heartbeat of keep_alive, valid but for one field."""
+def _wrong(
+    field: str, values: dict[str, Any], *, rule: str = "", beat: bool = False
+) -> list[BadInput]:
+    """Requests that are valid but for one field; or heartbeats of keep_alive."""
+    of, valid = (" of keep_alive", BEAT) if beat else ("", NAMED)
     return [
         BadInput(
-            name=f"{field} of keep_alive: {name}",
-            event={**BEAT, field: value},
+            name=f"{field}{of}: {name}",
+            event={**valid, field: value},
             field=field,
-            rule=rule,
+            rule=rule or RULES[field],
         )
         for name, value in values.items()
     ]
+
+
+def _unknown(*, beat: bool = False, **values: Any) -> list[BadInput]:  # noqa: ANN401 - anything
+    """Fields of other requests."""
+    return [
+        row
+        for field, value in values.items()
+        for row in _wrong(field, {"unknown here": value}, rule=TEXT_UNKNOWN, beat=beat)
+    ]
+
+
+def _missing(field: str, event: dict[str, Any], rule: str = TEXT_REQUIRED) -> BadInput:
+    return BadInput(
+        name=f"{field}: missing in {sorted(event)}", event=event, field=field, rule=rule
+    )
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -72,9 +88,8 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 NAMES: Final = [
-    *_field(
+    *_wrong(
         "lock_name",
-        TEXT_NAME,
         {
             "empty": "",
             "513 bytes": "x" * 513,
@@ -114,9 +129,8 @@ NAMES: Final = [
             "object": {"name": "nightly-report"},
         },
     ),
-    *_field(
+    *_wrong(
         "owner_id",
-        TEXT_OWNER,
         {
             "15 characters": "x" * 15,
             "129 characters": "x" * 129,
@@ -129,18 +143,12 @@ NAMES: Final = [
             "empty": "",
         },
     ),
-    BadInput(
-        name="lock_name: missing",
-        event={"owner_id": VALID_OWNER},
-        field="lock_name",
-        rule=TEXT_REQUIRED,
-    ),
+    _missing("lock_name", {"owner_id": VALID_OWNER}),
 ]
 """Rules that all three operations share."""
 
-LEASES: Final = _field(
+LEASES: Final = _wrong(
     "lease_seconds",
-    TEXT_LEASE,
     {
         "zero": 0,
         "under a second": 0.999,
@@ -156,9 +164,8 @@ LEASES: Final = _field(
         "list": [60],
     },
 )
-DATAS: Final = _field(
+DATAS: Final = _wrong(
     "data",
-    TEXT_DATA,
     {
         "2049 bytes": {"a": "x" * 2041},
         "683 characters of 3 bytes": {"a": "€" * 681},
@@ -200,9 +207,8 @@ ACQUIRES: Final = [
     *NAMES,
     *LEASES,
     *DATAS,
-    *_field(
+    *_wrong(
         "owner_name",
-        TEXT_OWNER_NAME,
         {
             "513 characters": "x" * 513,
             "1025 bytes in 342 characters": "€" * 341 + "xx",
@@ -212,9 +218,8 @@ ACQUIRES: Final = [
             "number": 1,
         },
     ),
-    *_field(
+    *_wrong(
         "limit",
-        TEXT_LIMIT,
         {
             "zero": 0,
             "101": 101,
@@ -228,10 +233,9 @@ ACQUIRES: Final = [
             "huge": 10**400,
         },
     ),
-    *_field("execution_arn", TEXT_EXECUTION, EXECUTIONS),
-    *_field(
+    *_wrong("execution_arn", EXECUTIONS),
+    *_wrong(
         "entered_at_ms",
-        TEXT_ENTERED,
         {
             "negative": -1,
             "zero": 0,
@@ -243,102 +247,67 @@ ACQUIRES: Final = [
             "null": None,
         },
     ),
-    BadInput(
-        name="entered_at_ms: with task_token",
-        event={
-            **NAMED,
-            "task_token": "a-task-token",
-            "execution_arn": VALID_EXECUTION,
-            "entered_at_ms": 1_900_000_000_000,
-        },
-        field="entered_at_ms",
+    *_wrong(
+        "entered_at_ms",
+        {"with task_token": 1_900_000_000_000},
         rule="must not be sent with task_token: the claim of the execution tells a late call",
+        beat=True,
     ),
     *(
         row
         for field in ("entered_at_ms", "waiting_since_ms")
-        for row in _field(
-            field, TEXT_NO_SECONDS, {"seconds": 1_795_486_316, "with a fraction": 1_795_486_316.5}
+        for row in _wrong(
+            field,
+            {"seconds": 1_795_486_316, "with a fraction": 1_795_486_316.5},
+            rule=TEXT_NO_SECONDS,
         )
     ),
-    *_field(
-        "waiting_since_ms", TEXT_ENTERED, {"zero": 0, "negative": -1, "text": "1", "null": None}
-    ),
-    *_field("ticket", TEXT_TICKET, {"negative": -1, "text": "1", "a fraction": 1.5, "true": True}),
-    *_field(
+    *_wrong("waiting_since_ms", {"zero": 0, "negative": -1, "text": "1", "null": None}),
+    *_wrong("ticket", {"negative": -1, "text": "1", "a fraction": 1.5, "true": True}),
+    *_wrong(
         "fallback_seconds",
-        TEXT_FALLBACK,
         {"zero": 0, "more than 12 h": 43_201, "text": "300", "NaN": NAN, "null": None},
     ),
-    BadInput(
-        name="execution_arn of task_token: missing",
-        event={**NAMED, "task_token": "a-task-token"},
-        field="execution_arn",
-        rule="is required with task_token",
+    _missing(
+        "execution_arn", {**NAMED, "task_token": "a-task-token"}, "is required with task_token"
     ),
-    *_field("queue", TEXT_FLAG, {"number": 1, "text": "true", "null": None}),
-    *_field(
+    *_wrong("queue", {"number": 1, "text": "true", "null": None}),
+    *_wrong(
         "task_token",
-        TEXT_TOKEN,
         {"empty": "", "2049 characters": "x" * 2049, "null": None, "newline": "a\n"},
     ),
-    *_field("lockname", TEXT_UNKNOWN, {"an unknown field": "x"}),
-    *_field("Limit", TEXT_UNKNOWN, {"capital letter": 1}),
-    *_field("", TEXT_UNKNOWN, {"a field without a name": 1}),
+    *_unknown(lockname="x", Limit=1, **{"": 1}),
 ]
 HEARTBEATS: Final = [
     *NAMES,
     *LEASES,
     *DATAS,
-    BadInput(
-        name="owner_id: missing", event={"lock_name": "x"}, field="owner_id", rule=TEXT_REQUIRED
-    ),
-    *_field("limit", TEXT_UNKNOWN, {"a field of acquire only": 1}),
-    *_field("owner_name", TEXT_UNKNOWN, {"a field of acquire only": "anna"}),
-    *_field("execution_arn", TEXT_UNKNOWN, {"without a task token": VALID_EXECUTION}),
-    *_field("entered_at_ms", TEXT_UNKNOWN, {"a field of acquire only": 1}),
-    *_field("keep_alive", TEXT_UNKNOWN, {"a field of release only": True}),
-    *_beating(
+    _missing("owner_id", {"lock_name": "x"}),
+    *_unknown(limit=1, owner_name="anna", entered_at_ms=1, keep_alive=True),
+    *_unknown(execution_arn=VALID_EXECUTION),
+    *_wrong(
         "task_token",
-        TEXT_TOKEN,
         {"empty": "", "2049 characters": "x" * 2049, "null": None, "number": 1, "newline": "a\n"},
+        beat=True,
     ),
-    *_beating("execution_arn", TEXT_EXECUTION, EXECUTIONS),
-    BadInput(
-        name="execution_arn of keep_alive: missing",
-        event={**NAMED, "task_token": "a-task-token"},
-        field="execution_arn",
-        rule=TEXT_REQUIRED,
-    ),
-    *_beating("lock_name", TEXT_NAME, {"empty": "", "null": None}),
-    *_beating("owner_id", TEXT_OWNER, {"15 characters": "x" * 15, "null": None}),
-    *_beating("owner_name", TEXT_OWNER_NAME, {"513 characters": "x" * 513, "null": None}),
-    *_beating("lease_seconds", TEXT_LEASE, {"zero": 0, "text": "60", "NaN": NAN}),
-    *_beating("limit", TEXT_LIMIT, {"zero": 0, "101": 101, "text": "1"}),
-    *_beating("waiting_since_ms", TEXT_UNKNOWN, {"a field of acquire only": 1}),
-    *_beating("data", TEXT_UNKNOWN, {"a field of the other heartbeat": {}}),
-    *_beating("queue", TEXT_UNKNOWN, {"a field of acquire only": True}),
-    *_beating("keep_alive", TEXT_UNKNOWN, {"a field of release only": True}),
+    *_wrong("execution_arn", EXECUTIONS, beat=True),
+    _missing("execution_arn", {**NAMED, "task_token": "a-task-token"}),
+    *_wrong("lock_name", {"empty": "", "null": None}, beat=True),
+    *_wrong("owner_id", {"15 characters": "x" * 15, "null": None}, beat=True),
+    *_wrong("owner_name", {"513 characters": "x" * 513, "null": None}, beat=True),
+    *_wrong("lease_seconds", {"zero": 0, "text": "60", "NaN": NAN}, beat=True),
+    *_wrong("limit", {"zero": 0, "101": 101, "text": "1"}, beat=True),
+    *_unknown(beat=True, waiting_since_ms=1, data={}, queue=True, keep_alive=True),
 ]
 RELEASES: Final = [
     *NAMES,
-    BadInput(
-        name="owner_id: missing", event={"lock_name": "x"}, field="owner_id", rule=TEXT_REQUIRED
-    ),
-    *_field("lease_seconds", TEXT_UNKNOWN, {"a field of heartbeat only": 60}),
-    *_field("data", TEXT_UNKNOWN, {"a field of heartbeat only": {}}),
-    *_field("ticket", TEXT_TICKET, {"a fraction": 1.5}),
-    *_field("entered_at_ms", TEXT_UNKNOWN, {"a field of acquire only": 1}),
-    *_field("queue", TEXT_FLAG, {"number": 1, "text": "true", "null": None}),
-    *_field("task_token", TEXT_UNKNOWN, {"a field of heartbeat only": "a-task-token"}),
-    *_field("execution_arn", TEXT_EXECUTION, EXECUTIONS),
-    *_field("keep_alive", TEXT_FLAG, {"number": 1, "text": "true", "null": None}),
-    BadInput(
-        name="execution_arn: missing with keep_alive",
-        event={**NAMED, "keep_alive": True},
-        field="execution_arn",
-        rule=TEXT_REQUIRED,
-    ),
+    _missing("owner_id", {"lock_name": "x"}),
+    *_unknown(lease_seconds=60, data={}, entered_at_ms=1, task_token="a-task-token"),
+    *_wrong("ticket", {"a fraction": 1.5}),
+    *_wrong("queue", {"number": 1, "text": "true", "null": None}),
+    *_wrong("execution_arn", EXECUTIONS),
+    *_wrong("keep_alive", {"number": 1, "text": "true", "null": None}),
+    _missing("execution_arn", {**NAMED, "keep_alive": True}),
 ]
 NO_OBJECTS: Final = [
     BadInput(name=f"request: {name}", event=event, field="request", rule="must be a JSON object")

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from botocore.exceptions import (
     ClientError,
@@ -26,6 +26,8 @@ from botocore.exceptions import (
     EndpointConnectionError,
     ReadTimeoutError,
 )
+
+from tests.support import FakeClock
 
 ENDPOINT: Final = "https://dynamodb.us-east-1.amazonaws.com"
 WRITES: Final = ("update_item", "transact_write_items", "put_item", "delete_item")
@@ -108,14 +110,6 @@ At = int | Collection[int]
 """Numbers of requests; none for every request."""
 
 
-class Moved(Protocol):
-    """A clock that a test moves."""
-
-    def advance(self, seconds: float, /) -> None:
-        """Lets time pass."""
-        ...
-
-
 class Killed(BaseException):
     """The process ended here."""
 
@@ -182,7 +176,12 @@ def repeat(*at: int, of: Collection[str] = WRITES) -> Fault:
 
 
 def delay(
-    seconds: float, clock: Moved, at: At = (), *, of: Collection[str] = REQUESTS, late: bool = False
+    seconds: float,
+    clock: FakeClock,
+    at: At = (),
+    *,
+    of: Collection[str] = REQUESTS,
+    late: bool = False,
 ) -> Fault:
     """Lets requests take time: before they are done, or `late` their answers."""
     passes = (lambda: None), (lambda: clock.advance(seconds))

@@ -14,11 +14,21 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.errors import LockLost, LockStoreUnavailable
 from fairlock.protocol import schema
+from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.claims import write_claim
-from fairlock.protocol.model import Grant, KeepAliveRequest
+from fairlock.protocol.items import new_waiter
+from fairlock.protocol.model import (
+    ForceReleaseRequest,
+    Grant,
+    Holder,
+    KeepAliveRequest,
+    LockState,
+    Waiter,
+)
 from fairlock.protocol.outcomes import NotHeld, Queued, Reaped, Refusal, Released
 from fairlock.protocol.table_requests import Update
 from fairlock.store.context import Event
+from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.store.reap import ExecutionEnded
 from tests.support import (
     LOCK,
@@ -26,11 +36,12 @@ from tests.support import (
     FakeClock,
     Operations,
     acquire,
+    heartbeat,
     owner,
     release,
     store_over,
 )
-from tests.support.faulty_table import ENDPOINT, WRITES, FaultyTable
+from tests.support.faulty_table import ENDPOINT, WRITES, Fault, FaultyTable
 
 
 @dataclass
@@ -92,11 +103,23 @@ class Bench:
 
     def store(self, client: Any = None, **seams: Any) -> Operations:  # noqa: ANN401 - a client, and a context's fields
         ours = {"workflows": self.workflows, "observe": self.events.append}
-        return store_over(client or self.client, self.clock, **{**ours, **seams})
+        return store_over(self.over(client), self.clock, **{**ours, **seams})
+
+    def over(self, client: Any = None) -> Any:  # noqa: ANN401 - a client
+        """The table; or the table with a fault, or another client."""
+        if isinstance(client, Fault):
+            return FaultyTable(self.client, client)
+        return self.client if client is None else client
 
     def counting(self) -> tuple[FaultyTable, Operations]:
         client = FaultyTable(self.client)
         return client, self.store(client)
+
+    def requests(self, send: Callable[[Operations], object]) -> list[str]:
+        """The requests of a call."""
+        client, store = self.counting()
+        send(store)
+        return client.calls
 
     def describe(self, execution_arn: str) -> Execution:
         return self.executions.get(execution_arn, Execution(Liveness.RUNNING))
@@ -106,23 +129,78 @@ class Bench:
         """The task tokens of the waiters that were told."""
         return [task_token for task_token, _ in self.workflows.woken]
 
-    def grant(self, name: str, **fields: Any) -> Grant:  # noqa: ANN401 - fields of the request
+    @property
+    def state(self) -> LockState:
+        return self.store().read_state(LOCK)
+
+    def ask(self, name: str, *, over: Any = None, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - a client, and fields of the request
+        """An acquire."""
+        return self.store(over).acquire(acquire(name, **fields))
+
+    def grant(self, name: str, **fields: Any) -> Grant:  # noqa: ANN401 - same
         """An acquire that is granted."""
-        answer = self.store().acquire(acquire(name, **fields))
+        answer = self.ask(name, **fields)
         assert isinstance(answer, Grant), answer
         return answer
+
+    def refuse(self, name: str, **fields: Any) -> Refusal:  # noqa: ANN401 - same
+        """An acquire that is refused."""
+        answer = self.ask(name, **fields)
+        assert isinstance(answer, Refusal), answer
+        return answer
+
+    def queue(self, name: str, **fields: Any) -> Queued:  # noqa: ANN401 - same
+        """An acquire that waits, and gets a place."""
+        answer = self.ask(name, **{"waits": True, **fields})
+        assert isinstance(answer, Queued), answer
+        return answer
+
+    def renew(self, name: str, *, over: Any = None, **fields: Any) -> Grant | NotHeld:  # noqa: ANN401 - same
+        """A heartbeat."""
+        return self.store(over).heartbeat(heartbeat(name, **fields))
+
+    def beat(
+        self,
+        name: str,
+        task_token: str = "heartbeat",
+        *,
+        over: Any = None,  # noqa: ANN401 - same
+        **fields: Any,  # noqa: ANN401 - same
+    ) -> KeepAliveOutcome:
+        """A heartbeat of the workflow that the lock is kept alive for."""
+        return self.store(over).keep_alive(workflow_heartbeat(name, task_token, **fields))
+
+    def release(self, name: str, *, over: Any = None, **fields: Any) -> Released | NotHeld:  # noqa: ANN401 - same
+        return self.store(over).release(release(name, **fields))
 
     def wait(self, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
         """An acquire of a workflow in the queue, a second after the last one."""
         self.clock.advance(1)
-        place = {"task_token": name, "execution_arn": RUN}
-        return self.store().acquire(acquire(name, waits=True, **{**place, **fields}))
+        return self.ask(name, **{"waits": True, "task_token": name, "execution_arn": RUN, **fields})
+
+    def gone(self, *task_tokens: str, then: Callable[[], object] = lambda: None) -> None:
+        """No one waits with these any more, and this happens while that is found out."""
+
+        def wake(task_token: str, _answer: object) -> Delivery:
+            if task_token not in task_tokens:
+                return Delivery.DELIVERED
+            then()
+            return Delivery.GONE
+
+        self.workflows.wakes = wake
+
+    def force(self, held: Grant | Holder) -> Released | None:
+        """A release by force."""
+        return self.store().force_release(by_force(held))
+
+    def set_ceiling(self, limit: int | None, by: str = "olga") -> None:
+        self.store().change_ceiling(ceiling(limit, by))
 
     def pass_through(self, lock_name: str = LOCK) -> None:
         """Others release and give up: the lock forgets who did so before."""
-        self.store().acquire(acquire("passing", lock_name=lock_name))
-        self.store().release(release("passing", lock_name=lock_name))
-        self.store().release(release("giving up", waits=True, lock_name=lock_name))
+        self.ask("passing", lock_name=lock_name)
+        self.release("passing", lock_name=lock_name)
+        self.release("giving up", waits=True, lock_name=lock_name)
 
     def end(self, execution_arn: str = RUN, *, redrives: int = 0) -> None:
         self.executions[execution_arn] = Execution(Liveness.OVER, redrives)
@@ -142,8 +220,41 @@ class Bench:
         ended = ExecutionEnded(execution_arn=execution_arn, redrives=redrives, second_pass=second)
         return self.store(client, **seams).reap(ended)
 
+    def come_back(self) -> None:
+        """An execution ends, the first pass comes, and it is redriven."""
+        self.end()
+        self.reap()
+        self.redrive()
+
+    def waiter(self, name: str, *, seconds: float = 60, **fields: Any) -> Waiter:  # noqa: ANN401 - fields of the request
+        """One that has just joined, and keeps its place for so long."""
+        now_ms = self.clock.now_ms
+        return Waiter(
+            request=acquire(name, waits=True, **fields),
+            entered_at_ms=now_ms,
+            asked_at_ms=now_ms,
+            expires_at_ms=now_ms + round(seconds * 1000),
+        )
+
+    def put_waiter(self, name: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - same
+        """Puts it into the table, and nothing else: as if it had joined."""
+        item = dict(new_waiter(self.waiter(name, **fields)))
+        self.client.put_item(TableName=TABLE, Item=item)
+        return item
+
+    def bury(self, execution_arn: str = RUN) -> None:
+        """An execution ends, and both passes come."""
+        self.end(execution_arn)
+        self.reap(execution_arn)
+        self.clock.advance(40)
+        self.reap(execution_arn, second=True)
+
     def holders(self, lock_name: str = LOCK) -> list[str]:
         return [holder.owner_name for holder in self.store().read_state(lock_name).holders]
+
+    def item(self) -> dict[str, Any]:
+        """The item of the lock."""
+        return dict(self.client.get_item(TableName=TABLE, Key=schema.lock_key(LOCK))["Item"])
 
     def items(self, prefix: str) -> list[Any]:
         items: list[Any] = self.client.scan(TableName=TABLE)["Items"]
@@ -157,6 +268,16 @@ class Bench:
         items = self.items("LOCK#")
         names = [item["owner_name"]["S"] for item in items if item["sk"]["S"] != "STATE"]
         return sorted(names)
+
+
+def by_force(held: Grant | Holder) -> ForceReleaseRequest:
+    return ForceReleaseRequest(
+        lock_name=LOCK, fencing_token=held.fencing_token, requested_by="olga", reason="a test"
+    )
+
+
+def ceiling(limit: int | None, by: str = "olga") -> SetCeilingRequest:
+    return SetCeilingRequest(lock_name=LOCK, limit=limit, requested_by=by, reason="a test")
 
 
 def workflow_heartbeat(name: str, task_token: str = "heartbeat", **fields: Any) -> KeepAliveRequest:  # noqa: ANN401 - fields of the acquisition

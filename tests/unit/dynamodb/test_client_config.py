@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -17,13 +18,11 @@ from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from fairlock.aws import retry
 from fairlock.aws.retry import CLIENT_CONFIG, USER_AGENT
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import Grant
-from fairlock.protocol.outcomes import Queued, Refusal, Released
+from fairlock.protocol.outcomes import Released
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, FakeClock, acquire, release, store_over
+from tests.support import LOCK, FakeClock, acquire, store_over
 from tests.support.faulty_table import READS, TRANSACTIONS, FaultyTable, client_error, fault
 from tests.support.store_bench import Bench
 
@@ -147,34 +146,6 @@ def test_all_tries_with_all_their_timeouts_fit_into_the_handlers_ten_seconds() -
 ACCOUNT = "123456789012"
 
 
-def host_of_a_request(monkeypatch: pytest.MonkeyPatch, mode: str | None) -> str:
-    """The host of a request whose credentials carry the account."""
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    if mode is not None:
-        monkeypatch.setenv("AWS_ACCOUNT_ID_ENDPOINT_MODE", mode)
-    session = boto3.Session(
-        aws_access_key_id="test", aws_secret_access_key="test", aws_account_id=ACCOUNT
-    )
-    client = session.client("dynamodb", region_name="eu-central-1")
-    hosts: list[str] = []
-
-    def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        hosts.append(request.url.split("/")[2])
-        return AWSResponse(
-            request.url, 200, HTTPHeaders.from_dict({"x-amzn-requestid": "1"}), _Body()
-        )
-
-    client.meta.events.register("before-send.dynamodb", answer)  # type: ignore[arg-type]  # it answers
-    client.list_tables()
-    client.close()
-    return hosts[0]
-
-
-class _Body:
-    def stream(self) -> list[bytes]:
-        return [b"{}"]
-
-
 @pytest.mark.parametrize(
     ("mode", "host"),
     [
@@ -186,7 +157,25 @@ def test_a_client_prefers_the_endpoint_of_its_account(
     monkeypatch: pytest.MonkeyPatch, mode: str | None, host: str
 ) -> None:
     """AWS SDKs and Tools Reference Guide, "Account-based endpoints"; docs/client.md says so."""
-    assert host_of_a_request(monkeypatch, mode) == host
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    if mode is not None:
+        monkeypatch.setenv("AWS_ACCOUNT_ID_ENDPOINT_MODE", mode)
+    session = boto3.Session(
+        aws_access_key_id="test", aws_secret_access_key="test", aws_account_id=ACCOUNT
+    )
+    client = session.client("dynamodb", region_name="eu-central-1")
+    hosts: list[str] = []
+
+    def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        hosts.append(request.url.split("/")[2])
+        headers = HTTPHeaders.from_dict({"x-amzn-requestid": "1"})
+        body = SimpleNamespace(stream=lambda: [b"{}"])
+        return AWSResponse(request.url, 200, headers, body)
+
+    client.meta.events.register("before-send.dynamodb", answer)  # type: ignore[arg-type]  # it answers
+    client.list_tables()
+    client.close()
+    assert hosts == [host]
 
 
 # The first requests of a client, by several threads: boto3 may make its classes of errors twice.
@@ -221,56 +210,45 @@ class OtherClasses:
 
 @pytest.mark.parametrize("client", [MemoryTable(), OtherClasses()], ids=["usual", "twice"])
 def test_a_false_condition_is_an_answer_whatever_the_class_of_its_error(client: Any) -> None:  # noqa: ANN401 - a DynamoDB client
-    store = store_over(client, FakeClock())
-    assert isinstance(store.acquire(acquire("anna")), Grant)
-    assert isinstance(store.acquire(acquire("ben")), Refusal)
-    waiting = store.acquire(acquire("carl", waits=True))
-    assert isinstance(waiting, Queued)
-    assert isinstance(store.release(release("anna")), Released)
-    assert isinstance(store.release(release("carl", ticket=waiting.entered_at_ms)), Released)
+    bench = Bench(client, FakeClock())
+    bench.grant("anna")
+    bench.refuse("ben")
+    ticket = bench.queue("carl").entered_at_ms
+    assert isinstance(bench.release("anna"), Released)
+    assert isinstance(bench.release("carl", ticket=ticket), Released)
 
 
 @pytest.mark.parametrize(
     "code", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"]
 )
-def test_a_transaction_that_is_cancelled_in_passing_is_sent_again(
-    clock: FakeClock, code: str
-) -> None:
-    bench = Bench(MemoryTable(), clock)
+def test_a_transaction_that_is_cancelled_in_passing_is_sent_again(bench: Bench, code: str) -> None:
     bench.grant("anna")
     cancelled = client_error("TransactionCanceledException")
     cancelled.response["CancellationReasons"] = [{"Code": "None"}, {"Code": code}]
     client = FaultyTable(bench.client, fault(cancelled, 1, of=TRANSACTIONS))
-    assert isinstance(bench.store(client).acquire(acquire("ben", waits=True)), Queued)
+    bench.queue("ben", over=client)
     assert client.calls.count("transact_write_items") == 2
 
 
-class Reads:
-    """A table that notes of each read whether it is strongly consistent."""
+def test_every_read_is_strongly_consistent(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    consistent: dict[str, bool] = {}
 
-    def __init__(self) -> None:
-        self.inner = MemoryTable()
-        self.consistent: dict[str, bool] = {}
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the table has
-        if name not in READS:
-            return getattr(self.inner, name)
+    def noted(name: str) -> Callable[..., Any]:
+        send = getattr(bench.client, name)
 
         def read(**request: Any) -> Any:  # noqa: ANN401 - as boto3 answers
-            self.consistent[name] = request.get("ConsistentRead", False)
-            return getattr(self.inner, name)(**request)
+            consistent[name] = request.get("ConsistentRead", False)
+            return send(**request)
 
         return read
 
-
-def test_every_read_is_strongly_consistent(clock: FakeClock) -> None:
-    table = Reads()
-    store = store_over(table, clock)
-    store.acquire(acquire("anna"))
-    store.read_state(LOCK)
+    for name in READS:
+        monkeypatch.setattr(bench.client, name, noted(name))
+    bench.ask("anna")
+    store = bench.store()
+    assert (store.read_state(LOCK).held, len(list(store.list_locks()))) == (1, 1)
     store.read_lock(LOCK)
-    assert list(store.list_locks())
-    assert table.consistent == dict.fromkeys(READS, True)
+    assert consistent == dict.fromkeys(READS, True)
 
 
 # A request that was sent more than once may have been written by the first of them.
@@ -280,41 +258,16 @@ THROTTLED = client_error("ThrottlingException")
 """As botocore gives up: the reply to its first sending was lost, its repeats were throttled."""
 
 
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
-    bench = Bench(MemoryTable(), clock)
-    bench.store().acquire(acquire("anna"))
-    return bench
-
-
-def written_then_throttled(
-    bench: Bench, *, call: int = 1, then: Callable[[], object] = lambda: None
-) -> FaultyTable:
-    return FaultyTable(bench.client, fault(THROTTLED, call, when="after", then=then))
-
-
-def test_if_others_have_released_meanwhile_no_one_can_tell(bench: Bench) -> None:
-    client = written_then_throttled(bench, then=bench.pass_through)
-    with pytest.raises(LockStoreUnavailable):
-        bench.store(client).release(release("anna"))
-
-
-def test_if_the_repeats_were_forgotten_it_would_be_told_that_it_did_not_hold(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("others_waited", [False, True])
+def test_if_others_have_released_meanwhile_no_one_can_tell(
+    bench: Bench, *, others_waited: bool
 ) -> None:
-    monkeypatch.setattr(retry, "was_repeated", lambda _error: False)
-    client = written_then_throttled(bench, then=bench.pass_through)
-    assert not isinstance(bench.store(client).release(release("anna")), Released)
-
-
-def test_the_same_on_a_lock_whose_waiters_have_all_gone(bench: Bench) -> None:
-    """There the departure is another write: it clears the flag as well."""
-    bench.wait("ben", execution_arn=None)
-    bench.client.items.pop(_waiter(bench))
-    client = written_then_throttled(bench, call=2, then=bench.pass_through)
+    """Behind a waiter that has gone the departure is another write: it clears the flag as well."""
+    bench.ask("anna")
+    if others_waited:
+        bench.wait("ben", execution_arn=None)
+        bench.client.items.pop(next(key for key in bench.client.items if "WAITER" in key[1]))
+    departure = 2 if others_waited else 1
+    throttled = fault(THROTTLED, departure, when="after", then=bench.pass_through)
     with pytest.raises(LockStoreUnavailable):
-        bench.store(client).release(release("anna"))
-
-
-def _waiter(bench: Bench) -> Any:  # noqa: ANN401 - a key
-    return next(key for key in bench.client.items if key[1].startswith("WAITER"))
+        bench.release("anna", over=throttled)

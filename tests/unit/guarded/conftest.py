@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fairlock import Lock, LockClient
 from fairlock.errors import LockLost
 from fairlock.guarded.guarded_writes import GuardedWrites
-from fairlock.protocol.model import Grant, LockState
-from fairlock.store.context import LockContext
+from fairlock.protocol.model import Grant
 from testbed.localaws import LocalAws
 from tests.support import (
     LOCK,
     TABLE,
     FakeClock,
-    Operations,
-    acquire,
     create_lock_table,
-    heartbeat,
-    release,
     store_bench,
 )
+from tests.support.faulty_table import FaultyTable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -37,63 +35,26 @@ LEDGER = "ledger"
 
 
 class Bench(store_bench.Bench):
-    """The store's bench on an engine that is atomic, and a ledger beside its lock table.
-
-    Attributes:
-        inner: the engine itself; `client` may be something in front of it, which can fail.
-    """
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.inner: DynamoDBClient = self.client
-
-    @functools.cached_property
-    def context(self) -> LockContext:
-        return self.store().context
-
-    @functools.cached_property
-    def operations(self) -> Operations:
-        return Operations(self.context)
-
-    def through(self, client: Any) -> Bench:  # noqa: ANN401 - whatever wraps a client
-        """The same world, seen through another client."""
-        other = Bench(client, self.clock, workflows=self.workflows)
-        other.inner = self.inner
-        return other
-
-    def granted(self, name: str, **fields: Any) -> Grant:  # noqa: ANN401 - fields of the request
-        answer = self.operations.acquire(acquire(name, **fields))
-        assert isinstance(answer, Grant), answer
-        return answer
+    """The store's bench on an engine that is atomic, and a ledger beside its lock table."""
 
     def waits(self, name: str, **fields: Any) -> None:  # noqa: ANN401 - fields of the request
         """Puts another caller into the queue."""
-        request = acquire(name, waits=True, **{"task_token": name, **fields})
-        answer = self.operations.acquire(request)
-        assert not isinstance(answer, Grant), answer
+        self.queue(name, **{"task_token": name, **fields})
         self.clock.advance(0.001)
 
-    def heartbeat(self, name: str) -> object:
-        return self.operations.heartbeat(heartbeat(name))
-
-    def release(self, name: str) -> object:
-        return self.operations.release(release(name))
-
-    def writes(self, grant: Grant) -> GuardedWrites:
+    def writes(self, grant: Grant, client: Any = None) -> GuardedWrites:  # noqa: ANN401 - as for `store`
+        client = self.over(client)
         return GuardedWrites(
-            self.client,
+            client,
             table_name=TABLE,
             lock_name=grant.lock_name,
             owner_id=grant.owner_id,
             fencing_token=grant.fencing_token,
-            context=self.context,
+            context=self.store(client).context,
         )
 
-    def state(self) -> LockState:
-        return self.store(self.inner).read_state(LOCK)
-
     def balance(self, account: str) -> int | None:
-        found = self.inner.get_item(
+        found = self.client.get_item(
             TableName=LEDGER, Key={"account": {"S": account}}, ConsistentRead=True
         )
         return int(found["Item"]["balance"]["N"]) if "Item" in found else None
@@ -130,6 +91,26 @@ def create_ledger(client: DynamoDBClient) -> None:
         KeySchema=[{"AttributeName": "account", "KeyType": "HASH"}],
         AttributeDefinitions=[{"AttributeName": "account", "AttributeType": "S"}],
     )
+
+
+def taken_over_twice(bench: Bench) -> tuple[Grant, Grant, Grant]:
+    """Anna's place was taken over by ben, and his by anna again."""
+    grants = []
+    for name in ("anna", "ben", "anna"):
+        grants.append(bench.grant(name, lease_ms=1_000))
+        bench.clock.advance(10)
+    first, other, last = grants
+    return first, other, last
+
+
+@contextmanager
+def locked(bench: Bench, **settings: Any) -> Iterator[tuple[Any, Lock]]:  # noqa: ANN401 - of the client
+    """A lock of a client whose requests can fail."""
+    client: Any = FaultyTable(bench.client)
+    with LockClient(
+        TABLE, client=client, clock=bench.clock, heartbeat_every=math.inf, **settings
+    ) as locks:
+        yield client, locks.acquire(LOCK)
 
 
 def is_refused(write: Callable[[], None]) -> bool:

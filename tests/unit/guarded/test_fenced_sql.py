@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -32,10 +32,26 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[3]
 
 
+# Python's sqlite3 handles transactions by itself, in one of several modes.
+
+MODES: list[dict[str, Any]] = [
+    {"isolation_level": "DEFERRED"},
+    {"isolation_level": None},
+    *([{"autocommit": True}] if hasattr(sqlite3, "LEGACY_TRANSACTION_CONTROL") else []),
+]
+
+
 @pytest.fixture
-def database() -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(":memory:")) as database:
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "reports"
+    with closing(sqlite3.connect(file)) as database:
         database.executescript(fence.SCHEMA)
+    return file
+
+
+@pytest.fixture(params=MODES, ids=str)
+def database(file: Path, request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(file, **request.param)) as database:
         yield database
 
 
@@ -79,76 +95,42 @@ def test_a_transaction_under_an_older_token_writes_nothing(database: sqlite3.Con
     assert contents(database) == ["under 7"]
 
 
-def test_without_the_fence_the_older_token_overwrites(database: sqlite3.Connection) -> None:
-    fence.write_report(database, "sales", "under 7", token=7)
-    values = {"name": "sales", "content": "under 6", "token": 6}
-    database.execute(fence.WRITE_ROW_UNFENCED, values)
-    assert contents(database) == ["under 6"]
-
-
-# The SQL pattern is one transaction, however Python's sqlite3 handles transactions by itself.
-
-
-MODES: list[dict[str, Any]] = [
-    {"isolation_level": "DEFERRED"},
-    {"isolation_level": None},
-    *([{"autocommit": True}] if hasattr(sqlite3, "LEGACY_TRANSACTION_CONTROL") else []),
-]
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    file = tmp_path / "reports"
-    with closing(sqlite3.connect(file)) as database_in_mode:
-        database_in_mode.executescript(fence.SCHEMA)
-    return file
-
-
-@pytest.fixture(params=MODES, ids=str)
-def database_in_mode(file: Path, request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(file, **request.param)) as database_in_mode:
-        yield database_in_mode
-
-
-def contents_in_mode(file: Path) -> list[str]:
-    """What others see."""
-    with closing(sqlite3.connect(file)) as database_in_mode:
-        return [
-            text for (text,) in database_in_mode.execute("SELECT content FROM report ORDER BY name")
-        ]
+def seen_by_others(file: Path) -> list[str]:
+    with closing(sqlite3.connect(file)) as database:
+        return contents(database)
 
 
 def test_nothing_is_written_before_the_end_and_everything_then(
-    database_in_mode: sqlite3.Connection, file: Path
+    database: sqlite3.Connection, file: Path
 ) -> None:
-    with fence.fenced(database_in_mode, "lock", token=7) as inside:
+    with fence.fenced(database, "lock", token=7) as inside:
         for name in ("costs", "sales"):
             inside.execute("INSERT INTO report VALUES (?, ?, 0)", (name, name))
-        assert contents_in_mode(file) == []
-    assert contents_in_mode(file) == ["costs", "sales"]
+        assert seen_by_others(file) == []
+    assert seen_by_others(file) == ["costs", "sales"]
 
 
 def test_a_transaction_that_fails_undoes_its_first_write_and_its_fence(
-    database_in_mode: sqlite3.Connection, file: Path
+    database: sqlite3.Connection, file: Path
 ) -> None:
     def fail_halfway() -> None:
-        with fence.fenced(database_in_mode, "lock", token=7) as inside:
+        with fence.fenced(database, "lock", token=7) as inside:
             inside.execute("INSERT INTO report VALUES ('sales', 'under 7', 0)")
             inside.execute("INSERT INTO nowhere VALUES (1)")
 
     with pytest.raises(sqlite3.OperationalError, match="nowhere"):
         fail_halfway()
-    with fence.fenced(database_in_mode, "lock", token=6) as inside:
+    with fence.fenced(database, "lock", token=6) as inside:
         inside.execute("INSERT INTO report VALUES ('sales', 'under 6', 0)")
-    assert contents_in_mode(file) == ["under 6"]
+    assert seen_by_others(file) == ["under 6"]
 
 
 def test_no_one_else_moves_the_fence_until_the_end(
-    database_in_mode: sqlite3.Connection, file: Path
+    database: sqlite3.Connection, file: Path
 ) -> None:
     with (
         closing(sqlite3.connect(file, timeout=0)) as successor,
-        fence.fenced(database_in_mode, "lock", token=6) as inside,
+        fence.fenced(database, "lock", token=6) as inside,
     ):
         inside.execute("INSERT INTO report VALUES ('sales', 'under 6', 0)")
         with (
@@ -156,13 +138,13 @@ def test_no_one_else_moves_the_fence_until_the_end(
             fence.fenced(successor, "lock", token=7),
         ):
             pass
-    assert contents_in_mode(file) == ["under 6"]
+    assert seen_by_others(file) == ["under 6"]
     with (
         closing(sqlite3.connect(file, timeout=0)) as successor,
         fence.fenced(successor, "lock", token=7),
     ):
         pass
-    with pytest.raises(fence.StaleTokenError), fence.fenced(database_in_mode, "lock", token=6):
+    with pytest.raises(fence.StaleTokenError), fence.fenced(database, "lock", token=6):
         pass
 
 
@@ -196,17 +178,13 @@ def holding(aws: LocalAws, lock_name: str) -> Iterator[subprocess.Popen[str]]:
     overdue = threading.Timer(MOST_SECONDS, process.kill)  # Else a read of its pipe has no bound.
     overdue.start()
     try:
-        assert line(process.stdout) == "holding\n"
+        assert process.stdout is not None
+        assert process.stdout.readline() == "holding\n"
         yield process
     finally:
         overdue.cancel()
         process.kill()
         process.communicate(timeout=20)
-
-
-def line(stream: IO[str] | None) -> str:
-    assert stream is not None
-    return stream.readline()
 
 
 def accepted_after_a_pause(aws: LocalAws, locks: LockClient, lock_name: str) -> dict[str, int]:

@@ -16,8 +16,7 @@ from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable, Tran
 from fairlock.guarded import guarded_writes
 from fairlock.guarded.guarded_writes import GuardedWrites
 from tests.support import FakeClock
-from tests.support.faulty_table import FaultyTable, fault, lost_reply, refusal
-from tests.support.store_bench import FakeWorkflows
+from tests.support.faulty_table import FaultyTable, fault, lose, lost_reply, refusal
 from tests.unit.guarded.conftest import Bench, deposit, open_account
 
 QUEUED = pytest.mark.parametrize("queued", [False, True])
@@ -25,12 +24,7 @@ MINUTE = 60
 
 
 def losing(bench: Bench, *calls: int) -> FaultyTable:
-    return FaultyTable(bench.inner, fault(lost_reply(), calls, when="after"))
-
-
-def losing_all(bench: Bench, *, queued: bool) -> FaultyTable:
-    """Loses the reply to the transaction; to a waiter it is the second one."""
-    return losing(bench, 2 if queued else 1)
+    return FaultyTable(bench.client, lose(*calls))
 
 
 def unknown(
@@ -42,14 +36,14 @@ def unknown(
 
 def test_a_repeat_of_an_answered_write_is_answered_without_a_request(bench: Bench) -> None:
     faulty = losing(bench, 99)
-    writes = bench.through(faulty).writes(bench.granted("anna"))
+    writes = bench.writes(bench.grant("anna"), faulty)
     for _ in range(3):
         writes.transact_write([deposit("x")], token="one")
     assert (bench.balance("x"), faulty.writes) == (1, 1)
 
 
 def test_the_same_writes_under_another_token_are_another_write(bench: Bench) -> None:
-    writes = bench.through(losing(bench, 1)).writes(bench.granted("anna"))
+    writes = bench.writes(bench.grant("anna"), lose(1))
     unknown(writes, [deposit("x")])
     writes.transact_write([deposit("x")], token="two")
     writes.transact_write([deposit("x")], token="one")
@@ -58,17 +52,11 @@ def test_the_same_writes_under_another_token_are_another_write(bench: Bench) -> 
 
 def test_without_a_token_a_repeat_is_a_new_write_and_the_error_says_so(bench: Bench) -> None:
     """The negative control."""
-    writes = bench.through(losing(bench, 1)).writes(bench.granted("anna"))
+    writes = bench.writes(bench.grant("anna"), lose(1))
     with pytest.raises(LockStoreUnavailable, match=r"is a new write: read the items.*token="):
         writes.transact_write([deposit("x")])
     writes.transact_write([deposit("x")])
     assert bench.balance("x") == 2
-
-
-def test_the_error_of_a_write_with_a_token_says_that_it_can_be_repeated(bench: Bench) -> None:
-    writes = bench.through(losing(bench, 1)).writes(bench.granted("anna"))
-    with pytest.raises(LockStoreUnavailable, match=r"repeat the call with.*the same token"):
-        writes.transact_write([deposit("x")], token="one")
 
 
 @pytest.mark.parametrize("reply_lost", [False, True])
@@ -76,7 +64,7 @@ def test_the_error_of_a_write_with_a_token_says_that_it_can_be_repeated(bench: B
 def test_other_contents_under_the_token_of_a_write_are_refused_and_not_written(
     bench: Bench, *, reply_lost: bool, release: bool
 ) -> None:
-    writes = bench.through(losing(bench, *[1] * reply_lost)).writes(bench.granted("anna"))
+    writes = bench.writes(bench.grant("anna"), lose(1) if reply_lost else None)
     with suppress(LockStoreUnavailable):
         writes.transact_write([deposit("x")], token="one")
     others = [deposit("x")] if release else [deposit("y")]
@@ -86,8 +74,8 @@ def test_other_contents_under_the_token_of_a_write_are_refused_and_not_written(
 
 
 def test_a_process_that_was_started_again_repeats_the_write_of_its_grant(bench: Bench) -> None:
-    grant = bench.granted("anna")
-    unknown(bench.through(losing(bench, 1)).writes(grant), [deposit("x")])
+    grant = bench.grant("anna")
+    unknown(bench.writes(grant, losing(bench, 1)), [deposit("x")])
     anew = bench.writes(grant)
     anew.transact_write([deposit("x")], token="one")
     assert bench.balance("x") == 1
@@ -97,15 +85,15 @@ def test_a_process_that_was_started_again_repeats_the_write_of_its_grant(bench: 
 
 
 def test_a_token_of_another_grant_names_another_write(bench: Bench) -> None:
-    bench.writes(bench.granted("anna")).transact_write([deposit("x")], token="one")
+    bench.writes(bench.grant("anna")).transact_write([deposit("x")], token="one")
     bench.release("anna")
-    bench.writes(bench.granted("ben")).transact_write([deposit("x")], token="one")
+    bench.writes(bench.grant("ben")).transact_write([deposit("x")], token="one")
     assert bench.balance("x") == 2
 
 
 def test_a_token_of_a_refused_write_is_free_for_corrected_items(bench: Bench) -> None:
-    writes = bench.writes(bench.granted("anna"))
-    bench.inner.transact_write_items(TransactItems=[open_account("x")])
+    writes = bench.writes(bench.grant("anna"))
+    bench.client.transact_write_items(TransactItems=[open_account("x")])
     with pytest.raises(TransactionRefused):
         writes.transact_write([open_account("x")], token="one")
     writes.transact_write([deposit("x")], token="one")
@@ -115,7 +103,7 @@ def test_a_token_of_a_refused_write_is_free_for_corrected_items(bench: Bench) ->
 @pytest.mark.parametrize("token", ["", "x" * 257, 7, b"one"])
 def test_a_token_that_is_no_text_is_refused_by_name(bench: Bench, token: Any) -> None:  # noqa: ANN401 - anything
     with pytest.raises(InvalidRequest, match=r"^token: must be text"):
-        bench.writes(bench.granted("anna")).transact_write([deposit("x")], token=token)
+        bench.writes(bench.grant("anna")).transact_write([deposit("x")], token=token)
     assert bench.balance("x") is None
 
 
@@ -127,33 +115,25 @@ class Forgetful(FaultyTable):
         return self.inner.transact_write_items(**arguments)
 
 
-@pytest.mark.parametrize(("known", "balance"), [(2, 3), (0, 4)], ids=["protected", "control"])
 def test_a_committed_write_is_done_once_however_late_its_repeat_comes(
-    bench: Bench, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, *, known: int, balance: int
+    bench: Bench, clock: FakeClock
 ) -> None:
-    monkeypatch.setattr(guarded_writes, "_MOST_COMMITTED", known)
-    writes = bench.through(Forgetful(bench.inner)).writes(bench.granted("anna", lease_ms=3_600_000))
+    """And no other write is done under its token."""
+    writes = bench.writes(bench.grant("anna", lease_ms=3_600_000), Forgetful(bench.client))
     for token in ("one", "two", "three"):
         writes.transact_write([deposit("x")], token=token)
         clock.advance(11 * MINUTE)
     writes.transact_write([deposit("x")], token="two")
-    assert bench.balance("x") == balance
-
-
-def test_a_token_of_a_committed_write_stays_taken(bench: Bench, clock: FakeClock) -> None:
-    writes = bench.through(Forgetful(bench.inner)).writes(bench.granted("anna", lease_ms=3_600_000))
-    writes.transact_write([deposit("x")], token="one")
-    clock.advance(11 * MINUTE)
     with pytest.raises(InvalidRequest, match=r"^token: must be new for each write"):
-        writes.transact_write([deposit("y")], token="one")
-    assert bench.balance("y") is None
+        writes.transact_write([deposit("y")], token="two")
+    assert (bench.balance("x"), bench.balance("y")) == (3, None)
 
 
 def test_only_so_many_tokens_are_kept_besides_those_of_unknown_outcome(
     bench: Bench, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guarded_writes, "_MOST_COMMITTED", 20)
-    writes = bench.through(losing(bench, 1)).writes(bench.granted("anna"))
+    writes = bench.writes(bench.grant("anna"), lose(1))
     unknown(writes, [deposit("x")], token="lost")
     for number in range(50):
         writes.transact_write([deposit("x")], token=str(number))
@@ -163,59 +143,34 @@ def test_only_so_many_tokens_are_kept_besides_those_of_unknown_outcome(
 
 
 def test_a_repeat_is_told_of_its_commit_although_the_lock_is_gone_since(bench: Bench) -> None:
-    writes = bench.through(losing(bench, 1)).writes(bench.granted("anna"))
+    writes = bench.writes(bench.grant("anna"), lose(1))
     unknown(writes, [deposit("x")])
     bench.release("anna")
-    bench.granted("ben")
+    bench.grant("ben")
     writes.transact_write([deposit("x")], token="one")
     with pytest.raises(LockLost):
         writes.transact_write([deposit("x")], token="two")
     assert bench.balance("x") == 1
 
 
-def test_a_hand_off_without_an_answer_carries_the_items_once(bench: Bench) -> None:
-    """Two waiters are due: neither a further hand-off nor the repeat writes the items again."""
-    writes = bench.through(losing(bench, 2)).writes(bench.granted("anna", limit=1))
-    for name in ("ben", "carl"):
-        bench.waits(name, limit=2)
-    unknown(writes, [deposit("x")], release=True)
-    writes.transact_write([deposit("x")], token="one", release=True)
-    assert bench.balance("x") == 1
-    assert "anna" not in bench.holders()
-
-
 @QUEUED
 def test_it_is_told_so_also_when_the_lock_has_changed_hands_again(
     bench: Bench, *, queued: bool
 ) -> None:
-    writes = bench.through(losing_all(bench, queued=queued)).writes(bench.granted("anna"))
+    writes = bench.writes(bench.grant("anna"), lose(2 if queued else 1))
     if queued:
         bench.waits("ben")
     unknown(writes, [deposit("x")], release=True)
-    bench.granted("ben")
+    bench.grant("ben")
     bench.release("ben")
-    bench.granted("carl")
+    bench.grant("carl")
     writes.transact_write([deposit("x")], token="one", release=True)
     assert (bench.balance("x"), bench.holders()) == (1, ["carl"])
 
 
-@QUEUED
-def test_a_release_without_memory_calls_its_own_commit_a_lost_lock(
-    bench: Bench, *, queued: bool
-) -> None:
-    """The negative control."""
-    grant = bench.granted("anna")
-    if queued:
-        bench.waits("ben")
-    failing = bench.through(losing_all(bench, queued=queued))
-    unknown(failing.writes(grant), [deposit("x")], release=True)
-    with pytest.raises(LockLost):
-        bench.writes(grant).transact_write([deposit("x")], token="one", release=True)
-
-
 def test_a_request_that_never_arrived_and_a_queue_that_moved_since(bench: Bench) -> None:
-    faulty = FaultyTable(bench.inner, fault(lost_reply(), 1))
-    writes = bench.through(faulty).writes(bench.granted("anna"))
+    faulty = FaultyTable(bench.client, fault(lost_reply(), 1))
+    writes = bench.writes(bench.grant("anna"), faulty)
     unknown(writes, [deposit("x")], release=True)
     bench.waits("ben")  # the transaction of before cannot happen any more; its successor does
     writes.transact_write([deposit("x")], token="one", release=True)
@@ -223,22 +178,14 @@ def test_a_request_that_never_arrived_and_a_queue_that_moved_since(bench: Bench)
 
 
 def test_a_request_that_never_arrived_and_a_lock_that_got_lost_since(bench: Bench) -> None:
-    faulty = FaultyTable(bench.inner, fault(lost_reply(), 1))
-    writes = bench.through(faulty).writes(bench.granted("anna", lease_ms=1_000))
+    faulty = FaultyTable(bench.client, fault(lost_reply(), 1))
+    writes = bench.writes(bench.grant("anna", lease_ms=1_000), faulty)
     unknown(writes, [deposit("x")], release=True)
     bench.clock.advance(10)
-    bench.granted("ben")
+    bench.grant("ben")
     with pytest.raises(LockLost):
         writes.transact_write([deposit("x")], token="one", release=True)
     assert bench.balance("x") is None
-
-
-def test_several_replies_in_a_row_may_get_lost(bench: Bench) -> None:
-    writes = bench.through(losing(bench, 1, 2, 3)).writes(bench.granted("anna"))
-    for _ in range(3):
-        unknown(writes, [deposit("x")], release=True)
-    writes.transact_write([deposit("x")], token="one", release=True)
-    assert (bench.balance("x"), bench.holders()) == (1, [])
 
 
 @pytest.mark.parametrize("late", ["wall", "monotonic"])
@@ -246,7 +193,7 @@ def test_after_nine_minutes_by_either_clock_no_one_can_tell_and_nothing_is_sent(
     bench: Bench, clock: FakeClock, late: str
 ) -> None:
     faulty = losing(bench, 1)
-    writes = bench.through(faulty).writes(bench.granted("anna"))
+    writes = bench.writes(bench.grant("anna"), faulty)
     unknown(writes, [deposit("x")])
     if late == "wall":
         clock.skew_ms += 10 * MINUTE * 1000
@@ -263,7 +210,7 @@ def test_the_nine_minutes_are_counted_from_the_first_time_it_was_sent(
     bench: Bench, clock: FakeClock
 ) -> None:
     faulty = losing(bench, 1, 2)
-    writes = bench.through(faulty).writes(bench.granted("anna"))
+    writes = bench.writes(bench.grant("anna"), faulty)
     unknown(writes, [deposit("x")])
     clock.advance(8 * MINUTE)
     unknown(writes, [deposit("x")])
@@ -279,11 +226,10 @@ TOKENS = pytest.mark.parametrize("token", [None, "one"])
 
 
 class SlowNetwork(FaultyTable):
-    """Keeps a copy of each transaction; botocore sends it again, or not, and has that answer."""
+    """Keeps a copy of each transaction; botocore sends it again, and has that answer."""
 
-    def __init__(self, inner: object, *, repeats: bool = True) -> None:
+    def __init__(self, inner: object) -> None:
         super().__init__(inner)
-        self.repeats = repeats
         self.copies: list[dict[str, Any]] = []
 
     def transact_write_items(self, **arguments: Any) -> Any:  # noqa: ANN401 - as boto3 answers
@@ -291,7 +237,7 @@ class SlowNetwork(FaultyTable):
         try:
             return self.inner.transact_write_items(**arguments)
         except ClientError as error:
-            error.response["ResponseMetadata"]["RetryAttempts"] = int(self.repeats)
+            error.response["ResponseMetadata"]["RetryAttempts"] = 1
             raise
 
     def first_lands(self) -> None:
@@ -299,80 +245,62 @@ class SlowNetwork(FaultyTable):
             self.inner.transact_write_items(**self.copies[0])
 
 
-def close_account(bench: Bench, account: str) -> None:
-    bench.inner.delete_item(TableName="ledger", Key={"account": {"S": account}})
+@pytest.fixture
+def network(bench: Bench) -> SlowNetwork:
+    """There is an account that keeps another one from being opened."""
+    bench.client.transact_write_items(TransactItems=[open_account("x")])
+    return SlowNetwork(bench.client)
+
+
+def first_lands(bench: Bench, network: SlowNetwork) -> None:
+    """The account was closed in the meantime."""
+    bench.client.delete_item(TableName="ledger", Key={"account": {"S": "x"}})
+    network.first_lands()
+
+
+ITEMS = [open_account("x", 7), deposit("sum")]
 
 
 @TOKENS
 @pytest.mark.parametrize("release", [False, True])
 def test_after_a_refused_repeat_of_botocore_the_error_does_not_say_nothing_was_written(
-    bench: Bench, token: str | None, *, release: bool
+    bench: Bench, network: SlowNetwork, token: str | None, *, release: bool
 ) -> None:
-    network = SlowNetwork(bench.inner)
-    writes = bench.through(network).writes(bench.granted("anna"))
-    bench.inner.transact_write_items(TransactItems=[open_account("x")])
+    writes = bench.writes(bench.grant("anna"), network)
     with pytest.raises(LockStoreUnavailable, match="may be written yet") as caught:
-        writes.transact_write([open_account("x", 7)], token=token, release=release)
+        writes.transact_write(ITEMS, token=token, release=release)
     assert "nothing was written" not in str(caught.value)
-    close_account(bench, "x")
-    network.first_lands()
+    first_lands(bench, network)
     assert bench.balance("x") == 7
 
 
-@TOKENS
-def test_a_refusal_of_the_only_sending_says_that_nothing_was_written(
-    bench: Bench, token: str | None
-) -> None:
-    """The control: then no copy is under way."""
-    writes = bench.through(SlowNetwork(bench.inner, repeats=False)).writes(bench.granted("anna"))
-    bench.inner.transact_write_items(TransactItems=[open_account("x")])
-    with pytest.raises(TransactionRefused, match="nothing was written"):
-        writes.transact_write([open_account("x", 7)], token=token)
-
-
-@pytest.mark.parametrize("release", [False, True])
+@pytest.mark.parametrize(("release", "others"), [(False, []), (True, []), (True, ["ben"])], ids=str)
 def test_a_late_copy_and_a_repeat_with_its_token_are_one_write(
-    bench: Bench, *, release: bool
+    bench: Bench, network: SlowNetwork, others: list[str], *, release: bool
 ) -> None:
-    network = SlowNetwork(bench.inner)
-    writes = bench.through(network).writes(bench.granted("anna"))
-    bench.inner.transact_write_items(TransactItems=[open_account("x")])
-    items = [open_account("x", 7), deposit("sum")]
-    with pytest.raises(LockStoreUnavailable):
-        writes.transact_write(items, token="one", release=release)
-    close_account(bench, "x")
-    network.first_lands()
-    writes.transact_write(items, token="one", release=release)
+    """And no lost lock, although it has another holder when the call is repeated."""
+    writes = bench.writes(bench.grant("anna"), network)
+    unknown(writes, ITEMS, release=release)
+    first_lands(bench, network)
+    for name in others:
+        bench.grant(name)
+    writes.transact_write(ITEMS, token="one", release=release)
     assert (bench.balance("x"), bench.balance("sum")) == (7, 1)
+    assert bench.holders() == (others if release else ["anna"])
 
 
 @TOKENS
 def test_a_lock_that_is_gone_is_a_certain_answer_for_no_copy_lands_after_it(
     bench: Bench, token: str | None
 ) -> None:
-    network = SlowNetwork(bench.inner)
-    writes = bench.through(network).writes(bench.granted("anna"))
+    network = SlowNetwork(bench.client)
+    writes = bench.writes(bench.grant("anna"), network)
     bench.release("anna")
     with pytest.raises(LockLost, match="nothing was written"):
         writes.transact_write([deposit("x")], token=token)
-    bench.granted("ben")
+    bench.grant("ben")
     network.first_lands()
     assert bench.balance("x") is None
-
-
-def test_a_release_that_landed_late_is_a_success_and_no_lost_lock(bench: Bench) -> None:
-    """The lock has another holder when the call is repeated."""
-    network = SlowNetwork(bench.inner)
-    writes = bench.through(network).writes(bench.granted("anna"))
-    bench.inner.transact_write_items(TransactItems=[open_account("x")])
-    items = [open_account("x", 7), deposit("sum")]
-    with pytest.raises(LockStoreUnavailable):
-        writes.transact_write(items, token="one", release=True)
-    close_account(bench, "x")
-    network.first_lands()
-    bench.granted("ben")
-    writes.transact_write(items, token="one", release=True)
-    assert (bench.balance("sum"), bench.holders()) == (1, ["ben"])
 
 
 # A hand-off whose transaction is sent again: its waiter sleeps until it is told.
@@ -382,42 +310,40 @@ def test_a_release_that_landed_late_is_a_success_and_no_lost_lock(bench: Bench) 
 def test_a_waiter_is_told_of_its_grant_when_the_write_is_repeated(
     bench: Bench, *, is_done: bool
 ) -> None:
-    workflows = bench.workflows = FakeWorkflows()
-    grant = bench.granted("anna")
+    grant = bench.grant("anna")
     bench.waits("ben")
     when: Any = "after" if is_done else "before"
-    faulty = FaultyTable(bench.inner, fault(lost_reply(), 2, when=when))
-    writes = bench.through(faulty).writes(grant)
+    faulty = FaultyTable(bench.client, fault(lost_reply(), 2, when=when))
+    writes = bench.writes(grant, faulty)
     unknown(writes, [deposit("x")], release=True)
-    assert [task_token for task_token, _ in workflows.woken] == ["ben"] * is_done
+    assert bench.pushed == ["ben"] * is_done
     writes.transact_write([deposit("x")], release=True, token="one")
     assert (bench.balance("x"), bench.holders()) == (1, ["ben"])
-    assert workflows.woken[-1] == ("ben", workflows.woken[0][1])
-    told = len(workflows.woken)
+    assert bench.workflows.woken[-1] == ("ben", bench.workflows.woken[0][1])
+    told = len(bench.workflows.woken)
     writes.transact_write([deposit("x")], release=True, token="one")
-    assert len(workflows.woken) == told
+    assert len(bench.workflows.woken) == told
 
 
 def test_a_waiter_that_has_lost_its_grant_is_not_told_by_the_repeat(bench: Bench) -> None:
-    workflows = bench.workflows = FakeWorkflows()
-    grant = bench.granted("anna")
+    grant = bench.grant("anna")
     bench.waits("ben")
-    writes = bench.through(losing(bench, 2)).writes(grant)
+    writes = bench.writes(grant, losing(bench, 2))
     unknown(writes, [deposit("x")], release=True)
     bench.release("ben")
-    told = len(workflows.woken)
+    told = len(bench.workflows.woken)
     writes.transact_write([deposit("x")], release=True, token="one")
-    assert len(workflows.woken) == told
+    assert len(bench.workflows.woken) == told
 
 
 def test_what_keeps_a_waiter_from_being_told_does_not_hide_that_the_write_is_done(
     bench: Bench,
 ) -> None:
-    grant = bench.granted("anna")
+    grant = bench.grant("anna")
     bench.waits("ben")
     no_permission = fault(refusal("AccessDeniedException"), of=("get_item",))
-    faulty = FaultyTable(bench.inner, fault(lost_reply(), 2), no_permission)
-    writes = bench.through(faulty).writes(grant)
+    faulty = FaultyTable(bench.client, fault(lost_reply(), 2), no_permission)
+    writes = bench.writes(grant, faulty)
     unknown(writes, [deposit("x")], release=True)
     writes.transact_write([deposit("x")], release=True, token="one")
     assert (bench.balance("x"), bench.holders()) == (1, ["ben"])

@@ -6,21 +6,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from botocore.exceptions import ClientError
 
 from fairlock.errors import (
     InvalidRequest,
     LockLost,
     LockStoreMisconfigured,
-    LockStoreUnavailable,
     TransactionRefused,
 )
-from fairlock.guarded import guarded_table
 from fairlock.guarded.guarded_writes import GuardedWrites
 from testbed.localaws import LocalAws
-from tests.support import LOCK, TABLE, owner
+from tests.support import LOCK, TABLE
 from tests.support.faulty_table import FaultyTable, client_error, fault
-from tests.unit.guarded.conftest import Bench, deposit, open_account
+from tests.unit.guarded.conftest import Bench, deposit, open_account, taken_over_twice
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
@@ -32,16 +29,16 @@ PLACE = "item {} must have a TableName, and an Item or a Key"
 
 
 def test_the_writes_of_a_holder_are_committed_together_and_the_lock_stays(bench: Bench) -> None:
-    grant = bench.granted("anna")
+    grant = bench.grant("anna")
     bench.writes(grant).transact_write([deposit("x", 3), deposit("y", 4)])
     assert (bench.balance("x"), bench.balance("y")) == (3, 4)
     assert bench.holders() == ["anna"]
 
 
 def test_a_context_is_made_from_the_client_if_none_is_given(bench: Bench) -> None:
-    grant = bench.granted("anna")
+    grant = bench.grant("anna")
     writes = GuardedWrites(
-        bench.inner,
+        bench.client,
         table_name=TABLE,
         lock_name=LOCK,
         owner_id=grant.owner_id,
@@ -55,9 +52,9 @@ def test_a_context_is_made_from_the_client_if_none_is_given(bench: Bench) -> Non
 def test_whose_place_was_taken_over_has_lost_the_lock_and_writes_nothing(
     bench: Bench, *, release: bool
 ) -> None:
-    stale = bench.granted("anna", lease_ms=1_000)
+    stale = bench.grant("anna", lease_ms=1_000)
     bench.clock.advance(10)
-    bench.granted("ben")
+    bench.grant("ben")
     with pytest.raises(LockLost, match=f"'{LOCK}' is not held any more under fencing token"):
         bench.writes(stale).transact_write([deposit("x")], release=release)
     assert (bench.balance("x"), bench.holders()) == (None, ["ben"])
@@ -65,59 +62,40 @@ def test_whose_place_was_taken_over_has_lost_the_lock_and_writes_nothing(
 
 @pytest.mark.parametrize("release", [False, True])
 def test_an_older_grant_to_the_same_owner_has_lost_the_lock(bench: Bench, *, release: bool) -> None:
-    older = bench.granted("anna", lease_ms=1_000)
-    bench.clock.advance(10)
-    bench.granted("ben", lease_ms=1_000)
-    bench.clock.advance(10)
-    bench.granted("anna")
+    older, _, _ = taken_over_twice(bench)
     with pytest.raises(LockLost):
         bench.writes(older).transact_write([deposit("x")], release=release)
     assert (bench.balance("x"), bench.holders()) == (None, ["anna"])
 
 
 @pytest.mark.parametrize("release", [False, True])
-def test_a_lock_that_does_not_exist_is_lost(bench: Bench, *, release: bool) -> None:
-    writes = GuardedWrites(
-        bench.inner,
-        table_name=TABLE,
-        lock_name=LOCK,
-        owner_id=owner("anna"),
-        fencing_token=1,
-        context=bench.context,
-    )
+def test_a_lock_that_does_not_exist_is_lost_rather_than_an_item_refused(
+    bench: Bench, *, release: bool
+) -> None:
+    grant = bench.grant("anna")
+    bench.writes(grant).transact_write([open_account("x")])
+    bench.client.delete_item(TableName=TABLE, Key=key_of_the_lock())
     with pytest.raises(LockLost):
-        writes.transact_write([deposit("x")], release=release)
+        bench.writes(grant).transact_write([open_account("x")], release=release)
 
 
 @pytest.mark.parametrize("release", [False, True])
 def test_a_refused_item_is_named_by_the_callers_index_and_nothing_is_written(
     bench: Bench, *, release: bool
 ) -> None:
-    grant = bench.granted("anna")
+    grant = bench.grant("anna")
     bench.writes(grant).transact_write([open_account("x", 5)])
+    items = [deposit("y"), open_account("x"), deposit("z")]
     with pytest.raises(TransactionRefused) as caught:
-        bench.writes(grant).transact_write(
-            [deposit("y"), open_account("x"), deposit("z")], release=release
-        )
+        bench.writes(grant).transact_write(items, release=release)
     assert caught.value.failed == (1,)
-    assert [reason.code for reason in caught.value.reasons] == [
-        "None",
-        "ConditionalCheckFailed",
-        "None",
-    ]
+    codes = [reason.code for reason in caught.value.reasons]
+    assert codes == ["None", "ConditionalCheckFailed", "None"]
     assert caught.value.reasons[1].item == {"account": {"S": "x"}, "balance": {"N": "5"}}
     assert str(caught.value) == (
         "the transaction was refused and nothing was written (item 1: ConditionalCheckFailed)"
     )
     assert (bench.balance("y"), bench.balance("z"), bench.holders()) == (None, None, ["anna"])
-
-
-def test_a_lost_lock_is_reported_rather_than_a_refused_item(bench: Bench) -> None:
-    grant = bench.granted("anna")
-    bench.writes(grant).transact_write([open_account("x")])
-    bench.release("anna")
-    with pytest.raises(LockLost):
-        bench.writes(grant).transact_write([open_account("x")])
 
 
 def key_of_the_lock() -> dict[str, Any]:
@@ -136,7 +114,7 @@ def key_of_the_lock() -> dict[str, Any]:
 def test_an_item_of_the_lock_itself_is_refused_by_name(
     bench: Bench, table: str, write: Callable[[str], dict[str, Any]]
 ) -> None:
-    grant = bench.granted("anna")
+    grant = bench.grant("anna")
     with pytest.raises(InvalidRequest) as caught:
         bench.writes(grant).transact_write(cast("Items", [deposit("x"), write(table)]))
     assert (caught.value.field, caught.value.rule) == (
@@ -146,9 +124,9 @@ def test_an_item_of_the_lock_itself_is_refused_by_name(
 
 
 def test_an_item_of_the_same_key_in_another_table_is_the_applications_own(bench: Bench) -> None:
-    grant = bench.granted("anna")
+    grant = bench.grant("anna")
     writes = bench.writes(grant)
-    other_lock = bench.granted("anna", lock_name="other")
+    other_lock = bench.grant("anna", lock_name="other")
     check = bench.writes(other_lock).condition_check()
     elsewhere = {"Delete": {"TableName": "ledger-of-locks", "Key": key_of_the_lock()}}
     writes.transact_write([deposit("x"), check])
@@ -178,10 +156,10 @@ def test_an_item_of_the_same_key_in_another_table_is_the_applications_own(bench:
 def test_items_that_break_a_rule_are_refused_before_anything_is_sent(
     bench: Bench, items: Items, rule: str, *, release: bool
 ) -> None:
-    grant = bench.granted("anna")
-    counting = FaultyTable(bench.inner)
+    grant = bench.grant("anna")
+    counting = FaultyTable(bench.client)
     with pytest.raises(InvalidRequest) as caught:
-        bench.through(counting).writes(grant).transact_write(items, release=release)
+        bench.writes(grant, counting).transact_write(items, release=release)
     assert (caught.value.field, caught.value.rule) == ("items", rule)
     assert counting.calls == []
 
@@ -190,7 +168,7 @@ def test_items_that_break_a_rule_are_refused_before_anything_is_sent(
 def test_as_many_items_as_the_rule_allows_are_committed(
     bench: Bench, most: int, *, release: bool
 ) -> None:
-    grant = bench.granted("anna")
+    grant = bench.grant("anna")
     bench.waits("ben")
     items = [deposit(str(i)) for i in range(most)]
     bench.writes(grant).transact_write(items, release=release)
@@ -199,43 +177,36 @@ def test_as_many_items_as_the_rule_allows_are_committed(
 
 
 def test_a_transaction_that_another_one_is_in_the_way_of_is_sent_again(bench: Bench) -> None:
-    grant = bench.granted("anna")
+    grant = bench.grant("anna")
     conflict = client_error("TransactionConflictException")
-    faulty = FaultyTable(bench.inner, fault(conflict, [1, 2]))
-    bench.through(faulty).writes(grant).transact_write([deposit("x")])
+    faulty = FaultyTable(bench.client, fault(conflict, [1, 2]))
+    bench.writes(grant, faulty).transact_write([deposit("x")])
     assert bench.balance("x") == 1
 
 
 def test_what_dynamodb_finds_invalid_is_an_invalid_request(bench: Bench) -> None:
-    grant = bench.granted("anna")
+    grant = bench.grant("anna")
     with pytest.raises(InvalidRequest, match=r"^items: .* multiple operations on one item"):
         bench.writes(grant).transact_write([deposit("x"), deposit("x")])
 
 
-@pytest.mark.parametrize("checked", [True, False])
-def test_items_are_checked_also_for_a_client_that_does_not(
-    bench: Bench, aws: LocalAws, monkeypatch: pytest.MonkeyPatch, *, checked: bool
-) -> None:
+def test_items_are_checked_also_for_a_client_that_does_not(bench: Bench, aws: LocalAws) -> None:
     """The clients that `LockClient` makes send what they are given."""
-    if not checked:
-        monkeypatch.setattr(guarded_table, "require_well_formed", lambda *_: None)
     counting = FaultyTable(aws.client("dynamodb", parameter_validation=False))
     malformed: Any = {"Put": {"TableName": "ledger", "Item": {"account": {"S": 5}}}}
-    with pytest.raises(
-        (InvalidRequest, LockStoreUnavailable, ClientError, AttributeError, TypeError)
-    ) as caught:
-        bench.through(counting).writes(bench.granted("anna")).transact_write([malformed])
-    assert (caught.type is InvalidRequest and counting.calls == []) is checked
+    with pytest.raises(InvalidRequest):
+        bench.writes(bench.grant("anna"), counting).transact_write([malformed])
+    assert counting.calls == []
 
 
 def test_a_defect_of_our_own_write_is_not_blamed_on_the_callers_items(bench: Bench) -> None:
-    grant = bench.granted("anna")
+    grant = bench.grant("anna")
     response: Any = {
         "Error": {"Code": "TransactionCanceledException", "Message": "no"},
         "CancellationReasons": [{"Code": "ValidationError"}, {"Code": "None"}],
     }
-    cancelled = bench.inner.exceptions.TransactionCanceledException(response, "TransactWriteItems")
-    faulty = FaultyTable(bench.inner, fault(cancelled))
+    cancelled = bench.client.exceptions.TransactionCanceledException(response, "TransactWriteItems")
+    faulty = FaultyTable(bench.client, fault(cancelled))
     with pytest.raises(LockStoreMisconfigured, match="TransactionCanceledException"):
-        bench.through(faulty).writes(grant).transact_write([deposit("x")])
+        bench.writes(grant, faulty).transact_write([deposit("x")])
     assert bench.balance("x") is None

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import boto3
 import pytest
 
+from fairlock import optimistic
 from fairlock.aws.retry import RetryBudget
 from testbed.localaws import LocalAws
 from tests.support import FakeClock
+from tests.support.faulty_table import WRITES, Fault, FaultyTable, meanwhile
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBServiceResource
@@ -84,3 +86,20 @@ def noted(change: Callable[[Item | None], Item], calls: list[Any]) -> Callable[[
 
 def retry_budget(clock: FakeClock | None = None) -> RetryBudget:
     return RetryBudget(clock=clock or FakeClock(), random=lambda: 0.5)
+
+
+def change(table: Any, amount: int, *plan: Fault, **options: Any) -> Item | None:  # noqa: ANN401 - a Table, and arguments
+    """An update over a table that fails as planned, without pauses in real time."""
+    over: Any = FaultyTable(table, *plan) if plan else table
+    options = {"retry_budget": retry_budget(), **options}
+    return optimistic.update(over, ANNA, add(amount), **options)
+
+
+def others_write(table: Any, times: int = 1, action: Callable[[], object] | None = None) -> Fault:  # noqa: ANN401 - a Table
+    """Just before the first so many writes."""
+    act = action or (lambda: change(table, 1))
+    return meanwhile(range(1, times + 1), act, of=WRITES)
+
+
+def is_account(table: Any, balance: int, version: int) -> bool:  # noqa: ANN401 - a Table
+    return stored(table) == {"account": "anna", "balance": balance, "version": version}

@@ -17,6 +17,7 @@ from fairlock.protocol import versions
 from tests.support import FakeClock
 from tests.support.faulty_table import (
     READS,
+    Fault,
     FaultyTable,
     client_error,
     defects,
@@ -25,19 +26,33 @@ from tests.support.faulty_table import (
     lost_reply,
     unknown_outcomes,
 )
-from tests.unit.optimistic.conftest import ANNA, add, noted, retry_budget, stored
+from tests.unit.optimistic.conftest import (
+    ANNA,
+    add,
+    change,
+    is_account,
+    noted,
+    retry_budget,
+    stored,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
 
 
-def losing(table: Table, *calls: int, **fields: Any) -> Any:  # noqa: ANN401 - a table
-    return FaultyTable(table, lose(*calls, **fields))
+def delete_after(table: Table, plan: Fault) -> int:
+    """Deletes an item that was written before, over a table that fails as planned."""
+    seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
+    faulty: Any = FaultyTable(table, plan)
+    try:
+        optimistic.delete(faulty, ANNA, seen=seen, retry_budget=retry_budget())
+    finally:
+        writes = faulty.writes
+    return int(writes)
 
 
 def test_what_the_repeat_returns_is_what_was_written(table: Table) -> None:
-    written = optimistic.update(losing(table, 1), ANNA, add(10), retry_budget=retry_budget())
-    assert optimistic.read(table, ANNA) == written
+    assert change(table, 10, lose(1)) == optimistic.read(table, ANNA)
 
 
 @pytest.mark.parametrize(("arrived", "computed"), [("before", 2), ("after", 1)])
@@ -45,14 +60,12 @@ def test_one_write_of_someone_else_tells_what_was_in_its_place(
     table: Table, arrived: Literal["before", "after"], computed: int
 ) -> None:
     """The seen one: a conflict. Ours: done."""
-    optimistic.update(table, ANNA, add(100))
+    change(table, 100)
     calls: list[Any] = []
-    faulty: Any = FaultyTable(
-        table,
-        fault(lost_reply(), 1, when=arrived, then=lambda: optimistic.update(table, ANNA, add(1))),
-    )
+    others = fault(lost_reply(), 1, when=arrived, then=lambda: change(table, 1))
+    faulty: Any = FaultyTable(table, others)
     optimistic.update(faulty, ANNA, noted(add(10), calls), retry_budget=retry_budget())
-    assert stored(table) == {"account": "anna", "balance": 111, "version": 3}
+    assert is_account(table, 111, 3)
     assert len(calls) == computed
 
 
@@ -63,11 +76,8 @@ def test_one_write_by_code_that_raises_the_number_only_is_a_conflict_if_it_leave
     seen = optimistic.put(table, ANNA, {"balance": 100}, seen=None)
     kept = {"version_id": seen["version_id"]} if keeps_the_id else {}
     theirs = {**ANNA, "balance": 101, "version": 2, **kept}
-    faulty: Any = FaultyTable(
-        table, fault(lost_reply(), 1, then=lambda: table.put_item(Item=theirs))
-    )
     with nullcontext() if keeps_the_id else pytest.raises(OutcomeUnknown):
-        optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
+        change(table, 10, fault(lost_reply(), 1, then=lambda: table.put_item(Item=theirs)))
     assert (stored(table) or {})["balance"] == (111 if keeps_the_id else 101)
 
 
@@ -77,42 +87,32 @@ def test_what_others_have_written_over_is_reported_as_unknown_and_not_made_again
 ) -> None:
     def others_write() -> None:
         for _ in range(2):
-            optimistic.update(table, ANNA, add(1))
+            change(table, 1)
 
-    faulty: Any = FaultyTable(table, fault(lost_reply(), 1, when=arrived, then=others_write))
     with pytest.raises(OutcomeUnknown, match="read it before making the change again"):
-        optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
+        change(table, 10, fault(lost_reply(), 1, when=arrived, then=others_write))
     assert (stored(table) or {})["balance"] == (2 if arrived == "before" else 12)
 
 
 @pytest.mark.parametrize("by", ["us", "another writer"])
 def test_who_deleted_an_item_is_unknown_if_the_reply_got_lost(table: Table, by: str) -> None:
     """Both may not think that they did: the item could stand for a job that is taken once."""
-    seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
     when: Literal["before", "after"] = "after" if by == "us" else "before"
-    faulty: Any = FaultyTable(
-        table, fault(lost_reply(), 1, when=when, then=lambda: table.delete_item(Key=ANNA))
-    )
+    deleted = fault(lost_reply(), 1, when=when, then=lambda: table.delete_item(Key=ANNA))
     with pytest.raises(OutcomeUnknown):
-        optimistic.delete(faulty, ANNA, seen=seen, retry_budget=retry_budget())
-    assert (stored(table), faulty.writes) == (None, 2)
+        delete_after(table, deleted)
+    assert stored(table) is None
 
 
 def test_a_deletion_that_never_arrived_is_sent_again(table: Table) -> None:
-    seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
-    faulty: Any = FaultyTable(table, fault(lost_reply(), 1))
-    optimistic.delete(faulty, ANNA, seen=seen, retry_budget=retry_budget())
-    assert (stored(table), faulty.writes) == (None, 2)
+    assert delete_after(table, fault(lost_reply(), 1)) == 2
+    assert stored(table) is None
 
 
 def test_a_deletion_that_never_arrived_is_a_conflict_if_someone_wrote(table: Table) -> None:
-    seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
-    faulty: Any = FaultyTable(
-        table, fault(lost_reply(), 1, then=lambda: optimistic.update(table, ANNA, add(1)))
-    )
     with pytest.raises(VersionConflict):
-        optimistic.delete(faulty, ANNA, seen=seen, retry_budget=retry_budget())
-    assert stored(table) == {"account": "anna", "balance": 2, "version": 2}
+        delete_after(table, fault(lost_reply(), 1, then=lambda: change(table, 1)))
+    assert is_account(table, 2, 2)
 
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "AccessDeniedException"])
@@ -121,9 +121,8 @@ def test_an_error_that_botocore_met_on_a_repeat_leaves_it_open_what_the_first_di
 ) -> None:
     error = client_error(code)
     assert error.response["ResponseMetadata"]["RetryAttempts"] == 2
-    faulty: Any = FaultyTable(table, fault(error))
     with pytest.raises(OutcomeUnknown):
-        optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
+        change(table, 10, fault(error))
 
 
 @pytest.fixture
@@ -150,35 +149,26 @@ def test_a_repeat_by_botocore_itself_is_no_conflict(
     optimistic.update(table, ANNA, noted(add(10), calls))
     assert first_reply_lost == ["{}"]
     assert calls == [None]
-    assert stored(table) == {"account": "anna", "balance": 10, "version": 1}
-
-
-def test_a_plain_conditional_write_calls_that_repeat_a_conflict(
-    table: Table, first_reply_lost: list[str]
-) -> None:
-    """The negative control."""
-    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-        table.put_item(
-            Item={**ANNA, "balance": 10}, ConditionExpression="attribute_not_exists(account)"
-        )
-    assert first_reply_lost == ["{}"]
+    assert is_account(table, 10, 1)
 
 
 # A read that DynamoDB does not answer is tried again for as long as the retry_budget lasts.
+
+
+THROTTLED = client_error("ThrottlingException")
 
 
 @pytest.mark.parametrize("failure", unknown_outcomes())
 def test_a_read_without_an_answer_is_tried_again(table: Table, failure: str) -> None:
     busy: Any = FaultyTable(table, fault(unknown_outcomes()[failure], range(1, 4), of=READS))
     optimistic.update(busy, ANNA, add(10), retry_budget=retry_budget())
-    assert (busy.reads, stored(table)) == (4, {"account": "anna", "balance": 10, "version": 1})
+    assert busy.reads == 4
+    assert is_account(table, 10, 1)
 
 
 def test_the_single_read_has_the_same_retry_budget(table: Table, clock: FakeClock) -> None:
-    written = optimistic.update(table, ANNA, add(10))
-    busy: Any = FaultyTable(
-        table, fault(client_error("ThrottlingException"), range(1, 4), of=READS)
-    )
+    written = change(table, 10)
+    busy: Any = FaultyTable(table, fault(THROTTLED, range(1, 4), of=READS))
     assert optimistic.read(busy, ANNA, retry_budget=retry_budget(clock)) == written
     assert clock.waits == [pytest.approx(seconds) for seconds in (0.01, 0.02, 0.04)]
 
@@ -186,16 +176,15 @@ def test_the_single_read_has_the_same_retry_budget(table: Table, clock: FakeCloc
 def test_without_a_retry_budget_the_first_throttle_is_raised_as_boto3_raises_it(
     table: Table,
 ) -> None:
-    busy: Any = FaultyTable(table, fault(client_error("ThrottlingException"), 1, of=READS))
+    busy: Any = FaultyTable(table, fault(THROTTLED, 1, of=READS))
     with pytest.raises(ClientError, match="ThrottlingException"):
         optimistic.update(busy, ANNA, add(10), retry_budget=replace(retry_budget(), seconds=0))
     assert (busy.reads, stored(table)) == (1, None)
 
 
 def test_reads_end_with_the_retry_budget(table: Table, clock: FakeClock) -> None:
-    busy: Any = FaultyTable(table, fault(client_error("ThrottlingException"), of=READS))
     with pytest.raises(ClientError, match="ThrottlingException"):
-        optimistic.update(busy, ANNA, add(10), retry_budget=retry_budget(clock))
+        change(table, 10, fault(THROTTLED, of=READS), retry_budget=retry_budget(clock))
     assert 5 <= sum(clock.waits) < 5.5
 
 
@@ -210,69 +199,33 @@ def test_a_defect_is_raised_at_once(table: Table, defect: str) -> None:
 # An item that was deleted and created again looks as if it was written once: that is unknown.
 
 
-Item = dict[str, Any]
-
-
 def append(job: str) -> Any:  # noqa: ANN401 - a change
     return lambda queue: {"jobs": [*(queue or {}).get("jobs", []), job]}
 
 
-class Queue:
-    """Jobs in one item, which is deleted when they are taken."""
-
-    def __init__(self, table: Table) -> None:
-        self.table = table
-        self.taken: list[str] = []
-
-    def take_all(self) -> None:
-        seen = optimistic.read(self.table, ANNA) or {}
-        optimistic.delete(self.table, ANNA, seen=seen)
-        self.taken += seen["jobs"]
-
-    def jobs(self) -> list[str]:
-        """Those taken, and those left."""
-        return [*self.taken, *(optimistic.read(self.table, ANNA) or {"jobs": []})["jobs"]]
-
-    def add_and_lose_the_reply(self, job: str, *, then: list[str]) -> None:
-        """All are taken, and others add these, before the change is sent again."""
-
-        def others() -> None:
-            self.take_all()
-            for other in then:
-                optimistic.update(self.table, ANNA, append(other))
-
-        faulty: Any = FaultyTable(self.table, lose(1, then=others))
-        optimistic.update(faulty, ANNA, append(job), retry_budget=retry_budget())
-
-
-@pytest.fixture
-def queue(table: Table) -> Queue:
-    return Queue(table)
-
-
 @pytest.mark.parametrize("before", [[], ["a"], ["a", "b"]], ids=len)
 def test_the_change_is_not_made_twice_although_the_new_item_has_the_next_version(
-    queue: Queue, before: list[str]
+    table: Table, before: list[str]
 ) -> None:
+    """All jobs of the item are taken, and others add theirs, before the change is sent again."""
     for job in before:
-        optimistic.update(queue.table, ANNA, append(job))
+        optimistic.update(table, ANNA, append(job))
     others = ["x", "y", "z"][: len(before) + 1]
+    taken: list[str] = []
+
+    def take_all() -> None:
+        seen = optimistic.read(table, ANNA) or {}
+        optimistic.delete(table, ANNA, seen=seen)
+        taken.extend(seen["jobs"])
+        for other in others:
+            optimistic.update(table, ANNA, append(other))
+
+    faulty: Any = FaultyTable(table, lose(1, then=take_all))
     with pytest.raises(OutcomeUnknown):
-        queue.add_and_lose_the_reply("pay 30", then=others)
-    assert queue.jobs() == [*before, "pay 30", *others]
-    assert (optimistic.read(queue.table, ANNA) or {})["version"] == len(before) + 1
-
-
-@pytest.mark.parametrize("before", [[], ["a"]], ids=len)
-def test_by_its_version_it_would_be_taken_for_a_conflict_and_made_twice(
-    queue: Queue, before: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The negative control."""
-    monkeypatch.setattr("fairlock.protocol.versions.happened", lambda **_: False)
-    for job in before:
-        optimistic.update(queue.table, ANNA, append(job))
-    queue.add_and_lose_the_reply("pay 30", then=["x", "y"][: len(before) + 1])
-    assert queue.jobs().count("pay 30") == 2
+        optimistic.update(faulty, ANNA, append("pay 30"), retry_budget=retry_budget())
+    left = optimistic.read(table, ANNA) or {}
+    assert (taken, left["jobs"]) == ([*before, "pay 30"], others)
+    assert left["version"] == len(before) + 1
 
 
 @pytest.mark.parametrize(

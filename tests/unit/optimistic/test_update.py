@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
@@ -20,45 +19,43 @@ from examples.bank.account import OverdrawnError, debited
 from fairlock import optimistic
 from fairlock.errors import InvalidRequest, VersionConflict
 from tests.support import FakeClock
-from tests.support.faulty_table import WRITES, FaultyTable, fault, meanwhile, refusal
-from tests.unit.optimistic.conftest import ANNA, add, plain, retry_budget, stored
+from tests.support.faulty_table import FaultyTable, fault, refusal
+from tests.unit.optimistic.conftest import (
+    ANNA,
+    add,
+    change,
+    is_account,
+    noted,
+    others_write,
+    plain,
+    retry_budget,
+    stored,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
 
 
-def test_the_first_write_makes_version_one(table: Table) -> None:
-    written = optimistic.update(table, ANNA, add(100))
-    assert plain(written) == {"account": "anna", "balance": 100, "version": 1}
-    assert stored(table) == plain(written)
-
-
 def test_each_write_raises_the_version_by_one_and_has_an_id_of_its_own(table: Table) -> None:
-    written = [optimistic.update(table, ANNA, add(100)) for _ in range(3)]
+    written = [change(table, 100) for _ in range(3)]
     assert [item["version"] for item in written if item] == [1, 2, 3]
     assert len({item["version_id"] for item in written if item}) == 3
-    assert stored(table) == {"account": "anna", "balance": 300, "version": 3}
+    assert is_account(table, 300, 3)
 
 
-def test_an_uncontended_update_is_one_read_and_one_write(table: Table) -> None:
-    counting: Any = FaultyTable(table)
-    optimistic.update(counting, ANNA, add(1))
-    optimistic.update(counting, ANNA, add(1))
-    assert counting.calls == ["get_item", "put_item"] * 2
-
-
-def test_a_conflict_costs_one_read_and_one_write_more(table: Table) -> None:
-    busy: Any = FaultyTable(
-        table, meanwhile(range(1, 3), lambda: optimistic.update(table, ANNA, add(1)), of=WRITES)
-    )
-    counting: Any = FaultyTable(busy)
+@pytest.mark.parametrize("conflicts", [0, 2])
+def test_an_update_is_one_read_and_one_write_and_as_many_more_for_a_conflict(
+    table: Table, conflicts: int
+) -> None:
+    plan = [others_write(table, conflicts)] if conflicts else []
+    counting: Any = FaultyTable(table, *plan)
     optimistic.update(counting, ANNA, add(10), retry_budget=retry_budget())
-    assert counting.calls == ["get_item", "put_item"] * 3
-    assert stored(table) == {"account": "anna", "balance": 12, "version": 3}
+    assert counting.calls == ["get_item", "put_item"] * (1 + conflicts)
+    assert is_account(table, 10 + conflicts, 1 + conflicts)
 
 
 def test_a_change_that_changes_nothing_writes_nothing(table: Table) -> None:
-    before = optimistic.update(table, ANNA, add(100))
+    before = change(table, 100)
     counting: Any = FaultyTable(table)
     assert optimistic.update(counting, ANNA, lambda item: item) == before
     assert optimistic.update(counting, ANNA, lambda _: {"balance": Decimal(100)}) == before
@@ -67,14 +64,11 @@ def test_a_change_that_changes_nothing_writes_nothing(table: Table) -> None:
 
 
 def test_a_change_may_delete_the_item_and_make_it_again(table: Table) -> None:
-    optimistic.update(table, ANNA, add(100))
+    change(table, 100)
     assert optimistic.update(table, ANNA, lambda _: None) is None
     assert stored(table) is None
-    assert plain(optimistic.update(table, ANNA, add(5))) == {
-        "account": "anna",
-        "balance": 5,
-        "version": 1,
-    }
+    change(table, 5)
+    assert is_account(table, 5, 1)
 
 
 def test_the_change_gets_a_copy_that_it_may_spoil(table: Table) -> None:
@@ -101,22 +95,14 @@ def test_an_error_of_the_change_leaves_the_update_and_writes_nothing(table: Tabl
     assert stored(table) is None
 
 
-def test_an_item_of_before_versions_is_taken_over(table: Table) -> None:
-    table.put_item(Item={**ANNA, "balance": 7})
-    optimistic.update(table, ANNA, add(1))
-    assert stored(table) == {"account": "anna", "balance": 8, "version": 1}
-
-
-def test_an_item_whose_version_others_count_is_taken_over(table: Table) -> None:
-    table.put_item(Item={**ANNA, "balance": 7, "version": 41})
-    optimistic.update(table, ANNA, add(1))
-    optimistic.update(table, ANNA, add(1))
-    assert stored(table) == {"account": "anna", "balance": 9, "version": 43}
-
-
-def interrupted(table: Table, action: Callable[[], object], *, times: int = 1) -> Any:  # noqa: ANN401 - a table
-    """Others act just before the first so many writes."""
-    return FaultyTable(table, meanwhile(range(1, times + 1), action, of=WRITES))
+@pytest.mark.parametrize(("before", "version"), [({}, 2), ({"version": 41}, 43)])
+def test_an_item_whose_version_others_count_or_no_one_is_taken_over(
+    table: Table, before: dict[str, Any], version: int
+) -> None:
+    table.put_item(Item={**ANNA, "balance": 7, **before})
+    for _ in range(2):
+        change(table, 1)
+    assert is_account(table, 9, version)
 
 
 @pytest.mark.parametrize(
@@ -133,85 +119,59 @@ def test_a_writer_in_between_is_not_overwritten(
 
     def write_in_between() -> None:
         if by == "update":
-            optimistic.update(table, ANNA, add(5))
+            change(table, 5)
         else:
             version = (before or {}).get("version", 0) + 1
             table.put_item(Item={**ANNA, "balance": 5, "version": version})
 
-    busy: Any = interrupted(table, write_in_between)
-    optimistic.update(busy, ANNA, add(10), retry_budget=retry_budget())
+    change(table, 10, others_write(table, action=write_in_between))
     assert (stored(table) or {})["balance"] == 15
 
 
 def test_an_item_made_again_at_the_same_version_is_not_taken_for_the_old_one(table: Table) -> None:
-    optimistic.update(table, ANNA, add(100))
+    change(table, 100)
 
     def delete_and_open_anew() -> None:
         optimistic.update(table, ANNA, lambda _: None)
-        optimistic.update(table, ANNA, add(3))
+        change(table, 3)
 
-    busy: Any = interrupted(table, delete_and_open_anew)
-    optimistic.update(busy, ANNA, add(1), retry_budget=retry_budget())
-    assert stored(table) == {"account": "anna", "balance": 4, "version": 2}
-
-
-def test_by_the_number_alone_it_would_be_taken_for_the_old_one(table: Table) -> None:
-    """The negative control: an id that every write shares."""
-    table.put_item(Item={**ANNA, "balance": 100, "version": 1})
-
-    def delete_and_open_anew() -> None:
-        table.delete_item(Key=ANNA)
-        table.put_item(Item={**ANNA, "balance": 3, "version": 1})
-
-    busy: Any = interrupted(table, delete_and_open_anew)
-    optimistic.update(busy, ANNA, add(1), retry_budget=retry_budget())
-    assert stored(table) == {"account": "anna", "balance": 101, "version": 2}
+    change(table, 1, others_write(table, action=delete_and_open_anew))
+    assert is_account(table, 4, 2)
 
 
 def test_a_change_to_delete_what_others_changed_is_made_again(table: Table) -> None:
-    optimistic.update(table, ANNA, add(0))
-    busy: Any = FaultyTable(
-        table, meanwhile(1, lambda: optimistic.update(table, ANNA, add(5)), of=WRITES)
-    )
+    change(table, 0)
+    busy: Any = FaultyTable(table, others_write(table, action=lambda: change(table, 5)))
     optimistic.update(
         busy,
         ANNA,
         lambda item: item if item and item["balance"] else None,
         retry_budget=retry_budget(),
     )
-    assert stored(table) == {"account": "anna", "balance": 5, "version": 2}
+    assert is_account(table, 5, 2)
 
 
 @pytest.mark.parametrize("retries", [0, 2])
 def test_after_the_last_try_it_is_a_conflict_and_nothing_was_written(
     table: Table, retries: int
 ) -> None:
-    busy: Any = FaultyTable(
-        table, meanwhile(range(1, 100), lambda: optimistic.update(table, ANNA, add(1)), of=WRITES)
-    )
     with pytest.raises(VersionConflict, match=rf"before {retries + 1} tries to write it"):
-        optimistic.update(busy, ANNA, add(1000), retries=retries, retry_budget=retry_budget())
-    assert stored(table) == {"account": "anna", "balance": retries + 1, "version": retries + 1}
+        change(table, 1000, others_write(table, 99), retries=retries)
+    assert is_account(table, retries + 1, retries + 1)
 
 
 def test_the_pauses_have_full_jitter_and_double_up_to_half_a_second(
     table: Table, clock: FakeClock
 ) -> None:
-    busy: Any = FaultyTable(
-        table, meanwhile(range(1, 8), lambda: optimistic.update(table, ANNA, add(1)), of=WRITES)
-    )
-    optimistic.update(busy, ANNA, add(1), retry_budget=retry_budget(clock))
+    change(table, 1, others_write(table, 7), retry_budget=retry_budget(clock))
     longest = [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
     assert clock.waits == [pytest.approx(seconds * 0.5) for seconds in longest]
 
 
 def test_a_deadline_ends_the_tries(table: Table, clock: FakeClock) -> None:
-    busy: Any = FaultyTable(
-        table, meanwhile(range(1, 100), lambda: optimistic.update(table, ANNA, add(1)), of=WRITES)
-    )
     limited = replace(retry_budget(clock), deadline=clock.monotonic() + 0.1)
     with pytest.raises(VersionConflict) as caught:
-        optimistic.update(busy, ANNA, add(1), retry_budget=limited, retries=10_000)
+        change(table, 1, others_write(table, 99), retry_budget=limited, retries=10_000)
     assert sum(clock.waits) < 0.3
     assert f"before {len(clock.waits) + 1} tries" in str(caught.value)
 
@@ -235,7 +195,7 @@ def test_a_stored_version_that_cannot_be_counted_on_from_is_refused(
 ) -> None:
     table.put_item(Item={**ANNA, "balance": 7, "version": version})
     with pytest.raises(InvalidRequest) as caught:
-        optimistic.update(table, ANNA, add(1))
+        change(table, 1)
     assert caught.value.field == "version"
 
 
@@ -278,24 +238,27 @@ def test_a_change_between_a_number_and_a_truth_value_is_a_change(table: Table) -
 
 
 def test_a_change_that_forgets_to_return_the_item_does_not_delete_it(table: Table) -> None:
-    optimistic.update(table, ANNA, add(100))
+    change(table, 100)
 
     def forget(item: Any) -> Any:  # noqa: ANN401 - an item
         item["balance"] -= 30
 
     with pytest.raises(InvalidRequest, match="change: must return"):
         optimistic.update(table, ANNA, forget)
-    assert stored(table) == {"account": "anna", "balance": 100, "version": 1}
+    assert is_account(table, 100, 1)
 
 
 def test_what_is_no_item_is_refused_by_name(table: Table) -> None:
-    nothing: Any = 5
-    with pytest.raises(InvalidRequest, match="item: must be"):
-        optimistic.update(table, ANNA, lambda _: nothing)
-    with pytest.raises(InvalidRequest, match="item: must be"):
-        optimistic.put(table, ANNA, nothing, seen=None)
-    with pytest.raises(InvalidRequest, match="seen: must be"):
-        optimistic.put(table, ANNA, {}, seen=nothing)
+    five: Any = 5
+    nothing: Any = None
+    for refused, field in (
+        (lambda: optimistic.update(table, ANNA, lambda _: five), "item"),
+        (lambda: optimistic.put(table, ANNA, five, seen=None), "item"),
+        (lambda: optimistic.put(table, ANNA, {}, seen=five), "seen"),
+        (lambda: optimistic.put(table, ANNA, nothing, seen=None), "item"),
+    ):
+        with pytest.raises(InvalidRequest, match=f"{field}: must be"):
+            refused()
     assert stored(table) is None
 
 
@@ -318,47 +281,26 @@ def test_the_first_write_is_refused_if_there_is_an_item(table: Table) -> None:
     assert stored(table) == {"account": "anna", "balance": 7}
 
 
-def test_who_read_before_another_write_is_refused(table: Table) -> None:
+@pytest.mark.parametrize("others", ["write", "delete"])
+def test_who_read_before_another_write_is_refused(table: Table, others: str) -> None:
     seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
-    optimistic.put(table, ANNA, {"balance": 2}, seen=seen)
+    if others == "write":
+        optimistic.put(table, ANNA, {"balance": 2}, seen=seen)
+    else:
+        optimistic.delete(table, ANNA, seen=seen)
+    after = stored(table)
     with pytest.raises(VersionConflict, match=r"{'account': 'anna'} was changed by others"):
         optimistic.put(table, ANNA, {"balance": 3}, seen=seen)
     with pytest.raises(VersionConflict):
         optimistic.delete(table, ANNA, seen=seen)
-    assert stored(table) == {"account": "anna", "balance": 2, "version": 2}
-
-
-def test_an_item_that_was_deleted_meanwhile_is_not_written_again(table: Table) -> None:
-    seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
-    optimistic.delete(table, ANNA, seen=seen)
-    with pytest.raises(VersionConflict):
-        optimistic.put(table, ANNA, {"balance": 2}, seen=seen)
-    with pytest.raises(VersionConflict):
-        optimistic.delete(table, ANNA, seen=seen)
-    assert stored(table) is None
+    assert stored(table) == after
 
 
 def test_read_is_consistent_and_gives_what_put_wants_to_know(table: Table) -> None:
     assert optimistic.read(table, ANNA) is None
     optimistic.put(table, ANNA, {"balance": 1}, seen=None)
     optimistic.put(table, ANNA, {"balance": 2}, seen=optimistic.read(table, ANNA))
-    assert stored(table) == {"account": "anna", "balance": 2, "version": 2}
-
-
-def test_without_a_condition_the_second_writer_wins(table: Table) -> None:
-    """The negative control: both have read version 1."""
-    optimistic.put(table, ANNA, {"balance": 1}, seen=None)
-    table.put_item(Item={**ANNA, "balance": 2})
-    table.put_item(Item={**ANNA, "balance": 3})
-    assert stored(table) == {"account": "anna", "balance": 3}
-
-
-def test_put_deletes_nothing_for_want_of_an_item(table: Table) -> None:
-    nothing: Any = None
-    seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
-    with pytest.raises(InvalidRequest, match="item: must be an item"):
-        optimistic.put(table, ANNA, nothing, seen=seen)
-    assert stored(table) == {"account": "anna", "balance": 1, "version": 1}
+    assert is_account(table, 2, 2)
 
 
 # Many writers of one item over real HTTP: every change is there once, in the bank, too.
@@ -367,40 +309,20 @@ WRITERS = 8
 CHANGES_EACH = 6
 
 
-def all_at_once(table: Table, make_change: Callable[[Table], object]) -> None:
+def test_of_many_concurrent_changes_none_is_lost_and_none_is_made_twice(table: Table) -> None:
+    computed: list[Any] = []
     barrier = threading.Barrier(WRITERS)
 
     def work(_number: int) -> None:
         barrier.wait(60)
         for _ in range(CHANGES_EACH):
-            make_change(table)
+            optimistic.update(table, ANNA, noted(add(1), computed), retries=100)
 
     with ThreadPoolExecutor(WRITERS) as pool:
         list(pool.map(work, range(WRITERS)))
-
-
-def test_of_many_concurrent_changes_none_is_lost_and_none_is_made_twice(table: Table) -> None:
-    computed: list[Any] = []
-
-    def change(item: Any) -> Any:  # noqa: ANN401 - an item
-        computed.append(item)
-        return add(1)(item)
-
-    all_at_once(table, lambda table: optimistic.update(table, ANNA, change, retries=100))
     changes = WRITERS * CHANGES_EACH
-    assert stored(table) == {"account": "anna", "balance": changes, "version": changes}
+    assert is_account(table, changes, changes)
     assert len(computed) > changes  # there were conflicts
-
-
-def test_without_the_condition_changes_are_lost(table: Table) -> None:
-    """The negative control."""
-
-    def naive(table: Table) -> None:
-        item: Any = table.get_item(Key=ANNA, ConsistentRead=True).get("Item")
-        table.put_item(Item={**ANNA, **add(1)(item)})
-
-    all_at_once(table, naive)
-    assert (stored(table) or {})["balance"] < WRITERS * CHANGES_EACH
 
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import traceback
 import uuid
@@ -28,8 +27,8 @@ from fairlock.protocol.schema import (
 )
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import MOST_HOLDERS_BYTES, parse_acquire
-from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, owner, release, store_over
-from tests.support.memory_tables import item_bytes
+from tests.support import START_MS, TABLE, FakeClock, acquire, owner, store_over
+from tests.support.memory_tables import guard_request, item_bytes
 from tests.support.store_bench import Bench
 
 # Holders' records: short in the table, and the same when they are read.
@@ -41,7 +40,7 @@ SOME_UUID = "7d3f2c1e-9a4b-4c5d-8e6f-0123456789ab"
 
 
 def arns(bench: Bench) -> list[str | None]:
-    return [holder.execution_arn for holder in bench.store().read_state(LOCK).holders]
+    return [holder.execution_arn for holder in bench.state.holders]
 
 
 @pytest.mark.parametrize("number", [0, 1, 2**128 - 1, uuid.UUID(SOME_UUID).int])
@@ -76,11 +75,9 @@ def test_a_holder_is_read_as_it_was_written(
     bench: Bench, execution: str, owner_name: str | None, owner_id: str
 ) -> None:
     name = execution if owner_name is None else owner_name
-    asked = acquire(
-        "anna", owner_id=owner_id, owner_name=name, execution_arn=execution, limit=3, data="{}"
-    )
-    assert isinstance(bench.store().acquire(asked), Grant)
-    (holder,) = bench.store().read_state(LOCK).holders
+    fields = {"owner_id": owner_id, "owner_name": name, "execution_arn": execution}
+    bench.grant("anna", limit=3, data="{}", **fields)
+    (holder,) = bench.state.holders
     found = (holder.owner_id, holder.execution_arn, holder.limit, holder.data, holder.lease_ms)
     assert found == (owner_id, execution, 3, "{}", 60_000)
     assert holder.owner_name == (name or execution)
@@ -89,8 +86,7 @@ def test_a_holder_is_read_as_it_was_written(
 def test_executions_of_one_account_and_region_cost_one_request_each(bench: Bench) -> None:
     client, store = bench.counting()
     for name in ("a", "b"):
-        arn = f"{HERE}Billing:{name}"
-        store.acquire(acquire(name, limit=3, execution_arn=arn))
+        store.acquire(acquire(name, limit=3, execution_arn=f"{HERE}Billing:{name}"))
     assert client.calls == ["update_item"] * 4, "two of them write claims"
     assert arns(bench) == [f"{HERE}Billing:a", f"{HERE}Billing:b"]
 
@@ -98,22 +94,12 @@ def test_executions_of_one_account_and_region_cost_one_request_each(bench: Bench
 def test_an_execution_from_elsewhere_is_stored_in_full_by_a_second_write(bench: Bench) -> None:
     for prefix, name in ((HERE, "a"), (ELSEWHERE, "b"), (HERE, "c")):
         arn = f"{prefix}Billing:{name}"
-        assert isinstance(bench.store().acquire(acquire(name, limit=3, execution_arn=arn)), Grant)
+        bench.grant(name, limit=3, execution_arn=arn)
     everyone = [f"{HERE}Billing:a", f"{ELSEWHERE}Billing:b", f"{HERE}Billing:c"]
     assert arns(bench) == everyone
     bench.wait("d", limit=3, execution_arn=f"{ELSEWHERE}Billing:d")
-    bench.store().release(release("a"))
+    bench.release("a")
     assert arns(bench) == [*everyone[1:], f"{ELSEWHERE}Billing:d"]
-
-
-def test_without_that_condition_another_holders_arn_changes(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The negative control."""
-    monkeypatch.setattr("fairlock.protocol.grants.SAME_EXECUTIONS", ":executions = :executions")
-    for prefix, name in ((HERE, "a"), (ELSEWHERE, "b")):
-        bench.store().acquire(acquire(name, limit=3, execution_arn=f"{prefix}Billing:{name}"))
-    assert arns(bench) == [f"{ELSEWHERE}Billing:a", f"{ELSEWHERE}Billing:b"]
 
 
 def test_a_record_with_a_broken_short_id_is_a_malformed_item() -> None:
@@ -222,12 +208,6 @@ def test_as_many_of_the_fullest_holders_as_may_hold_make_three_quarters_of_an_it
     assert item_bytes(item) <= MOST_HOLDERS_BYTES + others_bytes < LARGEST_ITEM_BYTES * 0.76
 
 
-def test_without_the_rule_they_would_make_almost_a_whole_item() -> None:
-    """The negative control."""
-    request = replace(fullest("é" * 512, limit=78), limit=HOLDERS)
-    assert item_bytes(fullest_item(request)) > LARGEST_ITEM_BYTES * 0.9
-
-
 def test_the_refusal_names_the_field_and_the_highest_limit() -> None:
     with pytest.raises(InvalidRequest, match="must be at most 78 with") as refused:
         parse_acquire(fields("é" * 512, limit=79))
@@ -242,26 +222,14 @@ def test_every_limit_that_a_guard_may_have_fits() -> None:
     assert accepted({**fields(longest[:512], limit=HOLDERS), "owner_name": longest})
 
 
-def guards_item(*, guards: int) -> dict[str, Any]:
-    """The item of a lock that so many guards hold."""
-    table = MemoryTable()
-    for number in range(1, guards + 1):
-        arn = f"{ARN}Billing-MachineD1A2B3C4-x1y2z3:{uuid.UUID(int=number << 99)}"
-        request = AcquireRequest(
-            lock_name="customer/1234",
-            owner_id=str(uuid.UUID(int=number << 98)),
-            owner_name=arn,
-            execution_arn=arn,
-            limit=guards,
-        )
-        assert isinstance(store_over(table, FakeClock()).acquire(request), Grant)
-    return table.state("customer/1234")
-
-
 @pytest.mark.parametrize(("guards", "size"), [(1, 285), (5, 821), (20, 2_831), (100, 13_549)])
-def test_each_guard_that_holds_takes_134_bytes_of_the_item(guards: int, size: int) -> None:
+def test_each_guard_that_holds_takes_134_bytes_of_the_item(
+    bench: Bench, guards: int, size: int
+) -> None:
     """They were 285 when ARNs, owner ids and the names of attributes were stored in full."""
-    item = guards_item(guards=guards)
+    for number in range(guards):
+        bench.store().acquire(guard_request(number, guards))
+    item = bench.client.state("customer/1234")
     assert item_bytes(item) == size
     holders = read_state(item).holders
     assert {holder.owner_name for holder in holders} == {h.execution_arn for h in holders}
@@ -351,12 +319,3 @@ def test_a_damaged_item_is_read_or_named_and_no_owner_id_is_shown(kind: str) -> 
     assert {error.partition_key for error in errors} == {item["pk"]["S"]}
     for error in errors:
         assert ANNA not in "".join(traceback.format_exception(error))
-
-
-def test_without_the_typed_error_the_owner_id_would_be_shown() -> None:
-    state = written_items()["state"]
-    holder = next(name for name in state if ANNA in name)
-    del state[holder]
-    with pytest.raises(KeyError) as caught:
-        inspect.unwrap(items.read_holder)(state, ANNA)
-    assert ANNA in str(caught.value)

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Delivery
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol.items import read_state
-from fairlock.protocol.model import ForceReleaseRequest, Grant, LockState
+from fairlock.protocol.model import LockState
 from fairlock.wire.lifecycle import LifecycleEvent, StreamRecords, events_of, lifecycle_json
-from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
+from tests.support import LOCK, FakeClock, owner
 from tests.support.memory_tables import StreamedTable
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
@@ -20,18 +19,13 @@ LEASE_SECONDS = 60
 
 
 @pytest.fixture
-def table(clock: FakeClock) -> StreamedTable:
-    return StreamedTable(clock)
+def bench(clock: FakeClock) -> Bench:
+    return Bench(StreamedTable(clock), clock)
 
 
-@pytest.fixture
-def bench(table: StreamedTable, clock: FakeClock) -> Bench:
-    return Bench(table, clock)
-
-
-def told(table: StreamedTable) -> list[LifecycleEvent]:
+def told(bench: Bench) -> list[LifecycleEvent]:
     """The events of the writes since the last call."""
-    records = StreamRecords(table.take(), no_lock)
+    records = StreamRecords(bench.client.take(), no_lock)
     return [event for place in range(len(records.records)) for event in records.events(place)]
 
 
@@ -39,113 +33,92 @@ def no_lock(_name: str) -> LockState:
     return LockState()
 
 
-def kinds(table: StreamedTable) -> list[tuple[str, str]]:
+def kinds(bench: Bench) -> list[tuple[str, str]]:
     return [
-        (event.kind.value, event.holder.owner_name if event.holder else "") for event in told(table)
+        (event.kind.value, event.holder.owner_name if event.holder else "") for event in told(bench)
     ]
 
 
-def test_a_grant_and_a_release_are_told_and_a_renewal_and_a_refusal_are_not(
-    bench: Bench, table: StreamedTable
-) -> None:
-    store = bench.store()
-    store.acquire(acquire("anna"))
-    store.acquire(acquire("anna"))  # A repeat of the same acquisition.
-    store.acquire(acquire("ben"))
-    store.heartbeat(heartbeat("anna"))
-    assert kinds(table) == [("Lock granted", "anna")]
-    store.release(release("anna"))
-    store.release(release("anna"))
-    assert kinds(table) == [("Lock released", "anna")]
+def test_a_grant_and_a_release_are_told_and_a_renewal_and_a_refusal_are_not(bench: Bench) -> None:
+    for name in ("anna", "anna", "ben"):  # A repeat of the same acquisition, and a contender.
+        bench.ask(name)
+    bench.renew("anna")
+    assert kinds(bench) == [("Lock granted", "anna")]
+    for _ in range(2):
+        bench.release("anna")
+    assert kinds(bench) == [("Lock released", "anna")]
 
 
 def test_a_hand_off_is_a_release_and_a_grant_and_a_place_in_the_queue_is_nothing(
-    bench: Bench, table: StreamedTable
+    bench: Bench,
 ) -> None:
-    bench.store().acquire(acquire("anna"))
-    told(table)
+    bench.ask("anna")
+    told(bench)
     bench.wait("ben", execution_arn=RUN)
-    assert kinds(table) == []
-    bench.store().release(release("anna"))
-    assert kinds(table) == [("Lock released", "anna"), ("Lock granted", "ben")]
+    assert kinds(bench) == []
+    bench.release("anna")
+    assert kinds(bench) == [("Lock released", "anna"), ("Lock granted", "ben")]
 
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_holder_whose_lease_is_over_is_taken_over_by_a_successor(
-    bench: Bench, table: StreamedTable, clock: FakeClock, *, waits: bool
+    bench: Bench, *, waits: bool
 ) -> None:
-    bench.store().acquire(acquire("anna"))
-    clock.advance(LEASE_SECONDS + 3)
-    told(table)
-    granted = bench.store().acquire(acquire("ben", waits=waits))
-    assert isinstance(granted, Grant)
-    taken_over, new = told(table)
+    bench.ask("anna")
+    bench.clock.advance(LEASE_SECONDS + 3)
+    told(bench)
+    granted = bench.grant("ben", waits=waits)
+    taken_over, new = told(bench)
     assert (taken_over.kind, new.kind) == ("Lock taken over", "Lock granted")
     assert taken_over.successor == granted.fencing_token
     assert new.holder is not None
     assert new.holder.fencing_token == granted.fencing_token
 
 
-def test_a_holder_that_loses_its_place_to_no_one_has_lost(
-    bench: Bench, table: StreamedTable, clock: FakeClock
-) -> None:
+def test_a_holder_that_loses_its_place_to_no_one_has_lost(bench: Bench) -> None:
     """The waiter to whom its place would go has died, too."""
-    bench.store().acquire(acquire("anna"))
-    bench.store().acquire(acquire("ben", waits=True, waiter_timeout_ms=1_000))
-    clock.advance(LEASE_SECONDS + 3)
-    told(table)
-    bench.store().acquire(acquire("zita"))
-    assert kinds(table) == [("Lock lost", "anna"), ("Lock granted", "zita")]
+    bench.ask("anna")
+    bench.ask("ben", waits=True, waiter_timeout_ms=1_000)
+    bench.clock.advance(LEASE_SECONDS + 3)
+    told(bench)
+    bench.ask("zita")
+    assert kinds(bench) == [("Lock lost", "anna"), ("Lock granted", "zita")]
 
 
-def test_a_holder_whose_item_is_deleted_has_lost(bench: Bench, table: StreamedTable) -> None:
-    bench.store().acquire(acquire("anna"))
-    [record] = table.take()
+def test_a_holder_whose_item_is_deleted_has_lost(bench: Bench) -> None:
+    bench.ask("anna")
+    [record] = bench.client.take()
     [event] = events_of(record["dynamodb"]["NewImage"], {}, lock_then=no_lock)
     assert (event.kind, event.lock_name) == ("Lock lost", LOCK)
 
 
-def test_a_release_by_force_tells_who_and_why(bench: Bench, table: StreamedTable) -> None:
-    granted = bench.store().acquire(acquire("anna"))
-    assert isinstance(granted, Grant)
+def test_a_release_by_force_tells_who_and_why(bench: Bench) -> None:
+    granted = bench.grant("anna")
     bench.wait("ben")
-    told(table)
-    bench.store().force_release(
-        ForceReleaseRequest(
-            lock_name=LOCK,
-            fencing_token=granted.fencing_token,
-            requested_by="olga",
-            reason="it hangs",
-        )
-    )
-    forced, new = told(table)
-    assert (forced.kind, forced.requested_by, forced.reason) == (
-        "Lock released by force",
-        "olga",
-        "it hangs",
-    )
-    assert new.kind == "Lock granted"
+    told(bench)
+    bench.force(granted)
+    forced, new = told(bench)
+    assert (forced.kind, new.kind) == ("Lock released by force", "Lock granted")
+    assert (forced.requested_by, forced.reason) == ("olga", "a test")
 
 
-def test_a_grant_whose_version_supersedes_lower_ones_tells_that_version(
-    bench: Bench, table: StreamedTable
-) -> None:
+def test_a_grant_whose_version_supersedes_lower_ones_tells_that_version(bench: Bench) -> None:
     for name, version in (("anna", 7), ("ben", 7), ("carl", None), ("dora", 9)):
-        bench.store().acquire(acquire(name, only_newest=version))
-        bench.store().release(release(name))
-    granted = [event for event in told(table) if event.kind == "Lock granted"]
+        bench.ask(name, only_newest=version)
+        bench.release(name)
+    granted = [event for event in told(bench) if event.kind == "Lock granted"]
     assert [event.newest for event in granted] == [7, None, None, 9]
     shown = lifecycle_json(granted[-1], event_id="1", at_ms=bench.clock.now_ms)
     assert shown["newest"] == 9
 
 
-def test_a_waiter_below_a_granted_version_is_superseded(bench: Bench, table: StreamedTable) -> None:
+def test_a_waiter_below_a_granted_version_is_superseded(bench: Bench) -> None:
     bench.wait("anna", only_newest=1)
     for name, version in (("ben", 2), ("zita", 9), ("carl", None), ("dora", 8)):
         bench.wait(name, only_newest=version, execution_arn=f"{OTHER_RUN}-{name}")
-    assert kinds(table) == [("Lock granted", "anna")]
-    bench.store().release(release("anna", execution_arn=RUN))
-    told_now = told(table)
+    assert kinds(bench) == [("Lock granted", "anna")]
+    bench.release("anna", execution_arn=RUN)
+    told_now = told(bench)
     superseded = [event for event in told_now if event.kind == "Waiter superseded"]
     assert sorted(one.owner_name or "" for one in superseded) == ["ben", "dora"]
     assert [event.kind for event in told_now if event not in superseded] == [
@@ -164,28 +137,24 @@ def test_a_waiter_below_a_granted_version_is_superseded(bench: Bench, table: Str
     }
 
 
-def test_a_version_that_gives_up_or_is_granted_is_not_superseded(
-    bench: Bench, table: StreamedTable
-) -> None:
+def test_a_version_that_gives_up_or_is_granted_is_not_superseded(bench: Bench) -> None:
     bench.wait("anna", only_newest=5)
     bench.wait("ben", only_newest=6)
     bench.wait("carl", only_newest=5)
-    bench.store().release(release("carl", waits=True, execution_arn=RUN))
-    bench.store().release(release("anna", execution_arn=RUN))
-    assert kinds(table) == [
+    bench.release("carl", waits=True, execution_arn=RUN)
+    bench.release("anna", execution_arn=RUN)
+    assert kinds(bench) == [
         ("Lock granted", "anna"),
         ("Lock released", "anna"),
         ("Lock granted", "ben"),
     ]
 
 
-def test_what_superseded_a_waiter_is_told_by_the_writes_around_or_by_the_lock(
-    bench: Bench, table: StreamedTable
-) -> None:
+def test_what_superseded_a_waiter_is_told_by_the_writes_around_or_by_the_lock(bench: Bench) -> None:
     for name, version in (("anna", 1), ("ben", 2), ("zita", 9)):
         bench.wait(name, only_newest=version)
-    bench.store().release(release("anna", execution_arn=RUN))
-    records = table.take()
+    bench.release("anna", execution_arn=RUN)
+    records = bench.client.take()
     [left] = [
         record
         for record in records
@@ -219,72 +188,59 @@ def test_what_superseded_a_waiter_is_told_by_the_writes_around_or_by_the_lock(
 
 @pytest.mark.parametrize(("version", "told_version"), [(2, 2), (None, None)])
 def test_a_plain_grant_tells_no_version_if_that_of_a_dead_newest_is_put_back(
-    bench: Bench, table: StreamedTable, version: int | None, told_version: int | None
+    bench: Bench, version: int | None, told_version: int | None
 ) -> None:
     bench.wait("anna", only_newest=1)
     bench.wait("dead", only_newest=3, execution_arn=OTHER_RUN)
     bench.wait("ben", only_newest=version)
     bench.end(OTHER_RUN)
-    gone: Any = lambda token, _: Delivery.GONE if token == "dead" else Delivery.DELIVERED  # noqa: E731
-    bench.workflows.wakes = gone
-    told(table)
-    bench.store().release(release("anna", execution_arn=RUN))
-    granted = [event for event in told(table) if event.kind == "Lock granted"]
+    bench.gone("dead")
+    told(bench)
+    bench.release("anna", execution_arn=RUN)
+    granted = [event for event in told(bench) if event.kind == "Lock granted"]
     assert [event.newest for event in granted] == [3, told_version]
 
 
-def test_an_execution_that_is_over_is_reaped_once_for_each_acquisition(
-    bench: Bench, table: StreamedTable
-) -> None:
-    bench.store().acquire(acquire("anna", execution_arn=RUN))
+def test_an_execution_that_is_over_is_reaped_once_for_each_acquisition(bench: Bench) -> None:
+    bench.ask("anna", execution_arn=RUN)
     bench.wait("zita", execution_arn=OTHER_RUN)
-    told(table)
-    bench.end()
-    bench.reap()
-    bench.clock.advance(60)
-    bench.reap(second=True)
-    events = told(table)
-    assert [event.kind.value for event in events] == [
-        "Lock reaped",
-        "Lock released",
-        "Lock granted",
-    ]
+    told(bench)
+    bench.bury()
+    events = told(bench)
+    told_kinds = [event.kind.value for event in events]
+    assert told_kinds == ["Lock reaped", "Lock released", "Lock granted"]
     assert [event.execution_arn for event in events] == [RUN, RUN, OTHER_RUN]
     assert events[0].lock_name == LOCK
 
 
 @pytest.mark.parametrize("keep_alive", [False, True])
 def test_a_workflow_that_releases_by_itself_is_not_reaped(
-    bench: Bench, table: StreamedTable, *, keep_alive: bool
+    bench: Bench, *, keep_alive: bool
 ) -> None:
     """With keep_alive its claim stays, and the reaper fences it all the same."""
-    bench.store().acquire(acquire("anna", execution_arn=RUN))
-    bench.store().release(release("anna", execution_arn=RUN, keep_alive=keep_alive))
-    bench.end()
-    bench.reap()
-    bench.clock.advance(60)
-    bench.reap(second=True)
-    assert kinds(table) == [("Lock granted", "anna"), ("Lock released", "anna")]
+    bench.ask("anna", execution_arn=RUN)
+    bench.release("anna", execution_arn=RUN, keep_alive=keep_alive)
+    bench.bury()
+    assert kinds(bench) == [("Lock granted", "anna"), ("Lock released", "anna")]
 
 
-def test_no_event_shows_what_proves_ownership(bench: Bench, table: StreamedTable) -> None:
-    bench.store().acquire(acquire("anna", data='{"secret":1}'))
+def test_no_event_shows_what_proves_ownership(bench: Bench) -> None:
+    bench.ask("anna", data='{"secret":1}')
     bench.wait("ben")
-    bench.store().release(release("anna"))
-    for event in told(table):
+    bench.release("anna")
+    for event in told(bench):
         shown = json.dumps(lifecycle_json(event, event_id="1", at_ms=bench.clock.wall_ms()))
         for name in ("anna", "ben"):
             assert owner(name) not in shown
         assert "secret" not in shown
 
 
-def test_the_json_of_a_grant_and_of_its_end(bench: Bench, table: StreamedTable) -> None:
-    granted = bench.store().acquire(acquire("anna", execution_arn=RUN))
-    assert isinstance(granted, Grant)
+def test_the_json_of_a_grant_and_of_its_end(bench: Bench) -> None:
+    granted = bench.grant("anna", execution_arn=RUN)
     bench.clock.advance(12)
-    bench.store().release(release("anna", execution_arn=RUN))
+    bench.release("anna", execution_arn=RUN)
     shown: list[dict[str, Any]] = [
-        lifecycle_json(event, event_id="7-0", at_ms=bench.clock.wall_ms()) for event in told(table)
+        lifecycle_json(event, event_id="7-0", at_ms=bench.clock.wall_ms()) for event in told(bench)
     ]
     common = {
         "event_id": "7-0",
@@ -298,17 +254,15 @@ def test_the_json_of_a_grant_and_of_its_end(bench: Bench, table: StreamedTable) 
     assert shown == [{**common, "limit": 1, "lease_seconds": 60.0}, {**common, "held_ms": 12_000}]
 
 
-def test_an_item_that_someone_has_changed_is_malformed(bench: Bench, table: StreamedTable) -> None:
-    bench.store().acquire(acquire("anna"))
-    item = table.take()[0]["dynamodb"]["NewImage"]
+def test_an_item_that_someone_has_changed_is_malformed(bench: Bench) -> None:
+    bench.ask("anna")
+    item = bench.client.take()[0]["dynamodb"]["NewImage"]
     with pytest.raises(LockItemMalformed):
         list(events_of({}, {**item, "fencing_token": {"S": "none"}}, lock_then=no_lock))
 
 
-def test_the_grant_of_a_reader_says_that_it_shares_and_any_other_says_nothing(
-    bench: Bench, table: StreamedTable
-) -> None:
-    bench.store().acquire(acquire("anna", shared=True, limit=20))
-    bench.store().acquire(acquire("ben", lock_name="other"))
-    told_of = [lifecycle_json(event, event_id="7", at_ms=1) for event in told(table)]
+def test_the_grant_of_a_reader_says_that_it_shares_and_any_other_says_nothing(bench: Bench) -> None:
+    bench.ask("anna", shared=True, limit=20)
+    bench.ask("ben", lock_name="other")
+    told_of = [lifecycle_json(event, event_id="7", at_ms=1) for event in told(bench)]
     assert [event.get("shared") for event in told_of] == [True, None]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
-from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given
@@ -21,7 +18,7 @@ from fairlock.protocol.outcomes import HandOff
 from fairlock.protocol.table_requests import Delete, Transaction, Update
 from fairlock.store.context import LockContext
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import FakeClock, Operations
+from tests.support import Operations
 from tests.support.store_bench import RUN, Bench
 
 if TYPE_CHECKING:
@@ -49,20 +46,6 @@ def sort_key(acquisition: Acquisition) -> Any:  # noqa: ANN401 - of an item
     return schema.claim_key(RUN, lock_name=lock_name, owner_id=owner_id)["sk"]["S"]
 
 
-def plainly_joined(
-    execution_arn: str, *, lock_name: str, owner_id: str
-) -> dict[str, dict[str, str]]:
-    """The key without the length."""
-    partition = schema.partition_of_execution(execution_arn)
-    return {"pk": {"S": partition}, "sk": {"S": f"LOCK#{lock_name}#{owner_id}"}}
-
-
-@contextmanager
-def keys_plainly_joined() -> Iterator[None]:
-    with patch.object(schema, "claim_key", plainly_joined):
-        yield
-
-
 @example(*COLLIDING)
 @example(("a", "1#1"), ("a#1", "1"))
 @given(acquisitions, acquisitions)
@@ -72,54 +55,30 @@ def test_two_acquisitions_have_one_key_only_if_they_are_the_same(
     assert (sort_key(one) == sort_key(other)) == (one == other)
 
 
-def test_keys_that_are_plainly_joined_collide() -> None:
-    """The negative control of the test above."""
-    with keys_plainly_joined():
-        assert sort_key(COLLIDING[0]) == sort_key(COLLIDING[1])
-
-
 def test_the_longest_key_fits() -> None:
     longest = sort_key(("x" * 512, "y" * 128))
     assert len(longest.encode()) <= LONGEST_SORT_KEY_BYTES
 
 
-def reaped(clock: FakeClock) -> list[list[str]]:
-    """Who holds two locks after the end of the execution that held both."""
-    bench = Bench(MemoryTable(), clock)
+def held_by_one_execution(bench: Bench) -> None:
     for lock_name, owner_id in COLLIDING:
-        request = AcquireRequest(
-            lock_name=lock_name, owner_id=owner_id, owner_name=lock_name, execution_arn=RUN
-        )
-        assert isinstance(bench.store().acquire(request), Grant)
-    bench.end()
-    bench.reap()
-    return [bench.holders(lock_name) for lock_name, _ in COLLIDING]
+        bench.grant("x", lock_name=lock_name, owner_id=owner_id, execution_arn=RUN)
 
 
 def test_both_locks_of_an_execution_are_reaped_though_their_names_contain_the_separator(
-    clock: FakeClock,
+    bench: Bench,
 ) -> None:
-    assert reaped(clock) == [[], []]
-
-
-def test_with_keys_that_are_plainly_joined_one_of_the_locks_stays_taken(clock: FakeClock) -> None:
-    with keys_plainly_joined():
-        assert reaped(clock) == [["a"], []]
+    held_by_one_execution(bench)
+    bench.end()
+    bench.reap()
+    assert [bench.holders(lock_name) for lock_name, _ in COLLIDING] == [[], []]
 
 
 @pytest.mark.parametrize("released", [0, 1])
-def test_a_release_ends_the_claim_of_its_own_acquisition_only(
-    clock: FakeClock, released: int
-) -> None:
-    bench = Bench(MemoryTable(), clock)
-    for lock_name, owner_id in COLLIDING:
-        bench.store().acquire(
-            AcquireRequest(
-                lock_name=lock_name, owner_id=owner_id, owner_name="x", execution_arn=RUN
-            )
-        )
+def test_a_release_ends_the_claim_of_its_own_acquisition_only(bench: Bench, released: int) -> None:
+    held_by_one_execution(bench)
     lock_name, owner_id = COLLIDING[released]
-    bench.store().release(ReleaseRequest(lock_name=lock_name, owner_id=owner_id, execution_arn=RUN))
+    bench.release("x", lock_name=lock_name, owner_id=owner_id, execution_arn=RUN)
     remaining = [claim["sk"]["S"] for claim in bench.claims()]
     assert remaining == [sort_key(COLLIDING[1 - released])]
 

@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 
 from fairlock.clock import AwsClock
-from fairlock.protocol.model import Grant, LockState, ReleaseRequest, SeenLock
-from fairlock.protocol.outcomes import NotHeld, Queued, Released
-from fairlock.store import seen_queue
-from fairlock.testing.fake_table import MemoryTable
+from fairlock.protocol.model import Grant, ReleaseRequest, SeenLock
+from fairlock.protocol.outcomes import NotHeld, Queued
 from tests.support import LOCK, FakeClock, acquire, owner, release, store_over
 from tests.support.faulty_table import FaultyTable
 from tests.support.memory_tables import MeteredTable, guard_request
@@ -44,21 +42,16 @@ console.log(JSON.stringify(costs.map((kinds) => Object.values(kinds).reduce((a, 
 """
 
 
-def computed(*asked: dict[str, Any], figures: dict[str, Any] = FIGURES) -> list[float]:
+def test_the_page_and_the_calculator_agree() -> None:
     """USD a month by the page's own script, for each form."""
+    million = {**NOTHING, "guards": 1_000_000}
+    waiting = {**million, "waitingPercent": 100}
+    forms = [million, {**waiting, "waitMinutes": 5}, {**waiting, "waitMinutes": 10}]
+    program = (SITE / "costs.js").read_text() + CALL
     node = ROOT / ".venv" / "bin" / "node"
-    forms = [{**NOTHING, **one} for one in asked]
-    script = (SITE / "costs.js").read_text() + CALL
-    answer = subprocess.run(
-        [node, "-e", script, json.dumps(figures), json.dumps(forms)],
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
-    return list(json.loads(answer.stdout))
-
-
-def told_by_the_page() -> list[int]:
+    command = [node, "-e", program, json.dumps(FIGURES), json.dumps(forms)]
+    answer = subprocess.run(command, check=True, capture_output=True, timeout=60)
+    plain, waited, longer = json.loads(answer.stdout)
     text = " ".join((ROOT / "docs" / "costs.md").read_text().split())
     found = re.search(
         r"about (\d+) USD per million guarded tasks uncontended, about (\d+) if each of them waits "
@@ -66,22 +59,8 @@ def told_by_the_page() -> list[int]:
         text,
     )
     assert found
-    return [int(figure) for figure in found.groups()]
-
-
-def test_the_page_and_the_calculator_agree() -> None:
-    million = {"guards": 1_000_000, "waitingPercent": 100}
-    plain, waited, longer = computed(
-        {"guards": 1_000_000}, {**million, "waitMinutes": 5}, {**million, "waitMinutes": 10}
-    )
-    assert told_by_the_page() == [round(plain), round(waited), round(longer - waited)]
-
-
-def test_another_price_would_be_found() -> None:
-    """The negative control: a calculator with other figures does not agree with the page."""
-    dearer = {**FIGURES, "uncontended": {**FIGURES["uncontended"], "state_transitions": 4}}
-    [plain] = computed({"guards": 1_000_000}, figures=dearer)
-    assert plain != pytest.approx(told_by_the_page()[0], abs=0.55)
+    told = [int(figure) for figure in found.groups()]
+    assert told == [round(plain), round(waited), round(longer - waited)]
 
 
 def test_asking_again_takes_as_many_requests_as_the_page_says() -> None:
@@ -198,107 +177,87 @@ def test_the_write_units_of_the_calculator_are_those_of_the_store(
 
 HAND_OFF = ["transact_write_items"]
 ASKING_FIRST = ["query", *HAND_OFF]
+JOIN = ["transact_write_items", "update_item"]
 
 
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
-    return Bench(FaultyTable(MemoryTable()), clock)
-
-
-def in_queue(bench: Bench, *names: str) -> None:
-    """The first holds, the others wait in this order."""
+def in_queue(bench: Bench, *names: str, **fields: Any) -> SeenLock:  # noqa: ANN401 - of the requests
+    """The first holds, the others wait in this order: what a poll sees of it."""
     for name in names:
-        bench.store().acquire(acquire(name, waits=True))
+        bench.ask(name, waits=True, **fields)
         bench.clock.advance(0.001)
+    return bench.store().read_lock(LOCK)
 
 
-def state(bench: Bench) -> LockState:
-    return bench.store().read_state(LOCK)
+def without_the_queue(seen: SeenLock) -> SeenLock:
+    return SeenLock(state=seen.state, date_ms=seen.date_ms)
+
+
+def requests_of_release(bench: Bench, seen: SeenLock) -> list[str]:
+    return bench.requests(lambda store: store.release(release("anna"), seen=seen))
+
+
+def requests_of_join(bench: Bench, seen: SeenLock) -> list[str]:
+    carl = acquire("carl", waits=True)
+    return bench.requests(lambda store: store.acquire(carl, seen=seen))
 
 
 def test_a_holder_that_knows_the_next_waiter_hands_over_with_one_request(bench: Bench) -> None:
-    in_queue(bench, "anna", "ben", "carl")
-    seen = bench.store().read_lock(LOCK)
-    assert [waiter.request.owner_id for waiter in seen.waiters] == [owner("ben"), owner("carl")]
-    bench.client.calls.clear()
-    assert isinstance(bench.store().release(release("anna"), seen=seen), Released)
-    assert bench.client.calls == HAND_OFF
-    assert [holder.owner_id for holder in state(bench).holders] == [owner("ben")]
-    assert state(bench).last_released == owner("anna")
+    seen = in_queue(bench, "anna", "ben", "carl")
+    assert [waiter.request.owner_name for waiter in seen.waiters] == ["ben", "carl"]
+    assert requests_of_release(bench, seen) == HAND_OFF
+    assert (bench.holders(), bench.state.last_released) == (["ben"], owner("anna"))
 
 
 def test_a_holder_that_knows_that_others_wait_asks_for_them_at_once(bench: Bench) -> None:
-    in_queue(bench, "anna", "ben")
-    seen = SeenLock(state=state(bench), date_ms=bench.clock.now_ms)
-    bench.client.calls.clear()
-    assert isinstance(bench.store().release(release("anna"), seen=seen), Released)
-    assert bench.client.calls == ASKING_FIRST
+    seen = without_the_queue(in_queue(bench, "anna", "ben"))
+    assert requests_of_release(bench, seen) == ASKING_FIRST
+    assert bench.holders() == ["ben"]
 
 
 def test_a_waiter_that_has_given_up_since_is_passed_over(bench: Bench) -> None:
-    in_queue(bench, "anna", "ben", "carl")
-    seen = bench.store().read_lock(LOCK)
-    ticket = seen.waiters[0].entered_at_ms
-    bench.store().release(release("ben", waits=True, ticket=ticket))
-    bench.client.calls.clear()
-    assert isinstance(bench.store().release(release("anna"), seen=seen), Released)
-    assert bench.client.calls == [*HAND_OFF, *ASKING_FIRST]
-    assert [holder.owner_id for holder in state(bench).holders] == [owner("carl")]
+    seen = in_queue(bench, "anna", "ben", "carl")
+    bench.release("ben", ticket=seen.waiters[0].entered_at_ms)
+    assert requests_of_release(bench, seen) == [*HAND_OFF, *ASKING_FIRST]
+    assert bench.holders() == ["carl"]
 
 
-@pytest.mark.parametrize(("judged", "next_one"), [(True, "carl"), (False, "ben")])
-def test_a_waiter_that_was_seen_dead_is_handed_nothing(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, judged: bool, next_one: str
-) -> None:
+def test_a_waiter_that_was_seen_dead_is_handed_nothing(bench: Bench) -> None:
     """It would hold for its whole lease."""
-    if not judged:
-        monkeypatch.setattr(seen_queue, "is_dead", lambda *_, **__: False)
-    bench.store().acquire(acquire("anna", lease_ms=3_600_000))
+    bench.ask("anna", lease_ms=3_600_000)
     for name in ("ben", "carl"):
-        bench.store().acquire(
-            acquire(name, waits=True, poll_interval_ms=500, waiter_timeout_ms=300_000)
-        )
+        bench.queue(name, poll_interval_ms=500, waiter_timeout_ms=300_000)
         bench.clock.advance(400 if name == "ben" else 0)
     bench.store().release(release("anna"), seen=bench.store().read_lock(LOCK))
-    assert [holder.owner_name for holder in state(bench).holders] == [next_one]
+    assert bench.holders() == ["carl"]
 
 
 def test_a_newcomer_that_no_one_had_seen_is_served_by_the_next_holder(bench: Bench) -> None:
     """The hand-off needs no look at the queue, because no one else may come in beside its owner."""
-    in_queue(bench, "anna", "ben")
-    seen = bench.store().read_lock(LOCK)
-    bench.store().acquire(acquire("carl", waits=True))
+    seen = in_queue(bench, "anna", "ben")
+    bench.queue("carl")
     bench.store().release(release("anna"), seen=seen)
-    assert [holder.owner_id for holder in state(bench).holders] == [owner("ben")]
-    bench.store().release(release("ben"))
-    assert [holder.owner_id for holder in state(bench).holders] == [owner("carl")]
+    assert bench.holders() == ["ben"]
+    bench.release("ben")
+    assert bench.holders() == ["carl"]
 
 
 def test_a_holder_that_was_evicted_hands_over_nothing(bench: Bench) -> None:
-    in_queue(bench, "anna", "ben", "carl")
-    seen = bench.store().read_lock(LOCK)
+    seen = in_queue(bench, "anna", "ben", "carl")
     bench.clock.advance(70)
-    assert isinstance(bench.store().acquire(acquire("ben", waits=True)), Grant)
+    bench.grant("ben", waits=True)
     assert isinstance(bench.store().release(release("anna"), seen=seen), NotHeld)
-    assert [holder.owner_id for holder in state(bench).holders] == [owner("ben")]
+    assert bench.holders() == ["ben"]
 
 
 def test_beside_other_holders_nothing_is_supposed(bench: Bench) -> None:
-    for name in ("anna", "ben", "carl"):
-        bench.store().acquire(acquire(name, limit=2, waits=True))
-        bench.clock.advance(0.001)
-    seen = bench.store().read_lock(LOCK)
-    bench.client.calls.clear()
-    bench.store().release(release("anna"), seen=seen)
-    assert bench.client.calls == ["update_item", *ASKING_FIRST]
+    seen = in_queue(bench, "anna", "ben", "carl", limit=2)
+    assert requests_of_release(bench, seen) == ["update_item", *ASKING_FIRST]
 
 
 def test_a_caller_that_knows_that_it_must_wait_joins_at_once(bench: Bench) -> None:
-    in_queue(bench, "anna", "ben")
-    seen = SeenLock(state=state(bench), date_ms=bench.clock.now_ms)
-    bench.client.calls.clear()
-    assert isinstance(bench.store().acquire(acquire("carl", waits=True), seen=seen), Queued)
-    assert bench.client.calls == ["query", "transact_write_items", "update_item"]
+    seen = without_the_queue(in_queue(bench, "anna", "ben"))
+    assert requests_of_join(bench, seen) == ["query", *JOIN]
+    assert bench.waiters() == ["ben", "carl"]
 
 
 @pytest.mark.parametrize(
@@ -308,43 +267,33 @@ def test_a_caller_whose_clock_was_set_learns_the_time_before_it_joins(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, *, edges: tuple[int, int] | None, first: str
 ) -> None:
     """By a clock that is ahead its place would come after all who join in the next minutes."""
-    in_queue(bench, "anna", "ben")
-    seen = bench.store().read_lock(LOCK)
+    seen = in_queue(bench, "anna", "ben")
     monkeypatch.setattr(AwsClock, "edges_ms", lambda _: edges)
-    bench.client.calls.clear()
-    assert isinstance(bench.store().acquire(acquire("carl", waits=True), seen=seen), Queued)
-    assert bench.client.calls[0] == first
+    assert requests_of_join(bench, seen)[0] == first
+    assert bench.waiters() == ["ben", "carl"]
 
 
 def test_a_caller_that_knows_the_whole_queue_does_not_count_it(bench: Bench) -> None:
-    in_queue(bench, "anna", "ben")
-    seen = bench.store().read_lock(LOCK)
-    bench.client.calls.clear()
-    answer = bench.store().acquire(acquire("carl", waits=True), seen=seen)
+    seen = in_queue(bench, "anna", "ben")
+    client, store = bench.counting()
+    answer = store.acquire(acquire("carl", waits=True), seen=seen)
     assert isinstance(answer, Queued)
-    assert answer.position == 2
-    assert bench.client.calls == ["transact_write_items", "update_item"]
+    assert (answer.position, client.calls) == (2, JOIN)
     assert answer.seen is not None
-    known = [waiter.request.owner_id for waiter in answer.seen.waiters]
-    assert known == [owner("ben"), owner("carl")]
-    stored = bench.store().read_lock(LOCK).waiters
-    assert [(w.key, w.expires_at_ms) for w in answer.seen.waiters] == [
-        (w.key, w.expires_at_ms) for w in stored
-    ]
+    known, stored = answer.seen.waiters, bench.store().read_lock(LOCK).waiters
+    assert [waiter.request.owner_name for waiter in known] == ["ben", "carl"]
+    assert [(w.key, w.expires_at_ms) for w in known] == [(w.key, w.expires_at_ms) for w in stored]
 
 
 def test_two_oldest_waiters_are_not_known_to_be_all(bench: Bench) -> None:
-    in_queue(bench, "anna", "ben")
-    assert bench.store().read_lock(LOCK).is_whole
-    in_queue(bench, "carl")
-    assert not bench.store().read_lock(LOCK).is_whole
+    assert in_queue(bench, "anna", "ben").is_whole
+    assert not in_queue(bench, "carl").is_whole
 
 
 def test_a_lock_that_has_become_free_since_is_granted_all_the_same(bench: Bench) -> None:
-    in_queue(bench, "anna", "ben")
-    seen = bench.store().read_lock(LOCK)
+    seen = in_queue(bench, "anna", "ben")
     for name in ("anna", "ben"):
-        bench.store().release(release(name))
+        bench.release(name)
     assert isinstance(bench.store().acquire(acquire("carl", waits=True), seen=seen), Grant)
 
 
@@ -353,8 +302,5 @@ def test_what_was_seen_of_a_lock_without_a_queue_saves_nothing(
     bench: Bench, change: dict[str, object]
 ) -> None:
     in_queue(bench, "anna", "ben")
-    before = replace(state(bench), **change)  # type: ignore[arg-type]  # fields of a state
-    seen = SeenLock(state=before, is_whole=True)
-    bench.client.calls.clear()
-    bench.store().acquire(acquire("carl", waits=True), seen=seen)
-    assert bench.client.calls[0] == "update_item"
+    before = replace(bench.state, **change)  # type: ignore[arg-type]  # fields of a state
+    assert requests_of_join(bench, SeenLock(state=before, is_whole=True))[0] == "update_item"

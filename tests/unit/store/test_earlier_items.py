@@ -10,13 +10,12 @@ from typing import Any, Final
 
 import pytest
 
-from fairlock.protocol import waiters
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason, Released
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.store.reap import AskedTooEarly, ExecutionEnded
-from tests.support import LOCK, START_MS, acquire, heartbeat, owner, release
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
+from tests.support import LOCK, START_MS, acquire, owner
+from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
 TOKEN: Final = START_MS * 1000 + 1
 STATE: Final = {"pk": {"S": f"LOCK#{LOCK}"}, "sk": {"S": "STATE"}}
@@ -90,62 +89,47 @@ def put(bench: Bench, *items: dict[str, Any]) -> None:
 
 def ask_again(bench: Bench, name: str, **terms: Any) -> str:  # noqa: ANN401 - of the request
     bench.clock.advance(2)
-    return type(bench.store().acquire(acquire(name, waits=True, **terms))).__name__
+    return type(bench.ask(name, waits=True, **terms)).__name__
 
 
 def test_a_holder_renews_and_releases_by_its_own_token(bench: Bench) -> None:
     put(bench, held("anna"))
-    renewed = bench.store().heartbeat(heartbeat("anna"))
+    renewed = bench.renew("anna")
     assert isinstance(renewed, Grant)
     assert renewed.fencing_token == TOKEN
-    assert isinstance(bench.store().release(release("anna")), Released)
-    after = bench.store().acquire(acquire("ben"))
-    assert isinstance(after, Grant)
+    assert isinstance(bench.release("anna"), Released)
+    after = bench.grant("ben")
     assert after.fencing_token > TOKEN
 
 
 def test_no_one_takes_a_lock_from_its_holder_before_its_lease_is_over(bench: Bench) -> None:
     put(bench, held("anna"))
     bench.clock.advance(60)
-    assert isinstance(bench.store().acquire(acquire("ben")), Refusal)
+    bench.refuse("ben")
     bench.clock.advance(2)
     bench.grant("ben")
 
 
 def test_who_released_is_still_refused_when_it_comes_late(bench: Bench) -> None:
     put(bench, {**STATE, "fencing_token": number(TOKEN), "last_released": {"S": owner("anna")}})
-    late = bench.store().acquire(acquire("anna"))
-    assert isinstance(late, Refusal)
-    assert late.reason is RefusalReason.ALREADY_RELEASED
+    assert bench.refuse("anna").reason is RefusalReason.ALREADY_RELEASED
 
 
-def keeps_its_place(bench: Bench) -> None:
-    """Both ask once more, as a workflow does after its fallback period, and then are served."""
+def test_who_waits_asks_again_and_is_served_in_its_turn(bench: Bench) -> None:
+    """Both ask once more, as a workflow does after its fallback period."""
     put(bench, *QUEUE)
     place = {"execution_arn": RUN, "task_token": "ben, later"}
     assert ask_again(bench, "ben", **place) == Queued.__name__
     assert ask_again(bench, "carl", poll_interval_ms=2000, ticket=START_MS + 1) == Queued.__name__
-    bench.store().release(release("anna"))
+    bench.release("anna")
     assert (bench.holders(), bench.pushed) == (["ben"], ["ben, later"])
-    bench.store().release(release("ben", execution_arn=RUN))
+    bench.release("ben", execution_arn=RUN)
     assert (bench.holders(), bench.waiters()) == (["carl"], [])
-
-
-def test_who_waits_asks_again_and_is_served_in_its_turn(bench: Bench) -> None:
-    keeps_its_place(bench)
-
-
-def test_if_a_place_had_to_tell_when_it_was_asked_for_its_waiter_were_shut_out(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(waiters, "_NEWER", "#asked_at_ms <= :asked_at")
-    with pytest.raises(Exception, match="outcome is unknown"):
-        keeps_its_place(bench)
 
 
 def test_who_waits_is_handed_the_lock_without_asking_again(bench: Bench) -> None:
     put(bench, *QUEUE)
-    bench.store().release(release("anna"))
+    bench.release("anna")
     assert (bench.holders(), bench.pushed) == (["ben"], ["ben"])
 
 
@@ -163,8 +147,8 @@ def test_the_event_of_a_run_that_the_claim_does_not_tell_is_not_believed(bench: 
 
 def test_a_workflow_is_kept_alive_and_ends_in_the_usual_way(bench: Bench) -> None:
     put(bench, *KEPT_ALIVE)
-    assert bench.store().keep_alive(workflow_heartbeat("run")) is KeepAliveOutcome.RENEWED
-    bench.store().release(release("run", execution_arn=RUN))
+    assert bench.beat("run") is KeepAliveOutcome.RENEWED
+    bench.release("run", execution_arn=RUN)
     assert (bench.holders(), bench.claims()) == ([], [])
 
 
@@ -173,15 +157,14 @@ def test_a_pass_of_the_reaper_goes_on_where_the_earlier_version_stopped(bench: B
     bench.end()
     assert bench.reap().holders == 1
     bench.reap(second=True)
-    late = bench.store().acquire(acquire("run", execution_arn=RUN))
-    assert isinstance(late, Refusal)
+    bench.refuse("run", execution_arn=RUN)
     assert bench.holders() == []
 
 
 def test_a_fenced_workflow_that_is_redriven_takes_its_lock_again(bench: Bench) -> None:
     put(bench, claim("run", fenced=number(2)))
     bench.redrive()
-    outcome = bench.store().keep_alive(workflow_heartbeat("run", redrives=1))
+    outcome = bench.beat("run", redrives=1)
     assert outcome is KeepAliveOutcome.REACQUIRED
     assert bench.holders() == ["run"]
 

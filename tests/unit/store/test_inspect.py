@@ -6,7 +6,7 @@ import json
 import tracemalloc
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -15,44 +15,35 @@ from fairlock.errors import LockItemMalformed
 from fairlock.protocol.description import LockDescription
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import lock_json
-from tests.support import LOCK, FakeClock, Operations, acquire, owner, release, store_over
-from tests.support.faulty_table import FaultyTable, meanwhile
-from tests.support.store_bench import RUN
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
+from tests.support import LOCK, FakeClock, owner
+from tests.support.faulty_table import meanwhile
+from tests.support.store_bench import RUN, Bench
 
 OTHER_LOCKS: Final = ("orders/1", "orders/2", "payments/1")
 
 
-@pytest.fixture
-def table() -> MemoryTable:
-    return MemoryTable()
-
-
-def described(store: Operations, name: str = LOCK) -> LockDescription:
-    found = store.describe(name)
+def described(bench: Bench) -> LockDescription:
+    found = bench.store().describe(LOCK)
     assert found is not None
     return found
 
 
-def listed(store: Operations, prefix: str = "", after: str | None = None) -> list[LockDescription]:
-    found = list(store.list_locks(prefix, after=after))
+def listed(bench: Bench, prefix: str = "", after: str | None = None) -> list[LockDescription]:
+    found = list(bench.store().list_locks(prefix, after=after))
     return [lock for lock in found if isinstance(lock, LockDescription)]
 
 
 def test_a_description_tells_holders_waiters_and_nothing_that_proves_ownership(
-    fresh_dynamodb: DynamoDBClient, clock: FakeClock
+    fresh_dynamodb: object, clock: FakeClock
 ) -> None:
     """On moto, so that the names in the requests are judged by other code."""
-    store = store_over(fresh_dynamodb, clock)
+    bench = Bench(fresh_dynamodb, clock)
     began = utc(clock.now_ms)
-    store.acquire(acquire("anna", data='{"job":7}', execution_arn=RUN, owner_name=RUN, limit=2))
-    store.acquire(acquire("ben", limit=3))
+    bench.ask("anna", data='{"job":7}', execution_arn=RUN, owner_name=RUN, limit=2)
+    bench.ask("ben", limit=3)
     for name in ("carl", "dora"):
-        clock.advance(1)
-        store.acquire(acquire(name, waits=True, task_token="secret", execution_arn=RUN))
-    lock = described(store)
+        bench.wait(name, task_token="secret")
+    lock = described(bench)
     anna, ben = lock.holders
     assert (lock.name, lock.limit, lock.seen_at) == (LOCK, 2, utc(clock.now_ms))
     assert (anna.owner_name, anna.execution_arn, anna.data) == (RUN, RUN, {"job": 7})
@@ -63,130 +54,100 @@ def test_a_description_tells_holders_waiters_and_nothing_that_proves_ownership(
     assert (lock.waiters.count, lock.waiters.oldest) == (2, began + timedelta(seconds=1))
     assert [waiter.owner_name for waiter in lock.waiters.first] == ["carl", "dora"]
     assert {waiter.execution_arn for waiter in lock.waiters.first} == {RUN}
-    assert [lock] == listed(store) == listed(store, LOCK[:3])
-    assert listed(store, "other") == []
+    assert [lock] == listed(bench) == listed(bench, LOCK[:3])
+    assert listed(bench, "other") == []
     shown = repr(lock)
     for secret in (*map(owner, ("anna", "ben", "carl", "dora")), "secret"):
         assert secret not in shown
 
 
-def test_a_lock_that_no_one_has_used_is_none(table: MemoryTable, clock: FakeClock) -> None:
-    assert store_over(table, clock).describe(LOCK) is None
+def test_a_lock_that_no_one_has_used_is_none(bench: Bench) -> None:
+    assert bench.store().describe(LOCK) is None
 
 
-def test_a_free_lock_has_no_limit_and_no_holders(table: MemoryTable, clock: FakeClock) -> None:
-    store = store_over(table, clock)
-    store.acquire(acquire("anna", limit=5))
-    store.release(release("anna"))
-    lock = described(store)
-    assert (lock.limit, lock.holders, lock.waiters.count, lock.waiters.oldest) == (
-        None,
-        (),
-        0,
-        None,
-    )
+def test_a_free_lock_has_no_limit_and_no_holders(bench: Bench) -> None:
+    bench.ask("anna", limit=5)
+    bench.release("anna")
+    lock = described(bench)
+    assert (lock.limit, lock.holders) == (None, ())
+    assert (lock.waiters.count, lock.waiters.oldest) == (0, None)
 
 
-def test_a_description_is_two_requests(table: MemoryTable, clock: FakeClock) -> None:
-    store_over(table, clock).acquire(acquire("anna"))
-    client = FaultyTable(table)
-    described(store_over(client, clock))
-    assert client.calls == ["query", "get_item"]
+def test_a_description_is_two_requests(bench: Bench) -> None:
+    bench.ask("anna")
+    assert bench.requests(lambda store: store.describe(LOCK)) == ["query", "get_item"]
 
 
-def test_waiters_that_stopped_asking_are_not_counted(table: MemoryTable, clock: FakeClock) -> None:
-    store = store_over(table, clock)
-    store.acquire(acquire("anna"))
-    store.acquire(acquire("ben", waits=True, waiter_timeout_ms=10_000))
-    store.acquire(acquire("carl", waits=True, waiter_timeout_ms=60_000))
-    clock.advance(10.4)
-    assert described(store).waiters.count == 2
-    clock.advance(1)
-    assert [waiter.owner_name for waiter in described(store).waiters.first] == ["carl"]
+def test_waiters_that_stopped_asking_are_not_counted(bench: Bench) -> None:
+    bench.ask("anna")
+    bench.queue("ben", waiter_timeout_ms=10_000)
+    bench.queue("carl", waiter_timeout_ms=60_000)
+    bench.clock.advance(10.4)
+    assert described(bench).waiters.count == 2
+    bench.clock.advance(1)
+    assert [waiter.owner_name for waiter in described(bench).waiters.first] == ["carl"]
 
 
 @pytest.mark.parametrize("before", [0, 1])
-def test_a_waiter_that_is_handed_the_lock_meanwhile_is_seen_once(
-    table: MemoryTable, clock: FakeClock, before: int
-) -> None:
+def test_a_waiter_that_is_handed_the_lock_meanwhile_is_seen_once(bench: Bench, before: int) -> None:
     """In the other order of reads it would be seen as neither: `before` 1 then shows no one."""
-    store = store_over(table, clock)
-    store.acquire(acquire("anna"))
-    store.acquire(acquire("ben", waits=True))
-    between = FaultyTable(table, meanwhile(before + 1, lambda: store.release(release("anna"))))
-    lock = described(store_over(between, clock))
+    bench.ask("anna")
+    bench.queue("ben")
+    lock = bench.store(meanwhile(before + 1, lambda: bench.release("anna"))).describe(LOCK)
+    assert lock is not None
     assert [holder.owner_name for holder in lock.holders] == ["ben"]
     assert lock.waiters.count == 0
 
 
-def test_twenty_waiters_are_shown_and_all_are_counted(table: MemoryTable, clock: FakeClock) -> None:
-    store = store_over(table, clock)
-    store.acquire(acquire("anna"))
+def test_twenty_waiters_are_shown_and_all_are_counted(bench: Bench) -> None:
+    bench.ask("anna")
     for number in range(25):
-        clock.advance(0.001)
-        store.acquire(acquire(f"w{number}", waits=True))
-    for lock in (described(store), *listed(store)):
+        bench.clock.advance(0.001)
+        bench.queue(f"w{number}")
+    for lock in (described(bench), *listed(bench)):
         assert lock.waiters.count == 25
         assert [w.owner_name for w in lock.waiters.first] == [f"w{n}" for n in range(20)]
 
 
 @pytest.mark.parametrize("page_size", [1, 2, 3, 1_000])
-def test_a_list_is_the_same_wherever_its_pages_end(
-    table: MemoryTable, clock: FakeClock, page_size: int
-) -> None:
-    store = store_over(table, clock)
+def test_a_list_is_the_same_wherever_its_pages_end(bench: Bench, page_size: int) -> None:
     for name in OTHER_LOCKS:
-        store.acquire(acquire("anna", lock_name=name, execution_arn=RUN))
+        bench.ask("anna", lock_name=name, execution_arn=RUN)
         for waiter in ("ben", "carl"):
-            store.acquire(acquire(waiter, lock_name=name, waits=True))
-    table.page_size = page_size
-    assert [lock.name for lock in listed(store)] == sorted(OTHER_LOCKS)
-    assert {lock.waiters.count for lock in listed(store)} == {2}
-    assert [lock.name for lock in listed(store, "orders/")] == ["orders/1", "orders/2"]
-    assert [lock.name for lock in listed(store, after="orders/1")] == ["orders/2", "payments/1"]
+            bench.queue(waiter, lock_name=name)
+    bench.client.page_size = page_size
+    assert [lock.name for lock in listed(bench)] == sorted(OTHER_LOCKS)
+    assert {lock.waiters.count for lock in listed(bench)} == {2}
+    assert [lock.name for lock in listed(bench, "orders/")] == ["orders/1", "orders/2"]
+    assert [lock.name for lock in listed(bench, after="orders/1")] == ["orders/2", "payments/1"]
 
 
-def test_a_lock_that_someone_has_changed_hides_no_other(
-    table: MemoryTable, clock: FakeClock
-) -> None:
-    store = store_over(table, clock)
+def test_a_lock_that_someone_has_changed_hides_no_other(bench: Bench) -> None:
     for name in OTHER_LOCKS:
-        store.acquire(acquire("anna", lock_name=name))
-    damaged: dict[str, Any] = table.items["LOCK#orders/1", "STATE"]
+        bench.ask("anna", lock_name=name)
+    damaged: dict[str, Any] = bench.client.items["LOCK#orders/1", "STATE"]
     damaged[f"holder:{owner('anna')}"] = {"S": "nonsense"}
-    first, *others = store.list_locks()
+    first, *others = bench.store().list_locks()
     assert isinstance(first, LockItemMalformed)
     assert first.partition_key == "LOCK#orders/1"
-    assert [lock.name for lock in others if isinstance(lock, LockDescription)] == [
-        "orders/2",
-        "payments/1",
-    ]
+    assert [getattr(lock, "name", None) for lock in others] == ["orders/2", "payments/1"]
 
 
 UNREADABLE = ("[1]", "{", "[" * 2000, '{"a":' * 33 + "1" + "}" * 33, '{"a":' * 1018 + "1")
 
 
 @pytest.mark.parametrize("data", UNREADABLE)
-def test_data_that_is_no_readable_object_is_shown_as_its_text(
-    table: MemoryTable, clock: FakeClock, data: str
-) -> None:
-    store = store_over(table, clock)
-    store.acquire(acquire("anna", data=data))
-    described = store.describe(LOCK)
-    assert described is not None
-    assert [holder.data for holder in described.holders] == [data]
-    assert listed(store) == [described]
-    assert json.loads(json.dumps(lock_json(described)))["holders"][0]["data"] == data
+def test_data_that_is_no_readable_object_is_shown_as_its_text(bench: Bench, data: str) -> None:
+    bench.ask("anna", data=data)
+    lock = described(bench)
+    assert [holder.data for holder in lock.holders] == [data]
+    assert listed(bench) == [lock]
+    assert json.loads(json.dumps(lock_json(lock)))["holders"][0]["data"] == data
 
 
-def test_data_of_as_many_levels_as_may_be_stored_is_shown_as_an_object(
-    table: MemoryTable, clock: FakeClock
-) -> None:
-    store = store_over(table, clock)
-    store.acquire(acquire("anna", data='{"a":' * 32 + "1" + "}" * 32))
-    described = store.describe(LOCK)
-    assert described is not None
-    assert isinstance(described.holders[0].data, dict)
+def test_data_of_as_many_levels_as_may_be_stored_is_shown_as_an_object(bench: Bench) -> None:
+    bench.ask("anna", data='{"a":' * 32 + "1" + "}" * 32)
+    assert isinstance(described(bench).holders[0].data, dict)
 
 
 @dataclass
@@ -219,7 +180,7 @@ def test_the_memory_of_a_list_does_not_grow_with_the_table(
     """The control remembers what it has read."""
     peaks = []
     for locks in (400, 1_600):
-        store = store_over(ManyLocks(locks), clock)
+        store = Bench(ManyLocks(locks), clock).store()
         tracemalloc.start()
         seen = [lock for lock in store.list_locks() if remembers or lock is None]
         peaks.append(tracemalloc.get_traced_memory()[1])

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any, Literal
 
 import pytest
 
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.leaving import DepartingHolder
-from fairlock.protocol.model import ForceReleaseRequest, Holder
 from fairlock.protocol.outcomes import NotHeld, Released
-from fairlock.store import reap
-from fairlock.store import release as store_release
 from fairlock.store.keep_alive import KeepAliveOutcome
-from tests.support import LOCK, FakeClock, acquire, release
+from tests.support import FakeClock, owner, release
 from tests.support.faulty_table import FaultyTable, fault, lost_reply, meanwhile
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, FakeWorkflows, workflow_heartbeat
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
 OWN_RELEASE = release("anna", execution_arn=RUN, keep_alive=True)
 AFTER_ERROR = release("anna", execution_arn=RUN)
@@ -29,7 +21,7 @@ RELEASE_OF_PASS = 4
 
 
 @pytest.fixture
-def bench(dynamodb: DynamoDBClient, clock: FakeClock) -> Bench:
+def bench(dynamodb: object, clock: FakeClock) -> Bench:
     bench = Bench(dynamodb, clock)
     bench.wait("anna")
     return bench
@@ -37,31 +29,29 @@ def bench(dynamodb: DynamoDBClient, clock: FakeClock) -> Bench:
 
 def test_a_heartbeat_is_two_requests_and_renews_the_lease(bench: Bench) -> None:
     bench.clock.advance(50)
-    client, store = bench.counting()
-    assert store.keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.RENEWED
-    assert client.calls == ["update_item", "update_item"]
-    (holder,) = bench.store().read_state("nightly-report").holders
+    beat = workflow_heartbeat("anna")
+    assert bench.requests(lambda store: store.keep_alive(beat)) == ["update_item", "update_item"]
+    (holder,) = bench.state.holders
     assert holder.expires_at_ms == bench.clock.now_ms + 61_500
 
 
 def test_the_release_ends_the_last_heartbeat_and_only_that(bench: Bench) -> None:
     for task_token in ("first", "second"):
-        bench.store().keep_alive(workflow_heartbeat("anna", task_token))
+        bench.beat("anna", task_token)
     assert isinstance(bench.store().release(OWN_RELEASE), Released)
     assert bench.workflows.ended == [("second", None)]
     assert bench.holders() == []
 
 
 def test_the_heartbeat_ends_when_the_lock_is_free_and_not_before(bench: Bench) -> None:
-    holders: list[list[str]] = []
-
     def end_heartbeat(_task_token: str, _lost: object) -> Delivery:
-        holders.append(bench.holders())
+        assert bench.holders() == []
         return Delivery.DELIVERED
 
-    bench.store().keep_alive(workflow_heartbeat("anna"))
-    bench.store(workflows=FakeWorkflows(ends=end_heartbeat)).release(OWN_RELEASE)
-    assert holders == [[]]
+    bench.beat("anna")
+    bench.workflows.ends = end_heartbeat
+    bench.store().release(OWN_RELEASE)
+    assert bench.workflows.ended == [("heartbeat", None)]
 
 
 @pytest.mark.parametrize(
@@ -75,12 +65,10 @@ def test_a_heartbeat_in_the_middle_of_its_own_release_finds_no_loss(
     found: list[KeepAliveOutcome] = []
     between = FaultyTable(
         bench.client,
-        meanwhile(
-            number + 1, lambda: found.append(bench.store().keep_alive(workflow_heartbeat("anna")))
-        ),
+        meanwhile(number + 1, lambda: found.append(bench.beat("anna"))),
     )
     bench.store(between).release(OWN_RELEASE)
-    found.append(bench.store().keep_alive(workflow_heartbeat("anna", "next")))
+    found.append(bench.beat("anna", "next"))
     assert found == [expected, KeepAliveOutcome.DONE]
     assert bench.holders() == []
 
@@ -95,42 +83,35 @@ def test_its_own_release_in_the_middle_of_a_heartbeat_is_no_loss(
     between = FaultyTable(
         bench.client, meanwhile(number + 1, lambda: bench.store().release(OWN_RELEASE))
     )
-    assert bench.store(between).keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.DONE
-    assert bench.store().keep_alive(workflow_heartbeat("anna", "late")) is KeepAliveOutcome.DONE
+    assert bench.beat("anna", over=between) is KeepAliveOutcome.DONE
+    assert bench.beat("anna", "late") is KeepAliveOutcome.DONE
     bench.store().release(OWN_RELEASE)
     assert bench.holders() == waiting
 
 
-@pytest.mark.parametrize("beats_before", [0, 1, 2])
-def test_a_lock_released_by_force_is_lost_at_the_next_heartbeat_and_stays_free(
-    bench: Bench, beats_before: int
+@pytest.mark.parametrize("beats_before", [0, 1])
+@pytest.mark.parametrize("by_force", [True, False], ids=["by force", "with its owner_id alone"])
+def test_a_lock_that_others_have_released_is_lost_at_the_next_heartbeat_and_stays_free(
+    bench: Bench, beats_before: int, *, by_force: bool
 ) -> None:
-    for _ in range(beats_before):
-        bench.store().keep_alive(workflow_heartbeat("anna"))
-    (holder,) = bench.store().read_state(LOCK).holders
-    by_force = ForceReleaseRequest(
-        lock_name=LOCK, fencing_token=holder.fencing_token, requested_by="ben", reason="a test"
-    )
-    assert bench.store().force_release(by_force) is not None
-    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.LOST
-    assert bench.holders() == []
-
-
-def test_a_lock_that_was_released_with_its_owner_id_alone_is_lost(bench: Bench) -> None:
     """The workflow has not said that its work is over: its heartbeats must report the loss."""
-    bench.store().keep_alive(workflow_heartbeat("anna"))
-    bench.store().release(release("anna"))
-    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.LOST
+    for _ in range(beats_before):
+        bench.beat("anna")
+    if by_force:
+        bench.force(bench.state.holders[0])
+    else:
+        bench.release("anna")
+    assert bench.beat("anna") is KeepAliveOutcome.LOST
     assert bench.holders() == []
 
 
 def test_a_lock_that_a_contender_took_over_is_lost_at_the_next_heartbeat(bench: Bench) -> None:
-    bench.store().keep_alive(workflow_heartbeat("anna"))
+    bench.beat("anna")
     bench.end()
     bench.clock.advance(120)
     bench.grant("ben")
     bench.redrive()
-    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.LOST
+    assert bench.beat("anna") is KeepAliveOutcome.LOST
     assert bench.holders() == ["ben"]
 
 
@@ -138,121 +119,85 @@ def test_a_lock_that_a_contender_took_over_is_lost_at_the_next_heartbeat(bench: 
 def test_a_redriven_execution_takes_its_free_lock_again_with_a_new_token(
     bench: Bench, passes: int
 ) -> None:
-    (before,) = bench.store().read_state("nightly-report").holders
+    (before,) = bench.state.holders
     bench.end()
     for second in (False, True)[:passes]:
         bench.reap(second=second)
     bench.redrive()
-    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.REACQUIRED
-    (holder,) = bench.store().read_state("nightly-report").holders
+    assert bench.beat("anna") is KeepAliveOutcome.REACQUIRED
+    (holder,) = bench.state.holders
     assert holder.owner_name == "anna"
     assert holder.fencing_token == before.fencing_token + 1
-    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.RENEWED
+    assert bench.beat("anna") is KeepAliveOutcome.RENEWED
     assert bench.reap(second=True).holders == 0
     bench.store().release(OWN_RELEASE)
     assert bench.holders() == []
 
 
 def test_an_execution_that_took_its_lock_again_is_reaped_again(bench: Bench) -> None:
-    bench.end()
-    bench.reap()
-    bench.reap(second=True)
+    bench.bury()
     bench.redrive()
-    bench.store().keep_alive(workflow_heartbeat("anna"))
+    bench.beat("anna")
     bench.end(redrives=1)
     assert bench.reap(redrives=1).holders == 1
     assert bench.holders() == []
 
 
-@pytest.mark.parametrize("order", ["the pass, ben", "ben, the pass"])
-def test_a_redriven_execution_whose_lock_others_want_has_lost_it(bench: Bench, order: str) -> None:
-    steps: dict[str, Callable[[], object]] = {
-        "the pass": bench.reap,
-        "ben": lambda: bench.wait("ben", execution_arn=OTHER_RUN),
-    }
+@pytest.mark.parametrize("reaped_first", [True, False])
+def test_a_redriven_execution_whose_lock_others_want_has_lost_it(
+    bench: Bench, *, reaped_first: bool
+) -> None:
     bench.end()
-    for step in order.split(", "):
-        steps[step]()
+    if reaped_first:
+        bench.reap()
+    bench.wait("ben", execution_arn=OTHER_RUN)
+    bench.reap()
     bench.redrive()
-    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.LOST
+    assert bench.beat("anna") is KeepAliveOutcome.LOST
     assert bench.holders() == ["ben"]
 
 
 def test_while_the_reaper_is_at_work_no_one_knows_and_the_next_heartbeat_does(bench: Bench) -> None:
     bench.end()
     with pytest.raises(LockStoreUnavailable):
-        bench.reap(client=FaultyTable(bench.client, fault(lost_reply(), RELEASE_OF_PASS)))
-    goes_on = FaultyTable(bench.client, meanwhile(2, bench.reap))
+        bench.reap(client=fault(lost_reply(), RELEASE_OF_PASS))
+    goes_on = meanwhile(2, bench.reap)
     with pytest.raises(LockStoreUnavailable, match="repeat the call"):
-        bench.store(goes_on).keep_alive(workflow_heartbeat("anna"))
+        bench.beat("anna", over=goes_on)
     bench.redrive()
-    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.REACQUIRED
+    assert bench.beat("anna") is KeepAliveOutcome.REACQUIRED
 
 
-@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
+def redriven_and_renewed(bench: Bench, **fields: Any) -> None:  # noqa: ANN401 - of the request
+    bench.redrive()
+    assert bench.beat("anna", **fields) is KeepAliveOutcome.RENEWED
+
+
 def test_a_heartbeat_that_takes_the_fence_away_keeps_its_lock_from_the_pass_under_way(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, protected: bool
-) -> None:
-    if not protected:
-        monkeypatch.setattr(reap, "still_reaped", lambda _claim: None)
-    bench.end()
-    found: list[KeepAliveOutcome] = []
-
-    def send_heartbeat() -> None:
-        bench.redrive()
-        found.append(bench.store().keep_alive(workflow_heartbeat("anna")))
-
-    between = FaultyTable(bench.client, meanwhile(RELEASE_OF_PASS, send_heartbeat))
-    answer = bench.reap(client=between)
-    assert found == [KeepAliveOutcome.RENEWED]
-    assert (answer.holders, bench.holders()) == ((0, ["anna"]) if protected else (1, []))
-
-
-def unchecked(holder: Holder, *, voluntary: bool, check: object) -> DepartingHolder:
-    del check
-    return DepartingHolder(holder, voluntary=voluntary)
-
-
-def ben_waits(bench: Bench) -> None:
-    bench.wait("ben", execution_arn=OTHER_RUN)
-
-
-def ben_waits_for_both_permits(bench: Bench) -> None:
-    bench.store().release(AFTER_ERROR)
-    bench.pass_through()
-    for name, run in (("carl", OTHER_RUN), ("anna2", RUN)):
-        bench.wait(name, execution_arn=run, limit=2)
-    ben_waits(bench)
-
-
-@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
-@pytest.mark.parametrize("request_of_pass", [3, 4, 5])
-@pytest.mark.parametrize("scene", [ben_waits, ben_waits_for_both_permits])
-def test_the_pass_that_hands_over_leaves_the_lock_to_a_heartbeat_too(
     bench: Bench,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    scene: Callable[[Bench], None],
-    request_of_pass: int,
-    protected: bool,
+) -> None:
+    bench.end()
+    answer = bench.reap(client=meanwhile(RELEASE_OF_PASS, lambda: redriven_and_renewed(bench)))
+    assert (answer.holders, bench.holders()) == (0, ["anna"])
+
+
+@pytest.mark.parametrize("request_of_pass", [3, 4, 5])
+@pytest.mark.parametrize("permits", [1, 2])
+def test_the_pass_that_hands_over_leaves_the_lock_to_a_heartbeat_too(
+    bench: Bench, permits: int, request_of_pass: int
 ) -> None:
     """Others wait, so the pass reads the queue between its question and its write."""
-    if not protected:
-        monkeypatch.setattr(store_release, "DepartingHolder", unchecked)
-    scene(bench)
-    owner = "anna2" if scene is ben_waits_for_both_permits else "anna"
-    limit = 2 if scene is ben_waits_for_both_permits else 1
+    if permits == 2:
+        bench.store().release(AFTER_ERROR)
+        bench.pass_through()
+        bench.wait("carl", execution_arn=OTHER_RUN, limit=2)
+        bench.wait("anna", owner_id=owner("anna2"), limit=2)
+    bench.wait("ben", execution_arn=OTHER_RUN)
     bench.end()
-    found: list[KeepAliveOutcome] = []
-
-    def send_heartbeat() -> None:
-        bench.redrive()
-        found.append(bench.store().keep_alive(workflow_heartbeat(owner, limit=limit)))
-
-    table = FaultyTable(bench.client, meanwhile(request_of_pass + 1, send_heartbeat))
-    bench.reap(client=table)
-    assert found == [KeepAliveOutcome.RENEWED]
-    assert (owner in bench.holders()) == protected
+    fields = {"owner_id": owner("anna2"), "limit": 2} if permits == 2 else {}
+    renewed = meanwhile(request_of_pass + 1, lambda: redriven_and_renewed(bench, **fields))
+    bench.reap(client=renewed)
+    assert "anna" in bench.holders()
 
 
 def test_a_late_heartbeat_of_the_dead_that_takes_the_lock_is_freed_by_the_second_pass(
@@ -260,48 +205,47 @@ def test_a_late_heartbeat_of_the_dead_that_takes_the_lock_is_freed_by_the_second
 ) -> None:
     bench.end()
     bench.reap()
-    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.REACQUIRED
+    assert bench.beat("anna") is KeepAliveOutcome.REACQUIRED
     assert bench.reap(second=True).holders == 1
     assert bench.holders() == []
 
 
-def test_a_first_heartbeat_that_lands_after_the_work_has_failed_takes_nothing(bench: Bench) -> None:
+@pytest.mark.parametrize("beats_before", [0, 1])
+def test_a_heartbeat_that_lands_after_the_work_has_failed_takes_nothing(
+    bench: Bench, beats_before: int
+) -> None:
     """The function starts cold; the work fails meanwhile, and its release ends the claim."""
+    for _ in range(beats_before):
+        bench.beat("anna")
     bench.store().release(AFTER_ERROR)
-    assert bench.claims() == []
-    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.DONE
     assert (bench.holders(), bench.claims()) == ([], [])
-
-
-def test_after_an_error_no_claim_is_left_though_heartbeats_were_noted(bench: Bench) -> None:
-    bench.store().keep_alive(workflow_heartbeat("anna"))
-    bench.store().release(AFTER_ERROR)
+    assert bench.beat("anna") is KeepAliveOutcome.DONE
     assert (bench.holders(), bench.claims()) == ([], [])
 
 
 def test_a_release_after_an_error_that_follows_the_own_one_keeps_its_mark(bench: Bench) -> None:
     bench.store().release(OWN_RELEASE)
     bench.store().release(AFTER_ERROR)
-    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.DONE
+    assert bench.beat("anna") is KeepAliveOutcome.DONE
 
 
 def test_a_release_that_is_not_held_still_ends_the_heartbeat(bench: Bench) -> None:
-    bench.store().keep_alive(workflow_heartbeat("anna"))
-    bench.store().release(release("anna"))
-    bench.store().acquire(acquire("ben"))
-    bench.store().release(release("ben"))
+    bench.beat("anna")
+    bench.release("anna")
+    bench.ask("ben")
+    bench.release("ben")
     assert isinstance(bench.store().release(OWN_RELEASE), NotHeld)
-    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.DONE
+    assert bench.beat("anna") is KeepAliveOutcome.DONE
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_lock_taken_again_whose_reply_was_lost_is_held(bench: Bench, when: str) -> None:
-    bench.end()
-    bench.reap()
-    bench.redrive()
-    broken = FaultyTable(bench.client, fault(lost_reply(), 2, when=when))  # type: ignore[arg-type]  # one of two
+def test_a_lock_taken_again_whose_reply_was_lost_is_held(
+    bench: Bench, when: Literal["before", "after"]
+) -> None:
+    bench.come_back()
+    broken = fault(lost_reply(), 2, when=when)
     with pytest.raises(LockStoreUnavailable):
-        bench.store(broken).keep_alive(workflow_heartbeat("anna"))
-    outcome = bench.store().keep_alive(workflow_heartbeat("anna"))
+        bench.beat("anna", over=broken)
+    outcome = bench.beat("anna")
     assert outcome is (KeepAliveOutcome.RENEWED if when == "after" else KeepAliveOutcome.REACQUIRED)
     assert bench.holders() == ["anna"]

@@ -6,18 +6,16 @@ A copy of a write cannot look and write again; a function that is invoked late i
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
-from fairlock.protocol import outcomes
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import RELEASED_AT
-from fairlock.store import acquire as store_acquire
-from fairlock.store import queue as store_queue
 from fairlock.wire.requests import parse_acquire
-from tests.support import LOCK, acquire, owner, release
+from tests.support import LOCK, owner
 from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.store_bench import RUN, Bench
 
@@ -35,6 +33,12 @@ def invoke(bench: Bench, request: Event, client: object = None) -> Grant | Queue
     return bench.store(client).acquire(parse_acquire(dict(request)))
 
 
+def requests_of_grant(bench: Bench, request: Event) -> list[str]:
+    client = FaultyTable(bench.client)
+    assert isinstance(invoke(bench, request, client), Grant)
+    return client.calls
+
+
 def is_told_to_ask_again(answer: object) -> bool:
     return isinstance(answer, Refusal) and answer.reason is RefusalReason.ASK_AGAIN
 
@@ -43,11 +47,11 @@ def hold_and_leave(bench: Bench, request: Event) -> None:
     """The call is sent twice; the second sending is granted and its owner releases."""
     assert isinstance(invoke(bench, request), Grant)
     bench.clock.advance(3)
-    bench.store().release(release(request["owner_name"]))
+    bench.release(request["owner_name"])
 
 
-def of_a_free_lock(bench: Bench) -> Event:
-    request = event(bench, "anna")
+def of_a_free_lock(bench: Bench, **fields: Any) -> Event:  # noqa: ANN401 - any of the fields
+    request = event(bench, "anna", **fields)
     hold_and_leave(bench, request)
     bench.pass_through()
     return request
@@ -55,35 +59,29 @@ def of_a_free_lock(bench: Bench) -> Event:
 
 def of_a_second_permit(bench: Bench) -> Event:
     request = event(bench, "anna", limit=2)
-    bench.store().acquire(acquire("zoe", limit=2))
+    bench.ask("zoe", limit=2)
     hold_and_leave(bench, request)
-    bench.store().acquire(acquire("passing", limit=2))
-    bench.store().release(release("passing"))
+    bench.ask("passing", limit=2)
+    bench.release("passing")
     return request
 
 
 def of_a_dead_holder(bench: Bench) -> Event:
-    request = event(bench, "anna")
-    hold_and_leave(bench, request)
-    bench.pass_through()
-    bench.store().acquire(acquire("zoe", lease_ms=1_000))
+    request = of_a_free_lock(bench)
+    bench.ask("zoe", lease_ms=1_000)
     bench.clock.advance(20)
     return request
 
 
 def of_a_busy_lock(bench: Bench) -> Event:
-    request = event(bench, "anna", queue=True)
-    hold_and_leave(bench, request)
-    bench.pass_through()
-    bench.store().acquire(acquire("zoe"))
+    request = of_a_free_lock(bench, queue=True)
+    bench.ask("zoe")
     return request
 
 
 def of_an_execution(bench: Bench) -> Event:
     """Released by force: its claim stands, so that alone would not tell."""
-    request = event(bench, "anna", execution_arn=RUN)
-    hold_and_leave(bench, request)
-    bench.pass_through()
+    request = of_a_free_lock(bench, execution_arn=RUN)
     for item in bench.client.items.values():
         for mark in ("done", "ended"):
             item.pop(mark, None)
@@ -115,19 +113,6 @@ def test_a_late_invocation_is_told_to_ask_again_and_changes_nothing(
     assert after == before
 
 
-@pytest.mark.parametrize("case", LATE)
-def test_without_that_answer_it_would_take_the_lock_for_a_caller_that_left(
-    bench: Bench, case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The control: the lock is written again as seen, as a client does."""
-    late = LATE[case](bench)
-    monkeypatch.setattr(outcomes, "is_outdated", lambda *_args, **_kwargs: False)
-    if case == "a busy lock":  # A join is refused as often as it is sent: it needs the time, too.
-        late.pop("entered_at_ms")
-    invoke(bench, late)
-    assert "anna" in stands(bench)
-
-
 @pytest.mark.parametrize("case", ["a free lock", "a second permit", "a lock whose holder died"])
 def test_a_caller_that_does_not_say_when_it_called_is_unprotected(bench: Bench, case: str) -> None:
     late = LATE[case](bench)
@@ -139,13 +124,13 @@ def test_an_invocation_that_stalls_between_its_two_writes_is_told_to_ask_again(
     bench: Bench,
 ) -> None:
     """The first is refused, because a holder names another limit; then its acquisition ends."""
-    bench.store().acquire(acquire("zoe", limit=3))
+    bench.ask("zoe", limit=3)
     request = event(bench, "anna", limit=2)
 
     def others_act() -> None:
         hold_and_leave(bench, request)
-        bench.store().acquire(acquire("passing", limit=2))
-        bench.store().release(release("passing"))
+        bench.ask("passing", limit=2)
+        bench.release("passing")
 
     client = FaultyTable(bench.client, meanwhile(2, others_act))
     assert is_told_to_ask_again(invoke(bench, request, client))
@@ -155,7 +140,7 @@ def test_an_invocation_that_stalls_between_its_two_writes_is_told_to_ask_again(
 def test_a_lock_that_is_held_is_refused_as_ever(bench: Bench) -> None:
     """Nothing would be written for it, and the answer tells who holds."""
     request = of_a_free_lock(bench)
-    bench.store().acquire(acquire("zoe"))
+    bench.ask("zoe")
     answer = invoke(bench, request)
     assert isinstance(answer, Refusal)
     assert (answer.reason, [holder.owner_name for holder in answer.holders]) == ("HELD", ["zoe"])
@@ -165,24 +150,27 @@ def test_a_call_whose_answer_was_lost_is_granted_again_however_old_it_is(bench: 
     bench.pass_through()
     request = event(bench, "anna", limit=2)
     first = invoke(bench, request)
-    bench.clock.advance(5)
-    bench.store().acquire(acquire("zoe", limit=2))
-    bench.store().release(release("zoe"))
-    again = invoke(bench, request)
     assert isinstance(first, Grant)
-    assert isinstance(again, Grant)
-    assert again.fencing_token == first.fencing_token
+    bench.clock.advance(5)
+    bench.ask("zoe", limit=2)
+    bench.release("zoe")
+    assert invoke(bench, request) == replace(first, repeated=True)
 
 
-def test_a_caller_with_a_slow_clock_is_granted_when_it_sends_the_time_back(bench: Bench) -> None:
+@pytest.mark.parametrize("slow_ms", [5_000, 0], ids=["a slow clock", "a cold start"])
+def test_a_call_from_before_a_release_costs_one_call_more_that_sends_the_time_back(
+    bench: Bench, slow_ms: int
+) -> None:
+    request = event(bench, "anna", behind_ms=slow_ms)
+    bench.clock.advance(1.5)
     bench.pass_through()
-    refused = invoke(bench, event(bench, "anna", behind_ms=5_000))
+    refused = invoke(bench, request)
     assert isinstance(refused, Refusal)
     assert (refused.reason, refused.retry_after_seconds) == ("ASK_AGAIN", 1)
     assert refused.called_at_ms == bench.clock.now_ms
     bench.clock.advance(refused.retry_after_seconds)
     again = event(bench, "anna", entered_at_ms=refused.called_at_ms)
-    assert isinstance(invoke(bench, again), Grant)
+    assert requests_of_grant(bench, again) == ["update_item"]
 
 
 def test_a_caller_that_keeps_the_difference_is_told_once_however_often_others_come_and_go(
@@ -198,7 +186,7 @@ def test_a_caller_that_keeps_the_difference_is_told_once_however_often_others_co
             difference_ms = answer.called_at_ms - (bench.clock.now_ms - 7_000)
             told += 1
         else:
-            bench.store().release(release("anna"))
+            bench.release("anna")
             bench.pass_through()
     assert told == 1
 
@@ -216,45 +204,18 @@ def test_a_time_in_the_future_is_answered_with_the_right_one_without_a_request(
     assert isinstance(invoke(bench, again), Grant)
 
 
-def test_if_it_were_taken_a_late_copy_of_it_would_be_granted(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store_acquire, "SLACK_MS", YEAR_9999_MS)
-    request = event(bench, "anna", behind_ms=-240_000)
-    hold_and_leave(bench, request)
-    bench.pass_through()
-    assert isinstance(invoke(bench, request), Grant)
-
-
 def test_a_clock_that_is_ahead_by_less_than_the_slack_costs_nothing(bench: Bench) -> None:
-    client, _ = bench.counting()
-    assert isinstance(invoke(bench, event(bench, "anna", behind_ms=-900), client), Grant)
-    assert client.calls == ["update_item"]
+    assert requests_of_grant(bench, event(bench, "anna", behind_ms=-900)) == ["update_item"]
 
 
 def test_on_ordinary_ways_the_time_costs_no_request(bench: Bench) -> None:
     """Right after a release, too: the call was made before it, and within the slack."""
-    bench.store().acquire(acquire("zoe"))
+    bench.ask("zoe")
     bench.clock.advance(5)
     request = event(bench, "anna")
-    bench.store().release(release("zoe"))
+    bench.release("zoe")
     bench.clock.advance(0.4)
-    client, _ = bench.counting()
-    assert isinstance(invoke(bench, request, client), Grant)
-    assert client.calls == ["update_item"]
-
-
-def test_a_cold_start_over_a_release_costs_one_call_more(bench: Bench) -> None:
-    bench.store().acquire(acquire("zoe"))
-    request = event(bench, "anna")
-    bench.clock.advance(1.5)
-    bench.store().release(release("zoe"))
-    refused = invoke(bench, request)
-    assert isinstance(refused, Refusal)
-    client, _ = bench.counting()
-    again = event(bench, "anna", entered_at_ms=refused.called_at_ms)
-    assert isinstance(invoke(bench, again, client), Grant)
-    assert client.calls == ["update_item"]
+    assert requests_of_grant(bench, request) == ["update_item"]
 
 
 def test_a_departure_that_was_marked_in_the_future_refuses_no_call_made_just_now(
@@ -264,19 +225,12 @@ def test_a_departure_that_was_marked_in_the_future_refuses_no_call_made_just_now
     bench.pass_through()
     item = bench.client.items[f"LOCK#{LOCK}", "STATE"]
     item[RELEASED_AT] = {"N": str(bench.clock.now_ms + 240_000)}
-    client, _ = bench.counting()
-    assert isinstance(invoke(bench, event(bench, "anna"), client), Grant)
-    assert client.calls == ["update_item", "update_item"]
+    assert requests_of_grant(bench, event(bench, "anna")) == ["update_item", "update_item"]
 
 
-@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
-def test_two_calls_of_a_waiter_that_are_under_way_get_one_place(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, protected: bool
-) -> None:
+def test_two_calls_of_a_waiter_that_are_under_way_get_one_place(bench: Bench) -> None:
     """The late one has read the queue before the other joined, and gave up: no one leaves it."""
-    if not protected:
-        monkeypatch.setattr(store_queue, "SLACK_MS", YEAR_9999_MS)
-    bench.store().acquire(acquire("zoe"))
+    bench.ask("zoe")
     late = event(bench, "anna", queue=True)
     bench.clock.advance(2)
     again = event(bench, "anna", queue=True)
@@ -288,11 +242,11 @@ def test_two_calls_of_a_waiter_that_are_under_way_get_one_place(
     between = FaultyTable(bench.client, meanwhile(3, others_act))
     invoke(bench, late, between)
     between.end_plan()
-    assert len(bench.waiters()) == (1 if protected else 2)
+    assert bench.waiters() == ["anna"]
 
 
 def test_a_waiter_keeps_its_one_place_whatever_clock_its_calls_go_by(bench: Bench) -> None:
-    bench.store().acquire(acquire("zoe"))
+    bench.ask("zoe")
     first = invoke(bench, event(bench, "anna", queue=True))
     assert isinstance(first, Queued)
     bench.clock.advance(1)
@@ -304,5 +258,5 @@ def test_a_waiter_keeps_its_one_place_whatever_clock_its_calls_go_by(bench: Benc
         assert isinstance(again, Queued)
         assert (again.entered_at_ms, again.position) == (first.entered_at_ms, 1)
     assert bench.waiters() == ["anna", "ben"]
-    bench.store().release(release("zoe"))
+    bench.release("zoe")
     assert bench.holders() == ["anna"]

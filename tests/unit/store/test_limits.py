@@ -2,78 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from fairlock.protocol.model import Grant, LockState, ReleaseRequest
-from fairlock.protocol.outcomes import Queued, Refusal, Released
+from fairlock.protocol.model import Grant, ReleaseRequest
+from fairlock.protocol.outcomes import Queued, Released
 from fairlock.store.context import MixedLimits
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, owner, release, store_over
-from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support.faulty_table import meanwhile
 from tests.support.memory_tables import item_bytes
-from tests.support.store_bench import Bench, workflow_heartbeat
-
-
-def is_granted(bench: Bench, name: str, limit: int) -> bool:
-    return isinstance(bench.store().acquire(acquire(name, limit=limit)), Grant)
-
-
-def in_force(bench: Bench) -> int:
-    return bench.store().read_state(LOCK).limit
+from tests.support.store_bench import Bench
 
 
 def test_a_caller_with_a_higher_limit_does_not_get_in_beside_a_mutex(bench: Bench) -> None:
     bench.grant("guard", limit=1)
-    assert not is_granted(bench, "attacker", limit=2)
-    assert not is_granted(bench, "attacker", limit=100)
+    bench.refuse("attacker", limit=2)
+    bench.refuse("attacker", limit=100)
     assert bench.holders() == ["guard"]
 
 
-def test_without_the_limit_in_force_it_does(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The negative control: the condition of before."""
-    own_limit_only = "(attribute_not_exists(#held) OR #held < :limit)"
-    monkeypatch.setattr("fairlock.protocol.admission.PERMIT_FREE", own_limit_only)
-    bench.grant("guard", limit=1)
-    assert is_granted(bench, "attacker", limit=2)
-
-
-def test_a_caller_with_a_lower_limit_gets_in_while_fewer_hold_and_then_no_one(bench: Bench) -> None:
+def test_a_lower_limit_gets_in_while_fewer_hold_and_holds_until_it_leaves(bench: Bench) -> None:
     bench.grant("anna", limit=5)
     bench.grant("ben", limit=2)
-    assert in_force(bench) == 2
-    assert not is_granted(bench, "carl", limit=5)
-
-
-def test_when_the_strict_holder_has_left_the_limit_rises_again(bench: Bench) -> None:
-    bench.grant("anna", limit=5)
-    bench.grant("ben", limit=2)
-    bench.store().release(release("ben"))
-    assert in_force(bench) == 2, "too low, which is safe"
+    assert bench.state.limit == 2
+    bench.refuse("carl", limit=5)
+    bench.release("ben")
+    assert bench.state.limit == 2, "too low, which is safe"
     bench.grant("carl", limit=5)
-    assert in_force(bench) == 5
+    assert bench.state.limit == 5
     bench.grant("dora", limit=5)
 
 
-def test_an_idle_lock_takes_any_limit_in_one_request(bench: Bench) -> None:
+def test_another_limit_than_that_of_the_holders_costs_a_second_request(bench: Bench) -> None:
     client, store = bench.counting()
     for name, limit in (("anna", 1), ("ben", 5), ("carl", 2)):
-        assert isinstance(store.acquire(acquire(name, limit=limit)), Grant)
+        store.acquire(acquire(name, limit=limit))
         store.release(release(name))
     assert client.calls == ["update_item"] * 6
-
-
-def test_equal_limits_cost_one_request_each_and_a_different_one_two(bench: Bench) -> None:
-    client, store = bench.counting()
-    store.acquire(acquire("anna", limit=3))
-    store.acquire(acquire("ben", limit=3))
-    assert len(client.calls) == 2
-    store.acquire(acquire("carl", limit=4))
-    assert len(client.calls) == 4
-    assert bench.holders() == ["anna", "ben", "carl"]
+    for name, limit, requests in (("dora", 3, 7), ("emil", 3, 8), ("fred", 4, 10)):
+        store.acquire(acquire(name, limit=limit))
+        assert len(client.calls) == requests
+    assert bench.holders() == ["dora", "emil", "fred"]
 
 
 @pytest.mark.parametrize("lower", [1, 2])
@@ -81,20 +53,8 @@ def test_the_second_write_of_a_lower_limit_fails_if_another_came_in_between(
     bench: Bench, lower: int
 ) -> None:
     bench.grant("anna", limit=3)
-    between = FaultyTable(bench.client, meanwhile(2, lambda: bench.grant("ben", limit=3)))
-    assert isinstance(bench.store(between).acquire(acquire("carl", limit=lower)), Refusal)
+    bench.refuse("carl", limit=lower, over=meanwhile(2, lambda: bench.grant("ben", limit=3)))
     assert bench.holders() == ["anna"] if lower == 1 else ["anna", "ben"]
-
-
-def test_without_the_token_in_its_condition_it_does_not(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The negative control."""
-    monkeypatch.setattr("fairlock.protocol.admission.NOBODY_CAME_IN", ":seen_token = :seen_token")
-    bench.grant("anna", limit=3)
-    between = FaultyTable(bench.client, meanwhile(2, lambda: bench.grant("ben", limit=3)))
-    assert isinstance(bench.store(between).acquire(acquire("carl", limit=2)), Grant)
-    assert len(bench.holders()) == 3
 
 
 def test_a_takeover_leaves_the_other_holders_their_limits(bench: Bench) -> None:
@@ -102,30 +62,29 @@ def test_a_takeover_leaves_the_other_holders_their_limits(bench: Bench) -> None:
     bench.grant("strict", limit=2)
     bench.clock.advance(10)
     answer = bench.grant("wide", limit=9)
-    assert (answer.taken_over, bench.holders(), in_force(bench)) == (1, ["strict", "wide"], 2)
-    assert not is_granted(bench, "wider", limit=9)
+    assert (answer.taken_over, bench.holders(), bench.state.limit) == (1, ["strict", "wide"], 2)
+    bench.refuse("wider", limit=9)
 
 
 def test_a_takeover_fails_if_another_came_in_between(bench: Bench) -> None:
     bench.grant("gone", limit=2, lease_ms=1_000)
     bench.clock.advance(10)
-    between = FaultyTable(bench.client, meanwhile(2, lambda: bench.grant("ben", limit=2)))
-    assert isinstance(bench.store(between).acquire(acquire("strict", limit=1)), Refusal)
+    bench.refuse("strict", limit=1, over=meanwhile(2, lambda: bench.grant("ben", limit=2)))
     assert "ben" in bench.holders()
 
 
 def test_raising_takes_effect_as_the_old_holders_leave(bench: Bench) -> None:
     for name in ("old-1", "old-2", "old-3"):
         bench.grant(name, limit=3)
-    assert not is_granted(bench, "new-1", limit=5)
-    bench.store().release(release("old-1"))
+    bench.refuse("new-1", limit=5)
+    bench.release("old-1")
     bench.grant("new-1", limit=5)
-    assert not is_granted(bench, "new-2", limit=5), "two of the old still hold"
-    bench.store().release(release("old-2"))
-    bench.store().release(release("old-3"))
+    bench.refuse("new-2", limit=5)  # Two of the old still hold.
+    bench.release("old-2")
+    bench.release("old-3")
     for name in ("new-2", "new-3", "new-4", "new-5"):
         bench.grant(name, limit=5)
-    assert not is_granted(bench, "new-6", limit=5)
+    bench.refuse("new-6", limit=5)
 
 
 def test_a_waiter_kept_out_by_a_holders_limit_joins_and_is_served_when_it_leaves(
@@ -133,7 +92,7 @@ def test_a_waiter_kept_out_by_a_holders_limit_joins_and_is_served_when_it_leaves
 ) -> None:
     bench.wait("strict", limit=1, execution_arn=None)
     assert isinstance(bench.wait("wide", limit=3, execution_arn=None), Queued)
-    bench.store().release(release("strict"))
+    bench.release("strict")
     assert (bench.pushed, bench.holders()) == (["wide"], ["wide"])
 
 
@@ -141,60 +100,40 @@ def test_a_waiter_does_not_join_beside_a_permit_that_became_free(bench: Bench) -
     bench.wait("strict", limit=1, execution_arn=None)
 
     def replace_the_strict_holder() -> None:
-        bench.store().release(release("strict"))
+        bench.release("strict")
         bench.grant("other", limit=3)
 
-    between = FaultyTable(bench.client, meanwhile(2, replace_the_strict_holder))
+    between = meanwhile(2, replace_the_strict_holder)
     wide = acquire("wide", limit=3, waits=True, task_token="wide", waiting_since_ms=1)
     assert isinstance(bench.store(between).acquire(wide), Grant)
 
 
-def leave_while_another_joins(bench: Bench) -> None:
-    """A waiter joins by a clock that is slow, so it comes first, after the queue was read."""
-    for name in ("anna", "ben"):
-        bench.grant(name, limit=2)
-    bench.wait("strict", limit=1, execution_arn=None)
+@pytest.mark.parametrize("joins", [True, False], ids=["another joins", "the head gives up"])
+def test_the_queue_is_read_again_after_a_holder_left_without_successor(
+    bench: Bench, *, joins: bool
+) -> None:
+    """It has read the queue when a waiter joins by a slow clock, and so comes first.
 
-    def join() -> None:
-        bench.clock.skew_ms = -10_000
-        bench.wait("wide", limit=2, execution_arn=None)
-        bench.clock.skew_ms = 0
-
-    between = FaultyTable(bench.client, meanwhile(3, join))
-    assert isinstance(bench.store(between).release(release("anna")), Released)
-
-
-def leave_while_the_head_gives_up(bench: Bench) -> None:
-    """The departing holder has read the queue when the waiter with the lower limit leaves it.
-
-    That waiter serves those behind it, but has read the lock before the holder departs.
+    Or the waiter with the lower limit leaves: that one serves those behind it, but has read the
+    lock before the holder departs.
     """
     for name in ("anna", "ben"):
         bench.grant(name, limit=2)
     bench.wait("strict", limit=1, execution_arn=None)
     ticket = bench.clock.now_ms
-    bench.wait("wide", limit=2, execution_arn=None)
-    gives_up = release("strict", ticket=ticket)
-    between = FaultyTable(bench.client, meanwhile(3, lambda: bench.store().release(gives_up)))
-    assert isinstance(bench.store(between).release(release("anna")), Released)
 
+    def others_act() -> None:
+        if joins:
+            bench.clock.skew_ms = -10_000
+            bench.wait("wide", limit=2, execution_arn=None)
+            bench.clock.skew_ms = 0
+        else:
+            bench.release("strict", ticket=ticket)
 
-@pytest.mark.parametrize("leave", [leave_while_another_joins, leave_while_the_head_gives_up])
-def test_the_queue_is_read_again_after_a_holder_left_without_successor(
-    bench: Bench, leave: Callable[[Bench], None]
-) -> None:
-    leave(bench)
+    if not joins:
+        bench.wait("wide", limit=2, execution_arn=None)
+    bench.release("anna", over=meanwhile(3, others_act))
     assert (bench.pushed, bench.holders()) == (["wide"], ["ben", "wide"])
-
-
-@pytest.mark.parametrize("leave", [leave_while_another_joins, leave_while_the_head_gives_up])
-def test_without_that_a_waiter_sleeps_beside_a_free_permit(
-    bench: Bench, leave: Callable[[Bench], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The negative control."""
-    monkeypatch.setattr(LockState, "is_full", lambda _state: True)
-    leave(bench)
-    assert (bench.pushed, bench.holders()) == ([], ["ben"])
 
 
 @pytest.mark.parametrize(("limit", "taken"), [(2, True), (3, True), (1, False)])
@@ -202,13 +141,11 @@ def test_a_redriven_workflow_takes_its_lock_again_only_as_far_as_limits_allow(
     bench: Bench, *, limit: int, taken: bool
 ) -> None:
     bench.wait("guard", limit=limit)
-    bench.end()
-    bench.reap()
-    bench.redrive()
+    bench.come_back()
     bench.grant("other", limit=2)
-    outcome = bench.store().keep_alive(workflow_heartbeat("guard", limit=limit))
+    outcome = bench.beat("guard", limit=limit)
     assert outcome is (KeepAliveOutcome.REACQUIRED if taken else KeepAliveOutcome.LOST)
-    assert in_force(bench) == 2
+    assert bench.state.limit == 2
 
 
 def test_mixed_limits_are_observed_once_a_call(bench: Bench) -> None:
@@ -217,14 +154,14 @@ def test_mixed_limits_are_observed_once_a_call(bench: Bench) -> None:
     found = MixedLimits(lock_name=LOCK, limit=2, holders_limits=(5,))
     assert [event for event in bench.events if isinstance(event, MixedLimits)] == [found]
     bench.events.clear()
-    assert not is_granted(bench, "carl", limit=2)
+    bench.refuse("carl", limit=2)
     assert bench.events == [found]
-
-
-def test_equal_limits_are_not(bench: Bench) -> None:
-    bench.grant("anna", limit=1)
-    assert not is_granted(bench, "ben", limit=1)
-    assert bench.events == []
+    for name in ("anna", "ben"):
+        bench.release(name)
+    bench.events.clear()
+    bench.grant("anna")
+    bench.refuse("ben")
+    assert bench.events == [], "equal limits are not"
 
 
 # What DynamoDB sends back has to be read: no more is asked for than is needed.
@@ -233,33 +170,25 @@ HOLDERS = 50
 
 
 class WeighingTable(MemoryTable):
-    """Notes the bytes of each answer to an update; each asks for what `always` says, if it does."""
+    """Notes the bytes of each answer to an update."""
 
-    def __init__(self, always: str | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.always, self.answers = always, list[int]()
+        self.answers: list[int] = []
 
     def update_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
-        asked = {} if self.always is None else {"ReturnValues": self.always}
-        answer = super().update_item(**{**request, **asked})
-        self.answers.append(item_bytes(answer["Attributes"]))
+        answer = super().update_item(**request)
+        self.answers.append(item_bytes(answer.get("Attributes", {})))
         return answer
 
 
-@pytest.mark.parametrize(
-    ("always", "grows", "has_the_record"),
-    [(None, False, False), ("ALL_OLD", True, False), ("ALL_NEW", True, True)],
-)
-def test_the_answer_to_an_acquire_has_no_record_of_a_holder(
-    always: str | None, *, grows: bool, has_the_record: bool
-) -> None:
-    table = WeighingTable(always)
-    store = store_over(table, FakeClock())
+def test_the_answer_to_an_acquire_has_no_record_of_a_holder(clock: FakeClock) -> None:
+    table = WeighingTable()
     for number in range(HOLDERS):
-        store.acquire(acquire(f"holder-{number:02d}", limit=HOLDERS))
-    first, second, last = table.answers[0], table.answers[1], table.answers[-1]
-    assert (last > 10 * second) == grows
-    assert (first > 0) == has_the_record
+        Bench(table, clock).ask(f"holder-{number:02d}", limit=HOLDERS)
+    first, second, *_, last = table.answers
+    assert first == 0
+    assert last < 2 * second
 
 
 @pytest.mark.parametrize("tells_grant", [False, True])

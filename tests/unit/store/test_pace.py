@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,16 +18,12 @@ from fairlock.errors import LockItemMalformed, LockStoreUnavailable
 from fairlock.protocol import pace
 from fairlock.protocol.pace import MICROSECONDS, PaceRequest, PaceState, Slot, TooLate, interval_us
 from fairlock.protocol.schema import pace_key
-from fairlock.store import turns
 from fairlock.store.turns import KnownPaces, Turn
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import TABLE, FakeClock, Operations, acquire, release, store_over
 from tests.support.faulty_table import READS, FaultyTable, delay, fault, lose, lost_reply
 from tests.support.memory_tables import MeteredTable
 from tests.support.store_bench import Wire
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
 
 UPDATES = ("update_item",)
 HOUR = 3600
@@ -52,6 +48,16 @@ class Process:
         turn = self.turn(name, since=self.clock.monotonic(), **fields)
         return turn.take(self.context())
 
+    @property
+    def item(self) -> dict[str, Any]:
+        return dict(self.table.inner.get_item(TableName=TABLE, Key=pace_key("vendor"))["Item"])
+
+    @property
+    def state(self) -> PaceState:
+        found = pace.read_pace("vendor", self.item)
+        assert found is not None
+        return found
+
     def context(self) -> Any:  # noqa: ANN401 - a context
         return store_over(self.table, self.clock).context
 
@@ -67,20 +73,13 @@ def asked(name: str, *, rate: tuple[int, float] = (10, 60), **fields: Any) -> Pa
     )
 
 
-def state(dynamodb: DynamoDBClient) -> PaceState:
-    key = pace_key("vendor")
-    found = pace.read_pace("vendor", dynamodb.get_item(TableName=TABLE, Key=key)["Item"])
-    assert found is not None
-    return found
-
-
 @pytest.fixture
-def one(dynamodb: DynamoDBClient, clock: FakeClock) -> Process:
+def one(dynamodb: object, clock: FakeClock) -> Process:
     return Process(FaultyTable(dynamodb), clock)
 
 
 @pytest.fixture
-def other(dynamodb: DynamoDBClient, clock: FakeClock) -> Process:
+def other(dynamodb: object, clock: FakeClock) -> Process:
     return Process(FaultyTable(dynamodb), clock)
 
 
@@ -106,26 +105,14 @@ def test_a_process_that_knows_that_a_pace_is_busy_writes_once(one: Process) -> N
     assert [b - a for a, b in pairwise(begins)] == [6 * _SECOND] * 4
 
 
-def test_slots_belong_to_callers_in_the_order_of_their_reservations(
+def test_a_slot_that_is_too_late_is_refused_and_nothing_is_written(
     one: Process, other: Process
 ) -> None:
-    slots = [
-        process.reserve(f"{number}", max_wait=600)
-        for number, process in enumerate([one, other] * 10)
-    ]
-    begins = [slot.begins_us for slot in slots if isinstance(slot, Slot)]
-    assert begins == sorted(set(begins))
-    assert len(begins) == 20
-
-
-def test_a_slot_that_is_too_late_is_refused_and_nothing_is_written(
-    dynamodb: DynamoDBClient, one: Process, other: Process
-) -> None:
     one.reserve("anna")
-    before = state(dynamodb)
+    before = one.state
     assert other.reserve("ben") == TooLate(wait_us=8 * _SECOND)
     assert other.reserve("ben", max_wait=7.9) == TooLate(wait_us=8 * _SECOND)
-    assert state(dynamodb) == before
+    assert one.state == before
     assert other.table.calls == ["update_item"] * 2
     assert isinstance(other.reserve("ben", max_wait=8), Slot)
 
@@ -148,124 +135,101 @@ def test_a_rate_is_never_exceeded_by_rounding() -> None:
     assert interval_us(10, 60) == 6 * MICROSECONDS
 
 
-@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
-def test_a_repeat_whose_reply_was_lost_finds_its_slot_instead_of_refusing_itself(
-    one: Process, monkeypatch: pytest.MonkeyPatch, *, protected: bool
-) -> None:
-    if not protected:
-        nobody = PaceState(next_us=state_after_one(one.clock), slot_us=0, reservation_id="")
-        monkeypatch.setattr(turns, "read_pace", lambda _name, item: nobody if item else None)
-    hourly = one.turn("anna", rate=(1, HOUR))
-    one.table.will(lose())
+def lost(process: Process) -> Turn:
+    """A turn whose reservation was written, and got no reply."""
+    hourly = process.turn("anna", rate=(1, HOUR))
+    process.table.will(lose(1))
     with pytest.raises(LockStoreUnavailable):
-        hourly.reserve(one.context())
-    one.table.will()
+        hourly.reserve(process.context())
+    return hourly
+
+
+def test_a_repeat_whose_reply_was_lost_finds_its_slot_instead_of_refusing_itself(
+    one: Process,
+) -> None:
+    hourly = lost(one)
     one.clock.advance(5)
-    assert isinstance(hourly.reserve(one.context()), Slot) is protected
+    assert isinstance(hourly.reserve(one.context()), Slot)
     assert isinstance(one.reserve("ben", rate=(1, HOUR)), TooLate)
-
-
-def state_after_one(clock: FakeClock) -> int:
-    return clock.now_ms * 1000 + HOUR * MICROSECONDS + MICROSECONDS
 
 
 def test_a_caller_that_is_refused_after_a_lost_reply_is_told_that_this_is_not_certain(
     one: Process, other: Process
 ) -> None:
     """Others have reserved since, so nothing tells whether its own write was one of them."""
-    hourly = one.turn("anna", rate=(1, HOUR))
-    one.table.will(lose())
-    with pytest.raises(LockStoreUnavailable):
-        hourly.reserve(one.context())
-    one.table.will()
+    hourly = lost(one)
     assert isinstance(other.reserve("ben", rate=(1, HOUR), max_wait=2 * HOUR), Slot)
     with pytest.raises(LockStoreUnavailable, match="a reply was lost"):
         hourly.reserve(one.context())
 
 
 def test_a_lost_request_is_refused_for_certain_if_the_last_slot_is_one_of_before(
-    dynamodb: DynamoDBClient, one: Process, other: Process
+    one: Process, other: Process
 ) -> None:
     hourly = one.turn("anna", rate=(1, HOUR))
-    wire = Wire(dynamodb, "SET #next_slot_us", held_back=True)
+    wire = Wire(one.table.inner, "SET #next_slot_us", held_back=True)
     one.table.inner = wire
     with pytest.raises(LockStoreUnavailable):
         hourly.reserve(one.context())
-    one.table.inner = dynamodb
+    one.table.inner = wire.inner
     assert isinstance(other.reserve("ben", rate=(1, HOUR)), Slot)
     assert isinstance(hourly.reserve(one.context()), TooLate)
     assert not wire.land()
 
 
-NOT_MINE = "(attribute_not_exists(#reservation_id) OR #reservation_id <> :id)"
-IDLE = "(attribute_not_exists(#next_slot_us) OR #next_slot_us <= :early)"
+def copied(process: Process, text: str, name: str) -> Wire:
+    """A reservation, of which a copy stays on the wire."""
+    wire = process.table.inner = Wire(process.table.inner, text)
+    process.reserve(name, max_wait=60)
+    return wire
 
 
-@pytest.mark.parametrize("without", [(), (NOT_MINE,)], ids=["protected", "control"])
-def test_a_late_copy_of_the_last_reservation_takes_no_slot(
-    dynamodb: DynamoDBClient, one: Process, without: tuple[str, ...]
-) -> None:
+def test_a_late_copy_of_the_last_reservation_takes_no_slot(one: Process) -> None:
     one.reserve("anna")
-    wire = Wire(dynamodb, ":interval")
-    one.table.inner = wire
-    one.reserve("ben", max_wait=60)
+    wire = copied(one, ":interval", "ben")
     one.clock.advance(3)
-    before = state(dynamodb)
-    assert wire.land(without=without) is bool(without)
-    assert (state(dynamodb) == before) is not bool(without)
+    before = one.state
+    assert not wire.land()
+    assert one.state == before
+    assert wire.land(without=("(attribute_not_exists(#reservation_id) OR #reservation_id <> :id)",))
 
 
-@pytest.mark.parametrize("without", [(), (IDLE,)], ids=["protected", "control"])
-def test_a_late_copy_never_moves_the_next_slot_back(
-    dynamodb: DynamoDBClient, one: Process, other: Process, without: tuple[str, ...]
-) -> None:
-    wire = Wire(dynamodb, "SET #next_slot_us")
-    one.table.inner = wire
-    one.reserve("anna")
+def test_a_late_copy_never_moves_the_next_slot_back(one: Process, other: Process) -> None:
+    wire = copied(one, "SET #next_slot_us", "anna")
     for number in range(3):
         other.reserve(f"ben-{number}", max_wait=60)
-    before = state(dynamodb)
-    wire.land(without=without)
-    assert (state(dynamodb).next_us >= before.next_us) is not bool(without)
+    before = one.state.next_us
+    wire.land()
+    assert one.state.next_us >= before
 
 
 def test_a_copy_that_lands_after_others_takes_a_slot_for_no_one_and_breaks_no_pace(
-    dynamodb: DynamoDBClient, one: Process, other: Process
+    one: Process, other: Process
 ) -> None:
     one.reserve("anna")
-    wire = Wire(dynamodb, ":interval")
-    one.table.inner = wire
-    one.reserve("ben", max_wait=60)
+    wire = copied(one, ":interval", "ben")
     other.reserve("carl", max_wait=60)
-    before = state(dynamodb)
+    before = one.state
     assert wire.land()
-    assert state(dynamodb).next_us == before.next_us + 6 * _SECOND
+    assert one.state.next_us == before.next_us + 6 * _SECOND
 
 
-@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
-def test_a_caller_whose_slot_is_over_before_its_answer_comes_reserves_again(
-    one: Process, monkeypatch: pytest.MonkeyPatch, *, protected: bool
-) -> None:
-    if not protected:
-        monkeypatch.setattr(Slot, "is_over", lambda _slot, _now: False)
+def test_a_caller_whose_slot_is_over_before_its_answer_comes_reserves_again(one: Process) -> None:
     one.table.will(delay(8, one.clock, 1, of=UPDATES, late=True))
     slot = one.reserve("anna", max_wait=30)
     assert isinstance(slot, Slot)
-    late_ms = one.clock.now_ms - slot.begins_us // 1000
-    assert (late_ms < 8_000) is protected
-    assert one.table.calls == ["update_item"] * (2 if protected else 1)
+    assert one.clock.now_ms - slot.begins_us // 1000 < 8_000
+    assert one.table.calls == ["update_item"] * 2
 
 
-def test_a_late_copy_of_a_second_reservation_takes_no_slot(
-    dynamodb: DynamoDBClient, one: Process
-) -> None:
-    wire = Wire(dynamodb, "#next_slot_us = :seen")
+def test_a_late_copy_of_a_second_reservation_takes_no_slot(one: Process) -> None:
+    wire = Wire(one.table.inner, "#next_slot_us = :seen")
     one.table.inner = wire
     one.table.will(delay(8, one.clock, 1, of=UPDATES, late=True))
     one.reserve("anna", max_wait=30)
-    before = state(dynamodb)
+    before = one.state
     assert not wire.land()
-    assert state(dynamodb) == before
+    assert one.state == before
 
 
 def test_a_caller_that_is_held_up_past_its_own_slot_may_be_refused(one: Process) -> None:
@@ -289,9 +253,8 @@ def test_a_wait_of_hours_reads_the_time_every_ten_minutes(one: Process, other: P
     assert other.table.calls == ["update_item"] * 2 + ["get_item"] * 6
 
 
-@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
 def test_a_caller_keeps_its_slot_if_a_read_of_the_time_fails_while_it_waits(
-    one: Process, other: Process, *, protected: bool
+    one: Process, other: Process
 ) -> None:
     """Another caller has reserved since, so the item does not tell of the slot any more."""
     one.take("anna", rate=(1, HOUR))
@@ -304,32 +267,28 @@ def test_a_caller_keeps_its_slot_if_a_read_of_the_time_fails_while_it_waits(
     other.table.will(fault(lost_reply(), 1, when="after", then=later, of=READS))
     with pytest.raises(LockStoreUnavailable):
         turn.take(other.context())
-    if not protected:
-        turn._slot = None  # noqa: SLF001 - as if it was forgotten
-    assert (turn.take(other.context()) is None) is protected
-    assert (one.clock.monotonic() - began == pytest.approx(HOUR + 1 + 1)) is protected
+    assert turn.take(other.context()) is None
+    assert one.clock.monotonic() - began == pytest.approx(HOUR + 1 + 1)
 
 
-def test_ttl_spares_an_item_for_two_days_after_its_last_slot(
-    dynamodb: DynamoDBClient, one: Process
-) -> None:
+def test_ttl_spares_an_item_for_two_days_after_its_last_slot(one: Process) -> None:
     for number in range(3):
         one.reserve(f"{number}", rate=(1, HOUR), max_wait=10 * HOUR)
-        item = dynamodb.get_item(TableName=TABLE, Key=pace_key("vendor"))["Item"]
-        after = int(item["expiry_time"]["N"]) - state(dynamodb).next_us / MICROSECONDS
+        item = one.item
+        after = int(item["expiry_time"]["N"]) - one.state.next_us / MICROSECONDS
         assert 48 * HOUR <= after <= (48 + 11) * HOUR
 
 
-def test_an_item_that_was_deleted_is_made_again(dynamodb: DynamoDBClient, one: Process) -> None:
+def test_an_item_that_was_deleted_is_made_again(one: Process) -> None:
     one.reserve("anna")
-    dynamodb.delete_item(TableName=TABLE, Key=pace_key("vendor"))
+    one.table.inner.delete_item(TableName=TABLE, Key=pace_key("vendor"))
     assert isinstance(one.reserve("ben"), Slot)
 
 
-def test_an_item_that_someone_has_changed_is_named(dynamodb: DynamoDBClient, one: Process) -> None:
+def test_an_item_that_someone_has_changed_is_named(one: Process) -> None:
     one.reserve("anna")
     key: Any = pace_key("vendor")
-    dynamodb.put_item(TableName=TABLE, Item={**key, "next_slot_us": {"N": "9" * 17}})
+    one.table.inner.put_item(TableName=TABLE, Item={**key, "next_slot_us": {"N": "9" * 17}})
     with pytest.raises(LockItemMalformed, match="PACE#vendor"):
         one.reserve("ben")
 

@@ -9,17 +9,14 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Delivery, Liveness
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.claims import Claim
 from fairlock.protocol.model import Grant
-from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
-from fairlock.protocol.waiters import join_queue
+from fairlock.protocol.outcomes import Queued, RefusalReason
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import parse_acquire
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faulty_table import FaultyTable, lose, meanwhile
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, FakeWorkflows
+from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
 WAITER = "WAITER#"
 LONG_AGO = 1_577_836_800_000
@@ -36,7 +33,7 @@ ATTACKS: dict[str, dict[str, Any]] = {
 def bench(clock: FakeClock) -> Bench:
     """Anna holds the lock, and ben waits for it."""
     bench = Bench(MemoryTable(), clock)
-    bench.store().acquire(acquire("anna"))
+    bench.ask("anna")
     asks(bench, "ben")
     return bench
 
@@ -62,7 +59,7 @@ def test_no_one_overtakes_by_what_a_request_says(bench: Bench, attack: str) -> N
     answer = asks(bench, "mallory", **ATTACKS[attack])
     assert ticket_of(answer) == bench.clock.now_ms
     assert in_order(bench) == ["ben", "mallory"]
-    bench.store().release(release("anna"))
+    bench.release("anna")
     assert bench.holders() == ["ben"]
 
 
@@ -72,19 +69,6 @@ def test_a_call_that_says_it_was_made_long_ago_gets_no_place_at_all(bench: Bench
     assert in_order(bench) == ["ben"]
 
 
-@pytest.mark.parametrize("attack", ["ticket 0", "ticket 1", "both"])
-def test_if_a_ticket_were_believed_it_would_overtake(
-    bench: Bench, attack: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def believing(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the real one
-        return join_queue(*args, **{**kwargs, "again": False})
-
-    monkeypatch.setattr("fairlock.store.queue.join_queue", believing)
-    asks(bench, "mallory", **ATTACKS[attack])
-    bench.store().release(release("anna"))
-    assert bench.holders() == ["mallory"]
-
-
 def test_the_ticket_of_another_owner_finds_nothing(bench: Bench) -> None:
     ticket = ticket_of(asks(bench, "carl"))
     asks(bench, "dora")
@@ -92,21 +76,14 @@ def test_the_ticket_of_another_owner_finds_nothing(bench: Bench) -> None:
     assert in_order(bench) == ["ben", "carl", "dora", "mallory"]
 
 
-def test_a_caller_keeps_its_place_by_its_ticket(bench: Bench) -> None:
-    ticket = ticket_of(asks(bench, "carl"))
-    asks(bench, "dora")
-    again = asks(bench, "carl", ticket=ticket)
-    assert (again.entered_at_ms, again.position) == (ticket, 2)
-    assert in_order(bench) == ["ben", "carl", "dora"]
-
-
-@pytest.mark.parametrize("fields", [{}, {"ticket": None}, {"ticket": 7}])
-def test_a_caller_whose_ticket_was_lost_with_a_reply_is_found_in_its_place(
-    bench: Bench, fields: dict[str, Any]
+@pytest.mark.parametrize("lost", [None, {}, {"ticket": None}, {"ticket": 7}], ids=str)
+def test_a_caller_keeps_its_place_by_its_ticket_or_is_found_there(
+    bench: Bench, lost: dict[str, Any] | None
 ) -> None:
+    """Its ticket may have been lost with a reply."""
     ticket = ticket_of(asks(bench, "carl"))
     asks(bench, "dora")
-    again = asks(bench, "carl", **fields)
+    again = asks(bench, "carl", **({"ticket": ticket} if lost is None else lost))
     assert (again.entered_at_ms, again.position) == (ticket, 2)
     assert in_order(bench) == ["ben", "carl", "dora"]
 
@@ -138,37 +115,32 @@ def test_a_workflow_that_was_passed_over_while_it_was_away_gets_its_place_back(
     assert in_order(bench) == ["ben", "carl", "dora"]
 
 
-def test_a_direct_caller_that_lost_its_ticket_leaves_the_queue_all_the_same(bench: Bench) -> None:
-    asks(bench, "carl")
-    answer = bench.store().release(release("carl", waits=True))
+@pytest.mark.parametrize("fields", [{}, {"ticket": 3, "execution_arn": RUN}])
+def test_a_caller_that_lost_its_ticket_leaves_the_queue_all_the_same(
+    bench: Bench, fields: dict[str, Any]
+) -> None:
+    """A workflow by its claim."""
+    asks(bench, "carl", **({"execution_arn": RUN} if fields else {}))
+    answer = bench.release("carl", **{"waits": True, **fields})
     assert (getattr(answer, "left_queue", False), in_order(bench)) == (True, ["ben"])
 
 
-def test_a_workflow_leaves_the_queue_by_its_claim(bench: Bench) -> None:
-    asks(bench, "carl", execution_arn=RUN)
-    bench.store().release(release("carl", waits=True, ticket=3, execution_arn=RUN))
-    assert in_order(bench) == ["ben"]
-
-
 def test_an_uncontended_acquire_asks_for_no_place(clock: FakeClock) -> None:
-    bench = Bench(MemoryTable(), clock)
-    client, store = bench.counting()
-    assert isinstance(store.acquire(acquire("anna", waits=True, ticket=0)), Grant)
-    assert client.calls == ["update_item"]
+    anna = acquire("anna", waits=True, ticket=0)
+    calls = Bench(MemoryTable(), clock).requests(lambda store: store.acquire(anna))
+    assert calls == ["update_item"]
 
 
 # Who gave up is not granted a lock later, and who cannot hear of a grant does not keep it.
 
-LEASE_AND_TOLERANCE_SECONDS = 63
-MOST_WRITES = 4
-
 
 @pytest.fixture
 def leaving_bench(clock: FakeClock) -> Bench:
-    """Another caller holds the lock, and anna, a workflow, waits for it."""
+    """Another caller holds the lock, and anna, a workflow, waits for it: her task is over."""
     leaving_bench = Bench(MemoryTable(), clock)
-    leaving_bench.store().acquire(acquire("holder"))
+    leaving_bench.ask("holder")
     leaving_bench.wait("anna")
+    leaving_bench.gone("anna")
     return leaving_bench
 
 
@@ -176,105 +148,56 @@ def place_of(bench: Bench) -> dict[str, Any]:
     return {"ticket": bench.clock.now_ms, "execution_arn": RUN}
 
 
-def late_acquire(bench: Bench) -> Any:  # noqa: ANN401 - any of the answers
-    """Anna has given up; others have used the lock; then a call of hers lands, of long ago."""
-    place = place_of(bench)
-    bench.store().release(release("anna", **place))
-    bench.store().release(release("holder"))
-    bench.pass_through()
-    return bench.store().acquire(acquire("anna", waits=True, task_token="late", **place))
-
-
 def test_an_acquire_that_lands_after_its_workflow_gave_up_is_refused(leaving_bench: Bench) -> None:
-    answer = late_acquire(leaving_bench)
-    assert isinstance(answer, Refusal)
+    """Others have used the lock since."""
+    place = place_of(leaving_bench)
+    leaving_bench.release("anna", **place)
+    leaving_bench.release("holder")
+    leaving_bench.pass_through()
+    answer = leaving_bench.refuse("anna", waits=True, task_token="late", **place)
     assert (answer.reason, leaving_bench.holders()) == (RefusalReason.ALREADY_RELEASED, [])
 
 
-def test_without_the_mark_in_its_claim_it_would_be_granted(
-    leaving_bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    claim = Claim(
-        execution_arn=RUN,
-        lock_name=LOCK,
-        owner_id=owner("anna"),
-        entered_at_ms=leaving_bench.clock.now_ms,
-    )
-    monkeypatch.setattr("fairlock.store.release.end_claim", lambda *_: claim)
-    assert isinstance(late_acquire(leaving_bench), Grant)
-
-
-@pytest.mark.parametrize("killed_at", range(1, MOST_WRITES + 1))
+@pytest.mark.parametrize("killed_at", range(1, 5))
 def test_giving_up_marks_and_leaves_in_one_write_wherever_it_is_killed(
     leaving_bench: Bench, killed_at: int
 ) -> None:
     """Else the lock would be handed to a caller that is marked, and never asks again."""
-    dying = FaultyTable(leaving_bench.client, lose(killed_at))
     with pytest.raises(LockStoreUnavailable):
-        leaving_bench.store(dying).release(release("anna", **place_of(leaving_bench)))
-    is_marked = leaving_bench.store().read_state(LOCK).last_released == owner("anna")
+        leaving_bench.release("anna", **place_of(leaving_bench), over=lose(killed_at))
+    is_marked = leaving_bench.state.last_released == owner("anna")
     assert is_marked is (leaving_bench.waiters() == [])
 
 
-def gone(bench: Bench) -> FakeWorkflows:
-    """Its executions run on, but their tasks are over."""
-    return FakeWorkflows(wakes=Delivery.GONE, runs=bench.describe)
-
-
-def asks_to_leave(bench: Bench) -> bool:
-    """Whether a direct caller is granted the lock when the lease is over."""
-    bench.clock.advance(LEASE_AND_TOLERANCE_SECONDS)
-    return isinstance(bench.store().acquire(acquire("ben")), Grant)
+def is_free_after_its_lease(bench: Bench) -> bool:
+    bench.clock.advance(63)
+    return isinstance(bench.ask("ben"), Grant)
 
 
 def test_a_lock_handed_to_a_branch_that_was_stopped_is_free_after_its_lease(
     leaving_bench: Bench,
 ) -> None:
     """Its execution goes on, so neither the reaper nor the question to Step Functions helps."""
-    leaving_bench.store(workflows=gone(leaving_bench)).release(release("holder"))
+    leaving_bench.release("holder")
     assert leaving_bench.holders() == ["anna"]
-    assert leaving_bench.describe(RUN).liveness is Liveness.RUNNING
-    assert asks_to_leave(leaving_bench)
-    assert leaving_bench.holders() == ["ben"]
-
-
-def test_if_that_were_not_noted_it_would_be_taken_as_long_as_its_execution_runs(
-    leaving_bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fairlock.store.hand_off.mark_undelivered", _raise_unavailable)
-    leaving_bench.store(workflows=gone(leaving_bench)).release(release("holder"))
-    assert not asks_to_leave(leaving_bench)
-    assert not asks_to_leave(leaving_bench)
-
-
-def _raise_unavailable(_grant: Grant, **_at: int) -> Any:  # noqa: ANN401 - as the real one
-    raise LockStoreUnavailable
+    assert is_free_after_its_lease(leaving_bench)
 
 
 def test_a_waiter_between_two_questions_keeps_what_it_was_handed(leaving_bench: Bench) -> None:
     place = place_of(leaving_bench)
-    leaving_bench.store(workflows=gone(leaving_bench)).release(release("holder"))
-    answer = leaving_bench.store().acquire(acquire("anna", waits=True, task_token="next", **place))
-    assert isinstance(answer, Grant)
-    assert not asks_to_leave(leaving_bench)
+    leaving_bench.release("holder")
+    leaving_bench.grant("anna", waits=True, task_token="next", **place)
+    assert not is_free_after_its_lease(leaving_bench)
 
 
 def test_even_if_it_asks_in_the_moment_in_which_that_is_noted(leaving_bench: Bench) -> None:
-    place = place_of(leaving_bench)
-    answers: list[object] = []
-
-    def ask() -> None:
-        answers.append(
-            leaving_bench.store().acquire(acquire("anna", waits=True, task_token="next", **place))
-        )
-
-    client = FaultyTable(
-        leaving_bench.client, meanwhile(4, ask)
-    )  # After release_permit, query and serve_waiter.
-    leaving_bench.store(client, workflows=gone(leaving_bench)).release(release("holder"))
+    """After release_permit, query and serve_waiter."""
+    asked = {"waits": True, "task_token": "next", **place_of(leaving_bench)}
+    ask = meanwhile(4, lambda: leaving_bench.grant("anna", **asked))
+    client = FaultyTable(leaving_bench.client, ask)
+    leaving_bench.release("holder", over=client)
     assert client.calls == ["update_item", "query", "transact_write_items", "update_item"]
-    assert [type(answer) for answer in answers] == [Grant]
-    assert not asks_to_leave(leaving_bench)
+    assert not is_free_after_its_lease(leaving_bench)
 
 
 # What a guard that skips a busy lock asks the store for: one try, and then to give up.
@@ -284,43 +207,39 @@ GIVE_UP = release("ben", execution_arn=RUN, waits=True)
 
 
 @pytest.fixture
-def empty_bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryTable(), clock)
+def busy_bench(clock: FakeClock) -> Bench:
+    """Ada, another workflow, holds the lock."""
+    busy_bench = Bench(MemoryTable(), clock)
+    busy_bench.ask("ada", execution_arn=OTHER_RUN, limit=2)
+    return busy_bench
 
 
-def test_it_takes_seven_requests_and_leaves_no_waiter(empty_bench: Bench) -> None:
-    empty_bench.store().acquire(acquire("ada", execution_arn=OTHER_RUN))
-    client, store = empty_bench.counting()
+def test_it_takes_seven_requests_and_leaves_no_waiter(busy_bench: Bench) -> None:
+    """Its claim, one try, and five to give up."""
+    client, store = busy_bench.counting()
     refused = store.acquire(TRY)
-    assert isinstance(refused, Refusal)
-    assert (refused.reason, len(client.calls)) == (RefusalReason.HELD, 2)  # its claim, and one try
+    assert (getattr(refused, "reason", None), len(client.calls)) == (RefusalReason.HELD, 2)
     store.release(GIVE_UP)
-    assert (len(client.calls), empty_bench.waiters(), empty_bench.holders()) == (7, [], ["ada"])
+    assert (len(client.calls), busy_bench.waiters(), busy_bench.holders()) == (7, [], ["ada"])
 
 
-def test_a_lock_that_others_wait_for_is_busy_though_it_has_room(empty_bench: Bench) -> None:
-    empty_bench.store().acquire(acquire("ada", limit=2))
-    empty_bench.wait("carl", execution_arn=OTHER_RUN)  # a limit of one
-    refused = empty_bench.store().acquire(acquire("ben", execution_arn=RUN, limit=2))
-    assert isinstance(refused, Refusal)
-    assert empty_bench.waiters() == ["carl"]
+def test_a_lock_that_others_wait_for_is_busy_though_it_has_room(busy_bench: Bench) -> None:
+    busy_bench.wait("carl", execution_arn=OTHER_RUN)  # a limit of one
+    busy_bench.refuse("ben", execution_arn=RUN, limit=2)
+    assert busy_bench.waiters() == ["carl"]
 
 
 @pytest.mark.parametrize("given_up", [True, False], ids=["given up", "the control"])
 def test_a_call_that_lands_after_its_repetition_was_refused_takes_nothing(
-    empty_bench: Bench, *, given_up: bool
+    busy_bench: Bench, *, given_up: bool
 ) -> None:
     """The first call is delayed between its claim and its try."""
-    empty_bench.store().acquire(acquire("ada", execution_arn=OTHER_RUN))
 
     def others_act() -> None:
-        assert isinstance(empty_bench.store().acquire(TRY), Refusal)
-        empty_bench.store().release(release("ada", execution_arn=OTHER_RUN))
+        busy_bench.refuse("ben", execution_arn=RUN)
+        busy_bench.release("ada", execution_arn=OTHER_RUN)
         if given_up:
-            empty_bench.store().release(GIVE_UP)
+            busy_bench.store().release(GIVE_UP)
 
-    delayed = empty_bench.store(FaultyTable(empty_bench.client, meanwhile(2, others_act))).acquire(
-        TRY
-    )
-    assert isinstance(delayed, Refusal if given_up else Grant)
-    assert empty_bench.holders() == ([] if given_up else ["ben"])
+    busy_bench.store(meanwhile(2, others_act)).acquire(TRY)
+    assert busy_bench.holders() == ([] if given_up else ["ben"])

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Delivery
-from fairlock.protocol import admission
-from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.model import (
     BY_TIME,
     TELLING_MS,
-    ForceReleaseRequest,
     Grant,
-    LockState,
 )
 from fairlock.protocol.outcomes import Refusal, RefusalReason
-from fairlock.store import hand_off
 from fairlock.store.keep_alive import KeepAliveOutcome
-from tests.support import LOCK, START_MS, acquire, release
-from tests.support.faulty_table import FaultyTable, meanwhile
+from tests.support import START_MS, acquire
+from tests.support.faulty_table import meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
 TWO = {"limit": 2}
@@ -29,22 +24,6 @@ POLLS = {"waits": True, "poll_interval_ms": 5_000}
 RELEASE_OF_PASS = 3
 """The requests of a pass before it: the claims, and a fence."""
 Scene = Callable[[Bench], None]
-
-
-def newest(bench: Bench) -> int | None:
-    return bench.store().read_state(LOCK).newest
-
-
-def while_it_is_told(bench: Bench, waiter: str, act: Callable[[], object]) -> None:
-    """The push to this waiter reaches no one, and others act in the meantime."""
-
-    def wake(task_token: str, _answer: object) -> Delivery:
-        if task_token != waiter:
-            return Delivery.DELIVERED
-        act()
-        return Delivery.GONE
-
-    bench.workflows.wakes = wake
 
 
 def two_hold_version_3(bench: Bench) -> None:
@@ -57,67 +36,46 @@ def another_of_the_same_version_is_handed_the_lock(bench: Bench) -> None:
     bench.wait("dead", execution_arn=OTHER_RUN, only_newest=5, **TWO)
     bench.wait("ben", only_newest=5, **TWO)
     bench.end(OTHER_RUN)
-    while_it_is_told(bench, "dead", lambda: bench.store().release(release("h2")))
-    bench.store().release(release("h1"))
+    bench.gone("dead", then=lambda: bench.release("h2"))
+    bench.release("h1")
 
 
-def another_finds_its_grant(bench: Bench, version: int, *, lives: bool = False) -> None:
+def another_finds_its_grant(bench: Bench, *, version: int, lives: bool = False) -> None:
     two_hold_version_3(bench)
     ben: dict[str, Any] = {**POLLS, **TWO, "only_newest": version}
     bench.clock.advance(1)
-    bench.store().acquire(acquire("ben", **ben))
-    bench.store().release(release("h1"))
+    bench.ask("ben", **ben)
+    bench.release("h1")
     bench.wait("dead", execution_arn=OTHER_RUN, only_newest=5, **TWO)
     if not lives:
         bench.end(OTHER_RUN)
-    found: list[object] = []
-    asks = lambda: found.append(bench.store().acquire(acquire("ben", **ben)))  # noqa: E731 - a race in a line
-    while_it_is_told(bench, "dead", asks)
-    bench.store().release(release("h2"))
-    assert isinstance(found[0], Grant)
+    bench.gone("dead", then=lambda: bench.grant("ben", **ben))
+    bench.release("h2")
 
 
-def another_of_the_same_version_finds_its_grant(bench: Bench) -> None:
-    another_finds_its_grant(bench, 5)
-
-
-def another_of_a_lower_version_finds_its_grant(bench: Bench) -> None:
-    another_finds_its_grant(bench, 4)
-
-
-SCENES: dict[Scene, int] = {
-    another_of_the_same_version_is_handed_the_lock: 4,
-    another_of_the_same_version_finds_its_grant: 4,
-    another_of_a_lower_version_finds_its_grant: 3,
+SCENES: dict[str, tuple[Scene, int]] = {
+    "handed the lock": (another_of_the_same_version_is_handed_the_lock, 4),
+    "finds its grant": (partial(another_finds_its_grant, version=5), 4),
+    "finds its grant of a lower version": (partial(another_finds_its_grant, version=4), 3),
 }
 """With a version that is older than that of the owner who works."""
 
 
-@pytest.mark.parametrize("scene", SCENES)
-def test_no_older_version_runs_beside_an_owner_that_works(bench: Bench, scene: Scene) -> None:
+@pytest.mark.parametrize(("scene", "older"), SCENES.values(), ids=SCENES)
+def test_no_older_version_runs_beside_an_owner_that_works(
+    bench: Bench, scene: Scene, older: int
+) -> None:
     scene(bench)
     assert bench.holders() == ["ben"]
     bench.clock.advance(5)
-    older = bench.store().acquire(acquire("older", only_newest=SCENES[scene], **TWO))
-    assert isinstance(older, Refusal)
-    assert older.reason is RefusalReason.SUPERSEDED
-
-
-@pytest.mark.parametrize("scene", SCENES)
-def test_if_the_last_mark_were_no_ones_an_older_version_would_run(
-    bench: Bench, scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unconditioned = "attribute_exists(#newest_token) AND :seen_grant = :seen_grant"
-    monkeypatch.setattr(admission, "MY_MARK", unconditioned)
-    monkeypatch.setattr(hand_off, "_if_it_stands", lambda departing, _state, **_: departing)
-    scene(bench)
-    assert newest(bench) == 3
+    refused = bench.refuse("older", only_newest=older, **TWO)
+    assert refused.reason is RefusalReason.SUPERSEDED
 
 
 def test_what_another_has_set_stays_if_an_owner_that_lives_was_not_told(bench: Bench) -> None:
-    another_finds_its_grant(bench, 5, lives=True)
+    another_finds_its_grant(bench, version=5, lives=True)
     assert bench.holders() == ["ben", "dead"]
-    assert newest(bench) == 5
+    assert bench.state.newest == 5
 
 
 @pytest.mark.parametrize("seconds", [0, TELLING_MS // 1000], ids=["quick", "slow"])
@@ -128,22 +86,21 @@ def test_older_waiters_stay_if_the_queue_is_read_again_after_a_push_to_no_one(
     for version in (1, 2):
         bench.wait(f"v{version}", only_newest=version)
     bench.wait("v3", execution_arn=OTHER_RUN, only_newest=3, **TWO)
-    while_it_is_told(bench, "v3", lambda: bench.clock.advance(seconds))
-    bench.store().release(release("v1", execution_arn=RUN))
-    assert (bench.holders(), bench.waiters(), newest(bench)) == (["v3"], ["v2"], 1)
+    bench.gone("v3", then=lambda: bench.clock.advance(seconds))
+    bench.release("v1", execution_arn=RUN)
+    assert (bench.holders(), bench.waiters(), bench.state.newest) == (["v3"], ["v2"], 1)
     assert all(isinstance(answer, Grant) for _, answer in bench.workflows.woken)
 
 
-def an_operator_sets_a_limit(bench: Bench) -> None:
-    request = SetCeilingRequest(lock_name=LOCK, limit=2, requested_by="olga", reason="a test")
-    bench.store().change_ceiling(request)
-
-
-def another_is_granted(bench: Bench) -> None:
-    bench.store().release(release("h2"))
-
-
-def v4_asks_while_v5_is_told(bench: Bench, meanwhile: Scene, *, before: bool) -> None:
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize(
+    "meanwhile",
+    [lambda bench: bench.release("h2"), lambda bench: bench.set_ceiling(2)],
+    ids=["another is granted", "an operator sets a limit"],
+)
+def test_no_older_version_is_refused_for_the_sake_of_one_that_may_be_dead(
+    bench: Bench, meanwhile: Scene, *, before: bool
+) -> None:
     """No one answers for version 5; version 4 waits by then, or asks in between."""
     for name in ("h1", "h2"):
         bench.grant(name, **TWO)
@@ -158,30 +115,11 @@ def v4_asks_while_v5_is_told(bench: Bench, meanwhile: Scene, *, before: bool) ->
         if not before:
             bench.wait("v4", only_newest=4, **TWO)
 
-    while_it_is_told(bench, "dead", act)
-    bench.store().release(release("h1"))
-
-
-@pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("meanwhile", [another_is_granted, an_operator_sets_a_limit])
-def test_no_older_version_is_refused_for_the_sake_of_one_that_may_be_dead(
-    bench: Bench, meanwhile: Scene, *, before: bool
-) -> None:
-    v4_asks_while_v5_is_told(bench, meanwhile, before=before)
+    bench.gone("dead", then=act)
+    bench.release("h1")
     for name in ("h2", "plain"):
-        bench.store().release(release(name, execution_arn=RUN))
+        bench.release(name, execution_arn=RUN)
     assert "v4" in bench.holders()
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_if_no_push_counted_as_unanswered_it_would_be_refused(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, before: bool
-) -> None:
-    monkeypatch.setattr(LockState, "is_telling", lambda _, *, date_ms: date_ms < 0)
-    v4_asks_while_v5_is_told(bench, another_is_granted, before=before)
-    for name in ("h2", "plain"):
-        bench.store().release(release(name, execution_arn=RUN))
-    assert "v4" not in bench.holders()
 
 
 def test_while_the_newest_is_told_a_caller_that_does_not_wait_is_refused_at_once(
@@ -189,17 +127,17 @@ def test_while_the_newest_is_told_a_caller_that_does_not_wait_is_refused_at_once
 ) -> None:
     """A permit is free, but would not be granted to it, however often it asks."""
     for name in ("h1", "h2"):
-        bench.store().acquire(acquire(name, **TWO))
+        bench.ask(name, **TWO)
     bench.wait("v5", only_newest=5, **TWO)
     client, store = bench.counting()
     found: list[object] = []
 
     def act() -> None:
-        bench.store().release(release("h2"))
+        bench.release("h2")
         found.append(store.acquire(acquire("v4", only_newest=4, **TWO)))
 
-    while_it_is_told(bench, "v5", act)
-    bench.store().release(release("h1"))
+    bench.gone("v5", then=act)
+    bench.release("h1")
     assert isinstance(found[0], Refusal)
     assert (found[0].reason, client.calls) == (RefusalReason.HELD, ["update_item"])
 
@@ -210,13 +148,9 @@ def test_the_lower_versions_are_told_if_the_newest_is_released_by_force_just_aft
     """Else they would sleep beside a free lock until they ask by themselves."""
     bench.wait("v1", only_newest=1)
     bench.wait("v3", only_newest=3)
-    bench.store().release(release("v1", execution_arn=RUN))
+    bench.release("v1", execution_arn=RUN)
     bench.wait("v2", only_newest=2)
-    grant = bench.store().read_state(LOCK).holders[0]
-    force = ForceReleaseRequest(
-        lock_name=LOCK, fencing_token=grant.fencing_token, requested_by="olga", reason="a test"
-    )
-    bench.store().force_release(force)
+    bench.force(bench.state.holders[0])
     assert (bench.holders(), bench.waiters()) == ([], [])
     assert bench.pushed == ["v3", "v2"]
 
@@ -225,21 +159,18 @@ def test_the_lower_versions_are_told_if_the_newest_is_released_by_force_just_aft
 def test_a_redriven_holder_beside_a_newer_version_renews_before_the_reaper_frees_it(
     bench: Bench, version: int
 ) -> None:
-    bench.store().acquire(acquire("anna", only_newest=version, execution_arn=RUN, **TWO))
+    bench.ask("anna", only_newest=version, execution_arn=RUN, **TWO)
     newer = START_MS + 1 if version == BY_TIME else 5
     bench.wait("ben", only_newest=newer, execution_arn=OTHER_RUN, **TWO)
     bench.end()
-    found: list[KeepAliveOutcome] = []
 
     def beat() -> None:
         bench.redrive()
-        heartbeat = workflow_heartbeat("anna", only_newest=version, limit=2)
-        found.append(bench.store().keep_alive(heartbeat))
+        assert bench.beat("anna", only_newest=version, limit=2) is KeepAliveOutcome.RENEWED
 
-    bench.reap(client=FaultyTable(bench.client, meanwhile(RELEASE_OF_PASS, beat)))
-    assert found == [KeepAliveOutcome.RENEWED]
+    bench.reap(client=meanwhile(RELEASE_OF_PASS, beat))
     assert bench.holders() == ["anna", "ben"]
-    assert newest(bench) == newer
+    assert bench.state.newest == newer
 
 
 @pytest.mark.parametrize("place", [True, False])
@@ -249,14 +180,12 @@ def test_a_heartbeat_by_time_costs_no_more_and_takes_the_lock_again_by_its_place
     if place:
         bench.wait("anna", only_newest=BY_TIME)
     else:
-        bench.store().acquire(acquire("anna", only_newest=BY_TIME, execution_arn=RUN))
+        bench.ask("anna", only_newest=BY_TIME, execution_arn=RUN)
     client, store = bench.counting()
     beat = workflow_heartbeat("anna", only_newest=BY_TIME)
     assert store.keep_alive(beat) is KeepAliveOutcome.RENEWED
     assert client.calls == ["update_item"] * 2
-    bench.end()
-    bench.reap()
-    bench.redrive()
+    bench.come_back()
     outcome = bench.store().keep_alive(beat)
     # Without a place its version is not known any more, and a newer one may have run.
     assert outcome is (KeepAliveOutcome.REACQUIRED if place else KeepAliveOutcome.LOST)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,218 +11,158 @@ from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
-from fairlock.protocol.schema import lock_key
 from fairlock.store.context import Evicted, HandedOver
-from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, owner, release
+from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faulty_table import FaultyTable, delay, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
 
 
 class Queue(Bench):
     """A bench of callers that name no execution, each of which has a second for itself."""
 
     def wait(self, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
-        fields = {"task_token": f"token-{name}", "waits": True, **fields}
-        answer = self.store().acquire(acquire(name, **fields))
+        answer = self.ask(name, **{"task_token": name, "waits": True, **fields})
         self.clock.advance(1)
         return answer
 
-    def poll(self, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - same
-        return self.store().acquire(acquire(name, waits=True, **fields))
-
-    def waiters(self) -> list[str]:
-        """In their order."""
-        rows = [item for item in self.items("LOCK#") if item["sk"]["S"] != "STATE"]
-        return [row["owner_name"]["S"] for row in sorted(rows, key=lambda row: row["sk"]["S"])]
-
-    def state(self) -> dict[str, Any]:
-        item: dict[str, Any] = self.client.get_item(TableName=TABLE, Key=lock_key(LOCK))["Item"]
-        return item
-
-    def hand_offs(self) -> list[HandedOver]:
-        return [event for event in self.events if isinstance(event, HandedOver)]
-
-    def woken(self) -> list[str]:
-        return [token.removeprefix("token-") for token in self.pushed]
-
 
 @pytest.fixture
-def queue(dynamodb: DynamoDBClient, clock: FakeClock) -> Queue:
-    return Queue(FaultyTable(dynamodb), clock)
+def queue(dynamodb: object, clock: FakeClock) -> Queue:
+    return Queue(dynamodb, clock)
+
+
+def line_up(queue: Queue, holder: str, *waiters: str) -> int:
+    """One holds, the others wait: the ticket of the first of them."""
+    queue.wait(holder)
+    ticket = queue.clock.now_ms
+    for name in waiters:
+        queue.wait(name)
+    return ticket
+
+
+def hand_offs(queue: Queue) -> list[HandedOver]:
+    return [event for event in queue.events if isinstance(event, HandedOver)]
 
 
 def test_a_busy_lock_queues_who_is_willing_to_wait(queue: Queue) -> None:
     queue.wait("anna")
     entered_at_ms = queue.clock.now_ms
-    answer = queue.wait("ben")
-    assert isinstance(answer, Queued)
+    answer = queue.queue("ben")
     assert (answer.position, answer.entered_at_ms) == (1, entered_at_ms)
     assert [h.owner_name for h in answer.holders] == ["anna"]
     assert queue.waiters() == ["ben"]
 
 
 def test_release_hands_the_lock_to_the_oldest_waiter_and_tells_it(queue: Queue) -> None:
-    first = queue.wait("anna")
+    first = queue.grant("anna")
+    queue.clock.advance(1)
     queue.wait("ben", lease_ms=5_000)
     queue.wait("carl")
-    released = queue.store().release(release("anna"))
-    assert isinstance(first, Grant)
-    assert isinstance(released, Released)
-    assert queue.workflows.woken == [
-        (
-            "token-ben",
-            Grant(
-                lock_name=LOCK,
-                owner_id=owner("ben"),
-                fencing_token=first.fencing_token + 1,
-                lease_ms=5_000,
-                acquired_at_ms=queue.clock.now_ms,
-                expires_at_ms=queue.clock.now_ms + 6_500,
-            ),
-        )
-    ]
-    assert queue.waiters() == ["carl"]
-    assert [h.waited_ms for h in queue.hand_offs()] == [2_000]
-
-
-def test_the_pushed_grant_is_what_the_table_says(queue: Queue) -> None:
-    queue.wait("anna")
-    queue.wait("ben")
-    queue.store().release(release("anna"))
-    again = queue.store().acquire(acquire("ben"))
-    assert isinstance(again, Grant)
-    pushed = queue.workflows.woken[0][1]
-    assert (again.fencing_token, again.expires_at_ms) == (
-        pushed.fencing_token,
-        pushed.expires_at_ms,
+    assert isinstance(queue.release("anna"), Released)
+    [(task_token, pushed)] = queue.workflows.woken
+    assert (task_token, pushed) == (
+        "ben",
+        Grant(
+            lock_name=LOCK,
+            owner_id=owner("ben"),
+            fencing_token=first.fencing_token + 1,
+            lease_ms=5_000,
+            acquired_at_ms=queue.clock.now_ms,
+            expires_at_ms=queue.clock.now_ms + 6_500,
+        ),
     )
+    assert queue.grant("ben") == replace(pushed, repeated=True)
+    assert queue.waiters() == ["carl"]
+    assert [h.waited_ms for h in hand_offs(queue)] == [2_000]
 
 
 def test_grants_come_in_the_order_of_queueing(queue: Queue) -> None:
     names = [f"waiter-{i}" for i in range(12)]
-    queue.wait("anna")
-    for name in names:
-        queue.wait(name)
+    line_up(queue, "anna", *names)
     for departing in ["anna", *names]:
-        queue.store().release(release(departing))
-    assert queue.woken() == names
-    assert isinstance(queue.store().acquire(acquire("newcomer")), Grant)
+        queue.release(departing)
+    assert queue.pushed == names
+    queue.grant("newcomer")
 
 
 def test_a_newcomer_never_overtakes_waiters(queue: Queue) -> None:
     queue.wait("anna", limit=2)
     queue.wait("ben", limit=1)
-    answer = queue.store().acquire(acquire("newcomer", limit=2))
     # A permit is free for a limit of 2, but ben came first and his limit of 1 does not allow it.
-    assert isinstance(answer, Refusal)
+    queue.refuse("newcomer", limit=2)
 
 
 def test_the_last_release_opens_the_lock_again(queue: Queue) -> None:
-    queue.wait("anna")
-    queue.wait("ben")
-    queue.store().release(release("anna"))
-    queue.store().release(release("ben"))
-    assert "contended" not in queue.state()
-    queue.client.calls.clear()
-    assert isinstance(queue.store().acquire(acquire("carl")), Grant)
-    assert isinstance(queue.store().release(release("carl")), Released)
-    assert queue.client.calls == ["update_item", "update_item"]
+    line_up(queue, "anna", "ben")
+    queue.release("anna")
+    queue.release("ben")
+    assert not queue.state.contended
+    assert queue.requests(lambda store: store.acquire(acquire("carl"))) == ["update_item"]
+    assert queue.requests(lambda store: store.release(release("carl"))) == ["update_item"]
 
 
 @pytest.mark.parametrize("waiting", [1, 2, 9])
 def test_a_hand_off_is_three_requests_however_many_wait(queue: Queue, waiting: int) -> None:
-    queue.wait("anna")
-    for i in range(waiting):
-        queue.wait(f"waiter-{i}")
-    queue.client.calls.clear()
-    queue.store().release(release("anna"))
-    assert queue.client.calls == ["update_item", "query", "transact_write_items"]
+    line_up(queue, "anna", *(f"waiter-{i}" for i in range(waiting)))
+    calls = queue.requests(lambda store: store.release(release("anna")))
+    assert calls == ["update_item", "query", "transact_write_items"]
 
 
 def test_a_repeated_enqueue_keeps_the_place_and_takes_the_new_token(queue: Queue) -> None:
-    queue.wait("anna")
-    entered_at_ms = queue.clock.now_ms
-    queue.wait("ben")
-    queue.wait("carl")
-    again = queue.wait("ben", ticket=entered_at_ms, task_token="token-second")
-    assert isinstance(again, Queued)
-    assert again.entered_at_ms == entered_at_ms
-    queue.store().release(release("anna"))
-    assert queue.woken() == ["second"]
+    ticket = line_up(queue, "anna", "ben", "carl")
+    assert queue.queue("ben", ticket=ticket, task_token="second").entered_at_ms == ticket
+    queue.release("anna")
+    assert queue.pushed == ["second"]
 
 
 def test_a_lost_push_is_healed_by_the_waiters_own_next_acquire(queue: Queue) -> None:
     queue.workflows.wakes = Delivery.UNKNOWN
-    queue.wait("anna")
-    entered_at_ms = queue.clock.now_ms
-    queue.wait("ben")
-    queue.store().release(release("anna"))
-    answer = queue.wait("ben", ticket=entered_at_ms)
+    ticket = line_up(queue, "anna", "ben")
+    queue.release("anna")
+    answer = queue.wait("ben", ticket=ticket)
     assert isinstance(answer, Grant)
     assert answer.repeated
     assert queue.waiters() == []
 
 
 def test_a_dead_waiter_at_the_head_is_passed_over_at_once(queue: Queue) -> None:
-    def wakes(task_token: str, _grant: Grant) -> Delivery:
-        return Delivery.GONE if "dead" in task_token else Delivery.DELIVERED
-
-    queue.workflows.wakes, queue.workflows.runs = wakes, Liveness.OVER
     queue.wait("anna")
-    queue.wait("dead-1", execution_arn=RUN)
-    queue.wait("dead-2", execution_arn=OTHER_RUN)
-    queue.wait("ben")
-    queue.store().release(release("anna"))
-    assert queue.woken() == ["dead-1", "dead-2", "ben"]
-    assert queue.state()["held"] == {"N": "1"}
-    assert isinstance(queue.store().release(release("ben")), Released)
-    assert queue.state()["held"] == {"N": "0"}
-
-
-def test_a_waiter_between_two_fallback_polls_keeps_the_lock_it_was_handed(queue: Queue) -> None:
-    queue.workflows.wakes, queue.workflows.runs = Delivery.GONE, Liveness.RUNNING
-    queue.wait("anna")
-    entered_at_ms = queue.clock.now_ms
-    queue.wait("ben", execution_arn=RUN)
-    queue.wait("carl")
-    queue.store().release(release("anna"))
-    assert isinstance(queue.wait("ben", ticket=entered_at_ms), Grant)
+    for name, run in (("dead-1", RUN), ("dead-2", OTHER_RUN), ("ben", None)):
+        queue.wait(name, execution_arn=run)
+    queue.gone("dead-1", "dead-2")
+    queue.workflows.runs = Liveness.OVER
+    queue.release("anna")
+    assert queue.pushed == ["dead-1", "dead-2", "ben"]
+    assert queue.state.held == 1
+    assert isinstance(queue.release("ben"), Released)
+    assert queue.state.held == 0
 
 
 def test_giving_up_leaves_the_queue_and_bars_a_delayed_acquire(queue: Queue) -> None:
-    queue.wait("anna")
-    entered_at_ms = queue.clock.now_ms
-    queue.wait("ben")
-    answer = queue.store().release(release("ben", ticket=entered_at_ms))
+    ticket = line_up(queue, "anna", "ben")
+    answer = queue.release("ben", ticket=ticket)
     assert isinstance(answer, Released)
     assert answer.left_queue
-    late = queue.wait("ben", ticket=entered_at_ms)
-    assert isinstance(late, Refusal)
+    late = queue.refuse("ben", waits=True, ticket=ticket)
     assert late.reason is RefusalReason.ALREADY_RELEASED
-    queue.store().release(release("anna"))
-    assert queue.workflows.woken == []
-    assert isinstance(queue.store().acquire(acquire("carl")), Grant)
+    queue.release("anna")
+    assert queue.pushed == []
+    queue.grant("carl")
 
 
 def test_giving_up_releases_a_grant_that_came_in_between(queue: Queue) -> None:
-    queue.wait("anna")
-    entered_at_ms = queue.clock.now_ms
-    queue.wait("ben")
-    queue.wait("carl")
-    queue.store().release(release("anna"))
-    assert isinstance(queue.store().release(release("ben", ticket=entered_at_ms)), Released)
-    assert queue.woken() == ["ben", "carl"]
+    ticket = line_up(queue, "anna", "ben", "carl")
+    queue.release("anna")
+    assert isinstance(queue.release("ben", ticket=ticket), Released)
+    assert queue.pushed == ["ben", "carl"]
 
 
 def test_giving_up_what_was_never_asked_for_changes_no_holder(queue: Queue) -> None:
     queue.wait("anna")
     for _ in range(2):
-        answer = queue.store().release(release("ben", ticket=1))
+        answer = queue.release("ben", ticket=1)
         assert answer == Released(lock_name=LOCK, owner_id=owner("ben"), held_ms=None)
-    assert queue.state()["held"] == {"N": "1"}
+    assert queue.state.held == 1
 
 
 def test_an_expired_holder_of_a_contended_lock_gives_way_to_the_oldest_waiter(queue: Queue) -> None:
@@ -229,18 +170,17 @@ def test_an_expired_holder_of_a_contended_lock_gives_way_to_the_oldest_waiter(qu
     queue.wait("ben")
     queue.clock.advance(10)
     answer = queue.wait("carl")
-    assert queue.woken() == ["ben"]
+    assert queue.pushed == ["ben"]
     assert isinstance(answer, Queued)
-    assert isinstance(queue.store().release(release("anna")), NotHeld)
+    assert isinstance(queue.release("anna"), NotHeld)
 
 
 def test_a_waiters_fallback_poll_evicts_an_expired_holder_for_itself(queue: Queue) -> None:
     queue.wait("anna", lease_ms=1_000)
-    entered_at_ms = queue.clock.now_ms
-    queue.wait("ben")
+    ticket = queue.queue("ben", task_token="ben").entered_at_ms
     queue.clock.advance(10)
-    assert isinstance(queue.wait("ben", ticket=entered_at_ms), Grant)
-    assert queue.workflows.woken == []
+    queue.grant("ben", waits=True, ticket=ticket, task_token="ben")
+    assert queue.pushed == []
 
 
 def test_a_heartbeat_between_sight_and_eviction_wins(queue: Queue) -> None:
@@ -249,84 +189,45 @@ def test_a_heartbeat_between_sight_and_eviction_wins(queue: Queue) -> None:
     queue.clock.advance(10)
 
     def renew_meanwhile(_arn: str) -> Execution:
-        queue.store().heartbeat(heartbeat("anna"))
+        queue.renew("anna")
         return Execution(Liveness.OVER)
 
     queue.workflows.runs = renew_meanwhile
-    answer = queue.wait("carl")
-    assert isinstance(answer, Queued)
-
-
-def test_a_raised_limit_is_used_up_by_the_waiters_first(queue: Queue) -> None:
-    queue.wait("anna", limit=1)
-    queue.wait("ben", limit=1)
-    for i in range(4):
-        queue.wait(f"waiter-{i}", limit=3)
-    queue.store().release(release("anna"))
-    assert queue.woken() == ["ben"], "while ben holds, his limit of 1 holds"
-    queue.store().release(release("ben"))
-    assert queue.woken() == ["ben", "waiter-0", "waiter-1", "waiter-2"]
-    assert isinstance(queue.store().acquire(acquire("newcomer", limit=3)), Refusal)
-    assert queue.state()["held"] == {"N": "3"}
+    assert isinstance(queue.wait("carl"), Queued)
 
 
 def test_who_waited_for_a_lower_limit_is_served_when_that_waiter_gives_up(queue: Queue) -> None:
     queue.wait("anna", limit=2)
-    entered_at_ms = queue.clock.now_ms
-    queue.wait("ben", limit=1)
+    ticket = queue.queue("ben", limit=1).entered_at_ms
+    queue.clock.advance(1)
     queue.wait("carl", limit=2)
-    queue.store().release(release("ben", ticket=entered_at_ms))
-    assert queue.woken() == ["carl"]
+    queue.release("ben", ticket=ticket)
+    assert queue.pushed == ["carl"]
 
 
 def test_after_a_lowered_limit_holders_leave_without_successor(queue: Queue) -> None:
     for i in range(3):
         queue.wait(f"holder-{i}", limit=3)
     queue.wait("ben", limit=1)
-    queue.store().release(release("holder-0"))
-    queue.store().release(release("holder-1"))
-    assert queue.workflows.woken == []
-    queue.store().release(release("holder-2"))
-    assert queue.woken() == ["ben"]
-    assert queue.state()["held"] == {"N": "1"}
+    queue.release("holder-0")
+    queue.release("holder-1")
+    assert queue.pushed == []
+    queue.release("holder-2")
+    assert queue.pushed == ["ben"]
+    assert queue.state.held == 1
 
 
 def test_a_polling_caller_keeps_its_place_while_it_polls(queue: Queue) -> None:
-    queue.store().acquire(acquire("anna"))
-    first = queue.poll("ben")
-    assert isinstance(first, Queued)
+    queue.ask("anna")
+    first = queue.queue("ben")
     queue.clock.advance(3)
-    queue.poll("carl")
+    queue.ask("carl", waits=True)
     for _ in range(10):
         queue.clock.advance(first.retry_after_seconds)
-        queue.store().heartbeat(heartbeat("anna"))
-        again = queue.poll("ben", ticket=first.entered_at_ms)
-        assert isinstance(again, Queued)
-        assert again.position == 1
-    queue.store().release(release("anna"))
-    granted = queue.poll("ben", ticket=first.entered_at_ms)
-    assert isinstance(granted, Grant)
-
-
-def test_a_polling_caller_that_stopped_is_passed_over(queue: Queue) -> None:
-    queue.store().acquire(acquire("anna", lease_ms=600_000))
-    queue.poll("gone")
-    queue.clock.advance(1)
-    queue.poll("ben")
-    queue.clock.advance(60)
-    queue.poll("ben", ticket=queue.clock.now_ms - 60_000)
-    queue.store().release(release("anna"))
-    assert [h.owner_name for h in queue.hand_offs()] == ["ben"]
-    assert queue.waiters() == []
-
-
-def test_a_permit_freed_by_a_cancel_does_not_stay_free(queue: Queue) -> None:
-    queue.wait("anna")
-    entered_at_ms = queue.clock.now_ms
-    queue.wait("ben")
-    queue.store().release(release("ben", ticket=entered_at_ms))
-    queue.store().release(release("anna"))
-    assert "contended" not in queue.state()
+        queue.renew("anna")
+        assert queue.queue("ben", ticket=first.entered_at_ms).position == 1
+    queue.release("anna")
+    queue.grant("ben", waits=True, ticket=first.entered_at_ms)
 
 
 @pytest.mark.parametrize("limit", [1, 2])
@@ -336,9 +237,9 @@ def test_an_owner_that_entered_twice_is_served_once(queue: Queue, limit: int) ->
     queue.wait("ben", limit=limit)
     queue.wait("ben", limit=limit)
     queue.wait("carl", limit=limit)
-    queue.store().release(release("holder-0"))
-    queue.store().release(release("ben"))
-    assert queue.woken() == ["ben", "carl"]
+    queue.release("holder-0")
+    queue.release("ben")
+    assert queue.pushed == ["ben", "carl"]
 
 
 @pytest.mark.parametrize("number", range(1, 6))
@@ -349,9 +250,9 @@ def test_an_own_acquire_that_lands_while_giving_up_gets_nothing(queue: Queue, nu
     late = acquire("ben", waits=True, task_token="late", **place)
     between = FaultyTable(queue.client, meanwhile(number + 1, lambda: queue.store().acquire(late)))
     queue.store(between).release(release("ben", **place))
-    queue.store().release(release("anna"))
-    assert queue.woken() == []
-    assert isinstance(queue.store().acquire(acquire("carl")), Grant)
+    queue.release("anna")
+    assert queue.pushed == []
+    queue.grant("carl")
 
 
 def test_when_patience_ends_the_outcome_is_unknown_and_not_a_refusal(queue: Queue) -> None:
@@ -370,11 +271,10 @@ def test_many_dead_workflows_give_way_after_a_lowered_limit(queue: Queue) -> Non
         queue.wait(f"dead-{i}", limit=20, lease_ms=1_000, execution_arn=RUN)
     queue.clock.advance(60)
     queue.end()
-    answer = queue.store().acquire(acquire("ben", limit=10))
-    assert isinstance(answer, Grant)
+    answer = queue.grant("ben", limit=10)
     evicted = sum(event.holders for event in queue.events if isinstance(event, Evicted))
     assert evicted + answer.taken_over == 11
-    assert queue.state()["held"] == {"N": "10"}
+    assert queue.state.held == 10
 
 
 def test_free_permits_are_handed_over_until_they_or_the_waiters_are_used_up(queue: Queue) -> None:
@@ -383,10 +283,11 @@ def test_free_permits_are_handed_over_until_they_or_the_waiters_are_used_up(queu
     names = [f"wide-{i:02d}" for i in range(25)]
     for name in names:
         queue.wait(name, limit=22)
-    queue.store().release(release("anna"))
-    queue.store().release(release("narrow"))
-    assert [each.owner_name for each in queue.hand_offs()] == ["narrow", *names[:22]]
-    assert queue.state()["held"] == {"N": "22"}
+    queue.release("anna")
+    assert queue.pushed == ["narrow"], "while it holds, its limit of 1 holds"
+    queue.release("narrow")
+    assert [each.owner_name for each in hand_offs(queue)] == ["narrow", *names[:22]]
+    assert queue.state.held == 22
 
 
 @pytest.mark.parametrize("number", range(1, 7))
@@ -395,12 +296,10 @@ def test_a_wider_waiter_that_joins_in_the_moment_of_a_hand_off_is_next(
 ) -> None:
     queue.wait("anna", limit=2)
     queue.wait("ben", limit=1)
-    between = FaultyTable(
-        queue.client, meanwhile(number + 1, lambda: queue.store().release(release("anna")))
-    )
+    between = FaultyTable(queue.client, meanwhile(number + 1, lambda: queue.release("anna")))
     queue.clock.advance(1)
     carl = acquire("carl", limit=2, waits=True, task_token="carl")
     answer = queue.store(between).acquire(carl)
-    queue.store().release(release("anna"))
-    queue.store().release(release("ben"))
-    assert isinstance(answer, Grant) or "carl" in queue.woken()
+    queue.release("anna")
+    queue.release("ben")
+    assert isinstance(answer, Grant) or "carl" in queue.pushed

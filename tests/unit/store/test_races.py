@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from fairlock.aws.lock_table import ConditionFailed
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.ceiling import CeilingChange, SetCeilingRequest, raise_ceiling
-from fairlock.protocol.items import new_waiter
+from fairlock.protocol.ceiling import CeilingChange, raise_ceiling
 from fairlock.protocol.leaving import serve_waiter
-from fairlock.protocol.model import ForceReleaseRequest, Grant, Waiter
+from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, Released
 from fairlock.protocol.waiters import confirm_join, join_queue, mark_given_up
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
+from tests.support import acquire, release
 from tests.support.faulty_table import (
     TRANSACTIONS,
     FaultyTable,
@@ -27,7 +24,7 @@ from tests.support.faulty_table import (
     kill,
     meanwhile,
 )
-from tests.support.store_bench import RUN, Bench, workflow_heartbeat
+from tests.support.store_bench import RUN, Bench, by_force, ceiling
 
 POLLS = {"waits": True, "poll_interval_ms": 500}
 LAST_OF_A_PASS = 5
@@ -37,40 +34,16 @@ GIVES_UP = 2
 STAYS = {"waits": True, "waiter_timeout_ms": 600_000}
 
 
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryTable(), clock)
-
-
-def by_force(grant: Grant) -> ForceReleaseRequest:
-    return ForceReleaseRequest(
-        lock_name=LOCK, fencing_token=grant.fencing_token, requested_by="olga", reason="a test"
-    )
-
-
-def pause() -> SetCeilingRequest:
-    return SetCeilingRequest(lock_name=LOCK, limit=0, requested_by="olga", reason="a test")
-
-
-def waiter_of(name: str, *, now_ms: int, **fields: Any) -> Waiter:  # noqa: ANN401 - of the request
-    return Waiter(
-        request=acquire(name, waits=True, **fields),
-        entered_at_ms=now_ms,
-        asked_at_ms=now_ms,
-        expires_at_ms=now_ms + 60_000,
-    )
-
-
 # A write refuses by itself what the step before it has ruled out.
 
 
 def test_a_waiter_that_holds_already_is_handed_no_second_permit(bench: Bench) -> None:
     bench.grant("anna", limit=3)
-    state = bench.store().read_state(LOCK)
+    state = bench.state
     grant = bench.grant("ben", limit=3)
     now_ms = bench.clock.now_ms
-    waiter = waiter_of("ben", now_ms=now_ms, limit=3)
-    bench.client.put_item(TableName=TABLE, Item=new_waiter(waiter))
+    waiter = bench.waiter("ben", limit=3)
+    bench.put_waiter("ben", limit=3)
     blind = replace(state, fencing_token=grant.fencing_token)
     hand_off, _ = serve_waiter(blind, waiter, None, unless_joined=False, now_ms=now_ms)
     assert isinstance(bench.store().context.table.transact(hand_off), ConditionFailed)
@@ -88,11 +61,11 @@ def test_a_holder_neither_confirms_a_join_nor_gives_up(bench: Bench) -> None:
 
 def test_no_one_joins_a_queue_once_a_permit_is_free(bench: Bench) -> None:
     bench.grant("anna")
-    state = bench.store().read_state(LOCK)
-    bench.store().release(release("anna"))
+    state = bench.state
+    bench.release("anna")
     now_ms = bench.clock.now_ms
     join = join_queue(
-        waiter_of("ben", now_ms=now_ms),
+        bench.waiter("ben"),
         state,
         behind_others=False,
         again=False,
@@ -106,13 +79,13 @@ def test_no_one_joins_a_queue_once_a_permit_is_free(bench: Bench) -> None:
 def test_a_ceiling_is_not_raised_by_a_state_from_before_a_join_or_a_grant(
     bench: Bench, missed: str
 ) -> None:
-    bench.store().change_ceiling(pause())
+    bench.set_ceiling(0)
     bench.wait("ben")
-    state = bench.store().read_state(LOCK)
+    state = bench.state
     assert state.contended
     seen = replace(state, **{missed: getattr(state, missed) - 1})
     now_ms = bench.clock.now_ms
-    change = CeilingChange.of(replace(pause(), limit=1), seen, now_ms=now_ms)
+    change = CeilingChange.of(ceiling(1), seen, now_ms=now_ms)
     write = raise_ceiling(change, seen, now_ms=now_ms)
     assert isinstance(bench.store().context.table.update(write), ConditionFailed)
 
@@ -123,7 +96,7 @@ def test_a_ceiling_is_not_raised_by_a_state_from_before_a_join_or_a_grant(
 def test_a_heartbeat_by_a_clock_that_is_behind_moves_no_end_back(bench: Bench) -> None:
     ends_ms = bench.grant("anna").expires_at_ms
     bench.clock.skew_ms = -1_000
-    renewed = bench.store().heartbeat(heartbeat("anna"))
+    renewed = bench.renew("anna")
     assert isinstance(renewed, Grant)
     assert renewed.expires_at_ms == ends_ms
 
@@ -138,11 +111,10 @@ def test_no_permit_is_freed_for_no_one_beside_a_waiter(bench: Bench) -> None:
     def join() -> None:
         """By a clock by which no lease is over yet."""
         bench.clock.skew_ms = -6_000
-        assert isinstance(bench.store().acquire(acquire("dora", limit=3, **STAYS)), Queued)
+        bench.queue("dora", limit=3, **STAYS)
         bench.clock.skew_ms = 0
 
-    client = FaultyTable(bench.client, meanwhile(4, join))
-    assert isinstance(bench.store(client).acquire(acquire("ben", limit=2)), Refusal)
+    bench.refuse("ben", limit=2, over=meanwhile(4, join))
     assert sorted(bench.holders()) == ["gone", "run", "zoe"]
 
 
@@ -151,24 +123,24 @@ def test_a_permit_that_a_dead_waiter_leaves_free_is_handed_over_by_the_next_call
 ) -> None:
     for name in ("anna", "zoe"):
         bench.grant(name, limit=2)
-    bench.store().acquire(acquire("narrow", limit=1, **POLLS))
+    bench.ask("narrow", limit=1, **POLLS)
     bench.clock.advance(1)
-    bench.store().acquire(acquire("wide", limit=2, **STAYS))
-    bench.store().release(release("anna"))
+    bench.ask("wide", limit=2, **STAYS)
+    bench.release("anna")
     assert bench.holders() == ["zoe"]
     bench.clock.advance(30)
-    assert isinstance(bench.store().acquire(acquire("ben", limit=2)), Refusal)
+    bench.refuse("ben", limit=2)
     assert sorted(bench.holders()) == ["wide", "zoe"]
 
 
 def test_a_waiter_that_died_while_it_gave_up_is_handed_nothing(bench: Bench) -> None:
     """It has left its mark, and not yet removed its place, whose ticket it had lost."""
     bench.grant("anna")
-    bench.store().acquire(acquire("ben", **STAYS))
+    bench.ask("ben", **STAYS)
     with pytest.raises(Killed):
-        bench.store(FaultyTable(bench.client, kill(3))).release(release("ben", waits=True))
+        bench.release("ben", waits=True, over=kill(3))
     assert bench.waiters() == ["ben"]
-    bench.store().release(release("anna"))
+    bench.release("anna")
     assert bench.holders() == []
 
 
@@ -177,8 +149,7 @@ def test_a_waiter_that_is_served_while_it_joins_is_told_of_no_lock_that_it_saw(
 ) -> None:
     """So it asks again at once."""
     bench.grant("anna")
-    client = FaultyTable(bench.client, meanwhile(4, lambda: bench.store().release(release("anna"))))
-    joined = bench.store(client).acquire(acquire("ben", **STAYS))
+    joined = bench.ask("ben", **STAYS, over=meanwhile(4, lambda: bench.release("anna")))
     assert bench.holders() == ["ben"]
     assert isinstance(joined, Queued)
     assert joined.seen is None
@@ -186,11 +157,10 @@ def test_a_waiter_that_is_served_while_it_joins_is_told_of_no_lock_that_it_saw(
 
 def test_a_waiter_that_is_served_while_it_gives_up_gives_that_back(bench: Bench) -> None:
     bench.grant("anna")
-    joined = bench.store().acquire(acquire("ben", **STAYS))
-    assert isinstance(joined, Queued)
+    joined = bench.queue("ben", **STAYS)
     leaving = release("ben", ticket=joined.entered_at_ms)
-    serves = meanwhile(GIVES_UP, lambda: bench.store().release(release("anna")))
-    answer = bench.store(FaultyTable(bench.client, serves)).release(leaving)
+    serves = meanwhile(GIVES_UP, lambda: bench.release("anna"))
+    answer = bench.store(serves).release(leaving)
     assert isinstance(answer, Released)
     assert answer.gave_back
     assert bench.holders() == []
@@ -198,9 +168,9 @@ def test_a_waiter_that_is_served_while_it_gives_up_gives_that_back(bench: Bench)
 
 def test_a_release_by_its_fencing_token_leaves_a_later_grant_of_its_owner(bench: Bench) -> None:
     first = bench.grant("anna")
-    bench.store().force_release(by_force(first))
+    bench.force(first)
     bench.grant("anna")
-    bench.store().acquire(acquire("ben", **STAYS))
+    bench.ask("ben", **STAYS)
     late = release("anna", fencing_token=first.fencing_token)
     assert isinstance(bench.store().release(late), NotHeld)
     assert bench.holders() == ["anna"]
@@ -210,9 +180,9 @@ def test_a_release_is_answered_though_the_table_fails_once_the_holder_is_out(ben
     bench.grant("anna")
     for name in ("ben", "carl"):
         bench.clock.advance(1)
-        bench.store().acquire(acquire(name, shared=True, limit=20, **STAYS))
+        bench.ask(name, shared=True, limit=20, **STAYS)
     broken = fault(client_error("InternalServerError", 500), 2, of=TRANSACTIONS)
-    answer = bench.store(FaultyTable(bench.client, broken)).release(release("anna"))
+    answer = bench.release("anna", over=broken)
     assert isinstance(answer, Released)
     assert bench.holders() == ["ben"]
 
@@ -221,25 +191,24 @@ def test_a_release_by_force_that_may_have_happened_is_unknown(bench: Bench) -> N
     grant = bench.grant("anna")
 
     def others() -> None:
-        bench.store().force_release(by_force(bench.grant("ben")))
+        bench.force(bench.grant("ben"))
 
     throttled = fault(client_error("ThrottlingException"), 1, when="after", then=others)
     with pytest.raises(LockStoreUnavailable):
-        bench.store(FaultyTable(bench.client, throttled)).force_release(by_force(grant))
+        bench.store(throttled).force_release(by_force(grant))
 
 
 def test_an_owner_whose_clock_is_behind_the_last_departure_can_give_up(bench: Bench) -> None:
     bench.clock.skew_ms = 60_000
     bench.pass_through()
     bench.clock.skew_ms = 0
-    assert isinstance(bench.store().release(release("anna", waits=True)), Released)
+    assert isinstance(bench.release("anna", waits=True), Released)
 
 
 def test_of_two_contenders_that_find_a_lease_over_one_asks_about_its_workflow(bench: Bench) -> None:
     bench.grant("anna", execution_arn=RUN, lease_ms=60_000)
     bench.clock.advance(70)
-    client = FaultyTable(bench.client, meanwhile(3, lambda: bench.store().acquire(acquire("ben"))))
-    bench.store(client).acquire(acquire("carl"))
+    bench.ask("carl", over=meanwhile(3, lambda: bench.ask("ben")))
     assert bench.workflows.described == [RUN]
 
 
@@ -256,7 +225,7 @@ def test_a_reaper_takes_no_waiter_out_whose_claim_it_could_not_fence(bench: Benc
         bench.redrive()
         bench.wait("anna")
 
-    reaped = bench.reap(client=FaultyTable(bench.client, meanwhile(2, redriven)))
+    reaped = bench.reap(client=meanwhile(2, redriven))
     assert bench.waiters() == ["anna"]
     assert not reaped.complete
 
@@ -279,9 +248,9 @@ def test_a_pass_that_a_heartbeat_has_crossed_is_not_complete(bench: Bench) -> No
 
     def redriven() -> None:
         bench.redrive()
-        assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.REACQUIRED
+        assert bench.beat("anna") is KeepAliveOutcome.REACQUIRED
 
-    freed = FaultyTable(bench.client, meanwhile(LAST_OF_A_PASS, redriven))
+    freed = meanwhile(LAST_OF_A_PASS, redriven)
     assert not bench.reap(client=freed).complete
     assert bench.holders() == ["anna"]
 
@@ -290,19 +259,17 @@ def test_a_heartbeat_does_not_take_a_lock_again_whose_work_ends_in_that_moment(
     bench: Bench,
 ) -> None:
     bench.wait("anna")
-    bench.end()
-    bench.reap()
-    bench.redrive()
+    bench.come_back()
     leaving = release("anna", execution_arn=RUN, keep_alive=True)
     client = FaultyTable(
         bench.client,
         meanwhile(1, lambda: bench.store().release(leaving), of=TRANSACTIONS),
     )
-    answer = bench.store(client).keep_alive(workflow_heartbeat("anna"))
+    answer = bench.beat("anna", over=client)
     assert (answer, bench.holders()) == (KeepAliveOutcome.DONE, [])
 
 
 def test_a_heartbeat_without_a_claim_writes_none(bench: Bench) -> None:
     bench.grant("anna")
-    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.RENEWED
+    assert bench.beat("anna") is KeepAliveOutcome.RENEWED
     assert bench.claims(done=True) == []

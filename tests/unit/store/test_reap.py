@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,39 +11,18 @@ from fairlock.aws.retry import RetryBudget
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Reaped
-from fairlock.store import reap
 from fairlock.store.reap import AskedTooEarly
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, FakeClock, acquire, release
+from tests.support import FakeClock, acquire
 from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
 
 DAYS_15 = 15 * 24 * 3600
 
 
 @pytest.fixture
-def bench(dynamodb: DynamoDBClient, clock: FakeClock) -> Bench:
+def bench(dynamodb: object, clock: FakeClock) -> Bench:
     return Bench(dynamodb, clock)
-
-
-def test_the_first_pass_frees_the_lock_of_an_execution_that_is_over(bench: Bench) -> None:
-    bench.wait("anna")
-    bench.end()
-    assert bench.reap() == Reaped(holders=1)
-    assert bench.holders() == []
-    bench.grant("ben")
-
-
-def test_the_lock_goes_to_the_oldest_living_waiter_who_is_told(bench: Bench) -> None:
-    bench.wait("anna")
-    bench.wait("ben", execution_arn=OTHER_RUN)
-    bench.wait("carl", execution_arn=OTHER_RUN)
-    bench.end()
-    assert bench.reap() == Reaped(holders=1)
-    assert (bench.holders(), bench.pushed, bench.waiters()) == (["ben"], ["ben"], ["carl"])
 
 
 def test_all_iterations_of_a_map_leave_and_none_is_handed_the_lock(bench: Bench) -> None:
@@ -53,19 +32,6 @@ def test_all_iterations_of_a_map_leave_and_none_is_handed_the_lock(bench: Bench)
     bench.end()
     assert bench.reap() == Reaped(holders=1, waiters=3)
     assert (bench.holders(), bench.pushed, bench.waiters()) == (["ben"], ["ben"], [])
-
-
-def test_without_the_waiters_going_first_the_dead_are_handed_the_lock(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The negative control of the test above."""
-    monkeypatch.setattr("fairlock.store.reap._stop_waiting", lambda _context, _claim: False)
-    for name in ("anna", "zita"):
-        bench.wait(name)
-    bench.wait("ben", execution_arn=OTHER_RUN)
-    bench.end()
-    bench.reap()
-    assert bench.pushed == ["zita", "ben"]
 
 
 def test_several_locks_of_one_execution_are_all_freed(bench: Bench) -> None:
@@ -89,7 +55,7 @@ def test_locks_of_other_executions_and_of_direct_callers_are_untouched(bench: Be
 
 def test_a_lock_that_was_released_and_granted_to_another_is_untouched(bench: Bench) -> None:
     bench.wait("anna")
-    bench.store().release(release("anna", execution_arn=RUN))
+    bench.release("anna", execution_arn=RUN)
     bench.wait("ben", execution_arn=OTHER_RUN)
     bench.end()
     assert bench.reap() == bench.reap(second=True) == Reaped()
@@ -126,40 +92,21 @@ def test_events_of_two_executions_may_come_in_reverse_order(bench: Bench) -> Non
     assert (bench.holders(), bench.pushed) == (["carl"], ["carl"])
 
 
-def test_an_execution_without_claims_is_not_even_asked_about(bench: Bench) -> None:
+def test_without_claims_to_free_nothing_is_asked(bench: Bench) -> None:
+    """They are kept after both passes, as long as the execution can be redriven."""
     assert bench.reap() == bench.reap(second=True) == Reaped()
     assert bench.workflows.described == []
-
-
-def test_after_two_passes_nothing_is_asked_any_more(bench: Bench) -> None:
     bench.wait("anna")
-    bench.end()
-    bench.reap()
-    bench.reap(second=True)
-    assert len(bench.workflows.described) == 2
+    bench.bury()
     assert bench.reap(second=True) == Reaped()
     assert len(bench.workflows.described) == 2
-
-
-def test_claims_of_the_dead_are_kept_as_long_as_they_can_be_redriven(bench: Bench) -> None:
-    bench.wait("anna")
-    bench.end()
-    bench.reap()
-    bench.reap(second=True)
     (claim,) = bench.claims()
     assert int(claim["expiry_time"]["N"]) == bench.clock.now_ms // 1000 + DAYS_15
 
 
-def test_a_redriven_execution_is_left_alone(bench: Bench) -> None:
-    bench.wait("anna")
-    bench.executions[RUN] = Execution(Liveness.RUNNING, redrives=1)
-    assert bench.reap() == Reaped()
-    assert bench.holders() == ["anna"]
-
-
 def test_an_execution_that_step_functions_has_forgotten_is_over(bench: Bench) -> None:
     bench.wait("anna")
-    bench.executions[RUN] = Execution(Liveness.OVER)
+    bench.end()
     assert bench.reap(redrives=2) == Reaped(holders=1)
 
 
@@ -178,14 +125,6 @@ def test_a_waiter_with_a_wider_limit_behind_the_dead_gets_the_free_permit(bench:
     bench.end()
     assert bench.reap() == Reaped(waiters=1)
     assert (bench.holders(), bench.pushed) == (["ben", "carl"], ["carl"])
-
-
-def test_a_lock_whose_name_reads_like_another_claim_is_its_own(bench: Bench) -> None:
-    bench.wait("anna", lock_name=f"{LOCK}#x")
-    bench.wait("ben", execution_arn=OTHER_RUN)
-    bench.end()
-    assert bench.reap() == Reaped(holders=1)
-    assert (bench.holders(f"{LOCK}#x"), bench.holders()) == ([], ["ben"])
 
 
 def test_a_pass_that_has_no_time_left_asks_no_one(bench: Bench) -> None:
@@ -217,35 +156,19 @@ def forged_bench(clock: FakeClock) -> Bench:
     return forged_bench
 
 
-def all_items(bench: Bench) -> list[Any]:
-    items: list[Any] = bench.client.scan(TableName="any")["Items"]
-    return items
-
-
 @pytest.mark.parametrize("redrives", [0, 2])
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
 def test_a_forged_message_about_a_running_execution_frees_nothing_and_writes_nothing(
     forged_bench: Bench, forged: dict[str, Any], redrives: int
 ) -> None:
     forged_bench.executions[RUN] = Execution(Liveness.RUNNING, redrives)
-    before = all_items(forged_bench)
+    before = forged_bench.items("")
     client = FaultyTable(forged_bench.client)
     message = {**forged, "redrives": redrives + forged.get("redrives", 0)}
     with pytest.raises(AskedTooEarly, match="runs, says Step Functions"):
         forged_bench.reap(client=client, **message)
     assert client.calls == ["query"]
-    assert all_items(forged_bench) == before
-
-
-@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
-def test_a_reaper_that_believes_messages_frees_the_lock_of_a_running_execution(
-    forged_bench: Bench, monkeypatch: pytest.MonkeyPatch, forged: dict[str, Any]
-) -> None:
-    """The negative control of the test above."""
-    monkeypatch.setattr(reap, "_choose_pass", lambda _context, _ended: reap._FIRST_PASS)  # noqa: SLF001 - what is believed
-    forged_bench.executions[RUN] = Execution(Liveness.RUNNING)
-    assert forged_bench.reap(**forged) == Reaped(holders=1, waiters=1)
-    assert forged_bench.holders() == []
+    assert forged_bench.items("") == before
 
 
 @pytest.mark.parametrize("second", [False, True])
@@ -253,20 +176,9 @@ def test_a_forged_message_of_an_earlier_run_frees_nothing_of_a_redriven_executio
     forged_bench: Bench, *, second: bool
 ) -> None:
     forged_bench.executions[RUN] = Execution(Liveness.RUNNING, redrives=1)
-    before = all_items(forged_bench)
+    before = forged_bench.items("")
     assert forged_bench.reap(second=second) == Reaped()
-    assert all_items(forged_bench) == before
-
-
-def test_what_step_functions_calls_running_for_a_moment_longer_is_freed_by_the_repeated_message(
-    forged_bench: Bench,
-) -> None:
-    forged_bench.executions[RUN] = Execution(Liveness.RUNNING)
-    with pytest.raises(AskedTooEarly):
-        forged_bench.reap()
-    forged_bench.end()
-    assert forged_bench.reap() == Reaped(holders=1, waiters=1)
-    assert forged_bench.holders() == []
+    assert forged_bench.items("") == before
 
 
 def ended(bench: Bench, seconds_ago: float) -> None:
@@ -286,39 +198,24 @@ def test_a_second_pass_waits_until_no_acquire_of_the_execution_can_be_under_way(
     assert forged_bench.reap(second=not early) == Reaped(holders=1, waiters=1)
 
 
-def forged_second_pass_before_a_late_acquire(bench: Bench) -> None:
+def test_a_forged_second_pass_does_not_spare_a_late_acquire_from_the_true_one(
+    forged_bench: Bench,
+) -> None:
     """An acquire has written its claim when its execution is stopped and the forgery comes.
 
     Then another caller uses the lock, and the lock forgets whom the reaper released.
     """
 
     def stopped() -> None:
-        ended(bench, 0)
-        try:
-            bench.reap(second=True)
-        except AskedTooEarly:
-            bench.reap()
-        bench.pass_through("late")
+        ended(forged_bench, 0)
+        with pytest.raises(AskedTooEarly):
+            forged_bench.reap(second=True)
+        forged_bench.reap()
+        forged_bench.pass_through("late")
 
-    late = FaultyTable(bench.client, meanwhile(2, stopped))
-    request = acquire("late", lock_name="late", execution_arn=RUN)
-    assert isinstance(bench.store(late).acquire(request), Grant)
-    bench.reap()
-    bench.clock.advance(35)
-    bench.reap(second=True)
-
-
-def test_a_forged_second_pass_does_not_spare_a_late_acquire_from_the_true_one(
-    forged_bench: Bench,
-) -> None:
-    forged_second_pass_before_a_late_acquire(forged_bench)
+    late = acquire("late", lock_name="late", execution_arn=RUN)
+    assert isinstance(forged_bench.store(meanwhile(2, stopped)).acquire(late), Grant)
+    forged_bench.reap()
+    forged_bench.clock.advance(35)
+    forged_bench.reap(second=True)
     assert forged_bench.holders("late") == []
-
-
-def test_without_the_moment_of_its_end_a_forged_second_pass_spares_a_late_acquire(
-    forged_bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The negative control of the test above."""
-    monkeypatch.setattr(reap, "_ended_just_now", lambda _context, _execution: False)
-    forged_second_pass_before_a_late_acquire(forged_bench)
-    assert forged_bench.holders("late") == ["late"]

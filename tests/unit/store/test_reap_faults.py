@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import RetryBudget
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.claims import Claim, ReapStage, claims_of, mark_ended, write_claim
 from fairlock.protocol.model import Grant
-from fairlock.protocol.outcomes import Queued, Reaped, Refusal
-from fairlock.testing.fake_table import MemoryTable
-from tests.support import TABLE, acquire, release
+from fairlock.protocol.outcomes import Reaped
+from fairlock.protocol.table_requests import Update
+from tests.support import acquire
 from tests.support.faulty_table import FaultyTable, delay, fault, lost_reply, meanwhile
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
+from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
 
 def stopped_and_reaped(bench: Bench) -> None:
@@ -31,18 +30,11 @@ def test_an_acquire_under_way_is_freed_by_the_second_pass_whenever_the_first_one
 ) -> None:
     """The stop and the first pass come before the nth request of acquire; 2 is after the last."""
     late = FaultyTable(bench.client, meanwhile(number + 1, lambda: stopped_and_reaped(bench)))
-    bench.store(late).acquire(acquire("anna", execution_arn=RUN))
+    bench.ask("anna", execution_arn=RUN, over=late)
     late.end_plan()
     bench.reap(second=True)
     assert bench.holders() == []
     bench.grant("ben")
-
-
-def test_without_the_second_pass_that_acquire_keeps_the_lock(bench: Bench) -> None:
-    """The negative control of the test above."""
-    late = FaultyTable(bench.client, meanwhile(2, lambda: stopped_and_reaped(bench)))
-    bench.store(late).acquire(acquire("anna", execution_arn=RUN))
-    assert bench.holders() == ["anna"]
 
 
 @pytest.mark.parametrize("number", range(5))
@@ -50,47 +42,38 @@ def test_a_late_acquire_that_joins_the_queue_is_taken_out_by_the_second_pass(
     bench: Bench, number: int
 ) -> None:
     bench.wait("ben", execution_arn=OTHER_RUN)
-
-    def die() -> None:
-        bench.end()
-        bench.reap()
-
-    late = FaultyTable(bench.client, meanwhile(number + 1, die))
-    place = {"task_token": "anna"}
-    request = acquire("anna", execution_arn=RUN, waits=True, **place)
-    assert isinstance(bench.store(late).acquire(request), Queued | Refusal)
+    bench.end()
+    late = FaultyTable(bench.client, meanwhile(number + 1, bench.reap))
+    bench.ask("anna", execution_arn=RUN, waits=True, task_token="anna", over=late)
     late.end_plan()
     bench.reap(second=True)
     assert bench.waiters() == []
-    bench.store().release(release("ben", execution_arn=OTHER_RUN))
+    bench.release("ben", execution_arn=OTHER_RUN)
     assert bench.pushed == []
     bench.grant("carl")
 
 
 def test_a_redriven_acquire_between_the_question_and_the_bar_is_not_robbed(bench: Bench) -> None:
     bench.wait("anna")
-    bench.store().release(release("anna"))
-    place = {"execution_arn": RUN}
-    acquiring = acquire("zita", **place)
-    half = FaultyTable(bench.client, fault(lost_reply(), 2))
+    bench.release("anna")
+    acquiring = acquire("zita", execution_arn=RUN)
     with pytest.raises(LockStoreUnavailable):
-        bench.store(half).acquire(acquiring)
+        bench.store(fault(lost_reply(), 2)).acquire(acquiring)
     bench.end()
 
     def redriven() -> None:
         bench.redrive()
         assert isinstance(bench.store().acquire(acquiring), Grant)
 
-    redriven_between = FaultyTable(bench.client, meanwhile(2, redriven))
-    assert bench.reap(client=redriven_between) == Reaped(complete=False)
+    assert bench.reap(client=meanwhile(2, redriven)) == Reaped(complete=False)
     assert bench.reap() == Reaped()
     assert bench.holders() == ["zita"]
 
 
 def test_what_a_pass_has_fenced_is_freed_though_the_execution_was_redriven(bench: Bench) -> None:
     """Else the redriven acquisition would wait for one of its own that landed late."""
-    late = FaultyTable(bench.client, meanwhile(2, lambda: stopped_and_reaped(bench)))
-    bench.store(late).acquire(acquire("anna", execution_arn=RUN))
+    late = meanwhile(2, lambda: stopped_and_reaped(bench))
+    bench.ask("anna", execution_arn=RUN, over=late)
     bench.redrive()
     bench.wait("zita")
     assert bench.reap(second=True) == Reaped(holders=1)
@@ -105,8 +88,7 @@ def test_an_outdated_second_pass_leaves_the_rest_to_that_of_the_next_event(bench
         bench.reap(second=True, redrives=0)
         bench.pass_through()
 
-    late = FaultyTable(bench.client, meanwhile(2, ended_again))
-    bench.store(late).acquire(acquire("anna", execution_arn=RUN))
+    bench.ask("anna", execution_arn=RUN, over=meanwhile(2, ended_again))
     assert bench.holders() == ["anna"]
     bench.reap(redrives=1)
     bench.reap(redrives=1, second=True)
@@ -115,10 +97,10 @@ def test_an_outdated_second_pass_leaves_the_rest_to_that_of_the_next_event(bench
 
 def test_a_release_that_died_after_its_mark_is_made_up_for(bench: Bench) -> None:
     bench.wait("anna")
-    bench.store().keep_alive(workflow_heartbeat("anna"))
-    dying = FaultyTable(bench.client, fault(lost_reply(), 2))
+    bench.beat("anna")
+    dying = fault(lost_reply(), 2)
     with pytest.raises(LockStoreUnavailable):
-        bench.store(dying).release(release("anna", execution_arn=RUN, keep_alive=True))
+        bench.release("anna", execution_arn=RUN, keep_alive=True, over=dying)
     assert bench.holders() == ["anna"]
     bench.end()
     assert bench.reap() == Reaped(holders=1)
@@ -133,10 +115,21 @@ SECONDS_A_LOOK = 19.0
 MOST_PASSES = 20
 
 
+def put_claims(
+    bench: Bench, number: int, write: Callable[..., Update], *, waits: bool = False
+) -> None:
+    """So many claims of one execution on a hundred locks."""
+    for each in range(number):
+        claim = Claim(
+            execution_arn=RUN, lock_name=f"lock-{each % 100}", owner_id=f"iteration-{each:06d}"
+        )
+        bench.store().context.table.update(write(claim, waits=waits, now_ms=bench.clock.now_ms))
+
+
 def reap_pass(bench: Bench, *, second: bool, seconds_a_request: float = 0.05) -> Reaped:
     deadline = bench.clock.monotonic() + SECONDS_A_LOOK
     retry_budget = RetryBudget(clock=bench.clock, deadline=deadline)
-    client = FaultyTable(bench.client, delay(seconds_a_request, bench.clock))
+    client = delay(seconds_a_request, bench.clock)
     return bench.reap(second=second, client=client, retry_budget=retry_budget)
 
 
@@ -150,12 +143,7 @@ def looks_until_complete(bench: Bench, *, second: bool) -> list[Reaped]:
 
 
 def test_passes_that_run_out_of_time_are_taken_up_where_they_ended(bench: Bench) -> None:
-    table = LockTable(bench.client, TABLE)
-    for number in range(CLAIMS):
-        name = f"lock-{number % 100}"
-        owner_id = f"iteration-{number:06d}"
-        claim = Claim(execution_arn=RUN, lock_name=name, owner_id=owner_id)
-        table.update(write_claim(claim, waits=True, now_ms=bench.clock.now_ms))
+    put_claims(bench, CLAIMS, write_claim, waits=True)
     names = [f"lock-{number}" for number in range(0, 100, 10)]
     for name in names:
         bench.wait("anna", lock_name=name)
@@ -188,11 +176,7 @@ def test_claims_whose_work_has_ended_do_not_delay_what_is_held(
     bench: Bench, *, ended: bool, is_free: bool
 ) -> None:
     """A Map of many iterations with keep_alive leaves as many of them; were they like others…"""
-    table = LockTable(bench.client, TABLE)
-    for number in range(WAITERS):
-        claim = Claim(execution_arn=RUN, lock_name="other", owner_id=f"ended-{number:06d}")
-        write = mark_ended if ended else write_claim
-        table.update(write(claim, waits=False, now_ms=bench.clock.now_ms))
+    put_claims(bench, WAITERS, mark_ended if ended else write_claim)
     bench.wait("anna")
     bench.end()
     reaped = reap_pass(bench, second=False, seconds_a_request=1.0)
@@ -200,33 +184,18 @@ def test_claims_whose_work_has_ended_do_not_delay_what_is_held(
 
 
 def test_a_claim_whose_work_has_ended_costs_two_requests_a_pass(bench: Bench) -> None:
-    table = LockTable(bench.client, TABLE)
-    for number in range(WAITERS):
-        claim = Claim(execution_arn=RUN, lock_name="other", owner_id=f"ended-{number:06d}")
-        table.update(mark_ended(claim, waits=False, now_ms=bench.clock.now_ms))
+    put_claims(bench, WAITERS, mark_ended)
     bench.end()
-    client = FaultyTable(bench.client)
     for second in (False, True):
-        client.calls.clear()
+        client = FaultyTable(bench.client)
         assert bench.reap(second=second, client=client).complete
         assert len(client.calls) == 1 + 2 * WAITERS
 
 
-def test_claims_that_do_not_fit_into_one_page_are_all_found() -> None:
-    items: list[Any] = [
-        {
-            "pk": {"S": f"EXECUTION#{RUN}"},
-            "sk": {"S": f"LOCK#{'x' * 500}#owner-{number:010d}"},
-            "lock_name": {"S": "x" * 500},
-            "owner_id": {"S": f"owner-{number:010d}"},
-            "revision": {"N": "1"},
-        }
-        for number in range(300)
-    ]
-    memory = MemoryTable(page_size=100)
-    for item in items:
-        memory.put_item(Item=item)
-    table = LockTable(memory, TABLE)  # type: ignore[arg-type]  # replaces a client
+def test_claims_that_do_not_fit_into_one_page_are_all_found(bench: Bench) -> None:
+    put_claims(bench, 300, write_claim)
+    bench.client.page_size = 100
+    table = bench.store().context.table
     query = claims_of(RUN, before=ReapStage.FIRST_PASS_DONE)
-    assert len(table.query(query).items) < len(items)
-    assert table.query_all(query) == items
+    assert len(table.query(query).items) < 300
+    assert len({claim["sk"]["S"] for claim in table.query_all(query)}) == 300

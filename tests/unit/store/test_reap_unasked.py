@@ -11,16 +11,15 @@ import pytest
 
 from fairlock.aws.executions import Execution, Liveness
 from fairlock.protocol.claims import Claim, is_of_a_run_that_ended
-from fairlock.protocol.model import Grant, ReleaseRequest
-from fairlock.protocol.outcomes import Queued, Reaped, Refusal
-from fairlock.store import reap
-from fairlock.store.reap import AskedTooEarly, ExecutionEnded, _release_request
+from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Reaped, Refusal
+from fairlock.store.reap import AskedTooEarly, ExecutionEnded
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire
 from tests.support.checkout import ROOT
 from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.memory_tables import MeteredTable
-from tests.support.store_bench import RUN, Bench, workflow_heartbeat
+from tests.support.store_bench import RUN, Bench
 
 SECOND_PASS_SECONDS = 35
 A_DAY_SECONDS = 24 * 3_600
@@ -47,11 +46,7 @@ def told(
 
 
 def claim(bench: Bench, name: str = "anna", *, redrives: int | None = 0, **fields: Any) -> Grant:  # noqa: ANN401 - of the request
-    granted = bench.store().acquire(
-        acquire(name, execution_arn=RUN, redrives=redrives, **{"lock_name": name, **fields})
-    )
-    assert isinstance(granted, Grant)
-    return granted
+    return bench.grant(name, execution_arn=RUN, redrives=redrives, **{"lock_name": name, **fields})
 
 
 def is_held(bench: Bench, name: str = "anna") -> bool:
@@ -63,9 +58,8 @@ def test_both_passes_free_what_the_run_has_claimed_and_ask_no_one(
     bench: Bench, *, second: bool
 ) -> None:
     claim(bench)
-    bench.clock.advance(1)
     ago = SECOND_PASS_SECONDS if second else 0
-    bench.clock.advance(ago)
+    bench.clock.advance(1 + ago)
     assert told(bench, second=second, seconds_ago=ago) == Reaped(holders=1)
     assert bench.workflows.described == []
 
@@ -79,21 +73,11 @@ def test_what_a_redriven_run_has_claimed_is_left_to_its_own_event(bench: Bench) 
     assert not is_held(bench, "ben")
 
 
-def test_without_the_run_in_the_claim_it_would_be_robbed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reap, "is_of_a_run_that_ended", lambda _claim, **_ended: True)
-    claim(bench, "ben", redrives=1)
-    told(bench)
-    assert not is_held(bench, "ben")
-
-
 def test_a_redriven_run_that_took_the_claim_over_by_a_heartbeat_keeps_its_lock(
     bench: Bench,
 ) -> None:
     claim(bench, "anna", lock_name="nightly-report")
-    heartbeat = workflow_heartbeat("anna", redrives=1)
-    assert bench.store().keep_alive(heartbeat).name == "RENEWED"
+    assert bench.beat("anna", redrives=1).name == "RENEWED"
     bench.clock.advance(1)
     for second, ago in ((False, 1), (True, SECOND_PASS_SECONDS)):
         assert told(bench, second=second, seconds_ago=ago) == Reaped()
@@ -102,7 +86,7 @@ def test_a_redriven_run_that_took_the_claim_over_by_a_heartbeat_keeps_its_lock(
 
 def test_a_late_call_of_the_first_run_does_not_make_the_claim_its_own_again(bench: Bench) -> None:
     claim(bench, redrives=1)
-    bench.store().acquire(acquire("anna", execution_arn=RUN, redrives=0, lock_name="anna"))
+    bench.ask("anna", execution_arn=RUN, redrives=0, lock_name="anna")
     told(bench)
     assert is_held(bench)
 
@@ -156,7 +140,9 @@ def test_a_claim_that_was_written_late_by_another_execution_is_not_taken_for_its
     assert not is_of_a_run_that_ended(replace(claimed, written_at_ms=100_001), **over)
 
 
-def name_used_again(bench: Bench) -> None:
+def test_the_old_event_of_a_name_that_is_used_again_frees_nothing_of_the_new_execution(
+    bench: Bench,
+) -> None:
     """An execution fails; 90 days later its name is used again, and the new one holds a lock."""
     claim(bench)
     ended_at_ms = bench.clock.now_ms
@@ -164,27 +150,13 @@ def name_used_again(bench: Bench) -> None:
     told(bench)
     bench.clock.advance(90 * A_DAY_SECONDS)
     bench.executions[RUN] = Execution(Liveness.RUNNING)
-    bench.store().acquire(acquire("zita", lock_name="zita", execution_arn=RUN, redrives=0))
+    bench.ask("zita", lock_name="zita", execution_arn=RUN, redrives=0)
     bench.clock.advance(300)
     for second in (False, True):
         old = ExecutionEnded(execution_arn=RUN, ended_at_ms=ended_at_ms, second_pass=second)
         with suppress(AskedTooEarly):
             bench.store().reap(old)
-
-
-def test_the_old_event_of_a_name_that_is_used_again_frees_nothing_of_the_new_execution(
-    bench: Bench,
-) -> None:
-    name_used_again(bench)
     assert is_held(bench, "zita")
-
-
-def test_without_the_time_of_the_end_it_would_be_robbed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reap, "_is_over", lambda *_: True)
-    name_used_again(bench)
-    assert not is_held(bench, "zita")
 
 
 # 100,000 executions end together: what each end costs, counted, and what docs/protocol.md says.
@@ -204,7 +176,7 @@ def counted(clock: FakeClock, *, second: bool) -> tuple[list[str], int, int]:
     table: Any = MeteredTable()
     bench = Bench(table, clock)
     bench.executions[RUN] = Execution(Liveness.UNKNOWN)
-    bench.store().acquire(acquire("anna", execution_arn=RUN, redrives=0))
+    bench.ask("anna", execution_arn=RUN, redrives=0)
     clock.advance(1)
     ended = ExecutionEnded(execution_arn=RUN, ended_at_ms=clock.now_ms)
     for is_second in (False, True) if second else (False,):
@@ -258,34 +230,18 @@ def test_the_requests_a_second_of_the_document_follow_from_them(clock: FakeClock
     assert row("Step Functions, DescribeExecution")[1].startswith("none;")
 
 
-def acquire_that_lands_after_both_passes(bench: Bench) -> Grant | Queued | Refusal:
-    """Its claim was written before its execution ended; the write on the lock was late."""
+def test_what_the_first_pass_has_marked_the_second_need_not_mark_again(bench: Bench) -> None:
+    """A claim was written before its execution ended; the write on the lock lands after both."""
 
     def both_passes() -> None:
         bench.clock.advance(2)
         bench.end()
         bench.reap()
         bench.clock.advance(SECOND_PASS_SECONDS)
-        client, store = bench.counting()
+        client = FaultyTable(bench.client)
         bench.reap(second=True, client=client)
-        assert len(client.calls) == 4
-        assert store.read_state("nightly-report").holders == ()
+        assert (len(client.calls), bench.holders()) == (4, [])
 
-    between = FaultyTable(bench.client, meanwhile(2, both_passes))
-    return bench.store(between).acquire(acquire("anna", execution_arn=RUN, redrives=0))
-
-
-def test_what_the_first_pass_has_marked_the_second_need_not_mark_again(clock: FakeClock) -> None:
-    bench = Bench(MemoryTable(), clock)
-    assert isinstance(acquire_that_lands_after_both_passes(bench), Refusal)
+    late = acquire("anna", execution_arn=RUN, redrives=0)
+    assert isinstance(bench.store(meanwhile(2, both_passes)).acquire(late), Refusal)
     assert bench.holders() == []
-
-
-def test_without_the_mark_of_the_first_pass_the_dead_would_be_granted_the_lock(
-    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unmarked(claim: Claim, *, marks: bool) -> ReleaseRequest:
-        return replace(_release_request(claim, marks=marks), waits=False)
-
-    monkeypatch.setattr("fairlock.store.reap._release_request", unmarked)
-    assert isinstance(acquire_that_lands_after_both_passes(Bench(MemoryTable(), clock)), Grant)

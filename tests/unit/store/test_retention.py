@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Delivery
-from fairlock.protocol import admission, grants, leaving
-from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.model import Grant
-from fairlock.protocol.outcomes import NotHeld, Queued, Refusal
-from fairlock.protocol.schema import FOREVER_SECONDS, Part, lock_key
+from fairlock.protocol.outcomes import NotHeld
+from fairlock.protocol.schema import FOREVER_SECONDS
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
-from tests.support.faulty_table import FaultyTable, meanwhile
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, FakeWorkflows, workflow_heartbeat
+from tests.support import FakeClock, acquire, heartbeat, release
+from tests.support.faulty_table import meanwhile
+from tests.support.store_bench import (
+    OTHER_RUN,
+    RUN,
+    Bench,
+)
 
 DAY_SECONDS = 24 * 3600
 LONG_AGO_DAYS = 399
@@ -27,34 +27,17 @@ LONGEST_SECONDS = 400 * DAY_SECONDS
 
 
 @pytest.fixture
-def restored_bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryTable(), clock)
-
-
-@pytest.fixture
-def bench(clock: FakeClock) -> Bench:
+def used_bench(clock: FakeClock) -> Bench:
     """A lock that a workflow has used, a year and a month ago."""
     bench = Bench(MemoryTable(), clock)
-    bench.store().acquire(acquire("workflow", execution_arn=RUN))
-    bench.store().release(release("workflow", execution_arn=RUN))
+    bench.ask("workflow", execution_arn=RUN)
+    bench.release("workflow", execution_arn=RUN)
     clock.advance(LONG_AGO_DAYS * DAY_SECONDS)
     return bench
 
 
-@pytest.fixture
-def unprotected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No one checks how long the item is retained."""
-    monkeypatch.setattr(
-        grants, "retained", lambda *, long: Part(sets=admission.retain_item(long=long))
-    )
-    never = lambda _state, *, now_ms: False  # noqa: ARG005, E731 - as the real one
-    monkeypatch.setattr(leaving, "needs_longer_retention", never)
-    monkeypatch.setattr(grants, "needs_longer_retention", never)
-
-
 def seconds_to_live(bench: Bench) -> int:
-    item: dict[str, Any] = bench.client.get_item(TableName=TABLE, Key=lock_key(LOCK))["Item"]
-    return int(item["expiry_time"]["N"]) - bench.clock.now_ms // 1000
+    return int(bench.item()["expiry_time"]["N"]) - bench.clock.now_ms // 1000
 
 
 def claim(bench: Bench) -> None:
@@ -67,7 +50,7 @@ def renew_for_long(bench: Bench) -> None:
     claim(bench)
     for _ in range(60):
         bench.clock.advance(DAY_SECONDS)
-        assert isinstance(bench.store().heartbeat(heartbeat("anna")), Grant)
+        assert isinstance(bench.renew("anna"), Grant)
 
 
 def serve_waiter(bench: Bench) -> None:
@@ -75,13 +58,13 @@ def serve_waiter(bench: Bench) -> None:
     claim(bench)
     bench.wait("ben", execution_arn=None, waiter_timeout_ms=2 * DAY_SECONDS * 1000)
     bench.clock.advance(2 * DAY_SECONDS - 1)
-    bench.store().release(release("anna"))
+    bench.release("anna")
     assert bench.holders() == ["ben"]
 
 
 def take_over_permit(bench: Bench) -> None:
     bench.clock.advance(-2 * DAY_SECONDS)
-    bench.store().acquire(acquire("gone"))
+    bench.ask("gone")
     bench.clock.advance(2 * DAY_SECONDS)
     claim(bench)
 
@@ -91,64 +74,51 @@ WAYS = [claim, renew_for_long, serve_waiter, take_over_permit]
 
 @pytest.mark.parametrize("become_holder", WAYS)
 def test_a_holder_has_two_days_until_ttl_may_delete_its_lock(
-    bench: Bench, become_holder: Callable[[Bench], None]
+    used_bench: Bench, become_holder: Callable[[Bench], None]
 ) -> None:
-    become_holder(bench)
-    assert seconds_to_live(bench) > SHORTEST_SECONDS
-
-
-@pytest.mark.parametrize("become_holder", WAYS)
-@pytest.mark.usefixtures("unprotected")
-def test_without_the_protection_its_lock_may_be_deleted(
-    bench: Bench, become_holder: Callable[[Bench], None]
-) -> None:
-    become_holder(bench)
-    assert seconds_to_live(bench) < SHORTEST_SECONDS
+    become_holder(used_bench)
+    assert seconds_to_live(used_bench) > SHORTEST_SECONDS
 
 
 def test_a_renewal_for_long_leaves_the_retention_of_a_ceiling_that_was_set_meanwhile(
-    bench: Bench,
+    used_bench: Bench,
 ) -> None:
-    bench.clock.advance(-30 * DAY_SECONDS)
-    claim(bench)
-    bench.clock.advance(30 * DAY_SECONDS)
-    ceiling = SetCeilingRequest(lock_name=LOCK, limit=0, requested_by="olga", reason="a test")
-    client = FaultyTable(bench.client, meanwhile(2, lambda: bench.store().change_ceiling(ceiling)))
-    assert isinstance(bench.store(client).heartbeat(heartbeat("anna")), Grant)
-    assert seconds_to_live(bench) == FOREVER_SECONDS - bench.clock.now_ms // 1000
+    used_bench.clock.advance(-30 * DAY_SECONDS)
+    claim(used_bench)
+    used_bench.clock.advance(30 * DAY_SECONDS)
+    client = meanwhile(2, lambda: used_bench.set_ceiling(0))
+    assert isinstance(used_bench.renew("anna", over=client), Grant)
+    assert seconds_to_live(used_bench) == FOREVER_SECONDS - used_bench.clock.now_ms // 1000
 
 
-def test_it_costs_one_request_more_and_then_none(bench: Bench) -> None:
-    client, store = bench.counting()
-    store.acquire(acquire("anna"))
-    assert client.calls == ["update_item"] * 2
-    store.heartbeat(heartbeat("anna"))
-    store.release(release("anna"))
-    store.acquire(acquire("ben"))
-    assert len(client.calls) == 5
+def test_it_costs_one_request_more_and_then_none(used_bench: Bench) -> None:
+    anna, ben = acquire("anna"), acquire("ben")
+    assert len(used_bench.requests(lambda store: store.acquire(anna))) == 2
+    assert len(used_bench.requests(lambda store: store.heartbeat(heartbeat("anna")))) == 1
+    assert len(used_bench.requests(lambda store: store.release(release("anna")))) == 1
+    assert len(used_bench.requests(lambda store: store.acquire(ben))) == 1
 
 
-def test_ttl_never_takes_a_lock_out_of_the_hands_of_a_workflow(restored_bench: Bench) -> None:
+def test_ttl_never_takes_a_lock_out_of_the_hands_of_a_workflow(bench: Bench) -> None:
     """Nor of one to which the lock is handed over."""
-    bench = restored_bench
-    bench.store().acquire(acquire("anna", limit=2, execution_arn=RUN))
-    bench.store().acquire(acquire("ben", limit=2))
-    bench.store().release(release("ben"))
+    bench.ask("anna", limit=2, execution_arn=RUN)
+    bench.ask("ben", limit=2)
+    bench.release("ben")
     assert seconds_to_live(bench) == LONGEST_SECONDS
     bench.client = MemoryTable()
-    bench.store().acquire(acquire("anna"))
+    bench.ask("anna")
     bench.wait("ben")
-    bench.store().release(release("anna"))
+    bench.release("anna")
     assert seconds_to_live(bench) == LONGEST_SECONDS
 
 
 def test_a_lock_that_no_workflow_has_used_is_kept_for_two_days_after_its_last_write(
-    restored_bench: Bench,
+    bench: Bench,
 ) -> None:
-    claim(restored_bench)
-    restored_bench.clock.advance(3600)
-    restored_bench.store().release(release("anna"))
-    assert seconds_to_live(restored_bench) == SHORTEST_SECONDS
+    claim(bench)
+    bench.clock.advance(3600)
+    bench.release("anna")
+    assert seconds_to_live(bench) == SHORTEST_SECONDS
 
 
 # A lock table that was restored from a backup: what its old items do to those who lock there now.
@@ -161,85 +131,60 @@ def back_up(bench: Bench) -> MemoryTable:
     return MemoryTable(items=copy.deepcopy(bench.client.items))
 
 
-def tokens_before_and_after(bench: Bench, *, restored: bool) -> tuple[int, int]:
-    """The token of a grant after the backup, and that of the first grant in the other table."""
+@pytest.mark.parametrize("restored", [True, False])
+def test_in_an_empty_table_fencing_tokens_go_on_growing(bench: Bench, *, restored: bool) -> None:
+    """In a restored one a token is granted twice."""
     bench.grant("anna")
-    bench.store().release(release("anna"))
+    bench.release("anna")
     backup = back_up(bench)
     bench.clock.advance(DAY_SECONDS)
     before = bench.grant("ben").fencing_token
-    bench.store().release(release("ben"))
+    bench.release("ben")
     bench.client = backup if restored else MemoryTable()
     bench.clock.advance(1)
-    return before, bench.grant("carl").fencing_token
-
-
-def test_in_an_empty_table_fencing_tokens_go_on_growing(restored_bench: Bench) -> None:
-    before, after = tokens_before_and_after(restored_bench, restored=False)
-    assert after > before
-
-
-def test_in_a_restored_table_a_fencing_token_is_granted_twice(restored_bench: Bench) -> None:
-    before, after = tokens_before_and_after(restored_bench, restored=True)
-    assert after == before
+    after = bench.grant("carl").fencing_token
+    assert after == before if restored else after > before
 
 
 @pytest.mark.parametrize("restored", [True, False])
 def test_who_was_granted_since_the_backup_is_told_that_it_holds_nothing(
-    restored_bench: Bench, *, restored: bool
+    bench: Bench, *, restored: bool
 ) -> None:
-    backup = back_up(restored_bench)
-    restored_bench.grant("anna")
-    restored_bench.grant("run", lock_name="another", execution_arn=RUN)
-    restored_bench.client = backup if restored else MemoryTable()
-    assert isinstance(restored_bench.store().heartbeat(heartbeat("anna")), NotHeld)
-    assert isinstance(restored_bench.store().release(release("anna")), NotHeld)
-    kept_alive = workflow_heartbeat("run", lock_name="another")
-    assert restored_bench.store().keep_alive(kept_alive) is KeepAliveOutcome.LOST
+    backup = back_up(bench)
+    bench.grant("anna")
+    bench.grant("run", lock_name="another", execution_arn=RUN)
+    bench.client = backup if restored else MemoryTable()
+    assert isinstance(bench.renew("anna"), NotHeld)
+    assert isinstance(bench.release("anna"), NotHeld)
+    assert bench.beat("run", lock_name="another") is KeepAliveOutcome.LOST
 
 
-def restore_a_queue_of_the_dead(bench: Bench) -> None:
+def test_the_first_caller_passes_the_dead_of_a_restored_queue(bench: Bench) -> None:
     """A day later: the holder, a workflow and a client in the queue are gone for long."""
     bench.grant("anna")
     bench.wait("dead workflow")
-    bench.store().acquire(acquire("dead client", waits=True))
+    bench.ask("dead client", waits=True)
     backup = back_up(bench)
-    bench.store().release(release("anna"))
+    bench.release("anna")
     bench.end()
     bench.clock.advance(DAY_SECONDS)
     bench.client = backup
-    bench.workflows = FakeWorkflows(wakes=Delivery.GONE, runs=bench.describe)
-
-
-def test_the_first_caller_passes_the_dead_of_a_restored_queue(restored_bench: Bench) -> None:
-    restore_a_queue_of_the_dead(restored_bench)
-    restored_bench.grant("ben")
-    assert (restored_bench.holders(), restored_bench.waiters()) == (["ben"], [])
+    bench.gone("dead workflow")
+    bench.grant("ben")
+    assert (bench.holders(), bench.waiters()) == (["ben"], [])
 
 
 def test_a_workflow_that_released_since_the_backup_and_still_runs_holds_until_it_ends(
-    restored_bench: Bench,
+    bench: Bench,
 ) -> None:
     """Nothing in the table says that it has released. An operator ends that: release by force."""
-    restored_bench.grant("run", execution_arn=RUN, owner_name=RUN)
-    backup = back_up(restored_bench)
-    restored_bench.store().release(release("run", execution_arn=RUN))
-    restored_bench.client = backup
-    restored_bench.clock.advance(DAY_SECONDS)
-    waiting = acquire("ben", waits=True, execution_arn=OTHER_RUN, task_token="ben")
-    assert isinstance(restored_bench.store().acquire(waiting), Queued)
-    assert restored_bench.holders() == [RUN]
-    restored_bench.end()
-    assert restored_bench.reap().holders == 1
-    assert restored_bench.holders() == ["ben"]
-
-
-def test_leases_of_a_restored_table_that_have_not_ended_are_respected(
-    restored_bench: Bench,
-) -> None:
-    """The control: what the first caller passes above, it passes because it is over."""
-    restored_bench.grant("anna")
-    backup = back_up(restored_bench)
-    restored_bench.store().release(release("anna"))
-    restored_bench.client = backup
-    assert isinstance(restored_bench.store().acquire(acquire("ben")), Refusal)
+    bench.grant("run", execution_arn=RUN, owner_name=RUN)
+    backup = back_up(bench)
+    bench.release("run", execution_arn=RUN)
+    bench.client = backup
+    bench.clock.advance(DAY_SECONDS)
+    bench.queue("ben", execution_arn=OTHER_RUN, task_token="ben")
+    assert bench.holders() == [RUN]
+    bench.end()
+    assert bench.reap().holders == 1
+    assert bench.holders() == ["ben"]

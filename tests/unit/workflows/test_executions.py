@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -34,7 +33,7 @@ from lambdas import acquire, heartbeat, release
 from lambdas.runtime import require_same_account
 from tests.support import START_MS, FakeClock, LambdaContextStub
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION
-from tests.support.faulty_table import lost_reply
+from tests.support.faulty_table import client_error, lost_reply
 from tests.support.store_bench import FakeWorkflows
 
 OWN: dict[str, Any] = {"lock_name": "customer/é", "owner_id": "anna-0123456789ab"}
@@ -91,10 +90,7 @@ STANDARD: Final = Kind(
     execution=VALID_EXECUTION,
     token=TOKEN,
     tells="send_task_success",
-    told={
-        "taskToken": TOKEN,
-        "output": json.dumps(ANSWER, ensure_ascii=False),
-    },
+    told={"taskToken": TOKEN, "output": json.dumps(ANSWER, ensure_ascii=False)},
     describes="describe_execution",
     asked={"executionArn": VALID_EXECUTION, "includedData": "METADATA_ONLY"},
     described={
@@ -123,10 +119,7 @@ DURABLE: Final = Kind(
     execution=DURABLE_EXECUTION,
     token=CALLBACK,
     tells="send_durable_execution_callback_success",
-    told={
-        "CallbackId": CALLBACK,
-        "Result": json.dumps(ANSWER, ensure_ascii=False).encode(),
-    },
+    told={"CallbackId": CALLBACK, "Result": json.dumps(ANSWER, ensure_ascii=False).encode()},
     describes="get_durable_execution",
     # Without its data, which Lambda decrypts by the caller's permissions.
     asked={"DurableExecutionArn": DURABLE_EXECUTION, "IncludeExecutionData": False},
@@ -183,32 +176,26 @@ class Stubbed:
         self.stub.add_response(self.kind.describes, answer, self.kind.asked)
 
 
-@contextmanager
-def over(kind: Kind) -> Iterator[Stubbed]:
-    keys: dict[str, Any] = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
-    client = boto3.client(kind.service, region_name="us-east-1", **keys)
-    with Stubber(client) as stub:
-        yield Stubbed(kind, client, stub, FakeClock())
-    client.close()
+@pytest.fixture
+def kind() -> Kind:
+    """If a test does not name one."""
+    return STANDARD
 
 
 @pytest.fixture
 def stubbed(kind: Kind) -> Iterator[Stubbed]:
-    with over(kind) as stubbed:
-        yield stubbed
-
-
-@pytest.fixture
-def standard() -> Iterator[Stubbed]:
-    with over(STANDARD) as stubbed:
-        yield stubbed
+    keys: dict[str, Any] = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+    client = boto3.client(kind.service, region_name="us-east-1", **keys)
+    with Stubber(client) as stub:
+        yield Stubbed(kind, client, stub, FakeClock())
+        stub.assert_no_pending_responses()
+    client.close()
 
 
 @every_kind
 def test_a_waiter_is_told_what_acquire_would_have_answered(kind: Kind, stubbed: Stubbed) -> None:
     stubbed.stub.add_response(kind.tells, {}, kind.told)
     assert stubbed.wake() is Delivery.DELIVERED
-    stubbed.stub.assert_no_pending_responses()
 
 
 @every_kind
@@ -228,16 +215,18 @@ def test_a_token_that_no_one_waits_with_is_gone_and_any_other_error_is_unknown(
 
 @every_kind
 def test_a_push_that_the_engine_is_too_busy_for_is_repeated_but_not_for_ever(
-    kind: Kind, stubbed: Stubbed
+    kind: Kind, stubbed: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(2):
         stubbed.refuses(kind.tells, kind.throttled, retries=2)
     stubbed.stub.add_response(kind.tells, {})
     assert stubbed.wake() is Delivery.DELIVERED
-    stubbed.stub.assert_no_pending_responses()
+
+    def throttles(**_: object) -> None:
+        raise client_error(kind.throttled, 429)
+
+    monkeypatch.setattr(stubbed.client, kind.tells, throttles)
     began = stubbed.clock.monotonic()
-    for _ in range(200):
-        stubbed.refuses(kind.tells, kind.throttled)
     assert stubbed.wake() is Delivery.UNKNOWN
     assert 5 <= stubbed.clock.monotonic() - began < 6
 
@@ -260,7 +249,15 @@ def test_each_status_of_an_execution(kind: Kind, stubbed: Stubbed) -> None:
     for status, liveness in kind.statuses.items():
         stubbed.describes(status)
         assert stubbed.engine().describe(kind.execution) == Execution(liveness), status
-    stubbed.stub.assert_no_pending_responses()
+
+
+NO_GUESS = [
+    "throttled",
+    "AccessDeniedException",
+    "KMSAccessDeniedException",
+    "ServiceException",
+    "New",
+]
 
 
 @pytest.mark.parametrize(
@@ -271,11 +268,7 @@ def test_each_status_of_an_execution(kind: Kind, stubbed: Stubbed) -> None:
         ("forgotten", ("us-east-1", "eu-central-1"), ACCOUNT, Liveness.UNKNOWN),
         ("forgotten", (ACCOUNT, "210987654321"), ACCOUNT, Liveness.UNKNOWN),
         ("forgotten", ("", ""), None, Liveness.UNKNOWN),
-        *(
-            (code, ("", ""), ACCOUNT, Liveness.UNKNOWN)
-            for code in ("throttled", "AccessDeniedException", "KMSAccessDeniedException")
-        ),
-        *((code, ("", ""), ACCOUNT, Liveness.UNKNOWN) for code in ("ServiceException", "New")),
+        *((code, ("", ""), ACCOUNT, Liveness.UNKNOWN) for code in NO_GUESS),
     ],
 )
 @every_kind
@@ -310,10 +303,10 @@ def test_it_is_told_when_an_execution_ended_if_it_has(kind: Kind, stubbed: Stubb
     ],
 )
 def test_how_often_an_execution_was_redriven_is_told(
-    standard: Stubbed, status: str, more: dict[str, Any], expected: Execution
+    stubbed: Stubbed, status: str, more: dict[str, Any], expected: Execution
 ) -> None:
-    standard.describes(status, **more)
-    assert standard.engine().describe(VALID_EXECUTION) == expected
+    stubbed.describes(status, **more)
+    assert stubbed.engine().describe(VALID_EXECUTION) == expected
 
 
 # A heartbeat state is told its end.
@@ -325,26 +318,25 @@ def test_how_often_an_execution_was_redriven_is_told(
     ids=["released", "not held"],
 )
 def test_a_heartbeat_whose_work_has_ended_succeeds_with_the_answer_to_its_release(
-    standard: Stubbed, end: Released | NotHeld, answer: dict[str, object]
+    stubbed: Stubbed, end: Released | NotHeld, answer: dict[str, object]
 ) -> None:
     told: list[dict[str, object]] = []
-    standard.client.meta.events.register(
+    stubbed.client.meta.events.register(
         "provide-client-params.sfn.SendTaskSuccess",
         lambda params, **_: told.append(json.loads(params["output"])),
     )
-    standard.stub.add_response("send_task_success", {})
-    assert standard.engine().end_heartbeat(TOKEN, end) is Delivery.DELIVERED
+    stubbed.stub.add_response("send_task_success", {})
+    assert stubbed.engine().end_heartbeat(TOKEN, end) is Delivery.DELIVERED
     assert told == [{**answer, **OWN}]
 
 
 def test_a_heartbeat_whose_lock_is_lost_fails_by_the_name_that_workflows_match_on(
-    standard: Stubbed,
+    stubbed: Stubbed,
 ) -> None:
     failure = {"taskToken": TOKEN, "error": "LockLost", "cause": "lock 'x' is gone"}
-    standard.stub.add_response("send_task_failure", {}, failure)
+    stubbed.stub.add_response("send_task_failure", {}, failure)
     lost = LockLost("lock 'x' is gone")
-    assert standard.engine().end_heartbeat(TOKEN, lost) is Delivery.DELIVERED
-    standard.stub.assert_no_pending_responses()
+    assert stubbed.engine().end_heartbeat(TOKEN, lost) is Delivery.DELIVERED
 
 
 @pytest.mark.parametrize(
@@ -356,24 +348,25 @@ def test_a_heartbeat_whose_lock_is_lost_fails_by_the_name_that_workflows_match_o
     ids=["done", "lost"],
 )
 def test_a_heartbeat_that_is_not_told_is_gone_or_unknown(
-    standard: Stubbed, code: str, pushed: Delivery, end: Released | LockLost, call: str
+    stubbed: Stubbed, code: str, pushed: Delivery, end: Released | LockLost, call: str
 ) -> None:
-    standard.refuses(call, code)
-    assert standard.engine().end_heartbeat(TOKEN, end) is pushed
+    stubbed.refuses(call, code)
+    assert stubbed.engine().end_heartbeat(TOKEN, end) is pushed
 
 
 # Engines that cannot be asked, and the choice between them.
 
 
+@pytest.mark.parametrize(
+    "kind", [replace(DURABLE, asked={"DurableExecutionArn": DURABLE_EXECUTION})]
+)
 def test_an_sdk_that_cannot_leave_the_data_out_asks_with_them(
-    monkeypatch: pytest.MonkeyPatch,
+    stubbed: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = {"DurableExecutionArn": DURABLE_EXECUTION}
-    with over(replace(DURABLE, asked=asked)) as stubbed:
-        operation = stubbed.client.meta.service_model.operation_model("GetDurableExecution")
-        monkeypatch.delitem(operation.input_shape.members, "IncludeExecutionData")
-        stubbed.describes("RUNNING")
-        assert stubbed.engine().describe(DURABLE_EXECUTION).liveness is Liveness.RUNNING
+    operation = stubbed.client.meta.service_model.operation_model("GetDurableExecution")
+    monkeypatch.delitem(operation.input_shape.members, "IncludeExecutionData")
+    stubbed.describes("RUNNING")
+    assert stubbed.engine().describe(DURABLE_EXECUTION).liveness is Liveness.RUNNING
 
 
 @pytest.mark.parametrize(
