@@ -91,15 +91,6 @@ def test_an_event_that_is_not_taken_is_an_error_so_that_the_batch_comes_again(
         published(use(table, clock, "a"))
 
 
-def test_an_item_that_someone_has_changed_stops_no_other_event(
-    bus: Bus, table: StreamedTable, clock: FakeClock
-) -> None:
-    batch = use(table, clock, "a", "b")
-    batch["Records"][0]["dynamodb"]["NewImage"]["fencing_token"] = {"S": "none"}
-    published(batch)
-    assert [detail["lock_name"] for detail in bus.details()].count("b") == 2
-
-
 def test_a_batch_of_renewals_asks_nothing_of_eventbridge(bus: Bus) -> None:
     assert published({"Records": []}) == {"published": 0}
     assert bus.batches == []
