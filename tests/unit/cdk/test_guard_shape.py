@@ -11,7 +11,7 @@ from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk import Waiting
 from fairlock.cdk.machines import variables_as_text
-from tests.unit.cdk.guard_forms import RELEASE, GuardFactory
+from tests.unit.cdk.guard_forms import FORMS, RELEASE, GuardFactory
 from tests.unit.cdk.template import (
     Scope,
     definition_of,
@@ -25,66 +25,46 @@ from tests.unit.cdk.template import (
 
 Json = dict[str, Any]
 
-POLLING = {
-    "Flat": ["Guard"],
-    "FlatInJsonata": ["Guard"],
-    "Chain": ["Guard"],
-    "TaskWithOwnCatch": ["Guard"],
-    "StateWithoutConstruct": ["Guard"],
-    "Nested": ["Outer", "Inner"],
-    "TwoInARow": ["First", "Second"],
-    "MapIterations": ["Guard"],
-    "ParallelBranches": ["LeftGuard", "RightGuard"],
-    "OnTimeout": ["Guard"],
-}
-GUARDS = {"Express": ["Guard"]} | {
-    f"{kind}{form}": guards
-    for kind in ("", "Queue", "KeepAlive", "KeepAlivePoll")
-    for form, guards in POLLING.items()
-    if kind != "KeepAlivePoll" or form in {"Flat", "FlatInJsonata", "Nested", "OnTimeout"}
-}
-every_form = pytest.mark.parametrize("form", GUARDS)
-every_guard = pytest.mark.parametrize(
-    ("form", "guard"), [(form, guard) for form, guards in GUARDS.items() for guard in guards]
-)
+every_form = pytest.mark.parametrize("form", FORMS)
 
 
-def shadowed_variables(machine: Scope) -> set[str]:
-    """Variables that an inner scope assigns although an outer one does: AWS refuses them."""
-    return {
-        name
-        for scope in machine.all_scopes()
-        for outer in scope.outer
-        for name in scope.assigned() & outer.assigned()
-    }
+def guards_of(machine: Scope) -> list[str]:
+    ends = ": Acquire"
+    names = [name for name, _ in machine.all_states() if name.endswith(ends)]
+    return [name.removesuffix(ends) for name in names]
 
 
-@every_guard
-def test_every_state_of_a_guard_is_a_jsonata_state(forms: Json, form: str, guard: str) -> None:
+@every_form
+def test_every_state_of_a_guard_is_a_jsonata_state(forms: Json, form: str) -> None:
     machine = machine_of(forms, form)
-    own = {
-        name: state.get("QueryLanguage", machine.language)
-        for name, state in machine.all_states()
-        if name.startswith(f"{guard}: ")
-    }
-    assert own == dict.fromkeys(own, "JSONata")
-    assert len(own) >= 7
+    for guard in guards_of(machine):
+        own = [
+            state.get("QueryLanguage", machine.language)
+            for name, state in machine.all_states()
+            if name.startswith(f"{guard}: ")
+        ]
+        assert (len(own) >= 7, set(own)) == (True, {"JSONata"})
 
 
 @every_form
 def test_names_of_states_and_variables_are_unique_where_they_must_be_and_short_enough(
     forms: Json, form: str
 ) -> None:
-    names = [name for name, _ in machine_of(forms, form).all_states()]
+    """AWS refuses a variable that an inner scope assigns although an outer one does."""
+    machine = machine_of(forms, form)
+    names = [name for name, _ in machine.all_states()]
     assert len(names) == len(set(names))
     assert max(map(len, names)) <= 80
-    assert shadowed_variables(machine_of(forms, form)) == set()
+    for scope in machine.all_scopes():
+        assert not [outer for outer in scope.outer if scope.assigned() & outer.assigned()]
 
 
-@every_guard
-def test_every_path_from_acquire_ends_in_a_release(forms: Json, form: str, guard: str) -> None:
-    scope = machine_of(forms, form).holding(f"{guard}: Acquire")
-    assert ways_out_unreleased(scope, f"{guard}: Acquire", release_function=RELEASE) == set()
+@every_form
+def test_every_path_from_acquire_ends_in_a_release(forms: Json, form: str) -> None:
+    machine = machine_of(forms, form)
+    for guard in guards_of(machine):
+        scope, acquire = machine.holding(f"{guard}: Acquire"), f"{guard}: Acquire"
+        assert ways_out_unreleased(scope, acquire, release_function=RELEASE) == set()
 
 
 BARE, OF_ITS_OWN = ["Charge"], ["Guard: Work", "Charge"]
@@ -122,15 +102,6 @@ def test_every_error_of_the_work_leads_to_a_release(forms: Json, work: str) -> N
 CALLS = ["Acquire", "Release", "Release after error", "Give up"]
 
 
-@pytest.mark.parametrize("purpose", CALLS)
-def test_an_express_guard_names_no_execution_that_could_be_described(
-    forms: Json, purpose: str
-) -> None:
-    call = machine_of(forms, "Express").states[f"Guard: {purpose}"]
-    assert "execution_arn" not in call["Arguments"]["Payload"]
-    assert ("owner_name" in call["Arguments"]["Payload"]) == (purpose == "Acquire")
-
-
 def repeated(error: str, most: int) -> Json:
     return {
         "ErrorEquals": [error],
@@ -142,7 +113,6 @@ def repeated(error: str, most: int) -> Json:
     }
 
 
-@pytest.mark.parametrize("purpose", CALLS)
 @pytest.mark.parametrize(
     ("form", "repeats"),
     [
@@ -151,12 +121,17 @@ def repeated(error: str, most: int) -> Json:
     ],
 )
 def test_calls_are_repeated_with_full_jitter_but_mistakes_are_not(
-    forms: Json, purpose: str, form: str, repeats: list[Json]
+    forms: Json, form: str, repeats: list[Json]
 ) -> None:
-    call = machine_of(forms, form).states[f"Guard: {purpose}"]
-    mistakes = ["InvalidRequest", "LockLost"]
-    assert call["Retry"] == [{"ErrorEquals": mistakes, "MaxAttempts": 0}, *repeats]
-    assert call["TimeoutSeconds"] == 30
+    """And those of an Express guard name no execution that could be described."""
+    for purpose in CALLS:
+        call = machine_of(forms, form).states[f"Guard: {purpose}"]
+        mistakes = ["InvalidRequest", "LockLost"]
+        assert call["Retry"] == [{"ErrorEquals": mistakes, "MaxAttempts": 0}, *repeats]
+        assert call["TimeoutSeconds"] == 30
+        asked = call["Arguments"]["Payload"]
+        assert ("execution_arn" in asked) == (form == "Flat")
+        assert ("owner_name" in asked) == (purpose == "Acquire")
 
 
 def test_what_follows_the_guard_follows_a_failed_release_but_no_wait_that_is_over(
