@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from aws_cdk import App, Duration, Stack
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_sns as sns
 
 from fairlock.cdk import LockAlarms, LockMonitoring, LockService
 from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.errors import InvalidRequest
+from tests.unit.cdk.conftest import NewApp
 from tests.unit.cdk.template import actions, one, properties, resources, template_of
 
 Json = dict[str, Any]
@@ -49,15 +50,6 @@ def test_lambda_leaves_out_waiters_without_a_version_and_claims_that_no_one_reap
     assert "MaximumRetryAttempts" not in source  # Until the record is a day old.
 
 
-def test_an_alarm_tells_when_events_are_not_told(everything: Json) -> None:
-    alarms = {
-        each["Properties"]["Metrics"][0]["MetricStat"]["Metric"]["MetricName"]
-        for name, each in resources(everything, "AWS::CloudWatch::Alarm").items()
-        if "Publish" in name
-    }
-    assert alarms == {"Errors", "Throttles"}
-
-
 def test_a_table_without_a_stream_is_refused(own: Stack) -> None:
     table = dynamodb.Table.from_table_name(own, "Table", "locks")
     with pytest.raises(InvalidRequest, match="lifecycle_events: must be False for a table without"):
@@ -70,8 +62,8 @@ WATCHED = ["deploy/*", "nightly report"]
 
 
 @pytest.fixture(scope="module")
-def watching(tmp_path_factory: pytest.TempPathFactory) -> Json:
-    stack = Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Watching")
+def watching(new_app: NewApp) -> Json:
+    stack = Stack(new_app(), "Watching")
     LockMonitoring(
         stack,
         "Monitoring",
@@ -83,7 +75,10 @@ def watching(tmp_path_factory: pytest.TempPathFactory) -> Json:
     return template_of(stack)
 
 
-def test_a_schedule_invokes_a_function_that_may_only_read_the_table(watching: Json) -> None:
+def test_a_schedule_invokes_a_function_that_may_only_read_the_table_and_is_not_repeated(
+    watching: Json,
+) -> None:
+    """Lambda repeats an asynchronous invocation that fails, whatever EventBridge was told."""
     [(name, function)] = resources(watching, "AWS::Lambda::Function").items()
     assert function["Properties"]["Handler"] == "lambdas.watch.handler"
     variables = function["Properties"]["Environment"]["Variables"]
@@ -93,6 +88,9 @@ def test_a_schedule_invokes_a_function_that_may_only_read_the_table(watching: Js
     [rule] = properties(watching, "AWS::Events::Rule")
     assert rule["ScheduleExpression"] == "rate(5 minutes)"
     assert rule["Targets"][0]["Arn"] == {"Fn::GetAtt": [name, "Arn"]}
+    assert function["Properties"]["Timeout"] == 240
+    [config] = properties(watching, "AWS::Lambda::EventInvokeConfig")
+    assert (config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]) == (0, 300)
     services = ("dynamodb:", "states:", "lambda:")
     may = {each for each in actions(watching) if each.startswith(services)}
     assert may == {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:Scan"}
@@ -129,21 +127,15 @@ def test_what_is_not_watched_is_neither_scheduled_nor_scanned_for(
     assert "dynamodb:Scan" not in actions(made)
 
 
-@pytest.mark.parametrize(
-    "watch",
-    [
+def test_what_is_no_list_of_names_is_refused(own: Stack, imported: SharedLockService) -> None:
+    wrong: list[Any] = [
         *("deploy/*", [""], ["a*b"], ["*a"], [7], ["ä"], ["a "], ["a", "a"], ["x"] * 21, None),
         ["x" * 255],
         [f"{number:03}".ljust(200, "x") for number in range(15)],
-    ],
-)
-def test_what_is_no_list_of_names_is_refused(
-    own: Stack,
-    imported: SharedLockService,
-    watch: Any,  # noqa: ANN401 - on purpose
-) -> None:
-    with pytest.raises(InvalidRequest, match=r"^watch: must be a list of at most 20 different"):
-        LockMonitoring(own, "Monitoring", service=imported, watch=watch)
+    ]
+    for watch in wrong:
+        with pytest.raises(InvalidRequest, match=r"^watch: must be a list of at most 20 different"):
+            LockMonitoring(own, "Monitoring", service=imported, watch=watch)
 
 
 def test_the_longest_list_fits_the_variables_of_aws_and_names_like_others_have_their_alarms(
@@ -170,13 +162,3 @@ def test_a_function_that_fails_or_is_throttled_fires_an_alarm_because_it_measure
         if each.get("Dimensions", [{}])[0].get("Value") == {"Ref": function}
     ]
     assert sorted(found) == [("Errors", 1), ("Throttles", 1)]
-
-
-def test_a_measurement_has_the_time_to_read_many_locks_and_is_not_made_late_or_again(
-    watching: Json,
-) -> None:
-    """Lambda repeats an asynchronous invocation that fails, whatever EventBridge was told."""
-    [function] = properties(watching, "AWS::Lambda::Function")
-    assert function["Timeout"] == 240
-    [config] = properties(watching, "AWS::Lambda::EventInvokeConfig")
-    assert (config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]) == (0, 300)
