@@ -1,4 +1,4 @@
-"""`LockMonitoring`: the dashboard, the alarms that were asked for, and the saved queries."""
+"""`LockMonitoring`: the dashboard, the alarms that were asked for, queries, and watched locks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.errors import InvalidRequest
 from fairlock.names import NAMESPACE, LogMessage, MetricName
 from tests.unit.cdk.conftest import NewApp
-from tests.unit.cdk.template import flattened, properties, resources, template_of
+from tests.unit.cdk.template import actions, flattened, properties, resources, template_of
 
 Json = dict[str, Any]
 
@@ -230,3 +230,101 @@ def test_each_alarm_says_what_to_type_first_and_names_a_page_with_that_heading(
     assert any("fairlock ls --waiting --table " in text for text in texts)
     assert any("'Lost and taken away'" in text for text in texts)
     assert "Lost and taken away" in QUERIES
+
+
+# `LockMonitoring(watch=[…])`: a scheduled function measures waits, those of clients included.
+
+WATCHED = ["deploy/*", "nightly report"]
+
+
+@pytest.fixture(scope="module")
+def scheduled(new_app: NewApp) -> Json:
+    stack = Stack(new_app(), "Watching")
+    LockMonitoring(
+        stack,
+        "Monitoring",
+        service=LockService.from_stack(stack, "Locks", stack_name="Fairlock"),
+        alarm_topic=sns.Topic(stack, "Topic", enforce_ssl=True),
+        alarms=LockAlarms(current_wait=Duration.minutes(10)),
+        watch=WATCHED,
+    )
+    return template_of(stack)
+
+
+def test_a_schedule_invokes_a_function_that_may_only_read_the_table_and_is_not_repeated(
+    scheduled: Json,
+) -> None:
+    """Lambda repeats an asynchronous invocation that fails, whatever EventBridge was told."""
+    [(name, function)] = resources(scheduled, "AWS::Lambda::Function").items()
+    assert function["Properties"]["Handler"] == "lambdas.watch.handler"
+    variables = function["Properties"]["Environment"]["Variables"]
+    assert json.loads(variables["FAIRLOCK_WATCHED"]) == WATCHED
+    assert "LockTableName" in variables["FAIRLOCK_TABLE_NAME"]["Ref"]
+    assert "ServiceName" in variables["POWERTOOLS_SERVICE_NAME"]["Ref"]
+    [rule] = properties(scheduled, "AWS::Events::Rule")
+    assert rule["ScheduleExpression"] == "rate(5 minutes)"
+    assert rule["Targets"][0]["Arn"] == {"Fn::GetAtt": [name, "Arn"]}
+    assert function["Properties"]["Timeout"] == 240
+    [config] = properties(scheduled, "AWS::Lambda::EventInvokeConfig")
+    assert (config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]) == (0, 300)
+    fires = [
+        (each["MetricName"], each["Threshold"])
+        for each in properties(scheduled, "AWS::CloudWatch::Alarm")
+        if each.get("Dimensions", [{}])[0].get("Value") == {"Ref": name}
+    ]
+    assert sorted(fires) == [("Errors", 1), ("Throttles", 1)]  # It measures nothing.
+    services = ("dynamodb:", "states:", "lambda:")
+    may = {each for each in actions(scheduled) if each.startswith(services)}
+    assert may == {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:Scan"}
+
+
+@pytest.mark.parametrize(
+    ("watched", "command"),
+    [
+        ("deploy/*", "fairlock ls --waiting --prefix deploy/ --table "),
+        ("nightly report", "fairlock show 'nightly report' --table "),
+    ],
+)
+def test_each_watched_name_has_an_alarm_that_says_which_locks_to_look_at(
+    scheduled: Json, watched: str, command: str
+) -> None:
+    dimension = {"Name": "locks", "Value": watched}
+    alarms = properties(scheduled, "AWS::CloudWatch::Alarm")
+    [alarm] = [each for each in alarms if dimension in each.get("Dimensions", [])]
+    assert (alarm["MetricName"], alarm["Threshold"]) == ("CurrentWait", 600_000)
+    assert alarm["AlarmActions"]
+    text = json.dumps(alarm["AlarmDescription"])
+    assert f"waited too long for {watched} and is still waiting.\\nFirst: {command}" in text
+
+
+@pytest.mark.parametrize("watch", [[], ["a", "b/c"]], ids=["no names", "single names"])
+def test_what_is_not_watched_is_neither_scheduled_nor_scanned_for(
+    own: Stack, imported: SharedLockService, watch: list[str]
+) -> None:
+    LockMonitoring(own, "Monitoring", service=imported, watch=watch)
+    made = template_of(own)
+    for kind in ("AWS::Lambda::Function", "AWS::Events::Rule"):
+        assert len(resources(made, kind)) == bool(watch)
+    assert ("dynamodb:Query" in actions(made)) == bool(watch)
+    assert "dynamodb:Scan" not in actions(made)
+
+
+def test_what_is_no_list_of_names_is_refused(own: Stack, imported: SharedLockService) -> None:
+    wrong: list[Any] = [
+        *("deploy/*", [""], ["a*b"], ["*a"], [7], ["ä"], ["a "], ["a", "a"], ["x"] * 21, None),
+        ["x" * 255],
+        [f"{number:03}".ljust(200, "x") for number in range(15)],
+    ]
+    for watch in wrong:
+        with pytest.raises(InvalidRequest, match=r"^watch: must be a list of at most 20 different"):
+            LockMonitoring(own, "Monitoring", service=imported, watch=watch)
+    # The longest list fits the variables of AWS, and names like others have their alarms.
+    watch = ["x" * 254 + "*", *(f"{number:03}".ljust(250, "x") for number in range(10))]
+    LockMonitoring(own, "Longest", service=imported, watch=watch)
+    alike = LockMonitoring(
+        own, "Alike", service=imported, alarms=LockAlarms(), watch=["a/b", "a-b"]
+    )
+    assert {"Waiting for a/b", "Waiting for a-b"} <= set(alike.alarms)
+    [function] = properties(template_of(own), "AWS::Lambda::Function", "Longest")
+    variables = function["Environment"]["Variables"]
+    assert len("".join(map(str, [*variables, *variables.values()]))) < 4_000
