@@ -81,6 +81,11 @@ class Cases(Stack):
     def case(self, name: str) -> Case:
         return Case(self, name)
 
+    def guarded(self, name: str, **props: Any) -> None:  # noqa: ANN401 - a guard's
+        """A case with a machine of one guard."""
+        case = self.case(name)
+        case.machine(case.guard(**props))
+
 
 class Case(Construct):
     """A scope of its own."""
