@@ -77,7 +77,12 @@ class Sizes:
 
 IN_AWS: Final = Sizes()
 EMBEDDED: Final = Sizes(
-    **{"iterations": 3, "stopped": 3, "claims": 2, "permits": 3, "sharing": 5, "herd": 4},
+    iterations=3,
+    stopped=3,
+    claims=2,
+    permits=3,
+    sharing=5,
+    herd=4,
     interval_seconds=2,
     delay_seconds=10,  # the machine may be busy with other tests
     miss_seconds=10,
