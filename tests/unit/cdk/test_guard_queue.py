@@ -74,24 +74,19 @@ def test_acquire_sleeps_on_a_task_token_and_repeats_only_what_may_help(forms: Js
     }
 
 
-@pytest.mark.parametrize(
-    ("max_wait_seconds", "fallback_seconds", "seconds", "number"),
-    [
+def test_max_wait_is_as_many_tries_as_it_has_fallback_periods(guards: GuardFactory) -> None:
+    for max_wait_seconds, fallback_seconds, seconds, number in (
         (5, 10, 5, 1),
         (8, 10, 8, 1),
         (25, 10, 8, 3),
         (1800, 300, 299, 6),
         (7 * 86_400, 12 * 3600, 43_199, 14),
-    ],
-)
-def test_max_wait_is_as_many_tries_as_it_has_fallback_periods(
-    guards: GuardFactory, max_wait_seconds: int, fallback_seconds: int, seconds: int, number: int
-) -> None:
-    waiting = Waiting.queue(fallback=Duration.seconds(fallback_seconds))
-    guard = guards.guard(waiting=waiting, max_wait=Duration.seconds(max_wait_seconds))
-    acquire = acquire_of(guard)
-    assert acquire["TimeoutSeconds"] == seconds
-    assert acquire["Retry"][0] == next_period(number, pause_seconds=1)
+    ):
+        waiting = Waiting.queue(fallback=Duration.seconds(fallback_seconds))
+        max_wait = Duration.seconds(max_wait_seconds)
+        acquire = acquire_of(guards.guard(waiting=waiting, max_wait=max_wait))
+        assert acquire["TimeoutSeconds"] == seconds
+        assert acquire["Retry"][0] == next_period(number, pause_seconds=1)
 
 
 def test_the_queue_is_the_default_and_polling_that_of_express(guards: GuardFactory) -> None:
@@ -248,13 +243,11 @@ def test_an_answer_that_is_not_believed_is_an_unknown_outcome(
     machine = machine_of(forms, form)
     acquire, error = machine.states["Guard: Acquire"], "States.QueryEvaluationError"
     assert handling(acquire, error) == Handling(repeats, "Guard: Release after error")
-    [caught] = [rule for rule in acquire["Catch"] if error in rule["ErrorEquals"]]
+    [output] = [each["Output"] for each in acquire["Catch"] if error in each["ErrorEquals"]]
     [variable] = machine.assigned()
-    cause = evaluate(caught["Output"]["Cause"], variables={variable: OWN})
-    assert (caught["Output"]["Error"], cause) == (
-        "LockStoreUnavailable",
-        "lock customer/7: the answers were to another acquisition",
-    )
+    assert output["Error"] == "LockStoreUnavailable"
+    told = "lock customer/7: the answers were to another acquisition"
+    assert evaluate(output["Cause"], variables={variable: OWN}) == told
 
 
 # `max_wait` is divided into equal periods that add up to it.
