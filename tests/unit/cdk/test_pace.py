@@ -47,9 +47,15 @@ def newest(guards: GuardFactory) -> dict[str, Scope]:
 
 
 @every_way
-def test_each_answer_has_its_way(newest: dict[str, Scope], way: str) -> None:
-    choice = newest[way].states["Guard: Acquired?"]
-    [variable] = newest[way].assigned()
+def test_the_version_is_evaluated_once_and_sent_and_each_answer_has_its_way(
+    newest: dict[str, Scope], way: str
+) -> None:
+    states = newest[way].states
+    [(variable, lock)] = states["Guard: Enter"]["Assign"].items()
+    assert lock["only_newest"] == checked_only_newest("{% $states.input.build %}")
+    sent = states["Guard: Acquire"]["Arguments"]["Payload"]["only_newest"]
+    assert sent == f"{{% ${variable}.only_newest %}}"
+    choice = states["Guard: Acquired?"]
     for answer, then in (({"acquired": True}, "Work"), (SUPERSEDED, "Superseded")):
         values = {variable: {**answer, "waiting_since_ms": 0}}
         ways = (
@@ -74,18 +80,6 @@ def test_a_superseded_guard_leaves_the_queue_and_then_fails(
     lock = {"lock_name": "deploy", "only_newest": 7, "newest": 9}
     cause = evaluate(failed["Cause"], variables={variable: lock})
     assert cause == "lock deploy: version 7 is superseded, 9 was granted the lock"
-
-
-@every_way
-def test_the_version_is_evaluated_once_and_sent_with_each_call(
-    newest: dict[str, Scope], way: str
-) -> None:
-    machine = newest[way]
-    [variable] = machine.assigned()
-    [lock] = machine.states["Guard: Enter"]["Assign"].values()
-    assert lock["only_newest"] == checked_only_newest("{% $states.input.build %}")
-    sent = machine.states["Guard: Acquire"]["Arguments"]["Payload"]["only_newest"]
-    assert sent == f"{{% ${variable}.only_newest %}}"
 
 
 def test_by_time_the_version_is_when_the_guard_was_entered(guards: GuardFactory) -> None:

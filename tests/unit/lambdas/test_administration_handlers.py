@@ -126,12 +126,9 @@ def test_a_repeat_is_answered_again_and_a_later_holder_stays() -> None:
     for _ in range(2):
         assert force_release.handler({**asked, **WHO}, CONTEXT)["released"] is True
     acquire.handler(dict(BEN), CONTEXT)
-    refused = {"lock_name": "customer/1", "fencing_token": token + 7}
-    assert force_release.handler({**refused, **WHO}, CONTEXT) == {
-        "released": False,
-        **refused,
-        "reason": "HOLDER_CHANGED",
-    }
+    asked["fencing_token"] = token + 7
+    answer = force_release.handler({**asked, **WHO}, CONTEXT)
+    assert answer == {"released": False, **asked, "reason": "HOLDER_CHANGED"}
     assert heartbeat.handler(dict(BEN), CONTEXT)["renewed"] is True
 
 
