@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # jsii and the CDK CLI start `node`: the one that is installed beside this interpreter.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 # Else each synthesis validates its templates, which doubles its time. cfn-lint reads them in tests,
-# and what tests/unit/cdk/test_app.py and tests/packaging/test_app.py start validates as for users.
+# and what tests/packaging/test_app.py starts validates as for users.
 os.environ["CDK_VALIDATION"] = "false"
 
 

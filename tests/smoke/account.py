@@ -50,7 +50,7 @@ _LONGEST_CDK_SECONDS: Final = 1200
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """How much of everything: in AWS what the design asks for, in the embedded AWS a few.
+    """How much of everything: by default what the design asks for, as in AWS.
 
     Attributes:
         iterations: of a Map, on one lock.
@@ -64,28 +64,18 @@ class Sizes:
         miss_seconds: by how much a wait may miss `max_wait`.
     """
 
-    iterations: int
-    stopped: int
-    claims: int
-    permits: int
-    sharing: int
-    herd: int
-    interval_seconds: int
-    delay_seconds: float
-    miss_seconds: float
+    iterations: int = 40
+    stopped: int = 200
+    claims: int = 2000
+    permits: int = 100
+    sharing: int = 300
+    herd: int = 200
+    interval_seconds: int = 5
+    delay_seconds: float = 5
+    miss_seconds: float = 2
 
 
-IN_AWS: Final = Sizes(
-    iterations=40,
-    stopped=200,
-    claims=2000,
-    permits=100,
-    sharing=300,
-    herd=200,
-    interval_seconds=5,
-    delay_seconds=5,
-    miss_seconds=2,
-)
+IN_AWS: Final = Sizes()
 EMBEDDED: Final = Sizes(
     iterations=3,
     stopped=3,
@@ -97,6 +87,7 @@ EMBEDDED: Final = Sizes(
     delay_seconds=10,  # the machine may be busy with other tests
     miss_seconds=10,
 )
+"""A few, in the embedded AWS."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,29 +178,23 @@ def in_aws(directory: Path) -> Iterator[Account]:
     It refuses to start where one of its stacks exists, so it never touches what it did not deploy.
     When the block is left, however that happens, everything that it deployed is destroyed.
     """
-    with closing(Clients(_in_aws)) as clients:
-        yield from _deployed(clients, directory)
-
-
-def _deployed(clients: Clients, directory: Path) -> Iterator[Account]:
-    cloudformation = clients.client("cloudformation")
-    stacks = CloudFormation(cloudformation, assembly=directory, poll_seconds=5)
-    present = [stack for stack in (*DEPLOYED, *SEPARATE) if stacks.exists(stack)]
-    if present:
-        pytest.fail(f"{present} exist in this account already; this test leaves them alone")
-    _synthesize(directory, IN_AWS)
-    outputs = directory / "outputs.json"
-    try:
+    with ExitStack() as cleanup:  # each step is done, even if one before it fails
+        clients = cleanup.enter_context(closing(Clients(_in_aws)))
+        cloudformation = clients.client("cloudformation")
+        stacks = CloudFormation(cloudformation, assembly=directory, poll_seconds=5)
+        present = [stack for stack in (*DEPLOYED, *SEPARATE) if stacks.exists(stack)]
+        if present:
+            pytest.fail(f"{present} exist in this account already; this test leaves them alone")
+        _synthesize(directory, IN_AWS)
+        outputs = directory / "outputs.json"
+        cleanup.callback(_cdk, directory, "destroy", "--force")
+        for stack in SEPARATE:
+            cleanup.callback(stacks.delete, stack)
+        cleanup.callback(_stop_executions, clients.client("stepfunctions"), stacks)
         _cdk(directory, "deploy", "--require-approval=never", f"--outputs-file={outputs}")
         created = json.loads(outputs.read_text())
         workflows = Deployment(aws=clients.as_aws(), outputs=created, service=SERVICE)
         yield Account(is_embedded=False, sizes=IN_AWS, workflows=workflows, stacks=stacks)
-    finally:
-        with ExitStack() as cleanup:  # each step is done, even if one before it fails
-            cleanup.callback(_cdk, directory, "destroy", "--force")
-            for stack in SEPARATE:
-                cleanup.callback(stacks.delete, stack)
-            cleanup.callback(_stop_executions, clients.client("stepfunctions"), stacks)
 
 
 def _stop_executions(client: Any, stacks: CloudFormation) -> None:  # noqa: ANN401 - a boto3 client

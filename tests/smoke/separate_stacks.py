@@ -64,7 +64,24 @@ class SmokeTokenInMap(Stack):
         self, scope: Construct, construct_id: str, *, locks: LockService, by_path: bool
     ) -> None:
         super().__init__(scope, construct_id)
-        each = self._each_by_path() if by_path else self._each()
+        if by_path:
+            token = LockGuard.fencing_token_path_of(self, "Guard")
+            selector = {
+                "item": sfn.JsonPath.string_at("$$.Map.Item.Value"),
+                "fencing_token": sfn.JsonPath.number_at(token),
+            }
+            each = sfn.DistributedMap(
+                self, "Each", label="Each", items_path="$.items", item_selector=selector
+            )
+        else:
+            items = sfn.ProvideItems.jsonata("{% $states.input.items %}")
+            selector = {
+                "item": "{% $states.context.Map.Item.Value %}",
+                "fencing_token": LockGuard.fencing_token_of(self, "Guard"),
+            }
+            each = sfn.DistributedMap.jsonata(
+                self, "Each", label="Each", items=items, item_selector=selector
+            )
         each.item_processor(sfn.Pass.jsonata(self, "Show"))
         guard = LockGuard(self, "Guard", service=locks, lock_name=LOCK, task=each)
         machine = sfn.StateMachine(
@@ -74,31 +91,6 @@ class SmokeTokenInMap(Stack):
             query_language=None if by_path else JSONATA,
         )
         CfnOutput(self, "DistributedMapInGuardArn", value=machine.state_machine_arn)
-
-    def _each(self) -> sfn.DistributedMap:
-        return sfn.DistributedMap.jsonata(
-            self,
-            "Each",
-            label="Each",
-            items=sfn.ProvideItems.jsonata("{% $states.input.items %}"),
-            item_selector={
-                "item": "{% $states.context.Map.Item.Value %}",
-                "fencing_token": LockGuard.fencing_token_of(self, "Guard"),
-            },
-        )
-
-    def _each_by_path(self) -> sfn.DistributedMap:
-        token = LockGuard.fencing_token_path_of(self, "Guard")
-        return sfn.DistributedMap(
-            self,
-            "Each",
-            label="Each",
-            items_path="$.items",
-            item_selector={
-                "item": sfn.JsonPath.string_at("$$.Map.Item.Value"),
-                "fencing_token": sfn.JsonPath.number_at(token),
-            },
-        )
 
 
 class SmokeKeys(Stack):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -95,34 +94,6 @@ def test_a_case_that_does_not_say_what_it_decides_is_refused() -> None:
 # Case 15: a service that is destroyed and deployed again, with the table it retains.
 
 
-@dataclass(frozen=True)
-class Retained:
-    """A service that is deployed for a block; what outlives that is noted, and removed at last."""
-
-    account: Account
-    tables: list[str] = field(default_factory=list)
-    log_groups: list[str] = field(default_factory=list)
-
-    @contextmanager
-    def deployed(self) -> Iterator[Deployment]:
-        stacks = self.account.stacks
-        try:
-            created = stacks.create(RETAINED)
-            yield Deployment(
-                aws=self.account.workflows.aws, outputs={RETAINED: created}, service=RETAINED
-            )
-        finally:
-            # Even if the creation has failed: what is to be retained outlives its rollback.
-            self.tables.extend(stacks.resources(RETAINED, "AWS::DynamoDB::Table"))
-            self.log_groups.extend(stacks.resources(RETAINED, "AWS::Logs::LogGroup"))
-            stacks.delete(RETAINED)
-
-    def remove(self) -> None:
-        with ExitStack() as steps:
-            steps.callback(delete_tables, self.account.client("dynamodb"), self.tables)
-            steps.callback(delete_log_groups, self.account.client("logs"), self.log_groups)
-
-
 def test_a_retained_table_outlives_its_stack_and_a_new_deployment_has_another(
     account: Account, lock: str
 ) -> None:
@@ -130,19 +101,31 @@ def test_a_retained_table_outlives_its_stack_and_a_new_deployment_has_another(
 
     Then clients of the old table and functions of the new one do not exclude each other.
     """
-    retained = Retained(account)
-    try:
-        with retained.deployed() as first:
+    stacks, tables = account.stacks, set[str]()
+
+    @contextmanager
+    def deployed() -> Iterator[Deployment]:
+        try:
+            outputs = {RETAINED: stacks.create(RETAINED)}
+            yield Deployment(aws=account.workflows.aws, outputs=outputs, service=RETAINED)
+        finally:
+            # Even if the creation has failed: what is to be retained outlives its rollback.
+            tables.update(stacks.resources(RETAINED, "AWS::DynamoDB::Table"))
+            log_groups = stacks.resources(RETAINED, "AWS::Logs::LogGroup")
+            removal.callback(delete_log_groups, account.client("logs"), log_groups)
+            stacks.delete(RETAINED)
+
+    with ExitStack() as removal:
+        removal.callback(lambda: delete_tables(account.client("dynamodb"), [*tables]))
+        with deployed() as first:
             assert _acquire(first, lock, "the first")
-        assert not account.stacks.exists(RETAINED)
+        assert not stacks.exists(RETAINED)
         assert first.holders(lock) == ["the first"]
-        with retained.deployed() as second:
+        with deployed() as second:
             assert _acquire(second, lock, "the second")
-            account.tell(f"destroyed and redeployed: {len(set(retained.tables))} old table stays")
+            account.tell(f"destroyed and redeployed: {len(tables)} old table stays")
             assert second.table_name != first.table_name
             assert (first.holders(lock), second.holders(lock)) == (["the first"], ["the second"])
-    finally:
-        retained.remove()
 
 
 def _acquire(service: Deployment, lock: str, owner: str) -> bool:

@@ -18,6 +18,7 @@ from tests.unit.cdk.guard_forms import Cases, GuardFactory, build_forms
 from tests.unit.cdk.template import template_of
 
 Json = dict[str, Any]
+NewApp = Callable[..., App]
 Asl = Callable[..., tuple[object, str, str]]
 """Runs `fairlock asl` with a task and further words: its status, its output, its errors."""
 
@@ -38,17 +39,22 @@ def code_of_handlers(handlers: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def lock_app(tmp_path_factory: pytest.TempPathFactory) -> App:
+def new_app(tmp_path_factory: pytest.TempPathFactory) -> NewApp:
+    return lambda **props: App(outdir=str(tmp_path_factory.mktemp("cdk.out")), **props)
+
+
+@pytest.fixture(scope="session")
+def lock_app(new_app: NewApp) -> App:
     """The app of this repository, with no context given."""
-    app = App(outdir=str(tmp_path_factory.mktemp("cdk.out")))
+    app = new_app()
     build(app)
     return app
 
 
 @pytest.fixture(scope="session")
-def demo_app(tmp_path_factory: pytest.TempPathFactory) -> App:
+def demo_app(new_app: NewApp) -> App:
     """The app of this repository with `-c demo=true`."""
-    app = App(outdir=str(tmp_path_factory.mktemp("cdk.out")), context={"demo": "true"})
+    app = new_app(context={"demo": "true"})
     build(app)
     app.synth()
     return app
@@ -67,9 +73,9 @@ def lock_template(lock_stack: Stack) -> Json:
 
 
 @pytest.fixture(scope="session")
-def everything_stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
+def everything_stack(new_app: NewApp) -> Stack:
     """A service with all that can be asked for."""
-    stack = Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Everything")
+    stack = Stack(new_app(), "Everything")
     all_of_it: dict[str, Any] = dict.fromkeys(
         ("durable", "administration", "pace", "lifecycle_events"), True
     )
@@ -86,8 +92,8 @@ def everything(everything_stack: Stack) -> Json:
 
 
 @pytest.fixture(scope="session")
-def forms_stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    cases = Cases(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Forms")
+def forms_stack(new_app: NewApp) -> Stack:
+    cases = Cases(new_app(), "Forms")
     build_forms(cases)
     return cases
 
@@ -99,9 +105,9 @@ def forms(forms_stack: Stack) -> Json:
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
+def stack(new_app: NewApp) -> Stack:
     """A stack for constructs that are examined one by one."""
-    return Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Single")
+    return Stack(new_app(), "Single")
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +116,8 @@ def guards(stack: Stack) -> GuardFactory:
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> App:
-    return App(outdir=str(tmp_path))
+def app(new_app: NewApp) -> App:
+    return new_app()
 
 
 @pytest.fixture

@@ -81,6 +81,11 @@ class Cases(Stack):
     def case(self, name: str) -> Case:
         return Case(self, name)
 
+    def guarded(self, name: str, **props: Any) -> None:  # noqa: ANN401 - a guard's
+        """A case with a machine of one guard."""
+        case = self.case(name)
+        case.machine(case.guard(**props))
+
 
 class Case(Construct):
     """A scope of its own."""
@@ -133,35 +138,6 @@ class Form(Case):
 
     def work_in_jsonpath(self) -> tasks.LambdaInvoke:
         return tasks.LambdaInvoke(self, "Charge", lambda_function=self.function("Charge"))
-
-
-def build_forms(cases: Cases) -> None:
-    queued = (
-        _flat,
-        _flat_in_jsonata,
-        _chain,
-        _task_with_own_catch,
-        _state_without_construct,
-        _nested,
-        _two_in_a_row,
-        _map_iterations,
-        _parallel_branches,
-        _on_timeout,
-    )
-    # The states of a guard that polls and is kept alive are those of the other forms.
-    polled = (_flat, _flat_in_jsonata, _nested, _on_timeout)
-    poll, queue = {"waiting": Waiting.poll()}, {"waiting": Waiting.queue()}
-    kept = {"keep_alive": INTERVAL}
-    ways: tuple[tuple[str, dict[str, Any], tuple[Callable[[Form], None], ...]], ...] = (
-        ("", poll, (*queued, _express)),
-        ("Queue", queue, queued),
-        ("KeepAlive", {**queue, **kept}, queued),
-        ("KeepAlivePoll", {**poll, **kept}, polled),
-    )
-    for prefix, props, builds in ways:
-        for build in builds:
-            name = "".join(word.title() for word in build.__name__.split("_"))
-            build(Form(cases, f"{prefix}{name}", **props))
 
 
 def _flat(form: Form) -> None:
@@ -219,3 +195,28 @@ def _on_timeout(form: Form) -> None:
 
 def _express(form: Form) -> None:
     form.machine(form.guard(express=True), state_machine_type=EXPRESS)
+
+
+EVERY = (
+    *(_flat, _flat_in_jsonata, _chain, _task_with_own_catch, _state_without_construct),
+    *(_nested, _two_in_a_row, _map_iterations, _parallel_branches, _on_timeout),
+)
+# Most states of guards that queue, or poll and are kept alive, are those of the other forms.
+FEW = (_flat, _flat_in_jsonata, _task_with_own_catch, _nested, _on_timeout)
+POLL, QUEUE = {"waiting": Waiting.poll()}, {"waiting": Waiting.queue()}
+KEPT = {"keep_alive": INTERVAL}
+FORMS: dict[str, tuple[Callable[[Form], None], dict[str, Any]]] = {
+    prefix + build.__name__.title().replace("_", ""): (build, props)
+    for prefix, props, builds in (
+        ("", POLL, (*EVERY, _express)),
+        ("Queue", QUEUE, FEW),
+        ("KeepAlive", QUEUE | KEPT, EVERY),
+        ("KeepAlivePoll", POLL | KEPT, FEW),
+    )
+    for build in builds
+}
+
+
+def build_forms(cases: Cases) -> None:
+    for name, (build, props) in FORMS.items():
+        build(Form(cases, name, **props))

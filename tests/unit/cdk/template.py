@@ -180,6 +180,11 @@ class Scope:
         """The scope in which a state is."""
         return next(scope for scope in self.all_scopes() if name in scope.states)
 
+    def requests(self) -> list[Json]:
+        """What each call says that takes or renews a lock."""
+        payloads = [each.get("Arguments", {}).get("Payload", {}) for _, each in self.all_states()]
+        return [payload for payload in payloads if "lease_seconds" in payload]
+
     def assigned(self) -> set[str]:
         """The variables that states of this very scope assign."""
         return {name for state in self.states.values() for name in state.get("Assign", {})}

@@ -138,12 +138,6 @@ def test_the_error_of_the_work_leaves_as_it_is(
 # `LockGuard(shared=True)`: what its states ask for.
 
 
-def requests(guards: GuardFactory, **options: Any) -> list[Json]:  # noqa: ANN401 - a guard's
-    states = [state for _, state in definition_of(guards.guard(**options)).all_states()]
-    payloads = [state.get("Arguments", {}).get("Payload", {}) for state in states]
-    return [payload for payload in payloads if "lease_seconds" in payload]
-
-
 @pytest.mark.parametrize(
     ("options", "number"),
     [
@@ -156,29 +150,21 @@ def test_each_call_of_a_reader_asks_to_share_with_twenty_or_as_many_as_the_guard
     guards: GuardFactory, options: Json, number: int
 ) -> None:
     for limits in ({}, {"limit": 3}):
-        made = requests(guards, shared=True, **options, **limits)
+        made = definition_of(guards.guard(shared=True, **options, **limits)).requests()
         expected = (True, limits.get("limit", 20))
         assert [(each["shared"], each["limit"]) for each in made] == [expected] * number
-    assert not [each for each in requests(guards, **options) if "shared" in each]
+    writer = definition_of(guards.guard(**options))
+    assert not [each for each in writer.requests() if "shared" in each]
 
 
 # A release that fails for good beside a heartbeat: the result is carried out in an error.
 
 FENCING_TOKEN = 1_900_000_000_000_001
 """Sixteen digits."""
-VALUES: list[Any] = [
-    *({"a": [1]}, [1, 2], [7], [[7]], []),
-    *("text", "", 0, 1.5, True, False, None),
+RESULTS: list[Any] = [
+    *({"a": [1]}, {"a": None}, {"token": FENCING_TOKEN}, {}, [1, 2], [7], [[7]], [[]], []),
+    *("text", "", 'quo"ted', 0, 1.5, 2**53, True, False, None),
 ]
-RESULTS = [*VALUES, {"token": FENCING_TOKEN}, {}, [[]], 'quo"ted', 2**53, {"a": None}]
-
-
-@pytest.mark.parametrize("value", VALUES, ids=str)
-def test_the_one_result_of_the_branch_leaves_the_guard_unchanged(
-    forms: Json, value: object
-) -> None:
-    output = machine_of(forms, "Chain").states["Guard: Work"]["Output"]
-    assert evaluate(output, states={"result": [value]}) == value
 
 
 @pytest.fixture(scope="module")
@@ -188,8 +174,7 @@ def work(forms: Json) -> Json:
 
 @pytest.fixture(scope="module")
 def failure(work: Json) -> Json:
-    [body, _] = work["Branches"]
-    return dict(Scope(body["States"], body["StartAt"]).states["Guard: Lock not released"])
+    return dict(work["Branches"][0]["States"]["Guard: Lock not released"])
 
 
 def raised(failure: Json, result: object, **functions: Any) -> tuple[str, str]:  # noqa: ANN401 - functions of JSONata
@@ -215,7 +200,11 @@ def as_javascript(value: object) -> str:
 
 
 @pytest.mark.parametrize("result", RESULTS, ids=str)
-def test_the_result_stands(work: Json, failure: Json, result: object) -> None:
+def test_the_result_of_the_work_leaves_the_guard_as_it_is_also_by_an_error(
+    forms: Json, work: Json, failure: Json, result: object
+) -> None:
+    output = machine_of(forms, "Chain").states["Guard: Work"]["Output"]
+    assert evaluate(output, states={"result": [result]}) == result
     catch = work["Catch"][0]
     error, cause = raised(failure, result)
     assert [error] == catch["ErrorEquals"]
@@ -267,7 +256,6 @@ def test_a_number_that_is_missing_when_the_workflow_runs_is_named(
 
 CUSTOMER = "{% 'customer/' & $states.input.customer_id %}"
 BY_PATH = sfn.JsonPath.format("customer/{}", sfn.JsonPath.string_at("$.customer_id"))
-MISSING: list[Json] = [{}, *({"customer_id": each} for each in (None, "", {"id": 7}, [7]))]
 
 
 def name_of(lock_name: str) -> str:
@@ -276,18 +264,17 @@ def name_of(lock_name: str) -> str:
 
 
 @pytest.mark.parametrize("lock_name", [CUSTOMER, BY_PATH], ids=["JSONata", "JsonPath"])
-@pytest.mark.parametrize("given", MISSING, ids=str)
-def test_a_part_of_a_name_that_is_missing_is_no_name(lock_name: str, given: Json) -> None:
-    text = r"^lock_name: \$states.input.customer_id must be a text or a number: it is missing, null"
-    with pytest.raises(EvaluationError, match=text):
-        evaluate(name_of(lock_name), states={"input": given})
-
-
-@pytest.mark.parametrize("value", [7, "ä 7"])
-@pytest.mark.parametrize("lock_name", [CUSTOMER, BY_PATH], ids=["JSONata", "JsonPath"])
-def test_a_part_that_is_there_makes_the_name(lock_name: str, value: object) -> None:
-    name = evaluate(name_of(lock_name), states={"input": {"customer_id": value}})
-    assert name == f"customer/{value}"
+def test_a_part_that_is_there_makes_the_name_and_one_that_is_missing_makes_none(
+    lock_name: str,
+) -> None:
+    name = name_of(lock_name)
+    for value in (7, "ä 7"):
+        found = evaluate(name, states={"input": {"customer_id": value}})
+        assert found == f"customer/{value}"
+    told = r"^lock_name: \$states.input.customer_id must be a text or a number: it is missing, null"
+    for given in ({}, *({"customer_id": each} for each in (None, "", {"id": 7}, [7]))):
+        with pytest.raises(EvaluationError, match=told):
+            evaluate(name, states={"input": given})
 
 
 def test_without_the_check_all_customers_without_an_id_have_one_lock() -> None:

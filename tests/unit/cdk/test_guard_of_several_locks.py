@@ -15,7 +15,6 @@ from aws_cdk import Duration, Stack
 
 from fairlock.cdk import Waiting
 from fairlock.cdk.guard import guard_arguments
-from fairlock.cdk.guard.standalone import FUNCTIONS, guarded_machine
 from fairlock.errors import InvalidRequest
 from fairlock.wire.rules import LOCK_NAME, in_lock_order
 from tests.unit.cdk.conftest import Asl
@@ -45,7 +44,7 @@ def names_entered(scope: Scope) -> list[str]:
 def test_names_of_states_and_variables_are_short_enough_for_any_construct_id(
     guards: GuardFactory, length: int
 ) -> None:
-    names = [f"lock {number}" for number in range(20)]
+    names = [f"lock {number}" for number in range(10)]
     guard = guards.guard("G" * length, lock_name=names, keep_alive=KEPT)
     scope = definition_of(guard)
     named = [name for name, _ in scope.all_states()]
@@ -227,17 +226,15 @@ def test_a_list_that_breaks_a_rule_is_told_at_synth(
         guards.guard(lock_name=lock_name)
 
 
-def test_several_locks_have_no_common_version(guards: GuardFactory) -> None:
+def test_what_one_lock_may_be_asked_for_several_may_not(guards: GuardFactory) -> None:
+    several: dict[str, Any] = {"lock_name": ["a", "b"]}
     with pytest.raises(InvalidRequest, match=r"^only_newest: must be left out for several locks"):
-        guards.guard(lock_name=["a", "b"], only_newest=7)
-
-
-def test_in_an_express_workflow_the_lease_outlasts_the_wait(guards: GuardFactory) -> None:
-    express: dict[str, Any] = {"lock_name": ["a", "b"], "express": True}
+        guards.guard(**several, only_newest=7)
+    # In an Express workflow the lease outlasts the wait.
     with pytest.raises(InvalidRequest, match=r"^lease: must be longer than max_wait \(60 s\)"):
-        guards.guard(**express)
-    guards.guard(**express, lease=Duration.minutes(3))
-    guards.guard(**express, max_wait=Duration.seconds(0))
+        guards.guard(**several, express=True)
+    guards.guard(**several, express=True, lease=Duration.minutes(3))
+    guards.guard(**several, express=True, max_wait=Duration.seconds(0))
 
 
 def test_the_fencing_tokens_are_an_object_by_lock_name_and_there_is_no_single_one(
@@ -259,21 +256,15 @@ def test_a_list_of_one_is_a_plain_guard(guards: GuardFactory) -> None:
     assert not [name for name in plain.assigned() if name.endswith("_entered")]
 
 
-def test_without_cdk_the_machine_takes_several_locks_too() -> None:
-    functions = dict.fromkeys(FUNCTIONS, "arn")
-    names = ["$.one", "{% $states.input.other %}", "third"]
-    made = guarded_machine({"Type": "Pass"}, functions=functions, lock_name=names)
+def test_the_command_takes_several_lock_names(asl: Asl) -> None:
+    names = ("$.one", "{% $states.input.other %}", "third")
+    words = [word for name in names for word in ("--lock-name", name)]
+    status, output, _ = asl('{"Type": "Pass"}', *words, "--shared")
+    assert status == 0
+    made = json.loads(output)
     assert made["StartAt"] == "Guard: Order"
     [expression] = made["States"]["Guard: Order"]["Assign"].values()
     given = {"input": {"one": "b", "other": "a"}}
     assert evaluate(expression, states=given) == ["a", "b", "third"]
     assert "fencing tokens: {% {$lock_" in made["Comment"]
-
-
-def test_the_command_takes_several_lock_names(asl: Asl) -> None:
-    words = ("--lock-name", "b", "--lock-name", "a", "--shared")
-    status, output, _ = asl('{"Type": "Pass"}', *words)
-    assert status == 0
-    made = json.loads(output)
-    assert names_entered(Scope(made["States"], made["StartAt"])) == ["a", "b"]
     assert '"shared": true' in output

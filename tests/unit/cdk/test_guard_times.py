@@ -23,7 +23,7 @@ from tests.unit.cdk.template import definition_of
 
 JSONATA, JSONPATH = "Jsonata", "JsonPath"
 LANGUAGES = (JSONATA, JSONPATH)
-RULE: Final = "on_timeout: must not lead to a state that needs this guard's fencing token: "
+RULE: Final = ": must not lead to a state that needs this guard's fencing token: "
 Handler = Callable[[Case, str], sfn.IChainable]
 
 
@@ -121,6 +121,8 @@ def broken(cases: Cases) -> None:
     case = cases.case("Prefixed")
     guard = case.guard(on_timeout=tell(case, JSONPATH))
     case.machine(guard.prefix_states("First "))
+    case = cases.case("Superseded")
+    case.machine(case.guard(only_newest=True, on_superseded=tell(case, JSONATA)))
 
 
 def sound(cases: Cases) -> None:
@@ -144,27 +146,25 @@ def sound(cases: Cases) -> None:
     case.machine(guard)
     case = cases.case("InAChild")
     child = case.guard("Inner", tell(case, JSONPATH, guard="Inner"))
-    children = case.map("Each", child, sfn.StateMachineType.STANDARD)
-    case.machine(case.guard(on_timeout=children))
+    case.machine(case.guard(on_timeout=case.map("Each", child, sfn.StateMachineType.STANDARD)))
     asking = ("$exists(X) ? X : 'none'", "X ? X : 'none'", "{'token': X ?? 'none'}", "$exists(X)")
     for number, expression in enumerate(asking):
         case = cases.case(f"AsksFirst{number}")
-        asks = case.step("Tell", outputs=f"{{% {expression.replace('X', token_in(case))} %}}")
-        case.machine(case.guard(on_timeout=asks))
+        asks = f"{{% {expression.replace('X', token_in(case))} %}}"
+        case.machine(case.guard(on_timeout=case.step("Tell", outputs=asks)))
     case = cases.case("AsksInJsonPath")
     path = LockGuard.fencing_token_path_of(case, "Guard")
-    granted = sfn.Condition.and_(
-        sfn.Condition.is_present(path), sfn.Condition.number_greater_than(path, 5)
-    )
+    high = sfn.Condition.number_greater_than(path, 5)
+    granted = sfn.Condition.and_(sfn.Condition.is_present(path), high)
     which = sfn.Choice(case, "Granted?").when(granted, case.step("Urgent"))
     case.machine(case.guard(on_timeout=which.otherwise(case.step("Later"))))
     case = cases.case("OtherFields")
     variable = token_in(case).partition(".")[0]
     fields = {name: f"{{% {variable}.{name} %}}" for name in ("lock_name", "waiting_since_ms")}
     owner = {"owner": LockGuard.owner_id_of(case, "Guard"), "fencing_token": "none"}
-    case.machine(case.guard(on_timeout=case.step("Tell", outputs={**fields, **owner})))
-    case = cases.case("Comment")
-    case.machine(case.guard(on_timeout=case.step("Tell", comment=f"no {{% {token_in(case)} %}}")))
+    comment = f"no {{% {token_in(case)} %}}"
+    tells = case.step("Tell", outputs={**fields, **owner}, comment=comment)
+    case.machine(case.guard(on_timeout=tells))
 
 
 @pytest.fixture(scope="module")
@@ -176,33 +176,27 @@ def app() -> App:
     return app
 
 
-@pytest.fixture(scope="module")
-def faults(app: App) -> dict[str, str]:
-    """What synth would tell, by the path that it names."""
-    return dict(fault.split(": ", 1) for fault in app.node.validate())
+REFUSED = {
+    f"Cases/{case}/Guard"
+    for case in (
+        *WAYS,
+        *("ByTwoGuards", "Prefixed", "Superseded"),
+        *(f"{name}{each}" for name in BY_LANGUAGE for each in LANGUAGES),
+        *(f"{name}{JSONPATH}" for name in BROKEN if name not in BY_LANGUAGE),
+    )
+}
 
 
-REFUSED = [
-    *WAYS,
-    "ByTwoGuards",
-    "Prefixed",
-    *(f"{name}{each}" for name in BY_LANGUAGE for each in LANGUAGES),
-    *(f"{name}{JSONPATH}" for name in BROKEN if name not in BY_LANGUAGE),
-]
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_a_handler_that_needs_the_token_of_a_grant_that_never_was_is_refused(
-    case: str, faults: dict[str, str]
+def test_a_handler_that_needs_the_token_of_a_grant_that_never_was_is_refused_and_no_other(
+    app: App,
 ) -> None:
-    state = "Which?" if case.startswith("InACondition") else "Tell"
-    fault = faults[f"Cases/{case}/Guard"]
-    assert fault.startswith(RULE)
-    assert fault.endswith(f"(got {state!r})")
-
-
-def test_of_the_other_handlers_none_is_refused(faults: dict[str, str]) -> None:
-    assert set(faults) == {f"Cases/{case}/Guard" for case in REFUSED}
+    faults = dict(fault.split(": ", 1) for fault in app.node.validate())
+    assert faults.keys() == REFUSED
+    for path, fault in faults.items():
+        field = "on_superseded" if "Superseded" in path else "on_timeout"
+        state = "Which?" if "InACondition" in path else "Tell"
+        assert fault.startswith(f"{field}{RULE}")
+        assert fault.endswith(f"(got {state!r})")
 
 
 def test_without_the_rule_all_would_be_synthesized(
@@ -255,19 +249,19 @@ def test_work_without_an_end_is_refused_and_what_to_do_is_told(case: Case) -> No
     caught = case.call("Caught", **ends_after(5))
     caught.add_catch(case.step("After"))
     path = {"task_timeout": sfn.Timeout.at("{% $states.input.seconds %}")}
-    works: dict[str, sfn.IChainable] = {
-        "no time-out": case.call("NoTimeOut"),
-        "a time-out of the input": case.call("ByInput", **path),
-        "a chain": case.call("First", **ends_after(5)).next(case.call("Next", **ends_after(5))),
-        "a catch": caught,
-        "no task": case.step("Pass"),
-        "a wait": sfn.Wait(case, "Wait", time=sfn.WaitTime.duration(Duration.seconds(1))),
-        "a parallel": sfn.Parallel(case, "Parallel").branch(case.call("In", **ends_after(5))),
-        "a guard": case.guard("Inner", case.call("Inside", **ends_after(5))),
-    }
-    for kind, work in works.items():
+    works: tuple[sfn.IChainable, ...] = (
+        case.call("NoTimeOut"),
+        case.call("ByInput", **path),
+        case.call("First", **ends_after(5)).next(case.call("Next", **ends_after(5))),
+        caught,
+        case.step("Pass"),
+        sfn.Wait(case, "Wait", time=sfn.WaitTime.duration(Duration.seconds(1))),
+        sfn.Parallel(case, "Parallel").branch(case.call("In", **ends_after(5))),
+        case.guard("Inner", case.call("Inside", **ends_after(5))),
+    )
+    for number, work in enumerate(works):
         with pytest.raises(InvalidRequest, match=NO_END) as refused:
-            case.guard(kind, work, max_hold=TEN_MINUTES)
+            case.guard(f"Guard{number}", work, max_hold=TEN_MINUTES)
         assert "Set its task_timeout (TimeoutSeconds) to a number" in str(refused.value)
         assert "start a chain as a workflow of its own" in str(refused.value)
 
@@ -287,6 +281,16 @@ def test_a_time_out_that_is_longer_is_refused_also_with_the_retries_that_cdk_add
     ):
         with pytest.raises(InvalidRequest, match=TOO_LONG):
             case.guard(name, task, max_hold=max_hold)
+    several = {"lock_name": ["a", "b"], "max_wait": Duration.minutes(5)}
+    enough = Duration.seconds(300 + 600)
+    case.guard("Several", case.call("D", **ends_after(600)), max_hold=enough, **several)
+    with pytest.raises(InvalidRequest, match="300 s may pass before it for the other locks"):
+        case.guard("Waits", case.call("E", **ends_after(600)), max_hold=TEN_MINUTES, **several)
+    wrong: Any
+    for wrong in (600, "10m", Duration.millis(1500)):
+        with pytest.raises(InvalidRequest, match="max_hold: must be a"):
+            case.guard("Wrong", case.step("Work"), max_hold=wrong)
+        case.node.try_remove_child("Work")
 
 
 @pytest.mark.parametrize(
@@ -310,20 +314,6 @@ def test_all_attempts_and_their_pauses_have_to_fit(
     assert len(list(faults_of_end(longest + 59, task, wait_seconds=60))) == 1
     retry.append({"MaxAttempts": 99_999_999})  # Is refused soon.
     assert len(list(faults_of_end(3600, task))) == 1
-
-
-def test_several_locks_are_held_while_the_guard_waits_for_the_last_one(case: Case) -> None:
-    names = {"lock_name": ["a", "b"], "max_wait": Duration.minutes(5)}
-    enough = Duration.seconds(300 + 600)
-    case.guard("Enough", case.call("A", **ends_after(600)), max_hold=enough, **names)
-    with pytest.raises(InvalidRequest, match="300 s may pass before it for the other locks"):
-        case.guard("Short", case.call("B", **ends_after(600)), max_hold=TEN_MINUTES, **names)
-
-
-@pytest.mark.parametrize("wrong", [600, "10m", Duration.millis(1500)])
-def test_a_length_that_is_no_duration_of_seconds_is_refused(case: Case, wrong: Any) -> None:  # noqa: ANN401 - of any type
-    with pytest.raises(InvalidRequest, match="max_hold: must be a"):
-        case.guard(task=case.call("Work", **ends_after(5)), max_hold=wrong)
 
 
 def test_a_retry_that_is_added_later_is_found_at_synth(

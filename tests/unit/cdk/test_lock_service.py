@@ -1,12 +1,13 @@
-"""The options of `LockService`, its grants, its metrics."""
+"""The options of `LockService`, its grants, its metrics, and the parts that are asked for."""
 
 from __future__ import annotations
 
 import inspect
+import json
 from typing import Any
 
 import pytest
-from aws_cdk import App, RemovalPolicy, Stack
+from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -19,7 +20,8 @@ from fairlock.cdk import LockService
 from fairlock.cdk.service.service_base import MetricOptions
 from fairlock.errors import InvalidRequest
 from fairlock.names import MetricName
-from tests.unit.cdk.template import properties, statements, template_of
+from tests.unit.cdk.conftest import NewApp
+from tests.unit.cdk.template import one, properties, statements, template_of
 
 Json = dict[str, Any]
 
@@ -34,9 +36,9 @@ STATISTICS = {
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> LockService:
+def service(new_app: NewApp) -> LockService:
     """A service with every option set to something else than its default."""
-    stack = Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Own")
+    stack = Stack(new_app(), "Own")
     return LockService(
         stack,
         "Locks",
@@ -113,22 +115,13 @@ def test_with_a_customer_key_each_role_and_client_may_use_that_key_and_the_queue
     template.resource_properties_count_is("AWS::SQS::Queue", managed, 2)
 
 
-@pytest.mark.parametrize(
-    ("grant", "functions"),
-    [
-        ("Acquire", ["Acquire"]),
-        ("Heartbeat", ["Heartbeat"]),
-        ("Release", ["Release"]),
-        ("Use", ["Acquire", "Heartbeat", "Release"]),
-    ],
-)
-def test_a_grant_allows_its_functions_only(
-    template: Template, grant: str, functions: list[str]
-) -> None:
-    policy = statements(template.to_json(), f"LocksMay{grant}DefaultPolicy")
-    assert {statement["Action"] for statement in policy} == {"lambda:InvokeFunction"}
-    invoked = [statement["Resource"][0]["Fn::GetAtt"][0][:-8] for statement in policy]
-    assert invoked == [f"Locks{function}" for function in functions]
+def test_a_grant_allows_its_functions_only(template: Template) -> None:
+    for grant in ("Acquire", "Heartbeat", "Release", "Use"):
+        policy = statements(template.to_json(), f"LocksMay{grant}DefaultPolicy")
+        assert {statement["Action"] for statement in policy} == {"lambda:InvokeFunction"}
+        invoked = [statement["Resource"][0]["Fn::GetAtt"][0][:-8] for statement in policy]
+        functions = ["Acquire", "Heartbeat", "Release"] if grant == "Use" else [grant]
+        assert invoked == [f"Locks{function}" for function in functions]
 
 
 def test_a_client_may_do_what_the_protocol_does_and_nothing_else(template: Template) -> None:
@@ -204,21 +197,52 @@ def test_a_setting_is_refused_by_its_rule_and_nothing_is_made(own: Stack) -> Non
             assert own.node.children == []
 
 
-@pytest.mark.parametrize("field", ["table_name", "deletion_protection", "encryption_key"])
-def test_of_an_existing_table_nothing_can_be_set(own: Stack, field: str) -> None:
-    existing = dynamodb.Table.from_table_name(own, "Existing", "locks")
-    key = kms.Key.from_key_arn(own, "Key", "arn:aws:kms:us-east-1:123456789012:key/1")
-    value: Any = {"table_name": "locks", "deletion_protection": True, "encryption_key": key}[field]
-    with pytest.raises(InvalidRequest, match=f"^{field}: must be left out with table="):
-        LockService(own, "Locks", table=existing, **{field: value})
-
-
-def test_a_service_over_an_existing_table_makes_none(own: Stack) -> None:
+def test_a_service_over_an_existing_table_makes_none_and_sets_nothing_of_it(own: Stack) -> None:
     """As after a redeployment: the table was retained."""
-    locks = LockService(own, "Locks", table=dynamodb.Table.from_table_name(own, "Old", "old"))
+    old = dynamodb.Table.from_table_name(own, "Old", "old")
+    key = kms.Key.from_key_arn(own, "Key", "arn:aws:kms:us-east-1:123456789012:key/1")
+    settings = {"table_name": "locks", "deletion_protection": True, "encryption_key": key}
+    for field, value in settings.items():
+        given: dict[str, Any] = {field: value}
+        with pytest.raises(InvalidRequest, match=f"^{field}: must be left out with table="):
+            LockService(own, "Refused", table=old, **given)
+    with pytest.raises(InvalidRequest, match="lifecycle_events: must be False for a table without"):
+        LockService(own, "Silent", table=old, lifecycle_events=True)
+    locks = LockService(own, "Locks", table=old)
     template = template_of(own)
     assert properties(template, "AWS::DynamoDB::Table") == []
-    functions = properties(template, "AWS::Lambda::Function")
+    functions = properties(template, "AWS::Lambda::Function", "Locks")
     tables = [each["Environment"]["Variables"]["FAIRLOCK_TABLE_NAME"] for each in functions]
     assert tables == ["old"] * 4
     assert locks.table.table_name == "old"
+
+
+# Parts of a service that are asked for: functions of administrators, lifecycle events.
+
+
+def test_each_function_that_is_asked_for_runs_its_handler_and_is_an_output(
+    everything: Json,
+) -> None:
+    handlers = {"ForceRelease": "force_release", "SetLimit": "set_limit"}
+    for function in ("Inspect", "ForceRelease", "SetLimit", "Pace"):
+        _, made = one(everything, "AWS::Lambda::Function", function)
+        handler = handlers.get(function, function.lower())
+        assert made["Properties"]["Handler"] == f"lambdas.{handler}.handler"
+        outputs = {f"{function}Function{kind}" for kind in ("Name", "Arn")}
+        assert outputs <= set(everything["Outputs"])
+
+
+def test_lambda_leaves_out_waiters_without_a_version_and_claims_that_no_one_reaps(
+    everything: Json,
+) -> None:
+    [table] = properties(everything, "AWS::DynamoDB::Table")
+    assert table["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
+    [source] = properties(everything, "AWS::Lambda::EventSourceMapping", "LocksPublish")
+    patterns = [json.loads(each["Pattern"]) for each in source["FilterCriteria"]["Filters"]]
+    assert [(pattern.get("eventName"), list(pattern["dynamodb"])) for pattern in patterns] == [
+        (None, ["Keys"]),
+        (None, ["Keys", "NewImage"]),
+        (["REMOVE"], ["Keys", "OldImage"]),
+    ]
+    assert source["BisectBatchOnFunctionError"] is True
+    assert "MaximumRetryAttempts" not in source  # Until the record is a day old.

@@ -213,17 +213,19 @@ def test_no_one_but_the_rule_and_the_reap_function_may_send(lock_template: Json,
     ]
 
 
-@pytest.mark.parametrize(("recursive_loop", "loop"), [(True, ["Allow"]), (False, [])])
 def test_whether_the_reaper_may_loop_can_be_set_for_a_region_without_the_setting(
-    own: Stack, *, recursive_loop: bool, loop: list[str]
+    own: Stack,
 ) -> None:
     """Lambda developer guide, "Recursive loop detection", "Supported AWS Regions".
 
     Lambda would stop it after about 16 rounds; its own bound is `MOST_ROUNDS`.
     """
-    LockService(own, "Locks", recursive_loop=recursive_loop)
-    functions = properties(template_of(own), "AWS::Lambda::Function")
-    assert [each["RecursiveLoop"] for each in functions if "RecursiveLoop" in each] == loop
+    for name, recursive_loop in (("May", True), ("Not", False)):
+        LockService(own, name, recursive_loop=recursive_loop)
+    template = template_of(own)
+    for name, loops in (("May", ["Allow"]), ("Not", [])):
+        functions = properties(template, "AWS::Lambda::Function", name)
+        assert [each["RecursiveLoop"] for each in functions if "RecursiveLoop" in each] == loops
 
 
 def test_fifty_functions_at_most_take_ten_messages_each_and_tell_which_failed(
@@ -247,25 +249,9 @@ def test_the_second_pass_comes_when_no_acquire_from_before_can_still_run(
     assert acquire["Properties"]["Timeout"] + 10 <= SECOND_PASS_MS // 1000
 
 
-def test_a_service_without_reaper_has_no_rule_no_queue_and_no_dead_letters_to_count(
-    own: Stack,
-) -> None:
-    locks = LockService(own, "Locks", reaper=False)
-    assert locks.reaper is None
-    for name in ("metric_dead_letters", "metric_oldest_event"):
-        with pytest.raises(InvalidRequest, match=rf"^reaper: must be True for {name}\(\)"):
-            getattr(locks, name)()
-    template = template_of(own)
-    assert len(resources(template, "AWS::Lambda::Function")) == 3
-    for kind in ("AWS::SQS::Queue", "AWS::Events::Rule", "AWS::Lambda::EventSourceMapping"):
-        assert not resources(template, kind)
-
-
-def test_dead_letters_are_those_that_are_there_and_the_wait_of_the_oldest_event_is_known(
-    own: Stack,
-) -> None:
+def test_the_wait_of_events_and_dead_letters_are_counted_if_there_is_a_reaper(own: Stack) -> None:
     """SQS developer guide, "Available CloudWatch metrics", ApproximateAgeOfOldestMessage."""
-    locks = LockService(own, "Locks")
+    locks, without = LockService(own, "Locks"), LockService(own, "Without", reaper=False)
     metric = locks.metric_dead_letters(label="dead", color="#ff0000")
     assert (metric.label, metric.color) == ("dead", "#ff0000")
     for made, name in (
@@ -274,3 +260,11 @@ def test_dead_letters_are_those_that_are_there_and_the_wait_of_the_oldest_event_
     ):
         assert isinstance(made, cloudwatch.Metric)
         assert (made.namespace, made.metric_name, made.statistic) == ("AWS/SQS", name, "Maximum")
+    assert without.reaper is None
+    for name in ("metric_dead_letters", "metric_oldest_event"):
+        with pytest.raises(InvalidRequest, match=rf"^reaper: must be True for {name}\(\)"):
+            getattr(without, name)()
+    template = template_of(own)
+    assert len(resources(template, "AWS::Lambda::Function", "Without")) == 3
+    for kind in ("AWS::SQS::Queue", "AWS::Events::Rule", "AWS::Lambda::EventSourceMapping"):
+        assert not resources(template, kind, "Without")

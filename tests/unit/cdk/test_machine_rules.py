@@ -6,7 +6,6 @@ All cases are in one app, which is synthesized once: sound ones beside those tha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,15 +13,16 @@ from aws_cdk import App, Duration, Stack, Stage
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.aws_stepfunctions import TaskStateBase
-from constructs import Construct
 
 from fairlock.cdk import LockGuard, OptimisticUpdate, Waiting
 from fairlock.cdk.guard.guard_rules import GuardInMachine
 from fairlock.errors import InvalidRequest
+from tests.unit.cdk.conftest import NewApp
 from tests.unit.cdk.guard_forms import Case, Cases
 
 EXPRESS, STANDARD = sfn.StateMachineType.EXPRESS, sfn.StateMachineType.STANDARD
 POLL, QUEUE = Waiting.poll(), Waiting.queue()
+ROLE = "arn:aws:iam::1:role/r"
 NOT_A_DEFINITION = (
     "no JSON",
     "[]",
@@ -56,10 +56,9 @@ def sound(cases: Cases) -> None:
     inner = case.guard("Inner", lock_name="same", service=cases.other_locks)
     case.machine(case.guard("Outer", inner, lock_name="same"))
     case = cases.case("OneAfterTheOther")
-    case.machine(case.guard("One", lock_name="row").next(case.guard("Two", lock_name="row")))
-    case = cases.case("GivesUpElsewhere")
-    later = case.guard("Later", lock_name="elsewhere")
-    case.machine(case.guard(lock_name="elsewhere", on_timeout=later))
+    later = case.guard("Later", lock_name="row")
+    one, two = (case.guard(name, lock_name="row", on_timeout=later) for name in ("One", "Two"))
+    case.machine(one.next(two))
     case = cases.case("Token")
     token = LockGuard.fencing_token_of(case, "Guard")
     case.machine(case.guard(task=case.map("Each", case.step("Tell", outputs=token))))
@@ -71,11 +70,8 @@ def sound(cases: Cases) -> None:
     )
     case.machine(case.guard(task=chain))
     case = cases.case("TokenInJsonataMachine")
-    body = sfn.CustomState(
-        case,
-        "Tell",
-        state_json={"Type": "Pass", "Output": LockGuard.fencing_token_of(case, "Guard")},
-    )
+    tell = {"Type": "Pass", "Output": LockGuard.fencing_token_of(case, "Guard")}
+    body = sfn.CustomState(case, "Tell", state_json=tell)
     case.machine(case.guard(task=body), query_language=sfn.QueryLanguage.JSONATA)
     case, call = calling(cases, "OwnCatch")
     call.add_catch(case.step("Handle"), errors=["Known"])
@@ -90,11 +86,10 @@ def sound(cases: Cases) -> None:
     case = cases.case("ByHand")
     graph = sfn.StateGraph(case.guard().start_state, "by hand").to_graph_json()
     text = Stack.of(case).to_json_string(graph)
-    sfn.CfnStateMachine(case, "Machine", role_arn="arn:aws:iam::1:role/r", definition_string=text)
+    sfn.CfnStateMachine(case, "Machine", role_arn=ROLE, definition_string=text)
     case = cases.case("NotOurs")
     for number, text in enumerate(NOT_A_DEFINITION):
-        name, role = f"Machine{number}", "arn:aws:iam::1:role/r"
-        sfn.CfnStateMachine(case, name, role_arn=role, definition_string=text)
+        sfn.CfnStateMachine(case, f"Machine{number}", role_arn=ROLE, definition_string=text)
     case = cases.case("MachineElsewhere")
     elsewhere = Case(Cases(cases.node.scope, "Elsewhere"), "There")  # type: ignore[arg-type]  # the app
     elsewhere.machine(case.guard())
@@ -124,8 +119,7 @@ def broken(cases: Cases) -> None:
     case = cases.case("NotToldOfExpress")
     parallel = sfn.Parallel.jsonata(case, "Both").branch(case.guard(waiting=POLL))
     case.machine(case.map("Each", parallel), state_machine_type=EXPRESS)
-    case = cases.case("NoExpress")
-    case.machine(case.guard(express=True))
+    cases.guarded("NoExpress", express=True)
     case = cases.case("NotToldOfExpressChildren")
     case.machine(case.map("Each", case.guard(), EXPRESS))
     case = cases.case("OwnLock")
@@ -230,16 +224,14 @@ def doubtful(cases: Cases) -> None:
     case = cases.case("InsideSeveral")
     inner = case.guard("Inner", lock_name="second")
     case.machine(case.guard("Outer", inner, lock_name=["second", "first"]))
-    case = cases.case("OtherMachine")
-    case.machine(case.guard("Three", lock_name="Limits", limit=3))
+    cases.guarded("OtherMachine", lock_name="Limits", limit=3)
     case = cases.case("LongName")
     case.machine(case.guard("OneChargePerCustomerOfThisShop").to_single_state())
     case = cases.case("TokenBehind")
     after = case.step("Tell", outputs=LockGuard.fencing_token_of(case, "Guard"))
     case.machine(case.guard().next(after))
     for name in ("None", "null", "undefined", "nonesuch"):
-        case = cases.case(f"Named{name}")
-        case.machine(case.guard(lock_name=f"deploy/{name}"))
+        cases.guarded(f"Named{name}", lock_name=f"deploy/{name}")
     case = cases.case("Evaluated")
     name = "{% $states.input.id %}"
     first = case.guard("One", lock_name=name, limit=1)
@@ -247,8 +239,8 @@ def doubtful(cases: Cases) -> None:
 
 
 @pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
-    made = Cases(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Cases")
+def cases(new_app: NewApp) -> Cases:
+    made = Cases(new_app(), "Cases")
     for build in (sound, locked_again, broken, unlocked, misread, doubtful):
         build(made)
     return made
@@ -303,13 +295,12 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("path", FAULTS)
-def test_a_broken_rule_is_told_with_path_field_and_rule(faults: dict[str, str], path: str) -> None:
-    assert faults[f"Cases/{path}"].startswith(FAULTS[path])
-
-
-def test_nothing_else_is_refused(faults: dict[str, str]) -> None:
+def test_each_broken_rule_is_told_with_path_field_and_rule_and_nothing_else_is_refused(
+    faults: dict[str, str],
+) -> None:
     assert {path.split("/")[1] for path in faults} == {path.split("/")[0] for path in FAULTS}
+    for path, told in FAULTS.items():
+        assert faults[f"Cases/{path}"].startswith(told)
 
 
 def test_without_the_rule_a_token_before_the_guard_is_synthesized(
@@ -320,30 +311,15 @@ def test_without_the_rule_a_token_before_the_guard_is_synthesized(
 
 
 @pytest.mark.parametrize("chained", [False, True])
-@pytest.mark.parametrize(
-    ("field", "options"),
-    [
-        ("on_timeout", {}),
-        ("on_timeout", {"keep_alive": Duration.seconds(20)}),
-        ("on_superseded", {"only_newest": True}),
-    ],
-    ids=["on_timeout", "on_timeout of keep_alive", "on_superseded"],
-)
-def test_what_is_done_instead_does_not_lead_to_the_task(
-    field: str, options: dict[str, Any], *, chained: bool
-) -> None:
-    case = Cases(App(), "Cases").case("Case")
-    call = case.call("Call")
-    way: dict[str, Any] = {field: case.step("Log").next(call) if chained else call}
-    with pytest.raises(InvalidRequest, match=rf"^{field}: must not lead to the task, which would"):
-        case.guard(task=call, **options, **way)
-
-
-def warnings(construct: Construct) -> Iterator[str]:
-    for child in construct.node.find_all():
-        for entry in child.node.metadata:
-            if entry.type == "aws:cdk:warning":
-                yield f"{child.node.path}: {entry.data}"
+def test_what_is_done_instead_does_not_lead_to_the_task(*, chained: bool) -> None:
+    kept: dict[str, Any] = {"keep_alive": Duration.seconds(20)}
+    ends = (("on_timeout", {}), ("on_timeout", kept), ("on_superseded", {"only_newest": True}))
+    for number, (field, options) in enumerate(ends):
+        case = Cases(App(), "Cases").case(f"Case{number}")
+        call = case.call("Call")
+        way: dict[str, Any] = {field: case.step("Log").next(call) if chained else call}
+        with pytest.raises(InvalidRequest, match=rf"^{field}: must not lead to the task, which wo"):
+            case.guard(task=call, **options, **way)
 
 
 @pytest.fixture(scope="module")
@@ -351,24 +327,24 @@ def warned(cases: Cases, faults: dict[str, str]) -> dict[str, str]:
     """What synth warns of, by the path that it names."""
     assert faults
     return {
-        path: text.split(" [ack", 1)[0]
-        for path, text in (line.split(": ", 1) for line in warnings(cases))
+        child.node.path: str(entry.data).split(" [ack", 1)[0]
+        for child in cases.node.find_all()
+        for entry in child.node.metadata
+        if entry.type == "aws:cdk:warning"
     }
 
 
 def test_guards_of_one_lock_that_do_not_fit_together_are_warned_of(warned: dict[str, str]) -> None:
-    limits, five = (
-        "lock_name 'Limits' is also that of Cases/Limits/One: ",
-        "ReaderAndSemaphore",
-    )
     here, there = "waiting=Waiting.queue() here", "Waiting.poll() there"
+    told = {
+        ("Limits", "Limits/Two"): "limit=2 here and 1 there",
+        ("Limits", "OtherMachine/Guard"): "limit=3 here and 1 there",
+        ("Ways", "Ways/Two"): f"{here} and {there}",
+        ("ReaderAndSemaphore", "ReaderAndSemaphore/Two"): "limit=5 here and 20 there",
+    }
     assert {path: text for path, text in warned.items() if "is also that" in text} == {
-        "Cases/Limits/Two": f"{limits}limit=2 here and 1 there",
-        "Cases/OtherMachine/Three": f"{limits}limit=3 here and 1 there",
-        "Cases/Ways/Two": f"lock_name 'Ways' is also that of Cases/Ways/One: {here} and {there}",
-        f"Cases/{five}/Two": (
-            f"lock_name '{five}' is also that of Cases/{five}/One: limit=5 here and 20 there"
-        ),
+        f"Cases/{path}": f"lock_name '{lock}' is also that of Cases/{lock}/One: {difference}"
+        for (lock, path), difference in told.items()
     }
 
 

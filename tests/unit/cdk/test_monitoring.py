@@ -1,15 +1,16 @@
-"""`LockMonitoring`: the dashboard, the alarms that were asked for, and the saved queries."""
+"""`LockMonitoring`: the dashboard, the alarms that were asked for, queries, and watched locks."""
 
 from __future__ import annotations
 
 import html
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Duration, Stack
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_sns as sns
 from aws_cdk.assertions import Annotations, Match
 
@@ -18,7 +19,8 @@ from fairlock.cdk.monitoring import QUERIES
 from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.errors import InvalidRequest
 from fairlock.names import NAMESPACE, LogMessage, MetricName
-from tests.unit.cdk.template import flattened, properties, resources, template_of
+from tests.unit.cdk.conftest import NewApp
+from tests.unit.cdk.template import actions, flattened, properties, resources, template_of
 
 Json = dict[str, Any]
 
@@ -31,8 +33,11 @@ DEFAULT_ALARMS = {
     "Lost",
     "DeadLetters",
     "ReaperDelay",
-    *(f"{name}Errors" for name in ("Acquire", "Heartbeat", "Release", "Reap")),
-    *(f"{name}Throttles" for name in ("Acquire", "Heartbeat", "Release", "Reap")),
+    *(
+        f"{name}{kind}"
+        for name in ("Acquire", "Heartbeat", "Release", "Reap")
+        for kind in ("Errors", "Throttles")
+    ),
     *("TableReadThrottles", "TableWriteThrottles"),
 }
 NOT_GRAPHED = {
@@ -44,9 +49,9 @@ NOT_GRAPHED = {
 
 
 @pytest.fixture(scope="module")
-def watching(tmp_path_factory: pytest.TempPathFactory) -> Stack:
+def watching(new_app: NewApp) -> Stack:
     """Watches a shared service, with a topic and every alarm."""
-    stack = Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Watching")
+    stack = Stack(new_app(), "Watching")
     locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
     topic = sns.Topic(stack, "Topic", enforce_ssl=True)
     LockMonitoring(stack, "Monitoring", service=locks, alarm_topic=topic, alarms=EVERY_ALARM)
@@ -95,26 +100,27 @@ def test_the_picture_in_the_document_is_of_this_dashboard(template: Json) -> Non
     assert {each["title"] for each in graphs(template)} <= shown
 
 
-def test_without_a_topic_and_thresholds_there_is_no_alarm_and_none_makes_none(
+def test_alarms_are_made_by_thresholds_or_a_topic_which_is_told_of_each_end_as_well(
     own: Stack, imported: SharedLockService
 ) -> None:
-    LockMonitoring(own, "Monitoring", service=imported)
+    """Those that no topic hears of are warned of."""
+    topic = sns.Topic(own, "Topic")
+    watch = partial(LockMonitoring, own, service=imported)
+    watch("NoAlarm")
     nones = ("current_wait", "dead_letters", "reaper_delay", "function_errors", "throttles")
     only_lost: dict[str, Any] = dict.fromkeys(nones)
-    LockMonitoring(own, "OnlyLost", service=imported, alarms=LockAlarms(**only_lost))
-    [name] = resources(template_of(own), "AWS::CloudWatch::Alarm")
-    assert name.startswith("OnlyLost")
-
-
-def test_a_topic_alone_asks_for_the_usual_alarms_and_is_told_of_each_end_as_well(
-    own: Stack, imported: SharedLockService
-) -> None:
-    topic = sns.Topic(own, "Topic")
-    monitoring = LockMonitoring(own, "Monitoring", service=imported, alarm_topic=topic)
+    watch("Two", alarms=LockAlarms(**only_lost), alarm_topic=topic)
+    usual = watch("UsualMonitoring", alarm_topic=topic)
+    watch("Unheard", alarms=LockAlarms(**only_lost))
     found = alarms(template_of(own))
-    assert set(found) == set(monitoring.alarms) == DEFAULT_ALARMS
+    assert set(usual.alarms) == DEFAULT_ALARMS == found.keys() - {"TwoLost", "UnheardLost"}
+    assert len(found) == len(DEFAULT_ALARMS) + 2
     told = [own.resolve(topic.topic_arn)]
-    assert all(each["AlarmActions"] == each["OKActions"] == told for each in found.values())
+    for name in DEFAULT_ALARMS:
+        assert found[name]["AlarmActions"] == found[name]["OKActions"] == told
+    said = Match.string_like_regexp("without a topic: give alarm_topic, or acknowledge this warn")
+    [warned] = Annotations.from_stack(own).find_warning("*", said)
+    assert warned.id == "/Own/Unheard"
 
 
 def test_each_alarm_has_the_threshold_that_was_asked_for_and_none_fires_by_silence(
@@ -142,10 +148,11 @@ def test_a_service_without_a_reaper_has_no_alarm_about_one(own: Stack) -> None:
     assert found == DEFAULT_ALARMS - {"DeadLetters", "ReaperDelay", "ReapErrors", "ReapThrottles"}
 
 
-def test_the_alarms_and_queries_of_an_own_service_are_those_of_a_shared_one(
+def test_an_own_service_has_the_alarms_and_queries_of_a_shared_one_and_those_of_its_events(
     everything: Json,
 ) -> None:
-    assert set(alarms(everything)) >= DEFAULT_ALARMS
+    of_events = {"PublishErrors", "PublishThrottles"}
+    assert set(alarms(everything)) == DEFAULT_ALARMS | of_events
     functions = resources(everything, "AWS::Lambda::Function")
     for query in properties(everything, "AWS::Logs::QueryDefinition"):
         assert len(query["LogGroupNames"]) == len(functions)
@@ -164,21 +171,17 @@ def test_the_queries_read_the_logs_of_the_shared_functions(watching: Stack, temp
         assert watching.stack_name in each["Name"]
 
 
-def test_a_query_names_only_fields_that_the_functions_log() -> None:
+def test_a_query_names_fields_that_the_functions_log_and_both_messages_that_lost_counts() -> None:
     root = DOCUMENT.parent.parent
     paths = ("lambdas/runtime.py", "fairlock/store/context.py")
     logged = "".join((root / path).read_text() for path in paths)
     for query in QUERIES.values():
         for name in re.findall(r"\b(\w+_(?:name|arn|token|ms|by))\b", query):
             assert name in logged
-
-
-@pytest.mark.parametrize("query", ["Lost and taken away", "Who held a lock"])
-def test_both_messages_that_the_metric_lost_counts_are_searched_for(query: str) -> None:
-    [messages] = re.findall(r"message in \[(.*?)\]", QUERIES[query])
-    assert {f'"{each}"' for each in (LogMessage.NOT_HELD, LogMessage.LOST)} <= {
-        *messages.split(", ")
-    }
+    for title in ("Lost and taken away", "Who held a lock"):
+        [messages] = re.findall(r"message in \[(.*?)\]", QUERIES[title])
+        assert f'"{LogMessage.NOT_HELD}"' in messages
+        assert f'"{LogMessage.LOST}"' in messages
 
 
 def test_the_functions_log_no_message_that_the_enumeration_lacks() -> None:
@@ -229,13 +232,99 @@ def test_each_alarm_says_what_to_type_first_and_names_a_page_with_that_heading(
     assert "Lost and taken away" in QUERIES
 
 
-def test_alarms_that_no_topic_hears_of_are_warned_of(
-    own: Stack, imported: SharedLockService
+# `LockMonitoring(watch=[…])`: a scheduled function measures waits, those of clients included.
+
+WATCHED = ["deploy/*", "nightly report"]
+
+
+@pytest.fixture(scope="module")
+def scheduled(new_app: NewApp) -> Json:
+    stack = Stack(new_app(), "Watching")
+    LockMonitoring(
+        stack,
+        "Monitoring",
+        service=LockService.from_stack(stack, "Locks", stack_name="Fairlock"),
+        alarm_topic=sns.Topic(stack, "Topic", enforce_ssl=True),
+        alarms=LockAlarms(current_wait=Duration.minutes(10)),
+        watch=WATCHED,
+    )
+    return template_of(stack)
+
+
+def test_a_schedule_invokes_a_function_that_may_only_read_the_table_and_is_not_repeated(
+    scheduled: Json,
 ) -> None:
-    topic = sns.Topic(own, "Topic")
-    LockMonitoring(own, "Unheard", service=imported, alarms=LockAlarms())
-    LockMonitoring(own, "Heard", service=imported, alarms=LockAlarms(), alarm_topic=topic)
-    LockMonitoring(own, "None", service=imported)
-    said = Match.string_like_regexp("without a topic: give alarm_topic, or acknowledge this warn")
-    [warned] = Annotations.from_stack(own).find_warning("*", said)
-    assert warned.id == "/Own/Unheard"
+    """Lambda repeats an asynchronous invocation that fails, whatever EventBridge was told."""
+    [(name, function)] = resources(scheduled, "AWS::Lambda::Function").items()
+    assert function["Properties"]["Handler"] == "lambdas.watch.handler"
+    variables = function["Properties"]["Environment"]["Variables"]
+    assert json.loads(variables["FAIRLOCK_WATCHED"]) == WATCHED
+    assert "LockTableName" in variables["FAIRLOCK_TABLE_NAME"]["Ref"]
+    assert "ServiceName" in variables["POWERTOOLS_SERVICE_NAME"]["Ref"]
+    [rule] = properties(scheduled, "AWS::Events::Rule")
+    assert rule["ScheduleExpression"] == "rate(5 minutes)"
+    assert rule["Targets"][0]["Arn"] == {"Fn::GetAtt": [name, "Arn"]}
+    assert function["Properties"]["Timeout"] == 240
+    [config] = properties(scheduled, "AWS::Lambda::EventInvokeConfig")
+    assert (config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]) == (0, 300)
+    fires = [
+        (each["MetricName"], each["Threshold"])
+        for each in properties(scheduled, "AWS::CloudWatch::Alarm")
+        if each.get("Dimensions", [{}])[0].get("Value") == {"Ref": name}
+    ]
+    assert sorted(fires) == [("Errors", 1), ("Throttles", 1)]  # It measures nothing.
+    services = ("dynamodb:", "states:", "lambda:")
+    may = {each for each in actions(scheduled) if each.startswith(services)}
+    assert may == {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:Scan"}
+
+
+@pytest.mark.parametrize(
+    ("watched", "command"),
+    [
+        ("deploy/*", "fairlock ls --waiting --prefix deploy/ --table "),
+        ("nightly report", "fairlock show 'nightly report' --table "),
+    ],
+)
+def test_each_watched_name_has_an_alarm_that_says_which_locks_to_look_at(
+    scheduled: Json, watched: str, command: str
+) -> None:
+    dimension = {"Name": "locks", "Value": watched}
+    alarms = properties(scheduled, "AWS::CloudWatch::Alarm")
+    [alarm] = [each for each in alarms if dimension in each.get("Dimensions", [])]
+    assert (alarm["MetricName"], alarm["Threshold"]) == ("CurrentWait", 600_000)
+    assert alarm["AlarmActions"]
+    text = json.dumps(alarm["AlarmDescription"])
+    assert f"waited too long for {watched} and is still waiting.\\nFirst: {command}" in text
+
+
+@pytest.mark.parametrize("watch", [[], ["a", "b/c"]], ids=["no names", "single names"])
+def test_what_is_not_watched_is_neither_scheduled_nor_scanned_for(
+    own: Stack, imported: SharedLockService, watch: list[str]
+) -> None:
+    LockMonitoring(own, "Monitoring", service=imported, watch=watch)
+    made = template_of(own)
+    for kind in ("AWS::Lambda::Function", "AWS::Events::Rule"):
+        assert len(resources(made, kind)) == bool(watch)
+    assert ("dynamodb:Query" in actions(made)) == bool(watch)
+    assert "dynamodb:Scan" not in actions(made)
+
+
+def test_what_is_no_list_of_names_is_refused(own: Stack, imported: SharedLockService) -> None:
+    wrong: list[Any] = [
+        *("deploy/*", [""], ["a*b"], ["*a"], [7], ["ä"], ["a "], ["a", "a"], ["x"] * 21, None),
+        ["x" * 255],
+        [f"{number:03}".ljust(200, "x") for number in range(15)],
+    ]
+    for watch in wrong:
+        with pytest.raises(InvalidRequest, match=r"^watch: must be a list of at most 20 different"):
+            LockMonitoring(own, "Monitoring", service=imported, watch=watch)
+    # The longest list fits the variables of AWS, and names like others have their alarms.
+    watch = ["x" * 254 + "*", *(f"{number:03}".ljust(250, "x") for number in range(10))]
+    LockMonitoring(own, "Longest", service=imported, watch=watch)
+    alike = LockMonitoring(
+        own, "Alike", service=imported, alarms=LockAlarms(), watch=["a/b", "a-b"]
+    )
+    assert {"Waiting for a/b", "Waiting for a-b"} <= set(alike.alarms)
+    [function] = properties(template_of(own), "AWS::Lambda::Function", "Longest")
+    variables = function["Environment"]["Variables"]
+    assert len("".join(map(str, [*variables, *variables.values()]))) < 4_000

@@ -47,8 +47,7 @@ def update(scope: Construct, name: str, task: sfn.IChainable, **props: Any) -> O
 
 
 def add_machine(scope: Construct, body: sfn.IChainable) -> None:
-    definition = sfn.DefinitionBody.from_chainable(body)
-    sfn.StateMachine(scope, "Machine", definition_body=definition)
+    sfn.StateMachine(scope, "Machine", definition_body=sfn.DefinitionBody.from_chainable(body))
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +66,11 @@ def variable(branch: Scope) -> str:
     return variable
 
 
-def test_it_costs_three_transitions_besides_the_task(machine: Scope) -> None:
-    path = ["Debit: Update", "Debit: Read", "Look", "Compute", "Debit: Write", "Done"]
-    assert happy_path(machine) == path
-
-
 def test_a_conflict_and_only_that_begins_it_again_with_full_jitter(
     machine: Scope, variable: str
 ) -> None:
+    path = ["Debit: Update", "Debit: Read", "Look", "Compute", "Debit: Write", "Done"]
+    assert happy_path(machine) == path, "three transitions besides the task"
     update = machine.states["Debit: Update"]
     assert update["Retry"] == [
         {
@@ -96,30 +92,21 @@ def test_a_conflict_and_only_that_begins_it_again_with_full_jitter(
     )
 
 
-@pytest.mark.parametrize("call", ["Read", "Write"])
-def test_calls_are_repeated_with_full_jitter_but_conflicts_and_mistakes_are_not(
-    branch: Scope, call: str
-) -> None:
-    assert branch.states[f"Debit: {call}"]["Retry"] == [
-        {
-            "ErrorEquals": ["DynamoDb.TransactionCanceledException", "States.QueryEvaluationError"],
-            "MaxAttempts": 0,
-        },
-        {
-            "ErrorEquals": ["States.ALL"],
-            "IntervalSeconds": 1,
-            "BackoffRate": 2,
-            "MaxDelaySeconds": 10,
-            "MaxAttempts": 5,
-            "JitterStrategy": "FULL",
-        },
-    ]
-
-
-def test_the_read_is_consistent_and_the_write_a_transaction_whose_token_outlives_its_repeats(
+def test_the_read_is_consistent_and_the_write_a_transaction_and_both_are_repeated_with_jitter(
     branch: Scope, variable: str
 ) -> None:
     read, write = branch.states["Debit: Read"], branch.states["Debit: Write"]
+    never = ["DynamoDb.TransactionCanceledException", "States.QueryEvaluationError"]
+    every = {
+        "ErrorEquals": ["States.ALL"],
+        "IntervalSeconds": 1,
+        "BackoffRate": 2,
+        "MaxDelaySeconds": 10,
+        "MaxAttempts": 5,
+        "JitterStrategy": "FULL",
+    }
+    for call in (read, write):
+        assert call["Retry"] == [{"ErrorEquals": never, "MaxAttempts": 0}, every]
     assert read["Arguments"] == {"TableName": TABLE, "Key": KEY, "ConsistentRead": True}
     assert read["Resource"].endswith(":states:::aws-sdk:dynamodb:getItem")
     assert read["Assign"][variable]["token"] == "{% $uuid() %}"
@@ -145,7 +132,7 @@ API_ITEM: Json = {
 JAVA_ITEM = as_java(API_ITEM)
 VERSIONED = {**JAVA_ITEM, "version": {"N": "7"}}
 STAMPED = {**VERSIONED, "version_id": {"S": "x"}}
-NAMES = {"version": "version", "write_id": "version_id"}
+NAMES = {"#version": "version", "#write_id": "version_id"}
 
 
 def read_states(item: Json | None) -> Json:
@@ -153,64 +140,49 @@ def read_states(item: Json | None) -> Json:
     return {"input": {"account": "anna"}, "result": result}
 
 
-@pytest.mark.parametrize(
-    ("item", "task_gets"), [(None, None), (JAVA_ITEM, API_ITEM)], ids=["none", "item"]
-)
-def test_the_task_gets_the_input_and_the_item_as_dynamodb_spells_it(
-    branch: Scope, item: Json | None, task_gets: Json | None
-) -> None:
-    output = evaluate(branch.states["Debit: Read"]["Output"], states=read_states(item))
-    assert json.loads(json.dumps(output)) == {"input": {"account": "anna"}, "item": task_gets}
+def test_the_task_gets_the_input_and_the_item_as_dynamodb_spells_it(branch: Scope) -> None:
+    for item, task_gets in ((None, None), (JAVA_ITEM, API_ITEM)):
+        output = evaluate(branch.states["Debit: Read"]["Output"], states=read_states(item))
+        assert json.loads(json.dumps(output)) == {"input": {"account": "anna"}, "item": task_gets}
 
 
 KEY_NAME = {"#key": "account"}
-ABSENT = "attribute_not_exists"
+SEEN: dict[str, tuple[Json | None, str, Json, Json, str]] = {
+    # The item, and what the write does: its condition with names and values, the next version.
+    "no item": (None, "attribute_not_exists(#key)", KEY_NAME, {}, "1"),
+    "no version": (
+        JAVA_ITEM,
+        "attribute_exists(#key) AND attribute_not_exists(#version)",
+        {**KEY_NAME, "#version": "version"},
+        {},
+        "1",
+    ),
+    "version": (
+        VERSIONED,
+        "#version = :version AND attribute_not_exists(#write_id)",
+        NAMES,
+        {":version": {"N": "7"}},
+        "8",
+    ),
+    "version and id": (
+        STAMPED,
+        "#version = :version AND #write_id = :write_id",
+        NAMES,
+        {":version": {"N": "7"}, ":write_id": {"S": "x"}},
+        "8",
+    ),
+}
 
 
-def unchanged(condition: str, **names: str) -> Json:
-    named = {f"#{name}": attribute for name, attribute in names.items()}
-    return {"ConditionExpression": condition, "ExpressionAttributeNames": named}
-
-
-@pytest.mark.parametrize(
-    ("item", "condition", "values", "next_version"),
-    [
-        (None, unchanged(f"{ABSENT}(#key)", key="account"), {}, "1"),
-        (
-            JAVA_ITEM,
-            unchanged(
-                f"attribute_exists(#key) AND {ABSENT}(#version)", key="account", version="version"
-            ),
-            {},
-            "1",
-        ),
-        (
-            VERSIONED,
-            unchanged(f"#version = :version AND {ABSENT}(#write_id)", **NAMES),
-            {":version": {"N": "7"}},
-            "8",
-        ),
-        (
-            STAMPED,
-            unchanged("#version = :version AND #write_id = :write_id", **NAMES),
-            {":version": {"N": "7"}, ":write_id": {"S": "x"}},
-            "8",
-        ),
-    ],
-    ids=["no item", "no version", "version", "version and id"],
-)
-def test_the_condition_is_that_the_item_is_as_it_was_read(  # noqa: PLR0917 - a row of a table
-    branch: Scope,
-    variable: str,
-    item: Json | None,
-    condition: Json,
-    values: Json,
-    next_version: str,
+@pytest.mark.parametrize("case", SEEN)
+def test_the_condition_is_that_the_item_is_as_it_was_read(
+    branch: Scope, variable: str, case: str
 ) -> None:
+    item, condition, names, values, next_version = SEEN[case]
     seen, states = branch.states["Debit: Read"]["Assign"][variable], read_states(item)
     found = evaluate(seen["unchanged"], states=states)
     assert found.pop("ExpressionAttributeValues", {}) == values
-    assert found == condition
+    assert found == {"ConditionExpression": condition, "ExpressionAttributeNames": names}
     assert evaluate(seen["next"], states=states) == next_version
     assert seen["key"] == KEY
 

@@ -6,14 +6,15 @@ import json
 from typing import Any
 
 import pytest
-from aws_cdk import App, Duration, Environment, Stack
+from aws_cdk import Duration, Environment, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock import InvalidRequest
-from fairlock.cdk import LockGuard, LockService, Pace, Waiting
+from fairlock.cdk import LockService, Pace, Waiting
 from fairlock.cdk.guard.guard_arguments import checked_only_newest
-from tests.unit.cdk.guard_forms import RELEASE, Case, Cases, GuardFactory
+from tests.unit.cdk.conftest import NewApp
+from tests.unit.cdk.guard_forms import RELEASE, Cases, GuardFactory
 from tests.unit.cdk.template import (
     EvaluationError,
     Scope,
@@ -46,9 +47,15 @@ def newest(guards: GuardFactory) -> dict[str, Scope]:
 
 
 @every_way
-def test_each_answer_has_its_way(newest: dict[str, Scope], way: str) -> None:
-    choice = newest[way].states["Guard: Acquired?"]
-    [variable] = newest[way].assigned()
+def test_the_version_is_evaluated_once_and_sent_and_each_answer_has_its_way(
+    newest: dict[str, Scope], way: str
+) -> None:
+    states = newest[way].states
+    [(variable, lock)] = states["Guard: Enter"]["Assign"].items()
+    assert lock["only_newest"] == checked_only_newest("{% $states.input.build %}")
+    sent = states["Guard: Acquire"]["Arguments"]["Payload"]["only_newest"]
+    assert sent == f"{{% ${variable}.only_newest %}}"
+    choice = states["Guard: Acquired?"]
     for answer, then in (({"acquired": True}, "Work"), (SUPERSEDED, "Superseded")):
         values = {variable: {**answer, "waiting_since_ms": 0}}
         ways = (
@@ -75,18 +82,6 @@ def test_a_superseded_guard_leaves_the_queue_and_then_fails(
     assert cause == "lock deploy: version 7 is superseded, 9 was granted the lock"
 
 
-@every_way
-def test_the_version_is_evaluated_once_and_sent_with_each_call(
-    newest: dict[str, Scope], way: str
-) -> None:
-    machine = newest[way]
-    [variable] = machine.assigned()
-    [lock] = machine.states["Guard: Enter"]["Assign"].values()
-    assert lock["only_newest"] == checked_only_newest("{% $states.input.build %}")
-    sent = machine.states["Guard: Acquire"]["Arguments"]["Payload"]["only_newest"]
-    assert sent == f"{{% ${variable}.only_newest %}}"
-
-
 def test_by_time_the_version_is_when_the_guard_was_entered(guards: GuardFactory) -> None:
     [lock] = definition_of(guards.guard(only_newest=True)).states["Guard: Enter"]["Assign"].values()
     assert lock["only_newest"] == "{% $millis() %}"
@@ -94,9 +89,7 @@ def test_by_time_the_version_is_when_the_guard_was_entered(guards: GuardFactory)
 
 def test_a_number_is_sent_as_it_is_also_by_heartbeats(guards: GuardFactory) -> None:
     guard = guards.guard(only_newest=0, waiting=Waiting.queue(), keep_alive=Duration.seconds(20))
-    states = [state for _, state in definition_of(guard).all_states()]
-    payloads = [state.get("Arguments", {}).get("Payload", {}) for state in states]
-    assert [each["only_newest"] for each in payloads if "lease_seconds" in each] == [0, 0, 0]
+    assert [each["only_newest"] for each in definition_of(guard).requests()] == [0, 0, 0]
 
 
 def test_the_queue_takes_a_superseded_answer_and_only_one_of_its_own(
@@ -115,10 +108,10 @@ def test_the_queue_takes_a_superseded_answer_and_only_one_of_its_own(
             evaluate(assign, variables=lock, states={"result": {**answer, **forged}})
 
 
-@pytest.mark.parametrize("wrong", [-1, 1.5, "7", None, "{% %}", 2**53])
-def test_a_version_that_is_none_or_a_readers_is_refused(guards: GuardFactory, wrong: Any) -> None:  # noqa: ANN401 - whatever is wrong
-    with pytest.raises(InvalidRequest, match="only_newest: must be"):
-        guards.guard(only_newest=wrong)
+def test_a_version_that_is_none_or_a_readers_is_refused(guards: GuardFactory) -> None:
+    for wrong in (-1, 1.5, "7", None, "{% %}", 2**53):
+        with pytest.raises(InvalidRequest, match="only_newest: must be"):
+            guards.guard(only_newest=wrong)
     with pytest.raises(InvalidRequest, match="only_newest: must be left out with shared"):
         guards.guard(only_newest=7, shared=True)
 
@@ -133,41 +126,20 @@ def test_on_superseded_goes_with_only_newest(stack: Stack, guards: GuardFactory)
     assert "Guard: Newer granted" not in machine.states
 
 
-@pytest.fixture
-def case() -> Case:
-    return Cases(App(), "Machines").case("Case")
-
-
-def faults_of(case: Case, body: sfn.IChainable) -> list[str]:
-    """What CDK lists when it validates a stack with this machine."""
-    case.machine(body)
-    return [
-        fault for construct in case.node.root.node.find_all() for fault in construct.node.validate()
-    ]
-
-
-@pytest.mark.parametrize("lock_name", ["deploy", "{% $states.input.service %}"])
-@pytest.mark.parametrize("kind", [None, sfn.StateMachineType.STANDARD])
-def test_in_a_map_a_literal_name_is_refused(
-    case: Case, kind: sfn.StateMachineType | None, lock_name: str
-) -> None:
-    guard = case.guard(only_newest=True, lock_name=lock_name)
-    refused = [
-        "only_newest: must be left out in a Map whose iterations want the same lock" in fault
-        for fault in faults_of(case, case.map("Each", guard, kind))
-    ]
-    assert refused == ([True] if lock_name == "deploy" else [])
-
-
-def test_around_a_map_it_is_allowed(case: Case) -> None:
-    work = case.map("Each", case.step("Work"))
-    assert faults_of(case, case.guard(task=work, only_newest=True)) == []
-
-
-def test_on_superseded_must_not_need_the_fencing_token(case: Case) -> None:
-    tell = case.step("Tell", outputs=LockGuard.fencing_token_of(case, "Guard"))
-    [fault] = faults_of(case, case.guard(only_newest=True, on_superseded=tell))
-    assert "on_superseded: must not lead to a state that needs this guard's fencing token" in fault
+def test_in_a_map_a_literal_name_is_refused_and_around_one_it_is_not(new_app: NewApp) -> None:
+    cases = Cases(new_app(), "Machines")
+    for kind in (None, sfn.StateMachineType.STANDARD):
+        for lock_name in ("deploy", "{% $states.input.service %}"):
+            case = cases.case(f"{kind}{len(lock_name)}")
+            guard = case.guard(only_newest=True, lock_name=lock_name)
+            case.machine(case.map("Each", guard, kind))
+    around = cases.case("Around")
+    work = around.map("Each", around.step("Work"))
+    around.machine(around.guard(task=work, only_newest=True))
+    faults = cases.node.scope.node.validate()  # type: ignore[union-attr]  # the app
+    assert len(faults) == 2
+    told = "only_newest: must be left out in a Map whose iterations want the same lock"
+    assert all(f"{len('deploy')}/Guard: {told}" in fault for fault in faults)
 
 
 # `LockService(pace=True)` and the state `Pace`: what is deployed, and what is refused at synth.
@@ -177,13 +149,13 @@ HERE = Environment(account="123456789012", region="us-east-1")
 
 
 @pytest.fixture(scope="module")
-def user(tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    return Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "User", env=HERE)
+def user(new_app: NewApp) -> Stack:
+    return Stack(new_app(), "User", env=HERE)
 
 
 @pytest.fixture(scope="module")
 def locks(user: Stack) -> LockService:
-    return LockService(user, "Locks", pace=True)
+    return LockService(user, "Locks", pace=True, reaper=False)
 
 
 def states_of(user: Stack, construct_id: str, body: sfn.IChainable, **machine: Any) -> Json:  # noqa: ANN401 - a machine's
@@ -274,7 +246,7 @@ def test_wrong_use_is_told_at_synth(user: Stack, locks: LockService, field: str)
 
 
 def test_a_service_without_the_function_says_how_to_get_it(user: Stack) -> None:
-    without = LockService(user, "Without")
+    without = LockService(user, "Without", reaper=False)
     with pytest.raises(InvalidRequest, match="pace: must be True where the service is made"):
         Pace(user, "None", service=without, pace_name="vendor", rate=(10, MINUTE))
     with pytest.raises(InvalidRequest, match="pace: must be True"):

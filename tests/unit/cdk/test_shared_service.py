@@ -124,19 +124,17 @@ def test_what_a_user_reads_is_what_the_stack_shares_and_no_export(
     assert not any("Export" in output for output in lock_template["Outputs"].values())
 
 
-def test_a_cross_stack_reference_imports_an_export(app: App, user: Stack) -> None:
-    """The negative control: what `from_stack` avoids."""
-    locks = LockService(Stack(app, "Fairlock", env=HERE), "Locks")
-    machine(user, guard(user, "Guard", locks))
-    assert "Fn::ImportValue" in json.dumps(template_of(user))
-
-
-def test_a_user_reads_only_what_it_uses(app: App, user: Stack, locks: SharedLockService) -> None:
+def test_a_guard_reads_two_parameters_and_without_from_stack_would_import_exports(
+    app: App, user: Stack, locks: SharedLockService
+) -> None:
     """CDK and cfn-lint warn of a parameter that a template does not use (W2001)."""
-    unused = Stack(app, "Unused", env=HERE)
-    LockService.from_stack(unused, "Locks", stack_name="Fairlock")
-    machine(user, guard(user, "Guard", locks))
-    assert (read_by(unused), read_by(user)) == ([], BY_A_GUARD)
+    direct = LockService(Stack(app, "Fairlock", env=HERE), "Locks", reaper=False)
+    control = Stack(app, "Control", env=HERE)
+    for stack, service in ((user, locks), (control, direct)):
+        machine(stack, guard(stack, "Guard", service))
+    assert read_by(user) == BY_A_GUARD
+    assert "Fn::ImportValue" not in json.dumps(template_of(user))
+    assert "Fn::ImportValue" in json.dumps(template_of(control))
 
 
 def test_a_client_of_a_prefix_is_let_at_the_partitions_of_its_locks_and_at_single_claims(
@@ -146,7 +144,12 @@ def test_a_client_of_a_prefix_is_let_at_the_partitions_of_its_locks_and_at_singl
 
     Without claims an acquire fails that asks whether the workflow that holds still runs.
     """
-    locks.grant_client(role(user), prefix="team-a/")
+    client = role(user)
+    for pattern in ("", "*", "team-?", "${aws:username}/", "a\n", 7):
+        prefix: Any = pattern
+        with pytest.raises(InvalidRequest, match=r"^prefix: must be the beginning of lock names"):
+            locks.grant_client(client, prefix=prefix)
+    locks.grant_client(client, prefix="team-a/")
     template = template_of(user)
     of_table = [each for each in statements(template) if "dynamodb" in str(each["Action"])]
     keys = {
@@ -160,38 +163,37 @@ def test_a_client_of_a_prefix_is_let_at_the_partitions_of_its_locks_and_at_singl
     assert "dynamodb:Scan" not in actions(template)
 
 
-@pytest.mark.parametrize("prefix", ["", "*", "team-?", "${aws:username}/", "a\n", 7])
-def test_a_prefix_that_is_a_pattern_is_refused(
-    user: Stack, locks: SharedLockService, prefix: str
-) -> None:
-    with pytest.raises(InvalidRequest, match=r"^prefix: must be the beginning of lock names"):
-        locks.grant_client(role(user), prefix=prefix)
-
-
 @pytest.mark.parametrize(
     ("props", "names"),
     [
         ({"reaper": False}, ALWAYS),
-        ({"durable": True}, [*ALWAYS, *OF_A_REAPER, "ServesEveryDurableFunction"]),
-        ({"administration": True}, [*ALWAYS, *OF_A_REAPER, *OF_ADMINISTRATORS.values()]),
+        (
+            {"durable": True, "administration": True},
+            [
+                *(*ALWAYS, *OF_A_REAPER, *OF_ADMINISTRATORS.values()),
+                "ServesEveryDurableFunction",
+            ],
+        ),
     ],
-    ids=["no reaper", "durable", "administration"],
+    ids=["no reaper", "durable, administration"],
 )
 def test_a_service_shares_what_it_has(own: Stack, props: dict[str, Any], names: list[str]) -> None:
     LockService(own, "Locks", **props).share()
     assert names_shared_by(own) == sorted(names)
 
 
-@pytest.mark.parametrize("narrowed_first", [True, False])
 def test_a_narrowed_service_does_not_tell_that_it_watches_every_machine(
-    own: Stack, *, narrowed_first: bool
+    app: App, own: Stack
 ) -> None:
-    locks = LockService(own, "Locks")
     watched = machine(own)
-    steps = [lambda: locks.watch(watched), locks.share]
-    for step in steps if narrowed_first else reversed(steps):
-        step()
-    assert names_shared_by(own) == sorted({*ALWAYS, *OF_A_REAPER} - {"WatchesEveryMachine"})
+    first, later = Stack(app, "First"), Stack(app, "Later")
+    narrowed, shared = LockService(first, "Locks"), LockService(later, "Locks")
+    narrowed.watch(watched)
+    narrowed.share()
+    shared.share()
+    shared.watch(watched)
+    for stack in (first, later):
+        assert names_shared_by(stack) == sorted({*ALWAYS, *OF_A_REAPER} - {"WatchesEveryMachine"})
 
 
 def test_a_machine_of_another_region_is_refused(user: Stack, locks: SharedLockService) -> None:
@@ -200,19 +202,17 @@ def test_a_machine_of_another_region_is_refused(user: Stack, locks: SharedLockSe
         locks.watch(elsewhere)
 
 
-def test_grant_durable_needs_a_service_that_serves_every_durable_function(
-    user: Stack, locks: SharedLockService
-) -> None:
-    locks.grant_durable(durable_function(user))
-    assert "ServesEveryDurableFunction" in read_by(user)
-
-
-@pytest.mark.parametrize("grant", OF_ADMINISTRATORS)
-def test_each_function_of_administrators_is_granted_by_itself(
-    user: Stack, locks: SharedLockService, grant: str
-) -> None:
-    getattr(locks, grant)(role(user))
-    assert read_by(user) == [OF_ADMINISTRATORS[grant]]
+def test_what_is_granted_by_itself_is_read_by_itself(app: App) -> None:
+    """A durable function needs a service that serves every one."""
+    read = {**OF_ADMINISTRATORS, "grant_durable": "ServesEveryDurableFunction"}
+    stacks = {grant: Stack(app, name, env=HERE) for grant, name in read.items()}
+    for grant, stack in stacks.items():
+        locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
+        whom = durable_function(stack) if grant == "grant_durable" else role(stack)
+        getattr(locks, grant)(whom)
+    for grant, stack in stacks.items():
+        assert read[grant] in read_by(stack)
+        assert len(read_by(stack)) == 1 or grant == "grant_durable"
 
 
 @pytest.mark.parametrize("other_stack", ["Fairlock", "Other"])
@@ -227,13 +227,13 @@ def test_two_references_to_one_service_are_the_same_service_for_nested_guards(
     assert (bool(found), same) == (other_stack == "Fairlock",) * 2
 
 
-@pytest.mark.parametrize("name", ["", "9lives", "a/b", "x" * 129, None, 7])
 def test_what_cannot_be_the_name_of_a_stack_is_refused_before_anything_is_declared(
     user: Stack,
-    name: Any,  # noqa: ANN401 - wrong types as well
 ) -> None:
-    with pytest.raises(InvalidRequest, match=r"^stack_name: must be the name of a stack"):
-        LockService.from_stack(user, "Locks", stack_name=name)
+    for wrong in ("", "9lives", "a/b", "x" * 129, None, 7):
+        name: Any = wrong
+        with pytest.raises(InvalidRequest, match=r"^stack_name: must be the name of a stack"):
+            LockService.from_stack(user, "Locks", stack_name=name)
     assert user.node.try_find_child("Locks") is None
 
 
@@ -251,14 +251,13 @@ def test_one_service_of_a_stack_can_be_shared_and_have_outputs_which_are_those_o
     assert set(template_of(own)["Outputs"]) == set(lock_template["Outputs"])
 
 
-def test_a_service_in_a_nested_stack_has_no_name_to_be_found_by(own: Stack) -> None:
+def test_a_service_in_a_nested_stack_has_no_name_and_without_request_nothing_is_told(
+    own: Stack,
+) -> None:
     locks = LockService(NestedStack(own, "Nested"), "Locks", reaper=False)
     with pytest.raises(InvalidRequest, match=r"^stack_name: .* known at synth"):
         locks.share()
-
-
-def test_without_request_there_is_no_output_and_no_parameter(own: Stack) -> None:
-    LockService(own, "Locks")
+    LockService(own, "Locks", reaper=False)
     assert "Outputs" not in template_of(own)
     assert shared_by(template_of(own)) == {}
 
@@ -268,27 +267,25 @@ def test_without_request_there_is_no_output_and_no_parameter(own: Stack) -> None
 KEY = "arn:aws:kms:us-east-1:123456789012:key/of-the-table"
 
 
-def test_a_client_may_use_the_table_of_another_stack_and_its_key(own: Stack) -> None:
+def test_a_client_may_use_the_table_of_another_stack_and_its_key_and_an_administrator_more(
+    own: Stack,
+) -> None:
     key = kms.Key.from_key_arn(own, "Key", KEY)
     locks = LockService.from_stack(own, "Locks", stack_name="Fairlock", encryption_key=key)
     locks.grant_client(role(own))
+    locks.grant_administration(role(own, "OnCall"))
+    template = template_of(own)
     allowed = {
         action: str(each["Resource"])
-        for each in statements(template_of(own))
+        for each in statements(template, "Role")
         for action in listed(each["Action"])
     }
     assert "LockTableName" in allowed["dynamodb:UpdateItem"]
     assert allowed["kms:Decrypt"] == KEY
     assert {"states:SendTaskSuccess", "states:DescribeExecution"} <= set(allowed)
-
-
-def test_administration_reads_the_table_and_writes_two_ways_and_wakes_workflows(
-    user: Stack, locks: SharedLockService
-) -> None:
-    locks.grant_administration(role(user))
     on_table = ("GetItem", "Query", "Scan", "UpdateItem", "DeleteItem")
     settings = ("DescribeTable", "DescribeTimeToLive")
-    assert set(actions(template_of(user))) == {
+    assert {each for each in actions(template, "OnCall") if not each.startswith("kms:")} == {
         *(f"dynamodb:{action}" for action in (*on_table, *settings)),
         *("states:SendTaskSuccess", "states:DescribeExecution"),
         *("lambda:SendDurableExecutionCallbackSuccess", "lambda:GetDurableExecution"),
@@ -300,7 +297,8 @@ def test_a_guard_in_another_region_than_its_service_is_refused(app: App) -> None
         Stack(app, region, env=Environment(account="123456789012", region=region))
         for region in ("us-east-1", "eu-west-1")
     )
-    for number, service in enumerate((functions_by_arn(here), LockService(here, "Own"))):
+    services = (functions_by_arn(here), LockService(here, "Own", reaper=False))
+    for number, service in enumerate(services):
         guard(here, f"Guard{number}", service)
         with pytest.raises(InvalidRequest, match=r"^service: must be in the workflow's region eu-"):
             guard(there, f"Guard{number}", service)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,30 +55,21 @@ def machine(work: object, **options: Any) -> Json:  # noqa: ANN401 - those of a 
     return guarded_machine(work, **given)
 
 
-@pytest.fixture(scope="module")
-def by_the_cdk() -> dict[str, Json]:
-    """The states that guards in an app have, their variable named as in a machine by itself."""
-    cases = Cases(App(), "ByTheCdk")
-    made = {}
-    for way, waiting in WAYS_TO_WAIT.items():
-        states = dict(definition_of(Form(cases, way, waiting=waiting).guard()).states)
-        for state in states.values():
-            if "Resource" in state:
-                state["Resource"] = state["Resource"].replace("<AWS::Partition>", "aws")
-        made[way] = states
-    return made
-
-
 @pytest.mark.parametrize("way", WAYS_TO_WAIT)
-def test_a_task_gets_the_states_of_the_cdks_guard(by_the_cdk: dict[str, Json], way: str) -> None:
-    expected = by_the_cdk[way]
+def test_a_task_gets_the_states_of_the_cdks_guard(way: str) -> None:
+    """Of one in an app, its variable named as in a machine by itself."""
+    waiting = WAYS_TO_WAIT[way]
+    expected = definition_of(Form(Cases(App(), "ByTheCdk"), way, waiting=waiting).guard()).states
+    for state in expected.values():
+        if "Resource" in state:
+            state["Resource"] = state["Resource"].replace("<AWS::Partition>", "aws")
     task = {k: v for k, v in expected["Charge"].items() if k not in {"Next", "Catch"}}
     work = {"StartAt": "Charge", "States": {"Charge": {**task, "End": True}}}
-    made = machine(work, waiting=WAYS_TO_WAIT[way])["States"]
+    made = machine(work, waiting=waiting)["States"]
     assert without_variable(made) == without_variable(expected)
 
 
-def without_variable(states: Json) -> Json:
+def without_variable(states: Mapping[str, Json]) -> Json:
     return dict(json.loads(re.sub(r"lock_Guard_[0-9a-f]{8}", "lock", json.dumps(states))))
 
 
@@ -85,25 +78,20 @@ def without_variable(states: Json) -> Json:
 def test_whatever_is_guarded_every_path_releases(
     work: Json, keep_alive_seconds: int | None
 ) -> None:
-    made = machine(work, keep_alive_seconds=keep_alive_seconds)
-    scope = Scope(made["States"], made["StartAt"])
-    assert ways_out_unreleased(scope, "Guard: Acquire", release_function=RELEASE) == set()
-    made["States"]["Guard: Work"]["Catch"][-1]["Next"] = "Guard: Failed"
-    assert ways_out_unreleased(scope, "Guard: Acquire", release_function=RELEASE) == {
-        "Guard: Failed"
-    }
+    states = machine(work, keep_alive_seconds=keep_alive_seconds)["States"]
+    escaped = partial(ways_out_unreleased, Scope(states, "Guard: Enter"), "Guard: Acquire")
+    assert escaped(release_function=RELEASE) == set()
+    states["Guard: Work"]["Catch"][-1]["Next"] = "Guard: Failed"
+    assert escaped(release_function=RELEASE) == {"Guard: Failed"}
 
 
-def test_a_machine_runs_in_a_branch_and_its_own_settings_stay_outside() -> None:
+def test_a_machine_or_a_task_beside_a_heartbeat_runs_in_a_branch() -> None:
     made = machine(CHAIN)
     assert (made["QueryLanguage"], made["TimeoutSeconds"]) == ("JSONata", 3600)
     [branch] = made["States"]["Guard: Work"]["Branches"]
     assert branch == {"StartAt": "Known?", "States": CHAIN["States"]}
     [variable] = made["States"]["Guard: Enter"]["Assign"]
     assert made["Comment"].endswith(f"${variable}.fencing_token")
-
-
-def test_a_task_beside_a_heartbeat_is_a_branch_of_its_own() -> None:
     task = {"Type": "Task", "Resource": "arn:aws:states:::lambda:invoke"}
     made = machine(task, keep_alive_seconds=20)
     body, heartbeat = made["States"]["Guard: Work"]["Branches"]
@@ -146,47 +134,25 @@ def test_a_work_that_cannot_be_guarded_is_refused(rule: str) -> None:
 
 
 TOKEN = "$lock_Guard_f7e104ba.fencing_token"
-
-
 OTHER_TOKEN = TOKEN.replace("f7e104ba", "00000000")
 
 
-@pytest.mark.parametrize(
-    "state",
-    [
-        {"QueryLanguage": "JSONata", "Output": f"{{% {TOKEN} %}}"},
-        {"Parameters": {"token.$": TOKEN}},
-        {"Comment": OTHER_TOKEN},
-    ],
-    ids=str,
-)
-def test_the_work_reads_its_fencing_token_in_either_language_and_comments_are_free(
-    state: Json,
-) -> None:
-    [branch] = machine({**PASS, **state})["States"]["Guard: Work"]["Branches"]
-    assert branch["States"]["Work"].items() >= state.items()
+def test_the_work_reads_its_fencing_token_where_it_is_evaluated_and_comments_are_free() -> None:
+    """The rules of that are in test_guard_shape.py."""
+    for state in ({"Parameters": {"token.$": TOKEN}}, {"Comment": OTHER_TOKEN}):
+        [branch] = machine({**PASS, **state})["States"]["Guard: Work"]["Branches"]
+        assert branch["States"]["Work"].items() >= state.items()
+    for wrong in ({"Parameters": {"token": TOKEN}}, {"Parameters": {"token.$": OTHER_TOKEN}}):
+        with pytest.raises(InvalidRequest, match=r"^task: must read .* \(got 'the state In'\)$"):
+            machine({"Type": "Map", "ItemProcessor": one({**PASS, **wrong})})
 
 
-@pytest.mark.parametrize(
-    "state",
-    [
-        {"QueryLanguage": "JSONata", "Output": TOKEN},
-        {"Parameters": {"token": TOKEN}},
-        {"Parameters": {"token": f"{{% {TOKEN} %}}"}},
-        {"Parameters": {"token.$": OTHER_TOKEN}},
-    ],
-    ids=str,
-)
-def test_a_fencing_token_that_would_be_handed_on_as_text_is_refused(state: Json) -> None:
-    with pytest.raises(InvalidRequest, match=r"^task: must read .* \(got 'the state In'\)$"):
-        machine({"Type": "Map", "ItemProcessor": one({**PASS, **state})})
-
-
-def test_a_guarded_machine_may_be_guarded_by_another_lock() -> None:
+def test_a_guarded_machine_may_be_guarded_by_another_lock_and_ask_for_the_newest() -> None:
     inner = machine({**PASS, "Parameters": {"token.$": TOKEN}})
-    made = machine(inner, name="Outer", lock_name="all")
+    made = machine(inner, name="Outer", lock_name="all", only_newest="{% $states.input.build %}")
     [branch] = made["States"]["Outer: Work"]["Branches"]
     assert branch == {"StartAt": inner["StartAt"], "States": inner["States"]}
+    assert made["States"]["Outer: Newer granted"]["Error"] == "Superseded"
 
 
 def test_children_of_a_distributed_map_do_not_see_the_fencing_token() -> None:
@@ -211,19 +177,14 @@ def test_the_command_prints_placeholders_and_nothing_else_that_looks_like_one(as
     assert lock["lock_name"] == "{% $states.input.customer %}"
 
 
-@pytest.mark.parametrize(
-    ("task", "words", "told"),
-    [
+def test_the_command_tells_what_is_wrong(asl: Asl) -> None:
+    for task, words, told in (
         (None, (), "--task: must be a file"),
         ("{", (), "--task: must be a file with JSON"),
         ('{"Type": "Pass"}', ("--limit", "0"), "limit: must be a whole number from 1 to 100"),
-    ],
-)
-def test_the_command_tells_what_is_wrong(
-    asl: Asl, task: str | None, words: tuple[str, ...], told: str
-) -> None:
-    status, _, errors = asl(task, "--lock-name", "x", *words)
-    assert (status, told in errors) == (64, True)
+    ):
+        status, _, errors = asl(task, "--lock-name", "x", *words)
+        assert (status, told in errors) == (64, True)
 
 
 def test_the_command_names_what_is_not_installed(
@@ -238,11 +199,6 @@ def test_the_command_names_what_is_not_installed(
     monkeypatch.setitem(sys.modules, "constructs", None)
     status, _, errors = asl('{"Type": "Pass"}', "--lock-name", "x")
     assert (status, "from its repository with the extra 'cdk'" in errors) == (64, True)
-
-
-def test_a_standalone_guard_may_ask_for_the_newest_only() -> None:
-    made = machine(PASS, only_newest="{% $states.input.build %}")
-    assert made["States"]["Guard: Newer granted"]["Error"] == "Superseded"
 
 
 # The examples for SAM and Terraform: the machine is up to date, each placeholder is filled.

@@ -1,16 +1,18 @@
-"""What CloudWatch would make of an alarm, from its template and from lines that functions print.
+"""The alarm of `LockMonitoring` fires while a lock is stuck, by what the functions print.
 
-It knows what these alarms use: one metric with a plain statistic, periods without a value that
-count as good, and as many bad ones as `DatapointsToAlarm` says."""
+What CloudWatch would make of it is computed for what these alarms use: one metric with a plain
+statistic, periods without a value that count as good, and as many bad ones as `DatapointsToAlarm`
+says.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import pytest
-from aws_cdk import App, Duration, Stack
+from aws_cdk import Duration, Stack
 
 from fairlock.cdk import LockAlarms, LockMonitoring, LockService
 from fairlock.cdk.guard.service_calls import divide_wait
@@ -19,6 +21,7 @@ from fairlock.wire.rules import DEFAULT_FALLBACK_SECONDS, DEFAULT_MAX_WAIT_SECON
 from lambdas import acquire, heartbeat, release, runtime
 from tests.support import FakeClock, LambdaContextStub
 from tests.support.store_bench import FakeWorkflows
+from tests.unit.cdk.conftest import NewApp
 from tests.unit.cdk.template import flattened, properties, template_of
 
 Json = dict[str, Any]
@@ -27,38 +30,32 @@ Datum = tuple[float, float]
 _STATISTICS: Final[dict[str, Callable[[list[float]], float]]] = {"Maximum": max, "Sum": sum}
 
 
-def data_of(alarm: Json, lines: Iterable[str]) -> list[Datum]:
-    """The values of the alarm's metric among EMF lines, each with its time in seconds."""
+def values_of(alarm: Json, lines: Iterable[str]) -> Iterator[float]:
+    """The values of the alarm's metric among EMF lines."""
     wanted = {each["Name"]: each["Value"] for each in alarm["Dimensions"]}
-    data: list[Datum] = []
     for line in map(json.loads, lines):
         for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
             same = directive["Namespace"] == alarm["Namespace"]
             named = any(each["Name"] == alarm["MetricName"] for each in directive["Metrics"])
             dimensions = [{name: line[name] for name in names} for names in directive["Dimensions"]]
             if same and named and wanted in dimensions:
-                at = line["_aws"]["Timestamp"] / 1000
-                data += [(at, value) for value in line[alarm["MetricName"]]]
-    return data
+                yield from line[alarm["MetricName"]]
 
 
-def fires(alarm: Json, data: Iterable[Datum], *, at: float) -> bool:
+def fires(alarm: Json, data: list[Datum], *, at: float) -> bool:
     """Whether the alarm fires at a time, in seconds."""
     assert alarm["TreatMissingData"] == "notBreaching"
     assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
     statistic, period = _STATISTICS[alarm["Statistic"]], alarm["Period"]
-    data = list(data)
     last = int(at // period)
     breaching = 0
     for number in range(last - alarm["EvaluationPeriods"] + 1, last + 1):
-        values = [value for when, value in data if int(when // period) == number and when <= at]
+        values = [value for when, value in data if int(when // period) == number]
         breaching += bool(values) and statistic(values) >= alarm["Threshold"]
     return breaching >= int(alarm["DatapointsToAlarm"])
 
 
 pytestmark = pytest.mark.usefixtures("lambda_environment")
-
-# The alarm of `LockMonitoring` fires while a lock is stuck, by what the functions print.
 
 CONTEXT = LambdaContextStub()
 FALLBACK_SECONDS: Final = 300
@@ -81,9 +78,9 @@ QUEUED = {
 
 
 @pytest.fixture(scope="module")
-def alarm(tmp_path_factory: pytest.TempPathFactory) -> Json:
+def alarm(new_app: NewApp) -> Json:
     """That of a stack with a service, whose metrics only this service's functions emit."""
-    stack = Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Prod")
+    stack = Stack(new_app(), "Prod")
     locks = LockService(stack, "Locks", reaper=False)
     wait = Duration.minutes(THRESHOLD_MINUTES)
     LockMonitoring(stack, "Monitoring", service=locks, alarms=LockAlarms(current_wait=wait))
@@ -102,13 +99,13 @@ class Run:
 
     def __init__(self, alarm: Json, clock: FakeClock, capsys: pytest.CaptureFixture[str]) -> None:
         self.alarm, self.clock, self.capsys = alarm, clock, capsys
-        self.data: list[tuple[float, float]] = []
+        self.data: list[Datum] = []
 
     def call(self, handler: Any, request: Json) -> Json:  # noqa: ANN401 - a handler
         answer: Json = handler(dict(request), CONTEXT)
         lines = self.capsys.readouterr().out.splitlines()
         # The functions' library stamps the lines with the time of this machine.
-        self.data += [(self.clock.monotonic(), value) for _, value in data_of(self.alarm, lines)]
+        self.data += [(self.clock.monotonic(), value) for value in values_of(self.alarm, lines)]
         return answer
 
     def release(self, owner: Json) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -49,17 +48,18 @@ def reference(*machines: sfn.StateMachine) -> list[Json]:
     return [it for arn in arns for it in (arn, {"prefix": {"Fn::Join": ["", [arn, "/"]]}})]
 
 
-def test_the_machines_that_are_watched_are_in_the_rule_once_and_no_others(own: Stack) -> None:
-    locks = LockService(own, "Locks")
+def test_the_machines_that_are_watched_are_in_the_rules_of_their_services_once_and_no_others(
+    own: Stack,
+) -> None:
+    locks, more = LockService(own, "Locks"), LockService(own, "More")
     one, two, three, _ = (machine(own, name) for name in ("One", "Two", "Three", "Four"))
+    imported = sfn.StateMachine.from_state_machine_arn(own, "Imported", ELSEWHERE)
     locks.watch(one, two, one)
     locks.watch(three)
     locks.watch(two)
-    assert watched(own) == [reference(one, two, three)]
-
-
-def rule_names(stack: Stack) -> list[str]:
-    return [rule["Name"] for rule in properties(template_of(stack), "AWS::Events::Rule")]
+    more.watch(one, imported)
+    by_arn = [ELSEWHERE, {"prefix": f"{ELSEWHERE}/"}]
+    assert watched(own) == [reference(one, two, three), [*reference(one), *by_arn]]
 
 
 def senders(stack: Stack) -> tuple[list[Any], list[Any]]:
@@ -91,37 +91,11 @@ def test_machines_of_other_stacks_need_no_reference_back_and_the_queue_takes_the
     assert "LocksReaperQueue" in str(target["Arn"]["Fn::ImportValue"])
     assert "LocksReaperDeadLetterQueue" in str(target["DeadLetterConfig"]["Arn"])
     assert "RoleArn" not in target
-    [near_name], [far_name] = rule_names(own), rule_names(other)
+    [near_rule] = properties(template_of(own), "AWS::Events::Rule")
+    names = {near_rule["Name"], rule["Name"]}
     for rules in senders(own):
-        ends = {arn["Fn::Join"][1][-1].removeprefix(":rule/") for arn in rules}
-        assert ends == {near_name, far_name}
-    assert max(len(name) for name in (near_name, far_name)) <= LONGEST_RULE_NAME
-
-
-def test_an_app_that_is_deployed_twice_under_two_stack_names_has_other_rules(
-    tmp_path: Path,
-) -> None:
-    names = []
-    for name in ("test", "production"):
-        stack = Stack(App(outdir=str(tmp_path / name)), "Own", stack_name=name)
-        imported = sfn.StateMachine.from_state_machine_arn(stack, "Imported", ELSEWHERE)
-        LockService(stack, "Locks").watch(imported)
-        names += rule_names(stack)
-    assert len(set(names)) == len(names) == 2
-
-
-def test_two_services_may_watch_one_machine(own: Stack) -> None:
-    shared = machine(own, "Machine")
-    for name in ("Locks", "More"):
-        LockService(own, name).watch(shared)
-    assert watched(own) == [reference(shared)] * 2
-
-
-def test_an_imported_machine_is_watched_by_its_arn_with_its_distributed_maps(own: Stack) -> None:
-    imported = sfn.StateMachine.from_state_machine_arn(own, "Imported", ELSEWHERE)
-    LockService(own, "Locks").watch(imported)
-    [[exactly, children]] = watched(own)
-    assert (exactly, children) == (ELSEWHERE, {"prefix": f"{ELSEWHERE}/"})
+        assert {arn["Fn::Join"][1][-1].removeprefix(":rule/") for arn in rules} == names
+    assert (len(names), max(map(len, names)) <= LONGEST_RULE_NAME) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -143,12 +117,6 @@ def test_a_machine_of_another_account_or_region_is_refused(
     assert watched(stack) == [None]
 
 
-def test_a_service_without_reaper_cannot_watch(own: Stack) -> None:
-    locks = LockService(own, "Locks", reaper=False)
-    with pytest.raises(InvalidRequest, match=r"^reaper: must be True for watch\(\): "):
-        locks.watch(machine(own, "Machine"))
-
-
 def test_what_reports_no_ends_is_refused_by_name_and_the_reaper_is_not_narrowed(own: Stack) -> None:
     locks = LockService(own, "Locks")
     standard = machine(own, "Standard")
@@ -166,6 +134,8 @@ def test_what_reports_no_ends_is_refused_by_name_and_the_reaper_is_not_narrowed(
         with pytest.raises(InvalidRequest, match=f"^{message}"):
             locks.watch(*things)
     assert watched(own) == [None]
+    with pytest.raises(InvalidRequest, match=r"^reaper: must be True for watch\(\): "):
+        LockService(own, "NoReaper", reaper=False).watch(standard)
 
 
 # Hundreds of watched machines fit what EventBridge and SQS take, and no forged rule gets in.
@@ -192,16 +162,14 @@ def compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def texts(stack: Stack, kind: str, name: str) -> list[str]:
-    return [compact(resolved(each[name])) for each in properties(template_of(stack), kind)]
-
-
 def patterns(stack: Stack) -> list[str]:
-    return texts(stack, "AWS::Events::Rule", "EventPattern")
+    found = properties(template_of(stack), "AWS::Events::Rule")
+    return [compact(resolved(each["EventPattern"])) for each in found]
 
 
 def policy_of_the_queue(stack: Stack) -> str:
-    policies = texts(stack, "AWS::SQS::QueuePolicy", "PolicyDocument")
+    found = properties(template_of(stack), "AWS::SQS::QueuePolicy")
+    policies = [compact(resolved(each["PolicyDocument"])) for each in found]
     assert max(map(len, policies)) <= LONGEST_POLICY
     [policy] = [text for text in policies if "ArnNotEquals" in text]
     return policy
@@ -214,17 +182,17 @@ def rules(policy: str) -> list[str]:
     return found
 
 
-def test_two_hundred_machines_fit_their_rules_which_take_no_more(own: Stack) -> None:
+def test_machines_fill_their_rules_which_take_no_more(own: Stack) -> None:
     locks = LockService(own, "Locks")
-    many = machines(own, 200)
+    many = machines(own, 4 * _IN_A_RULE)
     locks.watch(*many[:3])
     locks.watch(*many)
     found = [json.loads(text)["detail"]["stateMachineArn"] for text in patterns(own)]
     watched_arns = [arn for entries in found for arn in entries if isinstance(arn, str)]
     assert sorted(watched_arns) == sorted(each.state_machine_arn for each in many)
     longest, one_more = max(map(len, patterns(own))), len(compact(found[0][:2])) - 1
-    assert longest <= LONGEST_PATTERN < longest + one_more
-    policy_of_the_queue(own)
+    assert (len(found), longest <= LONGEST_PATTERN) == (4, True)
+    assert longest + one_more > LONGEST_PATTERN
 
 
 def test_as_many_rules_as_may_be_fit_the_queues_policies_and_not_many_more_would(
@@ -257,8 +225,7 @@ def may_send(policy: str, rule: str | None, *, principal: str = "") -> bool:
         service_context={} if rule is None else {"aws:sourcearn": rule},
     )
     service = None if principal else "events.amazonaws.com"
-    answer = evaluate_resource_policy(document, request, service=service)
-    return bool(answer.decision == "Allow")
+    return bool(evaluate_resource_policy(document, request, service=service).decision == "Allow")
 
 
 def test_no_forged_rule_and_no_principal_but_the_reapers_role_can_tell_the_reaper_anything(

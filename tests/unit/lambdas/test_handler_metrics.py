@@ -11,7 +11,7 @@ import pytest
 
 from fairlock import LockClient
 from fairlock.aws.executions import Liveness
-from fairlock.errors import InvalidRequest, LockItemMalformed, LockStoreUnavailable
+from fairlock.errors import LockItemMalformed, LockStoreUnavailable
 from fairlock.protocol.schema import HOLDER_EXPIRES_AT_MS, holder_attribute, lock_key
 from lambdas import acquire, heartbeat, release, watch
 from tests.support import TABLE, LambdaContextStub, lines, logged, metrics, values
@@ -87,12 +87,6 @@ def test_what_each_call_counts(capsys: Output, case: str) -> None:
     assert values(lines(capsys)) == counted
 
 
-def test_an_invalid_request_counts_nothing(capsys: Output) -> None:
-    with pytest.raises(InvalidRequest):
-        acquire.handler({"lock_name": ""}, CONTEXT)
-    assert values(lines(capsys)) == {}
-
-
 def test_a_call_that_is_told_to_ask_again_is_logged_and_not_counted_as_busy(capsys: Output) -> None:
     answer = acquire.handler({**NAMED, "entered_at_ms": 253_402_300_799_999}, CONTEXT)
     assert answer["reason"] == "ASK_AGAIN"
@@ -102,31 +96,24 @@ def test_a_call_that_is_told_to_ask_again_is_logged_and_not_counted_as_busy(caps
     assert acquire.handler({**NAMED, "entered_at_ms": answer["entered_at_ms"]}, CONTEXT)["acquired"]
 
 
-def test_a_takeover_is_counted_beside_the_grant(dynamodb: DynamoDBClient, capsys: Output) -> None:
-    acquire.handler(dict(NAMED), CONTEXT)
-    let_the_lease_end(dynamodb)
-    capsys.readouterr()
-    acquire.handler(dict(RIVAL), CONTEXT)
-    assert values(lines(capsys)) == {"Granted": [1.0], "TakenOver": [1.0]}
-
-
 @pytest.mark.parametrize(
     ("liveness", "expected"),
     [
+        (None, {"Granted": [1.0], "TakenOver": [1.0]}),
+        (Liveness.OVER, {"Granted": [1.0], "TakenOver": [1.0]}),
         (Liveness.RUNNING, {"Busy": [1.0], "Extended": [1.0]}),
         (Liveness.UNKNOWN, {"Busy": [1.0], "LivenessUnknown": [1.0]}),
-        (Liveness.OVER, {"Granted": [1.0], "TakenOver": [1.0]}),
     ],
 )
-def test_what_was_learned_of_the_holders_workflow_is_counted(
+def test_a_lease_that_is_over_is_counted_by_what_is_known_of_its_workflow(
     dynamodb: DynamoDBClient,
     capsys: Output,
     engine: FakeWorkflows,
-    liveness: Liveness,
+    liveness: Liveness | None,
     expected: dict[str, list[float]],
 ) -> None:
-    engine.runs = liveness
-    acquire.handler({**NAMED, "execution_arn": VALID_EXECUTION}, CONTEXT)
+    engine.runs = liveness or Liveness.UNKNOWN
+    acquire.handler({**NAMED, **({"execution_arn": VALID_EXECUTION} if liveness else {})}, CONTEXT)
     let_the_lease_end(dynamodb)
     capsys.readouterr()
     acquire.handler(dict(RIVAL), CONTEXT)
@@ -174,54 +161,38 @@ def locks(dynamodb: DynamoDBClient) -> Iterator[LockClient]:
 
 def queue_behind(locks: LockClient, name: str) -> None:
     """Leaves a waiter in the queue, as a client that asks now and then."""
-    from lambdas import acquire  # noqa: PLC0415 - beside its use
-
     locks.acquire(name)
     waiter = {"lock_name": name, "owner_id": f"ben-of-{name}-0123456789", "queue": True}
     assert acquire.handler(waiter, CONTEXT)["reason"] == "QUEUED"
 
 
-def measured(output: Output) -> dict[str, tuple[Any, ...]]:
-    """The metrics by the watched name."""
-    return {
-        each["locks"]: (each["CurrentWait"], each["_aws"]["CloudWatchMetrics"][0]["Dimensions"])
-        for each in lines(output)
-        if "locks" in each
-    }
+def measure(monkeypatch: pytest.MonkeyPatch, *watched: str) -> dict[str, int]:
+    monkeypatch.setenv("FAIRLOCK_WATCHED", json.dumps(watched))
+    return watch.handler({}, cast("Any", CONTEXT))
 
 
-def test_the_longest_wait_of_each_name_is_measured(
+def test_the_longest_wait_of_each_name_is_measured_and_locks_with_waiters_are_logged(
     locks: LockClient, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
-    queue_behind(locks, "deploy/production")
-    queue_behind(locks, "other")
+    for name in ("deploy/production", "other"):
+        queue_behind(locks, name)
     locks.acquire("deploy/free")
     watched = ["deploy/*", "other", "unused", "nothing/*"]
-    monkeypatch.setenv("FAIRLOCK_WATCHED", json.dumps(watched))
     capsys.readouterr()
-    longest = watch.handler({}, cast("Any", CONTEXT))
+    longest = measure(monkeypatch, *watched)
     assert [*longest] == watched
     assert longest["unused"] == longest["nothing/*"] == 0
-    found = measured(capsys)
-    assert {name: value for name, (value, _) in found.items()} == {
+    found = lines(capsys)
+    measured = [each for each in found if "locks" in each]
+    assert {each["locks"]: each["CurrentWait"] for each in measured} == {
         name: [float(waited)] for name, waited in longest.items()
     }
-    assert all(sorted(one) == ["locks", "service"] for _, [one] in found.values())
-
-
-def test_each_lock_that_is_waited_for_is_named_in_the_log_with_its_holder(
-    locks: LockClient, monkeypatch: pytest.MonkeyPatch, capsys: Output
-) -> None:
-    queue_behind(locks, "deploy/production")
-    monkeypatch.setenv("FAIRLOCK_WATCHED", '["deploy/*"]')
-    capsys.readouterr()
-    watch.handler({}, cast("Any", CONTEXT))
-    [line] = [each for each in lines(capsys) if each.get("message") == "queued"]
-    assert (line["lock_name"], line["waiters"], line["held_by"]) == (
-        "deploy/production",
-        1,
-        ["anna"],
-    )
+    for each in measured:
+        [dimensions] = each["_aws"]["CloudWatchMetrics"][0]["Dimensions"]
+        assert sorted(dimensions) == ["locks", "service"]
+    [line, _] = [each for each in found if each.get("message") == "queued"]
+    told = (line["lock_name"], line["waiters"], line["held_by"])
+    assert told == ("deploy/production", 1, ["anna"])
     assert line["waited_ms"] >= 0
     assert "0123456789" not in json.dumps(line)
 
@@ -237,13 +208,12 @@ def test_a_malformed_lock_fails_after_all_others_were_measured(
     queue_behind(locks, "deploy/production")
     item = {"pk": "LOCK#deploy/spoilt", "sk": "STATE", "fencing_token": "no number"}
     dynamodb.put_item(TableName=TABLE, Item={name: {"S": text} for name, text in item.items()})
-    monkeypatch.setenv("FAIRLOCK_WATCHED", json.dumps([spoilt, "deploy/*", "unused"]))
     capsys.readouterr()
     with pytest.raises(LockItemMalformed, match="deploy/spoilt"):
-        watch.handler({}, cast("Any", CONTEXT))
-    printed = lines(capsys)
-    assert [each["locks"] for each in printed if "locks" in each] == ["deploy/*", "unused"]
-    told = [each for each in printed if each.get("message") == "an item is malformed"]
+        measure(monkeypatch, spoilt, "deploy/*", "unused")
+    found = lines(capsys)
+    assert [each["locks"] for each in found if "locks" in each] == ["deploy/*", "unused"]
+    told = [each for each in found if each.get("message") == "an item is malformed"]
     assert [(each["level"], "deploy/spoilt" in each["reason"]) for each in told] == [
         ("ERROR", True),
         ("ERROR", True),
@@ -256,8 +226,7 @@ def test_a_table_that_does_not_answer_is_no_wait_of_zero(
     def fail(*_arguments: object) -> None:
         raise LockStoreUnavailable("no answer")
 
-    monkeypatch.setenv("FAIRLOCK_WATCHED", '["a"]')
     monkeypatch.setattr(watch, "describe", fail)
     with pytest.raises(LockStoreUnavailable):
-        watch.handler({}, cast("Any", CONTEXT))
-    assert measured(capsys) == {}
+        measure(monkeypatch, "a")
+    assert values(lines(capsys)) == {}

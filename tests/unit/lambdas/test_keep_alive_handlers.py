@@ -11,11 +11,12 @@ import pytest
 from fairlock.aws.executions import Delivery, Liveness
 from fairlock.aws.lock_table import LockTable
 from fairlock.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
-from fairlock.protocol.outcomes import NotHeld, Released
+from fairlock.store.reap import ExecutionEnded, reap
 from fairlock.wire.answers import release_answer
 from lambdas import acquire, force_release, heartbeat, release
+from lambdas.runtime import lock_context
 from tests.support import TABLE, LambdaContextStub, printed
-from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION, VALID_OWNER
+from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION
 from tests.support.store_bench import FakeWorkflows
 
 if TYPE_CHECKING:
@@ -32,17 +33,6 @@ Output = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.usefixtures("lambda_environment")
 
 
-def reap(engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bars and frees what the execution has, as the reaper does."""
-    from fairlock.store.reap import ExecutionEnded, reap  # noqa: PLC0415 - same
-    from lambdas import runtime as _runtime  # noqa: PLC0415 - after the environment was made
-
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    ended = ExecutionEnded(execution_arn=VALID_EXECUTION)
-    engine.runs = Liveness.OVER
-    reap(_runtime.lock_context(CONTEXT), ended)
-
-
 def release_by_force(grant: dict[str, Any]) -> None:
     """As an operator does: the claim stays, so the next heartbeat finds a loss."""
     fields = {
@@ -52,14 +42,6 @@ def release_by_force(grant: dict[str, Any]) -> None:
         "reason": "a test",
     }
     assert force_release.handler(fields, CONTEXT)["released"]
-
-
-def end_grant(grant: dict[str, Any], last: dict[str, Any] | None) -> None:
-    """By a release of the workflow's own; by force if there is none."""
-    if last is None:
-        release_by_force(grant)
-    else:
-        release.handler(dict(last), CONTEXT)
 
 
 def test_a_heartbeat_that_renews_leaves_its_state_asleep(
@@ -72,43 +54,25 @@ def test_a_heartbeat_that_renews_leaves_its_state_asleep(
     assert printed(capsys) == ({}, [])
 
 
-def test_the_release_ends_the_heartbeat(engine: FakeWorkflows, capsys: Output) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    heartbeat.handler(dict(BEAT), CONTEXT)
-    printed(capsys)
-    assert release.handler(dict(OWN_RELEASE), CONTEXT) == {"released": True, **NAMED}
-    assert engine.ended == [("a-task-token", None)]
-    values, messages = printed(capsys)
-    assert (values["Released"], messages) == ([1.0], ["released"])
-
-
-def test_the_end_of_a_heartbeat_names_its_lock_and_owner_no_matter_who_reports_it(
-    engine: FakeWorkflows,
+def test_the_release_and_a_later_beat_end_the_heartbeat_by_the_same_answer(
+    engine: FakeWorkflows, capsys: Output
 ) -> None:
-    told: list[Released | NotHeld | LockLost] = []
+    told: list[Any] = []
 
-    def ends(_task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
+    def ends(_task_token: str, end: object) -> Delivery:
         told.append(end)
         return Delivery.DELIVERED
 
     engine.ends = ends
     acquire.handler(dict(WORKFLOW), CONTEXT)
     heartbeat.handler(dict(BEAT), CONTEXT)
-    release.handler(dict(OWN_RELEASE), CONTEXT)
-    heartbeat.handler(dict(BEAT), CONTEXT)
-    answers = [release_answer(end) for end in told if not isinstance(end, LockLost)]
-    assert answers == [{"released": True, **NAMED}] * 2
-
-
-def test_a_heartbeat_after_the_work_has_ended_ends_itself(
-    engine: FakeWorkflows, capsys: Output
-) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    release.handler(dict(OWN_RELEASE), CONTEXT)
     printed(capsys)
-    assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "DONE"}
-    assert engine.ended == [("a-task-token", None)]
-    assert printed(capsys) == ({}, [])
+    assert release.handler(dict(OWN_RELEASE), CONTEXT) == {"released": True, **NAMED}
+    values, messages = printed(capsys)
+    assert (values["Released"], messages) == ([1.0], ["released"])
+    heartbeat.handler(dict(BEAT), CONTEXT)
+    assert engine.ended == [("a-task-token", None)] * 2
+    assert [release_answer(end) for end in told] == [{"released": True, **NAMED}] * 2
 
 
 def test_a_heartbeat_that_finds_the_lock_gone_stops_the_work(
@@ -131,10 +95,9 @@ def test_a_loss_is_reported_even_if_the_table_does_not_say_why(
     engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release_by_force(acquire.handler(dict(WORKFLOW), CONTEXT))
-    read, reads = LockTable.read, list[object]()
+    read = LockTable.read
 
     def fail_at_last(table: LockTable, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - same
-        reads.append(arguments)
         if sys._getframe(1).f_code.co_name == "why_lost":  # noqa: SLF001 - only that one fails
             raise LockStoreUnavailable("no answer")
         return read(table, *arguments, **named)
@@ -142,62 +105,54 @@ def test_a_loss_is_reported_even_if_the_table_does_not_say_why(
     monkeypatch.setattr(LockTable, "read", fail_at_last)
     assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "LOST"}
     assert engine.ended == [("a-task-token", LOST)]
-    assert reads
 
 
-@pytest.mark.parametrize(("last", "kept"), [(WORKFLOW, "DONE"), (None, "LOST")])
-def test_an_end_that_no_one_waits_to_hear_is_no_loss(
-    engine: FakeWorkflows, capsys: Output, last: dict[str, Any] | None, kept: str
+NOTHING: object = ({}, [])
+COUNTED: object = ({"Lost": [1.0]}, ["lost"])
+ENDS: dict[str, tuple[dict[str, Any] | None, Delivery, str | Exception, object]] = {
+    # After which release, what Step Functions answers: what the beat tells, and what is printed.
+    "done": (OWN_RELEASE, Delivery.DELIVERED, "DONE", NOTHING),
+    "done, and the state is over": (OWN_RELEASE, Delivery.GONE, "DONE", NOTHING),
+    "failed, and the state is over": (WORKFLOW, Delivery.GONE, "DONE", NOTHING),
+    "lost, and the work was stopped": (None, Delivery.GONE, "LOST", NOTHING),
+    # Else the state would beat for ever, though its work is done or its lock lost.
+    "done, and no answer": (OWN_RELEASE, Delivery.UNKNOWN, KeepAliveEnded(DONE), NOTHING),
+    "lost, and no answer": (None, Delivery.UNKNOWN, LockLost(LOST), COUNTED),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_the_end_of_a_heartbeat_is_told_and_if_that_is_not_taken_an_error_that_no_one_repeats(
+    engine: FakeWorkflows, capsys: Output, case: str
 ) -> None:
-    """The work has failed and released, or was stopped; this beat was under way."""
-    end_grant(acquire.handler(dict(WORKFLOW), CONTEXT), last)
+    last, engine.ends, end, seen = ENDS[case]
+    granted = acquire.handler(dict(WORKFLOW), CONTEXT)
+    if last is None:
+        release_by_force(granted)
+    else:
+        release.handler(dict(last), CONTEXT)
     printed(capsys)
-    engine.ends = Delivery.GONE
-    assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": kept}
-    assert printed(capsys) == ({}, [])
+    if isinstance(end, Exception):
+        with pytest.raises(type(end), match=f"^{end}"):
+            heartbeat.handler(dict(BEAT), CONTEXT)
+    else:
+        assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": end}
+    assert [token for token, _ in engine.ended] == ["a-task-token"]
+    assert printed(capsys) == seen
 
 
 def test_a_lock_that_is_taken_again_after_a_redrive_is_counted(
     engine: FakeWorkflows, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     granted = acquire.handler(dict(WORKFLOW), CONTEXT)
-    reap(engine, monkeypatch)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    engine.runs = Liveness.OVER
+    reap(lock_context(CONTEXT), ExecutionEnded(execution_arn=VALID_EXECUTION))
     printed(capsys)
     assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "REACQUIRED"}
     assert printed(capsys) == ({"Reacquired": [1.0]}, ["reacquired"])
     renewed = heartbeat.handler(dict(NAMED), CONTEXT)
     assert renewed["fencing_token"] == granted["fencing_token"] + 1
-
-
-@pytest.mark.parametrize(
-    ("last", "end", "seen"),
-    [
-        (OWN_RELEASE, KeepAliveEnded(DONE), ({}, [])),
-        (None, LockLost(LOST), ({"Lost": [1.0]}, ["lost"])),
-    ],
-    ids=["done", "lost"],
-)
-def test_an_end_that_step_functions_does_not_take_is_told_as_an_error_that_no_one_repeats(
-    engine: FakeWorkflows, capsys: Output, last: dict[str, Any] | None, end: Exception, seen: object
-) -> None:
-    """Else the state would beat for ever, though its work is done or its lock lost."""
-    end_grant(acquire.handler(dict(WORKFLOW), CONTEXT), last)
-    printed(capsys)
-    engine.ends = Delivery.UNKNOWN
-    with pytest.raises(type(end), match=f"^{end}"):
-        heartbeat.handler(dict(BEAT), CONTEXT)
-    assert len(engine.ended) == 1
-    assert printed(capsys) == seen
-
-
-@pytest.mark.parametrize("outcome", [Delivery.DELIVERED, Delivery.GONE])
-@pytest.mark.parametrize(("last", "kept"), [(OWN_RELEASE, "DONE"), (None, "LOST")])
-def test_an_end_that_was_heard_or_that_no_one_waits_for_is_no_error(
-    engine: FakeWorkflows, outcome: Delivery, last: dict[str, Any] | None, kept: str
-) -> None:
-    end_grant(acquire.handler(dict(WORKFLOW), CONTEXT), last)
-    engine.ends = outcome
-    assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": kept}
 
 
 def test_an_outage_of_the_table_ends_no_work_whatever_step_functions_takes(
@@ -241,21 +196,3 @@ def test_a_claim_that_cannot_be_removed_is_counted_and_the_release_stands(
     values, messages = printed(capsys)
     assert (values["ClaimNotRemoved"], messages) == ([1.0], ["claim not removed", "released"])
     assert len(dynamodb.scan(TableName=TABLE)["Items"]) == 2
-
-
-def test_neither_owner_ids_nor_task_tokens_are_logged(
-    engine: FakeWorkflows, capsys: Output, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    heartbeat.handler(dict(BEAT), CONTEXT)
-    reap(engine, monkeypatch)
-    heartbeat.handler(dict(BEAT), CONTEXT)
-    release_by_force(heartbeat.handler(dict(NAMED), CONTEXT))
-    heartbeat.handler(dict(BEAT), CONTEXT)
-    release.handler(dict(OWN_RELEASE), CONTEXT)
-    heartbeat.handler(dict(BEAT), CONTEXT)
-    out, err = capsys.readouterr()
-    assert "reacquired" in out
-    assert '"lost"' in out
-    for secret in (VALID_OWNER, "a-task-token"):
-        assert secret not in out + err

@@ -63,6 +63,8 @@ def use(table: StreamedTable, clock: FakeClock, *names: str) -> dict[str, Any]:
 def test_all_that_a_batch_tells_is_published_ten_at_a_time_in_order(
     bus: Bus, table: StreamedTable, clock: FakeClock
 ) -> None:
+    assert published({"Records": []}) == {"published": 0}
+    assert bus.batches == [], "of a batch of renewals nothing is asked"
     names = [f"lock-{number:02}" for number in range(12)]
     assert published(use(table, clock, *names)) == {"published": 24}
     assert [len(batch) for batch in bus.batches] == [10, 10, 4]
@@ -89,20 +91,6 @@ def test_an_event_that_is_not_taken_is_an_error_so_that_the_batch_comes_again(
     bus.refuses = True
     with pytest.raises(RuntimeError, match=r"refused 1 events: .*ThrottlingException"):
         published(use(table, clock, "a"))
-
-
-def test_an_item_that_someone_has_changed_stops_no_other_event(
-    bus: Bus, table: StreamedTable, clock: FakeClock
-) -> None:
-    batch = use(table, clock, "a", "b")
-    batch["Records"][0]["dynamodb"]["NewImage"]["fencing_token"] = {"S": "none"}
-    published(batch)
-    assert [detail["lock_name"] for detail in bus.details()].count("b") == 2
-
-
-def test_a_batch_of_renewals_asks_nothing_of_eventbridge(bus: Bus) -> None:
-    assert published({"Records": []}) == {"published": 0}
-    assert bus.batches == []
 
 
 def test_an_event_that_eventbridge_would_never_take_holds_up_no_other(

@@ -21,6 +21,7 @@ from tests.support.bad_inputs import VALID_EXECUTION
 
 MINE = "mine-owner-id-0123456789"
 THEIRS = "their-owner-id-9876543210"
+OWN = {"lock_name": "customer/1", "owner_id": MINE}
 GRANT = Grant(
     lock_name="customer/1",
     owner_id=MINE,
@@ -30,10 +31,8 @@ GRANT = Grant(
     expires_at_ms=START_MS + 61_500,
     own_ms=58_800,
 )
-GRANTED = {
-    "acquired": True,
-    "lock_name": "customer/1",
-    "owner_id": MINE,
+LEASE = {
+    **OWN,
     "fencing_token": 1_900_000_000_000_001,
     "lease_seconds": 60,
     "acquired_at": "2030-03-17T17:46:40.000Z",
@@ -49,7 +48,7 @@ COMPETITOR = Holder(
     revision=12,
     fencing_token=77,
     data='{"secret":true}',
-    execution_arn="arn:aws:states:us-east-1:123456789012:execution:billing:run-1",
+    execution_arn=VALID_EXECUTION,
 )
 REFUSAL = Refusal(
     lock_name="customer/1",
@@ -60,8 +59,7 @@ REFUSAL = Refusal(
 )
 REFUSED = {
     "acquired": False,
-    "lock_name": "customer/1",
-    "owner_id": MINE,
+    **OWN,
     "reason": "HELD",
     "holders": [
         {
@@ -72,114 +70,69 @@ REFUSED = {
     ],
     "retry_after_seconds": 7,
 }
+QUEUED = Queued(
+    lock_name="customer/1",
+    owner_id=MINE,
+    entered_at_ms=START_MS,
+    position=3,
+    holders=(COMPETITOR,),
+    retry_after_seconds=5,
+)
+NOT_HELD = NotHeld(lock_name="customer/1", owner_id=MINE)
+RELEASED = Released(lock_name="customer/1", owner_id=MINE, held_ms=12)
+ANSWERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a grant": (acquire_answer(GRANT), {"acquired": True, **LEASE}),
+    "a repeated grant and a takeover look like any grant": (
+        acquire_answer(replace(GRANT, repeated=True, taken_over=3)),
+        {"acquired": True, **LEASE},
+    ),
+    "a refusal": (acquire_answer(REFUSAL), REFUSED),
+    "a refusal of a lock that no one holds any more": (
+        acquire_answer(replace(REFUSAL, reason=RefusalReason.ALREADY_RELEASED, holders=())),
+        {**REFUSED, "reason": "ALREADY_RELEASED", "holders": []},
+    ),
+    "a refusal if Step Functions did not tell whether a holder lives": (
+        acquire_answer(replace(REFUSAL, liveness_unknown=1)),
+        {
+            **REFUSED,
+            "detail": "a lease is over, but Step Functions did not say whether its workflow still"
+            " runs: still held",
+        },
+    ),
+    "a place in the queue": (
+        acquire_answer(QUEUED),
+        {
+            **REFUSED,
+            "reason": "QUEUED",
+            "ticket": START_MS,
+            "position": 3,
+            "retry_after_seconds": 5,
+        },
+    ),
+    "a renewal": (heartbeat_answer(GRANT), {"renewed": True, **LEASE}),
+    "no renewal": (heartbeat_answer(NOT_HELD), {"renewed": False, **OWN, "reason": "NOT_HELD"}),
+    "a release": (release_answer(RELEASED), {"released": True, **OWN}),
+    "a repeated release": (
+        release_answer(replace(RELEASED, held_ms=None)),
+        {"released": True, **OWN},
+    ),
+    "no release": (release_answer(NOT_HELD), {"released": False, **OWN, "reason": "NOT_HELD"}),
+}
 
 
-def test_a_grant() -> None:
-    assert acquire_answer(GRANT) == GRANTED
-
-
-def test_a_repeated_grant_and_a_takeover_look_like_any_grant() -> None:
-    repeated = replace(GRANT, repeated=True, taken_over=3)
-    assert acquire_answer(repeated) == GRANTED
-
-
-def test_a_refusal_names_the_holders_but_never_their_owner_ids() -> None:
-    answer = acquire_answer(REFUSAL)
-    assert answer == REFUSED
+@pytest.mark.parametrize("case", ANSWERS)
+def test_each_answer_is_as_the_contract_says_and_shows_no_owner_id_of_another(case: str) -> None:
+    answer, expected = ANSWERS[case]
+    assert answer == expected
     assert THEIRS not in json.dumps(answer)
-
-
-def test_a_refusal_of_a_lock_that_no_one_holds_any_more() -> None:
-    refusal = replace(REFUSAL, reason=RefusalReason.ALREADY_RELEASED, holders=())
-    assert acquire_answer(refusal) == {**REFUSED, "reason": "ALREADY_RELEASED", "holders": []}
 
 
 def test_a_caller_that_is_to_ask_again_is_told_the_time_and_why() -> None:
-    refusal = Refusal(
-        lock_name="customer/1",
-        owner_id=MINE,
-        reason=RefusalReason.ASK_AGAIN,
-        called_at_ms=1_900_000_000_000,
-    )
-    answer = acquire_answer(refusal)
+    refusal = replace(REFUSAL, reason=RefusalReason.ASK_AGAIN, holders=(), called_at_ms=START_MS)
+    answer = acquire_answer(replace(refusal, retry_after_seconds=1))
     assert "call again with this entered_at_ms" in answer.pop("detail")
-    assert answer == {
-        "acquired": False,
-        "lock_name": "customer/1",
-        "owner_id": MINE,
-        "reason": "ASK_AGAIN",
-        "entered_at_ms": 1_900_000_000_000,
-        "holders": [],
-        "retry_after_seconds": 1,
-    }
-
-
-def test_a_refusal_says_when_step_functions_did_not_tell_whether_a_holder_lives() -> None:
-    refusal = replace(REFUSAL, liveness_unknown=1)
-    assert acquire_answer(refusal) == {
-        **REFUSED,
-        "detail": "a lease is over, but Step Functions did not say whether its workflow still runs:"
-        " still held",
-    }
-
-
-def test_a_place_in_the_queue() -> None:
-    queued = Queued(
-        lock_name="customer/1",
-        owner_id=MINE,
-        entered_at_ms=START_MS,
-        position=3,
-        holders=(COMPETITOR,),
-        retry_after_seconds=5,
-    )
-    answer = acquire_answer(queued)
-    assert answer == {
-        **REFUSED,
-        "reason": "QUEUED",
-        "ticket": START_MS,
-        "position": 3,
-        "retry_after_seconds": 5,
-    }
-    assert THEIRS not in json.dumps(answer)
-
-
-def test_a_renewal_and_its_refusal() -> None:
-    renewal = Grant(
-        lock_name="customer/1",
-        owner_id=MINE,
-        fencing_token=START_MS * 1000 + 1,
-        lease_ms=60_000,
-        acquired_at_ms=START_MS,
-        expires_at_ms=START_MS + 61_500,
-        own_ms=58_800,
-    )
-    granted = {name: value for name, value in GRANTED.items() if name != "acquired"}
-    assert heartbeat_answer(renewal) == {"renewed": True, **granted}
-    assert heartbeat_answer(NotHeld(lock_name="customer/1", owner_id=MINE)) == {
-        "renewed": False,
-        "lock_name": "customer/1",
-        "owner_id": MINE,
-        "reason": "NOT_HELD",
-    }
-
-
-@pytest.mark.parametrize("held_ms", [None, 12])
-def test_a_release_first_or_repeated(held_ms: int | None) -> None:
-    released = Released(lock_name="customer/1", owner_id=MINE, held_ms=held_ms)
-    assert release_answer(released) == {
-        "released": True,
-        "lock_name": "customer/1",
-        "owner_id": MINE,
-    }
-
-
-def test_the_refusal_of_a_release() -> None:
-    assert release_answer(NotHeld(lock_name="customer/1", owner_id=MINE)) == {
-        "released": False,
-        "lock_name": "customer/1",
-        "owner_id": MINE,
-        "reason": "NOT_HELD",
-    }
+    again = {"reason": "ASK_AGAIN", "entered_at_ms": START_MS, "holders": []}
+    assert answer == {**REFUSED, **again, "retry_after_seconds": 1}
 
 
 @pytest.mark.parametrize(
@@ -209,29 +162,29 @@ CALLBACK = "Q2FsbGJhY2s="
 REQUEST: dict[str, Any] = {"lock_name": "a", "owner_id": "o" * 16}
 
 
-@pytest.mark.parametrize("version", ["$LATEST", "$LATEST.PUBLISHED", "7", "120"])
-def test_an_execution_of_each_version_is_durable(version: str) -> None:
-    arn = DURABLE.replace("$LATEST", version)
-    assert is_durable(arn)
-    assert not is_standard(arn)
-
-
 @pytest.mark.parametrize(
-    "arn",
+    ("arn", "durable"),
     [
-        "arn:aws:lambda:us-east-1:123456789012:function:billing",
-        "arn:aws:lambda:us-east-1:123456789012:function:billing:7",
-        DURABLE.replace(":$LATEST", ""),
-        DURABLE.replace(":$LATEST", ":prod"),
-        DURABLE.replace("order-123/", ""),
-        DURABLE.replace("123456789012", "12345"),
-        DURABLE + "/more",
-        DURABLE + "\n",
-        VALID_EXECUTION,
+        *(
+            (DURABLE.replace("$LATEST", version), True)
+            for version in ("$LATEST", "$LATEST.PUBLISHED", "7", "120")
+        ),
+        ("arn:aws:lambda:us-east-1:123456789012:function:billing", False),
+        ("arn:aws:lambda:us-east-1:123456789012:function:billing:7", False),
+        (DURABLE.replace(":$LATEST", ""), False),
+        (DURABLE.replace(":$LATEST", ":prod"), False),
+        (DURABLE.replace("order-123/", ""), False),
+        (DURABLE.replace("123456789012", "12345"), False),
+        (DURABLE + "/more", False),
+        (DURABLE + "\n", False),
+        (VALID_EXECUTION, False),
     ],
 )
-def test_nothing_else_is_durable(arn: str) -> None:
-    assert not is_durable(arn)
+def test_an_execution_of_each_version_is_durable_and_nothing_else(
+    arn: str, *, durable: bool
+) -> None:
+    assert is_durable(arn) is durable
+    assert is_standard(arn) is (arn == VALID_EXECUTION)
 
 
 def test_a_callback_id_is_told_from_a_task_token() -> None:
@@ -239,14 +192,14 @@ def test_a_callback_id_is_told_from_a_task_token() -> None:
     assert callback_id_in(CALLBACK) is None
 
 
-def test_a_durable_execution_waits_with_its_callback() -> None:
-    request = parse_acquire({**REQUEST, "execution_arn": DURABLE, "task_token": CALLBACK})
-    assert (request.task_token, request.waits) == (callback_token(CALLBACK), True)
-
-
-def test_a_workflow_waits_with_its_task_token() -> None:
-    request = parse_acquire({**REQUEST, "execution_arn": VALID_EXECUTION, "task_token": CALLBACK})
-    assert request.task_token == CALLBACK
+@pytest.mark.parametrize(
+    ("execution", "kept"), [(DURABLE, callback_token(CALLBACK)), (VALID_EXECUTION, CALLBACK)]
+)
+def test_a_durable_execution_waits_with_its_callback_and_a_workflow_with_its_task_token(
+    execution: str, kept: str
+) -> None:
+    request = parse_acquire({**REQUEST, "execution_arn": execution, "task_token": CALLBACK})
+    assert (request.task_token, request.waits) == (kept, True)
 
 
 @pytest.mark.parametrize("callback_id", ["not base64!", "=", "a" * 1025, callback_token(CALLBACK)])
@@ -288,17 +241,14 @@ def pages(table: MemoryTable, **options: Any) -> list[list[str]]:  # noqa: ANN40
             return found
 
 
-def test_a_small_table_is_one_answer(table: MemoryTable) -> None:
-    assert pages(table) == [NAMES]
-
-
-@pytest.mark.parametrize(("bound", "most"), [("MOST_LOCKS", 2), ("MOST_BYTES", 2_000)])
-def test_a_large_one_is_continued_and_no_lock_is_lost_or_told_twice(
-    table: MemoryTable, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
+def test_a_large_table_is_told_in_several_answers_and_no_lock_is_lost_or_told_twice(
+    table: MemoryTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, bound, most)
-    found = pages(table)
-    assert found == [NAMES[:2], NAMES[2:4], NAMES[4:]]
+    assert pages(table) == [NAMES]
+    for bound, most in (("MOST_LOCKS", 2), ("MOST_BYTES", 2_000)):
+        with monkeypatch.context() as patched:
+            patched.setattr(answers, bound, most)
+            assert pages(table) == [NAMES[:2], NAMES[2:4], NAMES[4:]]
 
 
 def test_a_list_ends_in_time_also_while_it_finds_nothing_to_tell(
