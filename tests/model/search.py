@@ -31,6 +31,7 @@ from tests.model.executions.scenes import KNOWN_GAPS, SCENES, Scene
 from tests.model.mutant import Mutant
 from tests.model.replay import Names, naming
 from tests.support.checkout import Cache, digest_of, files_of_imported_packages
+from tests.support.weakened import patched
 
 State: TypeAlias = Any
 """Whatever a world makes of it; it can be hashed."""
@@ -216,7 +217,7 @@ def search_protocol(name: str, most_states: int | None = None) -> Report:
 
 def search_mutant(name: str, most_states: int | None = None) -> Report:
     """Searches the protocol without one of its protections."""
-    with MUTANTS[name].applied():
+    with patched(MUTANTS[name].patches):
         return _run(MUTANTS[name].narrow_search, most_states)
 
 

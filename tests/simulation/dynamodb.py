@@ -143,6 +143,9 @@ _SPREAD: Final = 0.4
 _TRANSACTION_SECONDS: Final = 0.008
 _SEEN_IN_PART_SECONDS: Final = 0.02
 _UNIT_BYTES: Final = 4_096
+WRITE_DOLLARS: Final = 0.625e-6
+READ_DOLLARS: Final = 0.125e-6
+"""A unit (aws.amazon.com/dynamodb/pricing/on-demand)."""
 _WRITES: Final = frozenset({"update_item", "put_item", "delete_item", "transact_write_items"})
 _THROTTLED: Final = "ProvisionedThroughputExceededException"
 _CONFLICT: Final = "TransactionConflictException"
@@ -169,6 +172,11 @@ class Bill:
     throttled: int = 0
     conflicts: int = 0
     server_errors: int = 0
+
+    @property
+    def cents(self) -> float:
+        """What is charged for an on-demand table in us-east-1."""
+        return 100 * (self.write_units * WRITE_DOLLARS + self.read_units * READ_DOLLARS)
 
 
 class _Bucket:

@@ -7,9 +7,9 @@ time in an environment, which stays for some minutes; a time-out or a crash rese
 handling and automatic retries" (the errors that a caller gets). How long a cold start takes was
 measured on our own functions (docs/performance.md).
 
-A handler runs whole, from the parsed request to the answer, but for Powertools' decorators, which
-measure and log. What it finds in its process (its clock, its clients, what it has learned of AWS's
-time) belongs to the environment that runs it.
+A handler runs whole, but for Powertools' decorators, which measure and log. What it finds in its
+process (its clock, its clients, what it has learned of AWS's time) belongs to the environment that
+runs it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
+from greenlet import getcurrent
 
-from tests.simulation.engine import START, Engine, Process, process_of_caller
+from tests.simulation.engine import START, Engine, Process
+from tests.simulation.faults import LambdaFaults
 from tests.simulation.machines import recorded
 from tests.simulation.versions import TODAY, Version
+from tests.support.weakened import Patch, patched
 
 if TYPE_CHECKING:
-    from tests.simulation.faults import NodeClock
     from tests.simulation.world import World
 
 Json = dict[str, Any]
@@ -48,37 +50,9 @@ _KILLED_WITHIN_SECONDS: Final = 0.012
 """A request and its answer take about 8 ms: the process dies before, between or after."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LambdaFaults:
-    """What goes wrong; shares are of requests that a handler sends.
-
-    Attributes:
-        kills: the process is killed at this request, before or after it arrives.
-        stalls: the process stands still before this request, for up to `stall_seconds`.
-        stall_seconds: see above.
-        account: how many invocations may run at once in the account.
-        growth: environments that a function may add in ten seconds.
-        taken: spans, in seconds from the beginning, and how many invocations of other functions run
-            in them.
-    """
-
-    kills: float = 0.0
-    stalls: float = 0.0
-    stall_seconds: float = 25.0
-    account: int = _ACCOUNT
-    growth: int = _GROWTH
-    taken: tuple[tuple[float, float, int], ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an invocation came to.
-
-    Attributes:
-        answer: of the handler.
-        error: the name of the error instead; empty if there was none.
-        cause: its text.
-    """
+    """What an invocation came to: the handler's answer, or the name of its error and the text."""
 
     answer: Any = None
     error: str = ""
@@ -101,7 +75,6 @@ class Environment(Process):
     """An execution environment: a process that serves one request at a time.
 
     Attributes:
-        clock: its own.
         aws_clock: what it has learned of AWS's time.
         clients: of AWS's services, by the names that `lambdas.runtime` uses.
         batch: what Powertools notes of a batch; global in a real process.
@@ -110,17 +83,12 @@ class Environment(Process):
     """
 
     def __init__(
-        self,
-        world: World,
-        name: str,
-        clients: Mapping[str, Any],
-        faults: LambdaFaults,
-        version: Version,
+        self, world: World, name: str, clients: Mapping[str, Any], version: Version
     ) -> None:
         super().__init__(world.engine, name)
         self.clock = world.clock(self)
         self.aws_clock = version.new_aws_clock(self.clock)
-        sdk = world.sdk()
+        sdk, faults = world.sdk(), world.faults.functions
         if faults.kills or faults.stalls:
             sdk._wire = _FragileWire(self, sdk._wire, faults)  # type: ignore[assignment]  # noqa: SLF001 - the same calls
         self.clients: dict[str, Any] = {"dynamodb": sdk, **clients}
@@ -193,8 +161,8 @@ class Functions:
 
     Args:
         world: where they run.
-        faults: what goes wrong.
         clients: the clients that each environment has beside DynamoDB's.
+        scale: the share of AWS's limits that the account has.
 
     Attributes:
         running: how many invocations run.
@@ -202,10 +170,12 @@ class Functions:
         route: which function serves a call, as a weighted alias decides it.
     """
 
-    def __init__(self, world: World, faults: LambdaFaults, clients: Mapping[str, Any]) -> None:
-        if faults.stalls:
-            world.judge.stall_seconds = faults.stall_seconds
-        self._world, self._engine, self._faults = world, world.engine, faults
+    def __init__(self, world: World, clients: Mapping[str, Any], scale: float = 1.0) -> None:
+        self._world, self._engine, self._faults = world, world.engine, world.faults.functions
+        if self._faults.stalls:
+            world.judge.stall_seconds = self._faults.stall_seconds
+        self._account = max(10, round(_ACCOUNT * scale))
+        self._growth = max(10, round(_GROWTH * scale))
         self._clients = clients
         self._functions: dict[str, _Function] = {}
         self.running = 0
@@ -216,7 +186,7 @@ class Functions:
 
     def add(self, name: str, handler: Handler, version: Version = TODAY) -> None:
         """A function more, or another version of one."""
-        room, now = self._faults.growth, self._engine.now
+        room, now = self._growth, self._engine.now
         self._functions[name] = _Function(bare(handler), version, room=room, at=now)
 
     def invoke(self, name: str, event: Json, done: Done) -> None:
@@ -256,22 +226,22 @@ class Functions:
         engine, function = self._engine, self._functions[name]
         since = engine.now - START
         taken = sum(number for begins, ends, number in self._faults.taken if begins <= since < ends)
-        if self.running + taken >= self._faults.account:
+        if self.running + taken >= self._account:
             return None, 0.0
         while function.idle:
             found = function.idle.pop()
             if found.is_alive and found.idle_since > engine.now - _KEPT_SECONDS:
                 return found, 0.0
-        rate = self._faults.growth / _GROWTH_SECONDS
+        rate = self._growth / _GROWTH_SECONDS
         grown = function.room + (engine.now - function.at) * rate
-        function.room, function.at = min(float(self._faults.growth), grown), engine.now
+        function.room, function.at = min(self._growth, grown), engine.now
         if function.room < 1:
             return None, 0.0
         function.room -= 1
         function.made += 1
         self.counts["cold"] += 1
         label = f"{name} {function.made}"
-        made = Environment(self._world, label, self._clients, self._faults, function.version)
+        made = Environment(self._world, label, self._clients, function.version)
         return made, engine.random.lognormvariate(0, _COLD_SPREAD) * _COLD_SECONDS
 
 
@@ -285,93 +255,49 @@ def _run(environment: Environment, handler: Handler, event: Json, context: _Invo
     ended(outcome)
 
 
-def _environment() -> Environment:
-    found = process_of_caller()
-    assert isinstance(found, Environment), "only a function may ask"
-    return found
-
-
-class _ClockOfProcess:
-    """The clock of whichever process runs at this moment: an environment, or a client."""
-
-    def wall_ms(self) -> int:
-        return self._clock().wall_ms()
-
-    def monotonic(self) -> float:
-        return self._clock().monotonic()
-
-    def wait(self, seconds: float) -> None:
-        self._clock().wait(seconds)
-
-    @staticmethod
-    def _clock() -> NodeClock:
-        process = process_of_caller()
-        assert process is not None, "only code of a process may ask"
-        clock: NodeClock = process.clock
-        return clock
-
-
-class _OfEnvironment:
-    """Stands for a global of a real process, which each environment has for itself."""
+class _OfProcess:
+    """Stands for a global of a real process, which each process has for itself here."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as the real one
-        return getattr(getattr(_environment(), self._name), name)
+        return getattr(self._real(), name)
 
+    def __call__(self, *args: Any, **fields: Any) -> Any:  # noqa: ANN401 - as the real one
+        return self._real()(*args, **fields)
 
-class _Batch(_OfEnvironment):
-    def __call__(self, *args: Any, **fields: Any) -> Any:  # noqa: ANN401 - as Powertools'
-        return _environment().batch(*args, **fields)
+    def __enter__(self) -> Any:  # noqa: ANN401 - as the real one
+        return self._real().__enter__()
 
-    def __enter__(self) -> Any:  # noqa: ANN401 - as Powertools'
-        batch: Any = _environment().batch
-        return batch.__enter__()
+    def __exit__(self, *raised: object) -> Any:  # noqa: ANN401 - as the real one
+        return self._real().__exit__(*raised)
 
-    def __exit__(self, *raised: object) -> Any:  # noqa: ANN401 - as Powertools'
-        batch: Any = _environment().batch
-        return batch.__exit__(*raised)
-
-
-@contextmanager
-def lambda_runtime(*others: Version) -> Iterator[Counter[str]]:
-    """The conditions under which the handlers run here; yields the metrics that they count.
-
-    Args:
-        others: versions that run beside today's.
-    """
-    metrics: Counter[str] = Counter()
-    with ExitStack() as stack:
-        for version in (TODAY, *others):
-            stack.enter_context(_served(version, metrics))
-        yield metrics
+    def _real(self) -> Any:  # noqa: ANN401 - the real one
+        return getattr(getcurrent().process, self._name)
 
 
 @contextmanager
-def _served(version: Version, metrics: Counter[str]) -> Iterator[None]:
-    def add(*, name: str, unit: object, value: float) -> None:
-        del unit
-        metrics[name] += int(value)
-
+def lambda_runtime(version: Version = TODAY) -> Iterator[None]:
+    """The conditions under which the handlers of a version run here."""
     version.import_handlers()
-    clock, aws_clock = _ClockOfProcess(), _OfEnvironment("aws_clock")
+    clock, aws_clock = _OfProcess("clock"), _OfProcess("aws_clock")
     load, names = version.load, version.load("fairlock.names")
     runtime, system = load("lambdas.runtime"), load("fairlock.clock").SystemClock
     # An earlier version has its metrics in a module of their own.
     counted = getattr(runtime, "metrics", None) or load("lambdas.telemetry").metrics
     variables = {names.TABLE_NAME_VARIABLE: "locks", names.REAP_QUEUE_VARIABLE: QUEUE_URL}
-    with (
-        patch.dict(os.environ, variables),
-        patch.object(runtime, "_CLOCK", clock),
-        patch.object(runtime, "aws_clock", aws_clock),
-        patch.object(load("lambdas.acquire"), "aws_clock", aws_clock),
-        patch.object(runtime, "_client", lambda service: _environment().clients[service]),
-        patch.object(load("lambdas.reap"), "_processor", _Batch("batch")),
-        patch.object(counted, "add_metric", add),
+    patches: list[Patch] = [
+        (runtime, "_CLOCK", clock),
+        (runtime, "aws_clock", aws_clock),
+        (load("lambdas.acquire"), "aws_clock", aws_clock),
+        (runtime, "_client", lambda service: getcurrent().process.clients[service]),
+        (load("lambdas.reap"), "_processor", _OfProcess("batch")),
+        (counted, "add_metric", lambda **_metric: None),
         # Of messages to workflows, whose budget is made without a clock.
-        patch.object(system, "wall_ms", lambda _: clock.wall_ms()),
-        patch.object(system, "monotonic", lambda _: clock.monotonic()),
-        patch.object(system, "wait", lambda _, seconds: clock.wait(seconds)),
-    ):
+        (system, "wall_ms", lambda _: clock.wall_ms()),
+        (system, "monotonic", lambda _: clock.monotonic()),
+        (system, "wait", lambda _, seconds: clock.wait(seconds)),
+    ]
+    with patch.dict(os.environ, variables), patched(patches):
         yield

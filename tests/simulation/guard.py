@@ -9,15 +9,15 @@ fencing token.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.simulation.engine import QUOTAS, Engine, Quota
-from tests.simulation.events import EventBus, EventFaults, Queue, SqsClient
-from tests.simulation.functions import Done, Functions, Json, LambdaFaults, Outcome
+from tests.simulation.engine import QUOTAS, Engine
+from tests.simulation.events import EventBus, Queue, SqsClient
+from tests.simulation.functions import Done, Functions, Json, Outcome
 from tests.simulation.judge import Belief, Judge
 from tests.simulation.machines import machine, recorded
-from tests.simulation.states import Execution, Flow
+from tests.simulation.states import Execution, Flow, Watcher
 from tests.simulation.stepfunctions import StepFunctions, StepFunctionsClient
 from tests.simulation.world import World
 
@@ -25,31 +25,12 @@ _KEPT: Final = ("RENEWED", "REACQUIRED")
 _FOREVER: Final = float("inf")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountFaults:
-    """What goes wrong in the account.
-
-    Attributes:
-        functions: of Lambda.
-        events: of EventBridge and SQS.
-        lost_pushes: the share of answers to task tokens that fail for good.
-        concurrency: functions of the reaper that may run at once.
-        quotas: of the services.
-    """
-
-    functions: LambdaFaults = field(default_factory=LambdaFaults)
-    events: EventFaults = field(default_factory=EventFaults)
-    lost_pushes: float = 0.0
-    concurrency: int = recorded()["reaper"]["concurrency"]
-    quotas: dict[str, Quota] = field(default_factory=lambda: dict(QUOTAS))
-
-
 class Account:
     """One account and region with the lock service, and the workflows that use it.
 
     Args:
         world: where it is.
-        faults: what goes wrong in it.
+        scale: the share of AWS's default quotas that it has.
 
     Attributes:
         functions: Lambda.
@@ -61,19 +42,23 @@ class Account:
         lost: executions that were told of a loss, though they were never redriven.
     """
 
-    def __init__(self, world: World, faults: AccountFaults) -> None:
-        engine = world.engine
+    def __init__(self, world: World, *, scale: float = 1.0) -> None:
+        engine, faults = world.engine, world.faults.events
         self.world, self.engine, self.judge = world, engine, world.judge
         # It judges clients, by labels that executions do not have.
         world.recovery.judges = lambda _lock: False
+        world.database.scale(scale)
         self.judges_releases = False
         self.lost: list[str] = []
         clients: dict[str, Any] = {}
-        self.functions = Functions(world, faults.functions, clients)
-        self.queue = Queue(engine, faults.events, self.functions, faults.concurrency)
-        self.bus = EventBus(engine, faults.events, faults.quotas["PutEvents"], self.queue)
-        self.step_functions = StepFunctions(engine, faults.quotas, self._invoke, self.bus.publish)
-        self.step_functions.lost_pushes = faults.lost_pushes
+        concurrency = max(1, round(recorded()["reaper"]["concurrency"] * scale))
+        quotas = {name: quota.scaled(scale) for name, quota in QUOTAS.items()}
+        self.functions = Functions(world, clients, scale)
+        self.queue = Queue(engine, faults, self.functions, concurrency)
+        self.bus = EventBus(engine, faults, quotas["PutEvents"], self.queue)
+        self.step_functions = StepFunctions(
+            engine, quotas, self._invoke, self.bus.publish, faults.lost_pushes
+        )
         self.workflows = clients["stepfunctions"] = StepFunctionsClient(self.step_functions)
         clients["sqs"] = SqsClient(engine, self.queue)
 
@@ -112,7 +97,7 @@ class _Acquisition:
     belief: Belief | None = None
 
 
-class GuardWatcher:
+class GuardWatcher(Watcher):
     """Tells the judge what an execution believes.
 
     Args:

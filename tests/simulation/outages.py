@@ -9,16 +9,16 @@ from fairlock.aws.retry import RetryBudget
 from fairlock.client import acquisition, local_waiters
 from fairlock.clock import AwsClock
 from fairlock.guarded import conditions, guarded_writes
-from fairlock.protocol import grants, outcomes
+from fairlock.protocol import outcomes
 from fairlock.store import keep_alive
 from fairlock.store.context import LockContext
-from tests.model.mutant import without
 from tests.simulation.clients import ClientActor
 from tests.simulation.engine import Process
 from tests.simulation.faults import ClockErrors, Database, Faults, Machines, Network, NodeClock
 from tests.simulation.fleet import Fleet, one_or_three
-from tests.simulation.scenario import Control, Scenario, patched
+from tests.simulation.scenario import Control, Scenario
 from tests.simulation.world import World
+from tests.support.weakened import weak
 
 # Scenarios of DynamoDB itself: 6, in which it is down for five minutes; 7, one slow partition.
 
@@ -34,7 +34,6 @@ def _a_minute(budget: RetryBudget, _attempt: int) -> None:
 OUTAGE: Final = Scenario(
     number=6,
     title="DynamoDB answers nothing for 5 minutes under load, and then all ask at once",
-    load="2,000 clients take turns at 200 locks, work 6 s; two outages, one of 5 minutes",
     promise=(
         "an error grants nothing; each client asks again within 12 s of the outage's end "
         "(docs/guarantees.md)"
@@ -45,14 +44,13 @@ OUTAGE: Final = Scenario(
         Control(
             name="a client pauses for longer and longer while it gets no answer",
             breaks="no lock taken by no one",
-            sabotage=lambda: patched((acquisition, "retry_seconds", _ever_longer)),
+            patches=((acquisition, "retry_seconds", _ever_longer),),
         ),
     ),
 )
 THROTTLED: Final = Scenario(
     number=7,
     title="one partition is throttled",
-    load="1,500 clients take turns at 300 locks, a quarter of them in a partition of 300 units",
     promise=(
         "different locks do not affect each other (docs/costs.md); a throttle is no answer, and "
         "costs time only (docs/guarantees.md)"
@@ -65,7 +63,7 @@ THROTTLED: Final = Scenario(
         Control(
             name="a request that was throttled is repeated after a minute",
             breaks="no lock taken by no one",
-            sabotage=lambda: patched((RetryBudget, "pause", _a_minute)),
+            patches=((RetryBudget, "pause", _a_minute),),
         ),
     ),
 )
@@ -119,7 +117,6 @@ def _kill(world: World, process: Process) -> None:
 UNRELIABLE_NETWORK: Final = Scenario(
     number=9,
     title="5 % of replies lost, 1 % late by up to 10 s, 1 % of requests land once more",
-    load=f"{_CLIENTS} clients take turns at {_CLIENTS // _CLIENTS_OF_A_NAME} locks; 5 % are killed",
     promise=(
         "as long as `check` does not raise, no other owner has been granted this permit (fairlock/"
         "client/lock.py); a holder that crashed is replaced its lease + 5 s after its last renewal"
@@ -132,20 +129,15 @@ UNRELIABLE_NETWORK: Final = Scenario(
         Control(
             name="the lease of another counts as over too early",
             breaks="no more holders than the limit",
-            sabotage=lambda: patched(
-                (outcomes, "is_over", _is_over_early), (local_waiters, "is_over", _is_over_early)
+            patches=(
+                (outcomes, "is_over", _is_over_early),
+                (local_waiters, "is_over", _is_over_early),
             ),
         ),
         Control(
             name="a late heartbeat may move the end back",
             breaks="no more holders than the limit",
-            sabotage=lambda: patched(
-                (
-                    keep_alive,
-                    "renew",
-                    without(_NOT_LATER, grants.renew, instead="attribute_exists(#mine)"),
-                )
-            ),
+            patches=(weak(keep_alive, "renew", _NOT_LATER, instead="attribute_exists(#mine)"),),
             faults=Faults(network=Network(copies=0.3)),
             seed=3,
         ),
@@ -184,7 +176,6 @@ def _wall_ms(clock: AwsClock) -> int:
 SUSPENSIONS: Final = Scenario(
     number=12,
     title="clients are suspended for up to three leases",
-    load="1,500 clients take turns at 300 locks for about a lease; each is suspended every 2 min",
     promise=(
         "a process that was frozen notices its loss the first time it uses the lock; its guarded "
         "writes are refused (docs/client.md, docs/guarded-writes.md)"
@@ -200,7 +191,7 @@ SUSPENSIONS: Final = Scenario(
         Control(
             name="the clock of a lease stands still while the machine is suspended",
             breaks="no more holders than the limit",
-            sabotage=lambda: patched(
+            patches=(
                 (NodeClock, "monotonic", _of_a_process_that_runs),
                 (NodeClock, "true_time", _true_time),
             ),
@@ -208,7 +199,7 @@ SUSPENSIONS: Final = Scenario(
         Control(
             name="a guarded write does not ask for the grant",
             breaks="guarded writes",
-            sabotage=lambda: patched((guarded_writes, "grant_check", _check_of_anything)),
+            patches=((guarded_writes, "grant_check", _check_of_anything),),
             seed=3,
             faults=Faults(
                 machines=Machines(suspended=30, suspended_seconds=30),
@@ -220,7 +211,6 @@ SUSPENSIONS: Final = Scenario(
 CLOCKS: Final = Scenario(
     number=13,
     title="clocks are wrong by minutes, drift, are set; front ends differ; writes land twice",
-    load="1,500 clients take turns at 300 locks for about a lease; some die",
     promise=(
         "clocks may be wrong by 5 minutes (docs/costs.md); a copy that lands after everything "
         "else is refused (docs/protocol.md)"
@@ -237,17 +227,17 @@ CLOCKS: Final = Scenario(
             # tests/clocks: callers here meet a holder, and so learn AWS's time before they write.
             name="the lease of another is judged by this machine's clock",
             breaks="no more holders than the limit",
-            sabotage=lambda: patched((LockContext, "date_ms", _by_my_clock)),
+            patches=((LockContext, "date_ms", _by_my_clock),),
         ),
         Control(
             name="a place in the queue is the time of this machine",
             breaks="places by AWS's time",
-            sabotage=lambda: patched((AwsClock, "now_ms", _wall_ms)),
+            patches=((AwsClock, "now_ms", _wall_ms),),
         ),
         Control(
             name="a lease that was over by one Date only is asked for again after 30 s",
             breaks="no lock taken by no one",
-            sabotage=lambda: patched((local_waiters, "_DATES_AGREE_SECONDS", 30.0)),
+            patches=((local_waiters, "_DATES_AGREE_SECONDS", 30.0),),
             faults=Faults(machines=Machines(killed=20), network=Network(front_ends=0.5)),
         ),
     ),

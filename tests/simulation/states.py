@@ -16,11 +16,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
-from tests.simulation.engine import Engine
 from tests.simulation.functions import Done, Json, Outcome
 from tests.simulation.jsonata import EvaluationError, evaluate
+
+if TYPE_CHECKING:
+    from tests.simulation.stepfunctions import StepFunctions
 
 Invoke = Callable[[str, Json, Done], object]
 _NOT_IN_ALL: Final = ("States.DataLimitExceeded", "States.Runtime")
@@ -32,24 +34,7 @@ def name_of_function(arn: str) -> str:
     return arn.rpartition(":")[2]
 
 
-class Service(Protocol):
-    """Step Functions, as an execution needs it."""
-
-    engine: Engine
-    functions: Invoke
-    built_in: Json
-
-    def transition(self, enter: Callable[[int], None], number: int) -> None:
-        """Enters a state."""
-
-    def token(self, flow: Flow) -> str:
-        """A task token."""
-
-    def report(self, execution: Execution) -> None:
-        """Tells of an end."""
-
-
-class Watcher(Protocol):
+class Watcher:
     """Is told what an execution does and believes."""
 
     def calls(self, flow: Flow, function: str, payload: Json) -> None:
@@ -76,18 +61,11 @@ class Execution:
     """One execution of a machine.
 
     Attributes:
-        service: runs it.
-        machine_name: of its machine.
-        arn: its own.
-        machine: the definition.
-        watcher: is told what it does.
         status: as DescribeExecution says it.
-        redrives: how often it was redriven.
         stopped_at: when it ended last, in seconds of AWS's time.
     """
 
-    service: Service
-    machine_name: str
+    service: StepFunctions
     arn: str
     machine: Json
     watcher: Watcher
@@ -96,8 +74,7 @@ class Execution:
     stopped_at: float | None = None
 
     def __post_init__(self) -> None:
-        self.engine: Engine = self.service.engine
-        self.functions = self.service.built_in
+        self.engine = self.service.engine
         self.context: Json = {"Execution": {"Id": self.arn, "RedriveCount": 0}}
         self.root = Flow(self, self.machine, None, {})
 
@@ -127,7 +104,6 @@ class Flow:
     """One thread of an execution.
 
     Attributes:
-        execution: the whole.
         scope: the machine, or the part of it, whose states it goes through.
         name: the state that it is in.
         input: of that state.
@@ -150,12 +126,10 @@ class Flow:
 
     @property
     def state(self) -> Json:
-        """The state that it is in."""
         found: Json = self.scope["States"][self.name]
         return found
 
     def begin(self, given: Any) -> None:  # noqa: ANN401 - any JSON
-        """Enters the first state."""
         self._enter(self.scope["StartAt"], given)
 
     def stop(self) -> None:
@@ -174,7 +148,6 @@ class Flow:
             self._attempt()
 
     def child_ended(self) -> None:
-        """A branch has come to its end."""
         if all(child.is_over for child in self.children):
             self._complete([child.output for child in self.children])
 
@@ -183,12 +156,10 @@ class Flow:
         self._raise(error, cause)
 
     def take(self, number: int, result: Any) -> None:  # noqa: ANN401 - any JSON
-        """The result of a task has come."""
         if number == self.number:
             self._complete(result)
 
     def fail(self, number: int, error: str, cause: str) -> None:
-        """A task has failed."""
         if number == self.number:
             self._raise(error, cause)
 
@@ -216,7 +187,7 @@ class Flow:
         if "token" in more:
             context = {**context, "Task": {"Token": more.pop("token")}}
         states = {"input": self.input, "context": context, **more}
-        return {**self.execution.functions, **self.variables, "$states": states}
+        return {**self.execution.service.built_in, **self.variables, "$states": states}
 
     def _pass(self, _state: Json) -> None:
         self._complete(self.input)

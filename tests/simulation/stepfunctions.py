@@ -1,6 +1,6 @@
 """Step Functions: Standard workflows, their quotas, task tokens, ends and redrives.
 
-Sources, all of the Step Functions developer guide: "Service quotas" (see `quotas.py`; above the
+Sources, all of the Step Functions developer guide: "Service quotas" (see `QUOTAS`; above the
 state transitions of an account executions go on later, above a bucket a call is refused with
 ThrottlingException), "Wait for a Callback with Task Token" (a token that has timed out is refused),
 "Restarting state machine executions with redrive" (same ARN, a count, the states that did not
@@ -37,22 +37,27 @@ class StepFunctions:
         quotas: by API.
         functions: invokes a Lambda function.
         publish: takes a status event.
+        lost_pushes: the share of answers to task tokens whose sending fails for good.
 
     Attributes:
         executions: by their ARNs; those that have succeeded are forgotten.
         transitions: of states, which are what is paid.
         described: how often DescribeExecution was answered.
-        lost_pushes: the share of answers to task tokens whose sending fails for good.
     """
 
     def __init__(
-        self, engine: Engine, quotas: dict[str, Quota], functions: Invoke, publish: Publish
+        self,
+        engine: Engine,
+        quotas: dict[str, Quota],
+        functions: Invoke,
+        publish: Publish,
+        lost_pushes: float = 0.0,
     ) -> None:
         self.engine, self.functions, self._publish = engine, functions, publish
         self.buckets = {name: Bucket(engine, quota) for name, quota in quotas.items()}
         self.executions: dict[str, Execution] = {}
         self.transitions = self.described = 0
-        self.lost_pushes = 0.0
+        self.lost_pushes = lost_pushes
         self._tokens: dict[str, tuple[Flow, int]] = {}
         self._made = 0
         bits = engine.random.getrandbits
@@ -66,7 +71,7 @@ class StepFunctions:
     ) -> Execution:
         """Starts an execution, as soon as the quota lets its caller."""
         arn = f"arn:aws:states:{PLACE}:execution:{machine_name.replace(' ', '-')}:{name}"
-        made = Execution(self, machine_name, arn, machine, watcher)
+        made = Execution(self, arn, machine, watcher)
         self.executions[arn] = made
         delay = self.buckets["StartExecution"].reserve()
         self.engine.after(delay, made.root.begin, given)

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
 from fairlock import HolderChanged, Lock, LockStoreUnavailable, SlotTooLate
 from fairlock.protocol.outcomes import Reaped
 from fairlock.store import reap
-from tests.model.contention.mutants import MUTANTS
 from tests.simulation.clients import ClientActor
 from tests.simulation.faults import Faults, Machines, Network
 from tests.simulation.fleet import Fleet, one_or_three
-from tests.simulation.functions import Json, lambda_runtime
-from tests.simulation.guard import Account, AccountFaults
+from tests.simulation.functions import Json
+from tests.simulation.guard import Account
 from tests.simulation.machines import machine
 from tests.simulation.recovery import Stage
-from tests.simulation.scenario import Control, Scenario, patched
-from tests.simulation.workload import (
-    figures_of,
-    require_all_free,
-    wait_until_idle,
-)
+from tests.simulation.scenario import Control, Scenario
+from tests.simulation.workload import require_all_free, run_until_idle, start_all
 from tests.simulation.world import World
 
 # Scenario 19: all ways to take turns: readers and writers, newest only, limits, leaders, paces.
@@ -94,14 +88,9 @@ def _call(actor: ClientActor, number: int) -> None:
             judge.outcomes["slots"] += 1
 
 
-def _of_the_model(name: str, breaks: str, *, seed: int = 1) -> Control:
-    return Control(name=name, breaks=breaks, sabotage=MUTANTS[name].applied, seed=seed)
-
-
 WAYS: Final = Scenario(
     number=19,
     title="readers and writers, newest only, three permits, leaders and paces, side by side",
-    load="1,000 clients at 200 locks of four kinds, 100 candidates at 33 leaders, 10 paces",
     promise=(
         "readers never beside a writer; after a version was granted, no lower one is; one leader; "
         "no more than the rate (docs/turns.md)"
@@ -119,11 +108,13 @@ WAYS: Final = Scenario(
         others=_send_others,
     ).play,
     controls=(
-        _of_the_model(
-            "a reader comes in beside a writer", "no more holders than the limit", seed=3
+        Control(
+            name="a reader comes in beside a writer",
+            breaks="no more holders than the limit",
+            seed=3,
         ),
-        _of_the_model("a reader overtakes a writer that waits", "first come, first served"),
-        _of_the_model("a grant goes below a version that was granted", "newest only"),
+        Control(name="a reader overtakes a writer that waits", breaks="first come, first served"),
+        Control(name="a grant goes below a version that was granted", breaks="newest only"),
     ),
 )
 
@@ -163,12 +154,9 @@ def map_of_guards() -> Json:
 
 
 def _play(world: World) -> None:
-    account, random, definition = Account(world, AccountFaults()), world.random, map_of_guards()
-    names = world.scaled(_NAMES)
-    count = world.scaled(_EXECUTIONS)
-    world.actors += count
+    account, random, names = Account(world), world.random, world.scaled(_NAMES)
 
-    def start(number: int) -> None:
+    def given(_number: int) -> Json:
         items = [
             {
                 "lock": f"row/{random.randrange(names)}",
@@ -177,28 +165,17 @@ def _play(world: World) -> None:
             }
             for _ in range(_ITERATIONS)
         ]
-        account.start(f"map-{number}", {"items": items}, form="map", definition=definition)
-        world.actors -= 1
+        return {"items": items}
 
-    for number in range(count):
-        world.engine.after(random.random() * _SECONDS, start, number)
-    wait_until_idle(account, from_seconds=_SECONDS)
-    world.run(at_most=_SECONDS + 7_200)
+    moments = [random.random() * _SECONDS for _ in range(world.scaled(_EXECUTIONS))]
+    start_all(account, moments, given, form="map", definition=map_of_guards())
+    run_until_idle(account, from_seconds=_SECONDS)
     require_all_free(account)
-    world.figures.update(figures_of(account))
-
-
-def _no_reaper() -> AbstractContextManager[object]:
-    def wrong(*_args: Any) -> Reaped:  # noqa: ANN401 - as the real one
-        return Reaped()
-
-    return patched((reap, "_reap", wrong))
 
 
 MAPS: Final = Scenario(
     number=17,
     title="Maps with 40 guarded iterations whose siblings fail",
-    load="1,000 executions with 40 guards each on 4,000 names; 2 % of the iterations fail",
     promise=(
         "a guard in a stopped branch holds its lock until the execution ends; then the reaper "
         "removes its waiters and frees its locks (docs/guard.md, Stopped branches)"
@@ -206,12 +183,11 @@ MAPS: Final = Scenario(
     faults=Faults(),
     play=_play,
     idle_bound=_GOES_ON_SECONDS + _EVENT_SECONDS,
-    conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(
             name="the reaper frees nothing",
             breaks="all is free at the end",
-            sabotage=_no_reaper,
+            patches=((reap, "_reap", lambda *_: Reaped()),),
         ),
     ),
 )
@@ -301,7 +277,6 @@ def _lift(actor: ClientActor, name: str) -> None:
 OPERATORS: Final = Scenario(
     number=18,
     title="operators release by force, pause and change limits at random",
-    load="1,000 clients take turns at 200 locks; 50 operators act every 8 s",
     promise=(
         "when `pause` or `set_limit` returns, no grant goes above it; a holder that was released "
         "by force learns it at its next heartbeat (docs/turns.md, docs/runbook.md)"
@@ -320,7 +295,11 @@ OPERATORS: Final = Scenario(
         others=send_operators,
     ).play,
     controls=(
-        _of_the_model("a ceiling is set, and the fencing token stays", "no grant above a ceiling"),
-        _of_the_model("the first write does not ask for a ceiling", "no grant above a ceiling"),
+        Control(
+            name="a ceiling is set, and the fencing token stays", breaks="no grant above a ceiling"
+        ),
+        Control(
+            name="the first write does not ask for a ceiling", breaks="no grant above a ceiling"
+        ),
     ),
 )

@@ -1,7 +1,8 @@
 """One simulated world: its services and processes, and the conditions under which real code runs.
 
 `World` is what a scenario builds on. While `running` is open, Fairlock's chance is the seed's, its
-ids are made from it, its threads are tasks of the engine, and nothing is logged.
+ids are made from it, its threads are tasks of the engine, its handlers run in environments of the
+simulated Lambda, and nothing is logged.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from fairlock import LockClient
 from tests.simulation.dynamodb import DynamoDb
 from tests.simulation.engine import START, Engine, Process
 from tests.simulation.faults import Faults, NodeClock
+from tests.simulation.functions import lambda_runtime
 from tests.simulation.judge import Judge
 from tests.simulation.recovery import Recovery
 from tests.simulation.sdk import Sdk, Wire
@@ -36,11 +38,7 @@ class World:
     """All that there is in a run.
 
     Attributes:
-        seed: of all chance.
-        faults: what goes wrong.
         scale: 1 for the size that the scenario's name says.
-        idle_bound: see `Judge`.
-        keeps_trace: see `Engine`.
         stops_at_first: whether the run is over when a promise is broken.
         actors: how many of the world's actors have not come to their end.
         figures: what a scenario measured, for the report.
@@ -162,10 +160,6 @@ class World:
             f"{self.actors} actors have not come to an end after {at_most:.0f} s",
         )
 
-    def requests(self) -> int:
-        """All requests to DynamoDB that arrived."""
-        return self.database.bill.requests.total()
-
     def count_faults(self) -> dict[str, int]:
         """What went wrong, and how often."""
         traffic, bill = self.wire.traffic, self.database.bill
@@ -214,6 +208,7 @@ def running(seed: int) -> Iterator[None]:
     try:
         with (
             simulated_threads(),
+            lambda_runtime(),
             patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
             warnings.catch_warnings(),
         ):

@@ -43,8 +43,9 @@ from tests.model.contention.configurations import (
     workflows,
 )
 from tests.model.contention.invariants import Invariant
-from tests.model.mutant import Mutant, Patch, weak
+from tests.model.mutant import Mutant
 from tests.model.replay import EPOCH_MS, TICKS
+from tests.support.weakened import Patch, weak
 
 _NO_FAULTS: Final = Faults()
 _ONE_COPY: Final = Faults(copies=1)

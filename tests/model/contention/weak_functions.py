@@ -22,7 +22,7 @@ from fairlock.store import hand_off as hand_off_module
 from fairlock.store import queue, release
 from fairlock.store.context import LockContext
 from fairlock.store.keep_alive import ExpiredHolders
-from tests.model.mutant import Maker, weaker
+from tests.support.weakened import Maker, weaker
 
 _SEND: Final = hand_off_module._send  # noqa: SLF001 - mutants differ in this step
 _JOIN: Final = queue.join

@@ -31,7 +31,8 @@ from tests.model.executions.scenes import (
     Invariant,
     Scene,
 )
-from tests.model.mutant import Mutant, weak
+from tests.model.mutant import Mutant
+from tests.support.weakened import weak
 
 _ALL_CLAIMS: Final = claims.claims_of
 _CHOOSE: Final = reap._choose_pass  # noqa: SLF001 - a mutant goes on with it
