@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from greenlet import getcurrent
@@ -34,16 +34,17 @@ class DirectCaller:
     """One program that invokes the functions.
 
     Attributes:
-        account: where the functions are.
-        process: its own.
-        clock: same.
         queues: whether it joins the queue, or polls outside of it.
     """
 
     account: Account
     process: Process
-    clock: NodeClock
     queues: bool
+
+    @property
+    def clock(self) -> NodeClock:
+        clock: NodeClock = self.process.clock
+        return clock
 
     def take(self, lock: str, work: float, max_wait: float) -> None:
         """Takes a lock, works under it, and releases it."""
@@ -146,29 +147,17 @@ _LEAVING_SECONDS: Final = 16.0
 _READERS: Final = 20
 
 
-@dataclass
 class ClientActor:
-    """One process with one client, which takes locks and works under them.
+    """One process with one client, which takes locks and works under them."""
 
-    Attributes:
-        world: where it lives.
-        process: of its own.
-        clock: same.
-        locks: the real client.
-    """
-
-    world: World
-    process: Process
-    clock: NodeClock
-    locks: LockClient
-    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-
-    @classmethod
-    def of(cls, world: World, name: str, **settings: object) -> ClientActor:
-        process = world.process(name)
-        clock = world.clock(process)
-        settings.setdefault("lease", 30)
-        return cls(world, process, clock, world.client(process, clock, **settings))
+    def __init__(self, world: World, name: str, *, lease: float = 30, **settings: Any) -> None:  # noqa: ANN401 - as LockClient takes them
+        self.world, self.process = world, world.process(name)
+        self.clock: NodeClock = self.process.clock
+        sdk: Any = world.sdk()
+        self.locks = LockClient(
+            "locks", client=sdk, clock=self.clock, owner_name=name, lease=lease, **settings
+        )
+        self._numbers = itertools.count(1)
 
     def take(
         self,

@@ -156,15 +156,15 @@ def _send_others(world: World, fleet: Fleet) -> None:
     _send_guards(account, names)
     for number in range(world.scaled(_DIRECT)):
         process = world.process(f"direct {number}")
-        caller = DirectCaller(account, process, world.clock(process), queues=number % 3 > 0)
+        caller = DirectCaller(account, process, queues=number % 3 > 0)
         world.begin(world.random.random() * 5, process, partial(_direct, caller, names))
     for number in range(world.scaled(_PYTHON)):
         name = f"python {number}"
-        actor = ClientActor.of(world, name, lease=10, stepfunctions=account.workflows)
+        actor = ClientActor(world, name, lease=10, stepfunctions=account.workflows)
         world.begin(world.random.random() * 5, actor.process, partial(_python, actor, names))
     count = min(len(names), world.scaled(_OPERATORS))
     for number in range(count):
-        actor = ClientActor.of(world, f"operator {number}", stepfunctions=account.workflows)
+        actor = ClientActor(world, f"operator {number}", stepfunctions=account.workflows)
         mine, every = names[number::count], _MIXED_SECONDS / _ACTIONS
         world.begin(5, actor.process, partial(operate, actor, mine, _ACTIONS, every))
 
@@ -199,10 +199,10 @@ def _python(actor: ClientActor, names: list[str]) -> None:
 def _send_clients(world: World, fleet: Fleet) -> None:
     names = [*fleet.locks(world), "orders/of others"]
     for number in range(max(2, world.scaled(_TRANSFERS))):
-        actor = ClientActor.of(world, f"transfer {number}", lease=10)
+        actor = ClientActor(world, f"transfer {number}", lease=10)
         world.begin(world.random.random() * 5, actor.process, partial(_transfer, actor, names))
     for number in range(max(2, world.scaled(_SKIPPERS))):
-        actor = ClientActor.of(world, f"skipper {number}", lease=10)
+        actor = ClientActor(world, f"skipper {number}", lease=10)
         world.begin(world.random.random() * 5, actor.process, partial(_skip, actor, names))
 
 
@@ -273,7 +273,7 @@ _MONTH_ACTIONS: Final = 60
 def _send_others_in_a_month(world: World, fleet: Fleet) -> None:
     """An operator of each lock, and outages until all turns are over."""
     for number, lock in enumerate(fleet.locks(world)):
-        actor = ClientActor.of(world, f"operator {number}")
+        actor = ClientActor(world, f"operator {number}")
         every = _DAYS * _DAY / _MONTH_ACTIONS
         world.begin(60, actor.process, partial(operate, actor, [lock], _MONTH_ACTIONS, every))
     _plan_outage(world)

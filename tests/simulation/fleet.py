@@ -107,7 +107,7 @@ class _Turns:
         if self.incarnation > 3:
             name = f"client {self.number} (the {self.incarnation}th)"
         self.incarnation += 1
-        actor = ClientActor.of(world, name, lease=fleet.lease)
+        actor = ClientActor(world, name, lease=fleet.lease)
         machines, random = world.faults.machines, world.random
         if machines.killed:
             # The turns count as one actor of the world until the last of them: see `_replace`.

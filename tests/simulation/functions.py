@@ -27,7 +27,7 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from greenlet import getcurrent
 
 from tests.simulation.engine import START, Engine, Process
-from tests.simulation.faults import LambdaFaults
+from tests.simulation.faults import LambdaFaults, NodeClock
 from tests.simulation.machines import recorded
 from tests.simulation.versions import TODAY, Version
 from tests.support.weakened import Patch, patched
@@ -86,7 +86,7 @@ class Environment(Process):
         self, world: World, name: str, clients: Mapping[str, Any], version: Version
     ) -> None:
         super().__init__(world.engine, name)
-        self.clock = world.clock(self)
+        self.clock = NodeClock(world.engine, world.faults.clocks, self)
         self.aws_clock = version.new_aws_clock(self.clock)
         sdk, faults = world.sdk(), world.faults.functions
         if faults.kills or faults.stalls:

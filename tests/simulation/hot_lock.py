@@ -38,7 +38,7 @@ _WORK_SECONDS = 0.1
 
 def _hot(world: World) -> None:
     for number in range(world.scaled(_COMERS)):
-        actor = ClientActor.of(world, f"comer {number}")
+        actor = ClientActor(world, f"comer {number}")
         at = world.random.random() * _WITHIN_SECONDS
         # A smaller world is as crowded: fewer come, and each works for longer.
         work = world.random.uniform(0.5, 1.5) * _WORK_SECONDS / world.scale

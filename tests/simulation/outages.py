@@ -92,7 +92,7 @@ def _is_over_early(expires_at_ms: int, *, date_ms: int) -> bool:
 def _play(world: World) -> None:
     count = max(_CLIENTS_OF_A_NAME, world.scaled(_CLIENTS))
     for number in range(count):
-        actor = ClientActor.of(world, f"client {number}", lease=_LEASE_SECONDS)
+        actor = ClientActor(world, f"client {number}", lease=_LEASE_SECONDS)
         name = f"orders/{number // _CLIENTS_OF_A_NAME}"
         world.begin(world.random.random() * 5, actor.process, partial(_turns, actor, name))
         if world.random.random() < _KILLED:

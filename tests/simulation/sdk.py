@@ -19,7 +19,7 @@ from greenlet import getcurrent
 
 from fairlock.aws.retry import may_pass
 from tests.simulation.dynamodb import Answer, DynamoDb
-from tests.simulation.engine import Engine, Killed, Process
+from tests.simulation.engine import Engine, Killed
 from tests.simulation.faults import Network
 
 AWS: Final = "https://dynamodb.us-east-1.amazonaws.com"
@@ -38,6 +38,7 @@ _REPEATED: Final = frozenset(
         "TransactionInProgressException",
     }
 )
+Hit = Callable[[Mapping[str, Any]], object]
 _OPERATIONS: Final = frozenset(
     {
         *("update_item", "put_item", "delete_item", "transact_write_items"),
@@ -64,22 +65,14 @@ class Traffic:
 class Wire:
     """The way of requests to DynamoDB and back.
 
-    Args:
-        engine: time and chance.
-        database: at the other end.
-        network: what goes wrong on the way.
+    Attributes:
+        hit: called with each request that a fault has delayed or spoilt, by the process that sent
+            it.
     """
 
-    def __init__(self, engine: Engine, database: DynamoDb, network: Network) -> None:
+    def __init__(self, engine: Engine, database: DynamoDb, network: Network, hit: Hit) -> None:
         self.engine, self.database, self.network = engine, database, network
-        self.traffic = Traffic()
-        self.hits: list[Callable[[Process, Mapping[str, Any]], object]] = []
-        """Are told of each sending that a fault has delayed or spoilt, and of its process."""
-
-    def hit(self, request: Mapping[str, Any]) -> None:
-        """A sending of the calling process was delayed or spoilt."""
-        for tell in self.hits:
-            tell(getcurrent().process, request)
+        self.traffic, self.hit = Traffic(), hit
 
     def send(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as DynamoDB answers
         """Sends once, and waits for the answer.
@@ -176,9 +169,6 @@ class Wire:
 
 class Sdk:
     """A client of boto3 for DynamoDB, as one process has it.
-
-    Args:
-        wire: to DynamoDB.
 
     Attributes:
         sent: how many requests this process has sent.

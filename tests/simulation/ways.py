@@ -44,13 +44,13 @@ def options_of_a_kind(world: World, lock: int) -> dict[str, Any]:
 
 def _send_others(world: World, _fleet: Fleet) -> None:
     for number in range(max(3, world.scaled(_LEADERS))):
-        actor = ClientActor.of(world, f"candidate {number}", lease=10)
+        actor = ClientActor(world, f"candidate {number}", lease=10)
         world.begin(world.random.random() * 5, actor.process, partial(_lead, actor, number))
         if number % 3 == 0:
             seconds = world.random.uniform(20, _LEADING_SECONDS)
             world.engine.after(seconds, world.kill, actor.process)
     for number in range(max(4, world.scaled(_CALLERS))):
-        actor = ClientActor.of(world, f"caller {number}")
+        actor = ClientActor(world, f"caller {number}")
         world.begin(world.random.random() * 5, actor.process, partial(_call, actor, number))
 
 
@@ -210,7 +210,7 @@ def send_operators(world: World, fleet: Fleet) -> None:
     locks = fleet.locks(world)
     count = min(len(locks), world.scaled(_OPERATORS))
     for number in range(count):
-        actor = ClientActor.of(world, f"operator {number}")
+        actor = ClientActor(world, f"operator {number}")
         mine = locks[number::count]
         run = partial(operate, actor, mine, _ACTIONS, _BETWEEN_SECONDS)
         world.begin(5, actor.process, run)

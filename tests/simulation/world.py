@@ -20,7 +20,6 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from fairlock import LockClient
 from tests.simulation.dynamodb import DynamoDb
 from tests.simulation.engine import START, Engine, Process
 from tests.simulation.faults import Faults, NodeClock
@@ -29,8 +28,6 @@ from tests.simulation.judge import Judge
 from tests.simulation.recovery import Recovery
 from tests.simulation.sdk import Sdk, Wire
 from tests.simulation.threads import simulated_threads
-
-TABLE = "locks"
 
 
 @dataclass
@@ -61,15 +58,14 @@ class World:
         database = self.faults.database
         if database.slow_units is not None:  # A smaller world is as crowded.
             database = replace(database, slow_units=max(2, round(database.slow_units * self.scale)))
-        self.database = DynamoDb(self.engine, self.faults.network, database)
-        self.wire = Wire(self.engine, self.database, self.faults.network)
+        network = self.faults.network
+        self.database = DynamoDb(self.engine, network, database)
         self.judge = Judge(self.engine, self.idle_bound)
         self.recovery = Recovery(self.engine, self.judge, self.database.is_out)
+        self.wire = Wire(self.engine, self.database, network, self.recovery.hit)
         # The judge first: it knows the state of a lock when its data are written.
         self.database.table.sees += [self.judge.saw, self.recovery.saw]
-        self.wire.hits.append(self.recovery.hit)
         self.judge.allowance = self.recovery.allowance
-        network = self.faults.network
         if network.copies or network.late_requests:
             self.judge.late_seconds = network.late_seconds
         for begins, ends in self.faults.database.outages:
@@ -117,24 +113,16 @@ class World:
         return max(1, round(number * self.scale))
 
     def process(self, name: str) -> Process:
-        """A new process."""
-        return Process(self.engine, name)
+        """A new process, with clocks of its own."""
+        process = Process(self.engine, name)
+        process.clock = NodeClock(self.engine, self.faults.clocks, process)
+        return process
 
     def sdk(self) -> Sdk:
         """The DynamoDB client of a new process; its requests are counted."""
         sdk = Sdk(self.wire)
         self.sdks.append(sdk)
         return sdk
-
-    def clock(self, process: Process) -> NodeClock:
-        """The clocks of a new process."""
-        clock = process.clock = NodeClock(self.engine, self.faults.clocks, process)
-        return clock
-
-    def client(self, process: Process, clock: NodeClock, **settings: Any) -> LockClient:  # noqa: ANN401 - as LockClient takes them
-        """The real client, as a process has it."""
-        sdk: Any = self.sdk()
-        return LockClient(TABLE, client=sdk, clock=clock, owner_name=process.name, **settings)
 
     def begin(self, seconds: float, process: Process, run: Callable[[], object]) -> None:
         """Lets an actor begin at a moment of the run. The run is over when all have ended."""
