@@ -252,7 +252,7 @@ def test_what_is_below_is_no_second_address(package: str) -> None:
 
 SOURCES = ("tests/support/checkout.py", "fairlock/clock.py")
 OF_A_SEARCH = """
-from tests.model import search
+from tests.model import searches
 from tests.support.checkout import files_of_imported_packages
 print(*files_of_imported_packages(), sep="\\n")
 """

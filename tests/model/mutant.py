@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from tests.model.contention.configurations import Configuration
-from tests.model.executions.scenes import Scene
 from tests.support.weakened import Patch
+
+if TYPE_CHECKING:
+    from tests.model.searches import Given
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +17,10 @@ class Mutant:
     """A weaker protocol, the search that shows it, and the invariant that is then broken."""
 
     breaks: StrEnum
-    search: Configuration | Scene
+    search: Given
     patches: tuple[Patch, ...] = ()
 
     @property
-    def narrow_search(self) -> Configuration | Scene:
+    def narrow_search(self) -> Given:
         """The search for this invariant alone."""
         return replace(self.search, invariants=frozenset({self.breaks}))

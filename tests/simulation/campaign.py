@@ -155,7 +155,6 @@ def _run(job: _Job) -> Result | FoundControl:
 
 
 def line_of(result: Result) -> str:
-    """One run, for people."""
     told = (
         f"scenario {result.number}, seed {result.seed}, scale {result.scale:g}: "
         f"{result.requests:,} requests in {result.cpu_seconds:.1f} s of CPU, "
@@ -167,7 +166,6 @@ def line_of(result: Result) -> str:
 
 
 def line_of_control(control: FoundControl) -> str:
-    """One control, for people."""
     told = "NOT FOUND" if control.seeds is None else f"found with seed {control.seeds}"
     return f"control of scenario {control.number}: {control.name}: {told}, {control.seconds:.1f} s"
 

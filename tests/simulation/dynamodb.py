@@ -33,7 +33,6 @@ Seen = Callable[[Key, Item, Item], object]
 
 
 def key_of(request: Mapping[str, Any]) -> Key:
-    """The key of a request's item."""
     key = request["Key"] if "Key" in request else request["Item"]
     return key[PARTITION_KEY]["S"], key[SORT_KEY]["S"]
 
@@ -58,7 +57,6 @@ class IndexedTable(MemoryTable):
         return -(-max(self.sizes.get(key_of(write), 0), 1) // 1024)
 
     def in_partition(self, partition: str) -> list[str]:
-        """The sort keys of a partition, in order."""
         return self._partitions.get(partition, [])
 
     def query(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
@@ -94,7 +92,6 @@ class IndexedTable(MemoryTable):
         return answer
 
     def remove(self, key: Key) -> None:
-        """Removes an item, as TTL does."""
         self._changed(key, self.items.pop(key), {})
 
     @staticmethod
@@ -240,7 +237,6 @@ class DynamoDb:
         return self._engine.random.lognormvariate(math.log(_MEDIAN_SECONDS / 2), _SPREAD)
 
     def is_out(self) -> bool:
-        """Whether it answers nothing at this moment."""
         since = self._engine.now - START
         return self._engine.now < self.out_until or any(
             begins <= since < ends for begins, ends in self._database.outages

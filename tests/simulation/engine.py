@@ -226,7 +226,6 @@ class Quota:
     refill: float
 
     def scaled(self, scale: float) -> Quota:
-        """The same for a smaller world; one token at least."""
         return Quota(max(1.0, self.size * scale), self.refill * scale)
 
 

@@ -120,7 +120,6 @@ class Queue:
         self.counts: Counter[str] = Counter()
 
     def send(self, body: str, delay: float = 0.0) -> None:
-        """A message more."""
         self.counts["sent"] += 1
         self._show(_Message(next(self._order), body), delay)
 
@@ -131,7 +130,6 @@ class Queue:
             self._show(message, seconds)
 
     def is_empty(self) -> bool:
-        """Whether no message is there, visible or not."""
         came = self.counts["sent"] + self.counts["came twice"]
         return came == self.counts["deleted"] + len(self.dead)
 
@@ -242,7 +240,6 @@ class SqsClient:
         self._engine, self._queue = engine, queue
 
     def send_message(self, *, QueueUrl: str, MessageBody: str, DelaySeconds: int) -> Json:  # noqa: N803 - boto3's names
-        """One request."""
         del QueueUrl
         json.loads(MessageBody)
         self._engine.wait(_REQUEST_SECONDS)
@@ -256,7 +253,6 @@ class SqsClient:
         ReceiptHandle: str,  # noqa: N803
         VisibilityTimeout: int,  # noqa: N803
     ) -> Json:
-        """One request."""
         del QueueUrl
         self._engine.wait(_REQUEST_SECONDS)
         self._queue.hide(ReceiptHandle, VisibilityTimeout)

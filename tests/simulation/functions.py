@@ -87,7 +87,7 @@ class Environment(Process):
     ) -> None:
         super().__init__(world.engine, name)
         self.clock = NodeClock(world.engine, world.faults.clocks, self)
-        self.aws_clock = version.new_aws_clock(self.clock)
+        self.aws_clock = version.load("lambdas.runtime").AwsClock(self.clock)
         sdk, faults = world.sdk(), world.faults.functions
         if faults.kills or faults.stalls:
             sdk._wire = _FragileWire(self, sdk._wire, faults)  # type: ignore[assignment]  # noqa: SLF001 - the same calls
@@ -185,7 +185,6 @@ class Functions:
             self.add(name, handler)
 
     def add(self, name: str, handler: Handler, version: Version = TODAY) -> None:
-        """A function more, or another version of one."""
         room, now = self._growth, self._engine.now
         self._functions[name] = _Function(bare(handler), version, room=room, at=now)
 
@@ -280,7 +279,7 @@ class _OfProcess:
 @contextmanager
 def lambda_runtime(version: Version = TODAY) -> Iterator[None]:
     """The conditions under which the handlers of a version run here."""
-    version.import_handlers()
+    assert version.handlers, "they are imported before anything that they import is replaced"
     clock, aws_clock = _OfProcess("clock"), _OfProcess("aws_clock")
     load, names = version.load, version.load("fairlock.names")
     runtime, system = load("lambdas.runtime"), load("fairlock.clock").SystemClock

@@ -211,7 +211,6 @@ class Judge:
         self._accepted[lock] = max(token, self._accepted.get(lock, 0))
 
     def saw(self, key: Key, old: Item, new: Item) -> None:
-        """A write of the lock table."""
         partition, sort_key = key
         if partition.startswith(_DATA):
             self._saw_data(partition[len(_DATA) :], new)
@@ -237,13 +236,11 @@ class Judge:
             self.require("all is free at the end", not queue, f"{lock}: {len(queue)} wait")
 
     def found(self, promise: str, what: str) -> None:
-        """Notes a broken promise."""
         self.engine.trace("JUDGE", f"{promise}: {what}")
         if len(self.findings) < _MOST_FINDINGS:
             self.findings.append(Finding(promise, self.engine.now, what))
 
     def require(self, promise: str, holds: object, what: str) -> None:
-        """Judges something that a scenario knows."""
         if not holds:
             self.found(promise, what)
 
@@ -277,7 +274,6 @@ class Judge:
             self.found("no grant above a ceiling", what)
 
     def _saw_data(self, lock: str, new: Item) -> None:
-        """A guarded write of an application, that names the fencing token it was made under."""
         token, is_last = int(new["token"]["N"]), "is_last" in new
         state = self._states.get(lock, LockState())
         if state.limit == 1:

@@ -29,13 +29,11 @@ KEEP_ALIVE_SECONDS: Final = 20
 
 @cache
 def recorded() -> Json:
-    """What was recorded: the machines, and how the reaper is set up."""
     found: Json = json.loads(RECORDED.read_text())
     return found
 
 
 def machine(name: str) -> Json:
-    """A recorded machine."""
     found: Json = recorded()["machines"][name]
     return found
 
@@ -76,7 +74,6 @@ def made_today() -> Json:
 
 
 def main() -> None:
-    """Records them."""
     text = json.dumps(made_today(), indent=1, sort_keys=True, ensure_ascii=False)
     RECORDED.write_text(f"{text}\n")
     sys.stdout.write(f"{RECORDED.name} is recorded\n")

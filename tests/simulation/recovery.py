@@ -159,7 +159,6 @@ class Recovery:
         self.look(acquisition.lock)
 
     def look_at(self, process: Process) -> None:
-        """A process was killed or suspended, or goes on."""
         for acquisition in list(self._of_process[process]):
             self.look(acquisition.lock)
 
@@ -171,7 +170,6 @@ class Recovery:
             self.look(lock)
 
     def hit(self, request: Mapping[str, Any]) -> None:
-        """A sending of the calling process was spoilt, or delayed."""
         now, partition = self.engine.now, partition_of(request)
         self._hits_of_process[getcurrent().process].append(now)
         if partition.startswith(_LOCK):
@@ -188,7 +186,6 @@ class Recovery:
         return len(hits) - bisect_left(hits, since)
 
     def saw(self, key: Key, _old: Item, new: Item) -> None:
-        """A write of the lock table."""
         partition, sort_key = key
         if sort_key != "STATE" or not partition.startswith(_LOCK):
             return

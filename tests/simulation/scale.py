@@ -216,7 +216,9 @@ def draw_bars(path: Path, bars: Sequence[tuple[str, float, float]], *, across: s
             middle = bar.get_y() + bar.get_height() / 2
             axes.plot([promised] * 2, [middle - 0.45, middle + 0.45], color="C1", linewidth=3)
             right = max(seconds, promised)
-            axes.text(right, middle, f"  {seconds:.1f} of {promised:.3g}", verticalalignment="center")
+            axes.text(
+                right, middle, f"  {seconds:.1f} of {promised:.3g}", verticalalignment="center"
+            )
         axes.set(xlabel=across, xlim=(0, 1.25 * max(max(one[1:]) for one in bars)))
         axes.invert_yaxis()
 

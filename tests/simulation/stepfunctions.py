@@ -106,7 +106,6 @@ class StepFunctions:
         )
 
     def describe(self, arn: str) -> Json:
-        """What DescribeExecution says."""
         self.described += 1
         execution = self.executions.get(arn)
         if execution is None:
@@ -135,7 +134,6 @@ class StepFunctions:
 
 
 def refusal(code: str, name: str) -> ClientError:
-    """An error of AWS's."""
     response: Any = {"Error": {"Code": code, "Message": code}, "ResponseMetadata": {}}
     return ClientError(response, name)
 
@@ -153,17 +151,14 @@ class StepFunctionsClient:
         self.exceptions = SimpleNamespace(ExecutionDoesNotExist=ExecutionDoesNotExist)
 
     def describe_execution(self, *, executionArn: str, includedData: str) -> Json:  # noqa: N803 - boto3's names
-        """One request."""
         assert includedData == "METADATA_ONLY"
         return self._call("DescribeExecution", lambda: self._service.describe(executionArn))
 
     def send_task_success(self, *, taskToken: str, output: str) -> Json:  # noqa: N803 - boto3's names
-        """One request."""
         result = json.loads(output)
         return self._call("SendTask", lambda: self._service.complete(taskToken, result, "", ""))
 
     def send_task_failure(self, *, taskToken: str, error: str, cause: str) -> Json:  # noqa: N803 - boto3's names
-        """One request."""
         return self._call("SendTask", lambda: self._service.complete(taskToken, None, error, cause))
 
     def _call(self, api: str, do: Callable[[], Json]) -> Json:

@@ -45,17 +45,9 @@ class Version:
 
     @cached_property
     def handlers(self) -> dict[str, Any]:
-        """The entry points, as the stack deploys them."""
+        """By their names; imports them."""
         names = ("acquire", "heartbeat", "release", "reap")
         return {name: self.load(f"lambdas.{name}").handler for name in names}
-
-    def import_handlers(self) -> None:
-        """Imports them, before anything that they import is replaced."""
-        assert self.handlers
-
-    def new_aws_clock(self, clock: object) -> Any:  # noqa: ANN401 - of a class of that version
-        """What an environment learns of AWS's time."""
-        return self.load("lambdas.runtime").AwsClock(clock)
 
 
 def _load_earlier(name: str) -> ModuleType:

@@ -75,7 +75,6 @@ def _lead(actor: ClientActor, number: int) -> None:
 
 
 def _call(actor: ClientActor, number: int) -> None:
-    """Calls at a pace."""
     random, judge, name = actor.world.random, actor.world.judge, f"vendor/{number // 20}"
     for _ in range(_CALLS):
         actor.clock.wait(random.expovariate(1 / 10))
@@ -135,7 +134,6 @@ _EVENT_SECONDS: Final = 25.0
 
 
 def map_of_guards() -> Json:
-    """A machine whose Map has a guard in each iteration."""
     return {
         "StartAt": "Each",
         "States": {

@@ -229,6 +229,5 @@ def require_all_free(account: Account) -> None:
 
 
 def require_no_dead_letter(account: Account) -> None:
-    """The reaper has given up no message."""
     dead = account.queue.dead
     account.judge.require("no dead letter", not dead, f"{len(dead)} dead letters")

@@ -78,14 +78,12 @@ class World:
         self.recovery.looks_at_all()
 
     def goes_out(self, seconds: float) -> None:
-        """DynamoDB answers nothing for so long."""
         self.faults_seen["outages"] += 1
         self.database.out_until = self.engine.now + seconds
         self._outage_changes()
         self.engine.after(seconds, self._outage_changes)
 
     def kill(self, process: Process) -> None:
-        """Kills a process, as a machine that fails does."""
         if process.tasks and process.is_alive:
             self.faults_seen["kills"] += 1
             self.engine.trace(process.name, "KILLED")

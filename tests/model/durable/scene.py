@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import SimpleNamespace
@@ -214,7 +214,4 @@ class DurableScene:
     gives_up: bool = False
     fails: bool = False
     passes_through: bool = False
-    invariants: frozenset[Invariant] = ALL
-
-    def tell(self, way: Iterable[tuple[State, Move]]) -> Iterable[str]:
-        return (move.name for _, move in way)
+    invariants: frozenset[StrEnum] = ALL

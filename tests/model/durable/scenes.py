@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from fairlock.durable import durable_lock, holding
 from fairlock.store import release
+from tests.model import search
 from tests.model.durable.scene import (
     DurableScene,
     Invariant,
@@ -17,26 +17,27 @@ from tests.model.durable.scene import (
     State,
 )
 from tests.model.durable.world import LOCK, DurableWorld
+from tests.model.mutant import Mutant
 
 
-@dataclass(frozen=True, slots=True)
-class Checker:
-    """Names the first invariant that does not hold."""
+class Checker(search.Checker):
+    """Checks the states and moves of one scene."""
 
-    world: DurableWorld
-    wanted: frozenset[Invariant]
+    def __init__(self, world: DurableWorld, wanted: frozenset[Invariant]) -> None:
+        super().__init__(wanted)
+        self._world = world
 
     def broken_by(self, _state: State, move: Move) -> Invariant | None:
-        return self._if_wanted(move.to.fault)
+        return move.to.fault if move.to.fault in self.wanted else None
 
     def broken_in(self, state: State) -> Invariant | None:
-        if Invariant.WAKE_UP not in self.wanted or state.lost < self.world.scene.lost:
+        if Invariant.WAKE_UP not in self.wanted or state.lost < self._world.scene.lost:
             return None
-        owners = self.world.owner_ids(state)
+        owners = self._world.owner_ids(state)
         for at, execution in enumerate(state.executions):
             holds = any(owner.startswith(f"owner-of-{at}-") for owner in owners)
             if holds and execution.status == "running":
-                asleep = self.world.is_asleep(state, at)
+                asleep = self._world.is_asleep(state, at)
                 if asleep is not None and "granted" in asleep:
                     return Invariant.WAKE_UP
         return None
@@ -45,12 +46,9 @@ class Checker:
         if any(move.must for move in moves):
             return None
         if any(each.status == "running" for each in state.executions):
-            return self._if_wanted(Invariant.ENDED)
-        is_free = not self.world.owner_ids(state) and not self.world.table(state).waiters(LOCK)
-        return None if is_free else self._if_wanted(Invariant.FREE)
-
-    def _if_wanted(self, fault: Invariant | None) -> Invariant | None:
-        return fault if fault in self.wanted else None
+            return self.pick((Invariant.ENDED, False))
+        is_free = not self._world.owner_ids(state) and not self._world.table(state).waiters(LOCK)
+        return self.pick((Invariant.FREE, is_free))
 
 
 DURABLE_SCENES: Final = (
@@ -126,28 +124,28 @@ def _never_leaves(_self: object, _purpose: str, *, entered: bool) -> None:
     assert isinstance(entered, bool)
 
 
-DURABLE_MUTANTS: Final = {
-    "a durable execution releases when it is suspended": (
+DURABLE_MUTANTS: Final[dict[str, Mutant]] = {
+    "a durable execution releases when it is suspended": Mutant(
         Invariant.HELD,
         _ALONE,
         ((holding, "_is_end_of_block", lambda _error: True),),
     ),
-    "an owner id is made outside of a step": (
+    "an owner id is made outside of a step": Mutant(
         Invariant.FREE,
         _ALONE,
         ((RecordedContext, "step", _enter_unrecorded(RecordedContext.step)),),
     ),
-    "a callback is made again on each replay": (
+    "a callback is made again on each replay": Mutant(
         Invariant.WAKE_UP,
         _BEHIND,
         ((RecordedContext, "create_callback", _callback_anew(RecordedContext.create_callback)),),
     ),
-    "an execution that gives up does not leave": (
+    "an execution that gives up does not leave": Mutant(
         Invariant.FREE,
         DurableScene(name="gives up", anna_holds=True, gives_up=True),
         ((durable_lock.Acquisition, "_leave", _never_leaves),),
     ),
-    "a release does not count its repeats": (
+    "a release does not count its repeats": Mutant(
         Invariant.FALSE_LOSS,
         DurableScene(name="repeated", kills=1, passes_through=True),
         (

@@ -63,6 +63,9 @@ class DurableWorld:
     def request_names(self) -> frozenset[str]:
         return frozenset()
 
+    def tell(self, way: Sequence[tuple[State, Move]]) -> Iterator[str]:
+        return (move.name for _, move in way)
+
     def moves(self, state: State) -> Sequence[Move]:
         if state not in self._moves:
             self._moves[state] = [*self._all_moves(state)]
