@@ -40,7 +40,6 @@ from tests.fuzz.findings import (
 from tests.support import LambdaContextStub
 from tests.support.faulty_table import WRITES, defects, refusal, unknown_outcomes
 
-_REQUESTS_PER_TABLE: Final = 250
 _OWNERS: Final = 8
 _FAULT_SHARE: Final = 0.01
 _CONTEXT: Final = LambdaContextStub()
@@ -188,7 +187,7 @@ def fuzz_handlers(requests: int, *, seed: int) -> Findings:
     with _environment(aws) as output:
         run = _Run(aws, Requests(random), output)
         for number in range(requests):
-            if number % _REQUESTS_PER_TABLE == 0:
+            if number % 250 == 0:
                 aws.table = MemoryTable()
             run.send(random.choice(_HANDLERS))
     return run.findings

@@ -92,7 +92,6 @@ LONGEST_SECONDS: Final = 1_200
 """Of one test: beside others that use all of the machine, a search gets a tenth of it."""
 _FIRST: Final = ("an acquire is under way when its execution is stopped", "four share two permits")
 """The longest begin first."""
-_NICENESS: Final = 2
 FIRST_STATES: Final = None if os.environ.get("FAIRLOCK_SEARCH") == "all" else 10_000
 """How many states of each search `make test` visits: most searches have fewer."""
 FIRST_DURABLE_STATES: Final = FIRST_STATES and 1_000
@@ -153,7 +152,7 @@ def run_searches() -> Iterator[Searches]:
 
 
 def _begin_process() -> None:
-    os.nice(_NICENESS)
+    os.nice(2)
     gc.disable()  # The states are numbers in tuples, without cycles: it would find nothing.
     # A search that does not end takes its process with it, and with it the whole pool.
     resource.setrlimit(resource.RLIMIT_CPU, (LONGEST_SECONDS, LONGEST_SECONDS))

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 Request = tuple[NumberedTables, int, Call]
 """The tables of a world, the number of one, and what is asked of it."""
 
-_SAMPLES_OF_EACH = 5
 _CLIENTS = (
     Client(name="anna", heartbeats=1, gives_up=True, polls=1),
     Client(name="ben", pushed=False, polls=1),
@@ -56,7 +55,6 @@ _ONE_RELEASES_THE_OTHER_BY_FORCE = (
     Client(name="olga", waits=False, pushed=False, forces=True),
 )
 _WALKS = 80
-_WALKS_IN_A_SCENE = 120
 
 
 def _walks(world: Any, number: int) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401 - of either kind
@@ -104,7 +102,7 @@ def _requests_of_contention(names: Names) -> Iterator[Request]:
 def _requests_of_executions(names: Names) -> Iterator[Request]:
     for scene in SCENES:
         world = executions.World(scene, names)
-        for state, _ in _walks(world, _WALKS_IN_A_SCENE):
+        for state, _ in _walks(world, 120):
             for call in (call for local in state.locals for call in local.under_way()):
                 yield world.calls.tables, state.table, world.calls.request_of(call)
 
@@ -140,7 +138,7 @@ def _compare(
         outcome = tables.apply(before, call)
         expected = tables.answer(outcome.answer)
         kind = _kind(call, expected)
-        if compared[kind] == _SAMPLES_OF_EACH:
+        if compared[kind] == 5:
             continue
         compared[kind] += 1
         _replace_items(client, list(tables.items(before).values()))

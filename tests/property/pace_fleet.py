@@ -27,7 +27,6 @@ from fairlock.testing.fake_table import MemoryTable, dated
 from fairlock.testing.manual_clock import START_MS, run_in_virtual_time
 
 AWS: Final = "https://dynamodb.us-east-1.amazonaws.com"
-NAME: Final = "vendor"
 _START: Final = START_MS / 1000
 _TIMEOUT: Final = 1.5
 _CERTAIN: Final = 1e-3
@@ -295,7 +294,7 @@ async def _process(run: Run) -> None:
             max_wait = run.rng.choice(fleet.waits)
             call = endpoint.call = Call(max_wait=max_wait, called_at=aws_now())
             try:
-                await locks.pace(NAME, rate=fleet.rate, max_wait=max_wait, burst=fleet.burst)
+                await locks.pace("vendor", rate=fleet.rate, max_wait=max_wait, burst=fleet.burst)
             except SlotTooLate:
                 call.refused_at = aws_now()
             except LockStoreUnavailable:

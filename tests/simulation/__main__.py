@@ -34,8 +34,8 @@ from tests.simulation.campaign import (
     shrunk,
 )
 from tests.simulation.day import DAY, MIXED, MONTH
+from tests.simulation.fleet import CLOCKS, OUTAGE, SUSPENSIONS, THROTTLED, UNRELIABLE_NETWORK
 from tests.simulation.hot_lock import HOT_LOCK, MASS_STOP, PERMITS
-from tests.simulation.outages import CLOCKS, OUTAGE, SUSPENSIONS, THROTTLED, UNRELIABLE_NETWORK
 from tests.simulation.scenario import Result, Scenario, run, weakened
 from tests.simulation.ways import MAPS, OPERATORS, WAYS
 from tests.simulation.workflows import (

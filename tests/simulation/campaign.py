@@ -23,7 +23,6 @@ from typing import Any, Final
 from tests.simulation.judge import Finding
 from tests.simulation.scenario import Result, Scenario, run, run_control
 
-_MOST_SEEDS_OF_A_CONTROL: Final = 12
 _HOUR: Final = 3_600
 _scenarios: Mapping[int, Scenario] = {}
 """Of this process and its forks: a scenario holds functions, which no pipe takes."""
@@ -146,7 +145,7 @@ def _run(job: _Job) -> Result | FoundControl:
     first = job.seed + control.seed - 1
     found = (
         number + 1
-        for number in range(_MOST_SEEDS_OF_A_CONTROL)
+        for number in range(12)
         if control.breaks in run_control(scenario, control, seed=first + number).broken
     )
     seeds = next(found, None)

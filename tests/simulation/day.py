@@ -133,17 +133,10 @@ DAY: Final = Scenario(
 # functions by JSON alone (docs/any-language.md), and operators, whose commands are calls of
 # `LockClient`. Durable functions have tests of their own.
 
-_TRANSFERS: Final = 300
-_SKIPPERS: Final = 200
 _TURNS: Final = 10
 _ACTIONS: Final = 15
 _MAX_WAIT_SECONDS: Final = 240.0
 _SHARED: Final = "shared/"
-_SHARED_NAMES: Final = 60
-_GUARDS: Final = 4_000
-_DIRECT: Final = 300
-_PYTHON: Final = 200
-_OPERATORS: Final = 30
 _MIXED_SECONDS: Final = 900.0
 _FORMS: Final = ("queue", "long queue", "kept alive", "poll", "skip")
 
@@ -152,17 +145,17 @@ def _send_others(world: World, fleet: Fleet) -> None:
     _send_clients(world, fleet)
     account = Account(world)
     world.recovery.judges = lambda lock: not lock.startswith(_SHARED)
-    names = [f"{_SHARED}{number}" for number in range(world.scaled(_SHARED_NAMES))]
+    names = [f"{_SHARED}{number}" for number in range(world.scaled(60))]
     _send_guards(account, names)
-    for number in range(world.scaled(_DIRECT)):
+    for number in range(world.scaled(300)):
         process = world.process(f"direct {number}")
         caller = DirectCaller(account, process, queues=number % 3 > 0)
         world.begin(world.random.random() * 5, process, partial(_direct, caller, names))
-    for number in range(world.scaled(_PYTHON)):
+    for number in range(world.scaled(200)):
         name = f"python {number}"
         actor = ClientActor(world, name, lease=10, stepfunctions=account.workflows)
         world.begin(world.random.random() * 5, actor.process, partial(_python, actor, names))
-    count = min(len(names), world.scaled(_OPERATORS))
+    count = min(len(names), world.scaled(30))
     for number in range(count):
         actor = ClientActor(world, f"operator {number}", stepfunctions=account.workflows)
         mine, every = names[number::count], _MIXED_SECONDS / _ACTIONS
@@ -170,7 +163,7 @@ def _send_others(world: World, fleet: Fleet) -> None:
 
 
 def _send_guards(account: Account, names: list[str]) -> None:
-    random, count = account.world.random, account.world.scaled(_GUARDS)
+    random, count = account.world.random, account.world.scaled(4_000)
     for form in _FORMS:
         moments = [random.random() * _MIXED_SECONDS for _ in range(round(count / len(_FORMS)))]
         inputs = [
@@ -198,10 +191,10 @@ def _python(actor: ClientActor, names: list[str]) -> None:
 
 def _send_clients(world: World, fleet: Fleet) -> None:
     names = [*fleet.locks(world), "orders/of others"]
-    for number in range(max(2, world.scaled(_TRANSFERS))):
+    for number in range(max(2, world.scaled(300))):
         actor = ClientActor(world, f"transfer {number}", lease=10)
         world.begin(world.random.random() * 5, actor.process, partial(_transfer, actor, names))
-    for number in range(max(2, world.scaled(_SKIPPERS))):
+    for number in range(max(2, world.scaled(200))):
         actor = ClientActor(world, f"skipper {number}", lease=10)
         world.begin(world.random.random() * 5, actor.process, partial(_skip, actor, names))
 
@@ -265,8 +258,6 @@ MIXED: Final = Scenario(
 
 _DAY: Final = 86_400.0
 _DAYS: Final = 30
-_DAYS_BETWEEN_OUTAGES: Final = 3
-_LONGEST_OUTAGE_SECONDS: Final = 420.0
 _MONTH_ACTIONS: Final = 60
 
 
@@ -280,12 +271,12 @@ def _send_others_in_a_month(world: World, fleet: Fleet) -> None:
 
 
 def _plan_outage(world: World) -> None:
-    seconds = world.random.expovariate(1 / (_DAYS_BETWEEN_OUTAGES * _DAY))
+    seconds = world.random.expovariate(1 / (3 * _DAY))
     world.engine.after(seconds, _have_outage, world)
 
 
 def _have_outage(world: World) -> None:
-    world.goes_out(world.random.uniform(5, _LONGEST_OUTAGE_SECONDS))
+    world.goes_out(world.random.uniform(5, 420.0))
     _plan_outage(world)
 
 

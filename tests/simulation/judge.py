@@ -21,7 +21,6 @@ from fairlock.testing.interpreter import Item
 from tests.simulation.engine import Engine
 
 _LOCK: Final = "LOCK#"
-_WAITER: Final = "WAITER#"
 _VERSION: Final = "only_newest"
 _DATA: Final = "DATA#"
 _PASSED_OVER_SECONDS: Final = 1.5
@@ -33,7 +32,6 @@ _PLACE_SECONDS: Final = 1.5
 of one for front ends that differ."""
 _EDGES_SECONDS: Final = 2.5
 """Of AWS's time, as a caller of a pace knows it (docs/turns.md)."""
-_MOST_FINDINGS: Final = 50
 
 
 @dataclass(slots=True, eq=False)
@@ -217,7 +215,7 @@ class Judge:
         if not partition.startswith(_LOCK):
             return
         lock = partition[len(_LOCK) :]
-        if sort_key.startswith(_WAITER):
+        if sort_key.startswith("WAITER#"):
             self._saw_waiter(lock, sort_key, old, new)
         elif sort_key == "STATE":
             self._saw_state(lock, new)
@@ -237,7 +235,7 @@ class Judge:
 
     def found(self, promise: str, what: str) -> None:
         self.engine.trace("JUDGE", f"{promise}: {what}")
-        if len(self.findings) < _MOST_FINDINGS:
+        if len(self.findings) < 50:
             self.findings.append(Finding(promise, self.engine.now, what))
 
     def require(self, promise: str, holds: object, what: str) -> None:

@@ -28,14 +28,10 @@ from tests.simulation.scenario import Result, Scenario, run
 from tests.simulation.world import World
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
-_PAGE: Final = _ROOT / "docs" / "scale.md"
 _IMAGES: Final = _ROOT / "docs" / "images"
-_OTHERS: Final = "simulation-*.json"
 _WORK_SECONDS: Final = 1.0
-_GRANTS: Final = 300
 _LOADS: Final = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
 _CROWDS: Final = (2, 5, 10, 20, 50, 100)
-_DRAIN_SCALE: Final = 0.02
 
 _TEMPLATE: Final = """\
 # What it can carry, and how fast it heals
@@ -140,7 +136,7 @@ def _sweep(play: Callable[[World], None], *, seed: int = 1) -> Result:
 def _arrivals(world: World, *, load: float, permits: int) -> None:
     """Clients that come at random, each for one turn, as invocations of a function do."""
     at = 0.0
-    for number in range(_GRANTS):
+    for number in range(300):
         at += world.random.expovariate(load * permits / _WORK_SECONDS)
         actor = ClientActor(world, f"comer {number}")
         work = world.random.expovariate(1 / _WORK_SECONDS)
@@ -188,7 +184,7 @@ def cost_over_crowd() -> list[Line]:
 
 def drain() -> list[Line]:
     """The share of the locks of ended executions that are taken, over the time since the first."""
-    freed = run(MASS_STOP, seed=1, scale=_DRAIN_SCALE).figures["drain"]
+    freed = run(MASS_STOP, seed=1, scale=0.02).figures["drain"]
     moments = [10.0 * step for step in range(int(max(freed) / 10) + 2)]
     taken = [100 * sum(at > moment for at in freed) / len(freed) for moment in moments]
     return [Line("still taken", list(zip(moments, taken, strict=True)))]
@@ -255,7 +251,9 @@ def main() -> int:
     if not figures["is_complete"]:
         sys.stderr.write("the last `make simulate` did not come to its end: run it again\n")
         return 1
-    others = [json.loads(path.read_text()) for path in sorted(FIGURES.parent.glob(_OTHERS))]
+    others = [
+        json.loads(path.read_text()) for path in sorted(FIGURES.parent.glob("simulation-*.json"))
+    ]
     waits, costs, bars = waits_over_load(), cost_over_crowd(), recoveries(figures["rows"])
     _IMAGES.mkdir(exist_ok=True)
     draw(_IMAGES / "scale-waits.svg", waits, across="load of the lock", up="seconds")
@@ -264,7 +262,7 @@ def main() -> int:
     across, up = "seconds since the first execution has ended", "% of the locks are taken"
     draw(_IMAGES / "scale-drain.svg", drain(), across=across, up=up)
     draw_bars(_IMAGES / "scale-recovery.svg", bars, across="seconds; the stroke is the promise")
-    _PAGE.write_text(_page(figures, others, waits, costs))
+    _ROOT / "docs" / "scale.md".write_text(_page(figures, others, waits, costs))
     return 0
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from tests.simulation.__main__ import SCENARIOS
 from tests.simulation.campaign import run_all
-from tests.simulation.jsonata import EvaluationError, evaluate
 from tests.simulation.machines import made_today, recorded
 from tests.simulation.scenario import Result, Scenario, run, run_control
+from tests.simulation.states import EvaluationError, evaluate
 from tests.simulation.world import World
 
 

@@ -22,20 +22,15 @@ from tests.simulation.world import World
 
 # Scenario 19: all ways to take turns: readers and writers, newest only, limits, leaders, paces.
 
-_KINDS: Final = 4
-_READERS: Final = 0.7
 _PACE_SECONDS: Final = 6.0
-_LEADERS: Final = 100
 _LEADING_SECONDS: Final = 400.0
-_CALLERS: Final = 200
-_CALLS: Final = 20
 
 
 def options_of_a_kind(world: World, lock: int) -> dict[str, Any]:
     """A quarter of the locks is shared, has versions, lets three in, or is plain."""
-    kind = lock % _KINDS
+    kind = lock % 4
     if kind == 0:
-        return {"shared": True} if world.random.random() < _READERS else {}
+        return {"shared": True} if world.random.random() < 0.7 else {}
     if kind == 1:
         world.figures["version"] = world.figures.get("version", 0) + 1
         return {"only_newest": world.figures["version"]}
@@ -43,13 +38,13 @@ def options_of_a_kind(world: World, lock: int) -> dict[str, Any]:
 
 
 def _send_others(world: World, _fleet: Fleet) -> None:
-    for number in range(max(3, world.scaled(_LEADERS))):
+    for number in range(max(3, world.scaled(100))):
         actor = ClientActor(world, f"candidate {number}", lease=10)
         world.begin(world.random.random() * 5, actor.process, partial(_lead, actor, number))
         if number % 3 == 0:
             seconds = world.random.uniform(20, _LEADING_SECONDS)
             world.engine.after(seconds, world.kill, actor.process)
-    for number in range(max(4, world.scaled(_CALLERS))):
+    for number in range(max(4, world.scaled(200))):
         actor = ClientActor(world, f"caller {number}")
         world.begin(world.random.random() * 5, actor.process, partial(_call, actor, number))
 
@@ -76,7 +71,7 @@ def _lead(actor: ClientActor, number: int) -> None:
 
 def _call(actor: ClientActor, number: int) -> None:
     random, judge, name = actor.world.random, actor.world.judge, f"vendor/{number // 20}"
-    for _ in range(_CALLS):
+    for _ in range(20):
         actor.clock.wait(random.expovariate(1 / 10))
         try:
             actor.locks.pace(name, rate=(1, _PACE_SECONDS), max_wait=60)
@@ -124,9 +119,6 @@ WAYS: Final = Scenario(
 # around the Map, so the execution goes on: what its iterations have left behind is freed when it
 # ends. The execution ends with an error, so that there is an event.
 
-_EXECUTIONS: Final = 1_000
-_ITERATIONS: Final = 40
-_NAMES: Final = 4_000
 _SECONDS: Final = 1_200.0
 _GOES_ON_SECONDS: Final = 20
 _EVENT_SECONDS: Final = 25.0
@@ -152,7 +144,7 @@ def map_of_guards() -> Json:
 
 
 def _play(world: World) -> None:
-    account, random, names = Account(world), world.random, world.scaled(_NAMES)
+    account, random, names = Account(world), world.random, world.scaled(4_000)
 
     def given(_number: int) -> Json:
         items = [
@@ -161,11 +153,11 @@ def _play(world: World) -> None:
                 "work": random.expovariate(1 / 3.0),
                 "fails": random.random() < 0.02,
             }
-            for _ in range(_ITERATIONS)
+            for _ in range(40)
         ]
         return {"items": items}
 
-    moments = [random.random() * _SECONDS for _ in range(world.scaled(_EXECUTIONS))]
+    moments = [random.random() * _SECONDS for _ in range(world.scaled(1_000))]
     start_all(account, moments, given, form="map", definition=map_of_guards())
     run_until_idle(account, from_seconds=_SECONDS)
     require_all_free(account)
@@ -197,8 +189,6 @@ MAPS: Final = Scenario(
 # and a caller that finds a free permit of a contended lock grants it to the oldest waiter. Only
 # the push to a workflow would be missing, which a mutant of the model finds.
 
-_OPERATORS: Final = 50
-_ACTIONS: Final = 30
 _BETWEEN_SECONDS: Final = 8.0
 _REASON: Final = "a simulated incident"
 
@@ -206,11 +196,11 @@ _REASON: Final = "a simulated incident"
 def send_operators(world: World, fleet: Fleet) -> None:
     """Operators, each of whom looks after some of the locks alone."""
     locks = fleet.locks(world)
-    count = min(len(locks), world.scaled(_OPERATORS))
+    count = min(len(locks), world.scaled(50))
     for number in range(count):
         actor = ClientActor(world, f"operator {number}")
         mine = locks[number::count]
-        run = partial(operate, actor, mine, _ACTIONS, _BETWEEN_SECONDS)
+        run = partial(operate, actor, mine, 30, _BETWEEN_SECONDS)
         world.begin(5, actor.process, run)
 
 

@@ -7,7 +7,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final
 
 from tests.simulation.engine import START
 from tests.simulation.functions import Json
@@ -15,9 +14,6 @@ from tests.simulation.guard import Account
 from tests.simulation.machines import machine
 from tests.simulation.states import Execution
 from tests.simulation.world import World
-
-_LOOK_SECONDS: Final = 10.0
-
 
 Given = Callable[[int], Json]
 """The input of the execution with this number."""
@@ -182,7 +178,7 @@ def wait_until_idle(account: Account, *, from_seconds: float) -> None:
         if is_last and account.queue.is_empty() and account.bus.is_idle():
             world.actors -= 1
         else:
-            world.engine.after(_LOOK_SECONDS, look)
+            world.engine.after(10.0, look)
 
     world.engine.at(START + from_seconds, look)
 

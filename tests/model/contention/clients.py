@@ -115,7 +115,6 @@ class Budget:
 
 LEASE_MS: Final = 10_000
 _CALLS_MS: Final = 100
-_FORGED: Final = 1
 _SOMEBODY: Final = Holder(
     owner_id="somebody",
     owner_name="somebody",
@@ -336,7 +335,7 @@ def operate(
 ) -> object:
     """The real operation that this client is in."""
     owner_id = client.owner_id
-    ticket = _FORGED if client.forges else local.ticket or None
+    ticket = 1 if client.forges else local.ticket or None
     match local.status:
         case Status.ACQUIRING:
             acquisition = AcquireRequest(

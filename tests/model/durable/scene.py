@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import SimpleNamespace
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from aws_durable_execution_sdk_python import CallbackTimeoutError
 from aws_durable_execution_sdk_python.config import StepSemantics
@@ -136,9 +136,6 @@ class Invariant(StrEnum):
     ENDED = "an execution neither goes on nor has ended"
 
 
-ALL: Final = frozenset(Invariant)
-
-
 class Execution(NamedTuple):
     """How far one durable execution is.
 
@@ -214,4 +211,4 @@ class DurableScene:
     gives_up: bool = False
     fails: bool = False
     passes_through: bool = False
-    invariants: frozenset[StrEnum] = ALL
+    invariants: frozenset[StrEnum] = frozenset(Invariant)

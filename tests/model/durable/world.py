@@ -37,7 +37,6 @@ from tests.support import START_MS, FakeClock, Operations, acquire, release, sto
 
 LOCK: Final = "customer"
 _BEGAN: Final = START_MS / 1000
-_MAX_WAIT: Final = timedelta(hours=1)
 _ARN: Final = "arn:aws:lambda:us-east-1:123456789012:function:f:1/durable-execution/run/"
 
 
@@ -271,7 +270,7 @@ class _Play:
     def _outcome(self) -> str:
         context: Any = self.context
         try:
-            with hold(context, LOCK, service=self.service, max_wait=_MAX_WAIT) as lock:
+            with hold(context, LOCK, service=self.service, max_wait=timedelta(hours=1)) as lock:
                 context.step(lambda _: self._work(lock), name="work")
                 context.wait(name="sleep")
                 context.step(lambda _: self._work(lock), name="more work")

@@ -152,7 +152,6 @@ class Move(NamedTuple):
     must: bool
 
 
-LEASE_MS: Final = 10_000
 STOPPABLE: Final = "stoppable"
 
 ACQUIRE: Final = "acquire"
@@ -161,7 +160,6 @@ RELEASE_AFTER_ERROR: Final = "release after error"
 HEARTBEAT: Final = "heartbeat"
 REAP: Final = "reap"
 FORCE: Final = "force"
-_HEARTBEATS_AFTER_THE_WORK: Final = 3
 
 Beginning = tuple[str, bool]
 """The name of a call that may begin, and whether it will."""
@@ -200,7 +198,7 @@ class Workflow:
             lock_name=LOCK,
             owner_id=self.owner_id(owner),
             owner_name=self.name,
-            lease_ms=LEASE_MS,
+            lease_ms=10_000,
             execution_arn=self.execution_arn,
             redrives=run if self.stoppable else 0,
         )
@@ -256,7 +254,7 @@ class Heartbeats:
 
     def beginnings(self, local: Local, work: Local) -> Iterator[Beginning]:
         if work.status is Status.DONE:
-            if local.calls < self.most + _HEARTBEATS_AFTER_THE_WORK:
+            if local.calls < self.most + 3:
                 yield HEARTBEAT, True
         elif work.status in (Status.WORKING, Status.RELEASING) and local.calls < self.most:
             yield HEARTBEAT, False

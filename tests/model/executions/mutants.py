@@ -34,7 +34,6 @@ from tests.model.executions.scenes import (
 from tests.model.mutant import Mutant
 from tests.support.weakened import weak
 
-_ALL_CLAIMS: Final = claims.claims_of
 _CHOOSE: Final = reap._choose_pass  # noqa: SLF001 - a mutant goes on with it
 _FORGED: Final = Scene(name="forged", actors=(ANNA, FORGED), arrived=("anna",))
 _IN_FLIGHT: Final = Scene(name="in flight", actors=(ANNA, FIRST, SECOND), stops=1)
@@ -62,7 +61,7 @@ def _release_that_ends_the_claim_late(
 
 
 def _claims_whose_work_goes_on(execution_arn: str, *, before: claims.ReapStage) -> Any:  # noqa: ANN401 - a query
-    query = _ALL_CLAIMS(execution_arn, before=before)
+    query = claims.claims_of(execution_arn, before=before)
     names = {**query.names, "#ended": "ended"}
     return replace(query, names=names, only=f"attribute_not_exists(#ended) AND ({query.only})")
 
