@@ -33,7 +33,6 @@ class Plan:
     """What threads do with one lock name.
 
     Attributes:
-        threads: how many.
         turns: how often each asks for the lock.
         limit: permits.
         max_wait: longest seconds to wait; 0 for tries.

@@ -40,11 +40,8 @@ class Fleet:
     """What runs, and what goes wrong; spans in seconds, shares of requests.
 
     Attributes:
-        rate: of the pace.
-        burst: of the pace.
         waits: the longest waits, of which each call takes one.
-        processes: how many there are.
-        calls: how many calls each makes.
+        calls: how many calls each process makes.
         pause: the longest pause before a call.
         wall: how far wall clocks are off, either way.
         drift: by which share monotonic clocks are wrong, either way.
@@ -53,7 +50,6 @@ class Fleet:
         lost_requests: are never written, or long after they were given up.
         lost_replies: are written.
         copies: are written once more, up to `copy_after` seconds later.
-        copy_after: see there.
         frozen: the longest time for which a process stands still before it reads a reply.
     """
 
