@@ -22,10 +22,8 @@ from tests.model.contention import invariants as of_contention
 from tests.model.contention import transitions as contention
 from tests.model.contention.configurations import CONFIGURATIONS, LARGE, Configuration
 from tests.model.contention.mutants import MUTANTS as MUTANTS_OF_CONTENTION
-from tests.model.durable.scene import DurableScene
-from tests.model.durable.scenes import DURABLE_MUTANTS, DURABLE_SCENES
-from tests.model.durable.scenes import Checker as CheckerOfDurable
-from tests.model.durable.world import DurableWorld
+from tests.model.durable import world as durable
+from tests.model.durable.scenes import DURABLE_MUTANTS, DURABLE_SCENES, DurableScene
 from tests.model.executions import invariants as of_executions
 from tests.model.executions import transitions as executions
 from tests.model.executions.mutants import MUTANTS as MUTANTS_OF_EXECUTIONS
@@ -59,8 +57,8 @@ def _prepared(given: Given, names: Names, most: int | None) -> Search:
         checker = of_executions.Checker(scene, wanted)
         return Search(scene, checker, counts_orders=True, most_states=most)
     if isinstance(given, DurableScene):
-        durable = DurableWorld(given)
-        return Search(durable, CheckerOfDurable(durable, wanted), most_states=most)
+        replays = durable.World(given)
+        return Search(replays, durable.Checker(replays, wanted), most_states=most)
     world = contention.World(given.clients, given.faults, names, given.begin)
     return Search(world, of_contention.Checker(world, wanted), most_states=most)
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.model.contention.configurations import CONFIGURATIONS
-from tests.model.durable.scene import DurableScene
-from tests.model.durable.scenes import DURABLE_MUTANTS, DURABLE_SCENES
+from tests.model.durable.scenes import DURABLE_MUTANTS, DURABLE_SCENES, DurableScene
 from tests.model.executions.scenes import KEEP_ALIVE, REAPING, SCENES, STALLED_CALL
 from tests.model.replay import (
     CLAIM_REQUEST_NAMES,
