@@ -64,7 +64,6 @@ class Process:
         self.is_alive = True
         self.suspended_until = self.suspended_seconds = 0.0
         self.tasks: dict[Task, None] = {}
-        self.ended_at: float | None = None
         self.clock: Any = None
 
     def start(self, run: Callable[[], object]) -> Task:
@@ -90,7 +89,7 @@ class Process:
         """
         if not self.is_alive:
             return
-        self.is_alive, self.ended_at = False, self.engine.now
+        self.is_alive = False
         self.engine.at(self.engine.now, self._unwind)
         if isinstance(getcurrent(), Task) and getcurrent().process is self:
             raise Killed

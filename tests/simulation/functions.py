@@ -20,13 +20,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from greenlet import getcurrent
 
-from tests.simulation.engine import START, Engine, Process
+from tests.simulation.engine import START, Bucket, Engine, Process, Quota
 from tests.simulation.faults import LambdaFaults, NodeClock
 from tests.simulation.machines import recorded
 from tests.simulation.versions import TODAY, Version
@@ -102,8 +103,7 @@ class Environment(Process):
         if self.invocation != invocation or not self.is_alive:
             return
         ended, self.ended = self.ended, lambda _outcome: None
-        self.is_alive, self.ended_at = False, self.engine.now
-        self.engine.at(self.engine.now, self._unwind)
+        self.kill()
         ended(Outcome(error=error, cause="the process ended"))
 
 
@@ -130,30 +130,15 @@ class _FragileWire:
         return self._wire.send(name, request)
 
 
-class _Invocation:
-    """What the runtime of Lambda tells a handler of its invocation."""
-
-    def __init__(self, environment: Environment, function: str, ends_at: float) -> None:
-        self._engine, self._ends_at = environment.engine, ends_at
-        self.function_name = function
-        self.memory_limit_in_mb = 256
-        self.invoked_function_arn = f"arn:aws:lambda:{PLACE}:function:{function}"
-        self.aws_request_id = f"{environment.name}-{environment.invocation}"
-
-    def get_remaining_time_in_millis(self) -> int:
-        return int((self._ends_at - self._engine.now) * 1000)
-
-
 @dataclass
 class _Function:
     """One function: its idle environments, and how many it may add."""
 
     handler: Handler
     version: Version
+    growth: Bucket
     idle: list[Environment] = field(default_factory=list)
     made: int = 0
-    room: float = 0.0
-    at: float = 0.0
 
 
 class Functions:
@@ -175,7 +160,8 @@ class Functions:
         if self._faults.stalls:
             world.judge.stall_seconds = self._faults.stall_seconds
         self._account = max(10, round(_ACCOUNT * scale))
-        self._growth = max(10, round(_GROWTH * scale))
+        growth = max(10, round(_GROWTH * scale))
+        self._growth = Quota(growth, growth / _GROWTH_SECONDS)
         self._clients = clients
         self._functions: dict[str, _Function] = {}
         self.running = 0
@@ -185,8 +171,8 @@ class Functions:
             self.add(name, handler)
 
     def add(self, name: str, handler: Handler, version: Version = TODAY) -> None:
-        room, now = self._growth, self._engine.now
-        self._functions[name] = _Function(bare(handler), version, room=room, at=now)
+        growth = Bucket(self._engine, self._growth)
+        self._functions[name] = _Function(bare(handler), version, growth)
 
     def invoke(self, name: str, event: Json, done: Done) -> None:
         """Runs a function, or refuses with the error of a 429; `done` gets what it came to."""
@@ -203,6 +189,7 @@ class Functions:
         environment.invocation += 1
         number = environment.invocation
         begins = engine.now + _OVERHEAD_SECONDS + cold
+        ends = begins + TIMEOUT_SECONDS
         handler = self._functions[name].handler
 
         def ended(outcome: Outcome) -> None:
@@ -216,9 +203,12 @@ class Functions:
             engine.after(_OVERHEAD_SECONDS, done, outcome)
 
         environment.ended = ended
-        context = _Invocation(environment, name, begins + TIMEOUT_SECONDS)
+        context = SimpleNamespace(
+            invoked_function_arn=f"arn:aws:lambda:{PLACE}:function:{name}",
+            get_remaining_time_in_millis=lambda: int((ends - engine.now) * 1000),
+        )
         engine.at(begins, environment.start, lambda: _run(environment, handler, event, context))
-        engine.at(begins + TIMEOUT_SECONDS, environment.die, number, "Sandbox.Timedout")
+        engine.at(ends, environment.die, number, "Sandbox.Timedout")
 
     def _environment(self, name: str) -> tuple[Environment | None, float]:
         """One that is free, and how long it takes to start; none if there may be no more."""
@@ -231,12 +221,8 @@ class Functions:
             found = function.idle.pop()
             if found.is_alive and found.idle_since > engine.now - _KEPT_SECONDS:
                 return found, 0.0
-        rate = self._growth / _GROWTH_SECONDS
-        grown = function.room + (engine.now - function.at) * rate
-        function.room, function.at = min(self._growth, grown), engine.now
-        if function.room < 1:
+        if not function.growth.take():
             return None, 0.0
-        function.room -= 1
         function.made += 1
         self.counts["cold"] += 1
         label = f"{name} {function.made}"
@@ -244,7 +230,7 @@ class Functions:
         return made, engine.random.lognormvariate(0, _COLD_SPREAD) * _COLD_SECONDS
 
 
-def _run(environment: Environment, handler: Handler, event: Json, context: _Invocation) -> None:
+def _run(environment: Environment, handler: Handler, event: Json, context: object) -> None:
     try:
         # Each side has a copy of its own, as what goes over the wire.
         outcome = Outcome(answer=handler(json.loads(json.dumps(event)), context))

@@ -135,8 +135,7 @@ class GuardWatcher(Watcher):
         """After a redrive, a heartbeat that finds or takes the lock begins a belief again."""
         if function != "heartbeat" or outcome.error or not flow.execution.redrives:
             return
-        for owner in _owners(flow):
-            lock = _lock_of(flow, owner)
+        for owner, lock in _locks_around(flow).items():
             tokens = self._judge.holders_of(lock)
             if owner in self._owned or outcome.answer["kept"] not in _KEPT or not tokens:
                 continue
@@ -174,7 +173,7 @@ class GuardWatcher(Watcher):
 
     def stopped(self, flow: Flow) -> None:
         """No state of this flow runs any more; what it holds is held by no one."""
-        for owner in _owners(flow):
+        for owner in _locks_around(flow):
             self._leaves(owner)
 
     def ended(self, execution: Execution, status: str, error: str) -> None:
@@ -209,7 +208,7 @@ class GuardWatcher(Watcher):
 
     def _works(self, flow: Flow, payload: Json) -> None:
         """In the middle of its work it writes, as long as it believes that it may."""
-        for owner in _owners(flow):
+        for owner in _locks_around(flow):
             owned = self._owned.get(owner)
             if owned is not None and owned.belief is not None and owned.limit == 1:
                 self._engine.after(payload["work"] / 2, self._writes, owned.belief)
@@ -219,16 +218,7 @@ class GuardWatcher(Watcher):
             self._judge.wrote(self._name, belief.lock, belief.token)
 
 
-def _guards_around(flow: Flow) -> list[Json]:
-    variables = flow.variables.values()
-    return [each for each in variables if isinstance(each, dict) and "owner_id" in each]
-
-
-def _owners(flow: Flow) -> list[str]:
-    """The owner ids in the variables of the guards around the state of a flow."""
-    return [each["owner_id"] for each in _guards_around(flow)]
-
-
-def _lock_of(flow: Flow, owner: str) -> str:
-    [lock] = [each["lock_name"] for each in _guards_around(flow) if each["owner_id"] == owner]
-    return str(lock)
+def _locks_around(flow: Flow) -> dict[str, str]:
+    """The owner ids in the variables of the guards around the state of a flow, with their locks."""
+    variables = [each for each in flow.variables.values() if isinstance(each, dict)]
+    return {each["owner_id"]: each["lock_name"] for each in variables if "owner_id" in each}
