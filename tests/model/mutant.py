@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -12,13 +12,11 @@ if TYPE_CHECKING:
     from tests.model.searches import Given
 
 
-@dataclass(frozen=True, slots=True)
 class Mutant:
     """A weaker protocol, the search that shows it, and the invariant that is then broken."""
 
-    breaks: StrEnum
-    search: Given
-    patches: tuple[Patch, ...] = ()
+    def __init__(self, breaks: StrEnum, search: Given, *patches: Patch) -> None:
+        self.breaks, self.search, self.patches = breaks, search, patches
 
     @property
     def narrow_search(self) -> Given:

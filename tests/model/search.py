@@ -80,8 +80,6 @@ class Search:
     """Visits all states, or the first ones, until an invariant is broken.
 
     Args:
-        world: what may happen.
-        checker: what must hold.
         counts_orders: whether the report says how many orders there are, which costs memory.
         most_states: after so many the search ends; None for all.
     """

@@ -39,10 +39,8 @@ class Move(NamedTuple):
     """One step.
 
     Attributes:
-        to: where it leads.
         by: whose it is, as a place in the state; NONE if time passes.
         call: the number of its request; NONE if it has none.
-        fault: what goes wrong.
     """
 
     to: State

@@ -57,7 +57,6 @@ class RecordedContext:
     """Replaces a `DurableContext`.
 
     Attributes:
-        arn: of the execution.
         log: what is recorded.
         left: how many operations may still be performed.
         dies: whether the function is killed before what it performs is recorded.
@@ -163,7 +162,6 @@ class State(NamedTuple):
 
     Attributes:
         table: number of the table's content.
-        executions: how far each is.
         anna_holds: whether the direct owner still has the lock.
         kills, lost, timeouts, stops: how many may still come.
         passes: how many reap passes of the stopped execution were made.
@@ -295,30 +293,28 @@ DURABLE_MUTANTS: Final[dict[str, Mutant]] = {
     "a durable execution releases when it is suspended": Mutant(
         Invariant.HELD,
         _ALONE,
-        ((holding, "_is_end_of_block", lambda _error: True),),
+        (holding, "_is_end_of_block", lambda _error: True),
     ),
     "an owner id is made outside of a step": Mutant(
         Invariant.FREE,
         _ALONE,
-        ((RecordedContext, "step", _enter_unrecorded(RecordedContext.step)),),
+        (RecordedContext, "step", _enter_unrecorded(RecordedContext.step)),
     ),
     "a callback is made again on each replay": Mutant(
         Invariant.WAKE_UP,
         _BEHIND,
-        ((RecordedContext, "create_callback", _callback_anew(RecordedContext.create_callback)),),
+        (RecordedContext, "create_callback", _callback_anew(RecordedContext.create_callback)),
     ),
     "an execution that gives up does not leave": Mutant(
         Invariant.FREE,
         DurableScene(name="gives up", anna_holds=True, gives_up=True),
-        ((durable_lock.Acquisition, "_leave", _never_leaves),),
+        (durable_lock.Acquisition, "_leave", _never_leaves),
     ),
     "a release does not count its repeats": Mutant(
         Invariant.FALSE_LOSS,
         DurableScene(name="repeated", kills=1, passes_through=True),
-        (
-            (durable_lock, "REPEATS_COUNTED", durable_lock.REPEATED),
-            # The claim knows it too, unless the function died before it had marked that.
-            (release, "gave_back_before", lambda _item: False),
-        ),
+        (durable_lock, "REPEATS_COUNTED", durable_lock.REPEATED),
+        # The claim knows it too, unless the function died before it had marked that.
+        (release, "gave_back_before", lambda _item: False),
     ),
 }

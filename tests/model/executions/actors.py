@@ -39,7 +39,6 @@ class Operation(NamedTuple):
     """A call of the service under way.
 
     Attributes:
-        name: what it does.
         number: counts the calls of its actor; tells task tokens apart.
         owner: counts the acquisitions of its workflow.
         run: how often the stoppable execution had been stopped when the call began.
@@ -59,7 +58,6 @@ class Local(NamedTuple):
     """How far one actor is.
 
     Attributes:
-        status: see `Status`.
         calls: how many it has begun.
         owner: which of its acquisitions this is.
         told: the fencing token that it was told.
@@ -105,7 +103,6 @@ class State(NamedTuple):
 
     Attributes:
         table: its number.
-        instant: see `replay`.
         stops: how often the stoppable execution was stopped.
         redrives: how often it was redriven; it runs if that is as often as it was stopped.
         kills: how many functions may still be killed.
@@ -113,7 +110,6 @@ class State(NamedTuple):
         outdated: how many answers may still call an execution running that was stopped.
         copies: how many writes may still be given up and land later.
         wire: the call whose request is on its way, and 1; 0 if there is none.
-        locals: how far each actor is.
     """
 
     table: int
@@ -140,7 +136,6 @@ class Move(NamedTuple):
     """One step.
 
     Attributes:
-        to: where it leads.
         by: which actor takes it; -1 if no one does.
         name: what is said of it in a trace.
         must: whether it comes by itself.
@@ -279,7 +274,6 @@ class ReapPass:
     """A message of the reap queue.
 
     Attributes:
-        name: tells it from the others.
         redrives: how often the execution had been redriven when it ended.
         second: whether it comes when no call of that run is under way any more.
         after: the pass that sends it, if it is not an event's.
