@@ -138,17 +138,14 @@ def refusal(code: str, name: str) -> ClientError:
     return ClientError(response, name)
 
 
-class ExecutionDoesNotExist(ClientError):  # noqa: N818 - boto3's name
-    """Never raised here: executions are not forgotten."""
-
-
 class StepFunctionsClient:
     """A client of boto3 for Step Functions, with botocore's repeats of throttled calls."""
 
     def __init__(self, service: StepFunctions) -> None:
         self._service, self._engine = service, service.engine
         self.meta = SimpleNamespace(region_name="us-east-1")
-        self.exceptions = SimpleNamespace(ExecutionDoesNotExist=ExecutionDoesNotExist)
+        # Never raised: executions are not forgotten.
+        self.exceptions = SimpleNamespace(ExecutionDoesNotExist=LookupError)
 
     def describe_execution(self, *, executionArn: str, includedData: str) -> Json:  # noqa: N803 - boto3's names
         assert includedData == "METADATA_ONLY"

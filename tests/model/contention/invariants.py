@@ -13,7 +13,6 @@ from tests.model.contention.clients import (
     OVER,
     Client,
     Fault,
-    Local,
     Status,
 )
 from tests.model.contention.transitions import FIRST_CLIENT, Move, State, World
@@ -119,7 +118,7 @@ class Recovery:
     def _call(self, state: State, at: int) -> State:
         """The client's acquire from beginning to end, while no one else moves."""
         progress = self._world.progress
-        local: Local = progress.known[state[at]].local
+        local = self._world.local(state, at)
         begun = progress.number(local.at(Status.ACQUIRING, calls=local.calls + 1))
         state = (*state[:at], begun, *state[at + 1 :])
         while progress.known[state[at]].active:
@@ -128,7 +127,7 @@ class Recovery:
         return state
 
     def _status(self, state: State, at: int) -> Status:
-        return self._world.progress.known[state[at]].local.status
+        return self._world.local(state, at).status
 
     def _clients(self, state: State) -> range:
         return range(FIRST_CLIENT, len(state) - 1)
@@ -236,7 +235,7 @@ class Checker(search.Checker):
 
     def _runs(self, state: State, owner_id: str) -> bool:
         at = FIRST_CLIENT + self._ages[owner_id]
-        local = self.world.progress.known[state[at]].local
+        local = self.world.local(state, at)
         return local.status is not Status.DEAD and not local.orphaned
 
     # --- states
@@ -259,10 +258,10 @@ class Checker(search.Checker):
     def _newest_only(self, state: State) -> Invariant | None:
         lock = self.world.tables.lock(state[0]).state
         for at, version in self._versions.items():
-            local, mine = self._local(state, at), lock.holder(self._owner(at))
+            local, mine = self.world.local(state, at), lock.holder(self._owner(at))
             granted = local.told if mine is None else mine.fencing_token
             higher = [other for other, v in self._versions.items() if v > version]
-            told = [self._local(state, other).told for other in higher]
+            told = [self.world.local(state, other).told for other in higher]
             is_refused = local.status is Status.SUPERSEDED
             found = self.pick(
                 (Invariant.NEWEST, not any(0 < token < granted for token in told)),
@@ -277,12 +276,9 @@ class Checker(search.Checker):
 
     def _knows(self, state: State, lock: LockState, at: int) -> bool:
         """Whether a client was told of a grant, or has one and will be told, because it lives."""
-        local = self._local(state, at)
+        local = self.world.local(state, at)
         lives = local.status not in (Status.DEAD, Status.IDLE)
         return bool(local.told) or (lives and lock.holder(self._owner(at)) is not None)
-
-    def _local(self, state: State, at: int) -> Local:
-        return self.world.progress.known[state[at]].local
 
     def _owner(self, at: int) -> str:
         return self.world.clients[at - FIRST_CLIENT].owner_id
@@ -333,7 +329,7 @@ class Checker(search.Checker):
         seen = self.world.tables.lock(state[0])
         lock, head = seen.state, min(seen.waiting, key=seen.order_of, default=None)
         untold = (
-            known[state[at]].local.status is Status.ASLEEP
+            self.world.local(state, at).status is Status.ASLEEP
             and client.pushed
             and lock.holder(client.owner_id) is not None
             for at, client in enumerate(self.world.clients, start=FIRST_CLIENT)

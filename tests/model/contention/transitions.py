@@ -127,6 +127,10 @@ class World:
         call = self.progress.known[number].call
         return call is not None and self.progress.calls[call].name == "confirm_join"
 
+    def local(self, state: State, at: int) -> Local:
+        """How far the client at this place of a state is."""
+        return self.progress.known[state[at]].local
+
     def request_names(self) -> frozenset[str]:
         return frozenset(call.name for call in self.progress.calls)
 
@@ -161,8 +165,8 @@ class World:
 
     def _liveness_of(self, state: State, execution_arn: str) -> Liveness:
         for at, client in enumerate(self.clients, start=FIRST_CLIENT):
-            local = self.progress.known[state[at]].local
             if client.execution_arn == execution_arn:
+                local = self.local(state, at)
                 over = local.status is Status.DEAD or local.orphaned
                 return Liveness.OVER if over else Liveness.RUNNING
         raise LookupError(execution_arn)
@@ -312,7 +316,7 @@ def _event(world: World, before: State, move: Move) -> str:
         return _FAULTS[move.fault]
     at = move.by
     client = world.clients[at - FIRST_CLIENT]
-    status = world.progress.known[move.to[at]].local.status
+    status = world.local(move.to, at).status
     then = "" if before[at] == move.to[at] else f" → {status.value}"
     if move.call == NONE:
         return f"{client.name} {_FAULTS[move.fault]}"
