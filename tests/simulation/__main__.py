@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from tests.simulation import day, fleet, hot_lock, ways, workflows
 from tests.simulation.campaign import (
     FoundControl,
     digest_of,
@@ -33,46 +34,16 @@ from tests.simulation.campaign import (
     save,
     shrunk,
 )
-from tests.simulation.day import DAY, MIXED, MONTH
-from tests.simulation.fleet import CLOCKS, OUTAGE, SUSPENSIONS, THROTTLED, UNRELIABLE_NETWORK
-from tests.simulation.hot_lock import HOT_LOCK, MASS_STOP, PERMITS
 from tests.simulation.scenario import Result, Scenario, run, weakened
-from tests.simulation.ways import MAPS, OPERATORS, WAYS
-from tests.simulation.workflows import (
-    CONCURRENCY,
-    DEPLOYMENT,
-    KILLED_HANDLERS,
-    LOST_EVENTS,
-    LOST_PUSHES,
-    REDRIVES,
-)
 
 _CHOICES: Final = ("SCENARIO", "SEED", "SEEDS", "SCALE")
-SCENARIOS = {
-    each.number: each
-    for each in (
-        DAY,
-        HOT_LOCK,
-        PERMITS,
-        MASS_STOP,
-        LOST_EVENTS,
-        OUTAGE,
-        THROTTLED,
-        CONCURRENCY,
-        UNRELIABLE_NETWORK,
-        KILLED_HANDLERS,
-        LOST_PUSHES,
-        SUSPENSIONS,
-        CLOCKS,
-        REDRIVES,
-        DEPLOYMENT,
-        MIXED,
-        MAPS,
-        OPERATORS,
-        WAYS,
-        MONTH,
-    )
-}
+_ALL: Final = [
+    each
+    for module in (day, fleet, hot_lock, ways, workflows)
+    for each in vars(module).values()
+    if isinstance(each, Scenario)
+]
+SCENARIOS: Final = {each.number: each for each in sorted(_ALL, key=lambda each: each.number)}
 FIGURES = Path("out/simulation.json")
 """Of the last run; others are beside it: see `OUT`."""
 
