@@ -26,6 +26,7 @@ from fairlock.testing.fake_table import Key, MemoryTable, TransactionCanceledExc
 from fairlock.testing.interpreter import Item, Scope, holds
 from tests.simulation.engine import START, Bucket, Engine, Quota
 from tests.simulation.faults import Database, Network
+from tests.support.faulty_table import client_error
 from tests.support.memory_tables import item_bytes
 
 Seen = Callable[[Key, Item, Item], object]
@@ -230,11 +231,11 @@ class DynamoDb:
         fails = chance < self._database.server_errors
         self.bill.server_errors += fails
         if fails and chance < self._database.server_errors / 2:
-            return _error("InternalServerError", name, status=500)
+            return client_error("InternalServerError", 500)
         if not fails and chance < self._database.server_errors + self._database.throttles:
             return self._refused(name, request, _THROTTLED)
         answer = self._serve(name, request)
-        return _error("InternalServerError", name, status=500) if fails else answer
+        return client_error("InternalServerError", 500) if fails else answer
 
     def transact(self, request: Mapping[str, Any]) -> float | Answer:
         """Begins a transaction; the seconds until `commit` may be called, or why not."""
@@ -313,7 +314,7 @@ class DynamoDb:
         else:
             self.bill.conflicts += 1
         if name != "transact_write_items":
-            return _error(code, name)
+            return client_error(code)
         reason = "ProvisionedThroughputExceeded" if code == _THROTTLED else "TransactionConflict"
         reasons = [{"Code": reason} for _ in request["TransactItems"]]
         response: Any = {
@@ -336,11 +337,3 @@ def partition_of(request: Mapping[str, Any]) -> str:
         partition: str = request["ExpressionAttributeValues"][":pk"]["S"]
         return partition
     return key_of(request)[0]
-
-
-def _error(code: str, name: str, *, status: int = 400) -> ClientError:
-    response: Any = {
-        "Error": {"Code": code, "Message": code},
-        "ResponseMetadata": {"HTTPStatusCode": status, "RetryAttempts": 0},
-    }
-    return ClientError(response, name)

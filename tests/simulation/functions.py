@@ -15,30 +15,24 @@ runs it.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
-from unittest.mock import patch
 
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
-from greenlet import getcurrent
 
 from tests.simulation.engine import START, Bucket, Engine, Process, Quota
 from tests.simulation.faults import LambdaFaults, NodeClock
 from tests.simulation.machines import recorded
 from tests.simulation.versions import TODAY, Version
-from tests.support.weakened import Patch, patched
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Json = dict[str, Any]
 PLACE: Final = "us-east-1:123456789012"
-QUEUE_URL: Final = "https://sqs.us-east-1.amazonaws.com/123456789012/reap"
 TIMEOUT_SECONDS: Final = float(recorded()["reaper"]["function timeout"])
 _ACCOUNT: Final = 1_000
 _GROWTH: Final = 1_000
@@ -238,51 +232,3 @@ def _run(environment: Environment, handler: Handler, event: Json, context: objec
         outcome = Outcome(error=type(error).__name__, cause=str(error))
     ended, environment.ended = environment.ended, lambda _outcome: None
     ended(outcome)
-
-
-class _OfProcess:
-    """Stands for a global of a real process, which each process has for itself here."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as the real one
-        return getattr(self._real(), name)
-
-    def __call__(self, *args: Any, **fields: Any) -> Any:  # noqa: ANN401 - as the real one
-        return self._real()(*args, **fields)
-
-    def __enter__(self) -> Any:  # noqa: ANN401 - as the real one
-        return self._real().__enter__()
-
-    def __exit__(self, *raised: object) -> Any:  # noqa: ANN401 - as the real one
-        return self._real().__exit__(*raised)
-
-    def _real(self) -> Any:  # noqa: ANN401 - the real one
-        return getattr(getcurrent().process, self._name)
-
-
-@contextmanager
-def lambda_runtime(version: Version = TODAY) -> Iterator[None]:
-    """The conditions under which the handlers of a version run here."""
-    assert version.handlers, "they are imported before anything that they import is replaced"
-    clock, aws_clock = _OfProcess("clock"), _OfProcess("aws_clock")
-    load, names = version.load, version.load("fairlock.names")
-    runtime, system = load("lambdas.runtime"), load("fairlock.clock").SystemClock
-    # An earlier version has its metrics in a module of their own.
-    counted = getattr(runtime, "metrics", None) or load("lambdas.telemetry").metrics
-    variables = {names.TABLE_NAME_VARIABLE: "locks", names.REAP_QUEUE_VARIABLE: QUEUE_URL}
-    patches: list[Patch] = [
-        (runtime, "_CLOCK", clock),
-        (runtime, "aws_clock", aws_clock),
-        (load("lambdas.acquire"), "aws_clock", aws_clock),
-        (runtime, "_client", lambda service: getcurrent().process.clients[service]),
-        (load("lambdas.reap"), "_processor", _OfProcess("batch")),
-        (counted, "add_metric", lambda **_metric: None),
-        # Of messages to workflows, whose budget is made without a clock.
-        (system, "wall_ms", lambda _: clock.wall_ms()),
-        (system, "monotonic", lambda _: clock.monotonic()),
-        (system, "wait", lambda _, seconds: clock.wait(seconds)),
-    ]
-    with patch.dict(os.environ, variables), patched(patches):
-        yield

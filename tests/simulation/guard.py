@@ -22,7 +22,6 @@ from tests.simulation.stepfunctions import StepFunctions, StepFunctionsClient
 from tests.simulation.world import World
 
 _KEPT: Final = ("RENEWED", "REACQUIRED")
-_FOREVER: Final = float("inf")
 
 
 class Account:
@@ -142,9 +141,7 @@ class GuardWatcher(Watcher):
             owned = self._owned[owner] = _Acquisition(lock, 1)
             self._judge.outcomes["held again"] += 1
             self._engine.trace(self._name, f"{lock}: holds again, token {tokens[0]}")
-            owned.belief = self._judge.granted(
-                self._name, lock, limit=1, token=tokens[0], own_end=lambda: _FOREVER
-            )
+            owned.belief = self._judge.granted(self._name, lock, limit=1, token=tokens[0])
 
     def completes(self, result: Any) -> None:  # noqa: ANN401 - any JSON
         """The answer of acquire that grants the lock begins a belief."""
@@ -158,9 +155,7 @@ class GuardWatcher(Watcher):
         self._judge.outcomes["granted"] += 1
         token = answer["fencing_token"]
         self._engine.trace(self._name, f"{owned.lock}: holds, token {token}")
-        owned.belief = self._judge.granted(
-            self._name, owned.lock, limit=owned.limit, token=token, own_end=lambda: _FOREVER
-        )
+        owned.belief = self._judge.granted(self._name, owned.lock, limit=owned.limit, token=token)
         self._no_longer_waits(owned)
 
     def raises(self, flow: Flow, error: str) -> None:

@@ -39,8 +39,6 @@ class Belief:
     """Someone believes to hold a lock.
 
     Attributes:
-        who: for the trace.
-        lock: its name.
         limit: permits that this holder has named.
         token: the fencing token that it was told.
         since: when it was told.
@@ -78,7 +76,6 @@ class Judge:
     """Judges one run.
 
     Attributes:
-        engine: time and trace.
         idle_bound: for how long a lock may be held by no living holder while someone waits.
         findings: what broke a promise; the first 50.
         waits: seconds from the call to the grant.
@@ -127,7 +124,13 @@ class Judge:
         self._look_for_idleness(lock)
 
     def granted(
-        self, who: str, lock: str, *, limit: int, token: int, own_end: Callable[[], float]
+        self,
+        who: str,
+        lock: str,
+        *,
+        limit: int,
+        token: int,
+        own_end: Callable[[], float] = lambda: math.inf,
     ) -> Belief:
         """An owner was told that it holds a lock."""
         now = self.engine.now

@@ -18,14 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from jsonata.jsonata import Jsonata  # type: ignore[import-untyped]  # it ships no types
 
+from tests.simulation.engine import Engine
 from tests.simulation.functions import Done, Json, Outcome
-
-if TYPE_CHECKING:
-    from tests.simulation.stepfunctions import StepFunctions
 
 Invoke = Callable[[str, Json, Done], object]
 _NOT_IN_ALL: Final = ("States.DataLimitExceeded", "States.Runtime")
@@ -114,11 +112,12 @@ class Execution:
     """One execution of a machine.
 
     Attributes:
+        service: the `StepFunctions` that runs it.
         status: as DescribeExecution says it.
         stopped_at: when it ended last, in seconds of AWS's time.
     """
 
-    service: StepFunctions
+    service: Any
     arn: str
     machine: Json
     watcher: Watcher
@@ -127,7 +126,7 @@ class Execution:
     stopped_at: float | None = None
 
     def __post_init__(self) -> None:
-        self.engine = self.service.engine
+        self.engine: Engine = self.service.engine
         self.context: Json = {"Execution": {"Id": self.arn, "RedriveCount": 0}}
         self.root = Flow(self, self.machine, None, {})
 

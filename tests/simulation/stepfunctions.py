@@ -14,14 +14,13 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
-
-from botocore.exceptions import ClientError
 
 from tests.simulation.engine import Bucket, Engine, Quota
 from tests.simulation.functions import PLACE, Json
 from tests.simulation.states import Execution, Flow, Invoke, Watcher
+from tests.support.faulty_table import refusal
 
 _ENTRY_SECONDS: Final = 0.02
 _REQUEST_SECONDS: Final = 0.012
@@ -122,20 +121,15 @@ class StepFunctions:
         """
         flow, number = self._tokens.get(token, (None, 0))
         if flow is None:
-            raise refusal("TaskDoesNotExist", "SendTaskSuccess")
+            raise refusal("TaskDoesNotExist")
         if flow.number != number or flow.execution.status != "RUNNING":
-            raise refusal("TaskTimedOut", "SendTaskSuccess")
+            raise refusal("TaskTimedOut")
         del self._tokens[token]
         if result is None:
             self.engine.after(_ENTRY_SECONDS, flow.fail, number, error, cause)
         else:
             self.engine.after(_ENTRY_SECONDS, flow.take, number, result)
         return {}
-
-
-def refusal(code: str, name: str) -> ClientError:
-    response: Any = {"Error": {"Code": code, "Message": code}, "ResponseMetadata": {}}
-    return ClientError(response, name)
 
 
 class StepFunctionsClient:
@@ -163,9 +157,9 @@ class StepFunctionsClient:
         for repeats in range(_MOST_SENDINGS):
             engine.wait(_REQUEST_SECONDS)
             if api == "SendTask" and engine.random.random() < self._service.lost_pushes:
-                raise refusal("AccessDeniedException", api)
+                raise refusal("AccessDeniedException")
             if self._service.buckets[api].take():
                 return do()
             if repeats + 1 < _MOST_SENDINGS:
                 engine.wait(engine.random.random() * 2.0**repeats)
-        raise refusal("ThrottlingException", api)
+        raise refusal("ThrottlingException")

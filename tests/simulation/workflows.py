@@ -14,11 +14,10 @@ from fairlock.protocol.outcomes import AlreadyHolder, Situation
 from fairlock.store import acquire, reap
 from tests.simulation import machines
 from tests.simulation.faults import EventFaults, Faults, LambdaFaults, Network
-from tests.simulation.functions import lambda_runtime
 from tests.simulation.guard import Account
 from tests.simulation.machines import LEASE_SECONDS, Json, machine, recorded
 from tests.simulation.scenario import Control, Scenario
-from tests.simulation.versions import EARLIER, earlier
+from tests.simulation.versions import EARLIER, earlier, lambda_runtime
 from tests.simulation.workload import Load
 from tests.simulation.world import World
 from tests.support.weakened import Patch

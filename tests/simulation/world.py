@@ -23,11 +23,11 @@ from unittest.mock import patch
 from tests.simulation.dynamodb import DynamoDb
 from tests.simulation.engine import START, Engine, Process
 from tests.simulation.faults import Faults, NodeClock
-from tests.simulation.functions import lambda_runtime
 from tests.simulation.judge import Judge
 from tests.simulation.recovery import Recovery
 from tests.simulation.sdk import Sdk, Wire
 from tests.simulation.threads import simulated_threads
+from tests.simulation.versions import lambda_runtime
 
 
 @dataclass
