@@ -16,10 +16,10 @@ import pytest
 
 from fairlock import clock as clocks
 from fairlock.store import context
-from tests.clocks.world import ELSEWHERE, Node, Outcome, Sabotage, Weather, contend
+from tests.clocks.world import ELSEWHERE, Node, Sabotage, Weather, contend
+from tests.support.weakened import Patch, patched
 
 TRIALS: Final = int(os.environ.get("CLOCK_TRIALS", "40"))
-_MOST_TRIALS_OF_A_CONTROL: Final = max(TRIALS, 400)
 
 WEATHER: Final = {
     "clocks that are right": Weather(),
@@ -50,17 +50,13 @@ def quiet() -> Iterator[None]:
     logger.setLevel(before)
 
 
-def outcomes(weather: Weather, *, patient_each: int = 20) -> list[Outcome]:
-    is_patient = weather.has_dates and not weather.stale
-    return [
-        contend(weather, seed, patient=is_patient and seed % patient_each == 0)
-        for seed in range(TRIALS)
-    ]
-
-
 @pytest.mark.parametrize("name", WEATHER)
 def test_no_two_hold_a_lock(name: str, record_property: Callable[[str, object], None]) -> None:
-    found = outcomes(WEATHER[name])
+    weather = WEATHER[name]
+    is_patient = weather.has_dates and not weather.stale
+    found = [
+        contend(weather, seed, patient=is_patient and seed % 20 == 0) for seed in range(TRIALS)
+    ]
     overlaps = [one.overlap for one in found if one.overlap > 0]
     shares = [one.share for one in found if one.share is not None]
     takeovers = [one.takeover for one in found if one.takeover is not None]
@@ -85,10 +81,6 @@ def by_the_wall_clock(holder: Node, contender: Node) -> None:
     for node in (holder, contender):
         clock = node.locks._services.aws_clock  # noqa: SLF001 - the Date is left out
         clock._uses_dates = False  # noqa: SLF001 - same
-
-
-def nothing(_holder: Node, _contender: Node) -> None:
-    """The protection is taken away elsewhere."""
 
 
 def a_whole_lease(lease_ms: int, _expires_at_ms: int, *, date_ms: int) -> int:  # noqa: ARG001 - as `own_ms`
@@ -117,49 +109,40 @@ def stands_still_asleep(holder: Node, _contender: Node) -> None:
     holder.clock.notices_sleep = False
 
 
-Patches = dict[tuple[Any, str], Any]
-RELIES_ON_ALL: Final[Patches] = {
-    (context, "own_ms"): a_whole_lease,
-    (context, "was_written_by_a_wrong_clock"): never,
-}
-NO_MARGIN: Final[Patches] = dict.fromkeys(
-    ((clocks, name) for name in ("_MARGIN_MS", "FRONT_END_MS", "_LARGEST_DRIFT")), 0
+RELIES_ON_ALL: Final[tuple[Patch, ...]] = (
+    (context, "own_ms", a_whole_lease),
+    (context, "was_written_by_a_wrong_clock", never),
 )
-CONTROLS: Final[dict[str, tuple[str, Sabotage, Patches]]] = {
-    "all go by their wall clocks": ("clocks 4 minutes off", by_the_wall_clock, {}),
-    "all go by clocks 2 hours off": ("clocks 2 hours off", by_the_wall_clock, {}),
-    "all go by clocks that jump": ("clocks that jump by an hour", by_the_wall_clock, {}),
-    "a holder relies on its whole lease": ("clocks 4 minutes off", nothing, RELIES_ON_ALL),
-    "a frozen holder relies on its whole lease": ("frozen before a write", nothing, RELIES_ON_ALL),
-    "no margin for front ends": ("front ends 0.4 s off", nothing, NO_MARGIN),
-    "no margin for drift": ("drift of 1 %", nothing, {(clocks, "_LARGEST_DRIFT"): 0}),
-    "a lease counts from the answer": (
-        "answers and requests 5 s late",
-        nothing,
-        {(context, "shown"): counted_from_the_answer},
-    ),
-    "a Date of a cache counts": (
-        "Dates from a cache",
-        nothing,
-        {(clocks, "date_in"): date_of_a_cache},
-    ),
-    "AWS is taken for another place": ("no Date at AWS", nothing, {(clocks, "is_aws"): never}),
-    "a clock stands still asleep": ("asleep after a write", stands_still_asleep, {}),
+NO_DRIFT: Final[Patch] = (clocks, "_LARGEST_DRIFT", 0)
+NO_MARGIN: Final = ((clocks, "_MARGIN_MS", 0), (clocks, "FRONT_END_MS", 0), NO_DRIFT)
+LATE: Final[Patch] = (context, "shown", counted_from_the_answer)
+Control = tuple[str, Sabotage] | tuple[str, tuple[Patch, ...]]
+"""A weather, and what takes a protection away in it."""
+CONTROLS: Final[dict[str, Control]] = {
+    "all go by their wall clocks": ("clocks 4 minutes off", by_the_wall_clock),
+    "all go by clocks 2 hours off": ("clocks 2 hours off", by_the_wall_clock),
+    "all go by clocks that jump": ("clocks that jump by an hour", by_the_wall_clock),
+    "a holder relies on its whole lease": ("clocks 4 minutes off", RELIES_ON_ALL),
+    "a frozen holder relies on its whole lease": ("frozen before a write", RELIES_ON_ALL),
+    "no margin for front ends": ("front ends 0.4 s off", NO_MARGIN),
+    "no margin for drift": ("drift of 1 %", (NO_DRIFT,)),
+    "a lease counts from the answer": ("answers and requests 5 s late", (LATE,)),
+    "a Date of a cache counts": ("Dates from a cache", ((clocks, "date_in", date_of_a_cache),)),
+    "AWS is taken for another place": ("no Date at AWS", ((clocks, "is_aws", never),)),
+    "a clock stands still asleep": ("asleep after a write", stands_still_asleep),
 }
 
 
 @pytest.mark.parametrize("name", CONTROLS)
 def test_without_a_protection_two_do(
-    name: str,
-    monkeypatch: pytest.MonkeyPatch,
-    record_property: Callable[[str, object], None],
+    name: str, record_property: Callable[[str, object], None]
 ) -> None:
-    weather, sabotage, patches = CONTROLS[name]
-    for (module, attribute), stand_in in patches.items():
-        monkeypatch.setattr(module, attribute, stand_in)
+    weather, weaker = CONTROLS[name]
+    sabotage, patches = (weaker, ()) if callable(weaker) else (lambda *_: None, weaker)
     overlaps, tried = 0, 0
-    while tried < _MOST_TRIALS_OF_A_CONTROL and (not overlaps or tried < TRIALS):
-        overlaps += contend(WEATHER[weather], tried, sabotage=sabotage).overlap > 0
-        tried += 1
+    with patched(patches):
+        while tried < max(TRIALS, 400) and (not overlaps or tried < TRIALS):
+            overlaps += contend(WEATHER[weather], tried, sabotage=sabotage).overlap > 0
+            tried += 1
     record_property("figures", f"{name}: {overlaps} of {tried} overlap")
     assert overlaps

@@ -252,7 +252,7 @@ def test_what_is_below_is_no_second_address(package: str) -> None:
 
 SOURCES = ("tests/support/checkout.py", "fairlock/clock.py")
 OF_A_SEARCH = """
-from tests.model import search
+from tests.model import searches
 from tests.support.checkout import files_of_imported_packages
 print(*files_of_imported_packages(), sep="\\n")
 """
@@ -330,7 +330,7 @@ def test_a_search_that_passed_is_skipped_on_the_same_files_unless_it_is_asked_fo
     def told(*words: str) -> str:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
         return subprocess.run(
-            [*command, "-k", "test_a_handler_that_raises_a_key_error_is_found", *words],
+            [*command, "-k", "test_a_secret_a_part_of_it_and_its_hash_are_recognized", *words],
             cwd=ROOT,
             env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
             capture_output=True,

@@ -17,6 +17,7 @@ from unittest.mock import patch
 from fairlock import AsyncLockClient, Lock, LockClient
 from fairlock.errors import InvalidRequest
 from fairlock.testing.fake_table import MemoryTable
+from tests.fuzz import findings as kinds
 from tests.fuzz.findings import LOCKS, MARK, Findings, captured_log, hostile, leaks, shown
 from tests.support import FakeClock, acquire, store_over
 from tests.support.faulty_table import REQUESTS, Fault, FaultyTable, lost_reply, refusal
@@ -247,16 +248,14 @@ async def _call(
     except Exception as error:  # noqa: BLE001 - to judge them is the purpose
         findings.judge_error(error, name)
         if isinstance(error, InvalidRequest) and made.table.writes != writes:
-            findings.add("writes on refusal", f"{name} -> {error}")
+            findings.add(kinds.WRITES, f"{name} -> {error}")
     else:
         findings.outcomes["returned"] += 1
         if isinstance(answer, Lock) or hasattr(answer, "fencing_token"):
             made.held = [*made.held[-5:], answer]
         if leaks(repr(answer)):
-            findings.add("secrets in answers and reprs", f"{name} -> {answer!r}")
-    findings.judge_output(output.getvalue(), name)
-    output.seek(0)
-    output.truncate()
+            findings.add(kinds.SHOWN, f"{name} -> {answer!r}")
+    findings.judge_output(output, name)
     return answer
 
 

@@ -15,20 +15,22 @@ from io import StringIO
 from random import Random
 from typing import Any, Final
 
-from fairlock.errors import FairlockError
+from botocore.exceptions import ClientError
 
+from fairlock.errors import FairlockError
+from fairlock.testing.fake_table import MemoryTable
+
+UNTYPED: Final = "untyped errors"
+WRITES: Final = "writes on refusal"
+IN_ERRORS: Final = "secrets in errors"
+SHOWN: Final = "secrets in answers and reprs"
+LOGGED: Final = "secrets in logs and metrics"
 _MOST_KEPT: Final = 20
 
 
 @dataclass
 class Findings:
-    """Figures of a run, and the first defects that it found.
-
-    Attributes:
-        outcomes: how many calls ended in which way.
-        defects: by kind, how many there were.
-        examples: the first of them, in words.
-    """
+    """How many calls of a run ended in which way, its defects by kind, and the first of these."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     defects: Counter[str] = field(default_factory=Counter)
@@ -48,18 +50,21 @@ class Findings:
         self.outcomes[type(error).__name__] += 1
         if not isinstance(error, FairlockError):
             shown = "".join(traceback.format_exception(error))
-            self.add("untyped errors", f"{call} -> {shown}")
+            self.add(UNTYPED, f"{call} -> {shown}")
         for text in _texts(error):
             if leaks(text):
-                self.add("secrets in errors", f"{call} -> {text}")
+                self.add(IN_ERRORS, f"{call} -> {text}")
 
-    def judge_output(self, output: str, call: str) -> None:
-        """Logs and metrics must show no secret."""
-        if output and leaks(output):
-            self.add("secrets in logs and metrics", f"{call} -> {output}")
+    def judge_output(self, output: StringIO, call: str) -> str:
+        """Logs and metrics must show no secret. Takes and returns what was printed."""
+        text = output.getvalue()
+        output.seek(0)
+        output.truncate()
+        if leaks(text):
+            self.add(LOGGED, f"{call} -> {text}")
+        return text
 
     def figures(self) -> str:
-        """How the calls ended."""
         ways = ", ".join(f"{number:,} {way}" for way, number in self.outcomes.most_common())
         return f"{self.calls:,} calls ({ways})"
 
@@ -89,6 +94,13 @@ def captured_log(stream: StringIO) -> Iterator[None]:
     finally:
         logger.handlers = before[0]
         logger.setLevel(before[1])
+
+
+class Exceptions(MemoryTable.exceptions):  # type: ignore[misc]  # a class
+    """Those of a client that is one of DynamoDB and of Step Functions."""
+
+    ExecutionDoesNotExist = type("ExecutionDoesNotExist", (ClientError,), {})
+    ResourceInUseException = type("ResourceInUseException", (ClientError,), {})
 
 
 # Hostile values, and owner ids that are recognized wherever they turn up.

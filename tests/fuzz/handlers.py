@@ -9,16 +9,12 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from unittest.mock import patch
 
 from fairlock.clock import SystemClock
 from fairlock.errors import FairlockError, InvalidRequest
-from fairlock.testing.fake_table import (
-    ConditionalCheckFailedException,
-    MemoryTable,
-    TransactionCanceledException,
-)
+from fairlock.testing.fake_table import MemoryTable
 from lambdas import (
     acquire,
     force_release,
@@ -29,14 +25,23 @@ from lambdas import (
     runtime,
     set_limit,
 )
-from tests.fuzz.findings import EXECUTIONS, LOCKS, MARK, SECRETS, Findings, hostile, leaks, shown
+from tests.fuzz import findings as kinds
+from tests.fuzz.findings import (
+    EXECUTIONS,
+    LOCKS,
+    MARK,
+    SECRETS,
+    Exceptions,
+    Findings,
+    hostile,
+    leaks,
+    shown,
+)
 from tests.support import LambdaContextStub
-from tests.support.faulty_table import defects, refusal, unknown_outcomes
+from tests.support.faulty_table import WRITES, defects, refusal, unknown_outcomes
 
-_REQUESTS_PER_TABLE: Final = 250
 _OWNERS: Final = 8
 _FAULT_SHARE: Final = 0.01
-_WRITES: Final = frozenset({"update_item", "transact_write_items", "put_item", "delete_item"})
 _CONTEXT: Final = LambdaContextStub()
 _LOGGED_ERROR: Final = re.compile(r'"exception_name": ?"(\w+)"')
 _FIELDS: Final = (
@@ -68,14 +73,11 @@ class FaultyAws:
     random: Random
     table: MemoryTable = field(default_factory=MemoryTable)
     writes: int = 0
-
-    @property
-    def exceptions(self) -> Any:  # noqa: ANN401 - as boto3 has it
-        return _Exceptions
+    exceptions: ClassVar = Exceptions
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - an operation
         def call(**arguments: Any) -> Any:  # noqa: ANN401 - as boto3 answers
-            self.writes += name in _WRITES
+            self.writes += name in WRITES
             # A message that SQS does not take fails its record only, which comes again.
             if name != "send_message" and self.random.random() < _FAULT_SHARE:
                 refusals = [refusal(code) for code in defects()]
@@ -89,12 +91,6 @@ class FaultyAws:
             return {}
 
         return call
-
-
-class _Exceptions:
-    ConditionalCheckFailedException = ConditionalCheckFailedException
-    TransactionCanceledException = TransactionCanceledException
-    ExecutionDoesNotExist = type("ExecutionDoesNotExist", (Exception,), {})
 
 
 @dataclass
@@ -191,7 +187,7 @@ def fuzz_handlers(requests: int, *, seed: int) -> Findings:
     with _environment(aws) as output:
         run = _Run(aws, Requests(random), output)
         for number in range(requests):
-            if number % _REQUESTS_PER_TABLE == 0:
+            if number % 250 == 0:
                 aws.table = MemoryTable()
             run.send(random.choice(_HANDLERS))
     return run.findings
@@ -231,14 +227,16 @@ class _Run:
                 # Only the lock tells that a reader asks to write: by a write that it refuses.
                 is_upgrade = "cannot become exclusive" in error.rule
                 if not is_upgrade or _locks(self.aws.table.items) != _locks(before):
-                    self.findings.add("writes on refusal", f"{call} -> {error}")
+                    self.findings.add(kinds.WRITES, f"{call} -> {error}")
         else:
             self._judge_answer(call, event, answer)
             has_queue = any(sort_key.startswith("WAITER") for _, sort_key in before)
             must_not_write = not has_queue and _must_not_write(event, answer)
             if must_not_write and self.aws.table.items != before:
-                self.findings.add("writes on refusal", f"{call} -> {answer}")
-        self._judge_output(call)
+                self.findings.add(kinds.WRITES, f"{call} -> {answer}")
+        printed = self.findings.judge_output(self.output, call)
+        for logged in set(_LOGGED_ERROR.findall(printed)) - _typed():
+            self.findings.add(kinds.UNTYPED, f"{call} -> logged {logged}: {printed}")
 
     def _judge_answer(self, call: str, event: Any, answer: Any) -> None:  # noqa: ANN401 - JSON
         """An answer may repeat the caller's own owner_id, and shows no one else's."""
@@ -247,19 +245,11 @@ class _Run:
         own = [event.get(name) for name in names] if isinstance(event, dict) else []
         others = {name: value for name, value in answer.items() if value not in own}
         if leaks(str(others)):
-            self.findings.add("secrets in answers and reprs", f"{call} -> {answer}")
+            self.findings.add(kinds.SHOWN, f"{call} -> {answer}")
         if isinstance(answer.get("fencing_token"), int):
             self.requests.tokens = [*self.requests.tokens[-5:], answer["fencing_token"]]
         if isinstance(answer.get("ticket"), int):
             self.requests.tickets = [*self.requests.tickets[-20:], answer["ticket"]]
-
-    def _judge_output(self, call: str) -> None:
-        text = self.output.getvalue()
-        self.findings.judge_output(text, call)
-        for logged in set(_LOGGED_ERROR.findall(text)) - _typed():
-            self.findings.add("untyped errors", f"{call} -> logged {logged}: {text}")
-        self.output.seek(0)
-        self.output.truncate()
 
 
 def _typed(kind: type[FairlockError] = FairlockError) -> set[str]:

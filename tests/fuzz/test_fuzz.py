@@ -10,10 +10,11 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, Final, cast
+from unittest.mock import Mock
 
 import pytest
-from botocore.exceptions import ClientError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,9 +28,19 @@ from fairlock.protocol.model import AcquireRequest
 from fairlock.wire import requests
 from lambdas import acquire, runtime
 from tests.fuzz.clients import fuzz_clients
-from tests.fuzz.findings import SECRETS, leaks
+from tests.fuzz.findings import (
+    IN_ERRORS,
+    LOGGED,
+    SECRETS,
+    SHOWN,
+    UNTYPED,
+    WRITES,
+    Exceptions,
+    leaks,
+)
 from tests.fuzz.handlers import fuzz_handlers
-from tests.support.faulty_table import refusal
+from tests.support.faulty_table import ENDPOINT, refusal
+from tests.support.weakened import Patch, patched
 
 REQUESTS = int(os.environ.get("FUZZ", "2500"))
 CALLS = REQUESTS // 4
@@ -67,56 +78,46 @@ def test_clients_raise_typed_errors_write_nothing_on_refusal_and_show_no_secret(
     assert set(findings.outcomes) >= {"returned", "InvalidRequest", "LockLost", "LockWaitTimeout"}
 
 
-def test_a_handler_that_raises_a_key_error_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers: dict[str, Any] = {}
-    monkeypatch.setattr(acquire, "acquire_answer", lambda _answer: answers["reason"])
-    assert "untyped errors" in fuzz_handlers(FEW, seed=SEED).defects
-
-
-@pytest.mark.parametrize("shows", ["the owner_id", "the task token", "a hash"])
-def test_a_handler_that_logs_a_secret_is_found(shows: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def observe(request: AcquireRequest, _answer: object, **_more: object) -> None:
-        secrets = {"the owner_id": request.owner_id, "the task token": request.task_token}
-        runtime.logger.debug("seen", extra={"of": secrets.get(shows, hashed(request.owner_id))})
-
-    monkeypatch.setattr(acquire, "observe_acquire", observe)
-    assert "secrets in logs and metrics" in fuzz_handlers(FEW, seed=SEED).defects
-
-
 def hashed(owner_id: str) -> str:
     return hashlib.sha256(owner_id.encode()).hexdigest()[:12]
 
 
-def test_a_handler_that_writes_before_it_refuses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def parse(event: Any) -> AcquireRequest:  # noqa: ANN401 - whatever JSON is
-        item = {"pk": {"S": "x"}, "sk": {"S": "x"}}
-        runtime._client("dynamodb").put_item(TableName="locks", Item=item)  # noqa: SLF001 - as a handler would
-        return requests.parse_acquire(event)
+def logging_a(secret: Callable[[AcquireRequest], object]) -> Patch:
+    def observe(request: AcquireRequest, _answer: object, **_more: object) -> None:
+        runtime.logger.debug("seen", extra={"of": secret(request)})
 
-    monkeypatch.setattr(acquire, "parse_acquire", parse)
-    assert "writes on refusal" in fuzz_handlers(FEW, seed=SEED).defects
+    return acquire, "observe_acquire", observe
 
 
-def test_an_answer_that_shows_anothers_owner_id_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = {"acquired": False, "holders": SECRETS[:1]}
-    monkeypatch.setattr(acquire, "acquire_answer", lambda _answer: answer)
-    assert "secrets in answers and reprs" in fuzz_handlers(FEW, seed=SEED).defects
+def parse_and_write(event: Any) -> AcquireRequest:  # noqa: ANN401 - whatever JSON is
+    item = {"pk": {"S": "x"}, "sk": {"S": "x"}}
+    runtime._client("dynamodb").put_item(TableName="locks", Item=item)  # noqa: SLF001 - as a handler would
+    return requests.parse_acquire(event)
 
 
-def test_a_message_that_shows_text_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "_fault", lambda *blamed: ValueError(f"{blamed}"))
-    defects = fuzz_handlers(FEW, seed=SEED).defects
-    assert {"untyped errors", "secrets in errors"} <= set(defects)
+ANOTHERS: Final = {"acquired": False, "holders": SECRETS[:1]}
+DEFECTS: Final[dict[str, tuple[Patch, str]]] = {
+    "a handler raises a KeyError": ((acquire, "acquire_answer", lambda _: {}["x"]), UNTYPED),
+    "a handler logs the owner_id": (logging_a(lambda asked: asked.owner_id), LOGGED),
+    "a handler logs the task token": (logging_a(lambda asked: asked.task_token), LOGGED),
+    "a handler logs a hash": (logging_a(lambda asked: hashed(asked.owner_id)), LOGGED),
+    "a handler writes before it refuses": ((acquire, "parse_acquire", parse_and_write), WRITES),
+    "an answer shows another's owner_id": ((acquire, "acquire_answer", lambda _: ANOTHERS), SHOWN),
+    "a message shows text": ((requests, "_fault", lambda *of: ValueError(f"{of}")), IN_ERRORS),
+    "a message has no type": ((requests, "_fault", lambda *of: ValueError(f"{of}")), UNTYPED),
+}
+DEFECTS_OF_CLIENTS: Final[dict[str, tuple[Patch, str]]] = {
+    "max_wait is not checked": ((arguments, "require_max_wait", lambda _value: None), UNTYPED),
+    "a lock shows its owner_id": ((BaseLock, "__repr__", lambda lock: lock.owner_id), SHOWN),
+}
 
 
-def test_a_client_that_does_not_check_an_argument_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arguments, "require_max_wait", lambda _value: None)
-    assert "untyped errors" in fuzz_clients(FEW, seed=SEED).defects
-
-
-def test_a_lock_that_shows_its_owner_id_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BaseLock, "__repr__", lambda lock: f"<Lock of {lock.owner_id}>")
-    assert "secrets in answers and reprs" in fuzz_clients(FEW, seed=SEED).defects
+@pytest.mark.parametrize("name", [*DEFECTS, *DEFECTS_OF_CLIENTS])
+def test_a_planted_defect_is_found(name: str) -> None:
+    planted, kind = {**DEFECTS, **DEFECTS_OF_CLIENTS}[name]
+    with patched([planted]):
+        found = (fuzz_handlers if name in DEFECTS else fuzz_clients)(FEW, seed=SEED)
+    assert kind in found.defects
 
 
 def test_a_secret_a_part_of_it_and_its_hash_are_recognized() -> None:
@@ -158,20 +159,11 @@ STATUSES: Final = {0, 1, *(code for code in vars(exit_codes).values() if isinsta
 class Denied:
     """A client of AWS whose every request is refused."""
 
-    class exceptions:  # noqa: N801 - as boto3 has it
-        ResourceInUseException = type("ResourceInUseException", (ClientError,), {})
-        ConditionalCheckFailedException = type("Conditional", (ClientError,), {})
-        TransactionCanceledException = type("Canceled", (ClientError,), {})
-
-    class meta:  # noqa: N801 - same
-        region_name = "us-east-1"
-        endpoint_url = "https://dynamodb.us-east-1.amazonaws.com"
+    exceptions = Exceptions
+    meta = SimpleNamespace(region_name="us-east-1", endpoint_url=ENDPOINT)
 
     def __getattr__(self, _name: str) -> Any:  # noqa: ANN401 - any request
-        def refuse(*_arguments: object, **_named: object) -> None:
-            raise refusal("AccessDeniedException")
-
-        return refuse
+        return Mock(side_effect=refusal("AccessDeniedException"))
 
     def close(self) -> None:
         """Nothing is open."""

@@ -7,15 +7,19 @@ import math
 import os
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fairlock.errors import LockLost, LockStoreUnavailable, LockWaitTimeout
 from fairlock.wire.rules import limit_of
 
 if TYPE_CHECKING:
     from fairlock import Lock, LockClient
+
+
+_T = TypeVar("_T")
 
 
 class Kind(Enum):
@@ -84,53 +88,38 @@ class Recorder:
     ) -> tuple[str, Lock | None]:
         """Acquires; returns the acquisition's name, and the lock if it was granted."""
         owner, began = f"{os.getpid()}-{next(self._numbers)}", time.monotonic()
-        lock, answer = None, Answer.DONE
-        try:
-            lock = client.acquire(lock_name, **options)
-        except LockWaitTimeout:
-            answer = Answer.REFUSED
-        except LockStoreUnavailable:
-            answer = Answer.UNKNOWN
+        answer, lock = _told(lambda: client.acquire(lock_name, **options))
         limit = limit_of(options.get("limit", 1), shared=options.get("shared", False))
         self._note(lock_name, Kind.ACQUIRE, owner, answer, began=began, lock=lock, limit=limit)
         return owner, lock
 
     def heartbeat(self, lock: Lock, owner: str) -> Answer:
-        """Renews the lease."""
-        began, answer = time.monotonic(), Answer.DONE
+        began = time.monotonic()
         try:
-            lock.heartbeat()
+            answer, _ = _told(lock.heartbeat)
         except LockLost as lost:
             if "its lease is over" in str(lost):  # By the client's own clock: no one was asked.
                 self._promised[owner] = time.monotonic()
             answer = self._refused(owner)
-        except LockStoreUnavailable:
-            answer = Answer.UNKNOWN
         self._note(lock.name, Kind.HEARTBEAT, owner, answer, began=began, lock=lock)
         return answer
 
     def set_ceiling(self, client: LockClient, lock_name: str, limit: int | None) -> None:
         """Limits, pauses (0) or resumes (None) the lock."""
         owner, began = f"{os.getpid()}-{next(self._numbers)}", time.monotonic()
-        answer = Answer.DONE
-        try:
-            if limit is None:
-                client.resume(lock_name)
-            elif limit:
-                client.set_limit(lock_name, limit, reason="a test")
-            else:
-                client.pause(lock_name, reason="a test")
-        except LockStoreUnavailable:
-            answer = Answer.UNKNOWN
+        if limit is None:
+            answer, _ = _told(lambda: client.resume(lock_name))
+        elif limit:
+            answer, _ = _told(lambda: client.set_limit(lock_name, limit, reason="a test"))
+        else:
+            answer, _ = _told(lambda: client.pause(lock_name, reason="a test"))
         self._note(lock_name, Kind.CEILING, owner, answer, began=began, limit=limit)
 
     def release(self, lock: Lock, owner: str) -> Answer:
-        """Releases."""
         began = time.monotonic()
-        try:
-            answer = Answer.DONE if lock.release() else self._refused(owner)
-        except LockStoreUnavailable:
-            answer = Answer.UNKNOWN
+        answer, was_held = _told(lock.release)
+        if was_held is False:
+            answer = self._refused(owner)
         self._note(lock.name, Kind.RELEASE, owner, answer, began=began)
         return answer
 
@@ -168,3 +157,13 @@ class Recorder:
         self.histories[lock_name].append(call)
         if answer is Answer.DONE and lock is not None:
             self._promised[owner] = call.held_until
+
+
+def _told(call: Callable[[], _T]) -> tuple[Answer, _T | None]:
+    """What the caller is told, and what it gets."""
+    try:
+        return Answer.DONE, call()
+    except LockWaitTimeout:
+        return Answer.REFUSED, None
+    except LockStoreUnavailable:
+        return Answer.UNKNOWN, None

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 _LONGEST_SECONDS: Final = 600
-_TRIES_TO_RELEASE: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +33,6 @@ class Plan:
     """What threads do with one lock name.
 
     Attributes:
-        threads: how many.
         turns: how often each asks for the lock.
         limit: permits.
         max_wait: longest seconds to wait; 0 for tries.
@@ -153,7 +151,7 @@ def _take_turn(
 
 
 def _release(recorder: Recorder, lock: Lock, owner: str) -> None:
-    for _ in range(_TRIES_TO_RELEASE):
+    for _ in range(3):
         if recorder.release(lock, owner) is not Answer.UNKNOWN:
             return
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import sys
 
-from tests.model.search import (
-    LARGE_SEARCHES,
-    MUTANTS,
-    SEARCHES,
-    Report,
-    search_mutant,
-    search_protocol,
-)
+from tests.model.durable.scenes import DURABLE_MUTANTS
+from tests.model.search import Report
+from tests.model.searches import BY_NAME_ONLY, DURABLE, MUTANTS, SEARCHES, run_named
 
 
 def _names() -> str:
-    sections = {"searches": [*SEARCHES], "large": [*LARGE_SEARCHES], "mutants": [*MUTANTS]}
+    sections = {
+        "searches": [*SEARCHES, *DURABLE],
+        "large": [*BY_NAME_ONLY],
+        "mutants": [*MUTANTS, *DURABLE_MUTANTS],
+    }
     return "\n".join(f"{title}:\n  " + "\n  ".join(names) for title, names in sections.items())
 
 
@@ -31,8 +30,7 @@ def main(arguments: list[str]) -> int:
     if not arguments:
         sys.stdout.write(f'python -m tests.model "<name>"…, of which there are\n{_names()}\n')
     for name in arguments:
-        report = search_mutant(name) if name in MUTANTS else search_protocol(name)
-        sys.stdout.write(_tell(report) + "\n")
+        sys.stdout.write(_tell(run_named(name)) + "\n")
     return 0
 
 

@@ -2,73 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
-from types import ModuleType
-from typing import Any, TypeAlias
-from unittest.mock import patch
+from typing import Any
 
-from fairlock.protocol.table_requests import Delete, Transaction, Update
-from fairlock.testing.interpreter import placeholders
-from tests.model.contention.configurations import Configuration
-from tests.model.executions.scenes import Scene
-
-Maker = Callable[..., Any]
-Patch: TypeAlias = tuple[ModuleType | type, str, Any]
-"""A module or class, the name of what is replaced in it, and by what."""
+from tests.support.weakened import Patch
 
 
-@dataclass(frozen=True, slots=True)
 class Mutant:
     """A weaker protocol, the search that shows it, and the invariant that is then broken."""
 
-    breaks: StrEnum
-    search: Configuration | Scene
-    patches: tuple[Patch, ...] = ()
+    def __init__(self, breaks: StrEnum, search: Any, *patches: Patch) -> None:  # noqa: ANN401 - of any of the three models
+        self.breaks, self.search, self.patches = breaks, search, patches
 
     @property
-    def narrow_search(self) -> Configuration | Scene:
+    def narrow_search(self) -> Any:  # noqa: ANN401 - same
         """The search for this invariant alone."""
         return replace(self.search, invariants=frozenset({self.breaks}))
-
-    @contextmanager
-    def applied(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            for place, name, replacement in self.patches:
-                stack.enter_context(patch.object(place, name, replacement))
-            yield
-
-
-def weak(module: ModuleType, name: str, condition: str, *, instead: str = "") -> Patch:
-    """The request that this function makes loses one condition, or gets another instead of it."""
-    return module, name, without(condition, vars(module)[name], instead=instead)
-
-
-def without(condition: str, maker: Maker, *, instead: str = "") -> Maker:
-    """Makes the same requests, with one condition replaced."""
-
-    def make(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the maker
-        made = maker(*args, **kwargs)
-        if isinstance(made, tuple):
-            return (weaker(made[0], condition, instead=instead), *made[1:])
-        return weaker(made, condition, instead=instead)
-
-    return make
-
-
-def weaker(request: Any, condition: str, *, instead: str = "") -> Any:  # noqa: ANN401 - as it is given
-    """The same update, delete or transaction, with one condition of the first write replaced."""
-    if isinstance(request, Transaction):
-        return replace(request, state=weaker(request.state, condition, instead=instead))
-    assert isinstance(request, Update | Delete)
-    values: dict[str, Any] = {**request.values, ":always": {"BOOL": True}}
-    text = request.condition.replace(condition, instead or ":always = :always")
-    used = placeholders(text, request.change if isinstance(request, Update) else "")
-    return replace(
-        request,
-        condition=text,
-        names={name: value for name, value in request.names.items() if name in used},
-        values={name: value for name, value in values.items() if name in used},
-    )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, cast
 from unittest.mock import patch
 
 from fairlock.aws.executions import Delivery, Execution
@@ -200,13 +200,13 @@ class RecordedWorld:
     asked: int = 0
 
     def update(self, update: Update) -> Written | ConditionFailed:
-        if self._is_no_move(update):
+        if self._is_claim(update.key):
             scope = Scope(self.claim, update.names, update.values)
             return Written(changed(update.change, scope), sent=0.0, date_ms=self.wall_ms())
         return cast("Written | ConditionFailed", self._ask("update", update))
 
     def delete(self, delete: Delete) -> bool:
-        if self._is_no_move(delete):
+        if self._is_claim(delete.key):
             return True
         return cast("bool", self._ask("delete", delete))
 
@@ -263,25 +263,19 @@ class RecordedWorld:
 
     def _ask(self, method: str, payload: object) -> object:
         if self.asked == len(self.answers):
-            self._suspend(method, payload)
+            name = method if method in _NOT_MADE else self.names.of(payload)
+            raise _Suspended(Call(name, method, payload))
         self.asked += 1
         answer = self.answers[self.asked - 1]
         if isinstance(answer, Answer):
             return replace(answer, sent=0.0, date_ms=self.wall_ms())
         return answer
 
-    def _is_no_move(self, request: Update | Delete) -> bool:
-        """Claims decide nothing about who holds a lock."""
-        return self._is_claim(request.key)
-
     def _is_claim(self, key: Mapping[str, Any]) -> bool:
+        """Whether a request is no move: claims decide nothing about who holds a lock."""
         partition = str(key[PARTITION_KEY]["S"])
         of_execution = partition.startswith("EXECUTION#")
         return of_execution and partition != f"EXECUTION#{self.claims_of}"
-
-    def _suspend(self, method: str, payload: object) -> NoReturn:
-        name = method if method in _NOT_MADE else self.names.of(payload)
-        raise _Suspended(Call(name, method, payload))
 
 
 Operation = Callable[[Operations, RecordedWorld], object]

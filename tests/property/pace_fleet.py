@@ -27,7 +27,6 @@ from fairlock.testing.fake_table import MemoryTable, dated
 from fairlock.testing.manual_clock import START_MS, run_in_virtual_time
 
 AWS: Final = "https://dynamodb.us-east-1.amazonaws.com"
-NAME: Final = "vendor"
 _START: Final = START_MS / 1000
 _TIMEOUT: Final = 1.5
 _CERTAIN: Final = 1e-3
@@ -41,11 +40,8 @@ class Fleet:
     """What runs, and what goes wrong; spans in seconds, shares of requests.
 
     Attributes:
-        rate: of the pace.
-        burst: of the pace.
         waits: the longest waits, of which each call takes one.
-        processes: how many there are.
-        calls: how many calls each makes.
+        calls: how many calls each process makes.
         pause: the longest pause before a call.
         wall: how far wall clocks are off, either way.
         drift: by which share monotonic clocks are wrong, either way.
@@ -54,7 +50,6 @@ class Fleet:
         lost_requests: are never written, or long after they were given up.
         lost_replies: are written.
         copies: are written once more, up to `copy_after` seconds later.
-        copy_after: see there.
         frozen: the longest time for which a process stands still before it reads a reply.
     """
 
@@ -295,7 +290,7 @@ async def _process(run: Run) -> None:
             max_wait = run.rng.choice(fleet.waits)
             call = endpoint.call = Call(max_wait=max_wait, called_at=aws_now())
             try:
-                await locks.pace(NAME, rate=fleet.rate, max_wait=max_wait, burst=fleet.burst)
+                await locks.pace("vendor", rate=fleet.rate, max_wait=max_wait, burst=fleet.burst)
             except SlotTooLate:
                 call.refused_at = aws_now()
             except LockStoreUnavailable:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from fairlock.protocol.pace import AwsTime, PaceRequest, PaceState, Slot, TooLat
 from fairlock.protocol.table_requests import Update
 from fairlock.store import turns
 from tests.property.pace_fleet import Fleet, faults, played
+from tests.support.weakened import Patch, patched, weak
 
 SEEDS: Final = int(os.environ.get("PACE_SEEDS", "12"))
 _MOST_SEEDS_OF_A_MUTANT: Final = 200
@@ -59,134 +59,109 @@ def test_a_fleet_that_loses_nothing_wastes_no_slot() -> None:
     assert len(run.begun()) == len(run.slots) > 10
 
 
-Patch = Callable[[pytest.MonkeyPatch], None]
+def _idle_by(edge: str) -> Patch:
+    """Knows one edge of AWS's time only."""
 
-
-def idle_by_the_late_edge(patch: pytest.MonkeyPatch) -> None:
     def reserve(request: PaceRequest, now: AwsTime, *, over: PaceState | None) -> Update:
-        return pace.reserve_idle(request, AwsTime(now.late_us, now.late_us), over=over)
+        at = getattr(now, edge)
+        return pace.reserve_idle(request, AwsTime(at, at), over=over)
 
-    patch.setattr(turns, "reserve_idle", reserve)
-
-
-def idle_writes_by_the_early_edge(patch: pytest.MonkeyPatch) -> None:
-    def reserve(request: PaceRequest, now: AwsTime, *, over: PaceState | None) -> Update:
-        return pace.reserve_idle(request, AwsTime(now.early_us, now.early_us), over=over)
-
-    patch.setattr(turns, "reserve_idle", reserve)
+    return turns, "reserve_idle", reserve
 
 
-def idle_asks_for_nothing(patch: pytest.MonkeyPatch) -> None:
-    def reserve(request: PaceRequest, now: AwsTime, *, over: PaceState | None) -> Update:
-        condition = "(attribute_not_exists(#next_slot_us) OR #next_slot_us <= :early) AND "
-        return without(pace.reserve_idle(request, now, over=over), condition)
-
-    patch.setattr(turns, "reserve_idle", reserve)
+def _both_forms_without(condition: str) -> tuple[Patch, ...]:
+    return tuple(weak(turns, name, condition) for name in ("reserve_idle", "reserve_next"))
 
 
-def waits_by_the_late_edge(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Slot, "wait_us", lambda slot, now: max(0, slot.begins_us - now.late_us))
+def _read_of_another(name: str, item: Any) -> PaceState | None:  # noqa: ANN401 - an item
+    state = pace.read_pace(name, item)
+    return state and replace(state, reservation_id="")
 
 
-def no_slot_is_ever_over(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Slot, "is_over", lambda _slot, _now: False)
+def _reserve_however_late(request: PaceRequest, now: AwsTime, *, over: PaceState | None) -> Update:
+    return pace.reserve_next(replace(request, max_wait_us=10**12), now, over=over)
 
 
-def finds_no_slot_of_its_own(patch: pytest.MonkeyPatch) -> None:
-    def read(name: str, item: Any) -> PaceState | None:  # noqa: ANN401 - an item
-        state = pace.read_pace(name, item)
-        return state and replace(state, reservation_id="")
-
-    patch.setattr(turns, "read_pace", read)
-    patch.setattr(turns.Turn, "_refused", refused_for_sure)
+_TAKE: Final = turns.Turn.take
 
 
-def asks_for_no_id(patch: pytest.MonkeyPatch) -> None:
-    _without_in_both_forms(
-        patch, " AND (attribute_not_exists(#reservation_id) OR #reservation_id <> :id)"
-    )
+def _take_another(turn: Any, context: Any) -> TooLate | None:  # noqa: ANN401 - of a Turn
+    turn._slot = None  # noqa: SLF001 - as it was before the call
+    return _TAKE(turn, context)
 
 
-def reserves_again_whatever_came(patch: pytest.MonkeyPatch) -> None:
-    _without_in_both_forms(patch, " AND #next_slot_us = :seen")
-
-
-def waits_as_long_as_it_takes(patch: pytest.MonkeyPatch) -> None:
-    def reserve(request: PaceRequest, now: AwsTime, *, over: PaceState | None) -> Update:
-        return pace.reserve_next(replace(request, max_wait_us=10**12), now, over=over)
-
-    patch.setattr(turns, "reserve_next", reserve)
-
-
-def takes_every_refusal_for_certain(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(turns.Turn, "_refused", refused_for_sure)
-
-
-def forgets_its_slot(patch: pytest.MonkeyPatch) -> None:
-    take = turns.Turn.take
-
-    def take_another(turn: Any, context: Any) -> TooLate | None:  # noqa: ANN401 - of a Turn
-        turn._slot = None  # noqa: SLF001 - as it was before the call
-        return take(turn, context)
-
-    patch.setattr(turns.Turn, "take", take_another)
-
-
-def refused_for_sure(turn: Any, state: PaceState, now: AwsTime) -> TooLate:  # noqa: ANN401 - a Turn
+def _refused(turn: Any, state: PaceState, now: AwsTime) -> TooLate:  # noqa: ANN401 - a Turn
     return TooLate(wait_us=turn._request.wait_us(state.next_us, now))  # noqa: SLF001 - as it does
 
 
-def _without_in_both_forms(patch: pytest.MonkeyPatch, condition: str) -> None:
-    for name in ("reserve_idle", "reserve_next"):
-        form = getattr(pace, name)
-        patch.setattr(
-            turns,
-            name,
-            lambda request, now, *, over, form=form: without(
-                form(request, now, over=over), condition
-            ),
-        )
-
-
-def without(update: Update, condition: str) -> Update:
-    """The same write without a part of its condition."""
-    left = update.condition.replace(condition, "")
-    used = set(re.findall(r"[#:]\w+", f"{update.change} {left}"))
-    return replace(
-        update,
-        condition=left,
-        names={name: of for name, of in update.names.items() if name in used},
-        values={name: value for name, value in update.values.items() if name in used},
-    )
-
-
 LATE: Final = Fleet(slow=2, frozen=30, waits=(0.0, 120.0))
-MUTANTS: Final[dict[Patch, tuple[Fleet, str]]] = {
-    idle_by_the_late_edge: (ALL, "within an interval|before it|callers begin within"),
-    idle_writes_by_the_early_edge: (Fleet(**WRONG_CLOCKS), "found no other"),
-    idle_asks_for_nothing: (Fleet(**LOSSES, waits=(30.0,)), "callers begin within"),
-    waits_by_the_late_edge: (Fleet(**WRONG_CLOCKS), "before it"),
-    no_slot_is_ever_over: (LATE, "callers begin within"),
-    finds_no_slot_of_its_own: (HOURLY, "that was refused"),
-    asks_for_no_id: (Fleet(**LOSSES), "a copy, reserves another"),
-    reserves_again_whatever_came: (
+REFUSED_FOR_SURE: Final[Patch] = (turns.Turn, "_refused", _refused)
+MUTANTS: Final[dict[str, tuple[Fleet, str, tuple[Patch, ...]]]] = {
+    "idle by the late edge": (
+        ALL,
+        "within an interval|before it|callers begin within",
+        (_idle_by("late_us"),),
+    ),
+    "idle writes by the early edge": (
+        Fleet(**WRONG_CLOCKS),
+        "found no other",
+        (_idle_by("early_us"),),
+    ),
+    "idle asks for nothing": (
+        Fleet(**LOSSES, waits=(30.0,)),
+        "callers begin within",
+        (
+            weak(
+                turns,
+                "reserve_idle",
+                "(attribute_not_exists(#next_slot_us) OR #next_slot_us <= :early)",
+            ),
+        ),
+    ),
+    "waits by the late edge": (
+        Fleet(**WRONG_CLOCKS),
+        "before it",
+        ((Slot, "wait_us", lambda slot, now: max(0, slot.begins_us - now.late_us)),),
+    ),
+    "no slot is ever over": (
+        LATE,
+        "callers begin within",
+        ((Slot, "is_over", lambda _slot, _now: False),),
+    ),
+    "finds no slot of its own": (
+        HOURLY,
+        "that was refused",
+        ((turns, "read_pace", _read_of_another), REFUSED_FOR_SURE),
+    ),
+    "asks for no id": (
+        Fleet(**LOSSES),
+        "a copy, reserves another",
+        _both_forms_without("(attribute_not_exists(#reservation_id) OR #reservation_id <> :id)"),
+    ),
+    "reserves again whatever came": (
         Fleet(slow=2, frozen=30, copies=0.5, waits=(120.0,)),
         "a copy, reserves another",
+        _both_forms_without("#next_slot_us = :seen"),
     ),
-    waits_as_long_as_it_takes: (Fleet(pause=3), "a caller waits for"),
-    takes_every_refusal_for_certain: (BURSTS, "that was refused"),
-    forgets_its_slot: (LONG_WAITS, "that was refused"),
+    "waits as long as it takes": (
+        Fleet(pause=3),
+        "a caller waits for",
+        ((turns, "reserve_next", _reserve_however_late),),
+    ),
+    "takes every refusal for certain": (BURSTS, "that was refused", (REFUSED_FOR_SURE,)),
+    "forgets its slot": (
+        LONG_WAITS,
+        "that was refused",
+        ((turns.Turn, "take", _take_another),),
+    ),
 }
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda patch: patch.__name__)
-def test_without_the_rule_a_promise_is_broken(
-    mutant: Patch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fleet, broken = MUTANTS[mutant]
-    mutant(monkeypatch)
-    for seed in range(_MOST_SEEDS_OF_A_MUTANT):
-        told = {fault for fault in faults(played(fleet, seed)) if re.search(broken, fault)}
-        if told:
-            return
-    pytest.fail(f"{mutant.__name__} breaks nothing in {_MOST_SEEDS_OF_A_MUTANT} runs")
+@pytest.mark.parametrize("name", MUTANTS)
+def test_without_the_rule_a_promise_is_broken(name: str) -> None:
+    fleet, broken, patches = MUTANTS[name]
+    with patched(patches):
+        for seed in range(_MOST_SEEDS_OF_A_MUTANT):
+            if any(re.search(broken, fault) for fault in faults(played(fleet, seed))):
+                return
+    pytest.fail(f"{name} breaks nothing in {_MOST_SEEDS_OF_A_MUTANT} runs")

@@ -22,11 +22,11 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from tests.simulation import day, fleet, hot_lock, ways, workflows
 from tests.simulation.campaign import (
     FoundControl,
-    Plan,
     digest_of,
     line_of,
     line_of_control,
@@ -34,40 +34,16 @@ from tests.simulation.campaign import (
     save,
     shrunk,
 )
-from tests.simulation.day import DAY, MIXED, MONTH
-from tests.simulation.hot_lock import HOT_LOCK, MASS_STOP, PERMITS
-from tests.simulation.lambda_scenarios import CONCURRENCY, DEPLOYMENT
-from tests.simulation.lost_messages import KILLED_HANDLERS, LOST_EVENTS, LOST_PUSHES, REDRIVES
-from tests.simulation.outages import CLOCKS, OUTAGE, SUSPENSIONS, THROTTLED, UNRELIABLE_NETWORK
 from tests.simulation.scenario import Result, Scenario, run, weakened
-from tests.simulation.ways import MAPS, OPERATORS, WAYS
 
 _CHOICES: Final = ("SCENARIO", "SEED", "SEEDS", "SCALE")
-SCENARIOS = {
-    each.number: each
-    for each in (
-        DAY,
-        HOT_LOCK,
-        PERMITS,
-        MASS_STOP,
-        LOST_EVENTS,
-        OUTAGE,
-        THROTTLED,
-        CONCURRENCY,
-        UNRELIABLE_NETWORK,
-        KILLED_HANDLERS,
-        LOST_PUSHES,
-        SUSPENSIONS,
-        CLOCKS,
-        REDRIVES,
-        DEPLOYMENT,
-        MIXED,
-        MAPS,
-        OPERATORS,
-        WAYS,
-        MONTH,
-    )
-}
+_ALL: Final = [
+    each
+    for module in (day, fleet, hot_lock, ways, workflows)
+    for each in vars(module).values()
+    if isinstance(each, Scenario)
+]
+SCENARIOS: Final = {each.number: each for each in sorted(_ALL, key=lambda each: each.number)}
 FIGURES = Path("out/simulation.json")
 """Of the last run; others are beside it: see `OUT`."""
 
@@ -96,22 +72,23 @@ def _one(number: int, seed: int, scale: float | None) -> int:
     return int(bool(result.findings))
 
 
-def _many(scenarios: Mapping[int, Scenario], plan: Plan, path: Path) -> int:
+def _many(scenarios: Mapping[int, Scenario], path: Path, **plan: Any) -> int:  # noqa: ANN401 - as `run_all` takes it
     """Makes the runs, prints a line for each, and keeps the figures."""
     results: list[Result] = []
     controls: list[FoundControl] = []
-    command = " ".join([f"{name}={os.environ[name]}" for name in _CHOICES if os.environ.get(name)])
-    keep = partial(save, path, scenarios, results, controls)
-    command = f"{command} make simulate".lstrip()
-    for found in run_all(scenarios, plan):
+    chosen = [f"{name}={os.environ[name]}" for name in _CHOICES if os.environ.get(name)]
+    keep = partial(
+        save, path, scenarios, results, controls, command=" ".join([*chosen, "make simulate"])
+    )
+    for found in run_all(scenarios, **plan):
         if isinstance(found, FoundControl):
             controls.append(found)
             _say(line_of_control(found))
         else:
             results.append(found)
             _say(line_of(found))
-        keep(command=command, is_complete=False)
-    keep(command=command, is_complete=True)
+        keep(is_complete=False)
+    keep(is_complete=True)
     requests = sum(result.requests for result in results)
     cpu = sum(result.cpu_seconds for result in results)
     violations = sum(len(result.findings) for result in results)
@@ -130,7 +107,9 @@ def main() -> int:
     seeds = _number("SEEDS", 0) or None
     if number and not seeds:
         return _one(int(number), seed, scale)
-    plan = Plan(
+    return _many(
+        {int(number): SCENARIOS[int(number)]} if number else SCENARIOS,
+        Path(os.environ.get("OUT") or FIGURES),
         first_seed=seed,
         seeds=seeds,
         scale=scale,
@@ -138,8 +117,6 @@ def main() -> int:
         seconds=60 * _number("MINUTES", 20),
         with_controls=not number and seed == 1,
     )
-    chosen = {int(number): SCENARIOS[int(number)]} if number else SCENARIOS
-    return _many(chosen, plan, Path(os.environ.get("OUT") or FIGURES))
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tests.simulation.scenario import Result, Scenario, crashed, run, run_control
+from tests.simulation.judge import Finding
+from tests.simulation.scenario import Result, Scenario, run, run_control
 
-_MOST_SEEDS_OF_A_CONTROL: Final = 12
 _HOUR: Final = 3_600
 _scenarios: Mapping[int, Scenario] = {}
 """Of this process and its forks: a scenario holds functions, which no pipe takes."""
@@ -54,11 +54,22 @@ class FoundControl:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """Which runs to make.
+def run_all(
+    scenarios: Mapping[int, Scenario],
+    *,
+    first_seed: int = 1,
+    seeds: int | None = None,
+    scale: float | None = None,
+    processes: int = 2,
+    seconds: int = 1_200,
+    with_controls: bool = True,
+) -> Iterator[Result | FoundControl]:
+    """Makes the runs of all scenarios, and of all controls, and yields each in its order.
 
-    Attributes:
+    A run that raises or does not end is a broken promise, and the others go on.
+
+    Args:
+        scenarios: by their numbers.
         first_seed: of each scenario; the others follow it.
         seeds: of each scenario; None for as many as each says.
         scale: None for that of each scenario.
@@ -66,23 +77,8 @@ class Plan:
         seconds: of real time, after which a run counts as one that does not end.
         with_controls: whether the controls are run, too.
     """
-
-    first_seed: int = 1
-    seeds: int | None = None
-    scale: float | None = None
-    processes: int = 2
-    seconds: int = 1_200
-    with_controls: bool = True
-
-
-def run_all(scenarios: Mapping[int, Scenario], plan: Plan) -> Iterator[Result | FoundControl]:
-    """Makes the runs of all scenarios, and of all controls, and yields each in its order.
-
-    A run that raises or does not end is a broken promise, and the others go on.
-    """
     global _scenarios  # noqa: PLW0603 - see there
     _scenarios = scenarios
-    seeds, first_seed, scale = plan.seeds, plan.first_seed, plan.scale
     jobs = [
         _Job(each.number, first_seed + number, scale)
         for each in scenarios.values()
@@ -91,10 +87,10 @@ def run_all(scenarios: Mapping[int, Scenario], plan: Plan) -> Iterator[Result | 
     jobs += [
         _Job(each.number, first_seed, None, number)
         for each in scenarios.values()
-        for number in range(len(each.controls) if plan.with_controls else 0)
+        for number in range(len(each.controls) if with_controls else 0)
     ]
-    with ProcessPoolExecutor(plan.processes, multiprocessing.get_context("fork")) as pool:
-        futures = [pool.submit(_work, job, plan.seconds) for job in jobs]
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
+        futures = [pool.submit(_work, job, seconds) for job in jobs]
         for job, future in zip(jobs, futures, strict=True):
             try:
                 yield future.result()
@@ -136,7 +132,9 @@ def _failed(job: _Job, why: str) -> Result | FoundControl:
     if job.control is not None:
         control = scenario.controls[job.control]
         return FoundControl(job.number, f"{control.name} ({why})", control.breaks, None, 0.0)
-    return crashed(scenario, seed=job.seed, scale=job.scale, why=why)
+    scale = scenario.scale if job.scale is None else job.scale
+    finding = Finding("each run ends", 0.0, why)
+    return Result(number=job.number, seed=job.seed, scale=scale, digest=why, findings=(finding,))
 
 
 def _run(job: _Job) -> Result | FoundControl:
@@ -144,18 +142,18 @@ def _run(job: _Job) -> Result | FoundControl:
     if job.control is None:
         return run(scenario, seed=job.seed, scale=job.scale)
     began, control = time.process_time(), scenario.controls[job.control]
-    for number in range(_MOST_SEEDS_OF_A_CONTROL):
-        seed = job.seed + control.seed - 1 + number
-        found = run_control(scenario, control, seed=seed).findings
-        if control.breaks in {each.promise for each in found}:
-            seconds = time.process_time() - began
-            return FoundControl(job.number, control.name, control.breaks, number + 1, seconds)
+    first = job.seed + control.seed - 1
+    found = (
+        number + 1
+        for number in range(12)
+        if control.breaks in run_control(scenario, control, seed=first + number).broken
+    )
+    seeds = next(found, None)
     seconds = time.process_time() - began
-    return FoundControl(job.number, control.name, control.breaks, None, seconds)
+    return FoundControl(job.number, control.name, control.breaks, seeds, seconds)
 
 
 def line_of(result: Result) -> str:
-    """One run, for people."""
     told = (
         f"scenario {result.number}, seed {result.seed}, scale {result.scale:g}: "
         f"{result.requests:,} requests in {result.cpu_seconds:.1f} s of CPU, "
@@ -167,7 +165,6 @@ def line_of(result: Result) -> str:
 
 
 def line_of_control(control: FoundControl) -> str:
-    """One control, for people."""
     told = "NOT FOUND" if control.seeds is None else f"found with seed {control.seeds}"
     return f"control of scenario {control.number}: {control.name}: {told}, {control.seconds:.1f} s"
 
@@ -182,42 +179,33 @@ def digest_of(results: Iterable[Result]) -> str:
 
 def summaries(
     scenarios: Mapping[int, Scenario], results: Iterable[Result]
-) -> dict[int, dict[str, Any]]:
+) -> dict[str, dict[str, Any]]:
     """The runs of each scenario in one row."""
-    rows: dict[int, dict[str, Any]] = {}
+    of_scenarios: dict[int, list[Result]] = {}
     for result in results:
-        scenario = scenarios[result.number]
-        row = rows.setdefault(
-            result.number,
-            {
-                "title": scenario.title,
-                "load": scenario.load,
-                "promise": scenario.promise,
-                "scale": result.scale,
-                "seeds": 0,
-                "hours": 0.0,
-                "requests": 0,
-                "cents": 0.0,
-                "cpu_seconds": 0.0,
-                "violations": 0,
-                "faults": Counter(),
-                "outcomes": Counter(),
-                "checked": Counter(),
-                "recovered": {},
-            },
-        )
-        row["seeds"] += 1
-        row["hours"] += result.virtual_seconds / _HOUR
-        row["requests"] += result.requests
-        row["cents"] += result.cents
-        row["cpu_seconds"] += result.cpu_seconds
-        row["violations"] += len(result.findings)
-        for name in ("faults", "outcomes", "checked"):
-            row[name].update(getattr(result, name))
-        for what, (promised, seconds) in result.recovered.items():
-            slowest = max(seconds, row["recovered"].get(what, (promised, 0.0))[1])
-            row["recovered"][what] = (promised, slowest)
-    return rows
+        of_scenarios.setdefault(result.number, []).append(result)
+    return {str(n): _summary(scenarios[n], runs) for n, runs in of_scenarios.items()}
+
+
+def _summary(scenario: Scenario, runs: list[Result]) -> dict[str, Any]:
+    slowest: dict[str, tuple[float, float]] = {}
+    for each in runs:
+        for what, (promised, seconds) in each.recovered.items():
+            slowest[what] = promised, max(seconds, slowest.get(what, (promised, 0.0))[1])
+    return {
+        "title": scenario.title,
+        "promise": scenario.promise,
+        "scale": runs[0].scale,
+        "seeds": len(runs),
+        "hours": sum(each.virtual_seconds for each in runs) / _HOUR,
+        "requests": sum(each.requests for each in runs),
+        "cents": sum(each.cents for each in runs),
+        "cpu_seconds": sum(each.cpu_seconds for each in runs),
+        "violations": sum(len(each.findings) for each in runs),
+        "faults": sum((Counter(each.faults) for each in runs), Counter()),
+        "outcomes": sum((Counter(each.outcomes) for each in runs), Counter()),
+        "recovered": slowest,
+    }
 
 
 def save(
@@ -229,18 +217,8 @@ def save(
     command: str,
     is_complete: bool,
 ) -> None:
-    """Keeps the figures, for `scale.py`. Called after each run: what is done is not lost.
-
-    Args:
-        path: the file.
-        scenarios: by their numbers.
-        results: of the runs that have ended.
-        controls: same.
-        command: repeats these runs.
-        is_complete: whether no run is left.
-    """
+    """Keeps the figures, for `scale.py`. Called after each run: what is done is not lost."""
     path.parent.mkdir(exist_ok=True)
-    rows = summaries(scenarios, results)
     figures = {
         "command": command,
         "is_complete": is_complete,
@@ -248,7 +226,7 @@ def save(
         "requests": sum(result.requests for result in results),
         "runs": len(results),
         "violations": sum(len(result.findings) for result in results),
-        "rows": {str(number): dict(row) for number, row in rows.items()},
+        "rows": summaries(scenarios, results),
         "controls": [asdict(control) for control in controls],
     }
     new = path.with_suffix(".new")
@@ -304,7 +282,7 @@ def _without(part: str, name: str, value: object) -> Callable[[Scenario], Scenar
 def _fails(scenario: Scenario, promise: str, scale: float) -> Result | None:
     for seed in range(1, 6):
         found = run(scenario, seed=seed, scale=scale, stops_at_first=True)
-        if promise in {each.promise for each in found.findings}:
+        if promise in found.broken:
             return found
     return None
 

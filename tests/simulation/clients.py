@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from greenlet import getcurrent
@@ -21,12 +20,10 @@ from tests.simulation.judge import Belief
 from tests.simulation.recovery import FAULT_SECONDS, Acquisition, Stage
 from tests.simulation.world import World
 
-_TIMEOUT_SECONDS: Final = 15.0
 _LOST: Final = 0.02
 _LATE: Final = 0.05
 _LATEST_SECONDS: Final = 120.0
 _LEASE_SECONDS: Final = 12
-_MOST_RELEASES: Final = 20
 
 
 @dataclass
@@ -34,16 +31,17 @@ class DirectCaller:
     """One program that invokes the functions.
 
     Attributes:
-        account: where the functions are.
-        process: its own.
-        clock: same.
         queues: whether it joins the queue, or polls outside of it.
     """
 
     account: Account
     process: Process
-    clock: NodeClock
     queues: bool
+
+    @property
+    def clock(self) -> NodeClock:
+        clock: NodeClock = self.process.clock
+        return clock
 
     def take(self, lock: str, work: float, max_wait: float) -> None:
         """Takes a lock, works under it, and releases it."""
@@ -112,7 +110,7 @@ class DirectCaller:
 
     def _release(self, owner: Json) -> None:
         """Always, even if it gave up: the answer that granted the lock may have been lost."""
-        for _ in range(_MOST_RELEASES):
+        for _ in range(20):
             if self._call("release", {**owner, "queue": True}) is not None:
                 self.account.judge.gone.add(owner["owner_id"])
                 return
@@ -130,7 +128,7 @@ class DirectCaller:
 
         late = engine.random.random() * _LATEST_SECONDS if chance > 1 - _LATE else 0.0
         engine.after(late, functions.invoke, function, payload, done)
-        outcome: Any = engine.wait(_TIMEOUT_SECONDS)
+        outcome: Any = engine.wait(15.0)
         if outcome is None or outcome.error:
             error = "no answer" if outcome is None else outcome.error
             self.account.judge.outcomes[f"direct: {error}"] += 1
@@ -146,29 +144,17 @@ _LEAVING_SECONDS: Final = 16.0
 _READERS: Final = 20
 
 
-@dataclass
 class ClientActor:
-    """One process with one client, which takes locks and works under them.
+    """One process with one client, which takes locks and works under them."""
 
-    Attributes:
-        world: where it lives.
-        process: of its own.
-        clock: same.
-        locks: the real client.
-    """
-
-    world: World
-    process: Process
-    clock: NodeClock
-    locks: LockClient
-    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-
-    @classmethod
-    def of(cls, world: World, name: str, **settings: object) -> ClientActor:
-        process = world.process(name)
-        clock = world.clock(process)
-        settings.setdefault("lease", 30)
-        return cls(world, process, clock, world.client(process, clock, **settings))
+    def __init__(self, world: World, name: str, *, lease: float = 30, **settings: Any) -> None:  # noqa: ANN401 - as LockClient takes them
+        self.world, self.process = world, world.process(name)
+        self.clock: NodeClock = self.process.clock
+        sdk: Any = world.sdk()
+        self.locks = LockClient(
+            "locks", client=sdk, clock=self.clock, owner_name=name, lease=lease, **settings
+        )
+        self._numbers = itertools.count(1)
 
     def take(
         self,
@@ -176,7 +162,7 @@ class ClientActor:
         work: float,
         *,
         max_wait: float,
-        during: Callable[[Lock, Belief], None] | None = None,
+        writes: bool = False,
         is_last_write: bool = False,
         **options: Any,  # noqa: ANN401 - as `acquire` takes them
     ) -> bool:
@@ -186,7 +172,7 @@ class ClientActor:
             name: the lock.
             work: seconds.
             max_wait: same.
-            during: called in the middle of the work.
+            writes: whether it makes a guarded write in the middle of the work.
             is_last_write: whether it is released in the transaction of a write.
             options: `limit`, `shared` and so on.
         """
@@ -212,7 +198,7 @@ class ClientActor:
                 self._require_end_of_wait(name, world.engine.now - began, max_wait)
         judge.waits.append(world.engine.now - began)
         judge.outcomes["granted"] += 1
-        self._work(lock, asked, work, during, is_last_write=is_last_write)
+        self._work(lock, asked, work, writes=writes, is_last_write=is_last_write)
         return True
 
     def take_all(self, names: list[str], work: float, max_wait: float) -> None:
@@ -259,8 +245,8 @@ class ClientActor:
         lock: Lock,
         asked: Acquisition,
         work: float,
-        during: Callable[[Lock, Belief], None] | None,
         *,
+        writes: bool,
         is_last_write: bool,
     ) -> None:
         judge, engine, recovery = self.world.judge, self.world.engine, self.world.recovery
@@ -268,8 +254,8 @@ class ClientActor:
         try:
             until = engine.now + work / 2
             self._stay(lock, until)
-            if during is not None:
-                during(lock, belief)
+            if writes:
+                self._write(lock)
             self._stay(lock, until + work / 2)
         except Killed:
             judge.outcomes["killed"] += 1
@@ -280,7 +266,7 @@ class ClientActor:
         recovery.becomes(asked, Stage.LEAVES, belief)
         try:
             if is_last_write:
-                self.write(lock, belief, is_last=True)
+                self._write(lock, is_last=True)
             self._release(lock)
         finally:
             recovery.becomes(asked, Stage.ENDED, belief)
@@ -331,13 +317,8 @@ class ClientActor:
                 return
             engine.wait(min(step, until - engine.now))
 
-    def write(self, lock: Lock, _belief: Belief, *, is_last: bool = False) -> None:
-        """Writes what is guarded by the lock, in a transaction of DynamoDB.
-
-        Args:
-            lock: that is held.
-            is_last: whether the lock is released in the same transaction.
-        """
+    def _write(self, lock: Lock, *, is_last: bool = False) -> None:
+        """Writes what is guarded by the lock, in a transaction that may release it, too."""
         item: Any = {
             "pk": {"S": f"DATA#{lock.name}"},
             "sk": {"S": "1"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -11,18 +12,23 @@ from fairlock.client.blocks import LocksInOrder
 from fairlock.protocol.schema import TTL_ATTRIBUTE
 from fairlock.testing.fake_table import Key
 from fairlock.testing.interpreter import Item
-from tests.model.contention.mutants import MUTANTS
 from tests.simulation.clients import ClientActor, DirectCaller
-from tests.simulation.events import EventFaults
-from tests.simulation.faults import ClockErrors, Database, Faults, Machines, Network
+from tests.simulation.faults import (
+    ClockErrors,
+    Database,
+    EventFaults,
+    Faults,
+    LambdaFaults,
+    Machines,
+    Network,
+)
 from tests.simulation.fleet import Fleet
-from tests.simulation.functions import LambdaFaults, lambda_runtime
-from tests.simulation.guard import Account, AccountFaults
-from tests.simulation.hot_lock import newest_first
-from tests.simulation.lost_messages import BOUND_SECONDS
-from tests.simulation.scenario import Control, Scenario, patched
+from tests.simulation.guard import Account
+from tests.simulation.hot_lock import NEWEST_FIRST
+from tests.simulation.scenario import Control, Scenario
 from tests.simulation.ways import operate, options_of_a_kind
-from tests.simulation.workload import Load, let_happen, start_all, wait_until_idle
+from tests.simulation.workflows import BOUND_SECONDS
+from tests.simulation.workload import Load, require_no_dead_letter, start_all, wait_until_idle
 from tests.simulation.world import World
 
 # Scenario 1: a day of a large service: a million guarded executions on 100,000 names.
@@ -31,9 +37,6 @@ from tests.simulation.world import World
 # is killed, an event is lost, a push does not arrive, a reply is late, an execution is stopped. A
 # smaller run is a part of the day, with as many fewer names.
 
-_EXECUTIONS: Final = 1_000_000
-_NAMES: Final = 100_000
-_SECONDS: Final = 86_400.0
 _SWEEP_SECONDS: Final = 300.0
 _LATE_SECONDS: Final = 7_200.0
 
@@ -70,54 +73,52 @@ class TimeToLive:
         self._world.engine.after(_SWEEP_SECONDS, self._sweep)
 
 
+_LOAD: Final = Load(
+    executions=1_000_000,
+    names=100_000,
+    exponent=0.9,
+    seconds=86_400.0,
+    work_seconds=0.4,
+    forms={"queue": 8, "kept alive": 1, "poll": 1},
+    failing=0.02,
+    stopped=0.01,
+    stopped_within=2.0,
+    redriven=0.1,
+    redriven_within=30.0,
+    frees_all=False,
+)
+
+
 def _play(world: World) -> None:
-    faults = AccountFaults(
-        functions=LambdaFaults(kills=0.0005),
-        events=EventFaults(lost=0.01, late=0.02, late_seconds=600.0, twice=0.01),
-        lost_pushes=0.001,
-    )
-    account, ttl = Account(world, faults), TimeToLive(world)
-    seconds = _SECONDS * world.scale
-    load = Load(
-        executions=world.scaled(_EXECUTIONS),
-        names=world.scaled(_NAMES),
-        exponent=0.9,
-        seconds=seconds,
-        work_seconds=0.4,
-        forms={"queue": 8, "kept alive": 1, "poll": 1},
-        failing=0.02,
-        stopped=0.01,
-        stopped_within=2.0,
-        redriven=0.1,
-        redriven_within=30.0,
-    )
-    let_happen(account, load)
-    dead = account.queue.dead
-    world.judge.require("no dead letter", not dead, f"{len(dead)} dead letters")
+    account, ttl = Account(world), TimeToLive(world)
+    replace(_LOAD, seconds=_LOAD.seconds * world.scale).happen(account)
+    require_no_dead_letter(account)
     world.figures.update(expired=ttl.removed)
 
 
 DAY: Final = Scenario(
     number=1,
     title="a day of a large service",
-    load="a million guarded executions on 100,000 names in a day, the n-th name by n^-0.9",
     promise=(
         "the limit holds, the queue is fair, tokens only grow, and a workflow's lock ends with the "
         "workflow (docs/guarantees.md)"
     ),
     faults=Faults(
-        network=Network(lost_requests=0.0002, lost_replies=0.0005, late_replies=0.0005, copies=2e-4)
+        network=Network(
+            lost_requests=0.0002, lost_replies=0.0005, late_replies=0.0005, copies=2e-4
+        ),
+        functions=LambdaFaults(kills=0.0005),
+        events=EventFaults(lost=0.01, late=0.02, late_seconds=600.0, twice=0.01, lost_pushes=0.001),
     ),
     play=_play,
     idle_bound=BOUND_SECONDS,
     scale=0.004,
     seeds=8,
-    conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(
             name="a departing holder serves the newest waiter that it has read",
             breaks="first come, first served",
-            sabotage=newest_first,
+            patches=(NEWEST_FIRST,),
             scale=0.0012,
         ),
     ),
@@ -132,44 +133,37 @@ DAY: Final = Scenario(
 # functions by JSON alone (docs/any-language.md), and operators, whose commands are calls of
 # `LockClient`. Durable functions have tests of their own.
 
-_TRANSFERS: Final = 300
-_SKIPPERS: Final = 200
 _TURNS: Final = 10
 _ACTIONS: Final = 15
 _MAX_WAIT_SECONDS: Final = 240.0
 _SHARED: Final = "shared/"
-_SHARED_NAMES: Final = 60
-_GUARDS: Final = 4_000
-_DIRECT: Final = 300
-_PYTHON: Final = 200
-_OPERATORS: Final = 30
 _MIXED_SECONDS: Final = 900.0
 _FORMS: Final = ("queue", "long queue", "kept alive", "poll", "skip")
 
 
 def _send_others(world: World, fleet: Fleet) -> None:
     _send_clients(world, fleet)
-    account = Account(world, AccountFaults(functions=LambdaFaults(kills=0.002)))
+    account = Account(world)
     world.recovery.judges = lambda lock: not lock.startswith(_SHARED)
-    names = [f"{_SHARED}{number}" for number in range(world.scaled(_SHARED_NAMES))]
+    names = [f"{_SHARED}{number}" for number in range(world.scaled(60))]
     _send_guards(account, names)
-    for number in range(world.scaled(_DIRECT)):
+    for number in range(world.scaled(300)):
         process = world.process(f"direct {number}")
-        caller = DirectCaller(account, process, world.clock(process), queues=number % 3 > 0)
+        caller = DirectCaller(account, process, queues=number % 3 > 0)
         world.begin(world.random.random() * 5, process, partial(_direct, caller, names))
-    for number in range(world.scaled(_PYTHON)):
+    for number in range(world.scaled(200)):
         name = f"python {number}"
-        actor = ClientActor.of(world, name, lease=10, stepfunctions=account.workflows)
+        actor = ClientActor(world, name, lease=10, stepfunctions=account.workflows)
         world.begin(world.random.random() * 5, actor.process, partial(_python, actor, names))
-    count = min(len(names), world.scaled(_OPERATORS))
+    count = min(len(names), world.scaled(30))
     for number in range(count):
-        actor = ClientActor.of(world, f"operator {number}", stepfunctions=account.workflows)
+        actor = ClientActor(world, f"operator {number}", stepfunctions=account.workflows)
         mine, every = names[number::count], _MIXED_SECONDS / _ACTIONS
         world.begin(5, actor.process, partial(operate, actor, mine, _ACTIONS, every))
 
 
 def _send_guards(account: Account, names: list[str]) -> None:
-    random, count = account.world.random, account.world.scaled(_GUARDS)
+    random, count = account.world.random, account.world.scaled(4_000)
     for form in _FORMS:
         moments = [random.random() * _MIXED_SECONDS for _ in range(round(count / len(_FORMS)))]
         inputs = [
@@ -197,11 +191,11 @@ def _python(actor: ClientActor, names: list[str]) -> None:
 
 def _send_clients(world: World, fleet: Fleet) -> None:
     names = [*fleet.locks(world), "orders/of others"]
-    for number in range(max(2, world.scaled(_TRANSFERS))):
-        actor = ClientActor.of(world, f"transfer {number}", lease=10)
+    for number in range(max(2, world.scaled(300))):
+        actor = ClientActor(world, f"transfer {number}", lease=10)
         world.begin(world.random.random() * 5, actor.process, partial(_transfer, actor, names))
-    for number in range(max(2, world.scaled(_SKIPPERS))):
-        actor = ClientActor.of(world, f"skipper {number}", lease=10)
+    for number in range(max(2, world.scaled(200))):
+        actor = ClientActor(world, f"skipper {number}", lease=10)
         world.begin(world.random.random() * 5, actor.process, partial(_skip, actor, names))
 
 
@@ -231,29 +225,29 @@ def _as_named(plan: LocksInOrder) -> list[str]:
 MIXED: Final = Scenario(
     number=16,
     title="callers of all kinds at the same names",
-    load="500 clients at 100 locks, 300 that take two of them at once, 200 that skip taken ones; "
-    "at 60 other locks 4,000 guards, 300 JSON callers, 200 clients, 30 operators",
     promise=(
         "no two callers with `hold_all` wait for each other in a circle; a wait of it ends after "
         "`max_wait`, and none is held (docs/turns.md); an invocation that comes after its owner "
         "has left is granted nothing (docs/any-language.md)"
     ),
-    faults=Faults(network=Network(lost_replies=0.01, copies=0.01), machines=Machines(killed=2)),
+    faults=Faults(
+        network=Network(lost_replies=0.01, copies=0.01),
+        machines=Machines(killed=2),
+        functions=LambdaFaults(kills=0.002),
+    ),
     play=Fleet(
         clients=500, of_a_lock=3, turns=10, lease=10, think=10, work=3, others=_send_others
     ).play,
     idle_bound=BOUND_SECONDS,
-    conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(
             name="several locks are taken in the order in which they are named",
             breaks="no wait in a circle",
-            sabotage=lambda: patched((LocksInOrder, "in_order", property(_as_named))),
+            patches=((LocksInOrder, "in_order", property(_as_named)),),
         ),
         Control(
             name="a call that is late goes again on the state it was shown",
             breaks="no grant to one that has left",
-            sabotage=MUTANTS["a call that is late goes again on the state it was shown"].applied,
             scale=0.03,
         ),
     ),
@@ -264,34 +258,31 @@ MIXED: Final = Scenario(
 
 _DAY: Final = 86_400.0
 _DAYS: Final = 30
-_DAYS_BETWEEN_OUTAGES: Final = 3
-_LONGEST_OUTAGE_SECONDS: Final = 420.0
 _MONTH_ACTIONS: Final = 60
 
 
 def _send_others_in_a_month(world: World, fleet: Fleet) -> None:
     """An operator of each lock, and outages until all turns are over."""
     for number, lock in enumerate(fleet.locks(world)):
-        actor = ClientActor.of(world, f"operator {number}")
+        actor = ClientActor(world, f"operator {number}")
         every = _DAYS * _DAY / _MONTH_ACTIONS
         world.begin(60, actor.process, partial(operate, actor, [lock], _MONTH_ACTIONS, every))
     _plan_outage(world)
 
 
 def _plan_outage(world: World) -> None:
-    seconds = world.random.expovariate(1 / (_DAYS_BETWEEN_OUTAGES * _DAY))
+    seconds = world.random.expovariate(1 / (3 * _DAY))
     world.engine.after(seconds, _have_outage, world)
 
 
 def _have_outage(world: World) -> None:
-    world.goes_out(world.random.uniform(5, _LONGEST_OUTAGE_SECONDS))
+    world.goes_out(world.random.uniform(5, 420.0))
     _plan_outage(world)
 
 
 MONTH: Final = Scenario(
     number=20,
     title="all faults together for a month",
-    load="500 clients take turns at 50 locks of four kinds, once an hour each, work 2 min",
     promise="all of them: docs/guarantees.md",
     faults=Faults(
         clocks=ClockErrors(wall_seconds=200, drift=0.005, set_every=_DAY),
@@ -323,12 +314,11 @@ MONTH: Final = Scenario(
     seeds=3,
     scale_of_tests=0.0005,
     # Clients that hold nothing for an hour look once in a while whether they are closed.
-    conditions=lambda _scale: patched((heartbeats, "LONGEST_NAP_SECONDS", 600.0)),
+    patches=((heartbeats, "LONGEST_NAP_SECONDS", 600.0),),
     controls=(
         Control(
             name="the limit is compared with <>",
             breaks="no more holders than the limit",
-            sabotage=MUTANTS["the limit is compared with <>"].applied,
         ),
     ),
 )

@@ -24,8 +24,9 @@ from botocore.exceptions import ClientError
 from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY
 from fairlock.testing.fake_table import Key, MemoryTable, TransactionCanceledException, dated
 from fairlock.testing.interpreter import Item, Scope, holds
-from tests.simulation.engine import START, Engine
+from tests.simulation.engine import START, Bucket, Engine, Quota
 from tests.simulation.faults import Database, Network
+from tests.support.faulty_table import client_error
 from tests.support.memory_tables import item_bytes
 
 Seen = Callable[[Key, Item, Item], object]
@@ -33,7 +34,6 @@ Seen = Callable[[Key, Item, Item], object]
 
 
 def key_of(request: Mapping[str, Any]) -> Key:
-    """The key of a request's item."""
     key = request["Key"] if "Key" in request else request["Item"]
     return key[PARTITION_KEY]["S"], key[SORT_KEY]["S"]
 
@@ -57,10 +57,6 @@ class IndexedTable(MemoryTable):
         """The write units of an item as it is: one a KiB that has begun."""
         return -(-max(self.sizes.get(key_of(write), 0), 1) // 1024)
 
-    def in_partition(self, partition: str) -> list[str]:
-        """The sort keys of a partition, in order."""
-        return self._partitions.get(partition, [])
-
     def query(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
         """The same, from one partition; adds the bytes that were read."""
         values = request["ExpressionAttributeValues"]
@@ -68,7 +64,7 @@ class IndexedTable(MemoryTable):
         partition, low = values[":pk"]["S"], values.get(":prefix", {"S": ""})["S"]
         is_range = "BETWEEN" in request["KeyConditionExpression"]
         high = values[":me"]["S"] if is_range else low + "\uffff"
-        keys = self.in_partition(partition)
+        keys = self._partitions.get(partition, [])
         first = bisect_left(keys, low)
         if "ExclusiveStartKey" in request:
             after = request["ExclusiveStartKey"][SORT_KEY]["S"]
@@ -94,7 +90,6 @@ class IndexedTable(MemoryTable):
         return answer
 
     def remove(self, key: Key) -> None:
-        """Removes an item, as TTL does."""
         self._changed(key, self.items.pop(key), {})
 
     @staticmethod
@@ -143,6 +138,9 @@ _SPREAD: Final = 0.4
 _TRANSACTION_SECONDS: Final = 0.008
 _SEEN_IN_PART_SECONDS: Final = 0.02
 _UNIT_BYTES: Final = 4_096
+WRITE_DOLLARS: Final = 0.625e-6
+READ_DOLLARS: Final = 0.125e-6
+"""A unit (aws.amazon.com/dynamodb/pricing/on-demand)."""
 _WRITES: Final = frozenset({"update_item", "put_item", "delete_item", "transact_write_items"})
 _THROTTLED: Final = "ProvisionedThroughputExceededException"
 _CONFLICT: Final = "TransactionConflictException"
@@ -157,7 +155,6 @@ class Bill:
     Attributes:
         requests: by their names, refused ones included.
         write_units: of all writes, false conditions included.
-        read_units: of all reads.
         throttled: requests that were refused for want of units.
         conflicts: requests that met a transaction.
         server_errors: requests that were answered with a 500.
@@ -170,69 +167,55 @@ class Bill:
     conflicts: int = 0
     server_errors: int = 0
 
+    @property
+    def cents(self) -> float:
+        """What is charged for an on-demand table in us-east-1."""
+        return 100 * (self.write_units * WRITE_DOLLARS + self.read_units * READ_DOLLARS)
 
-class _Bucket:
+
+class _Units(Bucket):
     """Units of one kind of one partition: at most those of a second, which come back evenly."""
 
-    def __init__(self, engine: Engine, rate: float) -> None:
-        self._engine, self._rate = engine, rate
-        self._left, self._at = rate, engine.now
-
-    def scale(self, scale: float) -> None:
-        self._rate *= scale
-        self._left = self._rate
-
-    def take(self, units: int) -> bool:
-        now = self._engine.now
-        self._left = min(self._rate, self._left + (now - self._at) * self._rate)
-        self._at = now
+    def take_all(self, units: int) -> bool:
+        """A request that began is done: the next ones pay for what it took too much."""
+        self._refill()
         if self._left <= 0:
             return False
-        # A request that began is done: the next ones pay for what it took too much.
         self._left -= units
         return True
 
 
 class DynamoDb:
-    """One table, as its front ends serve it.
-
-    Args:
-        engine: time and chance.
-        network: how far front ends' clocks differ.
-        database: what goes wrong in it.
-
-    Attributes:
-        table: the items.
-        bill: what was done.
-    """
+    """One table, as its front ends serve it."""
 
     def __init__(self, engine: Engine, network: Network, database: Database) -> None:
         self._engine, self._network, self._database = engine, network, database
         self.table = IndexedTable()
         self.bill = Bill()
         self._in_transaction: Counter[Key] = Counter()
-        self._buckets = {
-            (kind, number): _Bucket(engine, rate)
+        self._rates = {
+            (kind, number): float(rate)
             for kind, rate in (("w", database.write_units), ("r", database.read_units))
             for number in range(database.partitions)
         }
         if database.slow_units is not None:
-            slow = {(kind, 0): _Bucket(engine, database.slow_units) for kind in "wr"}
-            self._buckets.update(slow)
+            self._rates |= {(kind, 0): database.slow_units for kind in "wr"}
+        self.scale(1)
         self.out_until = -math.inf
         """Until then it answers nothing, beside the outages of the scenario."""
 
     def scale(self, scale: float) -> None:
         """Gives each partition only this share of its units a second."""
-        for bucket in self._buckets.values():
-            bucket.scale(scale)
+        self._buckets = {
+            key: _Units(self._engine, Quota(rate * scale, rate * scale))
+            for key, rate in self._rates.items()
+        }
 
     def latency(self) -> float:
         """Seconds of one request there, or of one answer back; half of the usual round trip."""
         return self._engine.random.lognormvariate(math.log(_MEDIAN_SECONDS / 2), _SPREAD)
 
     def is_out(self) -> bool:
-        """Whether it answers nothing at this moment."""
         since = self._engine.now - START
         return self._engine.now < self.out_until or any(
             begins <= since < ends for begins, ends in self._database.outages
@@ -248,11 +231,11 @@ class DynamoDb:
         fails = chance < self._database.server_errors
         self.bill.server_errors += fails
         if fails and chance < self._database.server_errors / 2:
-            return _error("InternalServerError", name, status=500)
+            return client_error("InternalServerError", 500)
         if not fails and chance < self._database.server_errors + self._database.throttles:
             return self._refused(name, request, _THROTTLED)
         answer = self._serve(name, request)
-        return _error("InternalServerError", name, status=500) if fails else answer
+        return client_error("InternalServerError", 500) if fails else answer
 
     def transact(self, request: Mapping[str, Any]) -> float | Answer:
         """Begins a transaction; the seconds until `commit` may be called, or why not."""
@@ -321,13 +304,8 @@ class DynamoDb:
             return refused
 
     def _has_units(self, kind: str, request: Mapping[str, Any], units: int) -> bool:
-        partition = partition_of(request)
-        number = self.partition_number(partition)
-        return self._buckets[kind, number].take(units)
-
-    def partition_number(self, partition: str) -> int:
-        """Where the items with this partition key are."""
-        return zlib.crc32(partition.encode()) % self._database.partitions
+        number = zlib.crc32(partition_of(request).encode()) % self._database.partitions
+        return self._buckets[kind, number].take_all(units)
 
     def _refused(self, name: str, request: Mapping[str, Any], code: str) -> ClientError:
         """A request that was certainly not done."""
@@ -336,7 +314,7 @@ class DynamoDb:
         else:
             self.bill.conflicts += 1
         if name != "transact_write_items":
-            return _error(code, name)
+            return client_error(code)
         reason = "ProvisionedThroughputExceeded" if code == _THROTTLED else "TransactionConflict"
         reasons = [{"Code": reason} for _ in request["TransactItems"]]
         response: Any = {
@@ -359,11 +337,3 @@ def partition_of(request: Mapping[str, Any]) -> str:
         partition: str = request["ExpressionAttributeValues"][":pk"]["S"]
         return partition
     return key_of(request)[0]
-
-
-def _error(code: str, name: str, *, status: int = 400) -> ClientError:
-    response: Any = {
-        "Error": {"Code": code, "Message": code},
-        "ResponseMetadata": {"HTTPStatusCode": status, "RetryAttempts": 0},
-    }
-    return ClientError(response, name)

@@ -15,6 +15,7 @@ import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -38,7 +39,6 @@ class Task(greenlet):  # type: ignore[misc]  # greenlet ships no types
     """One thread of a process.
 
     Attributes:
-        process: the process that it belongs to.
         waits: how often it has waited: tells a wake-up that comes too late from a current one.
     """
 
@@ -52,12 +52,9 @@ class Process:
     """A process of the simulated world: it can be killed, and suspended with its machine.
 
     Attributes:
-        name: for the trace.
-        is_alive: whether it was not killed.
         suspended_until: the moment at which it goes on.
         suspended_seconds: for how long it was suspended in all.
         tasks: its threads.
-        locals: what its threads store by themselves, see `threads.py`.
         clock: a `NodeClock`, once it has one.
     """
 
@@ -67,7 +64,6 @@ class Process:
         self.is_alive = True
         self.suspended_until = self.suspended_seconds = 0.0
         self.tasks: dict[Task, None] = {}
-        self.ended_at: float | None = None
         self.clock: Any = None
 
     def start(self, run: Callable[[], object]) -> Task:
@@ -93,7 +89,7 @@ class Process:
         """
         if not self.is_alive:
             return
-        self.is_alive, self.ended_at = False, self.engine.now
+        self.is_alive = False
         self.engine.at(self.engine.now, self._unwind)
         if isinstance(getcurrent(), Task) and getcurrent().process is self:
             raise Killed
@@ -113,16 +109,12 @@ class Process:
 class Engine:
     """Virtual time, the agenda, chance and the trace.
 
-    Args:
-        seed: of all chance.
-        keeps_trace: whether to keep all lines of the trace, or the last ones only.
-
     Attributes:
         now: the true time in seconds, which is AWS's.
         random: chance of the world; the chance of Fairlock's own code is seeded beside it.
         steps: how many events have happened.
         has_ended: whether the world is no more: what is left of its threads is unwound.
-        lines: the trace.
+        lines: the trace; without `keeps_trace` only the last ones.
     """
 
     def __init__(self, seed: int, *, keeps_trace: bool = False) -> None:
@@ -199,10 +191,27 @@ class Engine:
         return self._digest.hexdigest()
 
 
-def process_of_caller() -> Process | None:
-    """The process whose code runs at this moment; None for the engine's own."""
-    current = getcurrent()
-    return current.process if isinstance(current, Task) else None
+class Sleepers:
+    """Threads that stand still until another one wakes them, in their order."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Task, int]] = deque()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Lets the calling thread stand still, at most for so long."""
+        me: Task = getcurrent()
+        self._waiting.append((me, me.waits + 1))
+        try:
+            me.process.engine.wait(seconds)
+        finally:
+            with suppress(ValueError):  # It was woken.
+                self._waiting.remove((me, me.waits))
+
+    def wake(self) -> None:
+        """Wakes the first, if there is one."""
+        if self._waiting:
+            task, waits = self._waiting.popleft()
+            task.process.engine.wake(task, waits)
 
 
 # Token buckets, by which AWS's services limit how often they are asked.
@@ -216,7 +225,6 @@ class Quota:
     refill: float
 
     def scaled(self, scale: float) -> Quota:
-        """The same for a smaller world; one token at least."""
         return Quota(max(1.0, self.size * scale), self.refill * scale)
 
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.simulation.engine import START, Bucket, Engine, Quota
-from tests.simulation.functions import Functions, Outcome
+from tests.simulation.faults import EventFaults
+from tests.simulation.functions import Functions, Json, Outcome
 from tests.simulation.machines import recorded
 
-Json = dict[str, Any]
 _DELIVERY_SECONDS: Final = 0.5
 _DELIVERY_SPREAD: Final = 0.5
 _REQUEST_SECONDS: Final = 0.01
@@ -29,25 +29,6 @@ _RECEIVE_SECONDS: Final = 0.02
 _FIRST_BATCHES: Final = 5
 _MORE_BATCHES_A_SECOND: Final = 5.0
 _LONGEST_PAUSE_SECONDS: Final = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventFaults:
-    """What goes wrong with events and messages; shares are of them.
-
-    Attributes:
-        lost: events that never come.
-        lost_spans: seconds from the beginning in which all events are lost.
-        late: events that come late, by up to `late_seconds`.
-        late_seconds: see above.
-        twice: events and messages that come a second time.
-    """
-
-    lost: float = 0.0
-    lost_spans: tuple[tuple[float, float], ...] = ()
-    late: float = 0.0
-    late_seconds: float = 3_600.0
-    twice: float = 0.0
 
 
 class EventBus:
@@ -120,7 +101,6 @@ class Queue:
     Attributes:
         dead: messages that were received too often.
         counts: received, deleted, batches.
-        oldest: the longest time from a message's arrival to its end, in seconds.
     """
 
     def __init__(
@@ -140,7 +120,6 @@ class Queue:
         self.counts: Counter[str] = Counter()
 
     def send(self, body: str, delay: float = 0.0) -> None:
-        """A message more."""
         self.counts["sent"] += 1
         self._show(_Message(next(self._order), body), delay)
 
@@ -151,7 +130,6 @@ class Queue:
             self._show(message, seconds)
 
     def is_empty(self) -> bool:
-        """Whether no message is there, visible or not."""
         came = self.counts["sent"] + self.counts["came twice"]
         return came == self.counts["deleted"] + len(self.dead)
 
@@ -262,7 +240,6 @@ class SqsClient:
         self._engine, self._queue = engine, queue
 
     def send_message(self, *, QueueUrl: str, MessageBody: str, DelaySeconds: int) -> Json:  # noqa: N803 - boto3's names
-        """One request."""
         del QueueUrl
         json.loads(MessageBody)
         self._engine.wait(_REQUEST_SECONDS)
@@ -276,7 +253,6 @@ class SqsClient:
         ReceiptHandle: str,  # noqa: N803
         VisibilityTimeout: int,  # noqa: N803
     ) -> Json:
-        """One request."""
         del QueueUrl
         self._engine.wait(_REQUEST_SECONDS)
         self._queue.hide(ReceiptHandle, VisibilityTimeout)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from greenlet import getcurrent
-
-from tests.simulation.engine import Engine, Process, Task
+from tests.simulation.engine import Engine, Process, Sleepers
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +25,7 @@ class ClockErrors:
 
 
 class NodeClock:
-    """The two clocks of one process, and its waiting.
-
-    Args:
-        engine: knows the true time.
-        errors: how wrong they may be.
-        process: whose they are.
-    """
+    """The two clocks of one process, and its waiting."""
 
     def __init__(self, engine: Engine, errors: ClockErrors, process: Process) -> None:
         self._engine, self._errors, self.process = engine, errors, process
@@ -69,30 +61,24 @@ class NodeClock:
         self._engine.wait(max(0.0, seconds) / self.drift)
 
     def alarm(self) -> SimAlarm:
-        return SimAlarm(self._engine, self.drift)
+        return SimAlarm(self.drift)
 
 
 class SimAlarm:
     """A wait of one thread that another one may end."""
 
-    def __init__(self, engine: Engine, drift: float) -> None:
-        self._engine, self._drift = engine, drift
-        self._waiting: tuple[Task, int] | None = None
+    def __init__(self, drift: float) -> None:
+        self._drift, self._sleepers = drift, Sleepers()
         self._has_rung = False
 
     def wait(self, seconds: float) -> None:
         if not self._has_rung:
-            me: Task = getcurrent()
-            self._waiting = me, me.waits + 1
-            self._engine.wait(max(0.0, seconds) / self._drift)
-            self._waiting = None
+            self._sleepers.wait(max(0.0, seconds) / self._drift)
         self._has_rung = False
 
     def ring(self) -> None:
         self._has_rung = True
-        if self._waiting is not None:
-            task, waits = self._waiting
-            self._engine.wake(task, waits)
+        self._sleepers.wake()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +91,6 @@ class Network:
         late_replies: come late, by up to `late_seconds`.
         late_requests: arrive late, by up to `late_seconds`.
         copies: land once more, up to `late_seconds` after the first time.
-        late_seconds: see above.
         front_ends: seconds by which the front ends' clocks differ from AWS's time, either way.
     """
 
@@ -157,10 +142,49 @@ class Machines:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LambdaFaults:
+    """In Lambda; shares are of the requests that handlers send.
+
+    Attributes:
+        kills: the process is killed at this request, before or after it arrives.
+        stalls: the process stands still before this request, for up to `stall_seconds`.
+        taken: spans, in seconds from the beginning, and how many invocations of other functions run
+            in them.
+    """
+
+    kills: float = 0.0
+    stalls: float = 0.0
+    stall_seconds: float = 25.0
+    taken: tuple[tuple[float, float, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFaults:
+    """Between the services; shares are of status events, SQS's messages and pushes.
+
+    Attributes:
+        lost: events that never come.
+        lost_spans: seconds from the beginning in which all events are lost.
+        late: events that come late, by up to `late_seconds`.
+        twice: events and messages that come a second time.
+        lost_pushes: answers to task tokens that fail for good.
+    """
+
+    lost: float = 0.0
+    lost_spans: tuple[tuple[float, float], ...] = ()
+    late: float = 0.0
+    late_seconds: float = 3_600.0
+    twice: float = 0.0
+    lost_pushes: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
     """All of them."""
 
     machines: Machines = field(default_factory=Machines)
     network: Network = field(default_factory=Network)
     database: Database = field(default_factory=Database)
+    functions: LambdaFaults = field(default_factory=LambdaFaults)
+    events: EventFaults = field(default_factory=EventFaults)
     clocks: ClockErrors = field(default_factory=lambda: ClockErrors(wall_seconds=0.05, drift=1e-4))

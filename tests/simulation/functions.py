@@ -7,35 +7,32 @@ time in an environment, which stays for some minutes; a time-out or a crash rese
 handling and automatic retries" (the errors that a caller gets). How long a cold start takes was
 measured on our own functions (docs/performance.md).
 
-A handler runs whole, from the parsed request to the answer, but for Powertools' decorators, which
-measure and log. What it finds in its process (its clock, its clients, what it has learned of AWS's
-time) belongs to the environment that runs it.
+A handler runs whole, but for Powertools' decorators, which measure and log. What it finds in its
+process (its clock, its clients, what it has learned of AWS's time) belongs to the environment that
+runs it.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
-from unittest.mock import patch
 
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 
-from tests.simulation.engine import START, Engine, Process, process_of_caller
+from tests.simulation.engine import START, Bucket, Engine, Process, Quota
+from tests.simulation.faults import LambdaFaults, NodeClock
 from tests.simulation.machines import recorded
 from tests.simulation.versions import TODAY, Version
 
 if TYPE_CHECKING:
-    from tests.simulation.faults import NodeClock
     from tests.simulation.world import World
 
 Json = dict[str, Any]
 PLACE: Final = "us-east-1:123456789012"
-QUEUE_URL: Final = "https://sqs.us-east-1.amazonaws.com/123456789012/reap"
 TIMEOUT_SECONDS: Final = float(recorded()["reaper"]["function timeout"])
 _ACCOUNT: Final = 1_000
 _GROWTH: Final = 1_000
@@ -48,37 +45,9 @@ _KILLED_WITHIN_SECONDS: Final = 0.012
 """A request and its answer take about 8 ms: the process dies before, between or after."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LambdaFaults:
-    """What goes wrong; shares are of requests that a handler sends.
-
-    Attributes:
-        kills: the process is killed at this request, before or after it arrives.
-        stalls: the process stands still before this request, for up to `stall_seconds`.
-        stall_seconds: see above.
-        account: how many invocations may run at once in the account.
-        growth: environments that a function may add in ten seconds.
-        taken: spans, in seconds from the beginning, and how many invocations of other functions run
-            in them.
-    """
-
-    kills: float = 0.0
-    stalls: float = 0.0
-    stall_seconds: float = 25.0
-    account: int = _ACCOUNT
-    growth: int = _GROWTH
-    taken: tuple[tuple[float, float, int], ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an invocation came to.
-
-    Attributes:
-        answer: of the handler.
-        error: the name of the error instead; empty if there was none.
-        cause: its text.
-    """
+    """What an invocation came to: the handler's answer, or the name of its error and the text."""
 
     answer: Any = None
     error: str = ""
@@ -101,7 +70,6 @@ class Environment(Process):
     """An execution environment: a process that serves one request at a time.
 
     Attributes:
-        clock: its own.
         aws_clock: what it has learned of AWS's time.
         clients: of AWS's services, by the names that `lambdas.runtime` uses.
         batch: what Powertools notes of a batch; global in a real process.
@@ -110,17 +78,12 @@ class Environment(Process):
     """
 
     def __init__(
-        self,
-        world: World,
-        name: str,
-        clients: Mapping[str, Any],
-        faults: LambdaFaults,
-        version: Version,
+        self, world: World, name: str, clients: Mapping[str, Any], version: Version
     ) -> None:
         super().__init__(world.engine, name)
-        self.clock = world.clock(self)
-        self.aws_clock = version.new_aws_clock(self.clock)
-        sdk = world.sdk()
+        self.clock = NodeClock(world.engine, world.faults.clocks, self)
+        self.aws_clock = version.load("lambdas.runtime").AwsClock(self.clock)
+        sdk, faults = world.sdk(), world.faults.functions
         if faults.kills or faults.stalls:
             sdk._wire = _FragileWire(self, sdk._wire, faults)  # type: ignore[assignment]  # noqa: SLF001 - the same calls
         self.clients: dict[str, Any] = {"dynamodb": sdk, **clients}
@@ -134,8 +97,7 @@ class Environment(Process):
         if self.invocation != invocation or not self.is_alive:
             return
         ended, self.ended = self.ended, lambda _outcome: None
-        self.is_alive, self.ended_at = False, self.engine.now
-        self.engine.at(self.engine.now, self._unwind)
+        self.kill()
         ended(Outcome(error=error, cause="the process ended"))
 
 
@@ -162,30 +124,15 @@ class _FragileWire:
         return self._wire.send(name, request)
 
 
-class _Invocation:
-    """What the runtime of Lambda tells a handler of its invocation."""
-
-    def __init__(self, environment: Environment, function: str, ends_at: float) -> None:
-        self._engine, self._ends_at = environment.engine, ends_at
-        self.function_name = function
-        self.memory_limit_in_mb = 256
-        self.invoked_function_arn = f"arn:aws:lambda:{PLACE}:function:{function}"
-        self.aws_request_id = f"{environment.name}-{environment.invocation}"
-
-    def get_remaining_time_in_millis(self) -> int:
-        return int((self._ends_at - self._engine.now) * 1000)
-
-
 @dataclass
 class _Function:
     """One function: its idle environments, and how many it may add."""
 
     handler: Handler
     version: Version
+    growth: Bucket
     idle: list[Environment] = field(default_factory=list)
     made: int = 0
-    room: float = 0.0
-    at: float = 0.0
 
 
 class Functions:
@@ -193,8 +140,8 @@ class Functions:
 
     Args:
         world: where they run.
-        faults: what goes wrong.
         clients: the clients that each environment has beside DynamoDB's.
+        scale: the share of AWS's limits that the account has.
 
     Attributes:
         running: how many invocations run.
@@ -202,10 +149,13 @@ class Functions:
         route: which function serves a call, as a weighted alias decides it.
     """
 
-    def __init__(self, world: World, faults: LambdaFaults, clients: Mapping[str, Any]) -> None:
-        if faults.stalls:
-            world.judge.stall_seconds = faults.stall_seconds
-        self._world, self._engine, self._faults = world, world.engine, faults
+    def __init__(self, world: World, clients: Mapping[str, Any], scale: float = 1.0) -> None:
+        self._world, self._engine, self._faults = world, world.engine, world.faults.functions
+        if self._faults.stalls:
+            world.judge.stall_seconds = self._faults.stall_seconds
+        self._account = max(10, round(_ACCOUNT * scale))
+        growth = max(10, round(_GROWTH * scale))
+        self._growth = Quota(growth, growth / _GROWTH_SECONDS)
         self._clients = clients
         self._functions: dict[str, _Function] = {}
         self.running = 0
@@ -215,9 +165,8 @@ class Functions:
             self.add(name, handler)
 
     def add(self, name: str, handler: Handler, version: Version = TODAY) -> None:
-        """A function more, or another version of one."""
-        room, now = self._faults.growth, self._engine.now
-        self._functions[name] = _Function(bare(handler), version, room=room, at=now)
+        growth = Bucket(self._engine, self._growth)
+        self._functions[name] = _Function(bare(handler), version, growth)
 
     def invoke(self, name: str, event: Json, done: Done) -> None:
         """Runs a function, or refuses with the error of a 429; `done` gets what it came to."""
@@ -234,6 +183,7 @@ class Functions:
         environment.invocation += 1
         number = environment.invocation
         begins = engine.now + _OVERHEAD_SECONDS + cold
+        ends = begins + TIMEOUT_SECONDS
         handler = self._functions[name].handler
 
         def ended(outcome: Outcome) -> None:
@@ -247,35 +197,34 @@ class Functions:
             engine.after(_OVERHEAD_SECONDS, done, outcome)
 
         environment.ended = ended
-        context = _Invocation(environment, name, begins + TIMEOUT_SECONDS)
+        context = SimpleNamespace(
+            invoked_function_arn=f"arn:aws:lambda:{PLACE}:function:{name}",
+            get_remaining_time_in_millis=lambda: int((ends - engine.now) * 1000),
+        )
         engine.at(begins, environment.start, lambda: _run(environment, handler, event, context))
-        engine.at(begins + TIMEOUT_SECONDS, environment.die, number, "Sandbox.Timedout")
+        engine.at(ends, environment.die, number, "Sandbox.Timedout")
 
     def _environment(self, name: str) -> tuple[Environment | None, float]:
         """One that is free, and how long it takes to start; none if there may be no more."""
         engine, function = self._engine, self._functions[name]
         since = engine.now - START
         taken = sum(number for begins, ends, number in self._faults.taken if begins <= since < ends)
-        if self.running + taken >= self._faults.account:
+        if self.running + taken >= self._account:
             return None, 0.0
         while function.idle:
             found = function.idle.pop()
             if found.is_alive and found.idle_since > engine.now - _KEPT_SECONDS:
                 return found, 0.0
-        rate = self._faults.growth / _GROWTH_SECONDS
-        grown = function.room + (engine.now - function.at) * rate
-        function.room, function.at = min(float(self._faults.growth), grown), engine.now
-        if function.room < 1:
+        if not function.growth.take():
             return None, 0.0
-        function.room -= 1
         function.made += 1
         self.counts["cold"] += 1
         label = f"{name} {function.made}"
-        made = Environment(self._world, label, self._clients, self._faults, function.version)
+        made = Environment(self._world, label, self._clients, function.version)
         return made, engine.random.lognormvariate(0, _COLD_SPREAD) * _COLD_SECONDS
 
 
-def _run(environment: Environment, handler: Handler, event: Json, context: _Invocation) -> None:
+def _run(environment: Environment, handler: Handler, event: Json, context: object) -> None:
     try:
         # Each side has a copy of its own, as what goes over the wire.
         outcome = Outcome(answer=handler(json.loads(json.dumps(event)), context))
@@ -283,95 +232,3 @@ def _run(environment: Environment, handler: Handler, event: Json, context: _Invo
         outcome = Outcome(error=type(error).__name__, cause=str(error))
     ended, environment.ended = environment.ended, lambda _outcome: None
     ended(outcome)
-
-
-def _environment() -> Environment:
-    found = process_of_caller()
-    assert isinstance(found, Environment), "only a function may ask"
-    return found
-
-
-class _ClockOfProcess:
-    """The clock of whichever process runs at this moment: an environment, or a client."""
-
-    def wall_ms(self) -> int:
-        return self._clock().wall_ms()
-
-    def monotonic(self) -> float:
-        return self._clock().monotonic()
-
-    def wait(self, seconds: float) -> None:
-        self._clock().wait(seconds)
-
-    @staticmethod
-    def _clock() -> NodeClock:
-        process = process_of_caller()
-        assert process is not None, "only code of a process may ask"
-        clock: NodeClock = process.clock
-        return clock
-
-
-class _OfEnvironment:
-    """Stands for a global of a real process, which each environment has for itself."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as the real one
-        return getattr(getattr(_environment(), self._name), name)
-
-
-class _Batch(_OfEnvironment):
-    def __call__(self, *args: Any, **fields: Any) -> Any:  # noqa: ANN401 - as Powertools'
-        return _environment().batch(*args, **fields)
-
-    def __enter__(self) -> Any:  # noqa: ANN401 - as Powertools'
-        batch: Any = _environment().batch
-        return batch.__enter__()
-
-    def __exit__(self, *raised: object) -> Any:  # noqa: ANN401 - as Powertools'
-        batch: Any = _environment().batch
-        return batch.__exit__(*raised)
-
-
-@contextmanager
-def lambda_runtime(*others: Version) -> Iterator[Counter[str]]:
-    """The conditions under which the handlers run here; yields the metrics that they count.
-
-    Args:
-        others: versions that run beside today's.
-    """
-    metrics: Counter[str] = Counter()
-    with ExitStack() as stack:
-        for version in (TODAY, *others):
-            stack.enter_context(_served(version, metrics))
-        yield metrics
-
-
-@contextmanager
-def _served(version: Version, metrics: Counter[str]) -> Iterator[None]:
-    def add(*, name: str, unit: object, value: float) -> None:
-        del unit
-        metrics[name] += int(value)
-
-    version.import_handlers()
-    clock, aws_clock = _ClockOfProcess(), _OfEnvironment("aws_clock")
-    load, names = version.load, version.load("fairlock.names")
-    runtime, system = load("lambdas.runtime"), load("fairlock.clock").SystemClock
-    # An earlier version has its metrics in a module of their own.
-    counted = getattr(runtime, "metrics", None) or load("lambdas.telemetry").metrics
-    variables = {names.TABLE_NAME_VARIABLE: "locks", names.REAP_QUEUE_VARIABLE: QUEUE_URL}
-    with (
-        patch.dict(os.environ, variables),
-        patch.object(runtime, "_CLOCK", clock),
-        patch.object(runtime, "aws_clock", aws_clock),
-        patch.object(load("lambdas.acquire"), "aws_clock", aws_clock),
-        patch.object(runtime, "_client", lambda service: _environment().clients[service]),
-        patch.object(load("lambdas.reap"), "_processor", _Batch("batch")),
-        patch.object(counted, "add_metric", add),
-        # Of messages to workflows, whose budget is made without a clock.
-        patch.object(system, "wall_ms", lambda _: clock.wall_ms()),
-        patch.object(system, "monotonic", lambda _: clock.monotonic()),
-        patch.object(system, "wait", lambda _, seconds: clock.wait(seconds)),
-    ):
-        yield

@@ -9,39 +9,19 @@ fencing token.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.simulation.engine import QUOTAS, Engine, Quota
-from tests.simulation.events import EventBus, EventFaults, Queue, SqsClient
-from tests.simulation.functions import Done, Functions, Json, LambdaFaults, Outcome
+from tests.simulation.engine import QUOTAS, Engine
+from tests.simulation.events import EventBus, Queue, SqsClient
+from tests.simulation.functions import Done, Functions, Json, Outcome
 from tests.simulation.judge import Belief, Judge
 from tests.simulation.machines import machine, recorded
-from tests.simulation.states import Execution, Flow
+from tests.simulation.states import Execution, Flow, Watcher
 from tests.simulation.stepfunctions import StepFunctions, StepFunctionsClient
 from tests.simulation.world import World
 
 _KEPT: Final = ("RENEWED", "REACQUIRED")
-_FOREVER: Final = float("inf")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountFaults:
-    """What goes wrong in the account.
-
-    Attributes:
-        functions: of Lambda.
-        events: of EventBridge and SQS.
-        lost_pushes: the share of answers to task tokens that fail for good.
-        concurrency: functions of the reaper that may run at once.
-        quotas: of the services.
-    """
-
-    functions: LambdaFaults = field(default_factory=LambdaFaults)
-    events: EventFaults = field(default_factory=EventFaults)
-    lost_pushes: float = 0.0
-    concurrency: int = recorded()["reaper"]["concurrency"]
-    quotas: dict[str, Quota] = field(default_factory=lambda: dict(QUOTAS))
 
 
 class Account:
@@ -49,7 +29,7 @@ class Account:
 
     Args:
         world: where it is.
-        faults: what goes wrong in it.
+        scale: the share of AWS's default quotas that it has.
 
     Attributes:
         functions: Lambda.
@@ -61,19 +41,23 @@ class Account:
         lost: executions that were told of a loss, though they were never redriven.
     """
 
-    def __init__(self, world: World, faults: AccountFaults) -> None:
-        engine = world.engine
+    def __init__(self, world: World, *, scale: float = 1.0) -> None:
+        engine, faults = world.engine, world.faults.events
         self.world, self.engine, self.judge = world, engine, world.judge
         # It judges clients, by labels that executions do not have.
         world.recovery.judges = lambda _lock: False
+        world.database.scale(scale)
         self.judges_releases = False
         self.lost: list[str] = []
         clients: dict[str, Any] = {}
-        self.functions = Functions(world, faults.functions, clients)
-        self.queue = Queue(engine, faults.events, self.functions, faults.concurrency)
-        self.bus = EventBus(engine, faults.events, faults.quotas["PutEvents"], self.queue)
-        self.step_functions = StepFunctions(engine, faults.quotas, self._invoke, self.bus.publish)
-        self.step_functions.lost_pushes = faults.lost_pushes
+        concurrency = max(1, round(recorded()["reaper"]["concurrency"] * scale))
+        quotas = {name: quota.scaled(scale) for name, quota in QUOTAS.items()}
+        self.functions = Functions(world, clients, scale)
+        self.queue = Queue(engine, faults, self.functions, concurrency)
+        self.bus = EventBus(engine, faults, quotas["PutEvents"], self.queue)
+        self.step_functions = StepFunctions(
+            engine, quotas, self._invoke, self.bus.publish, faults.lost_pushes
+        )
         self.workflows = clients["stepfunctions"] = StepFunctionsClient(self.step_functions)
         clients["sqs"] = SqsClient(engine, self.queue)
 
@@ -112,7 +96,7 @@ class _Acquisition:
     belief: Belief | None = None
 
 
-class GuardWatcher:
+class GuardWatcher(Watcher):
     """Tells the judge what an execution believes.
 
     Args:
@@ -150,17 +134,14 @@ class GuardWatcher:
         """After a redrive, a heartbeat that finds or takes the lock begins a belief again."""
         if function != "heartbeat" or outcome.error or not flow.execution.redrives:
             return
-        for owner in _owners(flow):
-            lock = _lock_of(flow, owner)
+        for owner, lock in _locks_around(flow).items():
             tokens = self._judge.holders_of(lock)
             if owner in self._owned or outcome.answer["kept"] not in _KEPT or not tokens:
                 continue
             owned = self._owned[owner] = _Acquisition(lock, 1)
             self._judge.outcomes["held again"] += 1
             self._engine.trace(self._name, f"{lock}: holds again, token {tokens[0]}")
-            owned.belief = self._judge.granted(
-                self._name, lock, limit=1, token=tokens[0], own_end=lambda: _FOREVER
-            )
+            owned.belief = self._judge.granted(self._name, lock, limit=1, token=tokens[0])
 
     def completes(self, result: Any) -> None:  # noqa: ANN401 - any JSON
         """The answer of acquire that grants the lock begins a belief."""
@@ -174,9 +155,7 @@ class GuardWatcher:
         self._judge.outcomes["granted"] += 1
         token = answer["fencing_token"]
         self._engine.trace(self._name, f"{owned.lock}: holds, token {token}")
-        owned.belief = self._judge.granted(
-            self._name, owned.lock, limit=owned.limit, token=token, own_end=lambda: _FOREVER
-        )
+        owned.belief = self._judge.granted(self._name, owned.lock, limit=owned.limit, token=token)
         self._no_longer_waits(owned)
 
     def raises(self, flow: Flow, error: str) -> None:
@@ -189,7 +168,7 @@ class GuardWatcher:
 
     def stopped(self, flow: Flow) -> None:
         """No state of this flow runs any more; what it holds is held by no one."""
-        for owner in _owners(flow):
+        for owner in _locks_around(flow):
             self._leaves(owner)
 
     def ended(self, execution: Execution, status: str, error: str) -> None:
@@ -224,7 +203,7 @@ class GuardWatcher:
 
     def _works(self, flow: Flow, payload: Json) -> None:
         """In the middle of its work it writes, as long as it believes that it may."""
-        for owner in _owners(flow):
+        for owner in _locks_around(flow):
             owned = self._owned.get(owner)
             if owned is not None and owned.belief is not None and owned.limit == 1:
                 self._engine.after(payload["work"] / 2, self._writes, owned.belief)
@@ -234,16 +213,7 @@ class GuardWatcher:
             self._judge.wrote(self._name, belief.lock, belief.token)
 
 
-def _guards_around(flow: Flow) -> list[Json]:
-    variables = flow.variables.values()
-    return [each for each in variables if isinstance(each, dict) and "owner_id" in each]
-
-
-def _owners(flow: Flow) -> list[str]:
-    """The owner ids in the variables of the guards around the state of a flow."""
-    return [each["owner_id"] for each in _guards_around(flow)]
-
-
-def _lock_of(flow: Flow, owner: str) -> str:
-    [lock] = [each["lock_name"] for each in _guards_around(flow) if each["owner_id"] == owner]
-    return str(lock)
+def _locks_around(flow: Flow) -> dict[str, str]:
+    """The owner ids in the variables of the guards around the state of a flow, with their locks."""
+    variables = [each for each in flow.variables.values() if isinstance(each, dict)]
+    return {each["owner_id"]: each["lock_name"] for each in variables if "owner_id" in each}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -15,61 +14,50 @@ from fairlock.testing.interpreter import Item
 from tests.simulation.clients import ClientActor
 from tests.simulation.engine import QUOTAS, START
 from tests.simulation.faults import Database, Faults
-from tests.simulation.functions import LambdaFaults, lambda_runtime
-from tests.simulation.guard import Account, AccountFaults
-from tests.simulation.lost_messages import BOUND_SECONDS
-from tests.simulation.machines import LEASE_SECONDS, recorded
-from tests.simulation.scenario import Control, Scenario, patched
+from tests.simulation.guard import Account
+from tests.simulation.machines import LEASE_SECONDS
+from tests.simulation.scenario import Control, Scenario
 from tests.simulation.states import Execution
+from tests.simulation.workflows import BOUND_SECONDS
 from tests.simulation.workload import (
-    figures_of,
     require_all_free,
+    require_no_dead_letter,
+    run_until_idle,
     start_all,
-    wait_until_idle,
 )
 from tests.simulation.world import World
+from tests.support.weakened import Patch, patched
 
 # Scenarios of one hot lock: 2, in which 10,000 comers ask within a minute.
 
-_COMERS = 10_000
 _WITHIN_SECONDS = 60
 _MAX_WAIT_SECONDS = 600
 _WORK_SECONDS = 0.1
 
 
 def _hot(world: World) -> None:
-    for number in range(world.scaled(_COMERS)):
-        actor = ClientActor.of(world, f"comer {number}")
+    for number in range(world.scaled(10_000)):
+        actor = ClientActor(world, f"comer {number}")
         at = world.random.random() * _WITHIN_SECONDS
         # A smaller world is as crowded: fewer come, and each works for longer.
         work = world.random.uniform(0.5, 1.5) * _WORK_SECONDS / world.scale
-        world.begin(
-            at,
-            actor.process,
-            partial(actor.take, "hot", work, max_wait=_MAX_WAIT_SECONDS),
-        )
+        take = partial(actor.take, "hot", work, max_wait=_MAX_WAIT_SECONDS)
+        world.begin(at, actor.process, take)
     last_work = 2 * _WORK_SECONDS / world.scale
-    world.run(at_most=_WITHIN_SECONDS + _MAX_WAIT_SECONDS + 60 + last_work)
+    # The bound of a queue shrinks with the number of comers, so that nine in ten find it full.
+    with patched([(queue, "MOST_WAITERS", max(1, round(1_000 * world.scale)))]):
+        world.run(at_most=_WITHIN_SECONDS + _MAX_WAIT_SECONDS + 60 + last_work)
 
 
-def _smaller_queue(scale: float) -> AbstractContextManager[object]:
-    """The bound of a queue shrinks with the number of comers, so that nine in ten find it full."""
-    return patched((queue, "MOST_WAITERS", max(1, round(1_000 * scale))))
+def _serves_newest(lock: str, state: Any, live: Any, *more: Any, **fields: Any) -> Any:  # noqa: ANN401 - as the real one
+    return leaving.next_step(lock, state, live[::-1], *more, **fields)
 
 
-def newest_first() -> AbstractContextManager[object]:
-    right = leaving.next_step
-
-    def wrong(lock_name: str, state: Any, live: Any, departing: Any, **fields: Any) -> Any:  # noqa: ANN401 - as the real one
-        return right(lock_name, state, live[::-1], departing, **fields)
-
-    return patched((hand_off, "next_step", wrong))
-
+NEWEST_FIRST: Final[Patch] = (hand_off, "next_step", _serves_newest)
 
 HOT_LOCK: Final = Scenario(
     number=2,
     title="one hot lock: 10,000 arrive in a minute",
-    load=f"10,000 clients ask for one lock within a minute, work {_WORK_SECONDS} s, wait 10 min",
     promise=(
         "waiters are served in the order of entry, 1,000 of them at most; further ones get "
         "QUEUE_FULL and may ask again (docs/costs.md)"
@@ -78,12 +66,11 @@ HOT_LOCK: Final = Scenario(
     play=_hot,
     scale=0.004,
     scale_of_tests=0.001,
-    conditions=_smaller_queue,
     controls=(
         Control(
             name="a departing holder serves the newest waiter that it has read",
             breaks="first come, first served",
-            sabotage=newest_first,
+            patches=(NEWEST_FIRST,),
         ),
     ),
 )
@@ -95,45 +82,36 @@ HOT_LOCK: Final = Scenario(
 # 1,000 units a second. The documents state the rates that follow. They do not shrink with the
 # scale: a smaller run is a shorter one, and fewer come at once.
 
-_EXECUTIONS: Final = 40_000
 _RATE_WITHOUT_WAITERS: Final = 35.0
-_RATE_OF_A_BURST: Final = 6.0
-_MOST_AT_ONCE: Final = 400
-"""More than these ask for so many units at once that some guards give up (docs/costs.md)."""
-_SHARE_AT_ONCE: Final = 0.5
-_PAUSE_SECONDS: Final = 60.0
-_PERMITS_WORK_SECONDS: Final = 1.0
-_UNNOTICED_SECONDS: Final = 1.0
 _PROMISE: Final = "the rate of one lock"
 
 
 def _play(world: World) -> None:
-    account, count = Account(world, AccountFaults()), world.scaled(_EXECUTIONS)
-    at_once = min(_MOST_AT_ONCE, round(count * _SHARE_AT_ONCE))
+    account, count = Account(world), world.scaled(40_000)
+    # More of them ask for so many units at once that some guards give up (docs/costs.md).
+    at_once = min(400, round(count / 2))
     steady = [number / _RATE_WITHOUT_WAITERS for number in range(count - at_once)]
-    begins = steady[-1] + _PAUSE_SECONDS
+    begins = steady[-1] + 60.0
     moments = [*steady, *(begins + world.random.random() for _ in range(at_once))]
-    given = {"lock": "export", "work": _PERMITS_WORK_SECONDS}
+    given = {"lock": "export", "work": 1.0}
     ends: list[float] = []
     judge = world.judge
     start_all(account, moments, lambda _number: dict(given), form="permits", ended=ends)
-    wait_until_idle(account, from_seconds=begins)
-    world.run(at_most=begins + 7_200)
-    slow = sum(wait > _UNNOTICED_SECONDS for wait in judge.waits[: len(steady)])
+    run_until_idle(account, from_seconds=begins)
+    slow = sum(wait > 1.0 for wait in judge.waits[: len(steady)])
     what = f"{slow} of {len(steady)} guards have waited that came at {_RATE_WITHOUT_WAITERS}/s"
     judge.require(_PROMISE, slow <= len(steady) / 20, what)
     rate = at_once / (max(ends) - begins)
     what = f"{at_once} guards at once: {rate:.1f} a second"
-    judge.require(_PROMISE, rate >= _RATE_OF_A_BURST, what)
+    judge.require(_PROMISE, rate >= 6.0, what)
     judge.require(_PROMISE, judge.outcomes["succeeded"] == count, f"{judge.outcomes}")
     require_all_free(account)
-    world.figures.update(figures_of(account), guards_a_second_of_the_burst=round(rate, 1))
+    world.figures.update(guards_a_second_of_the_burst=round(rate, 1))
 
 
 PERMITS: Final = Scenario(
     number=3,
     title="100 permits, work of a second",
-    load="40,000 guards at 35 a second, the last 400 of them at once, on a lock with 100 permits",
     promise=(
         "a lock with 100 permits carries 35 guards a second as long as no one waits, and a burst "
         "of 400 at 6 a second (docs/costs.md, Permits against rate)"
@@ -144,12 +122,11 @@ PERMITS: Final = Scenario(
     scale=0.02,
     scale_of_tests=0.01,
     seeds=4,
-    conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(
             name="the limit counts for no one",
             breaks="no more holders than the limit",
-            sabotage=lambda: patched((LockState, "has_room", lambda _state, _limit: True)),
+            patches=((LockState, "has_room", lambda _state, _limit: True),),
             scale=0.006,
         ),
     ),
@@ -163,28 +140,8 @@ PERMITS: Final = Scenario(
 
 _MASS_STOP_EXECUTIONS: Final = 100_000
 _MASS_STOP_WITHIN_SECONDS: Final = 60.0
-_WAITED_FOR: Final = 0.1
 _BOUND_SECONDS: Final = LEASE_SECONDS + 300.0
 _MASS_STOP_PROMISE: Final = "free within lease + 5 minutes"
-
-
-def scaled_account(world: World, **faults: Any) -> Account:  # noqa: ANN401 - of AccountFaults
-    """An account whose quotas are as small as the world."""
-    scale = world.scale
-    world.database.scale(scale)
-    standard = LambdaFaults()
-    return Account(
-        world,
-        AccountFaults(
-            functions=LambdaFaults(
-                account=max(10, round(standard.account * scale)),
-                growth=max(10, round(standard.growth * scale)),
-            ),
-            concurrency=max(1, round(recorded()["reaper"]["concurrency"] * scale)),
-            quotas={name: quota.scaled(scale) for name, quota in QUOTAS.items()},
-            **faults,
-        ),
-    )
 
 
 @dataclass
@@ -192,7 +149,6 @@ class Drain:
     """Which locks of ended executions are not free yet.
 
     Attributes:
-        world: where they are.
         ended_at: when the holder of a lock ended.
         freed_after: seconds from the end of the holder until its lock was free.
         freed_at: when that was, in the run's time.
@@ -205,7 +161,6 @@ class Drain:
     freed_at: list[float] = field(default_factory=list)
 
     def ended(self, lock: str, execution: Execution, _status: str) -> None:
-        """The holder of a lock has ended."""
         assert execution.stopped_at is not None
         self.ended_at[lock] = execution.stopped_at
         if self.world.judge.holders_of(lock):
@@ -228,7 +183,7 @@ class Drain:
 
 
 def _play_mass_stop(world: World) -> None:
-    account, drain = scaled_account(world), Drain(world)
+    account, drain = Account(world, scale=world.scale), Drain(world)
     world.database.table.sees.append(drain.saw)
     random, count = world.random, world.scaled(_MASS_STOP_EXECUTIONS)
     begins = _MASS_STOP_EXECUTIONS / QUOTAS["StartExecution"].refill + 60
@@ -243,25 +198,22 @@ def _play_mass_stop(world: World) -> None:
         )
         at = stops + random.random() * _MASS_STOP_WITHIN_SECONDS
         world.engine.at(START + at, execution.end, "TIMED_OUT")
-        if random.random() < _WAITED_FOR:
+        if random.random() < 0.1:
             asks = begins + random.random() * (stops - begins)
             given = {"lock": lock, "work": 1.0}
             # Counted now: the run is over when all have ended.
             world.actors += 1
             world.engine.at(START + asks, _follow, account, f"next-{number}", given)
-    wait_until_idle(account, from_seconds=stops + _MASS_STOP_WITHIN_SECONDS + 10)
-    world.run(at_most=stops + 20_000)
-    queue, judge = account.queue, world.judge
-    judge.require("no dead letter", not queue.dead, f"{len(queue.dead)} dead letters")
-    judge.require(
-        _MASS_STOP_PROMISE, len(drain.freed_after) == count, f"{len(drain.freed_after)} of {count}"
-    )
+    ends = stops + _MASS_STOP_WITHIN_SECONDS + 10
+    run_until_idle(account, from_seconds=ends, at_most=20_000)
+    require_no_dead_letter(account)
+    freed = len(drain.freed_after)
+    world.judge.require(_MASS_STOP_PROMISE, freed == count, f"{freed} of {count}")
     world.figures.update(
         slowest_seconds=max(drain.freed_after, default=0.0),
         drained_after_seconds=max(drain.freed_at, default=0.0) - stops,
         all_done_after_seconds=world.seconds - stops,
         drain=[at - stops for at in drain.freed_at],
-        **figures_of(account),
     )
 
 
@@ -273,7 +225,6 @@ def _follow(account: Account, name: str, given: dict[str, Any]) -> None:
 MASS_STOP: Final = Scenario(
     number=4,
     title="100,000 executions end within a minute",
-    load="100,000 guarded executions, a lock each; others wait for a tenth of the locks",
     promise=(
         "the locks of 100,000 executions that time out within a minute are free within lease + 5 "
         "minutes, at default quotas, without a dead letter (docs/costs.md, Many ends at once)"
@@ -285,12 +236,11 @@ MASS_STOP: Final = Scenario(
     scale=0.02,
     seeds=4,
     scale_of_tests=0.005,
-    conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(
             name="the reaper asks Step Functions about each execution",
             breaks=_MASS_STOP_PROMISE,
-            sabotage=lambda: patched((reap, "_is_over", lambda *_: False)),
+            patches=((reap, "_is_over", lambda *_: False),),
             scale=0.005,
         ),
     ),

@@ -21,7 +21,6 @@ from fairlock.testing.interpreter import Item
 from tests.simulation.engine import Engine
 
 _LOCK: Final = "LOCK#"
-_WAITER: Final = "WAITER#"
 _VERSION: Final = "only_newest"
 _DATA: Final = "DATA#"
 _PASSED_OVER_SECONDS: Final = 1.5
@@ -33,7 +32,6 @@ _PLACE_SECONDS: Final = 1.5
 of one for front ends that differ."""
 _EDGES_SECONDS: Final = 2.5
 """Of AWS's time, as a caller of a pace knows it (docs/turns.md)."""
-_MOST_FINDINGS: Final = 50
 
 
 @dataclass(slots=True, eq=False)
@@ -41,8 +39,6 @@ class Belief:
     """Someone believes to hold a lock.
 
     Attributes:
-        who: for the trace.
-        lock: its name.
         limit: permits that this holder has named.
         token: the fencing token that it was told.
         since: when it was told.
@@ -80,17 +76,14 @@ class Judge:
     """Judges one run.
 
     Attributes:
-        engine: time and trace.
         idle_bound: for how long a lock may be held by no living holder while someone waits.
         findings: what broke a promise; the first 50.
-        checked: how often each promise was judged.
         waits: seconds from the call to the grant.
     """
 
     engine: Engine
     idle_bound: float
     findings: list[Finding] = field(default_factory=list)
-    checked: Counter[str] = field(default_factory=Counter)
     allowance: Callable[[str, float], float] = lambda _lock, _since: 0.0
     """Seconds that spoilt sendings about a lock have cost since then."""
     ceilings: dict[str, int] = field(default_factory=dict)
@@ -131,7 +124,13 @@ class Judge:
         self._look_for_idleness(lock)
 
     def granted(
-        self, who: str, lock: str, *, limit: int, token: int, own_end: Callable[[], float]
+        self,
+        who: str,
+        lock: str,
+        *,
+        limit: int,
+        token: int,
+        own_end: Callable[[], float] = lambda: math.inf,
     ) -> Belief:
         """An owner was told that it holds a lock."""
         now = self.engine.now
@@ -141,7 +140,6 @@ class Judge:
             for other in self._believers[lock]
             if other.own_end() > now and not other.is_forced
         ]
-        self.checked["no more holders than the limit"] += 1
         allowed = min([limit, *(other.limit for other in others)])
         if len(others) >= allowed:
             held = ", ".join(f"{other.who} (token {other.token})" for other in others)
@@ -199,7 +197,6 @@ class Judge:
 
         Each begins at the edge of its slot by what it knows of AWS's time: 2.5 s late at most.
         """
-        self.checked["no more than the rate"] += 1
         slots, now = self._slots[pace], self.engine.now
         lead = now - len(slots) * interval
         latest = max(slots, default=lead)
@@ -210,20 +207,18 @@ class Judge:
 
     def wrote(self, who: str, lock: str, token: int) -> None:
         """A data store that is guarded by the fencing token has taken a write."""
-        self.checked["guarded writes"] += 1
         if token < self._accepted.get(lock, 0):
             self.found("guarded writes", f"{lock}: {who} wrote with {token}, an older token")
         self._accepted[lock] = max(token, self._accepted.get(lock, 0))
 
     def saw(self, key: Key, old: Item, new: Item) -> None:
-        """A write of the lock table."""
         partition, sort_key = key
         if partition.startswith(_DATA):
             self._saw_data(partition[len(_DATA) :], new)
         if not partition.startswith(_LOCK):
             return
         lock = partition[len(_LOCK) :]
-        if sort_key.startswith(_WAITER):
+        if sort_key.startswith("WAITER#"):
             self._saw_waiter(lock, sort_key, old, new)
         elif sort_key == "STATE":
             self._saw_state(lock, new)
@@ -233,23 +228,20 @@ class Judge:
         state = self._states.get(lock)
         return [] if state is None else [holder.fencing_token for holder in state.holders]
 
-    def held_at_the_end(self) -> list[tuple[str, list[int]]]:
-        """All locks that were ever used, with the tokens of those that hold them."""
-        return [(lock, self.holders_of(lock)) for lock in self._states]
-
-    def waiting_at_the_end(self) -> list[tuple[str, int]]:
-        """All queues that there ever were, and how many wait in them."""
-        return [(lock, len(queue)) for lock, queue in self._queues.items()]
+    def require_all_free(self) -> None:
+        """At the end of a run no lock is held, and no one waits in any queue."""
+        for lock in self._states:
+            tokens = self.holders_of(lock)
+            self.require("all is free at the end", not tokens, f"{lock}: held by {tokens}")
+        for lock, queue in self._queues.items():
+            self.require("all is free at the end", not queue, f"{lock}: {len(queue)} wait")
 
     def found(self, promise: str, what: str) -> None:
-        """Notes a broken promise."""
         self.engine.trace("JUDGE", f"{promise}: {what}")
-        if len(self.findings) < _MOST_FINDINGS:
+        if len(self.findings) < 50:
             self.findings.append(Finding(promise, self.engine.now, what))
 
     def require(self, promise: str, holds: object, what: str) -> None:
-        """Judges something that a scenario knows."""
-        self.checked[promise] += 1
         if not holds:
             self.found(promise, what)
 
@@ -264,7 +256,6 @@ class Judge:
         highest = self._written_token.get(lock, 0)
         owners = {holder.owner_id for holder in before.holders}
         came = [holder for holder in state.holders if holder.owner_id not in owners]
-        self.checked["tokens rise"] += 1
         if state.fencing_token < highest and new:
             self.found("tokens rise", f"{lock}: from {highest} to {state.fencing_token}")
         for holder in came:
@@ -279,14 +270,11 @@ class Judge:
         self._written_token[lock] = max(highest, state.fencing_token)
         for holder in came:
             self._require_oldest(lock, holder.owner_id, state.newest or 0)
-        if came and lock in self.ceilings:
-            self.checked["no grant above a ceiling"] += 1
-            if len(state.holders) > self.ceilings[lock]:
-                what = f"{lock}: {len(state.holders)} hold, at most {self.ceilings[lock]} may"
-                self.found("no grant above a ceiling", what)
+        if came and len(state.holders) > self.ceilings.get(lock, math.inf):
+            what = f"{lock}: {len(state.holders)} hold, at most {self.ceilings[lock]} may"
+            self.found("no grant above a ceiling", what)
 
     def _saw_data(self, lock: str, new: Item) -> None:
-        """A guarded write of an application, that names the fencing token it was made under."""
         token, is_last = int(new["token"]["N"]), "is_last" in new
         state = self._states.get(lock, LockState())
         if state.limit == 1:
@@ -312,7 +300,6 @@ class Judge:
 
     def _require_right_place(self, lock: str, place: float, sort_key: str) -> None:
         """A place is AWS's time at the entry, whatever the clocks of the caller say."""
-        self.checked["places by AWS's time"] += 1
         now = self.engine.now
         # An answer that came late tells less of AWS's time; a join may be under way for long.
         spoilt = self.allowance(lock, now - _LONGEST_CALL_SECONDS)
@@ -329,7 +316,6 @@ class Judge:
         queue = self._queues.get(lock)
         if not queue:
             return
-        self.checked["first come, first served"] += 1
         now = self.engine.now
         mine = next((key for key in queue if key.endswith(owner_id)), "~")
         if _VERSION in queue.get(mine, {}):
@@ -356,7 +342,6 @@ class Judge:
         elif not is_idle and since is not None:
             del self._idle_since[lock]
             seconds = now - since
-            self.checked["no lock taken by no one"] += 1
             if seconds > self.idle_bound:
                 what = f"{lock}: held by no one for {seconds:.1f} s, while others waited"
                 self.found("no lock taken by no one", what)

@@ -15,7 +15,6 @@ from typing import Any, Final
 Json = dict[str, Any]
 RECORDED: Final = Path(__file__).with_name("machines.json")
 _FUNCTION: Final = "arn:aws:lambda:us-east-1:123456789012:function:"
-_LOCK_NAME: Final = "{% $states.input.lock %}"
 _WORK: Final = {
     "Type": "Task",
     "QueryLanguage": "JSONata",
@@ -29,13 +28,11 @@ KEEP_ALIVE_SECONDS: Final = 20
 
 @cache
 def recorded() -> Json:
-    """What was recorded: the machines, and how the reaper is set up."""
     found: Json = json.loads(RECORDED.read_text())
     return found
 
 
 def machine(name: str) -> Json:
-    """A recorded machine."""
     found: Json = recorded()["machines"][name]
     return found
 
@@ -48,7 +45,12 @@ def made_today() -> Json:
     arns = {name: _FUNCTION + name.removesuffix("FunctionArn").lower() for name in FUNCTIONS}
 
     def machine(**options: Any) -> Json:  # noqa: ANN401 - those of a guard
-        given = {"lock_name": _LOCK_NAME, "lease_seconds": LEASE_SECONDS, "name": "Turn", **options}
+        given = {
+            "lock_name": "{% $states.input.lock %}",
+            "lease_seconds": LEASE_SECONDS,
+            "name": "Turn",
+            **options,
+        }
         return guarded_machine(_WORK, functions=arns, **given)
 
     made = {
@@ -76,7 +78,6 @@ def made_today() -> Json:
 
 
 def main() -> None:
-    """Records them."""
     text = json.dumps(made_today(), indent=1, sort_keys=True, ensure_ascii=False)
     RECORDED.write_text(f"{text}\n")
     sys.stdout.write(f"{RECORDED.name} is recorded\n")

@@ -12,11 +12,13 @@ sending that is lost, late or refused may take `FAULT_SECONDS` more: each was se
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
+
+from greenlet import getcurrent
 
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
@@ -65,12 +67,9 @@ class Acquisition:
     """One client asks for one lock, perhaps holds it, and leaves.
 
     Attributes:
-        lock: the name.
         label: its `owner_name`, of no other acquisition.
         limit: permits, as it says.
-        process: whose it is.
         version: that it names with `only_newest`.
-        stage: see above.
         belief: while it holds.
     """
 
@@ -114,10 +113,7 @@ class Recovery:
     """Judges the recovery of all locks of a run.
 
     Attributes:
-        engine: time.
-        judge: is told of broken promises.
         is_out: whether DynamoDB answers nothing at this moment.
-        counts: how often each phase, and each death, has ended.
         in_vain: grants to owners that had left: within the known limits of the protocol.
         judges: whether all who want a lock are clients, whose labels it knows.
         slowest: what is promised of each, and the longest, in seconds, of those that met no spoilt
@@ -127,7 +123,6 @@ class Recovery:
     engine: Engine
     judge: Judge
     is_out: Callable[[], bool]
-    counts: Counter[str] = field(default_factory=Counter)
     slowest: dict[str, tuple[float, float]] = field(default_factory=dict)
     outage_ended_at: float = 0.0
     in_vain: int = 0
@@ -164,7 +159,6 @@ class Recovery:
         self.look(acquisition.lock)
 
     def look_at(self, process: Process) -> None:
-        """A process was killed or suspended, or goes on."""
         for acquisition in list(self._of_process[process]):
             self.look(acquisition.lock)
 
@@ -175,10 +169,9 @@ class Recovery:
         for lock in list(self._watches):
             self.look(lock)
 
-    def hit(self, process: Process, request: Mapping[str, Any]) -> None:
-        """A sending of that process was spoilt, or delayed."""
+    def hit(self, request: Mapping[str, Any]) -> None:
         now, partition = self.engine.now, partition_of(request)
-        self._hits_of_process[process].append(now)
+        self._hits_of_process[getcurrent().process].append(now)
         if partition.startswith(_LOCK):
             self._watches[partition[len(_LOCK) :]].hits.append(now)
 
@@ -193,7 +186,6 @@ class Recovery:
         return len(hits) - bisect_left(hits, since)
 
     def saw(self, key: Key, _old: Item, new: Item) -> None:
-        """A write of the lock table."""
         partition, sort_key = key
         if sort_key != "STATE" or not partition.startswith(_LOCK):
             return
@@ -271,7 +263,7 @@ class Recovery:
         if holding >= limit:
             return Phase.FINE
         of_places = [acquisitions.get(place.label or "") for place in watch.places.values()]
-        if any(map(_is_dead_owner, of_places, [now] * len(of_places))):
+        if any(_is_dead_owner(owner, now) for owner in of_places):
             return Phase.TAKEN
         stages = {each.stage for each in of_places if each is not None}
         if Stage.LEAVES in stages:
@@ -317,7 +309,6 @@ class Recovery:
         if 0 <= since - self.outage_ended_at < _LATENCY_SECONDS:
             kind, promised, spoilt = "an outage", OUTAGE_SECONDS, 0.0
             most = promised + POLL_SECONDS + _LATENCY_SECONDS
-        self.counts[kind] += 1
         if not spoilt:
             slowest = self.slowest.get(kind, (promised, 0.0))
             self.slowest[kind] = max(promised, slowest[0]), max(seconds, slowest[1])

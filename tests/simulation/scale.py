@@ -6,36 +6,32 @@ A sweep raises the load of one lock step by step, in the same simulated world.
 from __future__ import annotations
 
 import json
-import math
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from tests.simulation.__main__ import FIGURES
 from tests.simulation.clients import ClientActor
+from tests.simulation.dynamodb import WRITE_DOLLARS
 from tests.simulation.faults import Database, Faults
 from tests.simulation.hot_lock import MASS_STOP
 from tests.simulation.scenario import Result, Scenario, run
 from tests.simulation.world import World
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
-_PAGE: Final = _ROOT / "docs" / "scale.md"
 _IMAGES: Final = _ROOT / "docs" / "images"
-_OTHERS: Final = "simulation-*.json"
 _WORK_SECONDS: Final = 1.0
-_GRANTS: Final = 300
 _LOADS: Final = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
 _CROWDS: Final = (2, 5, 10, 20, 50, 100)
-_DRAIN_SCALE: Final = 0.02
-_WRITE_CENTS: Final = 0.625e-4
-_WIDTH, _HEIGHT, _LEFT, _TOP = 640, 300, 70, 30
-_LABEL_WIDTH: Final = 28
-_COLOURS: Final = ("#1f5fa8", "#c8501e", "#5b8c2a")
 
 _TEMPLATE: Final = """\
 # What it can carry, and how fast it heals
@@ -118,8 +114,7 @@ Each control switches one protection off. A run must then find the promise broke
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line of a plot: its name, and its points."""
 
     name: str
@@ -130,7 +125,6 @@ def _sweep(play: Callable[[World], None], *, seed: int = 1) -> Result:
     scenario = Scenario(
         number=0,
         title="a sweep",
-        load="",
         promise="",
         faults=Faults(database=Database(partitions=1)),
         play=play,
@@ -142,9 +136,9 @@ def _sweep(play: Callable[[World], None], *, seed: int = 1) -> Result:
 def _arrivals(world: World, *, load: float, permits: int) -> None:
     """Clients that come at random, each for one turn, as invocations of a function do."""
     at = 0.0
-    for number in range(_GRANTS):
+    for number in range(300):
         at += world.random.expovariate(load * permits / _WORK_SECONDS)
-        actor = ClientActor.of(world, f"comer {number}")
+        actor = ClientActor(world, f"comer {number}")
         work = world.random.expovariate(1 / _WORK_SECONDS)
         take = partial(actor.take, "hot", work, max_wait=3_600, limit=permits)
         world.begin(at, actor.process, take)
@@ -154,7 +148,7 @@ def _arrivals(world: World, *, load: float, permits: int) -> None:
 def _crowd(world: World, *, waiters: int) -> None:
     """So many clients ask within a second, and each works for a second."""
     for number in range(waiters):
-        actor = ClientActor.of(world, f"comer {number}")
+        actor = ClientActor(world, f"comer {number}")
         take = partial(actor.take, "hot", _WORK_SECONDS, max_wait=3_600)
         world.begin(world.random.random(), actor.process, take)
     world.run(at_most=86_400)
@@ -184,13 +178,13 @@ def cost_over_crowd() -> list[Line]:
         ours.append((float(waiters), result.cents / waiters * 1_000))
         # It acquires and releases, and each second of its wait it tries a conditional write.
         waited = waiters / 2 * _WORK_SECONDS
-        peers.append((float(waiters), (2 + waited) * _WRITE_CENTS * 1_000))
+        peers.append((float(waiters), (2 + waited) * WRITE_DOLLARS * 100 * 1_000))
     return [Line("Fairlock", ours), Line("a peer that tries once a second", peers)]
 
 
 def drain() -> list[Line]:
     """The share of the locks of ended executions that are taken, over the time since the first."""
-    freed = run(MASS_STOP, seed=1, scale=_DRAIN_SCALE).figures["drain"]
+    freed = run(MASS_STOP, seed=1, scale=0.02).figures["drain"]
     moments = [10.0 * step for step in range(int(max(freed) / 10) + 2)]
     taken = [100 * sum(at > moment for at in freed) / len(freed) for moment in moments]
     return [Line("still taken", list(zip(moments, taken, strict=True)))]
@@ -198,95 +192,44 @@ def drain() -> list[Line]:
 
 def draw(path: Path, lines: Sequence[Line], *, across: str, up: str, log_x: bool = False) -> None:
     """Writes a plot of lines as SVG."""
-    xs = sorted({x for line in lines for x, _ in line.points})
-    top = 4 * _round_step(max(y for line in lines for _, y in line.points) / 4)
-    place = _scale_of(xs, log=log_x)
-    parts = [_frame(across, up)]
-    free_from = 0.0
-    for x in xs:
-        if place(x) >= free_from:  # Else it would cover the one before.
-            parts.append(_text(place(x), _HEIGHT - 32, f"{x:g}", "middle"))
-            free_from = place(x) + _LABEL_WIDTH
-    for step in range(5):
-        y = _TOP + (_HEIGHT - 80) * (1 - step / 4)
-        parts.append(_text(_LEFT - 8, y + 4, f"{top * step / 4:.3g}", "end"))
-        parts.append(f'<path d="M{_LEFT} {y:.1f}H{_WIDTH - 20}" stroke="#ddd"/>')
-    for number, line in enumerate(lines):
-        colour = _COLOURS[number % len(_COLOURS)]
-        points = " ".join(
-            f"{place(x):.1f},{_TOP + (_HEIGHT - 80) * (1 - y / top):.1f}" for x, y in line.points
-        )
-        parts.append(
-            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
-        )
+    with _axes(path) as axes:
+        for line in lines:
+            axes.plot(*zip(*line.points, strict=True), label=line.name)
+        axes.set(xlabel=across, ylabel=up, ylim=(0, None))
+        if log_x:
+            xs = [x for x, _ in lines[0].points]
+            axes.set_xscale("log")
+            axes.set_xticks(xs, labels=[f"{x:g}" for x in xs])
         if len(lines) > 1:
-            parts.append(_text(_LEFT + 12, _TOP + 14 + 16 * number, line.name, "start", colour))
-    path.write_text(_svg(parts))
+            axes.legend()
 
 
 def draw_bars(path: Path, bars: Sequence[tuple[str, float, float]], *, across: str) -> None:
     """Writes bars as SVG: the slowest beside what is promised."""
-    top = max(max(seconds, promised) for _, seconds, promised in bars) * 1.25
-    height = 34 * len(bars) + 60
-    left, width = 270, _WIDTH - 290
-    parts = [_text(left, height - 10, across, "start")]
-    for number, (name, seconds, promised) in enumerate(bars):
-        y = 14 + 34 * number
-        parts += [
-            _text(left - 8, y + 15, name, "end"),
-            (
-                f'<rect x="{left}" y="{y}" width="{width * seconds / top:.1f}" height="20" '
-                f'fill="{_COLOURS[0]}"/>'
-            ),
-            (
-                f'<path d="M{left + width * promised / top:.1f} {y - 4}v28" '
-                f'stroke="{_COLOURS[1]}" stroke-width="3"/>'
-            ),
-            _text(
-                left + width * max(seconds, promised) / top + 8,
-                y + 15,
-                f"{seconds:.1f} of {promised:g}",
-                "start",
-            ),
-        ]
-    path.write_text(_svg(parts, height=height))
+    with _axes(path) as axes:
+        drawn = axes.barh([name for name, *_ in bars], [seconds for _, seconds, _ in bars])
+        for bar, (_, seconds, promised) in zip(drawn, bars, strict=True):
+            middle = bar.get_y() + bar.get_height() / 2
+            axes.plot([promised] * 2, [middle - 0.45, middle + 0.45], color="C1", linewidth=3)
+            right = max(seconds, promised)
+            axes.text(
+                right, middle, f"  {seconds:.1f} of {promised:.3g}", verticalalignment="center"
+            )
+        axes.set(xlabel=across, xlim=(0, 1.25 * max(max(one[1:]) for one in bars)))
+        axes.invert_yaxis()
 
 
-def _scale_of(xs: Sequence[float], *, log: bool) -> Callable[[float], float]:
-    """From a value to its place; each value as far from the next, if they grow by factors."""
-    first, last, room = xs[0], xs[-1], _WIDTH - _LEFT - 40
-    if log:
-        step = room / (len(xs) - 1)
-        return lambda x: _LEFT + 10 + step * xs.index(x)
-    return lambda x: _LEFT + 10 + room * (x - first) / (last - first)
-
-
-def _round_step(least: float) -> float:
-    """The next number that is easy to read."""
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= least)
-
-
-def _frame(across: str, up: str) -> str:
-    middle = _TOP + (_HEIGHT - 80) / 2
-    turned = (
-        f'<text transform="rotate(-90 16 {middle})" x="16" y="{middle}" '
-        f'text-anchor="middle">{up}</text>'
-    )
-    return turned + _text(_WIDTH / 2, _HEIGHT - 10, across, "middle")
-
-
-def _text(x: float, y: float, text: str, anchor: str, colour: str = "#333") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">{text}</text>'
-
-
-def _svg(parts: Sequence[str], *, height: float = _HEIGHT) -> str:
-    body = "\n".join(parts)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:g}" '
-        f'font-family="sans-serif" font-size="12">\n'
-        f'<rect width="100%" height="100%" fill="#fff"/>\n{body}\n</svg>\n'
-    )
+@contextmanager
+def _axes(path: Path) -> Iterator[Axes]:
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "fairlock"  # The same figures give the same file.
+    figure = Figure(figsize=(6.4, 3.2), layout="constrained")
+    axes = figure.add_subplot()
+    axes.grid(visible=True, alpha=0.3)
+    yield axes
+    figure.savefig(path, metadata={"Date": None})
+    text = "\n".join(line.rstrip() for line in path.read_text().splitlines())
+    path.write_text(f"{text}\n")
 
 
 def recoveries(rows: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, float, float]]:
@@ -308,7 +251,9 @@ def main() -> int:
     if not figures["is_complete"]:
         sys.stderr.write("the last `make simulate` did not come to its end: run it again\n")
         return 1
-    others = [json.loads(path.read_text()) for path in sorted(FIGURES.parent.glob(_OTHERS))]
+    others = [
+        json.loads(path.read_text()) for path in sorted(FIGURES.parent.glob("simulation-*.json"))
+    ]
     waits, costs, bars = waits_over_load(), cost_over_crowd(), recoveries(figures["rows"])
     _IMAGES.mkdir(exist_ok=True)
     draw(_IMAGES / "scale-waits.svg", waits, across="load of the lock", up="seconds")
@@ -317,7 +262,7 @@ def main() -> int:
     across, up = "seconds since the first execution has ended", "% of the locks are taken"
     draw(_IMAGES / "scale-drain.svg", drain(), across=across, up=up)
     draw_bars(_IMAGES / "scale-recovery.svg", bars, across="seconds; the stroke is the promise")
-    _PAGE.write_text(_page(figures, others, waits, costs))
+    _ROOT / "docs" / "scale.md".write_text(_page(figures, others, waits, costs))
     return 0
 
 

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
-from unittest.mock import patch
 
+from tests.model.contention.mutants import MUTANTS
 from tests.simulation.faults import Faults
 from tests.simulation.judge import Finding
 from tests.simulation.world import World, running
+from tests.support.weakened import Patch, patched
 
-WRITE_DOLLARS = 0.625e-6
-READ_DOLLARS = 0.125e-6
-"""A unit of an on-demand table in us-east-1 (aws.amazon.com/dynamodb/pricing/on-demand)."""
 Play = Callable[[World], None]
-Sabotage = Callable[[], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +26,9 @@ class Control:
     """A protection that is switched off, and the promise that must then be found broken.
 
     Attributes:
-        name: what is weaker.
+        name: what is weaker; that of a mutant of the model, if `patches` is None.
         breaks: the promise.
-        sabotage: switches it off.
+        patches: switch it off.
         seed: the first that finds it; `make simulate` goes on from there.
         scale: None for that of the scenario.
         faults: None for those of the scenario.
@@ -40,7 +36,7 @@ class Control:
 
     name: str
     breaks: str
-    sabotage: Sabotage
+    patches: tuple[Patch, ...] | None = None
     seed: int = 1
     scale: float | None = None
     faults: Faults | None = None
@@ -51,9 +47,7 @@ class Scenario:
     """One of the twenty.
 
     Attributes:
-        number: of the design's list.
         title: what happens.
-        load: for people: who asks for what, at scale 1.
         promise: the sentence of README or docs that it stands for, and where that is.
         faults: what goes wrong.
         play: begins the actors, and lets the world run.
@@ -63,21 +57,20 @@ class Scenario:
         scale: in `make simulate`.
         scale_of_tests: in `make test`; None for a tenth of that.
         seeds: how many runs of it `make simulate` makes.
-        conditions: patches that hold during each run, given the scale.
+        patches: hold during each run.
     """
 
     number: int
     title: str
-    load: str
     promise: str
-    faults: Faults
+    faults: Faults = field(default_factory=Faults)
     play: Play
     idle_bound: float = math.inf
     controls: tuple[Control, ...] = ()
     scale: float = 0.02
     scale_of_tests: float | None = None
     seeds: int = 12
-    conditions: Callable[[float], AbstractContextManager[object]] = lambda _scale: nullcontext()
+    patches: tuple[Patch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,25 +81,23 @@ class Result:
     seed: int
     scale: float
     digest: str
-    cpu_seconds: float
-    actors: int
-    virtual_seconds: float
-    requests: int
-    write_units: int
-    read_units: int
-    outcomes: dict[str, int]
-    checked: dict[str, int]
     findings: tuple[Finding, ...]
-    waits: tuple[float, ...]
+    cpu_seconds: float = 0.0
+    actors: int = 0
+    virtual_seconds: float = 0.0
+    requests: int = 0
+    cents: float = 0.0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    waits: tuple[float, ...] = ()
     recovered: dict[str, tuple[float, float]] = field(default_factory=dict)
     faults: dict[str, int] = field(default_factory=dict)
     figures: dict[str, Any] = field(default_factory=dict)
     lines: tuple[str, ...] = field(default=(), repr=False)
 
     @property
-    def cents(self) -> float:
-        """What DynamoDB charges for the run."""
-        return 100 * (self.write_units * WRITE_DOLLARS + self.read_units * READ_DOLLARS)
+    def broken(self) -> set[str]:
+        """The promises that do not hold."""
+        return {finding.promise for finding in self.findings}
 
 
 def run(
@@ -128,7 +119,7 @@ def run(
     """
     scale = scenario.scale if scale is None else scale
     cpu_began = time.process_time()
-    with running(seed), scenario.conditions(scale):
+    with running(seed), patched(scenario.patches):
         world = World(
             seed=seed,
             faults=scenario.faults,
@@ -151,37 +142,18 @@ def run(
         seed=seed,
         scale=scale,
         digest=engine.digest(),
+        findings=tuple(judge.findings),
         cpu_seconds=time.process_time() - cpu_began,
         actors=len(world.sdks),
         virtual_seconds=virtual_seconds,
-        requests=world.requests(),
-        write_units=bill.write_units,
-        read_units=bill.read_units,
+        requests=bill.requests.total(),
+        cents=bill.cents,
         outcomes=dict(sorted(judge.outcomes.items())),
-        checked=dict(sorted(judge.checked.items())),
-        findings=tuple(judge.findings),
         waits=tuple(judge.waits),
         recovered=dict(sorted(world.recovery.slowest.items())),
         faults=world.count_faults(),
         figures={**world.figures, "granted in vain": world.recovery.in_vain + judge.in_vain},
         lines=tuple(engine.lines),
-    )
-
-
-def crashed(scenario: Scenario, *, seed: int, scale: float | None, why: str) -> Result:
-    """What is known of a run that has no result."""
-    numbers = "cpu_seconds actors virtual_seconds requests write_units read_units"
-    nothing: Any = dict.fromkeys(numbers.split(), 0)
-    return Result(
-        number=scenario.number,
-        seed=seed,
-        scale=scenario.scale if scale is None else scale,
-        digest=why,
-        outcomes={},
-        checked={},
-        findings=(Finding("each run ends", 0.0, why),),
-        waits=(),
-        **nothing,
     )
 
 
@@ -192,27 +164,10 @@ def run_control(scenario: Scenario, control: Control, *, seed: int) -> Result:
 
 def weakened(scenario: Scenario, control: Control) -> Scenario:
     """The same scenario, of a product without a protection."""
-    conditions = scenario.conditions
-
-    @contextmanager
-    def both(scale: float) -> Iterator[None]:
-        with conditions(scale), control.sabotage():
-            yield
-
+    patches = MUTANTS[control.name].patches if control.patches is None else control.patches
     return replace(
         scenario,
-        conditions=both,
+        patches=(*scenario.patches, *patches),
         faults=control.faults or scenario.faults,
         scale=control.scale or scenario.scale,
     )
-
-
-@contextmanager
-def patched(*places: tuple[Any, str, Any]) -> Iterator[None]:
-    """Replaces attributes of modules or classes, as `tests/model/mutant.py` lists them."""
-    if not places:
-        yield
-        return
-    (place, name, replacement), *others = places
-    with patch.object(place, name, replacement), patched(*others):
-        yield

@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 from greenlet import getcurrent
 
 from fairlock.aws.retry import may_pass
 from tests.simulation.dynamodb import Answer, DynamoDb
-from tests.simulation.engine import Engine, Killed, Process
+from tests.simulation.engine import Engine, Killed
 from tests.simulation.faults import Network
 
 AWS: Final = "https://dynamodb.us-east-1.amazonaws.com"
@@ -38,6 +38,7 @@ _REPEATED: Final = frozenset(
         "TransactionInProgressException",
     }
 )
+Hit = Callable[[Mapping[str, Any]], object]
 _OPERATIONS: Final = frozenset(
     {
         *("update_item", "put_item", "delete_item", "transact_write_items"),
@@ -55,31 +56,32 @@ class Traffic:
     copied: Counter[str] = field(default_factory=Counter)
     outage: int = 0
     stalled: int = 0
-    timeouts: int = 0
     lost_replies: int = 0
     late: int = 0
     on_the_way: Counter[str] = field(default_factory=Counter)
 
 
+class _Sending(NamedTuple):
+    """A request on the wire; no one waits for the answer if `waits` is None."""
+
+    name: str
+    request: Mapping[str, Any]
+    task: Any
+    waits: int | None
+    back: float
+
+
 class Wire:
     """The way of requests to DynamoDB and back.
 
-    Args:
-        engine: time and chance.
-        database: at the other end.
-        network: what goes wrong on the way.
+    Attributes:
+        hit: called with each request that a fault has delayed or spoilt, by the process that sent
+            it.
     """
 
-    def __init__(self, engine: Engine, database: DynamoDb, network: Network) -> None:
+    def __init__(self, engine: Engine, database: DynamoDb, network: Network, hit: Hit) -> None:
         self.engine, self.database, self.network = engine, database, network
-        self.traffic = Traffic()
-        self.hits: list[Callable[[Process, Mapping[str, Any]], object]] = []
-        """Are told of each sending that a fault has delayed or spoilt, and of its process."""
-
-    def hit(self, request: Mapping[str, Any]) -> None:
-        """A sending of the calling process was delayed or spoilt."""
-        for tell in self.hits:
-            tell(getcurrent().process, request)
+        self.traffic, self.hit = Traffic(), hit
 
     def send(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as DynamoDB answers
         """Sends once, and waits for the answer.
@@ -94,17 +96,16 @@ class Wire:
             engine.wait(_CONNECT_SECONDS)
             raise ConnectTimeoutError(endpoint_url=AWS)
         task = getcurrent()
-        back = self._launch(name, request, task)
-        answer = engine.wait(None if back is None else _READ_SECONDS)
+        is_sure = self._launch(name, request, task)
+        answer = engine.wait(None if is_sure else _READ_SECONDS)
         if answer is None:
-            traffic.timeouts += 1
             raise ReadTimeoutError(endpoint_url=AWS)
         if isinstance(answer, ClientError):
             raise answer
         return answer
 
-    def _launch(self, name: str, request: Mapping[str, Any], task: Any) -> float | None:  # noqa: ANN401 - a task
-        """Puts a request on the wire; None if its answer is sure to come in time."""
+    def _launch(self, name: str, request: Mapping[str, Any], task: Any) -> bool:  # noqa: ANN401 - a task
+        """Puts a request on the wire; whether its answer is sure to come in time."""
         engine, network, traffic = self.engine, self.network, self.traffic
         traffic.sent[name] += 1
         there, back = self.database.latency(), self.database.latency()
@@ -112,13 +113,14 @@ class Wire:
         waits: int | None = task.waits + 1
         if chance < network.lost_requests:
             traffic.lost[name] += 1
-            return _READ_SECONDS
+            return False
         chance -= network.lost_requests
-        is_sure = False
-        if chance < network.lost_replies:
+        is_lost = chance < network.lost_replies
+        is_late = chance < network.lost_replies + network.late_replies + network.late_requests
+        if is_lost:
             traffic.lost_replies += 1
             waits = None
-        elif chance < network.lost_replies + network.late_replies + network.late_requests:
+        elif is_late:
             traffic.late += 1
             late = engine.random.random() * network.late_seconds
             if chance < network.lost_replies + network.late_replies:
@@ -126,59 +128,45 @@ class Wire:
             else:
                 there += late
             self.hit(request)
-        else:
-            is_sure = True
-        traffic.on_the_way[name] += 1
-        engine.after(there, self._arrive, name, request, task, waits, back)
+        sending = _Sending(name, request, task, waits, back)
+        self._arrives(there, sending)
         if network.copies and engine.random.random() < network.copies:
             traffic.copied[name] += 1
-            traffic.on_the_way[name] += 1
             late = there + engine.random.random() * network.late_seconds
-            engine.after(late, self._arrive, name, request, task, None, 0.0)
-        return None if is_sure else back
+            self._arrives(late, sending._replace(waits=None))
+        return not is_late
 
-    def _arrive(
-        self,
-        name: str,
-        request: Mapping[str, Any],
-        task: Any,  # noqa: ANN401 - a task
-        waits: int | None,
-        back: float,
-    ) -> None:
+    def _arrives(self, after: float, sending: _Sending) -> None:
+        self.traffic.on_the_way[sending.name] += 1
+        self.engine.after(after, self._arrive, sending)
+
+    def _arrive(self, sending: _Sending) -> None:
+        name, request = sending.name, sending.request
         if name == "transact_write_items":
             begun = self.database.transact(request)
             if isinstance(begun, float):
-                self.engine.after(begun, self._commit, request, task, waits, back)
+                self.engine.after(begun, self._commit, sending)
                 return
             self.database.bill.requests[name] += 1
             answer: Answer = begun
         else:
             answer = self.database.serve(name, request)
-        self.traffic.on_the_way[name] -= 1
-        self._reply(answer, task, waits, back)
+        self._reply(answer, sending)
 
-    def _commit(
-        self,
-        request: Mapping[str, Any],
-        task: Any,  # noqa: ANN401 - a task
-        waits: int | None,
-        back: float,
-    ) -> None:
-        self.traffic.on_the_way["transact_write_items"] -= 1
-        answer, settles = self.database.commit(request)
+    def _commit(self, sending: _Sending) -> None:
+        answer, settles = self.database.commit(sending.request)
         # What was answered is seen by all who ask later: a waiter's `confirm_join` relies on it.
-        self._reply(answer, task, waits, settles + back)
+        self._reply(answer, sending, settles=settles)
 
-    def _reply(self, answer: Answer, task: Any, waits: int | None, back: float) -> None:  # noqa: ANN401 - a task
-        if waits is not None:
-            self.engine.after(back, self.engine.resume, task, waits, answer)
+    def _reply(self, answer: Answer, sending: _Sending, *, settles: float = 0.0) -> None:
+        self.traffic.on_the_way[sending.name] -= 1
+        if sending.waits is not None:
+            after = settles + sending.back
+            self.engine.after(after, self.engine.resume, sending.task, sending.waits, answer)
 
 
 class Sdk:
     """A client of boto3 for DynamoDB, as one process has it.
-
-    Args:
-        wire: to DynamoDB.
 
     Attributes:
         sent: how many requests this process has sent.

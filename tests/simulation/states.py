@@ -12,15 +12,18 @@ in it, so it needs no greenlet: it is called when something has happened.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from functools import cache
+from typing import Any, Final
+
+from jsonata.jsonata import Jsonata  # type: ignore[import-untyped]  # it ships no types
 
 from tests.simulation.engine import Engine
 from tests.simulation.functions import Done, Json, Outcome
-from tests.simulation.jsonata import EvaluationError, evaluate
 
 Invoke = Callable[[str, Json, Done], object]
 _NOT_IN_ALL: Final = ("States.DataLimitExceeded", "States.Runtime")
@@ -32,24 +35,7 @@ def name_of_function(arn: str) -> str:
     return arn.rpartition(":")[2]
 
 
-class Service(Protocol):
-    """Step Functions, as an execution needs it."""
-
-    engine: Engine
-    functions: Invoke
-    built_in: Json
-
-    def transition(self, enter: Callable[[int], None], number: int) -> None:
-        """Enters a state."""
-
-    def token(self, flow: Flow) -> str:
-        """A task token."""
-
-    def report(self, execution: Execution) -> None:
-        """Tells of an end."""
-
-
-class Watcher(Protocol):
+class Watcher:
     """Is told what an execution does and believes."""
 
     def calls(self, flow: Flow, function: str, payload: Json) -> None:
@@ -71,23 +57,67 @@ class Watcher(Protocol):
         """It is over."""
 
 
+# The JSONata of the guard's states, as the package `jsonata-python` evaluates it.
+#
+# Each expression is parsed once. Step Functions has more functions than the language (`$parse`),
+# and its own `$uuid` and `$millis`, which come with the variables.
+
+
+class EvaluationError(Exception):
+    """Step Functions fails the state with States.QueryEvaluationError."""
+
+
+@cache
+def _parsed(text: str) -> Jsonata:
+    """Within an object: it tells null from nothing, as a field that leads nowhere is left out."""
+    expression = Jsonata(f'{{"value": ({text})}}')
+    expression.register_lambda("parse", json.loads)
+    return expression
+
+
+def _value(text: str, values: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON
+    bound = {
+        name.removeprefix("$"): Jsonata.JLambda(value) if callable(value) else value
+        for name, value in values.items()
+    }
+    try:
+        found: dict[str, Any] = _parsed(text).evaluate(None, bound)
+    except Exception as error:
+        raise EvaluationError(str(error)) from error
+    if not found:
+        message = f"{text} returned nothing"
+        raise EvaluationError(message)
+    return found["value"]
+
+
+def evaluate(template: Any, values: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON
+    """A field of a state: its expressions replaced by their values.
+
+    Raises:
+        EvaluationError: an expression fails, or leads nowhere.
+    """
+    if isinstance(template, str):
+        if not (template.startswith("{%") and template.endswith("%}")):
+            return template
+        return _value(template[2:-2], values)
+    if isinstance(template, dict):
+        return {name: evaluate(part, values) for name, part in template.items()}
+    if isinstance(template, list):
+        return [evaluate(part, values) for part in template]
+    return template
+
+
 @dataclass(eq=False)
 class Execution:
     """One execution of a machine.
 
     Attributes:
-        service: runs it.
-        machine_name: of its machine.
-        arn: its own.
-        machine: the definition.
-        watcher: is told what it does.
+        service: the `StepFunctions` that runs it.
         status: as DescribeExecution says it.
-        redrives: how often it was redriven.
         stopped_at: when it ended last, in seconds of AWS's time.
     """
 
-    service: Service
-    machine_name: str
+    service: Any
     arn: str
     machine: Json
     watcher: Watcher
@@ -97,7 +127,6 @@ class Execution:
 
     def __post_init__(self) -> None:
         self.engine: Engine = self.service.engine
-        self.functions = self.service.built_in
         self.context: Json = {"Execution": {"Id": self.arn, "RedriveCount": 0}}
         self.root = Flow(self, self.machine, None, {})
 
@@ -127,7 +156,6 @@ class Flow:
     """One thread of an execution.
 
     Attributes:
-        execution: the whole.
         scope: the machine, or the part of it, whose states it goes through.
         name: the state that it is in.
         input: of that state.
@@ -150,12 +178,10 @@ class Flow:
 
     @property
     def state(self) -> Json:
-        """The state that it is in."""
         found: Json = self.scope["States"][self.name]
         return found
 
     def begin(self, given: Any) -> None:  # noqa: ANN401 - any JSON
-        """Enters the first state."""
         self._enter(self.scope["StartAt"], given)
 
     def stop(self) -> None:
@@ -174,7 +200,6 @@ class Flow:
             self._attempt()
 
     def child_ended(self) -> None:
-        """A branch has come to its end."""
         if all(child.is_over for child in self.children):
             self._complete([child.output for child in self.children])
 
@@ -183,12 +208,10 @@ class Flow:
         self._raise(error, cause)
 
     def take(self, number: int, result: Any) -> None:  # noqa: ANN401 - any JSON
-        """The result of a task has come."""
         if number == self.number:
             self._complete(result)
 
     def fail(self, number: int, error: str, cause: str) -> None:
-        """A task has failed."""
         if number == self.number:
             self._raise(error, cause)
 
@@ -216,7 +239,7 @@ class Flow:
         if "token" in more:
             context = {**context, "Task": {"Token": more.pop("token")}}
         states = {"input": self.input, "context": context, **more}
-        return {**self.execution.functions, **self.variables, "$states": states}
+        return {**self.execution.service.built_in, **self.variables, "$states": states}
 
     def _pass(self, _state: Json) -> None:
         self._complete(self.input)

@@ -1,6 +1,6 @@
 """Step Functions: Standard workflows, their quotas, task tokens, ends and redrives.
 
-Sources, all of the Step Functions developer guide: "Service quotas" (see `quotas.py`; above the
+Sources, all of the Step Functions developer guide: "Service quotas" (see `QUOTAS`; above the
 state transitions of an account executions go on later, above a bucket a call is refused with
 ThrottlingException), "Wait for a Callback with Task Token" (a token that has timed out is refused),
 "Restarting state machine executions with redrive" (same ARN, a count, the states that did not
@@ -14,14 +14,13 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
-
-from botocore.exceptions import ClientError
 
 from tests.simulation.engine import Bucket, Engine, Quota
 from tests.simulation.functions import PLACE, Json
 from tests.simulation.states import Execution, Flow, Invoke, Watcher
+from tests.support.faulty_table import refusal
 
 _ENTRY_SECONDS: Final = 0.02
 _REQUEST_SECONDS: Final = 0.012
@@ -37,22 +36,27 @@ class StepFunctions:
         quotas: by API.
         functions: invokes a Lambda function.
         publish: takes a status event.
+        lost_pushes: the share of answers to task tokens whose sending fails for good.
 
     Attributes:
         executions: by their ARNs; those that have succeeded are forgotten.
         transitions: of states, which are what is paid.
         described: how often DescribeExecution was answered.
-        lost_pushes: the share of answers to task tokens whose sending fails for good.
     """
 
     def __init__(
-        self, engine: Engine, quotas: dict[str, Quota], functions: Invoke, publish: Publish
+        self,
+        engine: Engine,
+        quotas: dict[str, Quota],
+        functions: Invoke,
+        publish: Publish,
+        lost_pushes: float = 0.0,
     ) -> None:
         self.engine, self.functions, self._publish = engine, functions, publish
         self.buckets = {name: Bucket(engine, quota) for name, quota in quotas.items()}
         self.executions: dict[str, Execution] = {}
         self.transitions = self.described = 0
-        self.lost_pushes = 0.0
+        self.lost_pushes = lost_pushes
         self._tokens: dict[str, tuple[Flow, int]] = {}
         self._made = 0
         bits = engine.random.getrandbits
@@ -66,7 +70,7 @@ class StepFunctions:
     ) -> Execution:
         """Starts an execution, as soon as the quota lets its caller."""
         arn = f"arn:aws:states:{PLACE}:execution:{machine_name.replace(' ', '-')}:{name}"
-        made = Execution(self, machine_name, arn, machine, watcher)
+        made = Execution(self, arn, machine, watcher)
         self.executions[arn] = made
         delay = self.buckets["StartExecution"].reserve()
         self.engine.after(delay, made.root.begin, given)
@@ -101,7 +105,6 @@ class StepFunctions:
         )
 
     def describe(self, arn: str) -> Json:
-        """What DescribeExecution says."""
         self.described += 1
         execution = self.executions.get(arn)
         if execution is None:
@@ -118,9 +121,9 @@ class StepFunctions:
         """
         flow, number = self._tokens.get(token, (None, 0))
         if flow is None:
-            raise refusal("TaskDoesNotExist", "SendTaskSuccess")
+            raise refusal("TaskDoesNotExist")
         if flow.number != number or flow.execution.status != "RUNNING":
-            raise refusal("TaskTimedOut", "SendTaskSuccess")
+            raise refusal("TaskTimedOut")
         del self._tokens[token]
         if result is None:
             self.engine.after(_ENTRY_SECONDS, flow.fail, number, error, cause)
@@ -129,36 +132,24 @@ class StepFunctions:
         return {}
 
 
-def refusal(code: str, name: str) -> ClientError:
-    """An error of AWS's."""
-    response: Any = {"Error": {"Code": code, "Message": code}, "ResponseMetadata": {}}
-    return ClientError(response, name)
-
-
-class ExecutionDoesNotExist(ClientError):  # noqa: N818 - boto3's name
-    """Never raised here: executions are not forgotten."""
-
-
 class StepFunctionsClient:
     """A client of boto3 for Step Functions, with botocore's repeats of throttled calls."""
 
     def __init__(self, service: StepFunctions) -> None:
         self._service, self._engine = service, service.engine
         self.meta = SimpleNamespace(region_name="us-east-1")
-        self.exceptions = SimpleNamespace(ExecutionDoesNotExist=ExecutionDoesNotExist)
+        # Never raised: executions are not forgotten.
+        self.exceptions = SimpleNamespace(ExecutionDoesNotExist=LookupError)
 
     def describe_execution(self, *, executionArn: str, includedData: str) -> Json:  # noqa: N803 - boto3's names
-        """One request."""
         assert includedData == "METADATA_ONLY"
         return self._call("DescribeExecution", lambda: self._service.describe(executionArn))
 
     def send_task_success(self, *, taskToken: str, output: str) -> Json:  # noqa: N803 - boto3's names
-        """One request."""
         result = json.loads(output)
         return self._call("SendTask", lambda: self._service.complete(taskToken, result, "", ""))
 
     def send_task_failure(self, *, taskToken: str, error: str, cause: str) -> Json:  # noqa: N803 - boto3's names
-        """One request."""
         return self._call("SendTask", lambda: self._service.complete(taskToken, None, error, cause))
 
     def _call(self, api: str, do: Callable[[], Json]) -> Json:
@@ -166,9 +157,9 @@ class StepFunctionsClient:
         for repeats in range(_MOST_SENDINGS):
             engine.wait(_REQUEST_SECONDS)
             if api == "SendTask" and engine.random.random() < self._service.lost_pushes:
-                raise refusal("AccessDeniedException", api)
+                raise refusal("AccessDeniedException")
             if self._service.buckets[api].take():
                 return do()
             if repeats + 1 < _MOST_SENDINGS:
                 engine.wait(engine.random.random() * 2.0**repeats)
-        raise refusal("ThrottlingException", api)
+        raise refusal("ThrottlingException")

@@ -13,19 +13,17 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.simulation.engine import QUOTAS, Bucket, Engine, Quota
-from tests.simulation.events import EventBus, EventFaults, Queue
-from tests.simulation.faults import Faults
+from tests.simulation.events import EventBus, Queue
+from tests.simulation.faults import EventFaults, Faults
 from tests.simulation.functions import (
     TIMEOUT_SECONDS,
     Functions,
     Json,
-    LambdaFaults,
     Outcome,
-    lambda_runtime,
 )
-from tests.simulation.guard import Account, AccountFaults
+from tests.simulation.guard import Account
 from tests.simulation.machines import KEEP_ALIVE_SECONDS, machine, recorded
-from tests.simulation.states import Execution, Flow
+from tests.simulation.states import Execution, Watcher
 from tests.simulation.stepfunctions import StepFunctions
 from tests.simulation.versions import EARLIER, TODAY, earlier
 from tests.simulation.world import World, running
@@ -125,7 +123,7 @@ def test_the_rule_sends_what_the_stacks_template_says_and_only_ends_that_left_so
 
 
 def test_a_function_that_takes_too_long_is_ended_and_its_process_is_gone(world: World) -> None:
-    functions = Functions(world, LambdaFaults(), {})
+    functions = Functions(world, {})
 
     def hangs(_event: Json, _context: object) -> Json:
         world.engine.wait()
@@ -141,26 +139,11 @@ def test_a_function_that_takes_too_long_is_ended_and_its_process_is_gone(world: 
     assert functions.counts["cold"] == 2
 
 
-class Notes:
-    """Watches nothing, and notes how executions end."""
+class Notes(Watcher):
+    """Notes how executions end."""
 
     def __init__(self) -> None:
         self.ends: list[tuple[str, str]] = []
-
-    def calls(self, flow: Flow, function: str, payload: Json) -> None:
-        pass
-
-    def answers(self, flow: Flow, function: str, outcome: Outcome) -> None:
-        pass
-
-    def completes(self, result: Any) -> None:  # noqa: ANN401 - any JSON
-        pass
-
-    def raises(self, flow: Flow, error: str) -> None:
-        pass
-
-    def stopped(self, flow: Flow) -> None:
-        pass
 
     def ended(self, _execution: Execution, status: str, error: str) -> None:
         self.ends.append((status, error))
@@ -213,9 +196,9 @@ def test_a_task_token_that_has_timed_out_is_refused() -> None:
 
 
 def test_a_heartbeat_is_sent_once_an_interval_and_ends_with_the_release() -> None:
-    with running(1), lambda_runtime():
+    with running(1):
         world = World(seed=1, faults=Faults(), scale=1, idle_bound=100)
-        account = Account(world, AccountFaults())
+        account = Account(world)
         account.start("a", {"lock": "x", "work": 5 * KEEP_ALIVE_SECONDS - 5.0}, form="kept alive")
         world.run(at_most=1_000)
     assert account.functions.counts["heartbeat"] == 5

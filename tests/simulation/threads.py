@@ -1,9 +1,7 @@
 """Threads of the simulated processes: what `threading` and `queue` offer, over tasks of the engine.
 
-`LockClient` renews its locks in threads. The modules that make them find these stand-ins under the
-names `threading` and `SimpleQueue`, while a simulation runs, so that their own code runs unchanged:
-the scheduler of heartbeats, its pool of workers, and the mutex that keeps a heartbeat and a release
-of one lock apart.
+While a simulation runs, the modules of `LockClient` that make threads find these under the names
+`threading` and `SimpleQueue`, so that their own code runs unchanged.
 """
 
 from __future__ import annotations
@@ -11,15 +9,15 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, Final
-from unittest.mock import patch
 
 from greenlet import getcurrent
 
 from fairlock.client import acquisition, base_lock, entered_locks, heartbeats, lease_handle, threads
-from tests.simulation.engine import Task
+from tests.simulation.engine import Sleepers, Task
+from tests.support.weakened import Patch, patched
 
 _MODULES: Final = (acquisition, base_lock, entered_locks, heartbeats, lease_handle, threads)
 
@@ -30,23 +28,19 @@ class SimMutex:
     def __init__(self) -> None:
         self._owner: object = None
         self._depth = 0
-        self._waiting: deque[tuple[Task, int]] = deque()
+        self._sleepers = Sleepers()
 
     def acquire(self) -> bool:
-        me = getcurrent()
-        while self._owner is not None and self._owner is not me:
-            self._waiting.append((me, me.waits + 1))
-            me.process.engine.wait()
-        self._owner, self._depth = me, self._depth + 1
+        while self._owner not in {None, getcurrent()}:
+            self._sleepers.wait()
+        self._owner, self._depth = getcurrent(), self._depth + 1
         return True
 
     def release(self) -> None:
         self._depth -= 1
         if self._depth == 0:
             self._owner = None
-            if self._waiting:
-                task, waits = self._waiting.popleft()
-                task.process.engine.wake(task, waits)
+            self._sleepers.wake()
 
     def _is_owned(self) -> bool:
         return self._owner is getcurrent()
@@ -59,26 +53,21 @@ class SimMutex:
 
 
 class SimCondition:
-    """A condition with a mutex, as `threading.Condition`; for one waiter, as heartbeats have it."""
+    """A condition with a mutex, as `threading.Condition`."""
 
     def __init__(self, mutex: SimMutex) -> None:
         self._mutex = mutex
-        self._waiting: tuple[Task, int] | None = None
+        self._sleepers = Sleepers()
 
     def wait(self, seconds: float | None = None) -> None:
-        me = getcurrent()
         self._mutex.release()
-        self._waiting = me, me.waits + 1
         try:
-            me.process.engine.wait(seconds)
+            self._sleepers.wait(seconds)
         finally:
-            self._waiting = None
             self._mutex.acquire()
 
     def notify(self) -> None:
-        if self._waiting is not None:
-            task, waits = self._waiting
-            task.process.engine.wake(task, waits)
+        self._sleepers.wake()
 
 
 class SimThread:
@@ -155,43 +144,33 @@ class SimLocal:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of whatever type it is
         try:
-            return _locals_of(self)[name]
+            return self._mine()[name]
         except KeyError:
             raise AttributeError(name) from None
 
     def __setattr__(self, name: str, value: object) -> None:
-        _locals_of(self)[name] = value
+        self._mine()[name] = value
+
+    def _mine(self) -> dict[str, Any]:
+        found: dict[SimLocal, dict[str, Any]] = getcurrent().__dict__.setdefault("locals", {})
+        return found.setdefault(self, {})
 
 
-def _locals_of(local: SimLocal) -> dict[str, Any]:
-    current = getcurrent()
-    found: dict[SimLocal, dict[str, Any]] = current.__dict__.setdefault("locals", {})
-    return found.setdefault(local, {})
-
-
-class SimQueue:
+class SimQueue(deque[Any]):
     """A queue without a bound, as `queue.SimpleQueue`."""
 
     def __init__(self) -> None:
-        self._items: deque[object] = deque()
-        self._waiting: deque[tuple[Task, int]] = deque()
-
-    @classmethod
-    def __class_getitem__(cls, _item: object) -> type[SimQueue]:
-        return cls
+        super().__init__()
+        self._sleepers = Sleepers()
 
     def put(self, item: object) -> None:
-        self._items.append(item)
-        if self._waiting:
-            task, waits = self._waiting.popleft()
-            task.process.engine.wake(task, waits)
+        self.append(item)
+        self._sleepers.wake()
 
     def get(self) -> object:
-        me = getcurrent()
-        while not self._items:
-            self._waiting.append((me, me.waits + 1))
-            me.process.engine.wait()
-        return self._items.popleft()
+        while not self:
+            self._sleepers.wait()
+        return self.popleft()
 
 
 _THREADING: Final = SimpleNamespace(
@@ -211,8 +190,6 @@ _THREADING: Final = SimpleNamespace(
 @contextmanager
 def simulated_threads() -> Iterator[None]:
     """While this is open, clients that are made have simulated threads."""
-    with ExitStack() as stack:
-        for module in _MODULES:
-            stack.enter_context(patch.object(module, "threading", _THREADING))
-        stack.enter_context(patch.object(threads, "SimpleQueue", SimQueue))
+    found: list[Patch] = [(module, "threading", _THREADING) for module in _MODULES]
+    with patched([*found, (threads, "SimpleQueue", SimQueue)]):
         yield

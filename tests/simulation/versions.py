@@ -1,4 +1,4 @@
-"""An earlier version of the service beside today's, in one process.
+"""The handlers of a version of the service in simulated processes; an earlier one beside today's.
 
 `earlier.zip` has the sources of an earlier version, and the states that its guards made. Its
 modules are imported under other names, `earlier.fairlock` and `earlier.lambdas`, so each version
@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import sys
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.abc import Loader, MetaPathFinder
@@ -22,6 +24,11 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
+from unittest.mock import patch
+
+from greenlet import getcurrent
+
+from tests.support.weakened import Patch, patched
 
 Json = dict[str, Any]
 ARCHIVE: Final = Path(__file__).with_name("earlier.zip")
@@ -45,17 +52,9 @@ class Version:
 
     @cached_property
     def handlers(self) -> dict[str, Any]:
-        """The entry points, as the stack deploys them."""
+        """By their names; imports them."""
         names = ("acquire", "heartbeat", "release", "reap")
         return {name: self.load(f"lambdas.{name}").handler for name in names}
-
-    def import_handlers(self) -> None:
-        """Imports them, before anything that they import is replaced."""
-        assert self.handlers
-
-    def new_aws_clock(self, clock: object) -> Any:  # noqa: ANN401 - of a class of that version
-        """What an environment learns of AWS's time."""
-        return self.load("lambdas.runtime").AwsClock(clock)
 
 
 def _load_earlier(name: str) -> ModuleType:
@@ -66,6 +65,54 @@ def _load_earlier(name: str) -> ModuleType:
 
 TODAY: Final = Version(importlib.import_module)
 EARLIER: Final = Version(_load_earlier)
+
+
+class _OfProcess:
+    """Stands for a global of a real process, which each process has for itself here."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as the real one
+        return getattr(self._real(), name)
+
+    def __call__(self, *args: Any, **fields: Any) -> Any:  # noqa: ANN401 - as the real one
+        return self._real()(*args, **fields)
+
+    def __enter__(self) -> Any:  # noqa: ANN401 - as the real one
+        return self._real().__enter__()
+
+    def __exit__(self, *raised: object) -> Any:  # noqa: ANN401 - as the real one
+        return self._real().__exit__(*raised)
+
+    def _real(self) -> Any:  # noqa: ANN401 - the real one
+        return getattr(getcurrent().process, self._name)
+
+
+@contextmanager
+def lambda_runtime(version: Version = TODAY) -> Iterator[None]:
+    """The conditions under which the handlers of a version run here."""
+    assert version.handlers, "they are imported before anything that they import is replaced"
+    clock, aws_clock = _OfProcess("clock"), _OfProcess("aws_clock")
+    load, names = version.load, version.load("fairlock.names")
+    runtime, system = load("lambdas.runtime"), load("fairlock.clock").SystemClock
+    # An earlier version has its metrics in a module of their own.
+    counted = getattr(runtime, "metrics", None) or load("lambdas.telemetry").metrics
+    variables = {names.TABLE_NAME_VARIABLE: "locks", names.REAP_QUEUE_VARIABLE: "reap"}
+    patches: list[Patch] = [
+        (runtime, "_CLOCK", clock),
+        (runtime, "aws_clock", aws_clock),
+        (load("lambdas.acquire"), "aws_clock", aws_clock),
+        (runtime, "_client", lambda service: getcurrent().process.clients[service]),
+        (load("lambdas.reap"), "_processor", _OfProcess("batch")),
+        (counted, "add_metric", lambda **_metric: None),
+        # Of messages to workflows, whose budget is made without a clock.
+        (system, "wall_ms", lambda _: clock.wall_ms()),
+        (system, "monotonic", lambda _: clock.monotonic()),
+        (system, "wait", lambda _, seconds: clock.wait(seconds)),
+    ]
+    with patch.dict(os.environ, variables), patched(patches):
+        yield
 
 
 @cache

@@ -3,45 +3,34 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
 from fairlock import HolderChanged, Lock, LockStoreUnavailable, SlotTooLate
 from fairlock.protocol.outcomes import Reaped
 from fairlock.store import reap
-from tests.model.contention.mutants import MUTANTS
 from tests.simulation.clients import ClientActor
 from tests.simulation.faults import Faults, Machines, Network
 from tests.simulation.fleet import Fleet, one_or_three
-from tests.simulation.functions import Json, lambda_runtime
-from tests.simulation.guard import Account, AccountFaults
+from tests.simulation.functions import Json
+from tests.simulation.guard import Account
 from tests.simulation.machines import machine
 from tests.simulation.recovery import Stage
-from tests.simulation.scenario import Control, Scenario, patched
-from tests.simulation.workload import (
-    figures_of,
-    require_all_free,
-    wait_until_idle,
-)
+from tests.simulation.scenario import Control, Scenario
+from tests.simulation.workload import require_all_free, run_until_idle, start_all
 from tests.simulation.world import World
 
 # Scenario 19: all ways to take turns: readers and writers, newest only, limits, leaders, paces.
 
-_KINDS: Final = 4
-_READERS: Final = 0.7
 _PACE_SECONDS: Final = 6.0
-_LEADERS: Final = 100
 _LEADING_SECONDS: Final = 400.0
-_CALLERS: Final = 200
-_CALLS: Final = 20
 
 
 def options_of_a_kind(world: World, lock: int) -> dict[str, Any]:
     """A quarter of the locks is shared, has versions, lets three in, or is plain."""
-    kind = lock % _KINDS
+    kind = lock % 4
     if kind == 0:
-        return {"shared": True} if world.random.random() < _READERS else {}
+        return {"shared": True} if world.random.random() < 0.7 else {}
     if kind == 1:
         world.figures["version"] = world.figures.get("version", 0) + 1
         return {"only_newest": world.figures["version"]}
@@ -49,14 +38,14 @@ def options_of_a_kind(world: World, lock: int) -> dict[str, Any]:
 
 
 def _send_others(world: World, _fleet: Fleet) -> None:
-    for number in range(max(3, world.scaled(_LEADERS))):
-        actor = ClientActor.of(world, f"candidate {number}", lease=10)
+    for number in range(max(3, world.scaled(100))):
+        actor = ClientActor(world, f"candidate {number}", lease=10)
         world.begin(world.random.random() * 5, actor.process, partial(_lead, actor, number))
         if number % 3 == 0:
             seconds = world.random.uniform(20, _LEADING_SECONDS)
             world.engine.after(seconds, world.kill, actor.process)
-    for number in range(max(4, world.scaled(_CALLERS))):
-        actor = ClientActor.of(world, f"caller {number}")
+    for number in range(max(4, world.scaled(200))):
+        actor = ClientActor(world, f"caller {number}")
         world.begin(world.random.random() * 5, actor.process, partial(_call, actor, number))
 
 
@@ -81,9 +70,8 @@ def _lead(actor: ClientActor, number: int) -> None:
 
 
 def _call(actor: ClientActor, number: int) -> None:
-    """Calls at a pace."""
     random, judge, name = actor.world.random, actor.world.judge, f"vendor/{number // 20}"
-    for _ in range(_CALLS):
+    for _ in range(20):
         actor.clock.wait(random.expovariate(1 / 10))
         try:
             actor.locks.pace(name, rate=(1, _PACE_SECONDS), max_wait=60)
@@ -94,14 +82,9 @@ def _call(actor: ClientActor, number: int) -> None:
             judge.outcomes["slots"] += 1
 
 
-def _of_the_model(name: str, breaks: str, *, seed: int = 1) -> Control:
-    return Control(name=name, breaks=breaks, sabotage=MUTANTS[name].applied, seed=seed)
-
-
 WAYS: Final = Scenario(
     number=19,
     title="readers and writers, newest only, three permits, leaders and paces, side by side",
-    load="1,000 clients at 200 locks of four kinds, 100 candidates at 33 leaders, 10 paces",
     promise=(
         "readers never beside a writer; after a version was granted, no lower one is; one leader; "
         "no more than the rate (docs/turns.md)"
@@ -119,11 +102,13 @@ WAYS: Final = Scenario(
         others=_send_others,
     ).play,
     controls=(
-        _of_the_model(
-            "a reader comes in beside a writer", "no more holders than the limit", seed=3
+        Control(
+            name="a reader comes in beside a writer",
+            breaks="no more holders than the limit",
+            seed=3,
         ),
-        _of_the_model("a reader overtakes a writer that waits", "first come, first served"),
-        _of_the_model("a grant goes below a version that was granted", "newest only"),
+        Control(name="a reader overtakes a writer that waits", breaks="first come, first served"),
+        Control(name="a grant goes below a version that was granted", breaks="newest only"),
     ),
 )
 
@@ -134,9 +119,6 @@ WAYS: Final = Scenario(
 # around the Map, so the execution goes on: what its iterations have left behind is freed when it
 # ends. The execution ends with an error, so that there is an event.
 
-_EXECUTIONS: Final = 1_000
-_ITERATIONS: Final = 40
-_NAMES: Final = 4_000
 _SECONDS: Final = 1_200.0
 _GOES_ON_SECONDS: Final = 20
 _EVENT_SECONDS: Final = 25.0
@@ -144,7 +126,6 @@ _EVENT_SECONDS: Final = 25.0
 
 
 def map_of_guards() -> Json:
-    """A machine whose Map has a guard in each iteration."""
     return {
         "StartAt": "Each",
         "States": {
@@ -163,42 +144,28 @@ def map_of_guards() -> Json:
 
 
 def _play(world: World) -> None:
-    account, random, definition = Account(world, AccountFaults()), world.random, map_of_guards()
-    names = world.scaled(_NAMES)
-    count = world.scaled(_EXECUTIONS)
-    world.actors += count
+    account, random, names = Account(world), world.random, world.scaled(4_000)
 
-    def start(number: int) -> None:
+    def given(_number: int) -> Json:
         items = [
             {
                 "lock": f"row/{random.randrange(names)}",
                 "work": random.expovariate(1 / 3.0),
                 "fails": random.random() < 0.02,
             }
-            for _ in range(_ITERATIONS)
+            for _ in range(40)
         ]
-        account.start(f"map-{number}", {"items": items}, form="map", definition=definition)
-        world.actors -= 1
+        return {"items": items}
 
-    for number in range(count):
-        world.engine.after(random.random() * _SECONDS, start, number)
-    wait_until_idle(account, from_seconds=_SECONDS)
-    world.run(at_most=_SECONDS + 7_200)
+    moments = [random.random() * _SECONDS for _ in range(world.scaled(1_000))]
+    start_all(account, moments, given, form="map", definition=map_of_guards())
+    run_until_idle(account, from_seconds=_SECONDS)
     require_all_free(account)
-    world.figures.update(figures_of(account))
-
-
-def _no_reaper() -> AbstractContextManager[object]:
-    def wrong(*_args: Any) -> Reaped:  # noqa: ANN401 - as the real one
-        return Reaped()
-
-    return patched((reap, "_reap", wrong))
 
 
 MAPS: Final = Scenario(
     number=17,
     title="Maps with 40 guarded iterations whose siblings fail",
-    load="1,000 executions with 40 guards each on 4,000 names; 2 % of the iterations fail",
     promise=(
         "a guard in a stopped branch holds its lock until the execution ends; then the reaper "
         "removes its waiters and frees its locks (docs/guard.md, Stopped branches)"
@@ -206,12 +173,11 @@ MAPS: Final = Scenario(
     faults=Faults(),
     play=_play,
     idle_bound=_GOES_ON_SECONDS + _EVENT_SECONDS,
-    conditions=lambda _scale: lambda_runtime(),
     controls=(
         Control(
             name="the reaper frees nothing",
             breaks="all is free at the end",
-            sabotage=_no_reaper,
+            patches=((reap, "_reap", lambda *_: Reaped()),),
         ),
     ),
 )
@@ -223,8 +189,6 @@ MAPS: Final = Scenario(
 # and a caller that finds a free permit of a contended lock grants it to the oldest waiter. Only
 # the push to a workflow would be missing, which a mutant of the model finds.
 
-_OPERATORS: Final = 50
-_ACTIONS: Final = 30
 _BETWEEN_SECONDS: Final = 8.0
 _REASON: Final = "a simulated incident"
 
@@ -232,11 +196,11 @@ _REASON: Final = "a simulated incident"
 def send_operators(world: World, fleet: Fleet) -> None:
     """Operators, each of whom looks after some of the locks alone."""
     locks = fleet.locks(world)
-    count = min(len(locks), world.scaled(_OPERATORS))
+    count = min(len(locks), world.scaled(50))
     for number in range(count):
-        actor = ClientActor.of(world, f"operator {number}")
+        actor = ClientActor(world, f"operator {number}")
         mine = locks[number::count]
-        run = partial(operate, actor, mine, _ACTIONS, _BETWEEN_SECONDS)
+        run = partial(operate, actor, mine, 30, _BETWEEN_SECONDS)
         world.begin(5, actor.process, run)
 
 
@@ -301,7 +265,6 @@ def _lift(actor: ClientActor, name: str) -> None:
 OPERATORS: Final = Scenario(
     number=18,
     title="operators release by force, pause and change limits at random",
-    load="1,000 clients take turns at 200 locks; 50 operators act every 8 s",
     promise=(
         "when `pause` or `set_limit` returns, no grant goes above it; a holder that was released "
         "by force learns it at its next heartbeat (docs/turns.md, docs/runbook.md)"
@@ -320,7 +283,11 @@ OPERATORS: Final = Scenario(
         others=send_operators,
     ).play,
     controls=(
-        _of_the_model("a ceiling is set, and the fencing token stays", "no grant above a ceiling"),
-        _of_the_model("the first write does not ask for a ceiling", "no grant above a ceiling"),
+        Control(
+            name="a ceiling is set, and the fencing token stays", breaks="no grant above a ceiling"
+        ),
+        Control(
+            name="the first write does not ask for a ceiling", breaks="no grant above a ceiling"
+        ),
     ),
 )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Final
 
 from tests.simulation.engine import START
 from tests.simulation.functions import Json
@@ -15,9 +14,6 @@ from tests.simulation.guard import Account
 from tests.simulation.machines import machine
 from tests.simulation.states import Execution
 from tests.simulation.world import World
-
-_LOOK_SECONDS: Final = 10.0
-
 
 Given = Callable[[int], Json]
 """The input of the execution with this number."""
@@ -39,7 +35,7 @@ class Zipf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What comes, and how it ends; shares are of executions.
+    """What comes, and how it ends; shares are of executions, numbers are those at scale 1.
 
     Attributes:
         executions: how many.
@@ -51,57 +47,61 @@ class Load:
         machines: see there.
         failing: executions whose work fails.
         stopped: executions that are stopped, at random within `stopped_within` of their start.
-        stopped_within: see above.
-        redriven: executions that were stopped and are redriven, within `redriven_within`.
-        redriven_within: seconds from the end to the redrive.
+        redriven: executions that were stopped and are redriven, within `redriven_within` of that.
         most_redrives: of one execution.
+        frees_all: whether no lock is held at the end, and no one waits.
     """
 
-    executions: int
-    names: int
-    exponent: float = 1.0
-    seconds: float
+    executions: int = 50_000
+    names: int = 2_000
+    exponent: float = 0.3
+    seconds: float = 1_800.0
     work_seconds: float
-    forms: dict[str, float] = field(default_factory=lambda: {"queue": 1.0})
+    forms: Mapping[str, float]
     machines: Machines = lambda _world, form: machine(form)
-    failing: float = 0.0
+    failing: float = 0.05
     stopped: float = 0.0
     stopped_within: float = 60.0
     redriven: float = 0.0
     redriven_within: float = 60.0
     most_redrives: int = 3
+    frees_all: bool = True
+
+    def play(self, world: World) -> None:
+        """Lets it happen in an account of its own."""
+        self.happen(Account(world))
+
+    def happen(self, account: Account) -> None:
+        """Lets it happen, until all has ended and the reaper is done; notes the figures."""
+        flows = Workflows(account, self)
+        run_until_idle(account, from_seconds=self.seconds)
+        account.world.figures.update(stopped=flows.stopped, redriven=flows.redriven)
+        if self.frees_all:
+            require_all_free(account)
 
 
 class Workflows:
-    """Lets a load happen in an account.
-
-    Args:
-        account: where.
-        load: what.
-
-    Attributes:
-        started: executions by the form of their guards.
-    """
+    """Lets a load happen in an account."""
 
     def __init__(self, account: Account, load: Load) -> None:
         self._account, self._load, self._world = account, load, account.world
         self._random = account.world.random
-        self._choose = Zipf(self._world, load.names, load.exponent)
+        self._choose = Zipf(self._world, self._world.scaled(load.names), load.exponent)
         self._forms = list(load.forms)
         self._weights = list(load.forms.values())
         self.redriven = self.stopped = 0
         # The next start is planned by the one before, so that a long run needs no long agenda.
-        self._world.actors += load.executions
-        self._left = load.executions
+        self._count = self._left = self._world.scaled(load.executions)
+        self._world.actors += self._count
         self._world.engine.after(0.0, self._start_next)
 
     def _start_next(self) -> None:
-        load, number = self._load, self._load.executions - self._left
+        number = self._count - self._left
         self._left -= 1
         self._start(f"run-{number}")
         self._world.actors -= 1
         if self._left:
-            mean = load.seconds / load.executions
+            mean = self._load.seconds / self._count
             pause = -math.log(1.0 - self._random.random()) * mean
             self._world.engine.after(pause, self._start_next)
 
@@ -146,24 +146,24 @@ class Workflows:
             self._stop_later(execution)
 
 
-def half_an_hour(world: World, *, executions: int = 50_000, **differences: Any) -> Load:  # noqa: ANN401 - of `Load`
-    """The load of scenarios in which many want one of many locks, but for their differences."""
-    usual: dict[str, Any] = {"exponent": 0.3, "seconds": 1_800.0, "failing": 0.05}
-    names = differences.pop("names", 2_000)
-    return Load(
-        executions=world.scaled(executions),
-        names=world.scaled(names),
-        **{**usual, **differences},
-    )
+def run_until_idle(account: Account, *, from_seconds: float, at_most: float = 7_200) -> None:
+    """Lets the world run until the reaper has done all of its work; notes the figures.
 
-
-def let_happen(account: Account, load: Load) -> None:
-    """Lets a load happen, until all has ended and the reaper is done; notes the figures."""
-    flows = Workflows(account, load)
-    wait_until_idle(account, from_seconds=load.seconds)
-    account.world.run(at_most=load.seconds + 7_200)
+    Args:
+        account: whose reaper it is.
+        from_seconds: of the run; earlier it is not over.
+        at_most: how long it may take after that.
+    """
+    wait_until_idle(account, from_seconds=from_seconds)
+    account.world.run(at_most=from_seconds + at_most)
+    service = account.step_functions
     account.world.figures.update(
-        figures_of(account), stopped=flows.stopped, redriven=flows.redriven
+        transitions=service.transitions,
+        described=service.described,
+        throttled={name: each.refused for name, each in service.buckets.items() if each.refused},
+        functions=dict(sorted(account.functions.counts.items())),
+        queue=dict(sorted(account.queue.counts.items())),
+        events=dict(sorted(account.bus.counts.items())),
     )
 
 
@@ -178,7 +178,7 @@ def wait_until_idle(account: Account, *, from_seconds: float) -> None:
         if is_last and account.queue.is_empty() and account.bus.is_idle():
             world.actors -= 1
         else:
-            world.engine.after(_LOOK_SECONDS, look)
+            world.engine.after(10.0, look)
 
     world.engine.at(START + from_seconds, look)
 
@@ -189,6 +189,7 @@ def start_all(
     given: Given,
     *,
     form: str,
+    definition: Json | None = None,
     ended: list[float] | None = None,
 ) -> None:
     """Starts an execution at each of these moments, in seconds from the beginning.
@@ -198,13 +199,15 @@ def start_all(
         moments: when.
         given: the input of each.
         form: of the guard.
+        definition: of the machine; None for that with this form.
         ended: gets the moment at which each ends, if you want it.
     """
     world, kind = account.world, form.replace(" ", "-")
     world.actors += len(moments)
 
     def start(number: int) -> None:
-        account.start(f"{kind}-{number}", given(number), form=form, ended=end)
+        name = f"{kind}-{number}"
+        account.start(name, given(number), form=form, definition=definition, ended=end)
         world.actors -= 1
 
     def end(_execution: Execution, _status: str) -> None:
@@ -216,24 +219,11 @@ def start_all(
 
 
 def require_all_free(account: Account) -> None:
-    """At the end of a run no lock is held, and no one waits in any queue."""
-    judge = account.judge
-    for lock, tokens in judge.held_at_the_end():
-        judge.require("all is free at the end", not tokens, f"{lock}: held by {tokens}")
-    for lock, waiters in judge.waiting_at_the_end():
-        judge.require("all is free at the end", not waiters, f"{lock}: {waiters} wait")
+    """At the end of a run no lock is held, no one waits, and the reaper has given up no message."""
+    account.judge.require_all_free()
+    require_no_dead_letter(account)
+
+
+def require_no_dead_letter(account: Account) -> None:
     dead = account.queue.dead
-    judge.require("no dead letter", not dead, f"{len(dead)} dead letters")
-
-
-def figures_of(account: Account) -> dict[str, Any]:
-    """What an account measured."""
-    service = account.step_functions
-    return {
-        "transitions": service.transitions,
-        "described": service.described,
-        "throttled": {name: each.refused for name, each in service.buckets.items() if each.refused},
-        "functions": dict(sorted(account.functions.counts.items())),
-        "queue": dict(sorted(account.queue.counts.items())),
-        "events": dict(sorted(account.bus.counts.items())),
-    }
+    account.judge.require("no dead letter", not dead, f"{len(dead)} dead letters")

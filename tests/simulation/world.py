@@ -1,7 +1,8 @@
 """One simulated world: its services and processes, and the conditions under which real code runs.
 
 `World` is what a scenario builds on. While `running` is open, Fairlock's chance is the seed's, its
-ids are made from it, its threads are tasks of the engine, and nothing is logged.
+ids are made from it, its threads are tasks of the engine, its handlers run in environments of the
+simulated Lambda, and nothing is logged.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from fairlock import LockClient
 from tests.simulation.dynamodb import DynamoDb
 from tests.simulation.engine import START, Engine, Process
 from tests.simulation.faults import Faults, NodeClock
@@ -27,8 +27,7 @@ from tests.simulation.judge import Judge
 from tests.simulation.recovery import Recovery
 from tests.simulation.sdk import Sdk, Wire
 from tests.simulation.threads import simulated_threads
-
-TABLE = "locks"
+from tests.simulation.versions import lambda_runtime
 
 
 @dataclass
@@ -36,11 +35,7 @@ class World:
     """All that there is in a run.
 
     Attributes:
-        seed: of all chance.
-        faults: what goes wrong.
         scale: 1 for the size that the scenario's name says.
-        idle_bound: see `Judge`.
-        keeps_trace: see `Engine`.
         stops_at_first: whether the run is over when a promise is broken.
         actors: how many of the world's actors have not come to their end.
         figures: what a scenario measured, for the report.
@@ -63,15 +58,14 @@ class World:
         database = self.faults.database
         if database.slow_units is not None:  # A smaller world is as crowded.
             database = replace(database, slow_units=max(2, round(database.slow_units * self.scale)))
-        self.database = DynamoDb(self.engine, self.faults.network, database)
-        self.wire = Wire(self.engine, self.database, self.faults.network)
+        network = self.faults.network
+        self.database = DynamoDb(self.engine, network, database)
         self.judge = Judge(self.engine, self.idle_bound)
         self.recovery = Recovery(self.engine, self.judge, self.database.is_out)
+        self.wire = Wire(self.engine, self.database, network, self.recovery.hit)
         # The judge first: it knows the state of a lock when its data are written.
         self.database.table.sees += [self.judge.saw, self.recovery.saw]
-        self.wire.hits.append(self.recovery.hit)
         self.judge.allowance = self.recovery.allowance
-        network = self.faults.network
         if network.copies or network.late_requests:
             self.judge.late_seconds = network.late_seconds
         for begins, ends in self.faults.database.outages:
@@ -84,14 +78,12 @@ class World:
         self.recovery.looks_at_all()
 
     def goes_out(self, seconds: float) -> None:
-        """DynamoDB answers nothing for so long."""
         self.faults_seen["outages"] += 1
         self.database.out_until = self.engine.now + seconds
         self._outage_changes()
         self.engine.after(seconds, self._outage_changes)
 
     def kill(self, process: Process) -> None:
-        """Kills a process, as a machine that fails does."""
         if process.tasks and process.is_alive:
             self.faults_seen["kills"] += 1
             self.engine.trace(process.name, "KILLED")
@@ -119,24 +111,16 @@ class World:
         return max(1, round(number * self.scale))
 
     def process(self, name: str) -> Process:
-        """A new process."""
-        return Process(self.engine, name)
+        """A new process, with clocks of its own."""
+        process = Process(self.engine, name)
+        process.clock = NodeClock(self.engine, self.faults.clocks, process)
+        return process
 
     def sdk(self) -> Sdk:
         """The DynamoDB client of a new process; its requests are counted."""
         sdk = Sdk(self.wire)
         self.sdks.append(sdk)
         return sdk
-
-    def clock(self, process: Process) -> NodeClock:
-        """The clocks of a new process."""
-        clock = process.clock = NodeClock(self.engine, self.faults.clocks, process)
-        return clock
-
-    def client(self, process: Process, clock: NodeClock, **settings: Any) -> LockClient:  # noqa: ANN401 - as LockClient takes them
-        """The real client, as a process has it."""
-        sdk: Any = self.sdk()
-        return LockClient(TABLE, client=sdk, clock=clock, owner_name=process.name, **settings)
 
     def begin(self, seconds: float, process: Process, run: Callable[[], object]) -> None:
         """Lets an actor begin at a moment of the run. The run is over when all have ended."""
@@ -161,10 +145,6 @@ class World:
             self.is_over(),
             f"{self.actors} actors have not come to an end after {at_most:.0f} s",
         )
-
-    def requests(self) -> int:
-        """All requests to DynamoDB that arrived."""
-        return self.database.bill.requests.total()
 
     def count_faults(self) -> dict[str, int]:
         """What went wrong, and how often."""
@@ -214,6 +194,7 @@ def running(seed: int) -> Iterator[None]:
     try:
         with (
             simulated_threads(),
+            lambda_runtime(),
             patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
             warnings.catch_warnings(),
         ):

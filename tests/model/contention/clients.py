@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import astuple, dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple
 
 from fairlock.errors import LockStoreUnavailable
@@ -58,11 +58,24 @@ class Faults:
     late_calls: int = 0
 
 
-CRASH, ORPHAN, LOST_REPLY, LOST_PUSH, REPEAT, EPOCH, LATE_JOIN, COPY, LATE_CALL = range(9)
-LANDS: Final = 9
-"""What a copy does when it may: it needs no allowance."""
-HELD_BACK: Final = 10
-"""As `COPY`, but no sending arrived: the caller begins again."""
+class Fault(IntEnum):
+    """What goes wrong in a move; the first of them in the order of `Faults`."""
+
+    CRASH = 0
+    ORPHAN = 1
+    LOST_REPLY = 2
+    LOST_PUSH = 3
+    REPEAT = 4
+    EPOCH = 5
+    LATE_JOIN = 6
+    COPY = 7
+    LATE_CALL = 8
+    LANDS = 9
+    """What a copy does when it may: it needs no allowance."""
+    HELD_BACK = 10
+    """As `COPY`, but no sending arrived: the caller begins again."""
+
+
 NONE: Final = -1
 
 
@@ -102,7 +115,6 @@ class Budget:
 
 LEASE_MS: Final = 10_000
 _CALLS_MS: Final = 100
-_FORGED: Final = 1
 _SOMEBODY: Final = Holder(
     owner_id="somebody",
     owner_name="somebody",
@@ -124,7 +136,6 @@ class Client:
     """One acquisition, and what may happen to it. The clients of a model are in order of age.
 
     Attributes:
-        name: its name.
         limit: how many permits the lock has, as this client says.
         waits: whether it joins the queue.
         pushed: whether it is told through a task token, as a workflow; else it polls.
@@ -225,7 +236,6 @@ class Local(NamedTuple):
 
     Attributes:
         client: which of the model's clients this is.
-        status: see `Status`; the operation under way, if it is one.
         calls: how many acquire calls it began; each has its own task token, as on AWS.
         polls: how many fallback polls are left.
         heartbeats: how many heartbeats are left.
@@ -325,7 +335,7 @@ def operate(
 ) -> object:
     """The real operation that this client is in."""
     owner_id = client.owner_id
-    ticket = _FORGED if client.forges else local.ticket or None
+    ticket = 1 if client.forges else local.ticket or None
     match local.status:
         case Status.ACQUIRING:
             acquisition = AcquireRequest(
@@ -350,12 +360,9 @@ def operate(
                 HeartbeatRequest(lock_name=LOCK, owner_id=owner_id, lease_ms=LEASE_MS)
             )
         case Status.CANCELLING:
+            arn = client.execution_arn
             request = ReleaseRequest(
-                lock_name=LOCK,
-                owner_id=owner_id,
-                waits=True,
-                ticket=ticket,
-                execution_arn=client.execution_arn,
+                lock_name=LOCK, owner_id=owner_id, waits=True, ticket=ticket, execution_arn=arn
             )
             return store.release(request)
         case _:
@@ -368,20 +375,18 @@ def _operate_on_others(client: Client, local: Local, store: Operations) -> objec
         case Status.SEEING:
             return store.read_state(LOCK)
         case Status.FORCING:
-            return store.force_release(_by_force(local.told))
+            return store.force_release(ForceReleaseRequest(fencing_token=local.told, **_BY_OLGA))
         case _:
-            store.change_ceiling(_change(client.sets[local.calls - 1]))
+            limit = client.sets[local.calls - 1]
+            store.change_ceiling(SetCeilingRequest(limit=limit, **_BY_OLGA))
             return None
 
 
-def _by_force(fencing_token: int) -> ForceReleaseRequest:
-    return ForceReleaseRequest(
-        lock_name=LOCK, fencing_token=fencing_token, requested_by="olga", reason="why not"
-    )
-
-
-def _change(limit: int | None) -> SetCeilingRequest:
-    return SetCeilingRequest(lock_name=LOCK, limit=limit, requested_by="olga", reason="why not")
+_BY_OLGA: Final[dict[str, Any]] = {
+    "lock_name": LOCK,
+    "requested_by": "olga",
+    "reason": "why not",
+}
 
 
 def concluded(client: Client, local: Local, answer: object) -> Local:

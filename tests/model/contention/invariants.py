@@ -8,16 +8,11 @@ from enum import StrEnum
 
 from fairlock.clock import is_over
 from fairlock.protocol.model import Holder, LockState
+from tests.model import search
 from tests.model.contention.clients import (
-    COPY,
-    CRASH,
-    LATE_CALL,
-    LOST_PUSH,
-    LOST_REPLY,
-    ORPHAN,
     OVER,
     Client,
-    Local,
+    Fault,
     Status,
 )
 from tests.model.contention.transitions import FIRST_CLIENT, Move, State, World
@@ -39,7 +34,7 @@ class Recovery:
 
     def works(self, state: State) -> bool:
         """Whether each of these calls, and all of them one after another, do what they must."""
-        if self._world.budget.spent(state[2], CRASH, ORPHAN):
+        if self._world.budget.spent(state[2], Fault.CRASH, Fault.ORPHAN):
             state = (state[0], next_epoch(state[1]), *state[2:])
         sleepers = [at for at in self._clients(state) if self._status(state, at) is Status.ASLEEP]
         newcomer = len(state) - 1
@@ -123,7 +118,7 @@ class Recovery:
     def _call(self, state: State, at: int) -> State:
         """The client's acquire from beginning to end, while no one else moves."""
         progress = self._world.progress
-        local: Local = progress.known[state[at]].local
+        local = self._world.local(state, at)
         begun = progress.number(local.at(Status.ACQUIRING, calls=local.calls + 1))
         state = (*state[:at], begun, *state[at + 1 :])
         while progress.known[state[at]].active:
@@ -132,7 +127,7 @@ class Recovery:
         return state
 
     def _status(self, state: State, at: int) -> Status:
-        return self._world.progress.known[state[at]].local.status
+        return self._world.local(state, at).status
 
     def _clients(self, state: State) -> range:
         return range(FIRST_CLIENT, len(state) - 1)
@@ -169,12 +164,16 @@ class Invariant(StrEnum):
     HEALS = "when the leases of the dead are over, one more call sets the lock going again"
 
 
-class Checker:
+_LOSE_ANSWERS = (Fault.LOST_REPLY, Fault.COPY, Fault.LATE_CALL)
+_NEED_RECOVERY = (Fault.CRASH, Fault.ORPHAN, Fault.LOST_PUSH, *_LOSE_ANSWERS)
+
+
+class Checker(search.Checker):
     """Checks the states and moves of one world; remembers its findings on tables and clients."""
 
     def __init__(self, world: World, wanted: frozenset[StrEnum]) -> None:
+        super().__init__(wanted)
         self.world = world
-        self._wanted = wanted
         self._limits = {client.owner_id: client.limit for client in world.clients}
         self._ages = {client.owner_id: i for i, client in reversed([*enumerate(world.clients)])}
         self._forgers = {client.owner_id for client in world.clients if client.forges}
@@ -188,13 +187,9 @@ class Checker:
             if client.version is not None
         }
 
-    def _pick(self, *found: tuple[Invariant, bool]) -> Invariant | None:
-        return next((i for i, holds in found if not holds and i in self._wanted), None)
-
     # --- tables and changes of them
 
     def broken_by(self, state: State, move: Move) -> Invariant | None:
-        """The first of the wanted invariants that a change of the table breaks."""
         before, after, instant = state[0], move.to[0], move.to[1]
         if before == after:
             return None
@@ -207,18 +202,18 @@ class Checker:
             )
         found, evicted = self._changes[key]
         early = evicted and any(self._runs(state, owner) for owner in evicted)
-        return found or (self._pick((Invariant.EVICTED, False)) if early else None)
+        return found or (self.pick((Invariant.EVICTED, False)) if early else None)
 
     def _change(self, before: LockOfTable, after: LockOfTable, instant: int) -> Invariant | None:
         old, new = before.state, after.state
         if any(_ends_earlier(holder, new) for holder in old.holders):
-            return self._pick((Invariant.END, False))
+            return self.pick((Invariant.END, False))
         tokens = {h.owner_id: h.fencing_token for h in old.holders}
         granted = [h for h in new.holders if tokens.get(h.owner_id) != h.fencing_token]
         if not granted:
             changed = new.last_ceiling != old.last_ceiling
             stands = new.fencing_token == old.fencing_token
-            return self._pick((Invariant.TOKENS, stands or changed))
+            return self.pick((Invariant.TOKENS, stands or changed))
         last = new.fencing_token
         rising = last > old.fencing_token and [h.fencing_token for h in granted] == [last]
         me = granted[0].owner_id
@@ -226,7 +221,7 @@ class Checker:
         if me in before.waiting:
             arrived = before.waiting[: before.waiting.index(me)]
             ahead = [owner for owner in arrived if self._is_before(owner, me, before)]
-        return self._pick(
+        return self.pick(
             (Invariant.CEILING, new.held <= _ceiling(new)),
             (Invariant.TOKENS, rising and me not in tokens),
             (Invariant.ORDER, not any(_still_asks(after, owner, instant) for owner in ahead)),
@@ -240,19 +235,18 @@ class Checker:
 
     def _runs(self, state: State, owner_id: str) -> bool:
         at = FIRST_CLIENT + self._ages[owner_id]
-        local = self.world.progress.known[state[at]].local
+        local = self.world.local(state, at)
         return local.status is not Status.DEAD and not local.orphaned
 
     # --- states
 
     def broken_in(self, state: State) -> Invariant | None:
-        """The first of the wanted invariants that the table or a client's own view breaks."""
         table, instant, rest = state[:3]
         if table not in self._tables:
             self._tables[table] = self._table(self.world.tables.lock(table))
         if self._tables[table] is not None:
             return self._tables[table]
-        lost = int(self.world.budget.spent(rest, LOST_REPLY, COPY, LATE_CALL))
+        lost = int(self.world.budget.spent(rest, *_LOSE_ANSWERS))
         for number in state[FIRST_CLIENT:-1]:
             key = (table, instant, number, lost)
             if key not in self._clients:
@@ -264,12 +258,12 @@ class Checker:
     def _newest_only(self, state: State) -> Invariant | None:
         lock = self.world.tables.lock(state[0]).state
         for at, version in self._versions.items():
-            local, mine = self._local(state, at), lock.holder(self._owner(at))
+            local, mine = self.world.local(state, at), lock.holder(self._owner(at))
             granted = local.told if mine is None else mine.fencing_token
             higher = [other for other, v in self._versions.items() if v > version]
-            told = [self._local(state, other).told for other in higher]
+            told = [self.world.local(state, other).told for other in higher]
             is_refused = local.status is Status.SUPERSEDED
-            found = self._pick(
+            found = self.pick(
                 (Invariant.NEWEST, not any(0 < token < granted for token in told)),
                 (
                     Invariant.SUPERSEDED,
@@ -282,12 +276,9 @@ class Checker:
 
     def _knows(self, state: State, lock: LockState, at: int) -> bool:
         """Whether a client was told of a grant, or has one and will be told, because it lives."""
-        local = self._local(state, at)
+        local = self.world.local(state, at)
         lives = local.status not in (Status.DEAD, Status.IDLE)
         return bool(local.told) or (lives and lock.holder(self._owner(at)) is not None)
-
-    def _local(self, state: State, at: int) -> Local:
-        return self.world.progress.known[state[at]].local
 
     def _owner(self, at: int) -> str:
         return self.world.clients[at - FIRST_CLIENT].owner_id
@@ -296,7 +287,7 @@ class Checker:
         state, waiting, _ = lock
         tokens = [h.fencing_token for h in state.holders]
         lowest = min((self._limits[h.owner_id] for h in state.holders), default=math.inf)
-        return self._pick(
+        return self.pick(
             (Invariant.LIMIT, state.held == len(state.holders) <= lowest),
             (Invariant.IN_FORCE, state.limit <= lowest),
             (Invariant.TOKENS, len({*tokens}) == len(tokens)),
@@ -317,7 +308,7 @@ class Checker:
         forced = last is not None and local.told in (0, last.fencing_token)
         ended = status in (Status.DONE, Status.REFUSED, Status.SUPERSEDED, Status.NOT_HELD)
         superseded = lock.supersedes(client.version)  # Its item counts as that of a dead waiter.
-        return self._pick(
+        return self.pick(
             (Invariant.TOLD, not working or forced or (mine and mine.fencing_token) == local.told),
             (Invariant.LIFTED, not (ended and _lifts(client)) or lock.ceiling is None),
             (Invariant.FENCED, status is not Status.FENCED),
@@ -332,18 +323,18 @@ class Checker:
         known, rest = self.world.progress.known, state[2]
         if any(known[number].active for number in state[FIRST_CLIENT:-1]):
             return None
-        if self.world.budget.spent(rest, CRASH, ORPHAN, LOST_PUSH, LOST_REPLY, COPY, LATE_CALL):
-            heals = Invariant.HEALS not in self._wanted or self._recovery.works(state)
-            return self._pick((Invariant.HEALS, heals))
+        if self.world.budget.spent(rest, *_NEED_RECOVERY):
+            heals = Invariant.HEALS not in self.wanted or self._recovery.works(state)
+            return self.pick((Invariant.HEALS, heals))
         seen = self.world.tables.lock(state[0])
         lock, head = seen.state, min(seen.waiting, key=seen.order_of, default=None)
         untold = (
-            known[state[at]].local.status is Status.ASLEEP
+            self.world.local(state, at).status is Status.ASLEEP
             and client.pushed
             and lock.holder(client.owner_id) is not None
             for at, client in enumerate(self.world.clients, start=FIRST_CLIENT)
         )
-        return self._pick(
+        return self.pick(
             (Invariant.WAKE_UP, head is None or not self._has_room(lock, head)),
             (Invariant.WAKE_UP, head is None or lock.contended),
             (Invariant.UNTOLD, not any(untold)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import ModuleType
 from typing import Final
 
 from fairlock.protocol import grants, leaving, outcomes, waiters
@@ -43,16 +42,17 @@ from tests.model.contention.configurations import (
     workflows,
 )
 from tests.model.contention.invariants import Invariant
-from tests.model.mutant import Mutant, Patch, weak
+from tests.model.mutant import Mutant
 from tests.model.replay import EPOCH_MS, TICKS
+from tests.support.weakened import Patch, weak
 
-_NO_FAULTS: Final = Faults()
 _ONE_COPY: Final = Faults(copies=1)
 _NOT_OUTDATED: Final = not_outdated(0).condition
 _THREE: Final = workflows(3)
 _ANNA, _BEN, _CARL = _THREE
 _ALWAYS: Final = "(attribute_not_exists(#newest) OR :version = :version)"
 _THE_GRANT_SEEN: Final = "#departing_token = :seen_grant"
+_OVER_AS_SEEN: Final = "#over0.#h_revision = :seen0"
 _LIMIT_STAYS: Final = "#limit = if_not_exists(#limit, :limit)"
 _WIDE_NARROW_WIDE: Final = (
     anna(limit=3, waits=False),
@@ -66,17 +66,9 @@ def _mutant(
     breaks: Invariant,
     *patches: Patch,
     clients: tuple[Client, ...] = _THREE,
-    faults: Faults = _NO_FAULTS,
+    faults: Faults = Faults(),  # noqa: B008 - it is immutable
 ) -> Mutant:
-    return Mutant(
-        breaks, Configuration(name="of a mutant", clients=clients, faults=faults), patches
-    )
-
-
-def _each(
-    module: ModuleType, names: tuple[str, ...], condition: str, instead: str = ""
-) -> list[Patch]:
-    return [weak(module, name, condition, instead=instead) for name in names]
+    return Mutant(breaks, Configuration("of a mutant", clients, faults), *patches)
 
 
 _JOINS_BLINDLY: Final[Patch] = (acquire, "join", weak_functions.join_seeing_nothing_after)
@@ -85,7 +77,8 @@ _JOINS_BLINDLY: Final[Patch] = (acquire, "join", weak_functions.join_seeing_noth
 MUTANTS: Final[dict[str, Mutant]] = {
     "the queue is closed without wait_seq": _mutant(
         Invariant.WAKE_UP,
-        *_each(leaving, ("close_queue", "leave_without_successor"), "#wait_seq = :wait_seq"),
+        weak(leaving, "close_queue", "#wait_seq = :wait_seq"),
+        weak(leaving, "leave_without_successor", "#wait_seq = :wait_seq"),
     ),
     "a release does not ask whether a client waits": _mutant(
         Invariant.WAKE_UP, weak(release, "release_permit", NOT_CONTENDED)
@@ -144,7 +137,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a ceiling is lifted without a look at who joins": _mutant(
         Invariant.WAKE_UP,
-        *_each(administration, ("raise_ceiling",), NOT_CONTENDED),
+        weak(administration, "raise_ceiling", NOT_CONTENDED),
         clients=(_ANNA, PAUL),
     ),
     "a ceiling is lifted over a holder that left in the same millisecond": _mutant(
@@ -155,11 +148,9 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a ceiling is raised over a waiter that gives up": Mutant(
         Invariant.WAKE_UP,
         RAISED_OVER_ONE_WHO_GIVES_UP,
-        (
-            weak(leaving, "raise_ceiling", "attribute_not_exists(#released_at)"),
-            # A second protection, unless the operator's process dies: it reads the queue again.
-            (LockState, "is_full", lambda _: True),
-        ),
+        weak(leaving, "raise_ceiling", "attribute_not_exists(#released_at)"),
+        # A second protection, unless the operator's process dies: it reads the queue again.
+        (LockState, "is_full", lambda _: True),
     ),
     "a late copy of a pause comes after the resume": _mutant(
         Invariant.LIFTED,
@@ -181,7 +172,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a resume leaves the mark of a newest that died": Mutant(
         Invariant.SUPERSEDED,
         RESUME_AND_A_NEWEST_DIES,
-        ((administration, "hand_over", weak_functions.hand_over_leaving_marks),),
+        (administration, "hand_over", weak_functions.hand_over_leaving_marks),
     ),
     "a hand-off ignores the last token": _mutant(
         Invariant.TOKENS,
@@ -200,12 +191,8 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "an eviction ignores the revision": _mutant(
         Invariant.EVICTED,
-        *_each(
-            leaving,
-            ("serve_waiter", "leave_without_successor"),
-            "#over0.#h_revision = :seen0",
-            instead="attribute_exists(#over0)",
-        ),
+        weak(leaving, "serve_waiter", _OVER_AS_SEEN, instead="attribute_exists(#over0)"),
+        weak(leaving, "leave_without_successor", _OVER_AS_SEEN, instead="attribute_exists(#over0)"),
         clients=(anna(pushed=False, heartbeats=1), ben(polls=1)),
         faults=Faults(epochs=1),
     ),
@@ -319,13 +306,11 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a heartbeat moves the end of the lease back": Mutant(
         Invariant.END,
         A_HEARTBEAT_IS_LATE,
-        (
-            weak(
-                keep_alive,
-                "renew",
-                "#mine.#h_expires_at_ms <= :expires_at_ms",
-                instead="attribute_exists(#mine)",
-            ),
+        weak(
+            keep_alive,
+            "renew",
+            "#mine.#h_expires_at_ms <= :expires_at_ms",
+            instead="attribute_exists(#mine)",
         ),
     ),
     "an acquire does not ask who left after it was sent": _mutant(
@@ -334,24 +319,22 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a call that is late goes again on the state it was shown": Mutant(
         Invariant.ENDED,
         A_CALL_IS_LATE,
-        ((outcomes, "is_outdated", lambda *_args, **_kwargs: False),),
+        (outcomes, "is_outdated", lambda *_args, **_kwargs: False),
     ),
     "a call that is late joins the queue": Mutant(
-        Invariant.QUEUE, A_WAITER_CALLS_LATE, ((queue, "SLACK_MS", TICKS * EPOCH_MS),)
+        Invariant.QUEUE, A_WAITER_CALLS_LATE, (queue, "SLACK_MS", TICKS * EPOCH_MS)
     ),
     "a join does not ask who left after it was sent": Mutant(
-        Invariant.GONE, ONE_GIVES_UP_LATE, (weak(queue, "join_queue", _NOT_OUTDATED),)
+        Invariant.GONE, ONE_GIVES_UP_LATE, weak(queue, "join_queue", _NOT_OUTDATED)
     ),
     "giving up does not tell when": Mutant(
-        Invariant.ENDED, ONE_GIVES_UP_LATE, ((waiters, "LEFT_NOW", "#limit = #limit"),)
+        Invariant.ENDED, ONE_GIVES_UP_LATE, (waiters, "LEFT_NOW", "#limit = #limit")
     ),
     "a departure that was held up sets its time back": Mutant(
         Invariant.GONE,
         ONE_GIVES_UP_LATE,
-        (
-            (leaving, "LEFT_LAST", "attribute_exists(#held)"),
-            (waiters, "LEFT_LAST_OF_ALL", "attribute_exists(#held)"),
-        ),
+        (leaving, "LEFT_LAST", "attribute_exists(#held)"),
+        (waiters, "LEFT_LAST_OF_ALL", "attribute_exists(#held)"),
     ),
     "a ticket is believed": _mutant(
         Invariant.ORDER,
@@ -373,32 +356,28 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a grant goes below a version that was granted": Mutant(
         Invariant.NEWEST,
         VERSIONS,
-        (
-            (grants, "NOT_SUPERSEDED", _ALWAYS),
-            (leaving, "NOT_SUPERSEDED", _ALWAYS),
-            (LockState, "supersedes", lambda _state, _version: False),
-        ),
+        (grants, "NOT_SUPERSEDED", _ALWAYS),
+        (leaving, "NOT_SUPERSEDED", _ALWAYS),
+        (LockState, "supersedes", lambda _state, _version: False),
     ),
     "a newest that died while it waited stays the newest": Mutant(
-        Invariant.SUPERSEDED, A_NEWEST_DIES, ((Unlearned, "of", lambda *_args: None),)
+        Invariant.SUPERSEDED, A_NEWEST_DIES, (Unlearned, "of", lambda *_args: None)
     ),
     "a waiter is refused while it is unknown whether the newest lives": Mutant(
         Invariant.SUPERSEDED,
         A_NEWEST_DIES,
-        ((LockState, "is_telling", lambda _state, *, date_ms: date_ms < 0),),
+        (LockState, "is_telling", lambda _state, *, date_ms: date_ms < 0),
     ),
     "a hand-off to a waiter that polls sets the newest": Mutant(
         Invariant.SUPERSEDED,
         A_POLLING_NEWEST_DIES,
         (
-            (
-                Waiter,
-                "marks_newest",
-                property(lambda waiter: waiter.request.only_newest is not None),
-            ),
+            Waiter,
+            "marks_newest",
+            property(lambda waiter: waiter.request.only_newest is not None),
         ),
     ),
     "a holder is told that it is superseded": Mutant(
-        Invariant.ENDED, TWO_NEWEST, ((acquire, "judge", weak_functions.judge_versions_first),)
+        Invariant.ENDED, TWO_NEWEST, (acquire, "judge", weak_functions.judge_versions_first)
     ),
 }

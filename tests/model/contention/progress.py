@@ -34,7 +34,6 @@ class Known:
     """What is known of a numbered `Local`.
 
     Attributes:
-        local: how far the client is.
         call: number of the request that it is about to make, if it is in an operation.
         active: whether it will take its next step by itself, soon.
         listens_to: the task token through which it can be told at this moment.
@@ -100,7 +99,6 @@ class Progress:
         return found
 
     def answered(self, number: int, answer: int, instant: int) -> int:
-        """The client after it got an answer."""
         known = self.known[number]
         key = (answer, instant)
         found = known.answered.get(key)

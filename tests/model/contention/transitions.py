@@ -10,21 +10,11 @@ from fairlock.aws.lock_table import Written
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Refusal
 from tests.model.contention.clients import (
-    COPY,
-    CRASH,
-    EPOCH,
-    HELD_BACK,
-    LANDS,
-    LATE_CALL,
-    LATE_JOIN,
-    LOST_PUSH,
-    LOST_REPLY,
     NONE,
-    ORPHAN,
     OVER,
-    REPEAT,
     Budget,
     Client,
+    Fault,
     Faults,
     Local,
     Status,
@@ -49,10 +39,8 @@ class Move(NamedTuple):
     """One step.
 
     Attributes:
-        to: where it leads.
         by: whose it is, as a place in the state; NONE if time passes.
         call: the number of its request; NONE if it has none.
-        fault: what goes wrong.
     """
 
     to: State
@@ -90,23 +78,28 @@ class World:
 
     def moves(self, state: State) -> list[Move]:
         """Everything that may happen next."""
-        found: list[Move] = []
-        table, instant, rest, wire = state[:FIRST_CLIENT]
+        return list(self._moves(state))
+
+    def _moves(self, state: State) -> Iterator[Move]:
+        _, instant, rest, wire = state[:FIRST_CLIENT]
         fails = not self.budget.exhausted(rest)
         for at in range(FIRST_CLIENT, len(state) - 1):
             for number in self.progress.starts(state[at], instant):
-                found.append(self.step(state, at, number))
+                yield self.step(state, at, number)
                 if fails:
-                    self._add_failures(state, at, number, found)
+                    yield from self._failures(state, at, number)
             if fails:
-                self._add_deaths(state, at, found)
-        left = self.budget.spend(rest, EPOCH)
-        if left != NONE:
-            later = (table, next_epoch(instant), left, *state[WIRE:])
-            found.append(Move(later, NONE, NONE, EPOCH))
+                yield from self._deaths(state, at)
+        if spent := self._spend(state, Fault.EPOCH):
+            later = (spent[0], next_epoch(instant), *spent[2:])
+            yield Move(later, NONE, NONE, Fault.EPOCH)
         if wire:
-            found.append(self._landed(state))
-        return found
+            yield self._landed(state)
+
+    def tell(self, way: Iterable[tuple[State, Move]]) -> Iterator[str]:
+        """The steps, each with the lock and the queue after it."""
+        for number, (before, move) in enumerate(way, start=1):
+            yield f"{number:3}. {_event(self, before, move):76} {_table(self, move.to)}"
 
     def _after_first_operation(self, state: State, name: str) -> State:
         at = FIRST_CLIENT + self.progress.index_of[name]
@@ -133,6 +126,10 @@ class World:
     def _confirms(self, number: int) -> bool:
         call = self.progress.known[number].call
         return call is not None and self.progress.calls[call].name == "confirm_join"
+
+    def local(self, state: State, at: int) -> Local:
+        """How far the client at this place of a state is."""
+        return self.progress.known[state[at]].local
 
     def request_names(self) -> frozenset[str]:
         return frozenset(call.name for call in self.progress.calls)
@@ -168,118 +165,113 @@ class World:
 
     def _liveness_of(self, state: State, execution_arn: str) -> Liveness:
         for at, client in enumerate(self.clients, start=FIRST_CLIENT):
-            local = self.progress.known[state[at]].local
             if client.execution_arn == execution_arn:
+                local = self.local(state, at)
                 over = local.status is Status.DEAD or local.orphaned
                 return Liveness.OVER if over else Liveness.RUNNING
         raise LookupError(execution_arn)
 
-    def _add_failures(self, state: State, at: int, number: int, found: list[Move]) -> None:
+    def _spend(self, state: State, kind: Fault) -> State | None:
+        """The state after one more fault of this kind; None if there is none left."""
+        left = self.budget.spend(state[2], kind)
+        return None if left == NONE else (*state[:2], left, *state[WIRE:])
+
+    def _failures(self, state: State, at: int, number: int) -> Iterator[Move]:
         """The same request again, with each fault that may still happen to it."""
-        rest, progress = state[2], self.progress
+        progress = self.progress
         asked = progress.known[number].call
         assert asked is not None
-        self._add_late_join(state, at, number, found)
-        lost = self.budget.spend(rest, LOST_REPLY)
-        if lost != NONE:
-            _, after, _ = self._ask(state, number)
-            anew = progress.number(progress.known[number].local.again())
-            found.append(Move(_with(_spent(after, lost), at, anew), at, asked, LOST_REPLY))
         call = progress.calls[asked]
-        undelivered = self.budget.spend(rest, LOST_PUSH)
-        if call.method == PUSH and undelivered != NONE:
+        anew = progress.number(progress.known[number].local.again())
+        yield from self._late_join(state, at, number)
+        if spent := self._spend(state, Fault.LOST_REPLY):
+            _, after, _ = self._ask(spent, number)
+            yield Move(_with(after, at, anew), at, asked, Fault.LOST_REPLY)
+        if call.method == PUSH and (spent := self._spend(state, Fault.LOST_PUSH)):
             unknown = progress.answered(number, self._pushed[Delivery.UNKNOWN], state[1])
-            found.append(Move(_with(_spent(state, undelivered), at, unknown), at, asked, LOST_PUSH))
-        again = self.budget.spend(rest, REPEAT)
-        if call.method in _REPEATABLE and again != NONE:
+            yield Move(_with(spent, at, unknown), at, asked, Fault.LOST_PUSH)
+        if call.method in _REPEATABLE and (spent := self._spend(state, Fault.REPEAT)):
             second = self.tables.apply(self.tables.apply(state[0], call).table, call)
             answered = progress.answered(number, second.answer, state[1])
-            after = (second.table, *state[1:])
-            found.append(Move(_with(_spent(after, again), at, answered), at, asked, REPEAT))
+            after = (second.table, *spent[1:])
+            yield Move(_with(after, at, answered), at, asked, Fault.REPEAT)
+        yield from self._copies(state, at, number, anew)
+        yield from self._late_calls(state, at, number, anew)
 
-        self._add_copies(state, at, number, found)
-        self._add_late_calls(state, at, number, found)
-
-    def _add_late_calls(self, state: State, at: int, number: int, found: list[Move]) -> None:
+    def _late_calls(self, state: State, at: int, number: int, anew: int) -> Iterator[Move]:
         """This invocation stays on the wire, for at least as long as a time-out.
 
         Its caller gives it up and calls again. The function is invoked at any time later.
         """
-        local, left = self.progress.known[number].local, self.budget.spend(state[2], LATE_CALL)
-        if left == NONE or local.status is not Status.ACQUIRING or local.answers or local.orphaned:
+        local, spent = self.progress.known[number].local, self._spend(state, Fault.LATE_CALL)
+        begins = local.status is Status.ACQUIRING and not local.answers and not local.orphaned
+        if spent is None or not begins:
             return
         name = self.clients[local.client].name
         for i, client in enumerate(self.clients):
             if client.late_call_of == name:
-                late = Local(i, Status.ACQUIRING, calls=1, orphaned=True, called_at=local.called_at)
-                waited = (state[0], state[1] + 1, left, *state[WIRE:])
-                waited = _with(waited, FIRST_CLIENT + i, self.progress.number(late))
-                anew = self.progress.number(local.again())
-                found.append(Move(_with(waited, at, anew), at, NONE, LATE_CALL))
+                late = Local(i, Status.ACQUIRING, calls=1, orphaned=True)
+                late = late._replace(called_at=local.called_at)
+                waited = _with(
+                    _after_a_timeout(spent), FIRST_CLIENT + i, self.progress.number(late)
+                )
+                yield Move(_with(waited, at, anew), at, NONE, Fault.LATE_CALL)
 
-    def _add_copies(self, state: State, at: int, number: int, found: list[Move]) -> None:
+    def _copies(self, state: State, at: int, number: int, anew: int) -> Iterator[Move]:
         """A sending of this write stays on the wire, for at least as long as a time-out.
 
         botocore sends it again, and the caller gets the answer to that sending; or the caller gives
         up, and begins the operation again. DynamoDB remembers the request token of a transaction
         that was committed, so a copy of that one changes nothing.
         """
-        progress, left = self.progress, self.budget.spend(state[2], COPY)
-        asked = progress.known[number].call
+        asked, spent = self.progress.known[number].call, self._spend(state, Fault.COPY)
         assert asked is not None
-        call = progress.calls[asked]
-        if left == NONE or state[WIRE] or call.method not in _WRITES:
+        call = self.progress.calls[asked]
+        if spent is None or state[WIRE] or call.method not in _WRITES:
             return
-        waited = (state[0], state[1] + 1, left, asked + 1, *state[FIRST_CLIENT:])
-        anew = progress.number(progress.known[number].local.again())
-        found.append(Move(_with(waited, at, anew), at, asked, HELD_BACK))
+        waited = _with(_after_a_timeout(spent), WIRE, asked + 1)
+        yield Move(_with(waited, at, anew), at, asked, Fault.HELD_BACK)
         done = self.tables.apply(state[0], call)
         if call.method != "transact" or done.answer != self._written:
-            sent_again = self.step(waited, at, number)
-            found.append(sent_again._replace(fault=COPY))
+            yield self.step(waited, at, number)._replace(fault=Fault.COPY)
 
     def _landed(self, state: State) -> Move:
         """The request on the wire arrives; no one waits for its answer."""
         asked = state[WIRE] - 1
         done = self.tables.apply(state[0], self.progress.calls[asked])
-        return Move((done.table, *state[1:WIRE], 0, *state[FIRST_CLIENT:]), NONE, asked, LANDS)
+        after = (done.table, *state[1:WIRE], 0, *state[FIRST_CLIENT:])
+        return Move(after, NONE, asked, Fault.LANDS)
 
-    def _add_late_join(self, state: State, at: int, number: int, found: list[Move]) -> None:
+    def _late_join(self, state: State, at: int, number: int) -> Iterator[Move]:
         """A transaction that joins is seen by a query only in part, until its caller goes on."""
-        progress, left = self.progress, self.budget.spend(state[2], LATE_JOIN)
-        known = progress.known[number]
+        known, spent = self.progress.known[number], self._spend(state, Fault.LATE_JOIN)
         assert known.call is not None
-        call = progress.calls[known.call]
+        call = self.progress.calls[known.call]
         if (
-            left == NONE
+            spent is None
             or call.name != "join_queue"
             or call.payload.other.condition.startswith(_KEEPS_ITS_PLACE)
         ):
             return
         done = self.tables.apply(state[0], call)
-        if done.answer != self._written or known.local.half_joined:
-            return
-        late = self.tables.hide(done.table, call.payload.other.item)
-        half = progress.number(known.local._replace(half_joined=True), call)
-        after = _spent((late, *state[1:]), left)
-        found.append(Move(_with(after, at, half), at, known.call, LATE_JOIN))
+        if done.answer == self._written and not known.local.half_joined:
+            late = self.tables.hide(done.table, call.payload.other.item)
+            half = self.progress.number(known.local._replace(half_joined=True), call)
+            yield Move(_with((late, *spent[1:]), at, half), at, known.call, Fault.LATE_JOIN)
 
-    def _add_deaths(self, state: State, at: int, found: list[Move]) -> None:
+    def _deaths(self, state: State, at: int) -> Iterator[Move]:
         known = self.progress.known[state[at]]
         local = known.local
-        if local.status in OVER or local.status is Status.IDLE or local.orphaned:
+        is_at_work = local.status not in OVER and local.status is not Status.IDLE
+        if not is_at_work or local.orphaned or local.half_joined:
             return
-        if local.half_joined:
-            return
-        left = self.budget.spend(state[2], CRASH)
-        if left != NONE:
+        if spent := self._spend(state, Fault.CRASH):
             dead = self.progress.number(local.dead()._replace(told=self._knew(state, local)))
-            found.append(Move(_with(_spent(state, left), at, dead), at, NONE, CRASH))
-        left = self.budget.spend(state[2], ORPHAN)
-        if left != NONE and known.call is not None:
+            yield Move(_with(spent, at, dead), at, NONE, Fault.CRASH)
+        if known.call is not None and (spent := self._spend(state, Fault.ORPHAN)):
             call = self.progress.calls[known.call]
             orphan = self.progress.number(local._replace(orphaned=True), call)
-            found.append(Move(_with(_spent(state, left), at, orphan), at, NONE, ORPHAN))
+            yield Move(_with(spent, at, orphan), at, NONE, Fault.ORPHAN)
 
     def _knew(self, state: State, local: Local) -> int:
         """The grant that a client with a version knew of when it died; or had made by itself."""
@@ -299,38 +291,32 @@ def _with(state: State, at: int, number: int) -> State:
     return (*state[:at], number, *state[at + 1 :])
 
 
-def _spent(state: State, rest: int) -> State:
-    return (*state[:2], rest, *state[WIRE:])
+def _after_a_timeout(state: State) -> State:
+    return (state[0], state[1] + 1, *state[2:])
 
 
 _FAULTS = {
-    CRASH: "dies",
-    ORPHAN: "dies, but its handler goes on",
-    LOST_REPLY: "happens, but the caller is not told and begins again",
-    LOST_PUSH: "is lost",
-    REPEAT: "is sent twice",
-    LATE_JOIN: "happens, but queries do not show its waiter yet",
-    COPY: "is sent again after its time-out; the first sending stays on the wire",
-    HELD_BACK: "stays on the wire; the caller begins again after its time-out",
-    LATE_CALL: "calls, and calls again after its time-out; the first call stays on the wire",
-    EPOCH: "time passes, until all leases of before are over",
+    Fault.CRASH: "dies",
+    Fault.ORPHAN: "dies, but its handler goes on",
+    Fault.LOST_REPLY: "happens, but the caller is not told and begins again",
+    Fault.LOST_PUSH: "is lost",
+    Fault.REPEAT: "is sent twice",
+    Fault.LATE_JOIN: "happens, but queries do not show its waiter yet",
+    Fault.COPY: "is sent again after its time-out; the first sending stays on the wire",
+    Fault.HELD_BACK: "stays on the wire; the caller begins again after its time-out",
+    Fault.LATE_CALL: "calls, and calls again after its time-out; the first call stays on the wire",
+    Fault.EPOCH: "time passes, until all leases of before are over",
 }
 
 
-def tell(world: World, way: Iterable[tuple[State, Move]]) -> Iterator[str]:
-    """The steps, each with the lock and the queue after it."""
-    for number, (before, move) in enumerate(way, start=1):
-        yield f"{number:3}. {_event(world, before, move):76} {_table(world, move.to)}"
-
-
 def _event(world: World, before: State, move: Move) -> str:
-    if move.fault == LANDS:
+    if move.fault == Fault.LANDS:
         return f"the late copy of {world.progress.calls[move.call].name} lands"
     if move.by == NONE:
         return _FAULTS[move.fault]
     at = move.by
     client = world.clients[at - FIRST_CLIENT]
-    status = world.progress.known[move.to[at]].local.status
+    status = world.local(move.to, at).status
     then = "" if before[at] == move.to[at] else f" → {status.value}"
     if move.call == NONE:
         return f"{client.name} {_FAULTS[move.fault]}"

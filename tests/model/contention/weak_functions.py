@@ -22,14 +22,10 @@ from fairlock.store import hand_off as hand_off_module
 from fairlock.store import queue, release
 from fairlock.store.context import LockContext
 from fairlock.store.keep_alive import ExpiredHolders
-from tests.model.mutant import Maker, weaker
+from tests.support.weakened import Maker, weaker
 
 _SEND: Final = hand_off_module._send  # noqa: SLF001 - mutants differ in this step
 _JOIN: Final = queue.join
-_NO_LIMIT: Final = 100
-_NEXT_STEP: Final = next_step
-_ACQUIRE_PERMIT_AS_SEEN: Final = acquire_permit_as_seen
-_JUDGE: Final = judge
 _JOIN_AGAIN: Final = queue._join_again  # noqa: SLF001 - same
 _STOP_WAITING: Final = release._stop_waiting  # noqa: SLF001 - same
 
@@ -91,15 +87,15 @@ def next_step_by_the_waiters_limit(
     **more: Any,  # noqa: ANN401 - same
 ) -> Step | None:
     """Hands over as if no holder had named a limit."""
-    holders = tuple(replace(holder, limit=_NO_LIMIT) for holder in state.holders)
-    return _NEXT_STEP(lock_name, replace(state, holders=holders), *args, **more)
+    holders = tuple(replace(holder, limit=100) for holder in state.holders)
+    return next_step(lock_name, replace(state, holders=holders), *args, **more)
 
 
 def acquire_permit_raising_at_any_time(
     request: AcquireRequest, seen: LockState, *, now_ms: int
 ) -> Update:
     """Raises the limit in force on condition of the number of holders only."""
-    update = _ACQUIRE_PERMIT_AS_SEEN(request, seen, now_ms=now_ms)
+    update = acquire_permit_as_seen(request, seen, now_ms=now_ms)
     in_force: Any = update.values[":limit"]
     if int(in_force["N"]) <= seen.limit:
         return update
@@ -229,4 +225,4 @@ def judge_versions_first(state: LockState, request: AcquireRequest, *, date_ms: 
     """Tells a caller that it is superseded before it looks whether that holds the lock."""
     if state.supersedes(request.only_newest):
         return Situation.SUPERSEDED
-    return _JUDGE(state, request, date_ms=date_ms)
+    return judge(state, request, date_ms=date_ms)

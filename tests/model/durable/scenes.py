@@ -1,56 +1,219 @@
-"""The searches over durable executions, and their mutants."""
+"""The searches over durable executions: what these record, what must hold, what goes wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import SimpleNamespace
+from typing import Any, ClassVar, Final, NamedTuple
+
+from aws_durable_execution_sdk_python import CallbackTimeoutError
+from aws_durable_execution_sdk_python.config import StepSemantics
+from aws_durable_execution_sdk_python.exceptions import SuspendExecution
 
 from fairlock.durable import durable_lock, holding
 from fairlock.store import release
-from tests.model.durable.scene import (
-    DurableScene,
-    Invariant,
-    Move,
-    Recorded,
-    RecordedContext,
-    State,
-)
-from tests.model.durable.world import LOCK, DurableWorld
+from tests.model.mutant import Mutant
+
+# A durable context over recorded operations: one move performs one operation, or suspends.
+#
+# The code under search is `fairlock.durable` itself. It runs from its start each time, as a
+# replay does, with what is recorded; so a kill between two operations changes nothing, and only a
+# kill between the effect of an operation and its record is a move of its own.
 
 
-@dataclass(frozen=True, slots=True)
-class Checker:
-    """Names the first invariant that does not hold."""
+class Recorded(NamedTuple):
+    """One operation of an execution.
 
-    world: DurableWorld
-    wanted: frozenset[Invariant]
+    Attributes:
+        status: "done", "started", "interrupted" or "timed out".
+        result: what it gave, as JSON.
+        attempts: how often it was interrupted.
+    """
 
-    def broken_by(self, _state: State, move: Move) -> Invariant | None:
-        return self._if_wanted(move.to.fault)
+    status: str
+    result: str = "null"
+    attempts: int = 0
 
-    def broken_in(self, state: State) -> Invariant | None:
-        if Invariant.WAKE_UP not in self.wanted or state.lost < self.world.scene.lost:
-            return None
-        owners = self.world.owner_ids(state)
-        for at, execution in enumerate(state.executions):
-            holds = any(owner.startswith(f"owner-of-{at}-") for owner in owners)
-            if holds and execution.status == "running":
-                asleep = self.world.is_asleep(state, at)
-                if asleep is not None and "granted" in asleep:
-                    return Invariant.WAKE_UP
-        return None
 
-    def broken_at_rest(self, state: State, moves: Sequence[Move]) -> Invariant | None:
-        if any(move.must for move in moves):
-            return None
-        if any(each.status == "running" for each in state.executions):
-            return self._if_wanted(Invariant.ENDED)
-        is_free = not self.world.owner_ids(state) and not self.world.table(state).waiters(LOCK)
-        return None if is_free else self._if_wanted(Invariant.FREE)
+Log = tuple[tuple[str, Recorded], ...]
+"""The operations of an execution by their names, in the order in which they began."""
 
-    def _if_wanted(self, fault: Invariant | None) -> Invariant | None:
-        return fault if fault in self.wanted else None
+
+class NoOperations:
+    """The part of the SDK's state by which `hold` finds the contexts around it: there are none."""
+
+    operations: ClassVar[dict[str, Any]] = {}
+
+
+class Stopped(BaseException):
+    """The move is over: the next operation is another one."""
+
+
+@dataclass(eq=False)
+class RecordedContext:
+    """Replaces a `DurableContext`.
+
+    Attributes:
+        log: what is recorded.
+        left: how many operations may still be performed.
+        dies: whether the function is killed before what it performs is recorded.
+        again: how many callbacks were made again; only a mutant does.
+    """
+
+    arn: str
+    log: dict[str, Recorded]
+    left: int = 1
+    dies: bool = False
+    again: int = 0
+    performed: list[str] = field(default_factory=list)
+    state: Any = field(default_factory=NoOperations)
+    _step_id_prefix: None = None
+    _parent_id: None = None
+
+    @property
+    def execution_context(self) -> SimpleNamespace:
+        return SimpleNamespace(durable_execution_arn=self.arn)
+
+    @property
+    def logger(self) -> SimpleNamespace:
+        return SimpleNamespace(warning=lambda *_: None)
+
+    def step(self, func: Callable[[Any], Any], name: str, config: Any = None) -> Any:  # noqa: ANN401 - the SDK's
+        known = self.log.get(name, Recorded("new"))
+        if known.status == "done":
+            return json.loads(known.result)
+        self._perform(name)
+        result = json.dumps(func(SimpleNamespace(attempt=known.attempts + 1)))
+        if self.dies:
+            if config is not None and config.step_semantics is StepSemantics.AT_MOST_ONCE_PER_RETRY:
+                self.log[name] = Recorded("interrupted", attempts=known.attempts + 1)
+            raise Stopped
+        self.log[name] = Recorded("done", result)
+        return json.loads(result)
+
+    def wait(self, name: str) -> None:
+        if name not in self.log:
+            self._perform(name)
+            self.log[name] = Recorded("started")
+        if self.log[name].status == "started":
+            raise SuspendExecution(name)
+
+    def create_callback(self, name: str, config: Any) -> SimpleNamespace:  # noqa: ANN401, ARG002 - the SDK's
+        if name not in self.log:
+            self._perform(name)
+            self.log[name] = Recorded("started")
+        return SimpleNamespace(
+            callback_id=callback_id(self.arn, name), result=lambda: self._result(name)
+        )
+
+    def _result(self, name: str) -> Any:  # noqa: ANN401 - same
+        known = self.log[name]
+        if known.status == "timed out":
+            raise CallbackTimeoutError(message="timed out")
+        if known.status == "started":
+            raise SuspendExecution(name)
+        return json.loads(known.result)
+
+    def _perform(self, name: str) -> None:
+        if self.left == 0:
+            raise Stopped
+        self.left -= 1
+        self.performed.append(name)
+
+
+def callback_id(arn: str, name: str) -> str:
+    """Tells the callbacks of all executions apart."""
+    return f"{arn}|{name}"
+
+
+class Invariant(StrEnum):
+    """What must hold."""
+
+    HELD = "an execution works only while it holds the lock, by the grant that it knows"
+    FREE = "when all is over no one holds the lock, and no one waits"
+    WAKE_UP = "an execution sleeps on its callback while it holds the lock, and no push was lost"
+    FALSE_LOSS = "an execution is told of a loss that did not happen"
+    ENDED = "an execution neither goes on nor has ended"
+
+
+class Execution(NamedTuple):
+    """How far one durable execution is.
+
+    Attributes:
+        status: "running", "done", "late", "lost", "failed" or "stopped".
+        log: its recorded operations.
+        is_late: whether its longest wait is over.
+        entered: how many owner ids it has made.
+        again: how many callbacks it has made again.
+    """
+
+    status: str = "running"
+    log: Log = ()
+    is_late: bool = False
+    entered: int = 0
+    again: int = 0
+
+
+class State(NamedTuple):
+    """Everything at one moment.
+
+    Attributes:
+        table: number of the table's content.
+        anna_holds: whether the direct owner still has the lock.
+        kills, lost, timeouts, stops: how many may still come.
+        passes: how many reap passes of the stopped execution were made.
+        fault: what went wrong on the way here.
+    """
+
+    table: int
+    executions: tuple[Execution, ...]
+    anna_holds: bool
+    kills: int
+    lost: int
+    timeouts: int
+    stops: int
+    passes: int = 0
+    fault: Invariant | None = None
+
+
+class Move(NamedTuple):
+    """One step; it comes by itself if it `must`."""
+
+    to: State
+    name: str
+    must: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DurableScene:
+    """One search.
+
+    Attributes:
+        executions: how many want the lock.
+        anna_holds: whether a direct owner has it at first, who releases some time.
+        kills: how many functions die between the effect of an operation and its record.
+        lost: how many pushes are lost.
+        timeouts: how many fallback periods pass.
+        stops: how many executions are stopped, at most one.
+        gives_up: whether the longest wait may end.
+        fails: whether the work raises an error.
+        passes_through: whether another owner comes and goes after each release.
+    """
+
+    name: str
+    executions: int = 1
+    anna_holds: bool = False
+    kills: int = 0
+    lost: int = 0
+    timeouts: int = 0
+    stops: int = 0
+    gives_up: bool = False
+    fails: bool = False
+    passes_through: bool = False
+    invariants: frozenset[StrEnum] = frozenset(Invariant)
 
 
 DURABLE_SCENES: Final = (
@@ -126,34 +289,32 @@ def _never_leaves(_self: object, _purpose: str, *, entered: bool) -> None:
     assert isinstance(entered, bool)
 
 
-DURABLE_MUTANTS: Final = {
-    "a durable execution releases when it is suspended": (
+DURABLE_MUTANTS: Final[dict[str, Mutant]] = {
+    "a durable execution releases when it is suspended": Mutant(
         Invariant.HELD,
         _ALONE,
-        ((holding, "_is_end_of_block", lambda _error: True),),
+        (holding, "_is_end_of_block", lambda _error: True),
     ),
-    "an owner id is made outside of a step": (
+    "an owner id is made outside of a step": Mutant(
         Invariant.FREE,
         _ALONE,
-        ((RecordedContext, "step", _enter_unrecorded(RecordedContext.step)),),
+        (RecordedContext, "step", _enter_unrecorded(RecordedContext.step)),
     ),
-    "a callback is made again on each replay": (
+    "a callback is made again on each replay": Mutant(
         Invariant.WAKE_UP,
         _BEHIND,
-        ((RecordedContext, "create_callback", _callback_anew(RecordedContext.create_callback)),),
+        (RecordedContext, "create_callback", _callback_anew(RecordedContext.create_callback)),
     ),
-    "an execution that gives up does not leave": (
+    "an execution that gives up does not leave": Mutant(
         Invariant.FREE,
         DurableScene(name="gives up", anna_holds=True, gives_up=True),
-        ((durable_lock.Acquisition, "_leave", _never_leaves),),
+        (durable_lock.Acquisition, "_leave", _never_leaves),
     ),
-    "a release does not count its repeats": (
+    "a release does not count its repeats": Mutant(
         Invariant.FALSE_LOSS,
         DurableScene(name="repeated", kills=1, passes_through=True),
-        (
-            (durable_lock, "REPEATS_COUNTED", durable_lock.REPEATED),
-            # The claim knows it too, unless the function died before it had marked that.
-            (release, "gave_back_before", lambda _item: False),
-        ),
+        (durable_lock, "REPEATS_COUNTED", durable_lock.REPEATED),
+        # The claim knows it too, unless the function died before it had marked that.
+        (release, "gave_back_before", lambda _item: False),
     ),
 }

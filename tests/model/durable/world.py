@@ -23,7 +23,8 @@ from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer, release_answer
 from fairlock.wire.requests import parse_acquire, parse_release
 from fairlock.wire.rules import callback_id_in
-from tests.model.durable.scene import (
+from tests.model import search
+from tests.model.durable.scenes import (
     DurableScene,
     Execution,
     Invariant,
@@ -37,12 +38,11 @@ from tests.support import START_MS, FakeClock, Operations, acquire, release, sto
 
 LOCK: Final = "customer"
 _BEGAN: Final = START_MS / 1000
-_MAX_WAIT: Final = timedelta(hours=1)
 _ARN: Final = "arn:aws:lambda:us-east-1:123456789012:function:f:1/durable-execution/run/"
 
 
 @dataclass
-class DurableWorld:
+class World:
     """All moves of a scene; the service's calls are one move each."""
 
     scene: DurableScene
@@ -62,6 +62,9 @@ class DurableWorld:
 
     def request_names(self) -> frozenset[str]:
         return frozenset()
+
+    def tell(self, way: Sequence[tuple[State, Move]]) -> Iterator[str]:
+        return (move.name for _, move in way)
 
     def moves(self, state: State) -> Sequence[Move]:
         if state not in self._moves:
@@ -156,7 +159,7 @@ class DurableWorld:
 class _Service:
     """The functions of the service, and the engine behind them, in one move."""
 
-    world: DurableWorld
+    world: World
     before: State
     table: MemoryTable
     loses: bool = False
@@ -212,7 +215,7 @@ class _Service:
 class _Play:
     """One execution goes on, by one operation at most."""
 
-    world: DurableWorld
+    world: World
     state: State
     at: int
     left: int = 1
@@ -268,7 +271,7 @@ class _Play:
     def _outcome(self) -> str:
         context: Any = self.context
         try:
-            with hold(context, LOCK, service=self.service, max_wait=_MAX_WAIT) as lock:
+            with hold(context, LOCK, service=self.service, max_wait=timedelta(hours=1)) as lock:
                 context.step(lambda _: self._work(lock), name="work")
                 context.wait(name="sleep")
                 context.step(lambda _: self._work(lock), name="more work")
@@ -313,3 +316,34 @@ def _wire(request: dict[str, Any]) -> dict[str, Any]:
 
 def _unwired(callback_id: str) -> str:
     return bytes.fromhex(callback_id).decode()
+
+
+class Checker(search.Checker):
+    """Checks the states and moves of one scene."""
+
+    def __init__(self, world: World, wanted: frozenset[Invariant]) -> None:
+        super().__init__(wanted)
+        self._world = world
+
+    def broken_by(self, _state: State, move: Move) -> Invariant | None:
+        return move.to.fault if move.to.fault in self.wanted else None
+
+    def broken_in(self, state: State) -> Invariant | None:
+        if Invariant.WAKE_UP not in self.wanted or state.lost < self._world.scene.lost:
+            return None
+        owners = self._world.owner_ids(state)
+        for at, execution in enumerate(state.executions):
+            holds = any(owner.startswith(f"owner-of-{at}-") for owner in owners)
+            if holds and execution.status == "running":
+                asleep = self._world.is_asleep(state, at)
+                if asleep is not None and "granted" in asleep:
+                    return Invariant.WAKE_UP
+        return None
+
+    def broken_at_rest(self, state: State, moves: Sequence[Move]) -> Invariant | None:
+        if any(move.must for move in moves):
+            return None
+        if any(each.status == "running" for each in state.executions):
+            return self.pick((Invariant.ENDED, False))
+        is_free = not self._world.owner_ids(state) and not self._world.table(state).waiters(LOCK)
+        return self.pick((Invariant.FREE, is_free))

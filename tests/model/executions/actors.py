@@ -39,7 +39,6 @@ class Operation(NamedTuple):
     """A call of the service under way.
 
     Attributes:
-        name: what it does.
         number: counts the calls of its actor; tells task tokens apart.
         owner: counts the acquisitions of its workflow.
         run: how often the stoppable execution had been stopped when the call began.
@@ -59,7 +58,6 @@ class Local(NamedTuple):
     """How far one actor is.
 
     Attributes:
-        status: see `Status`.
         calls: how many it has begun.
         owner: which of its acquisitions this is.
         told: the fencing token that it was told.
@@ -105,7 +103,6 @@ class State(NamedTuple):
 
     Attributes:
         table: its number.
-        instant: see `replay`.
         stops: how often the stoppable execution was stopped.
         redrives: how often it was redriven; it runs if that is as often as it was stopped.
         kills: how many functions may still be killed.
@@ -113,7 +110,6 @@ class State(NamedTuple):
         outdated: how many answers may still call an execution running that was stopped.
         copies: how many writes may still be given up and land later.
         wire: the call whose request is on its way, and 1; 0 if there is none.
-        locals: how far each actor is.
     """
 
     table: int
@@ -140,7 +136,6 @@ class Move(NamedTuple):
     """One step.
 
     Attributes:
-        to: where it leads.
         by: which actor takes it; -1 if no one does.
         name: what is said of it in a trace.
         must: whether it comes by itself.
@@ -152,7 +147,6 @@ class Move(NamedTuple):
     must: bool
 
 
-LEASE_MS: Final = 10_000
 STOPPABLE: Final = "stoppable"
 
 ACQUIRE: Final = "acquire"
@@ -161,7 +155,6 @@ RELEASE_AFTER_ERROR: Final = "release after error"
 HEARTBEAT: Final = "heartbeat"
 REAP: Final = "reap"
 FORCE: Final = "force"
-_HEARTBEATS_AFTER_THE_WORK: Final = 3
 
 Beginning = tuple[str, bool]
 """The name of a call that may begin, and whether it will."""
@@ -200,7 +193,7 @@ class Workflow:
             lock_name=LOCK,
             owner_id=self.owner_id(owner),
             owner_name=self.name,
-            lease_ms=LEASE_MS,
+            lease_ms=10_000,
             execution_arn=self.execution_arn,
             redrives=run if self.stoppable else 0,
         )
@@ -256,7 +249,7 @@ class Heartbeats:
 
     def beginnings(self, local: Local, work: Local) -> Iterator[Beginning]:
         if work.status is Status.DONE:
-            if local.calls < self.most + _HEARTBEATS_AFTER_THE_WORK:
+            if local.calls < self.most + 3:
                 yield HEARTBEAT, True
         elif work.status in (Status.WORKING, Status.RELEASING) and local.calls < self.most:
             yield HEARTBEAT, False
@@ -281,7 +274,6 @@ class ReapPass:
     """A message of the reap queue.
 
     Attributes:
-        name: tells it from the others.
         redrives: how often the execution had been redriven when it ended.
         second: whether it comes when no call of that run is under way any more.
         after: the pass that sends it, if it is not an event's.

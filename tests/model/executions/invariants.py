@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from fairlock.protocol.model import LockState
+from tests.model import search
 from tests.model.executions.actors import (
     HEARTBEAT,
     Heartbeats,
@@ -20,22 +21,19 @@ from tests.model.executions.transitions import MOST_ACQUISITIONS, NOBODY, World
 from tests.model.numbered_tables import LockOfTable
 
 
-class Checker:
+class Checker(search.Checker):
     """Checks the states and moves of one scene."""
 
     def __init__(self, world: World, wanted: frozenset[StrEnum]) -> None:
+        super().__init__(wanted)
         self._world = world
         self._actors = world.scene.actors
-        self._wanted = wanted
-
-    def _pick(self, *found: tuple[Invariant, bool]) -> Invariant | None:
-        return next((i for i, holds in found if not holds and i in self._wanted), None)
 
     def _lock(self, table: int) -> LockOfTable:
         return self._world.calls.tables.lock(table)
 
     def broken_by(self, state: State, move: Move) -> Invariant | None:
-        """The first of the wanted invariants that a pass of the reaper breaks."""
+        """Only a pass of the reaper breaks something."""
         if state.table == move.to.table or move.by == NOBODY:
             return None
         if not isinstance(self._actors[move.by], ReapPass):
@@ -44,7 +42,7 @@ class Checker:
         held = {h.owner_id for h in before.holders}
         holds = {h.owner_id for h in after.holders}
         dead = self._owners(stoppable=True) if not state.runs else set()
-        return self._pick(
+        return self.pick(
             (Invariant.SPARED, not (held - holds) & self._spared(state)),
             (Invariant.SKIPPED, not (holds - held) & dead),
         )
@@ -63,10 +61,9 @@ class Checker:
         return self._owners(stoppable=False) | granted
 
     def broken_in(self, state: State) -> Invariant | None:
-        """The first of the wanted invariants that does not hold in a state."""
         lock, _, _ = self._lock(state.table)
         counted = lock.held == len(lock.holders) <= 1
-        return self._pick(
+        return self.pick(
             (Invariant.LIMIT, counted),
             (Invariant.HARMED, all(self._unharmed(state, at, lock) for at in self._workflows())),
             (Invariant.FALSE_LOSS, not any(local.lost for local in state.locals)),
@@ -92,7 +89,7 @@ class Checker:
             for at in (*self._heartbeats(), *self._workflows())
             if state.runs or not self._actors[at].stoppable
         )
-        return self._pick(
+        return self.pick(
             (Invariant.FREE, not held.union(waiting) - asleep),
             (Invariant.WAKE_UP, asleep <= held & untold),
             (Invariant.ENDS, bool(asleep) or all(ends)),

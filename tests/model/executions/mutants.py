@@ -31,9 +31,9 @@ from tests.model.executions.scenes import (
     Invariant,
     Scene,
 )
-from tests.model.mutant import Mutant, weak
+from tests.model.mutant import Mutant
+from tests.support.weakened import weak
 
-_ALL_CLAIMS: Final = claims.claims_of
 _CHOOSE: Final = reap._choose_pass  # noqa: SLF001 - a mutant goes on with it
 _FORGED: Final = Scene(name="forged", actors=(ANNA, FORGED), arrived=("anna",))
 _IN_FLIGHT: Final = Scene(name="in flight", actors=(ANNA, FIRST, SECOND), stops=1)
@@ -61,7 +61,7 @@ def _release_that_ends_the_claim_late(
 
 
 def _claims_whose_work_goes_on(execution_arn: str, *, before: claims.ReapStage) -> Any:  # noqa: ANN401 - a query
-    query = _ALL_CLAIMS(execution_arn, before=before)
+    query = claims.claims_of(execution_arn, before=before)
     names = {**query.names, "#ended": "ended"}
     return replace(query, names=names, only=f"attribute_not_exists(#ended) AND ({query.only})")
 
@@ -111,86 +111,80 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "an event frees what a later run of its execution has claimed": Mutant(
         Invariant.SPARED,
         replace(_REDRIVEN, actors=(ANNA, TOLD, TOLD_AGAIN)),
-        ((reap, "is_of_a_run_that_ended", _of_any_run),),
+        (reap, "is_of_a_run_that_ended", _of_any_run),
     ),
     "a late call of a run that ended takes the claim of the redriven one for its own": Mutant(
         Invariant.SPARED,
         replace(_REDRIVEN, actors=(ANNA, TOLD, TOLD_AGAIN)),
-        (
-            weak(
-                acquire,
-                "write_claim",
-                "(attribute_not_exists(#redrives) OR #redrives <= :redrives)",
-            ),
+        weak(
+            acquire,
+            "write_claim",
+            "(attribute_not_exists(#redrives) OR #redrives <= :redrives)",
         ),
     ),
     "a forged message about an execution that runs is believed": Mutant(
-        Invariant.SPARED, _FORGED, ((reap, "_choose_pass", _pass_of_an_execution_that_runs),)
+        Invariant.SPARED, _FORGED, (reap, "_choose_pass", _pass_of_an_execution_that_runs)
     ),
     "a message that invents a redrive is believed": Mutant(
         Invariant.SPARED,
         replace(_FORGED, actors=(ANNA, FORGED_LATER)),
-        ((reap, "_choose_pass", _pass_of_a_later_run),),
+        (reap, "_choose_pass", _pass_of_a_later_run),
     ),
     "a forged message takes a waiter of a running execution out of its queue": Mutant(
         Invariant.WAKE_UP,
         replace(_FORGED, actors=(BEN, ANNA, FORGED_SECOND), arrived=("ben", "anna")),
-        ((reap, "_choose_pass", _pass_of_an_execution_that_runs),),
+        (reap, "_choose_pass", _pass_of_an_execution_that_runs),
     ),
     "a second pass does not ask when the execution ended": Mutant(
         Invariant.FREE,
         replace(_IN_FLIGHT, actors=(ANNA, BEN, LAST, FORGED_SECOND), arrived=("ben",)),
-        (
-            (reap, "_EARLIEST_MS", claims.SECOND_PASS_MS),
-            # Others who give up overwrite the mark that the reaper has left of the dead owner.
-            weak(acquire, "acquire_permit", _NOT_GIVEN_UP_BY_ME),
-        ),
+        (reap, "_EARLIEST_MS", claims.SECOND_PASS_MS),
+        # Others who give up overwrite the mark that the reaper has left of the dead owner.
+        weak(acquire, "acquire_permit", _NOT_GIVEN_UP_BY_ME),
     ),
     "acquire makes no claim": Mutant(
         Invariant.FREE,
         _IN_FLIGHT,
-        ((acquire, "register_claim", lambda _context, request, _execution_arn: request),),
+        (acquire, "register_claim", lambda _context, request, _execution_arn: request),
     ),
     "the waiters of the dead are not deleted first": Mutant(
         Invariant.SKIPPED,
         replace(_MAP, stopped_in_calls=False),
-        ((reap, "_stop_waiting", lambda _context, _claim: False),),
+        (reap, "_stop_waiting", lambda _context, _claim: False),
     ),
     "a claim that was written since Step Functions was asked is fenced": Mutant(
         Invariant.SPARED,
         _REDRIVEN,
-        (weak(reap, "fence_claim", "#revision = :seen", instead="attribute_exists(#revision)"),),
+        weak(reap, "fence_claim", "#revision = :seen", instead="attribute_exists(#revision)"),
     ),
     "an acquire ignores that its claim is fenced": Mutant(
         Invariant.SPARED,
         _REDRIVEN,
-        (weak(acquire, "write_claim", "attribute_not_exists(#fenced)"),),
+        weak(acquire, "write_claim", "attribute_not_exists(#fenced)"),
     ),
     "a reap pass does not ask whether the execution was redriven": Mutant(
-        Invariant.SPARED, _REDRIVEN, ((reap, "_choose_pass", _pass_without_asking),)
+        Invariant.SPARED, _REDRIVEN, (reap, "_choose_pass", _pass_without_asking)
     ),
     "a repeated acquire is told of its grant and writes nothing": Mutant(
-        Invariant.HARMED, REDRIVEN_IN_THAT_MOMENT, ((acquire, "judge", _judge_all_grants_fresh),)
+        Invariant.HARMED, REDRIVEN_IN_THAT_MOMENT, (acquire, "judge", _judge_all_grants_fresh)
     ),
     "claims whose work has ended are skipped": Mutant(
-        Invariant.FREE, _RELEASE_DIES, ((reap, "claims_of", _claims_whose_work_goes_on),)
+        Invariant.FREE, _RELEASE_DIES, (reap, "claims_of", _claims_whose_work_goes_on)
     ),
     "a release ends the claim after it has freed the lock": Mutant(
         Invariant.FALSE_LOSS,
         _RENEWED,
-        ((release, "release", _release_that_ends_the_claim_late),),
+        (release, "release", _release_that_ends_the_claim_late),
     ),
     "a heartbeat takes a lock again whose work has failed": Mutant(
         Invariant.FREE,
         _WORK_FAILS,
-        (
-            (keep_alive, "has_ended", lambda _item: False),
-            (keep_alive, "is_fenced", lambda item: FENCED in item or DONE in item),
-            (keep_alive, "reacquire_after_redrive", _register_again_without_asking),
-        ),
+        (keep_alive, "has_ended", lambda _item: False),
+        (keep_alive, "is_fenced", lambda item: FENCED in item or DONE in item),
+        (keep_alive, "reacquire_after_redrive", _register_again_without_asking),
     ),
     "a heartbeat ignores that the work has ended": Mutant(
-        Invariant.FALSE_LOSS, _RENEWED, ((keep_alive, "has_ended", lambda _item: False),)
+        Invariant.FALSE_LOSS, _RENEWED, (keep_alive, "has_ended", lambda _item: False)
     ),
     "there is no second reap pass": Mutant(
         Invariant.FREE, Scene(name="one pass", actors=(ANNA, FIRST), stops=1)

@@ -45,7 +45,6 @@ class Scene:
     """Actors, and how often each thing may happen to them.
 
     Attributes:
-        name: a sentence.
         stops: how often the stoppable execution is stopped, at any time.
         redrives: how often it is redriven.
         epochs: how often all leases run out.
@@ -55,7 +54,6 @@ class Scene:
         outdated: how many answers of Step Functions call an execution running that was stopped.
         arrived: names of workflows that asked for the lock before the search begins, in order.
         stopped_in_calls: whether the execution may be stopped while a call of it is under way.
-        invariants: what is checked.
     """
 
     name: str
@@ -133,7 +131,6 @@ class Calls:
         return None if isinstance(outcome, Call) else outcome
 
     def request_names(self) -> frozenset[str]:
-        """Of all requests that were made."""
         return frozenset(call.name for call in self._next.values() if isinstance(call, Call))
 
 
