@@ -8,13 +8,12 @@ time passes by a clock that is moved; with asyncio it runs in virtual time.
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
-from functools import cached_property
-from typing import Any, ParamSpec
+from functools import cached_property, partial
+from typing import Any
 
 from fairlock import Lock, LockDescription, locked
 from fairlock.aio.async_lock import AsyncHold, AsyncHoldAll, AsyncLock
@@ -30,7 +29,6 @@ OWN = LEASE * 0.98
 """For how long a holder relies on such a lease."""
 Work = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 Coroutines = Callable[..., Coroutine[Any, Any, Any]]
-_P = ParamSpec("_P")
 
 
 class WrongClock:
@@ -64,6 +62,26 @@ class WrongClock:
     @__class__.setter
     def __class__(self, _kind: object) -> None:
         """Stays as it is."""
+
+
+class Told:
+    """What the callbacks of locks were told: what, why, and seconds after this was made."""
+
+    def __init__(self, world: World) -> None:
+        self.what: list[str] = []
+        self.reasons: list[str] = []
+        self.after: list[float] = []
+        self._world = world
+        self._began = world.now()
+
+    def callbacks(self) -> dict[str, Any]:
+        """Arguments of `acquire`."""
+        return {f"on_{what}": partial(self._note, what) for what in ("danger", "lost")}
+
+    def _note(self, what: str, _lock: object, reason: str) -> None:
+        self.what.append(what)
+        self.reasons.append(reason)
+        self.after.append(self._world.now() - self._began)
 
 
 class World(ABC):
@@ -111,14 +129,21 @@ class World(ABC):
         found = client.list(*prefix)
         return list(found) if isinstance(found, Iterator) else [lock async for lock in found]
 
-    async def close(self) -> None:
-        """Closes the clients that the test has left open."""
-        for client in self.clients:
-            await done(client.close())
+    def play(self, scene: Coroutine[Any, Any, None]) -> None:
+        """Runs a test, and closes the clients that it has left open."""
+
+        async def play() -> None:
+            try:
+                await scene
+            finally:
+                for client in self.clients:
+                    await done(client.close())
+
+        self.run(play())
 
     @abstractmethod
     def run(self, scene: Coroutine[Any, Any, None]) -> None:
-        """Runs a test."""
+        """Runs to the end."""
 
     @abstractmethod
     def now(self) -> float:
@@ -281,21 +306,3 @@ async def inside(block: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - a block of
     else:
         with block as held:
             yield held
-
-
-def of_both_clients(scene: Callable[_P, Coroutine[Any, Any, None]]) -> Callable[_P, None]:
-    """Makes a test of a coroutine function, whose argument `world` is the fixture."""
-
-    @functools.wraps(scene)
-    def test(*args: _P.args, **kwargs: _P.kwargs) -> None:
-        world: Any = kwargs["world"]
-
-        async def run() -> None:
-            try:
-                await scene(*args, **kwargs)
-            finally:
-                await world.close()
-
-        world.run(run())
-
-    return test

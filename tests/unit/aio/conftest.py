@@ -9,7 +9,9 @@ import pytest
 
 from fairlock import AsyncLockClient
 from fairlock.testing.fake_async_client import LoopClock
-from tests.unit.client.doubles import AsyncTable
+from tests.unit.client.doubles import AsyncTable, pytest_pyfunc_call
+
+__all__ = ["make_client", "pytest_pyfunc_call", "table"]
 
 MakeClient = Callable[..., AsyncLockClient]
 

@@ -10,7 +10,7 @@ import pytest
 
 from fairlock import AsyncLock
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.client.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
+from tests.unit.client.doubles import LATENCY_SECONDS, AsyncTable, virtual_loop
 
 MOMENTS = [n * LATENCY_SECONDS / 4 for n in range(24)]
 
@@ -33,7 +33,6 @@ def keep(work: Awaitable[object]) -> None:
 
 @pytest.mark.parametrize("hand_off_after", [0, 0.5], ids=["free", "handed over"])
 @pytest.mark.parametrize("moment", MOMENTS)
-@in_virtual_time
 async def test_cancelled_at_any_moment_of_an_acquire_nothing_is_held_or_waited_for(
     moment: float, hand_off_after: float, make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -51,7 +50,6 @@ async def test_cancelled_at_any_moment_of_an_acquire_nothing_is_held_or_waited_f
         assert table.traces("a") == []
 
 
-@in_virtual_time
 async def test_a_waiter_that_is_cancelled_leaves_the_queue_at_once(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -68,7 +66,6 @@ async def test_a_waiter_that_is_cancelled_leaves_the_queue_at_once(
 
 
 @pytest.mark.parametrize("hops", range(16))
-@in_virtual_time
 async def test_cancelled_in_the_moment_of_the_grant_the_lock_is_given_back(
     hops: int, make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -89,7 +86,6 @@ async def test_cancelled_in_the_moment_of_the_grant_the_lock_is_given_back(
         assert table.state("a").held == 0
 
 
-@in_virtual_time
 async def test_a_request_that_was_sent_is_not_abandoned_it_might_arrive_late(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -108,7 +104,6 @@ async def test_a_request_that_was_sent_is_not_abandoned_it_might_arrive_late(
         assert table.traces("a") == []
 
 
-@in_virtual_time
 async def test_a_second_cancellation_does_not_stop_the_cleanup(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -125,7 +120,6 @@ async def test_a_second_cancellation_does_not_stop_the_cleanup(
 
 
 @pytest.mark.parametrize("hops", range(12))
-@in_virtual_time
 async def test_a_program_that_cancels_all_tasks_does_not_stop_the_cleanup(
     hops: int, make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -148,7 +142,6 @@ async def test_a_program_that_cancels_all_tasks_does_not_stop_the_cleanup(
 
 
 @pytest.mark.parametrize("hops", range(16))
-@in_virtual_time
 async def test_a_cleanup_in_an_outage_does_not_take_the_place_of_the_cancellation(
     hops: int, make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -168,7 +161,6 @@ async def test_a_cleanup_in_an_outage_does_not_take_the_place_of_the_cancellatio
 
 
 @pytest.mark.parametrize("seconds", [3.0, 7.0])
-@in_virtual_time
 async def test_a_cancellation_counts_although_it_comes_with_the_next_poll(
     seconds: float, make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -189,7 +181,6 @@ async def test_a_cancellation_counts_although_it_comes_with_the_next_poll(
         assert table.traces("a") == ["first"]
 
 
-@in_virtual_time
 async def test_a_cancelled_body_releases_its_lock(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -206,7 +197,6 @@ async def test_a_cancelled_body_releases_its_lock(
         assert table.state("a").held == 0
 
 
-@in_virtual_time
 async def test_a_release_goes_on_when_its_task_is_cancelled(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -221,7 +211,6 @@ async def test_a_release_goes_on_when_its_task_is_cancelled(
         assert table.state("a").held == 0
 
 
-@in_virtual_time
 async def test_a_cleanup_that_fails_is_logged_and_the_cancellation_goes_on(
     make_client: MakeClient, table: AsyncTable, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -238,7 +227,6 @@ async def test_a_cleanup_that_fails_is_logged_and_the_cancellation_goes_on(
     await locks.close()
 
 
-@in_virtual_time
 async def test_a_task_that_is_cancelled_while_it_waits_for_several_locks_holds_none(
     make_client: MakeClient,
 ) -> None:

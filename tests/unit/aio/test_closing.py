@@ -14,12 +14,11 @@ from fairlock.aio import AsyncLock
 from fairlock.testing import run_in_virtual_time
 from fairlock.testing.fake_async_client import LoopClock
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.client.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
+from tests.unit.client.doubles import LATENCY_SECONDS, AsyncTable, virtual_loop
 
 # The end of a client: nothing goes on, and no one waits for ever.
 
 
-@in_virtual_time
 async def test_a_release_that_has_failed_is_tried_again_at_the_end_and_no_other(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -35,7 +34,6 @@ async def test_a_release_that_has_failed_is_tried_again_at_the_end_and_no_other(
     assert len(table.requests) == begun + 1
 
 
-@in_virtual_time
 async def test_no_heartbeat_begins_after_the_end(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -76,7 +74,6 @@ def client_of(session: Any) -> AsyncLockClient:  # noqa: ANN401 - same
 
 
 @pytest.mark.parametrize("hops", range(12))
-@in_virtual_time
 async def test_closed_in_the_moment_of_the_grant_the_lock_is_given_back(
     hops: int, session: Session, table: AsyncTable
 ) -> None:
@@ -98,7 +95,6 @@ async def test_closed_in_the_moment_of_the_grant_the_lock_is_given_back(
 
 
 @pytest.mark.parametrize("hops", range(8))
-@in_virtual_time
 async def test_a_client_whose_end_is_cancelled_gives_back_its_locks_all_the_same(
     hops: int, session: Session, table: AsyncTable
 ) -> None:
@@ -135,7 +131,6 @@ PAIRS: list[tuple[Stop, Stop]] = [(cancel, close), (close, cancel)]
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 @pytest.mark.parametrize("apart", MOMENTS)
-@in_virtual_time
 async def test_a_waiter_that_is_stopped_in_two_ways_leaves_the_queue(
     one: Stop, other: Stop, apart: float, make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -154,7 +149,6 @@ async def test_a_waiter_that_is_stopped_in_two_ways_leaves_the_queue(
     await locks.close()
 
 
-@in_virtual_time
 async def test_the_callbacks_of_two_locks_may_both_close_the_client(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -173,7 +167,6 @@ async def test_the_callbacks_of_two_locks_may_both_close_the_client(
     assert sorted(closed) == ["a", "b"]
 
 
-@in_virtual_time
 async def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_it(
     make_client: MakeClient, table: AsyncTable, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -199,7 +192,6 @@ async def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_
     assert "is still busy: the client does not wait for it any longer" in caplog.text
 
 
-@in_virtual_time
 async def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noticed(
     make_client: MakeClient,
 ) -> None:
@@ -212,7 +204,6 @@ async def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noti
 
 
 @pytest.mark.parametrize("late", MOMENTS)
-@in_virtual_time
 async def test_a_waiter_that_is_cancelled_while_it_gives_up_leaves_the_queue(
     late: float, make_client: MakeClient, table: AsyncTable
 ) -> None:

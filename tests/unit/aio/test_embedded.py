@@ -29,7 +29,7 @@ from fairlock.store.context import Event, HandedOver, PushUnknown
 from testbed.localaws import LocalAws
 from tests.support import FakeClock, acquire, store_over
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.client.doubles import AsyncTable, in_virtual_time, virtual_loop
+from tests.unit.client.doubles import AsyncTable, virtual_loop
 
 TABLE = "aio-locks"
 INCREMENTS = 5
@@ -273,14 +273,12 @@ async def hold_hundreds(table: AsyncTable, make_client: MakeClient, *, most_at_o
     return max(gaps) / LEASE_SECONDS
 
 
-@in_virtual_time
 async def test_hundreds_of_locks_are_renewed_within_half_their_lease(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
     assert await hold_hundreds(table, make_client, most_at_once=32) < 0.5
 
 
-@in_virtual_time
 async def test_heartbeats_one_after_the_other_would_be_too_slow(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -288,7 +286,6 @@ async def test_heartbeats_one_after_the_other_would_be_too_slow(
 
 
 @pytest.mark.parametrize("most_at_once", [4, 32])
-@in_virtual_time
 async def test_no_more_are_under_way_than_is_said(
     most_at_once: int, make_client: MakeClient, table: AsyncTable
 ) -> None:

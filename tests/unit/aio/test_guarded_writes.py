@@ -12,7 +12,7 @@ import pytest
 from fairlock import AsyncLock, LockLost
 from fairlock.errors import TransactionRefused
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.client.doubles import AsyncTable, in_virtual_time
+from tests.unit.client.doubles import AsyncTable
 
 ACCOUNT = ("account", "anna")
 DEPOSIT: Any = {
@@ -54,7 +54,6 @@ async def cancelled(write: Awaitable[None], *, after: float) -> None:
 @EACH_WAY
 @pytest.mark.parametrize("after", MOMENTS[:6])
 @pytest.mark.parametrize("pause", [0, 1])
-@in_virtual_time
 async def test_a_write_that_is_cancelled_and_made_again_is_done_once(
     after: float,
     pause: float,
@@ -73,7 +72,6 @@ async def test_a_write_that_is_cancelled_and_made_again_is_done_once(
 
 
 @EACH_WAY
-@in_virtual_time
 async def test_a_cancelled_write_that_did_not_happen_is_made_up_for(
     make_client: MakeClient, table: AsyncTable, *, release: bool
 ) -> None:
@@ -86,7 +84,6 @@ async def test_a_cancelled_write_that_did_not_happen_is_made_up_for(
         assert (balance(table), table.state("a").held) == (10, 0 if release else 1)
 
 
-@in_virtual_time
 async def test_the_next_write_has_a_token_of_its_own(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -97,7 +94,6 @@ async def test_the_next_write_has_a_token_of_its_own(
         assert balance(table) == 20
 
 
-@in_virtual_time
 async def test_the_same_write_of_two_tasks_at_a_time_is_one_write_if_it_has_a_token(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -107,7 +103,6 @@ async def test_the_same_write_of_two_tasks_at_a_time_is_one_write_if_it_has_a_to
 
 
 @pytest.mark.parametrize("after", MOMENTS)
-@in_virtual_time
 async def test_a_cancelled_write_with_release_ends_the_heartbeats_and_is_no_loss(
     after: float, make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -134,7 +129,6 @@ REFUSED: Any = {
 }
 
 
-@in_virtual_time
 async def test_a_release_that_waits_for_a_refused_write_with_release_ends_the_lock(
     make_client: MakeClient, table: AsyncTable
 ) -> None:

@@ -14,10 +14,9 @@ from fairlock.aio.tasks import BackgroundTasks
 from fairlock.client.heartbeats import HeartbeatSchedule, ScheduledHeartbeat
 from fairlock.testing import run_in_virtual_time
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.client.doubles import AsyncTable, in_virtual_time, virtual_loop
+from tests.unit.client.doubles import AsyncTable, virtual_loop
 
 
-@in_virtual_time
 async def test_a_callback_may_close_the_client(make_client: MakeClient, table: AsyncTable) -> None:
     locks = make_client()
     closed = asyncio.Event()
@@ -32,7 +31,6 @@ async def test_a_callback_may_close_the_client(make_client: MakeClient, table: A
         await closed.wait()
 
 
-@in_virtual_time
 async def test_a_loss_that_another_thread_finds_out_is_told_in_the_loop(
     make_client: MakeClient,
 ) -> None:
@@ -50,7 +48,6 @@ async def test_a_loss_that_another_thread_finds_out_is_told_in_the_loop(
         assert told == [threading.current_thread()]
 
 
-@in_virtual_time
 async def test_a_release_waits_for_the_heartbeat_that_is_on_its_way(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -66,7 +63,6 @@ async def test_a_release_waits_for_the_heartbeat_that_is_on_its_way(
         assert "REMOVE" in second["UpdateExpression"]
 
 
-@in_virtual_time
 async def test_one_task_plans_for_all_locks_and_none_is_left_after_the_end(
     make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -93,7 +89,6 @@ def cancel_all_others() -> None:
 
 
 @pytest.mark.parametrize("begun", [True, False], ids=["in a pause", "before the first"])
-@in_virtual_time
 async def test_a_program_that_cancels_all_tasks_keeps_its_locks_and_is_warned(
     begun: bool,  # noqa: FBT001 - a parameter of the test
     make_client: MakeClient,
@@ -107,7 +102,6 @@ async def test_a_program_that_cancels_all_tasks_keeps_its_locks_and_is_warned(
     assert caplog.text.count("the task of the heartbeats was cancelled with locks held (1)") == 1
 
 
-@in_virtual_time
 async def test_a_heartbeat_that_is_cancelled_before_it_begins_is_sent_later(
     make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +120,6 @@ async def test_a_heartbeat_that_is_cancelled_before_it_begins_is_sent_later(
         lock.check()
 
 
-@in_virtual_time
 async def test_a_program_that_cancels_all_tasks_and_releases_its_locks_is_not_warned(
     make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -154,7 +147,6 @@ def test_the_end_of_a_loop_waits_for_no_heartbeats(make_client: MakeClient, seco
 
 
 @pytest.mark.usefixtures("broken_log")
-@in_virtual_time
 async def test_a_defect_in_the_planning_itself_is_survived(
     make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 from fairlock import LockWaitTimeout, backoff
 from tests.support.faulty_table import READS
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.client.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
+from tests.unit.client.doubles import LATENCY_SECONDS, AsyncTable, virtual_loop
 
 SECTION_SECONDS = 0.05
 SPACING_SECONDS = 0.015
@@ -72,7 +72,6 @@ async def pass_through(
     [(1, 1.5, 1), (5, 2, 8), (50, 2, 14)],
     ids=["of one client", "of five clients", "of clients that do not know each other"],
 )
-@in_virtual_time
 async def test_fifty_tasks_pass_the_lock_on_in_hardly_more_than_the_time_of_their_work(
     clients: int, most_seconds: float, most_reads: float, make_client: MakeClient, table: AsyncTable
 ) -> None:
@@ -83,7 +82,6 @@ async def test_fifty_tasks_pass_the_lock_on_in_hardly_more_than_the_time_of_thei
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-@in_virtual_time
 async def test_reads_for_each_grant_hardly_grow_with_the_number_of_waiters(
     make_client: MakeClient,
     table: AsyncTable,
@@ -103,7 +101,6 @@ async def test_reads_for_each_grant_hardly_grow_with_the_number_of_waiters(
     assert (many.reads < 4 * few.reads) is is_known, (few.reads, many.reads)
 
 
-@in_virtual_time
 async def test_a_waiter_with_a_higher_limit_leaves_a_holder_of_a_lower_one_in_peace(
     make_client: MakeClient, table: AsyncTable, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from fairlock import LockClient
-from tests.unit.client.doubles import EventfulClock, Table
+from fairlock.testing import ManualClock
+from tests.unit.client.doubles import Table
 
 
 @dataclass
@@ -28,12 +29,12 @@ def table() -> Table:
 
 
 @pytest.fixture
-def clock() -> EventfulClock:
-    return EventfulClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def locks(table: Table, clock: EventfulClock) -> Iterator[LockClient]:
+def locks(table: Table, clock: ManualClock) -> Iterator[LockClient]:
     with LockClient(
         "locks",
         client=table,

@@ -12,7 +12,8 @@ import pytest
 
 from fairlock import InvalidRequest, Lock, LockClient, LockLost, LockWaitTimeout, locked
 from fairlock.decorator import default_clients
-from tests.unit.client.doubles import EventfulClock, Table
+from fairlock.testing import ManualClock
+from tests.unit.client.doubles import Table
 from tests.unit.decorator.conftest import Context
 
 
@@ -41,7 +42,7 @@ def test_what_it_raises_leaves_after_the_release(locks: LockClient, table: Table
 
 
 def test_a_function_that_ran_longer_than_its_lease_was_not_alone(
-    locks: LockClient, clock: EventfulClock
+    locks: LockClient, clock: ManualClock
 ) -> None:
     @locked("a", lease=10, client=locks)
     def stall() -> None:
@@ -53,7 +54,7 @@ def test_a_function_that_ran_longer_than_its_lease_was_not_alone(
 
 @pytest.mark.parametrize("mode", [{}, {"if_taken": "skip"}, {"reentrant": True}])
 def test_a_function_that_ran_longer_than_its_max_hold_was_not_alone(
-    locks: LockClient, clock: EventfulClock, mode: dict[str, Any]
+    locks: LockClient, clock: ManualClock, mode: dict[str, Any]
 ) -> None:
     @locked("a", max_hold=30, client=locks, **mode)  # type: ignore[untyped-decorator]
     def stall(seconds: float) -> None:
@@ -65,7 +66,7 @@ def test_a_function_that_ran_longer_than_its_max_hold_was_not_alone(
 
 
 def test_a_function_that_calls_itself_goes_on_under_the_max_hold_of_the_first_call(
-    locks: LockClient, clock: EventfulClock
+    locks: LockClient, clock: ManualClock
 ) -> None:
     left: list[float] = []
 
@@ -93,7 +94,7 @@ def test_a_max_hold_that_makes_no_sense_is_refused_at_decoration(
     ("mode", "waited"), [({"max_wait": 20}, 20), ({}, 120), ({"if_taken": "raise"}, 0)]
 )
 def test_a_lock_that_is_taken_is_waited_for_as_long_as_is_said_and_then_raises(
-    mode: dict[str, Any], waited: float, locks: LockClient, clock: EventfulClock
+    mode: dict[str, Any], waited: float, locks: LockClient, clock: ManualClock
 ) -> None:
     ran: list[str] = []
 
@@ -111,7 +112,7 @@ def test_a_lock_that_is_taken_is_waited_for_as_long_as_is_said_and_then_raises(
 
 
 def test_a_function_that_waits_runs_when_the_lock_is_handed_over(
-    locks: LockClient, clock: EventfulClock
+    locks: LockClient, clock: ManualClock
 ) -> None:
     @locked("a", client=locks)
     def work() -> str:
@@ -309,9 +310,7 @@ def held(locks: LockClient, name: str) -> bool:
 
 
 @pytest.fixture
-def made(
-    monkeypatch: pytest.MonkeyPatch, table: Table, clock: EventfulClock
-) -> list[dict[str, Any]]:
+def made(monkeypatch: pytest.MonkeyPatch, table: Table, clock: ManualClock) -> list[dict[str, Any]]:
     """The settings of the clients that are made by themselves."""
     settings: list[dict[str, Any]] = []
 
@@ -385,7 +384,7 @@ def test_a_program_that_has_just_begun_replaces_a_crashed_holder(
     if_taken: Any,  # noqa: ANN401 - one of three words
     made: list[dict[str, Any]],
     locks: LockClient,
-    clock: EventfulClock,
+    clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")

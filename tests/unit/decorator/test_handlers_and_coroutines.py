@@ -27,7 +27,7 @@ from fairlock.decorator import default_clients
 from fairlock.decorator.locked_call import Call
 from fairlock.testing.fake_async_client import LoopClock
 from tests.support.faulty_table import lost_reply
-from tests.unit.client.doubles import AsyncTable, EventfulClock, Table, in_virtual_time
+from tests.unit.client.doubles import AsyncTable, Table
 from tests.unit.decorator.conftest import Context
 
 
@@ -82,7 +82,7 @@ def test_a_function_without_such_a_context_takes_the_clients_lease() -> None:
     ("wait", "seconds_left", "waited"), [(None, 30, 29), (10, 30, 10), (10, 0.5, 0)]
 )
 def test_no_wait_is_longer_than_what_is_left_of_the_invocation(
-    wait: float | None, seconds_left: float, waited: float, locks: LockClient, clock: EventfulClock
+    wait: float | None, seconds_left: float, waited: float, locks: LockClient, clock: ManualClock
 ) -> None:
     bounded = locked("deploy", max_wait=wait, client=locks)(its_lease)
     locks.acquire("deploy", lease=3600)
@@ -94,7 +94,7 @@ def test_no_wait_is_longer_than_what_is_left_of_the_invocation(
 
 @pytest.mark.parametrize("wait", [5, 150])
 def test_without_a_wait_of_its_own_a_handler_waits_as_long_as_its_client(
-    wait: float, table: Table, clock: EventfulClock
+    wait: float, table: Table, clock: ManualClock
 ) -> None:
     with LockClient(
         "locks",
@@ -114,14 +114,14 @@ def test_without_a_wait_of_its_own_a_handler_waits_as_long_as_its_client(
 class Invocation:
     """A context whose time passes."""
 
-    clock: EventfulClock
+    clock: ManualClock
     ends_at: float
 
     def get_remaining_time_in_millis(self) -> int:
         return round((self.ends_at - self.clock.monotonic()) * 1000)
 
 
-def end_after_the_deadline(table: Table, clock: EventfulClock, client: LockClient) -> float:
+def end_after_the_deadline(table: Table, clock: ManualClock, client: LockClient) -> float:
     """An invocation gets its lock late; returns by how many seconds the lease is too long."""
     first = client.acquire("deploy", lease=3600)
     clock.at(250, first.release)
@@ -139,7 +139,7 @@ def end_after_the_deadline(table: Table, clock: EventfulClock, client: LockClien
 
 
 def test_a_lease_that_was_waited_for_ends_with_the_invocation_too(
-    table: Table, clock: EventfulClock, locks: LockClient
+    table: Table, clock: ManualClock, locks: LockClient
 ) -> None:
     assert end_after_the_deadline(table, clock, locks) == pytest.approx(
         51 / 0.98 + 1.5 - 50, abs=0.1
@@ -147,20 +147,20 @@ def test_a_lease_that_was_waited_for_ends_with_the_invocation_too(
 
 
 def test_one_that_no_one_shortens_would_outlast_it_by_the_wait(
-    table: Table, clock: EventfulClock, locks: LockClient, monkeypatch: pytest.MonkeyPatch
+    table: Table, clock: ManualClock, locks: LockClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Call, "shorter_lease", lambda _self, _lease: None)
     assert end_after_the_deadline(table, clock, locks) > 240
 
 
 def test_without_a_wait_that_takes_no_request(
-    table: Table, clock: EventfulClock, locks: LockClient
+    table: Table, clock: ManualClock, locks: LockClient
 ) -> None:
     locked("deploy", client=locks)(its_lease)({}, Invocation(clock, clock.monotonic() + 300))
     assert table.log == ["update_item"] * 2
 
 
-def enter_again_later(clock: EventfulClock, outer: Any, inner: Any) -> list[float]:  # noqa: ANN401 - decorators
+def enter_again_later(clock: ManualClock, outer: Any, inner: Any) -> list[float]:  # noqa: ANN401 - decorators
     """Calls a handler that calls another one 20 s later; returns the leases of both."""
     leases: list[float] = []
 
@@ -179,7 +179,7 @@ def enter_again_later(clock: EventfulClock, outer: Any, inner: Any) -> list[floa
 
 
 def test_a_handler_enters_its_lock_again_when_less_of_the_invocation_is_left(
-    table: Table, clock: EventfulClock, locks: LockClient
+    table: Table, clock: ManualClock, locks: LockClient
 ) -> None:
     again = locked("deploy", reentrant=True, client=locks)
     assert enter_again_later(clock, again, again) == [pytest.approx(301 / 0.98, abs=0.01)] * 2
@@ -187,7 +187,7 @@ def test_a_handler_enters_its_lock_again_when_less_of_the_invocation_is_left(
 
 
 def test_a_lease_that_the_inner_handler_gives_must_be_that_of_the_outer_one(
-    clock: EventfulClock, locks: LockClient
+    clock: ManualClock, locks: LockClient
 ) -> None:
     outer = locked("deploy", client=locks)
     inner = locked("deploy", reentrant=True, lease=60, client=locks)
@@ -198,7 +198,7 @@ def test_a_lease_that_the_inner_handler_gives_must_be_that_of_the_outer_one(
 @pytest.mark.parametrize(("gone", "raises"), [(False, None), (True, LockLost)])
 def test_a_lease_that_cannot_be_shortened_is_too_long_and_no_worse(
     table: Table,
-    clock: EventfulClock,
+    clock: ManualClock,
     locks: LockClient,
     *,
     gone: bool,
@@ -226,7 +226,7 @@ def test_the_lock_of_an_invocation_that_died_is_free_soon_after_its_deadline(
     is_free: bool,  # noqa: FBT001 - a parameter of the test
     locks: LockClient,
     table: Table,
-    clock: EventfulClock,
+    clock: ManualClock,
 ) -> None:
     """It could not release. The control: with a lease of its own, its lock stays taken."""
 
@@ -253,7 +253,6 @@ def client_over(table: AsyncTable, **settings: Any) -> AsyncLockClient:  # noqa:
     return AsyncLockClient("locks", client=table, clock=LoopClock(), **settings)
 
 
-@in_virtual_time
 async def test_calls_run_one_at_a_time_and_without_the_lock_at_once() -> None:
     inside: list[int] = []
 
@@ -271,7 +270,6 @@ async def test_calls_run_one_at_a_time_and_without_the_lock_at_once() -> None:
     assert max(await asyncio.gather(*(work(n) for n in range(4)))) == 4
 
 
-@in_virtual_time
 async def test_skip_and_raise_do_not_call_the_function() -> None:
     ran: list[str] = []
 
@@ -290,7 +288,6 @@ async def test_skip_and_raise_do_not_call_the_function() -> None:
         assert (await skipping(), await raising()) == ("done", "done")
 
 
-@in_virtual_time
 async def test_a_call_that_is_cancelled_releases() -> None:
     table = AsyncTable()
     async with client_over(table) as locks:
@@ -316,7 +313,6 @@ class LoopInvocation:
 
 
 @pytest.mark.parametrize("shortens", [True, False])
-@in_virtual_time
 async def test_a_coroutine_that_waited_has_a_lease_that_ends_with_the_invocation_too(
     monkeypatch: pytest.MonkeyPatch, *, shortens: bool
 ) -> None:
@@ -338,7 +334,6 @@ async def test_a_coroutine_that_waited_has_a_lease_that_ends_with_the_invocation
         assert (await call <= 51 / 0.98 + 0.001) is shortens
 
 
-@in_virtual_time
 async def test_a_client_of_the_wrong_kind_is_refused(locks: LockClient) -> None:
     async def work() -> None: ...
 
