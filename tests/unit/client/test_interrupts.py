@@ -12,9 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from fairlock import Lock, LockClient, locked
-from fairlock.client.heartbeats import Heartbeats
 from fairlock.client.reporting import LockEventKind, LockEvents
-from fairlock.client.threads import WorkerPool
 from tests.support.faulty_table import FaultyTable, fault
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.doubles import Table, TimeLimitError, interrupt
@@ -63,15 +61,12 @@ def moments_after_which(attempt: Callable[[int], tuple[bool, bool]]) -> list[int
     raise AssertionError("this takes more moments than were tried")
 
 
-def moments_that_stop_all_heartbeats(
-    make_client: MakeClient, prepare: Callable[[Heartbeats], object]
-) -> list[int]:
-    """Interrupts `add` and `remove`."""
-
+def test_an_interrupt_at_any_moment_of_add_and_remove_leaves_no_lock_locked(
+    make_client: MakeClient,
+) -> None:
     def attempt(at: int) -> tuple[bool, bool]:
         locks = make_client(lease=LEASE_SECONDS)
         heartbeats = locks._services.heartbeats  # noqa: SLF001 - an interrupt is aimed at it
-        prepare(heartbeats)
         lock = locks.acquire("a")
         actions = [partial(act, lock._handle) for act in (heartbeats.remove, heartbeats.add)]  # noqa: SLF001 - same
         came = [interrupt(action, at=at) for action in actions]
@@ -82,22 +77,7 @@ def moments_that_stop_all_heartbeats(
         lock.release()
         return any(came), stopped
 
-    return moments_after_which(attempt)
-
-
-def test_an_interrupt_at_any_moment_of_add_and_remove_leaves_no_lock_locked(
-    make_client: MakeClient,
-) -> None:
-    assert moments_that_stop_all_heartbeats(make_client, lambda _: None) == []
-
-
-def test_entered_through_the_condition_some_would_stop_all_heartbeats_for_good(
-    make_client: MakeClient,
-) -> None:
-    def enter_the_condition(heartbeats: Heartbeats) -> None:
-        heartbeats._mutex = heartbeats._changed  # type: ignore[assignment]  # noqa: SLF001 - the control
-
-    assert moments_that_stop_all_heartbeats(make_client, enter_the_condition)
+    assert moments_after_which(attempt) == []
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -208,21 +188,17 @@ def test_an_interrupt_at_any_moment_of_hold_and_acquire_leaves_no_lock(
     assert len(left) <= RETURNS_OF_THE_LOCK
 
 
-def call_locked_function(locks: LockClient) -> None:
-    locked("a", client=locks)(lambda: None)()
-
-
 @pytest.mark.parametrize("within", ["fairlock/decorator/", "contextlib"])
 def test_an_interrupt_at_any_moment_of_a_locked_function_leaves_no_lock(
     make_client: MakeClient, table: Table, within: str
 ) -> None:
-    left = moments_that_leave_the_lock(make_client, table, call_locked_function, within=within)
-    assert left == []
+    def call(locks: LockClient) -> None:
+        locked("a", client=locks)(lambda: None)()
+
+    assert moments_that_leave_the_lock(make_client, table, call, within=within) == []
 
 
-def moments_that_end_all_heartbeats(*, seconds: float) -> list[int]:
-    """Interrupts the start of a client's threads: the next lock is not renewed in that time."""
-
+def test_an_interrupt_at_any_moment_of_the_start_of_threads_leaves_a_client_that_renews() -> None:
     def attempt(at: int) -> tuple[bool, bool]:
         table = Table()
         locks = LockClient("locks", client=table, heartbeat_every=0.05)
@@ -234,33 +210,16 @@ def moments_that_end_all_heartbeats(*, seconds: float) -> list[int]:
 
         came = interrupt(start, at=at, within=OUR_CODE)
         lock = locks.acquire("a")
-        is_renewed = table.does_more(1, seconds=seconds)
+        is_renewed = table.does_more(1, seconds=5)
         assert lock.name == "a"
         locks.close(release=True)
         return came, not is_renewed
 
-    return moments_after_which(attempt)
+    assert moments_after_which(attempt) == []
 
 
-def test_an_interrupt_at_any_moment_of_the_start_of_threads_leaves_a_client_that_renews() -> None:
-    assert moments_that_end_all_heartbeats(seconds=5) == []
-
-
-def test_with_a_thread_before_its_pool_some_would_leave_a_client_that_renews_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def start_thread_first(heartbeats: Heartbeats) -> None:
-        scheduler = threading.Thread(target=heartbeats._run_scheduler, daemon=True)  # noqa: SLF001 - the control
-        heartbeats._scheduler = scheduler  # noqa: SLF001 - same
-        scheduler.start()
-        heartbeats._pool = WorkerPool(1, name="fairlock-heartbeat")  # noqa: SLF001 - same
-
-    monkeypatch.setattr(Heartbeats, "_start", start_thread_first)
-    assert moments_that_end_all_heartbeats(seconds=0.2) != []
-
-
-def moments_that_leave_heartbeats(make_client: MakeClient) -> list[int]:
-    """Interrupts an adoption: its caller has got no lock then, so it would never be released."""
+def test_an_interrupted_adoption_leaves_no_heartbeats(make_client: MakeClient) -> None:
+    """Its caller has got no lock then, so it would never be released."""
     owner_id = make_client(lease=LEASE_SECONDS).acquire("a").owner_id
     locks = make_client(lease=LEASE_SECONDS)
     heartbeats = locks._services.heartbeats  # noqa: SLF001 - nothing outside tells that
@@ -272,29 +231,10 @@ def moments_that_leave_heartbeats(make_client: MakeClient) -> list[int]:
             heartbeats.remove(handle)
         return came, bool(left)
 
-    return moments_after_which(attempt)
+    assert len(moments_after_which(attempt)) <= 1  # The return of the lock.
 
 
-def test_an_interrupted_adoption_leaves_no_heartbeats(make_client: MakeClient) -> None:
-    assert len(moments_that_leave_heartbeats(make_client)) <= 1  # The return of the lock.
-
-
-def test_begun_by_the_lock_itself_heartbeats_would_be_left_without_one(
-    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = Lock.__init__
-
-    def make_and_begin(lock: Lock, *arguments: Any) -> None:  # noqa: ANN401 - as the original
-        made(lock, *arguments)
-        lock._begin_heartbeats()  # noqa: SLF001 - the control
-
-    monkeypatch.setattr(Lock, "__init__", make_and_begin)
-    assert len(moments_that_leave_heartbeats(make_client)) > 1
-
-
-def moments_that_silence_the_hook() -> list[int]:
-    """Interrupts the first event: no later one is told."""
-
+def test_an_interrupt_at_any_moment_of_the_first_event_does_not_silence_the_hook() -> None:
     def attempt(at: int) -> tuple[bool, bool]:
         told: list[str] = []
         events = LockEvents(lambda event: told.append(event.lock_name))
@@ -304,24 +244,4 @@ def moments_that_silence_the_hook() -> list[int]:
         events.close()
         return came, "b" not in told
 
-    return moments_after_which(attempt)
-
-
-def test_an_interrupt_at_any_moment_of_the_first_event_does_not_silence_the_hook() -> None:
-    assert moments_that_silence_the_hook() == []
-
-
-def test_a_start_that_is_not_undone_would_silence_it_for_good(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def start_once(events: LockEvents) -> None:
-        if events._may_start.acquire(blocking=False):  # noqa: SLF001 - the control
-            start(events)
-
-    def start(events: LockEvents) -> None:
-        events.has_thread  # noqa: B018 - a moment of an interrupt
-        events._thread = threading.Thread(target=events._run, daemon=True)  # noqa: SLF001 - the control
-        events._thread.start()  # noqa: SLF001 - same
-
-    monkeypatch.setattr(LockEvents, "_start_once", start_once)
-    assert moments_that_silence_the_hook() != []
+    assert moments_after_which(attempt) == []

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from fairlock import Lock, LockClient, LockStoreUnavailable
-from fairlock.client import heartbeats, lease_handle
 from fairlock.client.threads import Callbacks, WorkerPool
 from fairlock.errors import FairlockError
 from tests.unit.client.doubles import Table
@@ -176,13 +175,7 @@ class Program:
         self.other = self.locks.acquire("b")
         self.outcome: list[object] = []
 
-    def interrupted(
-        self,
-        request: Callable[[Lock], object],
-        handler: Callable[[], object],
-        *,
-        seconds: float = 30,
-    ) -> bool:
+    def interrupted(self, request: Callable[[Lock], object], handler: Callable[[], object]) -> bool:
         """Returns whether the handler, and what it came in the middle of, come to their ends."""
 
         def handle(_name: str, _arguments: object) -> None:
@@ -197,10 +190,10 @@ class Program:
                 request(self.lock)
 
         self.table.before = handle
-        self.main = threading.Thread(target=work, daemon=True)
-        self.main.start()
-        self.main.join(seconds)
-        return not self.main.is_alive()
+        main = threading.Thread(target=work, daemon=True)
+        main.start()
+        main.join(30)
+        return not main.is_alive()
 
 
 @pytest.fixture
@@ -262,24 +255,3 @@ def test_a_handler_that_closes_does_not_wait_for_a_heartbeat_that_waits_for_the_
         program.locks.close(release=True)
 
     assert program.interrupted(lambda lock: lock.heartbeat(), close_beside_a_heartbeat)
-
-
-@pytest.mark.parametrize("closes", [True, False])
-def test_one_that_did_not_know_where_it_is_would_wait_for_ever(
-    program: Program, monkeypatch: pytest.MonkeyPatch, *, closes: bool
-) -> None:
-    mutex = threading.Semaphore()
-    program.lock._handle._mutex = mutex  # noqa: SLF001 - the control
-    for module in (lease_handle, heartbeats):
-        monkeypatch.setattr(module, "is_held_by_this_thread", lambda _lock: False)
-
-    def release(_lock: Lock | None = None) -> bool:
-        return program.lock.release()
-
-    def close() -> None:
-        program.locks.close(release=True)
-
-    assert not program.interrupted(release, close if closes else release, seconds=0.5)
-    mutex.release()  # It would never come.
-    program.main.join(10)
-    assert not program.main.is_alive()

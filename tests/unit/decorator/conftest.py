@@ -10,7 +10,9 @@ import pytest
 
 from fairlock import LockClient
 from fairlock.testing import ManualClock
-from tests.unit.client.doubles import Table
+from tests.unit.client.doubles import Table, pytest_pyfunc_call
+
+__all__ = ["Context", "clock", "locks", "pytest_pyfunc_call", "table"]
 
 
 @dataclass

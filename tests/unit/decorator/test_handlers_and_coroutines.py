@@ -25,6 +25,7 @@ from fairlock import (
 )
 from fairlock.decorator import default_clients
 from fairlock.decorator.locked_call import Call
+from fairlock.testing import ManualClock
 from fairlock.testing.fake_async_client import LoopClock
 from tests.support.faulty_table import lost_reply
 from tests.unit.client.doubles import AsyncTable, Table
@@ -144,13 +145,6 @@ def test_a_lease_that_was_waited_for_ends_with_the_invocation_too(
     assert end_after_the_deadline(table, clock, locks) == pytest.approx(
         51 / 0.98 + 1.5 - 50, abs=0.1
     )
-
-
-def test_one_that_no_one_shortens_would_outlast_it_by_the_wait(
-    table: Table, clock: ManualClock, locks: LockClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Call, "shorter_lease", lambda _self, _lease: None)
-    assert end_after_the_deadline(table, clock, locks) > 240
 
 
 def test_without_a_wait_that_takes_no_request(

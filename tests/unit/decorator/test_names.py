@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
-from string import Formatter
 from typing import Any
 from uuid import UUID
 
@@ -93,14 +92,6 @@ def test_a_name_of_a_str_enum_is_the_same_in_a_template_as_elsewhere(
     assert names_in(table) == {locked_name}
 
 
-def test_the_formatter_of_python_would_make_another_name_of_it(
-    locks: LockClient, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fairlock.decorator.locked_call._Strict", Formatter)
-    locked("{event}", client=locks)(handle)(Queue.ORDERS)  # type: ignore[arg-type]  # as others
-    assert names_in(table) == {"Queue.ORDERS"}
-
-
 @pytest.mark.parametrize(
     ("template", "event", "why"),
     [
@@ -149,21 +140,10 @@ def test_a_name_that_cannot_be_formed_is_refused_before_anything_is_written(
     assert table.log == []
 
 
-def test_a_plain_format_would_make_three_names_of_one_number() -> None:
-    numbers = (7, 7.0, Decimal("7.00"))
-    assert len({Formatter().format("{event}", event=number) for number in numbers}) == len(numbers)
-
-
 def test_a_number_that_is_not_finite_is_refused(locks: LockClient, table: Table) -> None:
     with pytest.raises(InvalidRequest, match="a number is not finite"):
         locked("{event}", client=locks)(handle)(float("nan"))  # type: ignore[arg-type]  # as data may have it
     assert names_in(table) == set()
-
-
-def test_a_plain_format_would_make_a_name_that_no_one_else_arrives_at() -> None:
-    """The control: two equal calls, in two processes, would not meet in one lock."""
-    one, other = Opaque(), Opaque()
-    assert f"orders/{one}" != f"orders/{other}"
 
 
 def positional(order_id: int) -> None:
