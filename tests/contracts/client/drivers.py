@@ -12,7 +12,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
 from typing import Any
 
 from fairlock import Lock, LockDescription, locked
@@ -208,8 +208,9 @@ class Threads(World):
         stop.wait(seconds)
 
     def locked(self, does: Coroutines, name: str, **options: Any) -> Callable[..., Any]:  # noqa: ANN401 - same
-        def work(*args: object) -> Any:  # noqa: ANN401 - same
-            return at_once(does(*args))
+        @wraps(does)
+        def work(*args: object, **named: object) -> Any:  # noqa: ANN401 - same
+            return at_once(does(*args, **named))
 
         made: Callable[..., Any] = locked(name, client=self.locks, **options)(work)
         return made

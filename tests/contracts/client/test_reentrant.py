@@ -233,18 +233,3 @@ async def test_a_task_that_the_block_starts_waits_and_is_granted_after_the_block
             await asyncio.create_task(world.locks.acquire("a", max_wait=1))
     second = await child
     assert second.fencing_token > first.fencing_token
-
-
-async def test_a_reentrant_function_skips_what_others_hold_and_nothing_else(world: World) -> None:
-    async def work(*errors: Exception) -> int:
-        for error in errors:
-            raise error
-        return 8
-
-    options: dict[str, Any] = {"if_taken": "skip", "otherwise": 7, "reentrant": True}
-    call = world.locked(work, "a", **options)
-    async with inside(world.another().hold("a")):
-        assert await done(call()) == 7
-    assert await done(call()) == 8
-    with pytest.raises(LockWaitTimeout):
-        await done(call(LockWaitTimeout()))

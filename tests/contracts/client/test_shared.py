@@ -124,17 +124,6 @@ async def test_an_adopted_lock_is_shared_as_it_was_acquired(world: World) -> Non
         adopted.condition_check()
 
 
-async def test_a_locked_function_may_share(world: World) -> None:
-    async def read_it() -> str:
-        return "read"
-
-    read = world.locked(read_it, "a", shared=True, if_taken="skip")
-    async with inside(world.another().hold("a", shared=True)):
-        assert await done(read()) == "read"
-    async with inside(world.another().hold("a")):
-        assert await done(read()) is None
-
-
 async def test_the_limit_of_readers_is_twenty_or_what_they_say(world: World) -> None:
     for shared, limit, most in ((True, 1, 20), (True, 3, 3), (False, 1, 1)):
         name = f"{shared} {limit}"

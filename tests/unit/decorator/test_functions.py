@@ -10,154 +10,11 @@ from typing import Any
 
 import pytest
 
-from fairlock import InvalidRequest, Lock, LockClient, LockLost, LockWaitTimeout, locked
+from fairlock import InvalidRequest, Lock, LockClient, LockWaitTimeout, locked
 from fairlock.decorator import default_clients
 from fairlock.testing import ManualClock
 from tests.unit.client.doubles import Table
 from tests.unit.decorator.conftest import Context
-
-
-def test_it_runs_while_it_holds_the_lock_and_returns_its_result(
-    locks: LockClient, table: Table
-) -> None:
-    @locked("orders/{order_id}", client=locks)
-    def charge(order_id: int, *, amount: int = 3) -> str:
-        assert table.state(f"orders/{order_id}").held == 1
-        return f"{amount} for {order_id}"
-
-    assert charge(7) == "3 for 7"
-    assert charge(order_id=8, amount=4) == "4 for 8"
-    assert (table.state("orders/7").held, table.state("orders/8").held) == (0, 0)
-    assert table.writes() == 4
-
-
-def test_what_it_raises_leaves_after_the_release(locks: LockClient, table: Table) -> None:
-    @locked("a", client=locks)
-    def fail() -> None:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert table.state("a").held == 0
-
-
-def test_a_function_that_ran_longer_than_its_lease_was_not_alone(
-    locks: LockClient, clock: ManualClock
-) -> None:
-    @locked("a", lease=10, client=locks)
-    def stall() -> None:
-        clock.advance(11)
-
-    with pytest.raises(LockLost):
-        stall()
-
-
-@pytest.mark.parametrize("mode", [{}, {"if_taken": "skip"}, {"reentrant": True}])
-def test_a_function_that_ran_longer_than_its_max_hold_was_not_alone(
-    locks: LockClient, clock: ManualClock, mode: dict[str, Any]
-) -> None:
-    @locked("a", max_hold=30, client=locks, **mode)  # type: ignore[untyped-decorator]
-    def stall(seconds: float) -> None:
-        clock.advance(seconds)
-
-    stall(29)
-    with pytest.raises(LockLost, match="its max_hold of 30 s is over"):
-        stall(30)
-
-
-def test_a_function_that_calls_itself_goes_on_under_the_max_hold_of_the_first_call(
-    locks: LockClient, clock: ManualClock
-) -> None:
-    left: list[float] = []
-
-    @locked("a", max_hold=30, reentrant=True, client=locks)
-    def count_down(number: int, lock: Lock | None = None) -> None:
-        assert lock is not None
-        left.append(lock.hold_remaining)
-        clock.advance(5)
-        if number:
-            count_down(number - 1)
-
-    count_down(2)
-    assert left == [30, 25, 20]
-
-
-@pytest.mark.parametrize("wrong", [0, -1, float("inf"), float("nan"), "30", True])
-def test_a_max_hold_that_makes_no_sense_is_refused_at_decoration(
-    wrong: Any,  # noqa: ANN401 - of any type
-) -> None:
-    with pytest.raises(InvalidRequest, match="max_hold: must be a number of seconds above 0"):
-        locked("a", max_hold=wrong)
-
-
-@pytest.mark.parametrize(
-    ("mode", "waited"), [({"max_wait": 20}, 20), ({}, 120), ({"if_taken": "raise"}, 0)]
-)
-def test_a_lock_that_is_taken_is_waited_for_as_long_as_is_said_and_then_raises(
-    mode: dict[str, Any], waited: float, locks: LockClient, clock: ManualClock
-) -> None:
-    ran: list[str] = []
-
-    def function() -> None:
-        ran.append("work")
-
-    work = locked("a", client=locks, **mode)(function)
-
-    locks.acquire("a", lease=3600)
-    began = clock.monotonic()
-    with pytest.raises(LockWaitTimeout):
-        work()
-    assert clock.monotonic() - began == pytest.approx(waited)
-    assert ran == []
-
-
-def test_a_function_that_waits_runs_when_the_lock_is_handed_over(
-    locks: LockClient, clock: ManualClock
-) -> None:
-    @locked("a", client=locks)
-    def work() -> str:
-        return "done"
-
-    first = locks.acquire("a", lease=3600)
-    clock.at(20, first.release)
-    assert work() == "done"
-
-
-def test_a_call_that_is_skipped_returns_what_stands_for_it(locks: LockClient) -> None:
-    ran: list[str] = []
-
-    @locked("a", if_taken="skip", client=locks)
-    def work() -> str:
-        ran.append("work")
-        return "done"
-
-    @locked("a", if_taken="skip", otherwise="someone is at it", client=locks)
-    def work_or_say() -> str:
-        return "done"
-
-    with locks.hold("a"):
-        assert (work(), work_or_say(), ran) == (None, "someone is at it", [])
-    assert (work(), work_or_say(), ran) == ("done", "done", ["work"])
-
-
-def test_a_timeout_of_the_function_itself_is_not_a_call_that_is_skipped(
-    locks: LockClient, table: Table
-) -> None:
-    @locked("a", if_taken="skip", client=locks)
-    def work() -> None:
-        locks.acquire("b", max_wait=0)
-
-    with locks.hold("b"), pytest.raises(LockWaitTimeout):
-        work()
-    assert table.state("a").held == 0
-
-
-def test_as_many_calls_run_at_a_time_as_the_limit_says(locks: LockClient) -> None:
-    @locked("a", if_taken="skip", limit=2, client=locks)
-    def nest(depth: int) -> int | None:
-        return 1 if depth == 1 else nest(depth - 1)
-
-    assert (nest(2), nest(3)) == (1, None)
 
 
 def test_a_parameter_named_lock_gets_the_lock_and_callers_do_not_see_it(
@@ -257,6 +114,10 @@ def test_a_coroutine_of_a_plain_function_is_refused_for_it_would_run_without_the
         ({}, positional_lock, "lock"),
         ({"lease": 0}, len, "lease"),
         ({"limit": 101}, len, "limit"),
+        *(
+            ({"max_hold": wrong}, len, "max_hold")
+            for wrong in (0, -1, math.inf, math.nan, "30", True)
+        ),
     ],
 )
 def test_what_cannot_be_locked_so_is_refused_when_it_is_decorated(
@@ -322,12 +183,6 @@ def made(monkeypatch: pytest.MonkeyPatch, table: Table, clock: ManualClock) -> l
     monkeypatch.setattr(default_clients, "LockClient", make)
     monkeypatch.setattr(default_clients, "_clients", {})
     return settings
-
-
-def its_lease(_event: object, _context: object, lock: Lock | None = None) -> float:
-    """A handler that returns the lease under which it runs."""
-    assert lock is not None
-    return lock.lease
 
 
 @locked("deploy")
