@@ -12,7 +12,7 @@ import pytest
 from fairlock import InvalidRequest, LockLost, LockStoreUnavailable
 from fairlock.aio import async_lock
 from fairlock.client import leader
-from tests.contracts.client.drivers import World, done, inside
+from tests.contracts.client.drivers import World, change, done, inside
 
 LEASE = 60
 SAFE = LEASE / 3
@@ -43,9 +43,9 @@ def outage(world: World, *, until: float = math.inf) -> Callable[[], None]:
     """One that begins in 90 s."""
 
     def plan() -> None:
-        world.at(90, lambda: setattr(world.table, "is_down", True))
+        world.at(90, change(world, is_down=True))
         if until < math.inf:
-            world.at(until, lambda: setattr(world.table, "is_down", False))
+            world.at(until, change(world, is_down=False))
 
     return plan
 

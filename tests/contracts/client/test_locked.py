@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fairlock import InvalidRequest, LockLost, LockWaitTimeout
-from tests.contracts.client.drivers import World, done, inside, nothing
+from tests.contracts.client.drivers import World, change, done, inside, nothing
 from tests.support.faulty_table import lost_reply
 
 
@@ -202,7 +202,7 @@ async def test_a_lease_that_cannot_be_shortened_is_too_long_and_no_worse(
             world.table.memory.items.clear()
 
     first = await done(world.another(heartbeat_every=math.inf).acquire("a", lease=3600))
-    world.at(100, lambda: setattr(world.table, "before", fail))
+    world.at(100, change(world, before=fail))
     world.at(100, first.release)
     call = world.locked(its_lease, "a", max_wait=290)
     with pytest.raises(raises) if raises else nullcontext():

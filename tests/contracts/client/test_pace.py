@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fairlock import LockStoreUnavailable, SlotTooLate
-from tests.contracts.client.drivers import Tasks, World, done
+from tests.contracts.client.drivers import Tasks, World, change, done
 
 HOUR = 3600
 REPORT: dict[str, Any] = {"name": "report", "rate": (1, HOUR)}
@@ -79,7 +79,7 @@ async def test_in_a_long_outage_a_caller_with_hours_to_wait_asks_twice_a_minute(
     sent: list[str] = []
     world.table.before = lambda name, _request: sent.append(name)
     world.table.is_down = True
-    world.at(3000, lambda: setattr(world.table, "is_down", False))
+    world.at(3000, change(world, is_down=False))
     await done(world.locks.pace(**REPORT, max_wait=2 * HOUR))
     assert len(sent) < 3000 / 10
     assert world.now() < 3000 + 60
@@ -87,7 +87,7 @@ async def test_in_a_long_outage_a_caller_with_hours_to_wait_asks_twice_a_minute(
 
 async def test_the_hourly_job_runs_although_the_first_replies_were_lost(world: World) -> None:
     world.table.loses_replies = True
-    world.at(2, lambda: setattr(world.table, "loses_replies", False))
+    world.at(2, change(world, loses_replies=False))
     await done(world.locks.pace(**REPORT, max_wait=0))
     with pytest.raises(SlotTooLate):
         await done(world.another().pace(**REPORT, max_wait=0))

@@ -11,9 +11,18 @@ from typing import Any, Literal
 
 import pytest
 
-from fairlock import Lock, LockClient, locked
+from fairlock import (
+    ClientUnusable,
+    Lock,
+    LockClient,
+    LockStoreUnavailable,
+    LockWaitTimeout,
+    locked,
+)
 from fairlock.client.reporting import LockEventKind, LockEvents
-from tests.support.faulty_table import FaultyTable, fault
+from fairlock.testing import ManualClock
+from tests.support import Operations, acquire, release, store_over
+from tests.support.faulty_table import READS, FaultyTable, fault
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.doubles import Table, TimeLimitError, interrupt
 
@@ -176,11 +185,7 @@ def hold(locks: LockClient) -> None:
         pass
 
 
-def acquire(locks: LockClient) -> None:
-    locks.acquire("a")
-
-
-@pytest.mark.parametrize("use", [hold, acquire])
+@pytest.mark.parametrize("use", [hold, lambda locks: locks.acquire("a")], ids=["hold", "acquire"])
 def test_an_interrupt_at_any_moment_of_hold_and_acquire_leaves_no_lock(
     make_client: MakeClient, table: Table, use: Callable[[LockClient], None]
 ) -> None:
@@ -239,9 +244,145 @@ def test_an_interrupt_at_any_moment_of_the_first_event_does_not_silence_the_hook
         told: list[str] = []
         events = LockEvents(lambda event: told.append(event.lock_name))
         report = partial(events.report, LockEventKind.GRANTED, owner_name="anna")
-        came = interrupt(partial(report, lock_name="a"), at=at, within=OUR_CODE)
+        came = interrupt(partial(report, lock_name="a"), at=at, within="/threading.py")
         report(lock_name="b")
         events.close()
         return came, "b" not in told
 
     assert moments_after_which(attempt) == []
+
+
+# Interrupts of a client that waits: if one comes again, the end of the client leaves the queue.
+
+
+@pytest.fixture
+def store(table: Table, clock: ManualClock) -> Operations:
+    return store_over(table, clock)
+
+
+class Impatient:
+    """Presses Ctrl-C in the first poll, and again before each of the next requests."""
+
+    def __init__(self, presses: int) -> None:
+        self.left = presses
+        self.is_polling = self.has_joined = False
+
+    def __call__(self, name: str, _request: dict[str, Any]) -> None:
+        self.is_polling = self.is_polling or (self.has_joined and name in READS)
+        self.has_joined = self.has_joined or name == "transact_write_items"
+        if self.is_polling and self.left:
+            self.left -= 1
+            raise KeyboardInterrupt
+
+
+def interrupted_wait(table: Table, store: Operations, locks: LockClient, presses: int) -> None:
+    store.acquire(acquire("holder", lock_name="a"))
+    table.before = Impatient(presses)
+    with pytest.raises(KeyboardInterrupt):
+        locks.acquire("a", max_wait=30)
+    table.before = None
+
+
+def test_one_interrupt_leaves_the_queue_at_once_and_the_end_of_the_client_sends_nothing(
+    make_client: MakeClient, table: Table, store: Operations
+) -> None:
+    locks = make_client("anna")
+    interrupted_wait(table, store, locks, 1)
+    assert (table.waiters("a"), table.state("a").contended) == ([], False)
+    table.requests.clear()
+    locks.close(release=True)
+    assert table.requests == []
+
+
+@pytest.mark.parametrize("presses", [2, 3])
+def test_a_place_that_an_interrupt_kept_from_being_left_is_left_by_the_end_of_the_client(
+    make_client: MakeClient, table: Table, store: Operations, presses: int
+) -> None:
+    """A client that did not remember it would be handed the lock."""
+    locks = make_client("anna")
+    interrupted_wait(table, store, locks, presses)
+    assert table.waiters("a") == ["anna"]
+    locks.close(release=True)
+    assert table.waiters("a") == []
+    store.release(release("holder", lock_name="a"))
+    assert table.state("a").held == 0
+
+
+def test_a_wait_that_failed_is_not_tried_again_at_the_end_of_the_client(
+    make_client: MakeClient, table: Table
+) -> None:
+    """All was tried to undo it, and an outage should not delay the end of a program."""
+    locks = make_client("anna")
+    table.is_down = True
+    with pytest.raises(LockStoreUnavailable):
+        locks.acquire("a", max_wait=0)
+    table.is_down = False
+    locks.close(release=True)
+    assert table.requests == []
+
+
+def test_a_wait_in_another_thread_is_left_to_that_thread(
+    make_client: MakeClient, table: Table
+) -> None:
+    make_client("holder").acquire("a")
+    locks = make_client("anna")
+    found: list[list[object]] = []
+
+    def look(name: str, _request: dict[str, Any]) -> None:
+        if name == "transact_write_items" and not found:
+            remembered = locks._services.unreleased  # noqa: SLF001 - what is remembered is the point
+            asking = threading.Thread(target=lambda: found.append([*remembered.unsettled()]))
+            asking.start()
+            asking.join(30)
+
+    table.before = look
+    with suppress(LockWaitTimeout):
+        locks.acquire("a", max_wait=0.2)
+    assert found == [[]]
+
+
+def test_a_waiter_that_is_interrupted_while_it_gives_up_leaves_the_queue(
+    make_client: MakeClient, table: Table, clock: ManualClock
+) -> None:
+    make_client("anna").acquire("a")
+
+    def interrupt(name: str, _: dict[str, Any]) -> None:
+        if name == "transact_write_items" and clock.monotonic() >= 5:
+            table.before = None
+            raise KeyboardInterrupt
+
+    table.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        make_client("ben").acquire("a", max_wait=5)
+    assert table.waiters("a") == []
+
+
+def test_a_waiter_that_is_interrupted_in_the_moment_of_its_grant_gives_it_back(
+    make_client: MakeClient, table: Table, clock: ManualClock
+) -> None:
+    locks = make_client(lease=600)
+    first = locks.acquire("a")
+
+    def release_and_interrupt() -> None:
+        first.release()
+        raise KeyboardInterrupt
+
+    clock.at(10, release_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        locks.acquire("a", max_wait=60)
+    assert table.traces("a") == []
+
+
+def test_a_client_that_is_closed_while_its_first_request_is_granted_gives_that_back(
+    make_client: MakeClient, table: Table
+) -> None:
+    locks = make_client()
+
+    def close(_name: str, _arguments: object) -> None:
+        table.before = None
+        locks.close()
+
+    table.before = close
+    with pytest.raises(ClientUnusable):
+        locks.acquire("a", max_wait=0)
+    assert table.state("a").held == 0

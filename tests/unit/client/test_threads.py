@@ -6,13 +6,14 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import pytest
 
-from fairlock import Lock, LockClient, LockStoreUnavailable
+from fairlock import Lock, LockClient, LockLost, LockStoreUnavailable
 from fairlock.client.threads import Callbacks, WorkerPool
 from fairlock.errors import FairlockError
 from tests.unit.client.doubles import Table
@@ -150,6 +151,30 @@ def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noticed() 
     locks.close()
     waiter.join(30)
     assert not waiter.is_alive()
+
+
+def test_a_write_that_is_refused_because_of_our_own_release_is_no_loss() -> None:
+    """The release overtakes the write, and its answer is on its way until that is refused."""
+    table, told = Table(), list[Lock]()
+    released, refused = threading.Event(), threading.Event()
+
+    def overtake(name: str, _request: object) -> None:
+        if name == "transact_write_items":
+            pool.submit(lock.release)
+            assert released.wait(10)
+
+    def hold_the_first_answer_back(_headers: object) -> None:
+        if not released.is_set():
+            released.set()
+            assert refused.wait(10)
+
+    with LockClient("locks", client=table, lease=3600) as locks, ThreadPoolExecutor() as pool:
+        lock = locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost))
+        table.before, table.answers = overtake, hold_the_first_answer_back
+        with pytest.raises(LockLost):
+            lock.transact_write([PUT])
+        refused.set()
+    assert (lock.lost.is_set(), told) == (False, [])
 
 
 # A signal handler that releases or closes in the middle of a request: it does not wait for itself.
