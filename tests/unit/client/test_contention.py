@@ -4,60 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
 from fairlock import LockClient
 from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
-from testbed.localaws import LocalAws
 from tests.unit.client.doubles import Table
 
 CLIENTS = 6
-
-
-def test_clients_get_the_lock_in_the_order_in_which_they_asked(
-    aws: LocalAws, lock_table: str
-) -> None:
-    order: list[int] = []
-    dynamodb = aws.client("dynamodb", max_pool_connections=40)
-
-    def waiting() -> int:
-        found = dynamodb.query(
-            TableName=lock_table,
-            KeyConditionExpression="pk = :pk AND begins_with(sk, :prefix)",
-            ExpressionAttributeValues={
-                ":pk": {"S": "LOCK#in-order"},
-                ":prefix": {"S": "WAITER#"},
-            },
-            ConsistentRead=True,
-        )
-        return int(found["Count"])
-
-    def wait_for_it(number: int) -> None:
-        with (
-            LockClient(lock_table, client=aws.client("dynamodb"), lease=30) as locks,
-            locks.hold("in-order", max_wait=60),
-        ):
-            order.append(number)
-
-    with LockClient(lock_table, client=dynamodb, lease=30) as locks, ThreadPoolExecutor() as pool:
-        first = locks.acquire("in-order")
-        for number in range(CLIENTS):
-            pool.submit(wait_for_it, number)
-            until(lambda expected=number + 1: waiting() == expected)  # type: ignore[misc]  # a default
-        first.release()
-    assert order == list(range(CLIENTS))
-
-
-def until(is_so: Callable[[], bool], *, seconds: float = 30) -> None:
-    """Looks until it is so."""
-    ends_at = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < ends_at, "it never came"
-        time.sleep(0.02)
 
 
 # A ceiling that is lowered and raised all the time beside clients that contend for the lock.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from botocore.exceptions import ClientError, NoRegionError
@@ -89,30 +91,25 @@ def test_clients_and_workflows_take_turns_in_the_order_of_their_entry(
     ben.check()
 
 
-def test_a_permission_that_is_missing_is_no_error_but_is_told(
-    make_client: MakeClient, table: Table, clock: ManualClock, store_events: list[Event]
+@pytest.mark.parametrize("is_made", [True, False])
+def test_a_workflow_that_cannot_be_told_is_no_error_but_is_logged(
+    make_client: MakeClient,
+    table: Table,
+    clock: ManualClock,
+    store_events: list[Event],
+    *,
+    is_made: bool,
 ) -> None:
-    step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
-    locks = make_client("anna", stepfunctions=step_functions)
-    lock = locks.acquire("a")
+    """A permission is missing, or there is no region for a client of Step Functions."""
+    refusing = StepFunctions(refuses=client_error("AccessDeniedException"))
+    session = SimpleNamespace(client=Mock(side_effect=NoRegionError))
+    table.meta.region_name = "us-east-1" if is_made else None
+    given = {"stepfunctions": refusing} if is_made else {"session": session}
+    lock = make_client("anna", **given).acquire("a")
     queue_a_workflow(table, clock)
     assert lock.release() is True
     assert [type(event) for event in store_events] == [PushUnknown, HandedOver]
     assert table.state("a").holders[0].owner_name == "billing"
-
-
-def test_a_client_for_step_functions_that_cannot_be_made_is_no_error(
-    make_client: MakeClient, table: Table, clock: ManualClock, store_events: list[Event]
-) -> None:
-    class NoSession:
-        def client(self, *_: object, **__: object) -> None:
-            raise NoRegionError
-
-    table.meta.region_name = None
-    lock = make_client("anna", session=NoSession()).acquire("a")
-    queue_a_workflow(table, clock)
-    assert lock.release() is True
-    assert PushUnknown(lock_name="a") in store_events
 
 
 def workflow_overdue(table: Table, clock: ManualClock) -> None:
@@ -122,23 +119,20 @@ def workflow_overdue(table: Table, clock: ManualClock) -> None:
     clock.advance(300)
 
 
-@pytest.mark.parametrize(("status", "is_taken"), [("RUNNING", False), ("ABORTED", True)])
+@pytest.mark.parametrize("status", ["RUNNING", "ABORTED", "unknown"])
 def test_the_lock_of_a_workflow_is_taken_only_if_that_is_over(
-    make_client: MakeClient, table: Table, clock: ManualClock, status: str, *, is_taken: bool
+    make_client: MakeClient,
+    table: Table,
+    clock: ManualClock,
+    store_events: list[Event],
+    status: str,
 ) -> None:
     workflow_overdue(table, clock)
-    lock = make_client("ben", stepfunctions=StepFunctions(status)).try_acquire("a")
-    assert (lock is not None) is is_taken
-
-
-def test_a_workflow_of_which_nothing_is_known_is_not_robbed(
-    make_client: MakeClient, table: Table, clock: ManualClock, store_events: list[Event]
-) -> None:
-    workflow_overdue(table, clock)
-    step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
-    locks = make_client("ben", stepfunctions=step_functions)
-    assert locks.try_acquire("a") is None
-    assert store_events == [LivenessUnknown(lock_name="a", execution_arn=EXECUTION)]
+    refuses = client_error("AccessDeniedException") if status == "unknown" else None
+    lock = make_client("ben", stepfunctions=StepFunctions(status, refuses)).try_acquire("a")
+    assert (lock is not None) is (status == "ABORTED")
+    unknown = LivenessUnknown(lock_name="a", execution_arn=EXECUTION)
+    assert (store_events == [unknown]) is (status == "unknown")
 
 
 def test_a_waiter_does_not_ask_at_every_poll_about_a_workflow_of_which_nothing_is_known(
