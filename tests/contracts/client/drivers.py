@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property, partial, wraps
@@ -84,19 +83,19 @@ class Told:
         self.after.append(self._world.now() - self._began)
 
 
-class World(ABC):
-    """One table, its clients, and time.
+class World:
+    """One table, its clients, and time: with `LockClient`.
 
     Attributes:
         caller: what uses a client: a thread or a task.
         clock: the true one, by which AWS dates its answers.
     """
 
-    caller: str
+    caller = "thread"
 
-    def __init__(self, clock: Any) -> None:  # noqa: ANN401 - of either kind
-        self.clock = clock
-        self.table = Table(clock)
+    def __init__(self, clock: Any = None) -> None:  # noqa: ANN401 - of either kind
+        self.clock = clock or ManualClock()
+        self.table = Table(self.clock)
         self.clients: list[Any] = []
 
     def client(self, name: str = "anna", **settings: Any) -> Any:  # noqa: ANN401 - of either kind
@@ -141,73 +140,37 @@ class World(ABC):
 
         self.run(play())
 
-    @abstractmethod
     def run(self, scene: Coroutine[Any, Any, None]) -> None:
         """Runs to the end."""
-
-    @abstractmethod
-    def now(self) -> float:
-        """Seconds of the clock by which leases are counted."""
-
-    @abstractmethod
-    async def sleep(self, seconds: float) -> None:
-        """Lets time pass, and what is due happen."""
-
-    @abstractmethod
-    def stall(self, seconds: float) -> None:
-        """Lets time pass in which nothing of this process runs."""
-
-    @abstractmethod
-    def at(self, seconds: float, action: Callable[[], Any]) -> None:
-        """Plans something for so many seconds from now: a call of either client, perhaps."""
-
-    @abstractmethod
-    async def lead(self, work: Work, **options: Any) -> Any:  # noqa: ANN401 - as of the client
-        """Leads."""
-
-    @abstractmethod
-    async def told(self, stop: Any, seconds: float) -> None:  # noqa: ANN401 - a leader's event
-        """Waits until a leader has to stop, for so long at most."""
-
-    @abstractmethod
-    def locked(self, does: Coroutines, name: str, **options: Any) -> Callable[..., Any]:  # noqa: ANN401 - same
-        """A locked function, or a coroutine function."""
-
-    @abstractmethod
-    def _make(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - of either kind
-        """A client."""
-
-
-class Threads(World):
-    """`LockClient`."""
-
-    caller = "thread"
-
-    def __init__(self) -> None:
-        super().__init__(ManualClock())
-
-    def run(self, scene: Coroutine[Any, Any, None]) -> None:
         at_once(scene)
 
     def now(self) -> float:
+        """Seconds of the clock by which leases are counted."""
         return float(self.clock.monotonic())
 
     async def sleep(self, seconds: float) -> None:
+        """Lets time pass, and what is due happen."""
         self.clock.advance(seconds)
 
     def stall(self, seconds: float) -> None:
+        """Lets time pass in which nothing of this process runs."""
         self.clock.stall(seconds)
 
     def at(self, seconds: float, action: Callable[[], Any]) -> None:
+        """Plans something for so many seconds from now: a call of either client, perhaps."""
         self.clock.at(seconds, lambda: at_once(action()))
 
-    async def lead(self, work: Work, **options: Any) -> Any:  # noqa: ANN401 - same
+    async def lead(self, work: Work, **options: Any) -> Any:  # noqa: ANN401 - as of the client
+        """Leads."""
         return self.locks.lead("a", lambda *args: at_once(work(*args)), **options)
 
-    async def told(self, stop: Any, seconds: float) -> None:  # noqa: ANN401 - same
+    async def told(self, stop: Any, seconds: float) -> None:  # noqa: ANN401 - a leader's event
+        """Waits until a leader has to stop, for so long at most."""
         stop.wait(seconds)
 
     def locked(self, does: Coroutines, name: str, **options: Any) -> Callable[..., Any]:  # noqa: ANN401 - same
+        """A locked function, or a coroutine function."""
+
         @wraps(does)
         def work(*args: object, **named: object) -> Any:  # noqa: ANN401 - same
             return at_once(does(*args, **named))
@@ -215,12 +178,15 @@ class Threads(World):
         made: Callable[..., Any] = locked(name, client=self.locks, **options)(work)
         return made
 
-    def _make(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - same
+    def _make(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - of either kind
         return FakeLockClient(table=self.table, **settings)
 
 
+Threads = World
+
+
 class Tasks(World):
-    """`AsyncLockClient`."""
+    """The same with `AsyncLockClient`, in virtual time."""
 
     caller = "task"
 

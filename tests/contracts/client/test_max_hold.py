@@ -9,13 +9,11 @@ import logging
 import math
 import threading
 from datetime import timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from fairlock import InvalidRequest, Lock, LockLost
-from fairlock.client.lease_handle import LeaseHandle
 from tests.contracts.client.drivers import Told, World, done, inside
 
 HOLD = 600
@@ -99,17 +97,6 @@ async def test_a_body_that_overruns_ends_with_lock_lost_and_leaves_the_next_hold
     taken[0].check()
 
 
-async def test_what_the_body_raises_leaves_it_with_a_note(world: World) -> None:
-    async def work() -> None:
-        await world.sleep(HOLD + 1)
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError) as raised:
-        async with inside(world.locks.hold("a", max_hold=HOLD)):
-            await work()
-    assert OVER in raised.value.__notes__[0]
-
-
 async def test_nothing_may_be_written_under_a_lock_whose_max_hold_is_over(
     world: World,
 ) -> None:
@@ -191,21 +178,6 @@ async def test_it_costs_no_further_request(world: World) -> None:
         plain = len(await requests_of(world, seconds))
         # A random part of the pauses decides on one or two of about fifty heartbeats.
         assert len(await requests_of(world, seconds, max_hold=max_hold)) <= plain + 3
-
-
-async def test_heartbeats_do_not_come_faster_towards_the_end(world: World) -> None:
-    sent: list[float] = []
-    renew = LeaseHandle.heartbeat
-
-    def note(self: LeaseHandle, **options: Any) -> None:  # noqa: ANN401 - as it is
-        sent.append(world.now())
-        renew(self, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LeaseHandle, "heartbeat", note)
-        await acquire_told(world)
-        await world.sleep(HOLD + 60)
-    assert min(later - earlier for earlier, later in pairwise(sent)) > 15
 
 
 async def test_the_caller_may_ask_how_long_it_may_hold(world: World) -> None:

@@ -183,8 +183,8 @@ def forks_in_connection_pool(table_name: str) -> object:
     other.start()
     assert inside.wait(20)
     answer = {
-        "idle": in_a_child(lambda: "came to its end", seconds=30),
-        "locking": in_a_child(lambda: outcome_of_locking(locks), seconds=30),
+        "idle": in_a_child(lambda: "came to its end", seconds=10),
+        "locking": in_a_child(lambda: outcome_of_locking(locks), seconds=10),
     }
     go_on.set()
     other.join(20)

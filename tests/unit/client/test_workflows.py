@@ -142,7 +142,7 @@ def test_a_waiter_does_not_ask_at_every_poll_about_a_workflow_of_which_nothing_i
     step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
     locks = make_client("ben", stepfunctions=step_functions)
     workflow = store_over(table, clock)
-    table.log.clear()
+    table.requests.clear()
     clock.at(300, lambda: workflow.release(release("billing", lock_name="a")))
     locks.acquire("a", max_wait=400)
     # It asks again every 30 s: two refused writes, the place that it keeps, and the lease that goes

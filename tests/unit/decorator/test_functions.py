@@ -69,7 +69,7 @@ def test_a_wrong_call_is_a_type_error_and_nothing_is_written(
 
     with pytest.raises(TypeError, match="missing a required argument: 'order_id'"):
         charge()  # type: ignore[call-arg]  # that is wrong
-    assert table.log == []
+    assert table.requests == []
 
 
 def generator() -> Any:  # noqa: ANN401 - never called

@@ -137,7 +137,7 @@ def test_a_name_that_cannot_be_formed_is_refused_before_anything_is_written(
     with pytest.raises(InvalidRequest, match=why) as refused:
         locked(template, client=locks)(handle)(event)  # type: ignore[arg-type]  # odd events
     assert refused.value.field == "name"
-    assert table.log == []
+    assert table.requests == []
 
 
 def test_a_number_that_is_not_finite_is_refused(locks: LockClient, table: Table) -> None:
@@ -172,7 +172,7 @@ def test_a_wrong_template_is_refused_when_it_decorates(
 def test_a_function_whose_name_breaks_the_rules_is_refused(locks: LockClient, table: Table) -> None:
     with pytest.raises(InvalidRequest, match="name: must be a string of 1 to 512 bytes"):
         locked(lambda _: "", client=locks)(positional)(7)
-    assert table.log == []
+    assert table.requests == []
 
 
 def test_without_a_name_the_lock_is_called_as_the_function(locks: LockClient, table: Table) -> None:
