@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fairlock import InvalidRequest, LockLost, LockWaitTimeout
+from fairlock import InvalidRequest, LockLost, LockWaitTimeout, Superseded
 from tests.contracts.client.drivers import World, change, done, inside, nothing
 from tests.support.faulty_table import lost_reply
 
@@ -95,6 +95,12 @@ async def test_a_call_that_is_skipped_returns_what_stands_for_it_and_only_others
     with pytest.raises(LockWaitTimeout):
         await done(call(LockWaitTimeout()))
     assert world.table.state("a").held == 0
+
+
+async def test_a_call_of_an_older_version_gives_way(world: World) -> None:
+    await done(world.locked(nothing, "a", only_newest=7)())
+    with pytest.raises(Superseded):
+        await done(world.locked(nothing, "a", only_newest=6)())
 
 
 async def test_as_many_calls_run_at_a_time_as_the_limit_says(world: World) -> None:

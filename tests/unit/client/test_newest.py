@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairlock import InvalidRequest, LockClient, Superseded, locked
-from tests.unit.client.conftest import MakeClient
+from fairlock import LockClient, Superseded
 from tests.unit.client.doubles import Table
 
 
@@ -71,23 +70,3 @@ def test_of_many_waiting_deployments_only_the_newest_runs(*, has_one_client: boo
     assert {(error.lock_name, error.newest) for error in fleet.superseded} == {("deploy", 9)}
     assert str(fleet.superseded[0]).endswith("is superseded, 9 was granted the lock")
     assert fleet.table.waiters("deploy") == []
-
-
-def test_a_locked_function_gives_way_to_a_newer_call(make_client: MakeClient) -> None:
-    ran: list[int] = []
-    client = make_client()
-
-    @locked("a", only_newest=7, client=client)
-    def seven() -> None:
-        ran.append(7)
-
-    @locked("a", only_newest=6, client=client)
-    def six() -> None:
-        ran.append(6)
-
-    seven()
-    with pytest.raises(Superseded):
-        six()
-    assert ran == [7]
-    with pytest.raises(InvalidRequest, match="only_newest: must be left out with if_taken"):
-        locked("a", only_newest=7, if_taken="skip")  # type: ignore[call-overload]  # the point

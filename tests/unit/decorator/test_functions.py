@@ -114,6 +114,7 @@ def test_a_coroutine_of_a_plain_function_is_refused_for_it_would_run_without_the
         ({}, positional_lock, "lock"),
         ({"lease": 0}, len, "lease"),
         ({"limit": 101}, len, "limit"),
+        ({"only_newest": 7, "if_taken": "skip"}, len, "only_newest"),
         *(
             ({"max_hold": wrong}, len, "max_hold")
             for wrong in (0, -1, math.inf, math.nan, "30", True)
@@ -185,32 +186,6 @@ def made(monkeypatch: pytest.MonkeyPatch, table: Table, clock: ManualClock) -> l
     return settings
 
 
-@locked("deploy")
-def without_client(_event: object, _context: object = None) -> str:
-    """Has no client of its own."""
-    return "done"
-
-
-def test_a_client_is_made_from_the_environment_when_it_is_needed_and_reused(
-    made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
-    for _ in range(3):
-        assert without_client({}, Context(30)) == "done"
-        assert without_client({}) == "done"
-    assert made == [
-        {
-            "table_name": "locks",
-            "heartbeat_every": math.inf,
-            "safe_period": 0.05,
-        },
-        {"table_name": "locks"},
-    ]
-
-
-def nothing(_event: object, _context: object = None) -> None: ...
-
-
 @pytest.mark.parametrize(
     ("how", "arguments", "expected"),
     [
@@ -222,36 +197,23 @@ def nothing(_event: object, _context: object = None) -> None: ...
     ],
     ids=["waits", "skip", "raise", "Lambda with a lease", "Lambda"],
 )
-def test_only_a_call_in_lambda_without_a_lease_gets_a_client_without_heartbeats(
+def test_a_client_is_made_from_the_environment_at_the_first_call_and_reused(
     how: dict[str, Any],
     arguments: tuple[Any, ...],
     expected: dict[str, Any],
     made: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Not before it: Lambda SnapStart copies what an import leaves behind.
+
+    Only a call in Lambda without a lease gets one without heartbeats.
+    """
     monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
-    locked("deploy", **how)(nothing)(*arguments)
+    call = locked("deploy", **how)(lambda _event, _context=None: "done")
+    assert made == []
+    for _ in range(2):
+        assert call(*arguments) == "done"
     assert made == [{"table_name": "locks", **expected}]
-
-
-@pytest.mark.parametrize("if_taken", ["wait", "skip", "raise"])
-def test_a_program_that_has_just_begun_replaces_a_crashed_holder(
-    if_taken: Any,  # noqa: ANN401 - one of three words
-    made: list[dict[str, Any]],
-    locks: LockClient,
-    clock: ManualClock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
-    locks.acquire("deploy")
-    clock.advance(3600)
-    ran: list[str] = []
-
-    def work() -> None:
-        ran.append(if_taken)
-
-    locked("deploy", if_taken=if_taken)(work)()
-    assert (ran, len(made)) == ([if_taken], 1)
 
 
 def test_without_a_client_and_a_table_name_the_call_says_what_to_do(
@@ -259,7 +221,7 @@ def test_without_a_client_and_a_table_name_the_call_says_what_to_do(
 ) -> None:
     monkeypatch.delenv("FAIRLOCK_TABLE_NAME", raising=False)
     with pytest.raises(InvalidRequest, match="give a client, or set FAIRLOCK_TABLE_NAME"):
-        without_client({})
+        locked("deploy")(lambda: None)()
     assert made == []
 
 
@@ -278,20 +240,3 @@ def test_a_child_that_is_forked_while_a_client_is_made_can_make_its_own(
             finally:
                 os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-def test_nothing_is_acquired_before_the_first_call_so_that_no_snapshot_holds_a_lock(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Lambda SnapStart copies what an import leaves behind into many environments."""
-    made: list[object] = []
-    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
-    monkeypatch.setattr(LockClient, "__init__", lambda *_args, **_settings: made.append(1))
-
-    @locked("nightly")
-    def handler() -> None: ...
-
-    assert made == []
-    with pytest.raises(AttributeError):  # That stand-in for a client cannot acquire.
-        handler()
-    assert made == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -113,6 +114,7 @@ def test_a_name_of_a_str_enum_is_the_same_in_a_template_as_elsewhere(
             "ValueError: Opaque has no text of its own, only an address",
         ),
         ("orders/{event!r}", None, "event is None"),
+        ("orders/{event}", math.nan, "a number is not finite"),
         ("orders/{event}", [7], "ValueError: list is not one value: name an element of it"),
         ("orders/{event}", "", "event is empty: pass its value"),
         ("orders/{event[id]}", {"id": ""}, "a value is empty"),
@@ -138,12 +140,6 @@ def test_a_name_that_cannot_be_formed_is_refused_before_anything_is_written(
         locked(template, client=locks)(handle)(event)  # type: ignore[arg-type]  # odd events
     assert refused.value.field == "name"
     assert table.requests == []
-
-
-def test_a_number_that_is_not_finite_is_refused(locks: LockClient, table: Table) -> None:
-    with pytest.raises(InvalidRequest, match="a number is not finite"):
-        locked("{event}", client=locks)(handle)(float("nan"))  # type: ignore[arg-type]  # as data may have it
-    assert names_in(table) == set()
 
 
 def positional(order_id: int) -> None:
