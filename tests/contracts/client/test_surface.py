@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from fairlock import (
     Superseded,
 )
 from fairlock.testing.manual_clock import START_MS
-from tests.contracts.client.drivers import World, done, inside
+from tests.contracts.client.drivers import Tasks, World, done, inside
 from tests.support.faulty_table import WRITES, unknown_outcomes
 from tests.unit.client.doubles import Told
 
@@ -234,6 +236,33 @@ async def test_a_call_that_does_not_wait_tells_busy_from_superseded(world: World
     with pytest.raises(Superseded):
         await done(world.another().acquire("a", only_newest=6, max_wait=0))
     assert (await done(world.another().describe("a"))).newest == 7
+
+
+@pytest.mark.parametrize("world", [Tasks], indirect=True)
+@pytest.mark.parametrize("has_one_client", [True, False], ids=["of one client", "of each its own"])
+async def test_of_many_waiting_deployments_only_the_newest_runs(
+    world: World, *, has_one_client: bool
+) -> None:
+    """In one client one of them reads, and the others learn it without a request."""
+    ran: list[int] = []
+
+    async def deploy(locks: Any, version: int) -> None:  # noqa: ANN401 - of either kind
+        async with locks.hold("a", only_newest=version, max_wait=60):
+            ran.append(version)
+
+    holder, waiting = await world.locks.acquire("a", only_newest=1), list[asyncio.Task[None]]()
+    for version in (4, 2, 9, 3):
+        locks = world.locks if has_one_client else world.another()
+        waiting.append(asyncio.create_task(deploy(locks, version)))
+        await world.sleep(0.1)
+    await holder.release()
+    ended = await asyncio.gather(*waiting, return_exceptions=True)
+    superseded = [error for error in ended if isinstance(error, Superseded)]
+    assert ran == [9]
+    assert [error.version for error in superseded] == [4, 2, 3]
+    assert {(error.lock_name, error.newest) for error in superseded} == {("a", 9)}
+    assert str(superseded[0]).endswith("is superseded, 9 was granted the lock")
+    assert world.table.waiters("a") == []
 
 
 @pytest.mark.parametrize(("outer", "other"), [(4, 5), (False, 5), (True, 1), (False, 0)])

@@ -5,10 +5,10 @@ tests/contracts/client/test_leader.py says what both clients promise.
 
 from __future__ import annotations
 
-import functools
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,11 +18,11 @@ from fairlock import (
     InvalidRequest,
     Lock,
     LockClient,
+    LockEvent,
 )
 from fairlock.testing import FakeLockClient, FakeTable
 
 LEASE = 60
-SAFE = LEASE / 3
 
 
 @pytest.fixture
@@ -46,6 +46,26 @@ def test_work_that_goes_on_after_its_lease_is_warned_of(
         locks.lead("exporter", work, lease=LEASE)
     assert "lock 'exporter' is lost, and its work goes on: another process may lead" in caplog.text
     assert len(terms) == 2
+
+
+def test_a_leader_that_waits_is_told_in_the_moment_of_its_loss() -> None:
+    moments: list[float] = []
+
+    def note(event: LockEvent) -> None:
+        if event.kind == "Lost":
+            moments.append(locks.clock.monotonic())
+
+    def work(lock: Lock, stop: threading.Event) -> None:
+        by_force = {"fencing_token": lock.fencing_token, "reason": "it hangs"}
+        take_away = partial(locks.another().force_release, "exporter", **by_force)
+        if not moments:
+            locks.clock.at(5, take_away)
+            assert stop.wait(1000)
+            moments.append(locks.clock.monotonic())
+
+    locks = FakeLockClient(on_event=note)
+    locks.lead("exporter", work, lease=50)  # Its heartbeats come between two looks of a second.
+    assert moments == [12.5, 12.5]
 
 
 def test_a_signal_that_raises_ends_the_leader_and_frees_its_lock(locks: FakeLockClient) -> None:
@@ -72,7 +92,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "no argument": (lambda: None, "work: must take two arguments"),
     "three arguments": (lambda _lock, _stop, _more: None, "work: must take two arguments"),
     "a coroutine function": (coroutine_function, FUNCTION),
-    "a partial one": (functools.partial(coroutine_function), FUNCTION),
+    "a partial one": (partial(coroutine_function), FUNCTION),
     "an object that is one": (AsyncCallable(), FUNCTION),
 }
 
