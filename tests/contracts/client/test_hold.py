@@ -18,12 +18,7 @@ from typing import Any
 import pytest
 
 from fairlock import InvalidRequest, LockLost, LockStoreUnavailable
-from tests.contracts.client.drivers import (
-    OWN,
-    World,
-    done,
-    inside,
-)
+from tests.contracts.client.drivers import OWN, World, change, done, inside
 
 
 class WorkFailedError(Exception):
@@ -40,10 +35,6 @@ async def fail_in(block: Any, before: Callable[[], object] = lambda: None) -> No
     async with inside(block):
         before()
         raise WorkFailedError
-
-
-def take_down(world: World) -> Callable[[], None]:
-    return lambda: setattr(world.table, "is_down", True)
 
 
 async def test_what_the_body_raises_leaves_it_after_the_release(world: World) -> None:
@@ -75,7 +66,7 @@ async def test_a_lock_is_entered_once_and_while_it_is_held(
 
 async def test_a_release_that_fails_is_a_note_on_the_bodys_exception(world: World) -> None:
     with pytest.raises(WorkFailedError) as raised:
-        await fail_in(world.locks.hold("a"), take_down(world))
+        await fail_in(world.locks.hold("a"), change(world, is_down=True))
     (note,) = raised.value.__notes__
     assert note.startswith("At the end of the lock: the lock table did not answer")
 

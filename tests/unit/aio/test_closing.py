@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -117,36 +117,20 @@ async def test_a_client_whose_end_is_cancelled_gives_back_its_locks_all_the_same
 MOMENTS = [n * LATENCY_SECONDS / 4 for n in range(20)]
 
 
-async def cancel(waiter: asyncio.Task[AsyncLock], _locks: AsyncLockClient) -> None:
-    waiter.cancel()
-
-
-async def close(_waiter: asyncio.Task[AsyncLock], locks: AsyncLockClient) -> None:
-    await locks.close()
-
-
-Stop = Callable[[asyncio.Task[AsyncLock], AsyncLockClient], Coroutine[Any, Any, None]]
-PAIRS: list[tuple[Stop, Stop]] = [(cancel, close), (close, cancel)]
-
-
-@pytest.mark.parametrize(("one", "other"), PAIRS)
+@pytest.mark.parametrize("is_cancelled_first", [True, False])
 @pytest.mark.parametrize("apart", MOMENTS)
 async def test_a_waiter_that_is_stopped_in_two_ways_leaves_the_queue(
-    one: Stop, other: Stop, apart: float, make_client: MakeClient, table: AsyncTable
+    apart: float, make_client: MakeClient, table: AsyncTable, *, is_cancelled_first: bool
 ) -> None:
-    first = make_client("first")
-    await first.acquire("a")
-    locks = make_client("second")
-    waiter = asyncio.create_task(locks.acquire("a", max_wait=600))
-    await asyncio.sleep(1)
-    stopping = asyncio.create_task(one(waiter, locks))
-    await asyncio.sleep(apart)
-    await other(waiter, locks)
-    await asyncio.gather(stopping, waiter, return_exceptions=True)
-    await asyncio.sleep(1)
-    assert table.traces("a") == ["first"]
-    await first.close()
-    await locks.close()
+    async with make_client("first") as first, make_client("second") as locks, first.hold("a"):
+        waiter = asyncio.create_task(locks.acquire("a", max_wait=600))
+        loop = asyncio.get_running_loop()
+        loop.call_later(1 if is_cancelled_first else 1 + apart, waiter.cancel)
+        await asyncio.sleep(1 + apart if is_cancelled_first else 1)
+        await locks.close()
+        await asyncio.gather(waiter, return_exceptions=True)
+        await asyncio.sleep(1)
+        assert table.traces("a") == ["first"]
 
 
 async def test_the_callbacks_of_two_locks_may_both_close_the_client(

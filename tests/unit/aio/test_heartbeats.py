@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import threading
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -163,3 +165,52 @@ async def test_a_defect_in_the_planning_itself_is_survived(
         await asyncio.sleep(300)
         lock.check()
     assert defects == []
+
+
+# Hundreds of locks of one client at 50 ms a request: in virtual time.
+
+LOCKS = 400
+LEASE_SECONDS = 10
+LATENCY_SECONDS = 0.05
+
+
+async def hold_hundreds(table: AsyncTable, make_client: MakeClient, *, most_at_once: int) -> float:
+    """Returns the largest gap between two renewals of a lock, as shares of its lease."""
+    random.seed(7)
+    table.latency_seconds = LATENCY_SECONDS
+    writes: dict[str, list[float]] = {}
+
+    def note(_name: str, request: dict[str, Any]) -> None:
+        writes.setdefault(request["Key"]["pk"]["S"], []).append(virtual_loop().time())
+
+    table.before = note
+    locks = make_client(lease=LEASE_SECONDS, max_workers=most_at_once)
+    await asyncio.gather(*(locks.acquire(f"lock-{n}") for n in range(LOCKS)))
+    await asyncio.sleep(1.5 * LEASE_SECONDS)
+    now = virtual_loop().time()
+    await locks.close()
+    gaps = [b - a for each in writes.values() for a, b in pairwise([*each, now])]
+    return max(gaps) / LEASE_SECONDS
+
+
+@pytest.mark.parametrize(("most_at_once", "is_in_time"), [(32, True), (1, False)])
+async def test_hundreds_of_locks_are_renewed_in_time_and_not_one_after_the_other(
+    most_at_once: int, make_client: MakeClient, table: AsyncTable, *, is_in_time: bool
+) -> None:
+    largest_gap = await hold_hundreds(table, make_client, most_at_once=most_at_once)
+    assert (largest_gap < 0.5) is is_in_time
+
+
+@pytest.mark.parametrize("most_at_once", [4, 32])
+async def test_no_more_are_under_way_than_is_said(
+    most_at_once: int, make_client: MakeClient, table: AsyncTable
+) -> None:
+    async with make_client(lease=2, max_workers=most_at_once) as locks:
+        await asyncio.gather(*(locks.acquire(f"lock-{n}") for n in range(100)))
+        under_way: list[int] = []
+        table.before = lambda *_: under_way.append(table.under_way)
+        table.latency_seconds = 0.2
+        await asyncio.sleep(1.9)
+        for lock in locks._services.heartbeats.handles():  # noqa: SLF001 - ended without a request each
+            locks._services.heartbeats.remove(lock)  # noqa: SLF001 - same
+    assert 0 < max(under_way) <= most_at_once

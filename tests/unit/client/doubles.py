@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 from botocore.exceptions import ClientError
 
-from fairlock import LockEvent
+from fairlock import LockClient, LockEvent
 from fairlock.clock import Clock
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
@@ -97,6 +97,11 @@ class Table(FakeTable):
                 self._came.notify_all()
         self.answers(answer["ResponseMetadata"]["HTTPHeaders"])
         return answer
+
+
+def often_renewed(table: Table) -> LockClient:
+    """A client with threads: its locks are renewed ten times a second, for a minute each."""
+    return LockClient("locks", client=table, lease=60, heartbeat_every=0.1)
 
 
 def unchanged(_headers: dict[str, str]) -> None:

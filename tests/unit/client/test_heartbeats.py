@@ -22,12 +22,7 @@ from fairlock.client.local_waiters import LocalWaiters
 from fairlock.protocol.model import Grant
 from fairlock.testing import ManualClock
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.doubles import Table
-
-
-def often_renewed(table: Table) -> LockClient:
-    """A client with threads: its locks are renewed ten times a second, for a minute each."""
-    return LockClient("locks", client=table, lease=60, heartbeat_every=0.1)
+from tests.unit.client.doubles import Table, often_renewed
 
 
 def test_a_callback_may_close_the_client() -> None:

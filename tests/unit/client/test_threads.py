@@ -16,7 +16,7 @@ import pytest
 from fairlock import Lock, LockClient, LockLost, LockStoreUnavailable
 from fairlock.client.threads import Callbacks, WorkerPool
 from fairlock.errors import FairlockError
-from tests.unit.client.doubles import Table
+from tests.unit.client.doubles import Table, often_renewed
 
 HANGING = 20
 
@@ -43,11 +43,6 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> type[Reluctant]:
 
     monkeypatch.setattr("threading.Thread", Threads)
     return Threads
-
-
-def often_renewed(table: Table) -> LockClient:
-    """Its locks are renewed ten times a second; none is lost while a test waits for that."""
-    return LockClient("locks", client=table, lease=60, heartbeat_every=0.1)
 
 
 def test_without_a_thread_for_heartbeats_the_lock_is_given_back_and_later_ones_are_renewed(
