@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,7 @@ from fairlock import (
     LockWaitTimeout,
 )
 from fairlock.protocol.outcomes import Queued
-from tests.contracts.client.drivers import World, done
+from tests.contracts.client.drivers import Tasks, World, done
 from tests.support import acquire, owner
 from tests.support.faulty_table import refusal
 
@@ -238,6 +239,33 @@ async def test_a_paused_lock_says_by_whom_and_why_to_those_who_ask_and_wait(
     ]
     assert (await done(client.acquire("a", max_wait=0))).fencing_token > 0
     assert world.table.state("a").ceiling is None
+
+
+@pytest.mark.parametrize("world", [Tasks], indirect=True)
+async def test_after_a_pause_of_a_minute_all_who_wait_get_the_lock_in_their_order(
+    world: World,
+) -> None:
+    """By polls: a workflow is told by a message."""
+    granted: list[tuple[int, str]] = []
+
+    async def wait(name: str) -> None:
+        async with world.client(name).hold("a", limit=2, max_wait=600) as lock:
+            granted.append((lock.fencing_token, name))
+            await world.sleep(0.5)
+
+    olga, names = world.client("olga"), [f"worker {number}" for number in range(6)]
+    await olga.pause("a", reason=WHY)
+    waiting = []
+    for name in names:
+        waiting.append(asyncio.create_task(wait(name)))
+        await world.sleep(0.1)
+    await world.sleep(60)
+    assert granted == []
+    await olga.resume("a")
+    await world.sleep(6)  # Of a poll in 5 s at the latest.
+    assert granted != []
+    await asyncio.gather(*waiting)
+    assert [name for _, name in sorted(granted)] == names
 
 
 async def test_a_limit_holds_whatever_callers_name_until_it_is_lifted(world: World) -> None:

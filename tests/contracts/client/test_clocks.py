@@ -186,24 +186,15 @@ async def jump(world: World, holder: Any) -> None:  # noqa: ANN401 - same
     holder.clock.skew += 3600
 
 
-def before_the_first_write(act: Callable[[World, Any], None]) -> Any:  # noqa: ANN401 - a kind of weather
+def at_the_first_write(when: str, act: Callable[[World, Any], None]) -> Any:  # noqa: ANN401 - a kind of weather
+    """Before it is sent, or when its answer comes."""
+
     async def weather(world: World, holder: Any) -> None:  # noqa: ANN401 - a client
-        def freeze(_name: str, _request: object) -> None:
-            world.table.before = None
+        def happen(*_: object) -> None:
+            setattr(world.table, when, None if when == "before" else unchanged)
             act(world, holder)
 
-        world.table.before = freeze
-
-    return weather
-
-
-def after_the_first_write(act: Callable[[World, Any], None]) -> Any:  # noqa: ANN401 - same
-    async def weather(world: World, holder: Any) -> None:  # noqa: ANN401 - same
-        def arrive(_headers: object) -> None:
-            world.table.answers = unchanged
-            act(world, holder)
-
-        world.table.answers = arrive
+        setattr(world.table, when, happen)
 
     return weather
 
@@ -226,11 +217,11 @@ WEATHER: dict[str, tuple[dict[str, float], Any]] = {
     "front ends 0.5 s off": ({}, differing_front_ends),
     "front ends 0.5 s off, a Date cut short": ({"skew": -1.99}, another_phase),
     "a jump of an hour": ({}, jump),
-    "a late request": ({}, before_the_first_write(stall(5))),
-    "frozen before the write": ({}, before_the_first_write(stall(60))),
-    "frozen before the write, unnoticed": ({}, before_the_first_write(stand_still)),
-    "a late answer": ({}, after_the_first_write(stall(5))),
-    "asleep after the write": ({}, after_the_first_write(stall(60))),
+    "a late request": ({}, at_the_first_write("before", stall(5))),
+    "frozen before the write": ({}, at_the_first_write("before", stall(60))),
+    "frozen before the write, unnoticed": ({}, at_the_first_write("before", stand_still)),
+    "a late answer": ({}, at_the_first_write("answers", stall(5))),
+    "asleep after the write": ({}, at_the_first_write("answers", stall(60))),
 }
 
 

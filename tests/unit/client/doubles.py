@@ -1,4 +1,4 @@
-"""Stand-ins for clients of AWS, near and far, what a hook is told, and interrupts."""
+"""Doubles of AWS's clients, near and far, what a hook is told, and interrupts."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_a_state_that_comes_late_does_not_replace_a_newer_one(
 ) -> None:
     queue = me.queue
     waiters.note(NAME, held_by(OTHER, 8), 2.0)
-    waiters.note(NAME, held_by("somebody", 7), 3.0)
+    waiters.note(NAME, held_by("one-more", 7), 3.0)
     waiters.note(NAME, SeenLock(state=LockState(fencing_token=8)), 1.0)
     assert (queue.seen_at, queue.grants_since(0)) == (2.0, 8)
     assert queue.seen_by_holder(2.0).state.holders[0].owner_id == OTHER
@@ -163,12 +163,12 @@ def test_a_longer_time_is_believed_slowly_and_a_shorter_one_at_once(
 def test_the_oldest_waiters_are_known_for_a_second_and_until_the_next_grant(
     waiters: LocalWaiters, me: LocalWaiter
 ) -> None:
-    queue, next_one = me.queue, waiter_of("somebody")
+    queue, next_one = me.queue, waiter_of("one-more")
     waiters.note(NAME, held_by(OTHER, 8, waiters=(next_one,)), 5.0)
     waiters.note(NAME, held_by(OTHER, 8), 5.5)
     assert queue.seen_by_holder(6.0).waiters == (next_one,)
     assert queue.seen_by_holder(6.1).waiters == ()
-    waiters.note(NAME, held_by("somebody", 9), 5.6)
+    waiters.note(NAME, held_by("one-more", 9), 5.6)
     assert queue.seen_by_holder(5.7).waiters == ()
     # The state itself is as fresh.
     assert [queue.seen_just_now(now) is None for now in (6.6, 6.7)] == [False, True]
@@ -232,7 +232,7 @@ def test_each_grant_brings_a_waiter_nearer_and_the_head_of_the_queue_corrects_it
     assert position.ahead == 5
     queue.note(seen(13), 2)
     assert position.ahead == 2
-    assert position.correct(ME, seen(13, "somebody", ME)) is False
+    assert position.correct(ME, seen(13, "one-more", ME)) is False
     assert position.ahead == 1
     queue.note(seen(20), 3)
     assert position.ahead == 0
@@ -243,9 +243,9 @@ def test_a_waiter_that_is_not_where_it_thought_counts_again(me: LocalWaiter) -> 
     position = QueuePosition(queue, began=0)
     queue.note(seen(10), 1)
     position.note(2, seen(10))
-    assert position.correct(ME, seen(10, "somebody", "another")) is True
+    assert position.correct(ME, seen(10, "one-more", "another")) is True
     position.note(9, seen(10))
-    assert position.correct(ME, seen(10, "somebody", "another")) is False
+    assert position.correct(ME, seen(10, "one-more", "another")) is False
 
 
 def test_outside_of_a_full_queue_a_waiter_polls_as_one_behind_all_others(me: LocalWaiter) -> None:
