@@ -20,10 +20,9 @@ from fairlock import (
     locked,
 )
 from fairlock.client.reporting import LockEventKind, LockEvents
-from fairlock.testing import ManualClock
 from tests.support import Operations, acquire, release, store_over
 from tests.support.faulty_table import READS, FaultyTable, fault
-from tests.unit.client.conftest import MakeClient
+from tests.unit.client.conftest import Near
 from tests.unit.client.doubles import Table, TimeLimitError, interrupt
 
 LEASE_SECONDS = 3600.0
@@ -71,10 +70,10 @@ def moments_after_which(attempt: Callable[[int], tuple[bool, bool]]) -> list[int
 
 
 def test_an_interrupt_at_any_moment_of_add_and_remove_leaves_no_lock_locked(
-    make_client: MakeClient,
+    near: Near,
 ) -> None:
     def attempt(at: int) -> tuple[bool, bool]:
-        locks = make_client(lease=LEASE_SECONDS)
+        locks = near.client(lease=LEASE_SECONDS)
         heartbeats = locks._services.heartbeats  # noqa: SLF001 - an interrupt is aimed at it
         lock = locks.acquire("a")
         actions = [partial(act, lock._handle) for act in (heartbeats.remove, heartbeats.add)]  # noqa: SLF001 - same
@@ -92,39 +91,36 @@ def test_an_interrupt_at_any_moment_of_add_and_remove_leaves_no_lock_locked(
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), TimeLimitError()], ids=repr)
 def test_an_interrupted_release_is_tried_once_more_and_the_interrupt_goes_on(
-    make_client: MakeClient,
-    table: Table,
+    near: Near,
     error: BaseException,
     *,
     when: Literal["before", "after"],
 ) -> None:
     """Also at the end of a block, and one that is no more than an Exception: nothing is logged."""
     told: list[Lock] = []
-    faulty = FaultyTable(table)
-    locks = make_client(client=faulty, lease=LEASE_SECONDS)
+    faulty = FaultyTable(near.table)
+    locks = near.client(client=faulty, lease=LEASE_SECONDS)
     lock = locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost))
     faulty.will(fault(error, 1, when=when))
     with pytest.raises(type(error)), lock:
         pass
-    assert table.state("a").held == 0
+    assert near.table.state("a").held == 0
     assert (lock.release(), lock.lost.is_set(), told) == (True, False, [])
 
 
-def test_an_impatient_interrupt_leaves_the_release_to_the_end_of_the_client(
-    make_client: MakeClient, table: Table
-) -> None:
+def test_an_impatient_interrupt_leaves_the_release_to_the_end_of_the_client(near: Near) -> None:
     """Ctrl-C, Ctrl-C in a release at the end of two blocks."""
-    faulty = FaultyTable(table)
-    locks = make_client(client=faulty, lease=LEASE_SECONDS)
+    faulty = FaultyTable(near.table)
+    locks = near.client(client=faulty, lease=LEASE_SECONDS)
     with suppress(KeyboardInterrupt), locks, locks.hold("a"):
         faulty.will(fault(KeyboardInterrupt(), [1, 2]))
-    assert table.state("a").held == 0
+    assert near.table.state("a").held == 0
 
 
 def test_an_interrupt_before_the_release_was_sent_releases_too(
-    make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
+    near: Near, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    locks = make_client(lease=LEASE_SECONDS)
+    locks = near.client(lease=LEASE_SECONDS)
     lock = locks.acquire("a")
     leave = type(lock._handle)._release  # noqa: SLF001 - the moment before anything is sent
     interrupts = [KeyboardInterrupt()]
@@ -137,32 +133,29 @@ def test_an_interrupt_before_the_release_was_sent_releases_too(
     monkeypatch.setattr(type(lock._handle), "_release", interrupted)  # noqa: SLF001 - same
     with pytest.raises(KeyboardInterrupt):
         lock.release()
-    assert table.state("a").held == 0
+    assert near.table.state("a").held == 0
 
 
 def test_what_is_free_or_over_is_not_remembered(
-    make_client: MakeClient,
-    table: Table,
-    clock: Any,  # noqa: ANN401 - the fixture's
+    near: Near,
 ) -> None:
-    locks = make_client(lease=10, heartbeat_every=math.inf)
+    locks = near.client(lease=10, heartbeat_every=math.inf)
     for number in range(3):
         lock = locks.acquire(f"over-{number}")
-        table.outage = ConnectionResetError()
+        near.table.outage = ConnectionResetError()
         with pytest.raises(ConnectionResetError):
             lock.release()
-        table.outage = None
+        near.table.outage = None
     remembered = locks._services.unreleased  # noqa: SLF001 - nothing outside tells that
     assert len(remembered.unsettled()) == 3
-    clock.advance(11)
+    near.clock.advance(11)
     assert remembered.unsettled() == []
     locks.acquire("free").release()
     assert remembered._all == {}  # noqa: SLF001 - same
 
 
 def moments_that_leave_the_lock(
-    make_client: MakeClient,
-    table: Table,
+    near: Near,
     use: Callable[[LockClient], object],
     *,
     within: str = OUR_CODE,
@@ -170,11 +163,11 @@ def moments_that_leave_the_lock(
     """Interrupts a use of a lock; after some moments only its client knows of it."""
 
     def attempt(at: int) -> tuple[bool, bool]:
-        locks = make_client(lease=LEASE_SECONDS)
+        locks = near.client(lease=LEASE_SECONDS)
         came = interrupt(partial(use, locks), at=at, within=within)
-        is_left = table.state("a").held > 0
+        is_left = near.table.state("a").held > 0
         locks.close(release=True)
-        assert table.state("a").held == 0, "the client knows of the grant"
+        assert near.table.state("a").held == 0, "the client knows of the grant"
         return came, is_left
 
     return moments_after_which(attempt)
@@ -187,20 +180,20 @@ def hold(locks: LockClient) -> None:
 
 @pytest.mark.parametrize("use", [hold, lambda locks: locks.acquire("a")], ids=["hold", "acquire"])
 def test_an_interrupt_at_any_moment_of_hold_and_acquire_leaves_no_lock(
-    make_client: MakeClient, table: Table, use: Callable[[LockClient], None]
+    near: Near, use: Callable[[LockClient], None]
 ) -> None:
-    left = moments_that_leave_the_lock(make_client, table, use)
+    left = moments_that_leave_the_lock(near, use)
     assert len(left) <= RETURNS_OF_THE_LOCK
 
 
 @pytest.mark.parametrize("within", ["fairlock/decorator/", "contextlib"])
 def test_an_interrupt_at_any_moment_of_a_locked_function_leaves_no_lock(
-    make_client: MakeClient, table: Table, within: str
+    near: Near, within: str
 ) -> None:
     def call(locks: LockClient) -> None:
         locked("a", client=locks)(lambda: None)()
 
-    assert moments_that_leave_the_lock(make_client, table, call, within=within) == []
+    assert moments_that_leave_the_lock(near, call, within=within) == []
 
 
 def test_an_interrupt_at_any_moment_of_the_start_of_threads_leaves_a_client_that_renews() -> None:
@@ -223,10 +216,10 @@ def test_an_interrupt_at_any_moment_of_the_start_of_threads_leaves_a_client_that
     assert moments_after_which(attempt) == []
 
 
-def test_an_interrupted_adoption_leaves_no_heartbeats(make_client: MakeClient) -> None:
+def test_an_interrupted_adoption_leaves_no_heartbeats(near: Near) -> None:
     """Its caller has got no lock then, so it would never be released."""
-    owner_id = make_client(lease=LEASE_SECONDS).acquire("a").owner_id
-    locks = make_client(lease=LEASE_SECONDS)
+    owner_id = near.client(lease=LEASE_SECONDS).acquire("a").owner_id
+    locks = near.client(lease=LEASE_SECONDS)
     heartbeats = locks._services.heartbeats  # noqa: SLF001 - nothing outside tells that
 
     def attempt(at: int) -> tuple[bool, bool]:
@@ -256,8 +249,8 @@ def test_an_interrupt_at_any_moment_of_the_first_event_does_not_silence_the_hook
 
 
 @pytest.fixture
-def store(table: Table, clock: ManualClock) -> Operations:
-    return store_over(table, clock)
+def store(near: Near) -> Operations:
+    return store_over(near.table, near.clock)
 
 
 class Impatient:
@@ -275,57 +268,53 @@ class Impatient:
             raise KeyboardInterrupt
 
 
-def interrupted_wait(table: Table, store: Operations, locks: LockClient, presses: int) -> None:
+def interrupted_wait(near: Near, store: Operations, locks: LockClient, presses: int) -> None:
     store.acquire(acquire("holder", lock_name="a"))
-    table.before = Impatient(presses)
+    near.table.before = Impatient(presses)
     with pytest.raises(KeyboardInterrupt):
         locks.acquire("a", max_wait=30)
-    table.before = None
+    near.table.before = None
 
 
 def test_one_interrupt_leaves_the_queue_at_once_and_the_end_of_the_client_sends_nothing(
-    make_client: MakeClient, table: Table, store: Operations
+    near: Near, store: Operations
 ) -> None:
-    locks = make_client("anna")
-    interrupted_wait(table, store, locks, 1)
-    assert (table.waiters("a"), table.state("a").contended) == ([], False)
-    table.requests.clear()
+    locks = near.client("anna")
+    interrupted_wait(near, store, locks, 1)
+    assert (near.table.waiters("a"), near.table.state("a").contended) == ([], False)
+    near.table.requests.clear()
     locks.close(release=True)
-    assert table.requests == []
+    assert near.table.requests == []
 
 
 @pytest.mark.parametrize("presses", [2, 3])
 def test_a_place_that_an_interrupt_kept_from_being_left_is_left_by_the_end_of_the_client(
-    make_client: MakeClient, table: Table, store: Operations, presses: int
+    near: Near, store: Operations, presses: int
 ) -> None:
     """A client that did not remember it would be handed the lock."""
-    locks = make_client("anna")
-    interrupted_wait(table, store, locks, presses)
-    assert table.waiters("a") == ["anna"]
+    locks = near.client("anna")
+    interrupted_wait(near, store, locks, presses)
+    assert near.table.waiters("a") == ["anna"]
     locks.close(release=True)
-    assert table.waiters("a") == []
+    assert near.table.waiters("a") == []
     store.release(release("holder", lock_name="a"))
-    assert table.state("a").held == 0
+    assert near.table.state("a").held == 0
 
 
-def test_a_wait_that_failed_is_not_tried_again_at_the_end_of_the_client(
-    make_client: MakeClient, table: Table
-) -> None:
+def test_a_wait_that_failed_is_not_tried_again_at_the_end_of_the_client(near: Near) -> None:
     """All was tried to undo it, and an outage should not delay the end of a program."""
-    locks = make_client("anna")
-    table.is_down = True
+    locks = near.client("anna")
+    near.table.is_down = True
     with pytest.raises(LockStoreUnavailable):
         locks.acquire("a", max_wait=0)
-    table.is_down = False
+    near.table.is_down = False
     locks.close(release=True)
-    assert table.requests == []
+    assert near.table.requests == []
 
 
-def test_a_wait_in_another_thread_is_left_to_that_thread(
-    make_client: MakeClient, table: Table
-) -> None:
-    make_client("holder").acquire("a")
-    locks = make_client("anna")
+def test_a_wait_in_another_thread_is_left_to_that_thread(near: Near) -> None:
+    near.client("holder").acquire("a")
+    locks = near.client("anna")
     found: list[list[object]] = []
 
     def look(name: str, _request: dict[str, Any]) -> None:
@@ -335,54 +324,50 @@ def test_a_wait_in_another_thread_is_left_to_that_thread(
             asking.start()
             asking.join(30)
 
-    table.before = look
+    near.table.before = look
     with suppress(LockWaitTimeout):
         locks.acquire("a", max_wait=0.2)
     assert found == [[]]
 
 
-def test_a_waiter_that_is_interrupted_while_it_gives_up_leaves_the_queue(
-    make_client: MakeClient, table: Table, clock: ManualClock
-) -> None:
-    make_client("anna").acquire("a")
+def test_a_waiter_that_is_interrupted_while_it_gives_up_leaves_the_queue(near: Near) -> None:
+    near.client("anna").acquire("a")
 
     def interrupt(name: str, _: dict[str, Any]) -> None:
-        if name == "transact_write_items" and clock.monotonic() >= 5:
-            table.before = None
+        if name == "transact_write_items" and near.clock.monotonic() >= 5:
+            near.table.before = None
             raise KeyboardInterrupt
 
-    table.before = interrupt
+    near.table.before = interrupt
     with pytest.raises(KeyboardInterrupt):
-        make_client("ben").acquire("a", max_wait=5)
-    assert table.waiters("a") == []
+        near.client("ben").acquire("a", max_wait=5)
+    assert near.table.waiters("a") == []
 
 
-def test_a_waiter_that_is_interrupted_in_the_moment_of_its_grant_gives_it_back(
-    make_client: MakeClient, table: Table, clock: ManualClock
-) -> None:
-    locks = make_client(lease=600)
+def test_a_waiter_that_is_interrupted_in_the_moment_of_its_grant_gives_it_back(near: Near) -> None:
+    locks = near.client(lease=600)
     first = locks.acquire("a")
 
     def release_and_interrupt() -> None:
         first.release()
         raise KeyboardInterrupt
 
-    clock.at(10, release_and_interrupt)
+    near.clock.at(10, release_and_interrupt)
     with pytest.raises(KeyboardInterrupt):
         locks.acquire("a", max_wait=60)
-    assert table.traces("a") == []
+    assert near.table.traces("a") == []
 
 
 def test_a_client_that_is_closed_while_its_first_request_is_granted_gives_that_back(
-    make_client: MakeClient, table: Table
+    near: Near,
 ) -> None:
-    locks = make_client()
+    locks = near.client()
 
     def close(_name: str, _arguments: object) -> None:
-        table.before = None
+        near.table.before = None
         locks.close()
 
-    table.before = close
+    near.table.before = close
     with pytest.raises(ClientUnusable):
         locks.acquire("a", max_wait=0)
-    assert table.state("a").held == 0
+    assert near.table.state("a").held == 0
