@@ -114,7 +114,7 @@ def written(value: Any) -> str:  # noqa: ANN401 - of any type
 
 
 REQUEST: Final = {"name", "limit", "lease", "data", "shared", "owner_name"}
-DOORS: dict[str, tuple[type[Threads | Tasks], Callable[..., Any], set[str]]] = {
+DOORS: dict[str, tuple[type[World], Callable[..., Any], set[str]]] = {
     "a function": (Threads, ask_function, REQUEST),
     "threads": (Threads, ask_client, BROKEN.keys() - {"fallback"}),
     "asyncio": (Tasks, ask_client, BROKEN.keys() - {"fallback"}),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,32 +22,24 @@ from tests.unit.client.doubles import Table, often_renewed
 HANGING = 20
 
 
-class Reluctant(threading.Thread):
-    """A thread that cannot be started while the system has none left, by the prefix of its name."""
-
-    exhausted: str | None = None
-    refused: threading.Event
-
-    def start(self) -> None:
-        if self.exhausted is not None and self.name.startswith(self.exhausted):
-            self.refused.set()
-            raise RuntimeError("can't start new thread")
-        super().start()
-
-
 @pytest.fixture
-def threads(monkeypatch: pytest.MonkeyPatch) -> type[Reluctant]:
-    class Threads(Reluctant):
-        """Those of one test."""
+def threads(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """No thread can be started whose name begins with what is `exhausted`; tells `refused`."""
+    threads = SimpleNamespace(exhausted="-", refused=threading.Event())
+    start = threading.Thread.start
 
-        refused = threading.Event()
+    def start_if_possible(thread: threading.Thread) -> None:
+        if thread.name.startswith(threads.exhausted):
+            threads.refused.set()
+            raise RuntimeError("can't start new thread")
+        start(thread)
 
-    monkeypatch.setattr("threading.Thread", Threads)
-    return Threads
+    monkeypatch.setattr(threading.Thread, "start", start_if_possible)
+    return threads
 
 
 def test_without_a_thread_for_heartbeats_the_lock_is_given_back_and_later_ones_are_renewed(
-    threads: type[Reluctant],
+    threads: SimpleNamespace,
 ) -> None:
     table = Table()
     with often_renewed(table) as locks:
@@ -54,21 +47,21 @@ def test_without_a_thread_for_heartbeats_the_lock_is_given_back_and_later_ones_a
         with pytest.raises(RuntimeError, match="thread"):
             locks.acquire("a")
         assert table.state("a").held == 0
-        threads.exhausted = None
+        threads.exhausted = "-"
         lock = locks.acquire("a")
         assert table.does_more(2)
         assert not lock.lost.is_set()
 
 
 def test_a_heartbeat_for_which_there_is_no_thread_is_tried_again(
-    threads: type[Reluctant],
+    threads: SimpleNamespace,
 ) -> None:
     table = Table()
     with often_renewed(table) as locks:
         threads.exhausted = "fairlock-heartbeat"
         lock = locks.acquire("a")
         assert threads.refused.wait(30)
-        threads.exhausted = None
+        threads.exhausted = "-"
         assert table.does_more(2)
         assert not lock.lost.is_set()
 
@@ -114,7 +107,7 @@ def test_callbacks_that_hang_keep_no_other_lock_from_being_told() -> None:
 
 
 def test_a_callback_for_which_there_is_no_thread_is_called_later(
-    threads: type[Reluctant], caplog: pytest.LogCaptureFixture
+    threads: SimpleNamespace, caplog: pytest.LogCaptureFixture
 ) -> None:
     callbacks = Callbacks()
     told: list[str] = []
@@ -122,7 +115,7 @@ def test_a_callback_for_which_there_is_no_thread_is_called_later(
     callbacks.call_soon("on_lost of lock 'a'", lambda: told.append("a"))
     assert told == []
     assert "no thread for on_lost of lock 'a', it is called later" in caplog.text
-    threads.exhausted = None
+    threads.exhausted = "-"
     callbacks.call_soon("on_lost of lock 'b'", lambda: told.append("b"))
     callbacks.close()
     assert sorted(told) == ["a", "b"]
