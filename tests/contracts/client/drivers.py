@@ -18,7 +18,7 @@ from fairlock import Lock, LockDescription, locked
 from fairlock.aio.async_lock import AsyncHold, AsyncHoldAll, AsyncLock
 from fairlock.testing import FakeAsyncLockClient, FakeLockClient, run_in_virtual_time
 from fairlock.testing.fake_async_client import LoopClock
-from fairlock.testing.manual_clock import ManualClock, VirtualTimeLoop
+from fairlock.testing.manual_clock import ManualClock
 from tests.support import Operations, store_over
 from tests.unit.client.doubles import Table
 
@@ -197,16 +197,8 @@ class Tasks(World):
     def run(self, scene: Coroutine[Any, Any, None]) -> None:
         run_in_virtual_time(scene)
 
-    def now(self) -> float:
-        return asyncio.get_running_loop().time()
-
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-
-    def stall(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        loop.block(seconds)
 
     def at(self, seconds: float, action: Callable[[], Any]) -> None:
         async def act() -> None:
