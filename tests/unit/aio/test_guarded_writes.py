@@ -51,35 +51,21 @@ async def cancelled(write: Awaitable[None], *, after: float) -> None:
 
 
 @EACH_WAY
+@pytest.mark.parametrize("is_down", [False, True])
 @pytest.mark.parametrize("after", MOMENTS[:6])
 @pytest.mark.parametrize("pause", [0, 1])
 async def test_a_write_that_is_cancelled_and_made_again_is_done_once(
-    after: float,
-    pause: float,
-    far: Far,
-    *,
-    release: bool,
+    after: float, pause: float, far: Far, *, is_down: bool, release: bool
 ) -> None:
-    """Even if it is made again while its forerunner is under way."""
+    """Even if it did not happen, or is made again while its forerunner is under way."""
     async with a_lock(far) as lock:
+        far.table.is_down = is_down
         await cancelled(lock.transact_write([DEPOSIT], token="one", release=release), after=after)
         await asyncio.sleep(pause)
-        await lock.transact_write([DEPOSIT], token="one", release=release)
-        assert (balance(far), far.table.state("a").held) == (10, 0 if release else 1)
-        assert not lock.lost.is_set()
-
-
-@EACH_WAY
-async def test_a_cancelled_write_that_did_not_happen_is_made_up_for(
-    far: Far, *, release: bool
-) -> None:
-    async with a_lock(far) as lock:
-        far.table.is_down = True
-        await cancelled(lock.transact_write([DEPOSIT], token="one", release=release), after=0.2)
-        await asyncio.sleep(1)
         far.table.is_down = False
         await lock.transact_write([DEPOSIT], token="one", release=release)
         assert (balance(far), far.table.state("a").held) == (10, 0 if release else 1)
+        assert not lock.lost.is_set()
 
 
 async def test_the_next_write_has_a_token_of_its_own(far: Far) -> None:
