@@ -7,7 +7,6 @@ outcome is unknown; after a repeat of the same call, answer and table are the un
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -15,10 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pytest
 
 from fairlock import create_table
-from fairlock.aws.lock_table import ConditionFailed, LockTable, Written
-from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable, OutcomeUnknown
-from fairlock.protocol import schema, versions
-from fairlock.testing.fake_table import MemoryTable
+from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
 from tests.contracts.disturbed import (
     ENDS,
     FAULTS,
@@ -108,75 +104,6 @@ def test_a_repeat_that_is_refused_leaves_the_outcome_of_the_first_sending_unknow
     raised = fails_at_once(name, error)
     is_read = isinstance(raised, LockStoreMisconfigured) and OPERATIONS[name].requests[:1] == [G]
     assert isinstance(raised, LockStoreUnavailable) or is_read
-
-
-# The controls: each protection switched off, and an operation that shows it.
-
-
-def takes_failures_for(kind: type[Any], item: Any) -> Callable[..., object]:  # noqa: ANN401 - an item
-    """In place of `LockTable.update`."""
-    send = LockTable.update
-
-    def update(table: LockTable, change: Any) -> object:  # noqa: ANN401 - passed on
-        try:
-            return send(table, change)
-        except LockStoreUnavailable:
-            return kind(item, sent=0.0, date_ms=table.aws_clock.now_ms())
-
-    return update
-
-
-def token_of_zero(table: MemoryTable, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
-    """In place of `MemoryTable.update_item`: the item's tokens begin at 0."""
-    values = request["ExpressionAttributeValues"]
-    zero = {":seed": {"N": "0"}} if ":seed" in values else {}
-    return _update_item(table, **{**request, "ExpressionAttributeValues": {**values, **zero}})
-
-
-def without_a_request_token(table: MemoryTable, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - same
-    """In place of `MemoryTable.transact_write_items`."""
-    return _transact(table, **{**request, "ClientRequestToken": ""})
-
-
-_update_item, _transact = MemoryTable.update_item, MemoryTable.transact_write_items
-REFUSED: Final = takes_failures_for(ConditionFailed, {schema.HELD: {"N": "1"}})
-TAKEN: Final = takes_failures_for(Written, {schema.FENCING_TOKEN: {"N": "1"}})
-CONTROLS: Final[dict[str, tuple[object, str, object, str, str]]] = {
-    "an error is a refusal": (
-        *(LockTable, "update", REFUSED),
-        *("acquire", "outage"),
-    ),
-    "an error is a grant": (
-        *(LockTable, "update", TAKEN),
-        *("acquire", "outage"),
-    ),
-    "an error is a lost lock": (
-        *(LockTable, "update", REFUSED),
-        *("heartbeat", "outage"),
-    ),
-    "an optimistic repeat writes twice": (
-        *(versions, "happened", lambda **_: False),
-        *("optimistic write", "lost reply"),
-    ),
-    "each sending has a request token of its own": (
-        *(MemoryTable, "transact_write_items", without_a_request_token),
-        *("guarded write", "sent twice by botocore"),
-    ),
-    "tokens begin at zero": (
-        *(MemoryTable, "update_item", token_of_zero),
-        *("acquire", "lost reply"),
-    ),
-}
-
-
-@pytest.mark.parametrize("control", CONTROLS)
-def test_control_without_its_protection_the_operation_would_end_otherwise(
-    control: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    owner, attribute, weakened, name, kind = CONTROLS[control]
-    monkeypatch.setattr(owner, attribute, weakened)
-    with pytest.raises((AssertionError, ValueError, OutcomeUnknown)):
-        verify(name, FAULTS[kind])
 
 
 def test_control_a_guarded_write_without_a_token_is_made_twice_by_its_repeat() -> None:

@@ -114,7 +114,7 @@ def written(value: Any) -> str:  # noqa: ANN401 - of any type
 
 
 REQUEST: Final = {"name", "limit", "lease", "data", "shared", "owner_name"}
-DOORS: dict[str, tuple[type[Threads | Tasks], Callable[..., Any], set[str]]] = {
+DOORS: dict[str, tuple[type[World], Callable[..., Any], set[str]]] = {
     "a function": (Threads, ask_function, REQUEST),
     "threads": (Threads, ask_client, BROKEN.keys() - {"fallback"}),
     "asyncio": (Tasks, ask_client, BROKEN.keys() - {"fallback"}),
@@ -167,9 +167,8 @@ def test_what_breaks_a_rule_is_refused_by_name_and_nothing_is_sent(
         told = {"lock_name": "name", "lease_seconds": "lease"}
         assert told.get(refused.value.field, refused.value.field) == field
         assert world.table.requests == []
-        await world.close()
 
-    world.run(scene())
+    world.play(scene())
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -180,8 +179,4 @@ def test_what_keeps_all_rules_is_taken(door: str) -> None:
     good = {"name": "x" * 512, "limit": 100, "lease": 43_200, "data": {"a": "x" * 2000}}
     good |= {"owner_name": "x" * 512, "max_wait": 60, "max_hold": 50_000, "shared": False}
 
-    async def scene() -> None:
-        await ask(world, {field: value for field, value in good.items() if field in fields})
-        await world.close()
-
-    world.run(scene())
+    world.play(ask(world, {field: value for field, value in good.items() if field in fields}))

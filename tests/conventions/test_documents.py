@@ -236,7 +236,7 @@ def test_a_name_that_does_not_exist_is_found() -> None:
     path = ROOT / "README.md"
     assert list(missing_links(path, planted)) == ["nowhere.md", "README.md#nothing"]
     assert list(missing_paths(path, planted)) == ["fairlock/locks/rota.py"]
-    said = "A file without a folder is in `tests/unit/client/`.\n`test_waiting.py` `test_gone.py`"
+    said = "A file without a folder is in `tests/unit/client/`.\n`test_threads.py` `test_gone.py`"
     assert list(missing_paths(path, said)) == ["test_gone.py"]
     assert list(missing_names(planted)) == ["fairlock.locks.rota", "fairlock.Rota"]
     assert list(missing_members(planted)) == ["lock.vacate"]

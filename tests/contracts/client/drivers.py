@@ -8,19 +8,17 @@ time passes by a clock that is moved; with asyncio it runs in virtual time.
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
-from functools import cached_property
-from typing import Any, ParamSpec
+from functools import cached_property, partial, wraps
+from typing import Any
 
 from fairlock import Lock, LockDescription, locked
 from fairlock.aio.async_lock import AsyncHold, AsyncHoldAll, AsyncLock
 from fairlock.testing import FakeAsyncLockClient, FakeLockClient, run_in_virtual_time
 from fairlock.testing.fake_async_client import LoopClock
-from fairlock.testing.manual_clock import ManualClock, VirtualTimeLoop
+from fairlock.testing.manual_clock import ManualClock
 from tests.support import Operations, store_over
 from tests.unit.client.doubles import Table
 
@@ -30,7 +28,6 @@ OWN = LEASE * 0.98
 """For how long a holder relies on such a lease."""
 Work = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 Coroutines = Callable[..., Coroutine[Any, Any, Any]]
-_P = ParamSpec("_P")
 
 
 class WrongClock:
@@ -66,19 +63,39 @@ class WrongClock:
         """Stays as it is."""
 
 
-class World(ABC):
-    """One table, its clients, and time.
+class Told:
+    """What the callbacks of locks were told: what, why, and seconds after this was made."""
+
+    def __init__(self, world: World) -> None:
+        self.what: list[str] = []
+        self.reasons: list[str] = []
+        self.after: list[float] = []
+        self._world = world
+        self._began = world.now()
+
+    def callbacks(self) -> dict[str, Any]:
+        """Arguments of `acquire`."""
+        return {f"on_{what}": partial(self._note, what) for what in ("danger", "lost")}
+
+    def _note(self, what: str, _lock: object, reason: str) -> None:
+        self.what.append(what)
+        self.reasons.append(reason)
+        self.after.append(self._world.now() - self._began)
+
+
+class World:
+    """One table, its clients, and time: with `LockClient`.
 
     Attributes:
         caller: what uses a client: a thread or a task.
         clock: the true one, by which AWS dates its answers.
     """
 
-    caller: str
+    caller = "thread"
 
-    def __init__(self, clock: Any) -> None:  # noqa: ANN401 - of either kind
-        self.clock = clock
-        self.table = Table(clock)
+    def __init__(self, clock: Any = None) -> None:  # noqa: ANN401 - of either kind
+        self.clock = clock or ManualClock()
+        self.table = Table(self.clock)
         self.clients: list[Any] = []
 
     def client(self, name: str = "anna", **settings: Any) -> Any:  # noqa: ANN401 - of either kind
@@ -111,90 +128,65 @@ class World(ABC):
         found = client.list(*prefix)
         return list(found) if isinstance(found, Iterator) else [lock async for lock in found]
 
-    async def close(self) -> None:
-        """Closes the clients that the test has left open."""
-        for client in self.clients:
-            await done(client.close())
+    def play(self, scene: Coroutine[Any, Any, None]) -> None:
+        """Runs a test, and closes the clients that it has left open."""
 
-    @abstractmethod
-    def run(self, scene: Coroutine[Any, Any, None]) -> None:
-        """Runs a test."""
+        async def play() -> None:
+            try:
+                await scene
+            finally:
+                for client in self.clients:
+                    await done(client.close())
 
-    @abstractmethod
-    def now(self) -> float:
-        """Seconds of the clock by which leases are counted."""
-
-    @abstractmethod
-    async def sleep(self, seconds: float) -> None:
-        """Lets time pass, and what is due happen."""
-
-    @abstractmethod
-    def stall(self, seconds: float) -> None:
-        """Lets time pass in which nothing of this process runs."""
-
-    @abstractmethod
-    def at(self, seconds: float, action: Callable[[], Any]) -> None:
-        """Plans something for so many seconds from now: a call of either client, perhaps."""
-
-    @abstractmethod
-    async def lead(self, work: Work, **options: Any) -> Any:  # noqa: ANN401 - as of the client
-        """Leads."""
-
-    @abstractmethod
-    async def told(self, stop: Any, seconds: float) -> None:  # noqa: ANN401 - a leader's event
-        """Waits until a leader has to stop, for so long at most."""
-
-    @abstractmethod
-    def locked(self, does: Coroutines, name: str, **options: Any) -> Callable[..., Any]:  # noqa: ANN401 - same
-        """A locked function, or a coroutine function."""
-
-    @abstractmethod
-    def _make(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - of either kind
-        """A client."""
-
-
-class Threads(World):
-    """`LockClient`."""
-
-    caller = "thread"
-
-    def __init__(self) -> None:
-        super().__init__(ManualClock())
+        self.run(play())
 
     def run(self, scene: Coroutine[Any, Any, None]) -> None:
+        """Runs to the end."""
         at_once(scene)
 
     def now(self) -> float:
+        """Seconds of the clock by which leases are counted."""
         return float(self.clock.monotonic())
 
     async def sleep(self, seconds: float) -> None:
+        """Lets time pass, and what is due happen."""
         self.clock.advance(seconds)
 
     def stall(self, seconds: float) -> None:
+        """Lets time pass in which nothing of this process runs."""
         self.clock.stall(seconds)
 
     def at(self, seconds: float, action: Callable[[], Any]) -> None:
+        """Plans something for so many seconds from now: a call of either client, perhaps."""
         self.clock.at(seconds, lambda: at_once(action()))
 
-    async def lead(self, work: Work, **options: Any) -> Any:  # noqa: ANN401 - same
+    async def lead(self, work: Work, **options: Any) -> Any:  # noqa: ANN401 - as of the client
+        """Leads."""
         return self.locks.lead("a", lambda *args: at_once(work(*args)), **options)
 
-    async def told(self, stop: Any, seconds: float) -> None:  # noqa: ANN401 - same
+    async def told(self, stop: Any, seconds: float) -> None:  # noqa: ANN401 - a leader's event
+        """Waits until a leader has to stop, for so long at most."""
         stop.wait(seconds)
 
     def locked(self, does: Coroutines, name: str, **options: Any) -> Callable[..., Any]:  # noqa: ANN401 - same
-        def work(*args: object) -> Any:  # noqa: ANN401 - same
-            return at_once(does(*args))
+        """A locked function, or a coroutine function."""
+
+        @wraps(does)
+        def work(*args: object, **named: object) -> Any:  # noqa: ANN401 - same
+            return at_once(does(*args, **named))
 
         made: Callable[..., Any] = locked(name, client=self.locks, **options)(work)
         return made
 
-    def _make(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - same
+    def _make(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - of either kind
         return FakeLockClient(table=self.table, **settings)
 
 
+Threads = World
+
+
 class Tasks(World):
-    """`AsyncLockClient`."""
+    """The same with `AsyncLockClient`, in virtual time."""
 
     caller = "task"
 
@@ -205,16 +197,8 @@ class Tasks(World):
     def run(self, scene: Coroutine[Any, Any, None]) -> None:
         run_in_virtual_time(scene)
 
-    def now(self) -> float:
-        return asyncio.get_running_loop().time()
-
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-
-    def stall(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        loop.block(seconds)
 
     def at(self, seconds: float, action: Callable[[], Any]) -> None:
         async def act() -> None:
@@ -236,6 +220,16 @@ class Tasks(World):
 
     def _make(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - same
         return FakeAsyncLockClient(table=self.table, **settings)
+
+
+def change(world: World, **attributes: object) -> Callable[[], None]:
+    """Something to be done later: sets attributes of the table."""
+
+    def act() -> None:
+        for name, value in attributes.items():
+            setattr(world.table, name, value)
+
+    return act
 
 
 WAYS = ("hold", "acquire", "locked")
@@ -281,21 +275,3 @@ async def inside(block: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - a block of
     else:
         with block as held:
             yield held
-
-
-def of_both_clients(scene: Callable[_P, Coroutine[Any, Any, None]]) -> Callable[_P, None]:
-    """Makes a test of a coroutine function, whose argument `world` is the fixture."""
-
-    @functools.wraps(scene)
-    def test(*args: _P.args, **kwargs: _P.kwargs) -> None:
-        world: Any = kwargs["world"]
-
-        async def run() -> None:
-            try:
-                await scene(*args, **kwargs)
-            finally:
-                await world.close()
-
-        world.run(run())
-
-    return test

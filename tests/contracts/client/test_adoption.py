@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 
-from fairlock import InvalidRequest, LockLost, LockStoreUnavailable
+from fairlock import LockLost, LockStoreUnavailable
 from fairlock.protocol.model import ForceReleaseRequest, Grant, ReleaseRequest
-from tests.contracts.client.drivers import World, done, inside, of_both_clients
+from tests.contracts.client.drivers import World, done, inside
 from tests.support import acquire, owner
 from tests.support.store_bench import RUN
 
@@ -22,7 +21,6 @@ def granted(world: World) -> Grant:
     return answer
 
 
-@of_both_clients
 async def test_an_adopted_lock_is_the_one_that_was_granted(world: World) -> None:
     grant = granted(world)
     await world.sleep(20)
@@ -36,7 +34,6 @@ async def test_an_adopted_lock_is_the_one_that_was_granted(world: World) -> None
     lock.check()
 
 
-@of_both_clients
 async def test_a_lock_whose_data_another_program_has_spoilt_can_be_adopted(world: World) -> None:
     request = acquire("a workflow", lock_name="spoilt", data="{no JSON")
     assert isinstance(world.store().acquire(request), Grant)
@@ -47,7 +44,6 @@ async def test_a_lock_whose_data_another_program_has_spoilt_can_be_adopted(world
     assert [holder.data for holder in found.holders] == ["{no JSON"]
 
 
-@of_both_clients
 async def test_an_adopted_lock_is_renewed_in_the_background(world: World) -> None:
     """The control is the same lock that no one adopts: its lease ends."""
     grant = granted(world)
@@ -61,7 +57,6 @@ async def test_an_adopted_lock_is_renewed_in_the_background(world: World) -> Non
     assert world.clock.wall_ms() > grant.expires_at_ms
 
 
-@of_both_clients
 async def test_the_release_of_an_adopted_lock_hands_over_and_ends_its_claim(world: World) -> None:
     grant = granted(world)
     store = world.store()
@@ -75,7 +70,6 @@ async def test_the_release_of_an_adopted_lock_hands_over_and_ends_its_claim(worl
         lock.check()
 
 
-@of_both_clients
 async def test_a_loss_is_told_to_the_one_who_adopted(world: World) -> None:
     grant = granted(world)
     told: list[str] = []
@@ -91,7 +85,6 @@ async def test_a_loss_is_told_to_the_one_who_adopted(world: World) -> None:
 
 
 @pytest.mark.parametrize("before", ["no one ever held", "released", "between"])
-@of_both_clients
 async def test_what_is_not_held_is_refused_and_nothing_is_written(
     world: World, before: str
 ) -> None:
@@ -115,7 +108,6 @@ async def test_what_is_not_held_is_refused_and_nothing_is_written(
     assert world.table.state("a").holders == ()
 
 
-@of_both_clients
 async def test_an_outage_is_no_refusal(world: World) -> None:
     grant = granted(world)
     client = world.another()
@@ -125,27 +117,6 @@ async def test_an_outage_is_no_refusal(world: World) -> None:
     world.table.is_down = False
     lock = await done(client.adopt("a", grant.owner_id))
     assert lock.fencing_token == grant.fencing_token
-
-
-@pytest.mark.parametrize(
-    ("field", "arguments"),
-    [
-        ("name", {"name": " a"}),
-        ("owner_id", {"owner_id": "short"}),
-        ("lease", {"lease": 0}),
-        ("on_lost", {"on_lost": 7}),
-        ("on_danger", {"on_danger": 7}),
-    ],
-)
-@of_both_clients
-async def test_a_bad_argument_is_refused_by_name_and_nothing_is_sent(
-    world: World, field: str, arguments: dict[str, Any]
-) -> None:
-    given: dict[str, Any] = {"name": "a", "owner_id": owner("anna"), **arguments}
-    with pytest.raises(InvalidRequest) as caught:
-        await done(world.client(heartbeat_every=math.inf).adopt(**given))
-    assert caught.value.field == field
-    assert world.table.requests == []
 
 
 # A heartbeat renews by the owner_id, and is answered with the grant: another one is a loss.
@@ -158,7 +129,6 @@ def free(world: World, grant: Grant) -> None:
     assert world.store().force_release(request) is not None
 
 
-@of_both_clients
 async def test_a_lock_is_lost_if_its_owner_id_was_granted_it_again(world: World) -> None:
     """As by a redriven workflow; a client that adopts the new grant holds it."""
     first = granted(world)
@@ -175,7 +145,6 @@ async def test_a_lock_is_lost_if_its_owner_id_was_granted_it_again(world: World)
     assert await done(again.release())
 
 
-@of_both_clients
 async def test_a_release_does_not_end_a_later_grant_of_the_same_owner_id(world: World) -> None:
     first = granted(world)
     lock = await done(world.another().adopt("a", first.owner_id))
@@ -187,7 +156,6 @@ async def test_a_release_does_not_end_a_later_grant_of_the_same_owner_id(world: 
 
 
 @pytest.mark.parametrize("shown", ["NONE", "ALL_NEW", "UPDATED_OLD"])
-@of_both_clients
 async def test_the_first_heartbeat_notices_a_server_that_does_not_show_the_token_before(
     world: World, shown: str
 ) -> None:

@@ -23,7 +23,7 @@ from fairlock import (
     LockWaitTimeout,
 )
 from fairlock.testing.fake_async_client import _Awaitable
-from tests.contracts.client.drivers import Threads, World, done, of_both_clients
+from tests.contracts.client.drivers import Threads, World, done
 from tests.support import acquire, heartbeat
 from tests.support.faulty_table import lost_reply
 from tests.unit.client.doubles import unchanged, without_date
@@ -70,25 +70,21 @@ async def is_robbed(
 
 @pytest.mark.parametrize("skew", [-TWO_HOURS, TWO_HOURS])
 @pytest.mark.parametrize("who", ["holder", "contender"])
-@of_both_clients
 async def test_a_clock_that_is_two_hours_wrong_robs_no_holder(
     world: World, who: str, skew: float
 ) -> None:
     assert not await is_robbed(world, **{who: skew})
 
 
-@of_both_clients
 async def test_by_its_own_clock_a_contender_two_hours_ahead_would_rob(world: World) -> None:
     world.table.answers = without_date
     assert await is_robbed(world, contender=TWO_HOURS)
 
 
-@of_both_clients
 async def test_a_contenders_own_short_lease_is_no_measure_of_the_holders(world: World) -> None:
     assert not await is_robbed(world, lease=1)
 
 
-@of_both_clients
 async def test_the_date_of_another_answer_judges_no_lease(world: World) -> None:
     """A front end an hour ahead has answered for another lock."""
     lock = await done(world.another().acquire("a"))
@@ -105,7 +101,6 @@ async def test_the_date_of_another_answer_judges_no_lease(world: World) -> None:
     [(0, 0), (TWO_HOURS, 0), (-TWO_HOURS, 0), (0, TWO_HOURS), (0, -TWO_HOURS)],
 )
 @pytest.mark.parametrize("lived_seconds", [0, 50])
-@of_both_clients
 async def test_a_waiter_replaces_a_dead_holder_its_lease_and_at_most_5_s_after_its_last_renewal(
     world: World, dead: float, skew: float, lived_seconds: float
 ) -> None:
@@ -121,7 +116,6 @@ async def test_a_waiter_replaces_a_dead_holder_its_lease_and_at_most_5_s_after_i
     assert (holder.revision > 1) is (lived_seconds > 0 or dead != 0)
 
 
-@of_both_clients
 async def test_a_single_try_replaces_a_dead_holder_from_the_date_that_shows_its_end(
     world: World,
 ) -> None:
@@ -133,7 +127,6 @@ async def test_a_single_try_replaces_a_dead_holder_from_the_date_that_shows_its_
     assert await done(ben.try_acquire("a")) is not None
 
 
-@of_both_clients
 async def test_each_of_24_fresh_processes_replaces_a_dead_holder_at_its_first_try(
     world: World,
 ) -> None:
@@ -147,7 +140,6 @@ async def test_each_of_24_fresh_processes_replaces_a_dead_holder_at_its_first_tr
 
 
 @pytest.mark.parametrize("renews", [True, False])
-@of_both_clients
 async def test_a_renewal_between_the_last_look_and_the_takeover_wins(
     world: World, *, renews: bool
 ) -> None:
@@ -194,24 +186,15 @@ async def jump(world: World, holder: Any) -> None:  # noqa: ANN401 - same
     holder.clock.skew += 3600
 
 
-def before_the_first_write(act: Callable[[World, Any], None]) -> Any:  # noqa: ANN401 - a kind of weather
+def at_the_first_write(when: str, act: Callable[[World, Any], None]) -> Any:  # noqa: ANN401 - a kind of weather
+    """Before it is sent, or when its answer comes."""
+
     async def weather(world: World, holder: Any) -> None:  # noqa: ANN401 - a client
-        def freeze(_name: str, _request: object) -> None:
-            world.table.before = None
+        def happen(*_: object) -> None:
+            setattr(world.table, when, None if when == "before" else unchanged)
             act(world, holder)
 
-        world.table.before = freeze
-
-    return weather
-
-
-def after_the_first_write(act: Callable[[World, Any], None]) -> Any:  # noqa: ANN401 - same
-    async def weather(world: World, holder: Any) -> None:  # noqa: ANN401 - same
-        def arrive(_headers: object) -> None:
-            world.table.answers = unchanged
-            act(world, holder)
-
-        world.table.answers = arrive
+        setattr(world.table, when, happen)
 
     return weather
 
@@ -234,16 +217,15 @@ WEATHER: dict[str, tuple[dict[str, float], Any]] = {
     "front ends 0.5 s off": ({}, differing_front_ends),
     "front ends 0.5 s off, a Date cut short": ({"skew": -1.99}, another_phase),
     "a jump of an hour": ({}, jump),
-    "a late request": ({}, before_the_first_write(stall(5))),
-    "frozen before the write": ({}, before_the_first_write(stall(60))),
-    "frozen before the write, unnoticed": ({}, before_the_first_write(stand_still)),
-    "a late answer": ({}, after_the_first_write(stall(5))),
-    "asleep after the write": ({}, after_the_first_write(stall(60))),
+    "a late request": ({}, at_the_first_write("before", stall(5))),
+    "frozen before the write": ({}, at_the_first_write("before", stall(60))),
+    "frozen before the write, unnoticed": ({}, at_the_first_write("before", stand_still)),
+    "a late answer": ({}, at_the_first_write("answers", stall(5))),
+    "asleep after the write": ({}, at_the_first_write("answers", stall(60))),
 }
 
 
 @pytest.mark.parametrize("name", WEATHER)
-@of_both_clients
 async def test_a_holder_ends_before_another_one_can_begin(world: World, name: str) -> None:
     clock, weather = WEATHER[name]
     holder = world.with_clock(**{"lease": LEASE, **clock}, **NO_HEARTBEATS)
@@ -270,7 +252,6 @@ FRONT_ENDS = (differing_front_ends, another_phase)
 
 
 @pytest.mark.parametrize(("skew", "corrections"), [(0, 0), (-240, 1), (-5, 1), (5, 1), (240, 1)])
-@of_both_clients
 async def test_a_first_write_by_a_wrong_clock_is_corrected_by_one_request(
     world: World, skew: float, corrections: int
 ) -> None:
@@ -290,7 +271,6 @@ async def test_a_first_write_by_a_wrong_clock_is_corrected_by_one_request(
 
 
 @pytest.mark.parametrize(("corrects", "most_seconds"), [(True, 9 + 5), (False, 240 + 9 + 5)])
-@of_both_clients
 async def test_a_fast_clock_that_dies_before_it_corrects_blocks_for_its_error_and_no_longer(
     world: World, *, corrects: bool, most_seconds: float
 ) -> None:
@@ -323,7 +303,6 @@ NO_DATES: dict[str, Callable[[dict[str, str]], object]] = {
 
 
 @pytest.mark.parametrize("name", NO_DATES)
-@of_both_clients
 async def test_without_a_date_of_its_own_an_answer_of_aws_is_an_error_that_says_what_to_do(
     world: World, name: str
 ) -> None:
@@ -336,7 +315,6 @@ async def test_without_a_date_of_its_own_an_answer_of_aws_is_an_error_that_says_
     assert told.value.code == "NoDate"
 
 
-@of_both_clients
 async def test_with_the_systems_clock_a_client_needs_no_date(world: World) -> None:
     """The holder's end is in 2030, by the clock of this machine."""
     await crash(world.another())
@@ -362,7 +340,6 @@ def land(world: World, write: tuple[str, dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("skew", [0, 240])
-@of_both_clients
 async def test_a_late_copy_of_any_write_moves_no_end_and_revives_no_grant(
     world: World, skew: float
 ) -> None:

@@ -8,31 +8,12 @@ from __future__ import annotations
 import logging
 import math
 import re
-from typing import Any
 
 import pytest
 
 from fairlock import LockLost, LockStoreUnavailable
-from tests.contracts.client.drivers import LEASE, OWN, World, done, inside, of_both_clients
+from tests.contracts.client.drivers import LEASE, OWN, Told, World, done, inside
 from tests.support.faulty_table import refusal
-
-
-class Told:
-    """What the callbacks of a lock were told, in order."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str]] = []
-        self.reasons: list[str] = []
-
-    def callbacks(self) -> dict[str, Any]:
-        return {f"on_{what}": self._of(what) for what in ("danger", "lost")}
-
-    def _of(self, what: str) -> Any:  # noqa: ANN401 - a callback
-        def tell(lock: Any, reason: str) -> None:  # noqa: ANN401 - of either client
-            self.events.append((what, lock.name))
-            self.reasons.append(reason)
-
-        return tell
 
 
 async def outage(world: World, seconds: float) -> None:
@@ -41,7 +22,6 @@ async def outage(world: World, seconds: float) -> None:
     world.table.is_down = False
 
 
-@of_both_clients
 async def test_a_lock_is_renewed_every_third_of_its_lease(world: World) -> None:
     async with inside(world.client().hold("a")):
         await world.sleep(3600)
@@ -49,9 +29,8 @@ async def test_a_lock_is_renewed_every_third_of_its_lease(world: World) -> None:
         assert 360 <= world.table.state("a").holders[0].revision <= 400
 
 
-@of_both_clients
 async def test_a_lost_reply_is_no_lost_lock(world: World) -> None:
-    told = Told()
+    told = Told(world)
     async with inside(world.client().hold("a", **told.callbacks())) as lock:
         world.table.loses_replies = True
         await world.sleep(12)
@@ -59,14 +38,13 @@ async def test_a_lost_reply_is_no_lost_lock(world: World) -> None:
         assert world.table.state("a").holders[0].revision >= 2
         await world.sleep(600)
         lock.check()
-    assert told.events == []
+    assert told.what == []
 
 
-@of_both_clients
 async def test_each_outage_longer_than_the_safe_period_is_a_danger_and_no_loss(
     world: World,
 ) -> None:
-    told = Told()
+    told = Told(world)
     async with inside(world.client().hold("a", **told.callbacks())) as lock:
         for _ in range(2):
             await done(lock.heartbeat())
@@ -74,13 +52,12 @@ async def test_each_outage_longer_than_the_safe_period_is_a_danger_and_no_loss(
             await world.sleep(60)
         await world.sleep(3600)
         lock.check()
-    assert told.events == [("danger", "a")] * 2
+    assert told.what == ["danger"] * 2
     assert told.reasons[0].startswith("its heartbeats fail: ")
 
 
-@of_both_clients
 async def test_an_outage_longer_than_the_lease_is_a_loss_told_once(world: World) -> None:
-    told = Told()
+    told = Told(world)
     lock = await done(world.client().acquire("a", **told.callbacks()))
     world.table.is_down = True
     await world.sleep(OWN - 0.1)
@@ -96,19 +73,18 @@ async def test_an_outage_longer_than_the_lease_is_a_loss_told_once(world: World)
             await done(lock.heartbeat())
     assert world.table.state("a").holders[0].revision == 1  # No one renewed what was given up.
     assert await done(lock.release()) is False
-    assert told.events == [("danger", "a"), ("lost", "a")]
+    assert told.what == ["danger", "lost"]
 
 
-@of_both_clients
 async def test_loss_and_danger_are_told_with_lock_and_reason(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = Told()
+    told = Told(world)
     await done(world.client().acquire("a", **told.callbacks()))
     world.table.outage = refusal("AccessDeniedException")
     with caplog.at_level(logging.WARNING, "fairlock"):
         await world.sleep(31)
-    assert told.events == [("danger", "a"), ("lost", "a")]
+    assert told.what == ["danger", "lost"]
     assert re.match(r"its heartbeats fail: lock table '.*' .* no permission", told.reasons[0])
     assert told.reasons[1] == "its lease is over"
     in_danger = [line for line in caplog.messages if "is in danger" in line]
@@ -116,19 +92,17 @@ async def test_loss_and_danger_are_told_with_lock_and_reason(
     assert all("lock 'a'" in line for line in caplog.messages)
 
 
-@of_both_clients
 async def test_a_lock_that_another_has_is_lost_at_the_next_heartbeat(world: World) -> None:
-    told = Told()
+    told = Told(world)
     lock = await done(world.client().acquire("a", **told.callbacks()))
     world.table.memory.items.clear()
     await world.sleep(11)
     assert lock.lost.is_set()
-    assert told.events == [("lost", "a")]
+    assert told.what == ["lost"]
     with pytest.raises(LockLost, match="another owner has it, or it was freed by force"):
         await done(lock.heartbeat())
 
 
-@of_both_clients
 async def test_heartbeats_survive_a_defect_for_as_long_as_the_lease(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -142,7 +116,6 @@ async def test_heartbeats_survive_a_defect_for_as_long_as_the_lease(
 
 
 @pytest.mark.usefixtures("broken_log")
-@of_both_clients
 async def test_heartbeats_go_on_though_the_log_raises(world: World) -> None:
     """Two locks come into danger together."""
     locks = world.client()
@@ -152,7 +125,6 @@ async def test_heartbeats_go_on_though_the_log_raises(world: World) -> None:
     assert [lock.remaining > 0 for lock in held] == [True, True]
 
 
-@of_both_clients
 async def test_what_a_callback_raises_is_logged(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -166,7 +138,6 @@ async def test_what_a_callback_raises_is_logged(
     assert "as the test wants it" in caplog.text
 
 
-@of_both_clients
 async def test_a_process_that_was_frozen_is_told_before_any_heartbeat(world: World) -> None:
     lock = await done(world.client().acquire("a"))
     await world.sleep(5)
@@ -177,7 +148,6 @@ async def test_a_process_that_was_frozen_is_told_before_any_heartbeat(world: Wor
         lock.check()
 
 
-@of_both_clients
 async def test_after_the_release_no_heartbeat_is_sent(world: World) -> None:
     lock = await done(world.client().acquire("a"))
     await world.sleep(60)
@@ -187,7 +157,6 @@ async def test_after_the_release_no_heartbeat_is_sent(world: World) -> None:
     assert world.table.requests == []
 
 
-@of_both_clients
 async def test_a_heartbeat_of_ones_own_that_is_unknown_counts_its_shorter_lease(
     world: World,
 ) -> None:
@@ -204,12 +173,11 @@ async def test_a_heartbeat_of_ones_own_that_is_unknown_counts_its_shorter_lease(
 
 @pytest.mark.parametrize("is_written", [True, False])
 @pytest.mark.parametrize("lease", [1, 5, 25])
-@of_both_clients
 async def test_one_that_is_unknown_and_asks_for_a_shorter_lease_is_made_up_for(
     lease: float, world: World, *, is_written: bool
 ) -> None:
     """The next one would be due only after the end of the lease that may have been written."""
-    told = Told()
+    told = Told(world)
     async with inside(world.client().hold("a", lease=60, **told.callbacks())) as lock:
         world.table.loses_replies, world.table.is_down = is_written, not is_written
         with pytest.raises(LockStoreUnavailable):
@@ -217,10 +185,9 @@ async def test_one_that_is_unknown_and_asks_for_a_shorter_lease_is_made_up_for(
         world.table.loses_replies = world.table.is_down = False
         await world.sleep(300)
         lock.check()
-    assert [what for what, _ in told.events] in ([], ["danger"])
+    assert told.what in ([], ["danger"])
 
 
-@of_both_clients
 async def test_a_lock_without_heartbeats_gets_none_by_one_of_its_own(world: World) -> None:
     locks = world.client(heartbeat_every=math.inf)
     async with inside(locks.hold("a", lease=60)) as lock:

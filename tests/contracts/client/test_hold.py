@@ -17,16 +17,8 @@ from typing import Any
 
 import pytest
 
-from fairlock import ClientUnusable, InvalidRequest, Lock, LockLost, LockStoreUnavailable
-from tests.contracts.client.drivers import (
-    OWN,
-    Threads,
-    World,
-    at_once,
-    done,
-    inside,
-    of_both_clients,
-)
+from fairlock import InvalidRequest, LockLost, LockStoreUnavailable
+from tests.contracts.client.drivers import OWN, World, change, done, inside
 
 
 class WorkFailedError(Exception):
@@ -45,26 +37,14 @@ async def fail_in(block: Any, before: Callable[[], object] = lambda: None) -> No
         raise WorkFailedError
 
 
-def take_down(world: World) -> Callable[[], None]:
-    return lambda: setattr(world.table, "is_down", True)
-
-
-@of_both_clients
 async def test_what_the_body_raises_leaves_it_after_the_release(world: World) -> None:
-    with pytest.raises(WorkFailedError):
-        await fail_in(world.locks.hold("a"))
-    assert world.table.state("a").held == 0
-
-
-@of_both_clients
-async def test_a_lock_in_a_with_statement_is_released_too(world: World) -> None:
-    async with inside(await done(world.locks.acquire("a"))) as lock:
-        lock.check()
-    assert world.table.state("a").held == 0
+    for block in (world.locks.hold("a"), await done(world.locks.acquire("b"))):
+        with pytest.raises(WorkFailedError):
+            await fail_in(block)
+    assert [world.table.state(name).held for name in "ab"] == [0, 0]
 
 
 @pytest.mark.parametrize("is_released", [False, True])
-@of_both_clients
 async def test_a_lock_is_entered_once_and_while_it_is_held(
     world: World, *, is_released: bool
 ) -> None:
@@ -84,16 +64,14 @@ async def test_a_lock_is_entered_once_and_while_it_is_held(
     assert bodies == ([] if is_released else ["alone"])
 
 
-@of_both_clients
 async def test_a_release_that_fails_is_a_note_on_the_bodys_exception(world: World) -> None:
     with pytest.raises(WorkFailedError) as raised:
-        await fail_in(world.locks.hold("a"), take_down(world))
+        await fail_in(world.locks.hold("a"), change(world, is_down=True))
     (note,) = raised.value.__notes__
     assert note.startswith("At the end of the lock: the lock table did not answer")
 
 
 @pytest.mark.parametrize("best_effort", [True, False])
-@of_both_clients
 async def test_a_release_that_fails_leaves_the_works_result_or_raises_if_that_is_wanted(
     world: World, caplog: pytest.LogCaptureFixture, *, best_effort: bool
 ) -> None:
@@ -111,7 +89,6 @@ async def test_a_release_that_fails_leaves_the_works_result_or_raises_if_that_is
 
 
 @pytest.mark.parametrize("best_effort", [True, False])
-@of_both_clients
 async def test_a_body_that_succeeds_without_its_lock_is_told(
     world: World, *, best_effort: bool
 ) -> None:
@@ -132,35 +109,21 @@ async def test_a_body_that_succeeds_without_its_lock_is_told(
             world.stall(OWN)
 
 
-@of_both_clients
 async def test_a_body_that_fails_without_its_lock_keeps_its_exception(world: World) -> None:
     with pytest.raises(WorkFailedError) as raised:
         await fail_in(world.client().hold("a"), lambda: world.stall(OWN))
     assert raised.value.__notes__ == ["At the end of the lock: lock 'a': its lease is over"]
 
 
-@of_both_clients
 async def test_a_lock_released_in_the_body_is_not_released_again(world: World) -> None:
     async with inside(world.locks.hold("a")) as lock:
         await done(lock.release())
     assert world.table.requests == ["update_item"] * 2
 
 
-@pytest.mark.parametrize("best_effort", [True, False])
-@of_both_clients
-async def test_an_explicit_release_raises_what_prevents_it_also_with_best_effort(
-    world: World, *, best_effort: bool
-) -> None:
-    lock = await done(world.client(best_effort_release=best_effort).acquire("a"))
-    world.table.is_down = True
-    with pytest.raises(LockStoreUnavailable):
-        await done(lock.release())
-
-
 # Clients that are closed.
 
 
-@of_both_clients
 async def test_closing_a_client_gives_back_its_locks_only_if_told(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -179,16 +142,6 @@ async def test_closing_a_client_gives_back_its_locks_only_if_told(
     assert "lock 'e': release at close failed; the lease ends it" in caplog.text
 
 
-@of_both_clients
-async def test_a_closed_client_acquires_nothing(world: World) -> None:
-    for _ in range(2):
-        await done(world.locks.close())
-    with pytest.raises(ClientUnusable, match="closed"):
-        await done(world.locks.acquire("a"))
-    assert world.table.requests == []
-
-
-@of_both_clients
 async def test_a_lock_may_be_renewed_and_released_after_its_client_was_closed(
     world: World,
 ) -> None:
@@ -202,7 +155,6 @@ async def test_a_lock_may_be_renewed_and_released_after_its_client_was_closed(
     assert world.table.state("a").held == 0
 
 
-@of_both_clients
 async def test_a_safe_period_of_the_other_meaning_is_logged(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -231,14 +183,14 @@ async def warned(work: Callable[[], Awaitable[object]]) -> list[str]:
     return [str(one.message) for one in seen if one.category in ours]
 
 
-@of_both_clients
 async def test_a_block_that_never_begins_is_pointed_out(world: World) -> None:
     with pytest.warns(RuntimeWarning, match=NEVER):
         world.locks.hold("a")
+    with pytest.warns(RuntimeWarning, match=r"with locks.hold_all\(\['ben', 'anna'\]\) as"):
+        world.locks.hold_all(["ben", "anna"])
     assert world.table.requests == []
 
 
-@of_both_clients
 async def test_a_block_that_has_begun_is_not(world: World) -> None:
     async def work() -> None:
         async with inside(world.locks.hold("a")), inside(world.locks.hold("b")) as lock:
@@ -251,7 +203,6 @@ async def test_a_block_that_has_begun_is_not(world: World) -> None:
     assert await warned(work) == []
 
 
-@of_both_clients
 async def test_a_block_taken_for_the_lock_says_what_to_write(world: World) -> None:
     block = world.locks.hold("a")
     for name in ("fencing_token", "check", "transact_write"):
@@ -264,7 +215,6 @@ async def test_a_block_taken_for_the_lock_says_what_to_write(world: World) -> No
             pass
 
 
-@of_both_clients
 async def test_a_lock_that_is_dropped_and_renewed_is_pointed_out_once_and_lives_on(
     world: World,
 ) -> None:
@@ -284,7 +234,6 @@ async def test_a_lock_that_is_dropped_and_renewed_is_pointed_out_once_and_lives_
     assert told == [("a", "its lease is over")]
 
 
-@of_both_clients
 async def test_the_next_heartbeat_logs_a_dropped_lock_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -300,7 +249,6 @@ async def test_the_next_heartbeat_logs_a_dropped_lock_once(
 
 
 @pytest.mark.parametrize("how", ["released", "not renewed", "closed"])
-@of_both_clients
 async def test_a_lock_that_no_one_renews_is_not(world: World, how: str) -> None:
     settings = {"heartbeat_every": math.inf, "safe_period": 1} if how == "not renewed" else {}
 
@@ -315,7 +263,6 @@ async def test_a_lock_that_no_one_renews_is_not(world: World, how: str) -> None:
     assert await warned(work) == []
 
 
-@of_both_clients
 async def test_a_lock_in_a_circle_is_pointed_out_by_the_garbage_collector(world: World) -> None:
     async def work() -> None:
         circle: list[Any] = [await done(world.locks.acquire("a"))]
@@ -323,17 +270,3 @@ async def test_a_lock_in_a_circle_is_pointed_out_by_the_garbage_collector(world:
 
     [told] = await warned(work)
     assert told.startswith("lock 'a' was dropped")
-
-
-def test_an_exit_that_says_that_all_is_well_would_swallow_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    leave = Lock.__exit__
-
-    def all_is_well(self: Lock, *raised: Any) -> bool:  # noqa: ANN401 - as it is
-        leave(self, *raised)
-        return True
-
-    monkeypatch.setattr(Lock, "__exit__", all_is_well)
-    world = Threads()
-    at_once(fail_in(world.locks.acquire("a")))

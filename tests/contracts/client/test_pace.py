@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 
-from fairlock import ClientUnusable, InvalidRequest, LockStoreUnavailable, SlotTooLate
-from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
-from tests.contracts.client.drivers import World, done, of_both_clients
+from fairlock import LockStoreUnavailable, SlotTooLate
+from tests.contracts.client.drivers import Tasks, World, change, done
 
 HOUR = 3600
 REPORT: dict[str, Any] = {"name": "report", "rate": (1, HOUR)}
 VENDOR: dict[str, Any] = {"name": "vendor", "rate": (10, 60)}
 
 
-@of_both_clients
 async def test_callers_begin_an_interval_apart(world: World) -> None:
     began: list[float] = []
     for _ in range(5):
@@ -29,13 +27,11 @@ async def test_callers_begin_an_interval_apart(world: World) -> None:
     assert sum(gaps) >= 4 * 6
 
 
-@of_both_clients
 async def test_the_first_call_of_a_client_reads_the_time_and_writes_once(world: World) -> None:
     await done(world.locks.pace(**VENDOR))
     assert (world.now(), world.table.requests) == (0, ["get_item", "update_item"])
 
 
-@of_both_clients
 async def test_a_slot_later_than_max_wait_is_refused_and_names_the_pace(world: World) -> None:
     await done(world.locks.pace("report", rate=(1, timedelta(hours=1)), max_wait=0))
     items = dict(world.table.memory.items)
@@ -47,7 +43,6 @@ async def test_a_slot_later_than_max_wait_is_refused_and_names_the_pace(world: W
     assert world.table.memory.items == items
 
 
-@of_both_clients
 async def test_the_wait_is_that_of_the_client_unless_the_call_says_otherwise(world: World) -> None:
     locks = world.another(max_wait=5)
     await done(locks.pace(**VENDOR))
@@ -55,33 +50,12 @@ async def test_the_wait_is_that_of_the_client_unless_the_call_says_otherwise(wor
         await done(locks.pace(**VENDOR))
 
 
-WRONG: dict[str, list[Any]] = {
-    "rate": [(0, 60), (10, 0), (10, float("nan")), (10, "minute"), (10, 60, 1), 10, "10/60"],
-    "burst": [0, 1.5, True],
-    "max_wait": [-1, "long", timedelta(days=8)],
-    "name": ["", 7],
-}
-
-
-@pytest.mark.parametrize(
-    ("field", "value"), [(field, value) for field, values in WRONG.items() for value in values]
-)
-@of_both_clients
-async def test_wrong_use_is_told_at_once(world: World, field: str, value: object) -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        await done(world.locks.pace(**{**VENDOR, field: value}))
-    assert refused.value.field == field
-    assert world.table.requests == []
-
-
-@of_both_clients
 async def test_an_outage_is_no_refusal(world: World) -> None:
     world.table.is_down = True
     with pytest.raises(LockStoreUnavailable):
         await done(world.locks.pace(**VENDOR, max_wait=0))
 
 
-@of_both_clients
 async def test_a_refusal_that_no_repeat_makes_certain_is_an_unknown_outcome_at_once(
     world: World,
 ) -> None:
@@ -99,50 +73,32 @@ async def test_a_refusal_that_no_repeat_makes_certain_is_an_unknown_outcome_at_o
     assert world.now() < 5
 
 
-@of_both_clients
 async def test_in_a_long_outage_a_caller_with_hours_to_wait_asks_twice_a_minute(
     world: World,
 ) -> None:
     sent: list[str] = []
     world.table.before = lambda name, _request: sent.append(name)
     world.table.is_down = True
-    world.at(3000, lambda: setattr(world.table, "is_down", False))
+    world.at(3000, change(world, is_down=False))
     await done(world.locks.pace(**REPORT, max_wait=2 * HOUR))
     assert len(sent) < 3000 / 10
     assert world.now() < 3000 + 60
 
 
-@of_both_clients
 async def test_the_hourly_job_runs_although_the_first_replies_were_lost(world: World) -> None:
     world.table.loses_replies = True
-    world.at(2, lambda: setattr(world.table, "loses_replies", False))
+    world.at(2, change(world, loses_replies=False))
     await done(world.locks.pace(**REPORT, max_wait=0))
     with pytest.raises(SlotTooLate):
         await done(world.another().pace(**REPORT, max_wait=0))
 
 
-@of_both_clients
-async def test_a_closed_client_takes_no_turns(world: World) -> None:
-    await done(world.locks.close())
-    with pytest.raises(ClientUnusable):
-        await done(world.locks.pace(**VENDOR))
-
-
-def test_once_an_hour_in_the_fleet_exactly_one_of_twenty_runs() -> None:
+@pytest.mark.parametrize("world", [Tasks], indirect=True)
+async def test_once_an_hour_in_the_fleet_exactly_one_of_twenty_runs(world: World) -> None:
     """All ask at the same moment, each as a process of its own."""
-
-    async def main() -> list[bool]:
-        first = FakeAsyncLockClient()
-        fleet = [first, *(first.another(f"{number}") for number in range(19))]
-
-        async def ran(locks: FakeAsyncLockClient) -> bool:
-            try:
-                await locks.pace(**REPORT, max_wait=0)
-            except SlotTooLate:
-                return False
-            return True
-
-        return await asyncio.gather(*(ran(locks) for locks in fleet))
-
+    fleet = [world.another() for _ in range(20)]
     for _ in range(3):
-        assert sum(run_in_virtual_time(main())) == 1
+        calls = [locks.pace(**REPORT, max_wait=0) for locks in fleet]
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(error) for error in ended].count(SlotTooLate) == 19
+        await world.sleep(HOUR + 2)

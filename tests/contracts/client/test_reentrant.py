@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from fairlock import InvalidRequest, Lock, LockLost, LockWaitTimeout, locked
+from fairlock import InvalidRequest, Lock, LockLost, LockWaitTimeout
 from fairlock.testing import FakeLockClient
-from tests.contracts.client.drivers import WAYS, Tasks, World, done, enter, inside, of_both_clients
+from tests.contracts.client.drivers import WAYS, Tasks, World, done, enter, inside
 
 WOULD_WAIT = (
     r"^name: must not be 'a' here: this (thread|task) is inside a `with` that holds the lock"
@@ -44,7 +44,6 @@ def in_a_thread(work: Callable[[], object]) -> list[BaseException]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@of_both_clients
 async def test_a_second_wait_of_the_same_caller_is_refused_at_once_and_nothing_is_sent(
     way: str, world: World
 ) -> None:
@@ -57,7 +56,6 @@ async def test_a_second_wait_of_the_same_caller_is_refused_at_once_and_nothing_i
         assert (world.now(), len(world.table.requests)) == before
 
 
-@of_both_clients
 async def test_a_call_that_does_not_wait_is_refused_as_usual(world: World) -> None:
     async with inside(world.locks.hold("a")):
         assert await done(world.locks.try_acquire("a")) is None
@@ -75,7 +73,6 @@ def test_another_thread_and_another_client_wait(locks: FakeLockClient, *, reentr
             locks.another().acquire("a", max_wait=1)
 
 
-@of_both_clients
 async def test_a_lock_outside_of_a_with_may_be_released_by_others(world: World) -> None:
     lock = await done(world.locks.acquire("a"))
     world.at(10, lock.release)
@@ -83,7 +80,6 @@ async def test_a_lock_outside_of_a_with_may_be_released_by_others(world: World) 
         assert second.fencing_token > lock.fencing_token
 
 
-@of_both_clients
 async def test_a_block_that_has_ended_does_not_count(world: World) -> None:
     async with inside(world.locks.hold("a")):
         pass
@@ -93,7 +89,6 @@ async def test_a_block_that_has_ended_does_not_count(world: World) -> None:
             pass
 
 
-@of_both_clients
 async def test_a_lock_that_is_known_as_lost_does_not_count(world: World) -> None:
     with pytest.raises(LockLost):  # noqa: PT012 - the whole block
         async with inside(world.locks.hold("a")) as lost:
@@ -103,7 +98,6 @@ async def test_a_lock_that_is_known_as_lost_does_not_count(world: World) -> None
                 assert lock.fencing_token > lost.fencing_token
 
 
-@of_both_clients
 async def test_an_adopted_lock_counts_inside_its_block(world: World) -> None:
     lock = await done(world.locks.acquire("a"))
     async with inside(await done(world.locks.adopt("a", lock.owner_id))):
@@ -112,7 +106,6 @@ async def test_an_adopted_lock_counts_inside_its_block(world: World) -> None:
 
 
 @pytest.mark.parametrize(("limits", "is_refused"), [((2,), False), ((2, 2), True), ((1,), True)])
-@of_both_clients
 async def test_a_caller_that_has_as_many_permits_as_may_be_out_is_refused(
     limits: tuple[int, ...],
     is_refused: bool,  # noqa: FBT001 - a parameter of the test
@@ -157,7 +150,6 @@ def test_a_forked_child_is_inside_of_no_block(locks: FakeLockClient) -> None:
         assert len(locks._services.entered.held("a")) == 1  # noqa: SLF001 - in the parent
 
 
-@of_both_clients
 async def test_a_reentrant_block_gets_the_same_lock_and_only_the_outermost_releases(
     world: World,
 ) -> None:
@@ -186,7 +178,6 @@ OTHER: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("field", OTHER)
-@of_both_clients
 async def test_the_inner_options_are_those_of_the_outer_block_or_left_out(
     field: str, world: World
 ) -> None:
@@ -206,7 +197,6 @@ async def test_the_inner_options_are_those_of_the_outer_block_or_left_out(
         assert no.value.field == field
 
 
-@of_both_clients
 async def test_an_inner_block_tells_of_a_loss_too(world: World) -> None:
     outer = inside(world.locks.hold("a"))
     await outer.__aenter__()
@@ -217,7 +207,6 @@ async def test_an_inner_block_tells_of_a_loss_too(world: World) -> None:
         await outer.__aexit__(None, None, None)
 
 
-@of_both_clients
 async def test_a_locked_function_may_call_itself_if_it_is_reentrant(world: World) -> None:
     tokens: list[int] = []
 
@@ -233,49 +222,14 @@ async def test_a_locked_function_may_call_itself_if_it_is_reentrant(world: World
     assert await done(world.locks.try_acquire("a")) is not None
 
 
-def test_a_task_that_the_block_starts_waits_and_is_granted_after_the_block() -> None:
+@pytest.mark.parametrize("world", [Tasks], indirect=True)
+async def test_a_task_that_the_block_starts_waits_and_is_granted_after_the_block(
+    world: World,
+) -> None:
     """It has a copy of the block's context variables, and is another task all the same."""
-    world = Tasks()
-
-    async def run() -> None:
-        async with world.locks.hold("a", reentrant=True) as first:
-            child = asyncio.create_task(world.locks.acquire("a"))
-            with pytest.raises(LockWaitTimeout):
-                await asyncio.create_task(world.locks.acquire("a", max_wait=1))
-        second = await child
-        assert second.fencing_token > first.fencing_token
-        await world.close()
-
-    world.run(run())
-
-
-@of_both_clients
-async def test_a_reentrant_function_skips_what_others_hold(world: World) -> None:
-    others = await done(world.another().acquire("a"))
-    options: dict[str, Any] = {"if_taken": "skip", "otherwise": 7, "reentrant": True}
-
-    async def eight() -> int:
-        return 8
-
-    work = world.locked(eight, "a", **options)
-    assert await done(work()) == 7
-    await done(others.release())
-    assert await done(work()) == 8
-
-
-def test_what_a_reentrant_function_raises_is_no_reason_to_skip(locks: FakeLockClient) -> None:
-    @locked("a", client=locks, if_taken="skip", otherwise=7, reentrant=True)
-    def work() -> int:
-        raise LockWaitTimeout
-
-    with pytest.raises(LockWaitTimeout):
-        work()
-
-
-@pytest.mark.parametrize("value", [None, 1, "yes"])
-@of_both_clients
-async def test_reentrant_is_true_or_false(value: Any, world: World) -> None:  # noqa: ANN401 - anything
-    with pytest.raises(InvalidRequest, match="reentrant: must be True or False"):
-        world.locks.hold("a", reentrant=value)
-    with pytest.raises(InvalidRequest, match="reentrant: must be True or False"):
-        locked("a", reentrant=value)
+    async with world.locks.hold("a", reentrant=True) as first:
+        child = asyncio.create_task(world.locks.acquire("a"))
+        with pytest.raises(LockWaitTimeout):
+            await asyncio.create_task(world.locks.acquire("a", max_wait=1))
+    second = await child
+    assert second.fencing_token > first.fencing_token

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any
 
@@ -16,13 +17,11 @@ from fairlock import (
     Superseded,
 )
 from fairlock.testing.manual_clock import START_MS
-from fairlock.wire.rules import HIGHEST_VERSION
-from tests.contracts.client.drivers import World, done, inside, of_both_clients
+from tests.contracts.client.drivers import Tasks, World, done, inside
 from tests.support.faulty_table import WRITES, unknown_outcomes
 from tests.unit.client.doubles import Told
 
 
-@of_both_clients
 async def test_acquire_heartbeat_and_release_are_one_request_each(world: World) -> None:
     lock = await done(world.client().acquire("orders/7"))
     await done(lock.heartbeat())
@@ -30,7 +29,6 @@ async def test_acquire_heartbeat_and_release_are_one_request_each(world: World) 
     assert world.table.requests == ["update_item"] * 3
 
 
-@of_both_clients
 async def test_a_lock_tells_what_was_granted_and_what_a_heartbeat_changed(world: World) -> None:
     block = world.client().hold("a", lease=20, data={"job": 7}, owner_name="anna's report")
     async with inside(block) as lock:
@@ -48,7 +46,6 @@ async def test_a_lock_tells_what_was_granted_and_what_a_heartbeat_changed(world:
         assert (holder.data, holder.lease_ms) == ('{"job":8}', 40_000)
 
 
-@of_both_clients
 async def test_a_released_lock_is_not_held_and_not_lost(world: World) -> None:
     lock = await done(world.client().acquire("a"))
     assert [await done(lock.release()), await done(lock.release())] == [True, True]
@@ -60,7 +57,6 @@ async def test_a_released_lock_is_not_held_and_not_lost(world: World) -> None:
         await done(lock.heartbeat())
 
 
-@of_both_clients
 async def test_a_lock_that_others_hold_is_refused_with_one_request(world: World) -> None:
     async with inside(world.client("anna").hold("a")):
         ben = world.client("ben")
@@ -71,7 +67,6 @@ async def test_a_lock_that_others_hold_is_refused_with_one_request(world: World)
             await done(ben.acquire("a", max_wait=0))
 
 
-@of_both_clients
 async def test_a_waiter_writes_when_it_joins_and_every_two_minutes_and_else_only_reads(
     world: World,
 ) -> None:
@@ -90,7 +85,6 @@ async def test_a_waiter_writes_when_it_joins_and_every_two_minutes_and_else_only
 
 
 @pytest.mark.parametrize("wait", [0.05, 1, 7.3, 90])
-@of_both_clients
 async def test_a_wait_is_exact_and_leaves_nothing_behind(world: World, wait: float) -> None:
     async with inside(world.client("anna").hold("a")):
         ben, began = world.client("ben"), world.now()
@@ -103,7 +97,6 @@ async def test_a_wait_is_exact_and_leaves_nothing_behind(world: World, wait: flo
         assert world.table.memory.waiters("a") == []
 
 
-@of_both_clients
 async def test_closing_the_client_ends_its_waits(world: World) -> None:
     async with inside(world.client("anna").hold("a")):
         ben, began = world.client("ben"), world.now()
@@ -114,7 +107,6 @@ async def test_closing_the_client_ends_its_waits(world: World) -> None:
         assert world.table.memory.waiters("a") == []
 
 
-@of_both_clients
 async def test_a_semaphore_lets_as_many_in_as_it_has_permits(world: World) -> None:
     locks = world.client()
     got = [await done(locks.try_acquire("db", limit=3)) for _ in range(5)]
@@ -125,7 +117,6 @@ UNKNOWN = unknown_outcomes()
 
 
 @pytest.mark.parametrize("what", UNKNOWN)
-@of_both_clients
 async def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
     world: World, what: str
 ) -> None:
@@ -143,7 +134,6 @@ async def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
 # The hook for metrics is told of everything once.
 
 
-@of_both_clients
 async def test_a_grant_tells_the_wait_and_a_release_tells_how_long_it_was_held(
     world: World,
 ) -> None:
@@ -165,10 +155,12 @@ async def test_a_grant_tells_the_wait_and_a_release_tells_how_long_it_was_held(
     assert granted.held_seconds is released.waited_seconds is None
 
 
-@of_both_clients
-async def test_a_refusal_a_timeout_and_an_unknown_outcome_are_three_events(world: World) -> None:
+async def test_each_way_in_which_a_lock_is_not_granted_is_an_event_of_its_own(world: World) -> None:
     told = Told()
     locks = world.client(on_event=told)
+    await done((await done(world.another().acquire("a", only_newest=2))).release())
+    with pytest.raises(Superseded):
+        await done(locks.acquire("a", only_newest=1))
     await done(world.another().acquire("a"))
     assert await done(locks.try_acquire("a")) is None
     with pytest.raises(LockWaitTimeout):
@@ -178,12 +170,11 @@ async def test_a_refusal_a_timeout_and_an_unknown_outcome_are_three_events(world
         await done(locks.acquire("b", max_wait=5))
     with pytest.raises(InvalidRequest):
         await done(locks.acquire(""))
-    assert told.kinds() == ["Refused", "TimedOut", "Failed"]
-    assert [event.reason for event in told.events] == ["", "", "LockStoreUnavailable"]
-    assert told.events[1].waited_seconds == 20
+    assert told.kinds() == ["Superseded", "Refused", "TimedOut", "Failed"]
+    assert [event.reason for event in told.events][2:] == ["", "LockStoreUnavailable"]
+    assert told.events[2].waited_seconds == 20
 
 
-@of_both_clients
 async def test_late_heartbeats_are_a_danger_and_then_a_loss_each_once(world: World) -> None:
     told = Told()
     locks = world.client(on_event=told)
@@ -198,7 +189,6 @@ async def test_late_heartbeats_are_a_danger_and_then_a_loss_each_once(world: Wor
     assert told.events[-1].held_seconds == pytest.approx(30, abs=1)
 
 
-@of_both_clients
 async def test_a_release_by_a_transaction_and_one_at_the_end_of_the_client_are_told(
     world: World,
 ) -> None:
@@ -213,7 +203,6 @@ async def test_a_release_by_a_transaction_and_one_at_the_end_of_the_client_are_t
     assert told.kinds() == ["Granted", "Released", "Granted", "Released"]
 
 
-@of_both_clients
 async def test_a_release_of_unknown_outcome_is_no_event_until_it_is_known(world: World) -> None:
     told = Told()
     locks = world.client(on_event=told)
@@ -230,7 +219,6 @@ async def test_a_release_of_unknown_outcome_is_no_event_until_it_is_known(world:
 # `only_newest` of both clients: an older version is told that it is superseded.
 
 
-@of_both_clients
 async def test_a_lower_version_is_superseded_at_once_and_holds_nothing(world: World) -> None:
     lock = await done(world.another().acquire("a", only_newest=7))
     await done(lock.release())
@@ -241,36 +229,43 @@ async def test_a_lower_version_is_superseded_at_once_and_holds_nothing(world: Wo
     assert await done(world.another().acquire("a", only_newest=7))
 
 
-@of_both_clients
 async def test_a_call_that_does_not_wait_tells_busy_from_superseded(world: World) -> None:
-    held = await done(world.another().acquire("a", only_newest=7))
+    await done(world.another().acquire("a", only_newest=7))
     with pytest.raises(LockWaitTimeout):
         await done(world.another().acquire("a", only_newest=8, max_wait=0))
     with pytest.raises(Superseded):
         await done(world.another().acquire("a", only_newest=6, max_wait=0))
-    await done(held.release())
+    assert (await done(world.another().describe("a"))).newest == 7
 
 
-@pytest.mark.parametrize("wrong", [-1, 1.5, "7", None, HIGHEST_VERSION + 1, math.nan])
-@of_both_clients
-async def test_a_version_that_is_none_is_refused_before_any_request(
-    world: World,
-    wrong: Any,  # noqa: ANN401 - whatever is wrong
+@pytest.mark.parametrize("world", [Tasks], indirect=True)
+@pytest.mark.parametrize("has_one_client", [True, False], ids=["of one client", "of each its own"])
+async def test_of_many_waiting_deployments_only_the_newest_runs(
+    world: World, *, has_one_client: bool
 ) -> None:
-    with pytest.raises(InvalidRequest, match=r"only_newest: must be true, or the version"):
-        await done(world.another().acquire("a", only_newest=wrong))
-    assert world.table.requests == []
+    """In one client one of them reads, and the others learn it without a request."""
+    ran: list[int] = []
 
+    async def deploy(locks: Any, version: int) -> None:  # noqa: ANN401 - of either kind
+        async with locks.hold("a", only_newest=version, max_wait=60):
+            ran.append(version)
 
-@of_both_clients
-async def test_a_reader_has_no_version(world: World) -> None:
-    with pytest.raises(InvalidRequest, match="only_newest: must be left out with shared"):
-        await done(world.another().acquire("a", only_newest=True, shared=True))
-    assert world.table.requests == []
+    holder, waiting = await world.locks.acquire("a", only_newest=1), list[asyncio.Task[None]]()
+    for version in (4, 2, 9, 3):
+        locks = world.locks if has_one_client else world.another()
+        waiting.append(asyncio.create_task(deploy(locks, version)))
+        await world.sleep(0.1)
+    await holder.release()
+    ended = await asyncio.gather(*waiting, return_exceptions=True)
+    superseded = [error for error in ended if isinstance(error, Superseded)]
+    assert ran == [9]
+    assert [error.version for error in superseded] == [4, 2, 3]
+    assert {(error.lock_name, error.newest) for error in superseded} == {("a", 9)}
+    assert str(superseded[0]).endswith("is superseded, 9 was granted the lock")
+    assert world.table.waiters("a") == []
 
 
 @pytest.mark.parametrize(("outer", "other"), [(4, 5), (False, 5), (True, 1), (False, 0)])
-@of_both_clients
 async def test_a_block_inside_a_block_has_no_other_version_than_that(
     world: World, outer: int, other: int
 ) -> None:
@@ -287,7 +282,6 @@ async def test_a_block_inside_a_block_has_no_other_version_than_that(
 
 
 @pytest.mark.parametrize("skew", [-600, -0.3, 0.3, 600])
-@of_both_clients
 async def test_by_time_counts_the_time_of_aws_and_not_that_of_the_machine(
     world: World, skew: float
 ) -> None:
@@ -299,26 +293,3 @@ async def test_by_time_counts_the_time_of_aws_and_not_that_of_the_machine(
     assert abs(newest - world.clock.wall_ms()) <= 1_000
     await world.sleep(2)
     assert await done(world.another().acquire("a", only_newest=True))
-
-
-@of_both_clients
-async def test_the_hook_is_told(world: World) -> None:
-    told = Told()
-    client = world.another(on_event=told)
-    lock = await done(client.acquire("a", only_newest=2))
-    await done(lock.release())
-    with pytest.raises(Superseded):
-        await done(client.acquire("a", only_newest=1))
-    await done(client.close())
-    assert told.kinds()[-1] == "Superseded"
-
-
-@of_both_clients
-async def test_describe_tells_the_newest_and_the_versions_that_wait(world: World) -> None:
-    held = await done(world.another().acquire("a", only_newest=7))
-    with pytest.raises(LockWaitTimeout):
-        await done(world.another().acquire("a", only_newest=8, max_wait=1))
-    found = await done(world.another().describe("a"))
-    assert found is not None
-    assert found.newest == 7
-    await done(held.release())

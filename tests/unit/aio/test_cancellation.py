@@ -9,8 +9,8 @@ from contextlib import suppress
 import pytest
 
 from fairlock import AsyncLock
-from tests.unit.aio.conftest import MakeClient
-from tests.unit.client.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
+from tests.unit.aio.conftest import Far
+from tests.unit.client.doubles import LATENCY_SECONDS, virtual_loop
 
 MOMENTS = [n * LATENCY_SECONDS / 4 for n in range(24)]
 
@@ -33,11 +33,10 @@ def keep(work: Awaitable[object]) -> None:
 
 @pytest.mark.parametrize("hand_off_after", [0, 0.5], ids=["free", "handed over"])
 @pytest.mark.parametrize("moment", MOMENTS)
-@in_virtual_time
 async def test_cancelled_at_any_moment_of_an_acquire_nothing_is_held_or_waited_for(
-    moment: float, hand_off_after: float, make_client: MakeClient, table: AsyncTable
+    moment: float, hand_off_after: float, far: Far
 ) -> None:
-    async with make_client() as locks:
+    async with far.client() as locks:
         if hand_off_after:
             first = await locks.acquire("a", owner_name="first")
             virtual_loop().call_later(hand_off_after, lambda: keep(first.release()))
@@ -48,54 +47,58 @@ async def test_cancelled_at_any_moment_of_an_acquire_nothing_is_held_or_waited_f
         if not isinstance(outcome, BaseException):
             await outcome.release()
         await asyncio.sleep(hand_off_after + 1)
-        assert table.traces("a") == []
+        assert far.table.traces("a") == []
 
 
-@in_virtual_time
-async def test_a_waiter_that_is_cancelled_leaves_the_queue_at_once(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    async with make_client() as locks, locks.hold("a", owner_name="first"):
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_waiter_that_is_cancelled_leaves_the_queue_at_once(far: Far, times: int) -> None:
+    """A second cancellation does not stop the cleanup."""
+    async with far.client() as locks, locks.hold("a", owner_name="first"):
         waiter = asyncio.create_task(locks.acquire("a", owner_name="second"))
         await asyncio.sleep(20)
-        assert table.traces("a") == ["first", "second"]
+        assert far.table.traces("a") == ["first", "second"]
         began = virtual_loop().time()
-        waiter.cancel()
+        for _ in range(times):
+            waiter.cancel()
+            await asyncio.sleep(0)
         with pytest.raises(asyncio.CancelledError):
             await waiter
-        assert table.traces("a") == ["first"]
         assert virtual_loop().time() - began < 10 * LATENCY_SECONDS
+        await asyncio.sleep(times - 1)
+        assert far.table.traces("a") == ["first"]
 
 
+@pytest.mark.parametrize("is_down", [False, True], ids=["", "outage"])
 @pytest.mark.parametrize("hops", range(16))
-@in_virtual_time
 async def test_cancelled_in_the_moment_of_the_grant_the_lock_is_given_back(
-    hops: int, make_client: MakeClient, table: AsyncTable
+    hops: int, far: Far, *, is_down: bool
 ) -> None:
-    """So many steps of the loop after DynamoDB's answer."""
-    async with make_client() as locks:
+    """So many steps of the loop after the answer. An outage does not replace the cancellation."""
+    async with far.client() as locks:
         loop = asyncio.get_running_loop()
         task = asyncio.create_task(locks.acquire("a"))
 
         def hop(left: int) -> None:
             loop.call_soon(hop, left - 1) if left else task.cancel()
 
-        table.on_answer = lambda: hop(hops)
-        await asyncio.sleep(LATENCY_SECONDS / 2)
-        with suppress(asyncio.CancelledError):
-            await (await task).release()
-        table.on_answer = lambda: None
+        def begin() -> None:
+            far.table.is_down, far.table.on_answer = is_down, lambda: None
+            hop(hops)
+
+        far.table.on_answer = begin
+        [ended] = await asyncio.gather(task, return_exceptions=True)
+        assert isinstance(ended, asyncio.CancelledError | AsyncLock)
+        far.table.is_down = False
+        if isinstance(ended, AsyncLock):
+            await ended.release()
         await asyncio.sleep(1)
-        assert table.state("a").held == 0
+        assert is_down or far.table.state("a").held == 0
 
 
-@in_virtual_time
-async def test_a_request_that_was_sent_is_not_abandoned_it_might_arrive_late(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
+async def test_a_request_that_was_sent_is_not_abandoned_it_might_arrive_late(far: Far) -> None:
     """It arrives after others had the lock."""
-    async with make_client("anna") as locks, make_client("berta") as others:
-        table.ways = [2.0]
+    async with far.client("anna") as locks, far.client("berta") as others:
+        far.table.ways = [2.0]
         task = asyncio.create_task(locks.acquire("a"))
         await asyncio.sleep(0.001)
         keep(cancelled(task))
@@ -105,32 +108,15 @@ async def test_a_request_that_was_sent_is_not_abandoned_it_might_arrive_late(
             await asyncio.sleep(0.1)
             assert late.done()
         await asyncio.sleep(5)
-        assert table.traces("a") == []
-
-
-@in_virtual_time
-async def test_a_second_cancellation_does_not_stop_the_cleanup(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    async with make_client() as locks, locks.hold("a", owner_name="first"):
-        waiter = asyncio.create_task(locks.acquire("a", owner_name="second"))
-        await asyncio.sleep(1)
-        waiter.cancel()
-        await asyncio.sleep(0)
-        waiter.cancel()
-        with suppress(asyncio.CancelledError):
-            await waiter
-        await asyncio.sleep(1)
-        assert table.traces("a") == ["first"]
+        assert far.table.traces("a") == []
 
 
 @pytest.mark.parametrize("hops", range(12))
-@in_virtual_time
 async def test_a_program_that_cancels_all_tasks_does_not_stop_the_cleanup(
-    hops: int, make_client: MakeClient, table: AsyncTable
+    hops: int, far: Far
 ) -> None:
     """As `asyncio.run` does at its end. A dead waiter would be handed the lock in vain."""
-    locks = make_client()
+    locks = far.client()
     first = await locks.acquire("a", owner_name="first")
     waiter = asyncio.create_task(locks.acquire("a", owner_name="second"))
     await asyncio.sleep(1)
@@ -142,38 +128,17 @@ async def test_a_program_that_cancels_all_tasks_does_not_stop_the_cleanup(
             task.cancel()
         await asyncio.sleep(LATENCY_SECONDS / 2)
     await asyncio.sleep(LATENCY_SECONDS * 20)
-    assert table.traces("a") == ["first"]
+    assert far.table.traces("a") == ["first"]
     await first.release()
     await locks.close()
 
 
-@pytest.mark.parametrize("hops", range(16))
-@in_virtual_time
-async def test_a_cleanup_in_an_outage_does_not_take_the_place_of_the_cancellation(
-    hops: int, make_client: MakeClient, table: AsyncTable
-) -> None:
-    """Cancelled so many steps of the loop after the grant, which cannot be given back."""
-    locks, loop = make_client(), asyncio.get_running_loop()
-    task = asyncio.create_task(locks.acquire("a"))
-
-    def hop(left: int) -> None:
-        table.is_down, table.on_answer = True, lambda: None
-        loop.call_soon(hop, left - 1) if left else task.cancel()
-
-    table.on_answer = lambda: hop(hops)
-    await asyncio.sleep(LATENCY_SECONDS / 2)
-    [ended] = await asyncio.gather(task, return_exceptions=True)
-    assert isinstance(ended, asyncio.CancelledError | AsyncLock)
-    await locks.close()
-
-
 @pytest.mark.parametrize("seconds", [3.0, 7.0])
-@in_virtual_time
 async def test_a_cancellation_counts_although_it_comes_with_the_next_poll(
-    seconds: float, make_client: MakeClient, table: AsyncTable
+    seconds: float, far: Far
 ) -> None:
     """A loop that was busy finds the end of a pause and the caller's time-out due at once."""
-    async with make_client("first") as anna, make_client("second") as ben, anna.hold("a"):
+    async with far.client("first") as anna, far.client("second") as ben, anna.hold("a"):
         loop = virtual_loop()
 
         async def acquire() -> None:
@@ -186,31 +151,25 @@ async def test_a_cancellation_counts_although_it_comes_with_the_next_poll(
         with pytest.raises(TimeoutError):
             await task
         assert loop.time() < seconds + 8
-        assert table.traces("a") == ["first"]
+        assert far.table.traces("a") == ["first"]
 
 
-@in_virtual_time
-async def test_a_cancelled_body_releases_its_lock(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
+async def test_a_cancelled_body_releases_its_lock(far: Far) -> None:
     async def work() -> None:
         async with locks.hold("a"):
             await asyncio.sleep(60)
 
-    async with make_client() as locks:
+    async with far.client() as locks:
         task = asyncio.create_task(work())
         await asyncio.sleep(5)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert table.state("a").held == 0
+        assert far.table.state("a").held == 0
 
 
-@in_virtual_time
-async def test_a_release_goes_on_when_its_task_is_cancelled(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    async with make_client() as locks:
+async def test_a_release_goes_on_when_its_task_is_cancelled(far: Far) -> None:
+    async with far.client() as locks:
         lock = await locks.acquire("a")
         task = asyncio.create_task(lock.release())
         await asyncio.sleep(0)
@@ -218,16 +177,15 @@ async def test_a_release_goes_on_when_its_task_is_cancelled(
         with pytest.raises(asyncio.CancelledError):
             await task
         await asyncio.sleep(1)
-        assert table.state("a").held == 0
+        assert far.table.state("a").held == 0
 
 
-@in_virtual_time
 async def test_a_cleanup_that_fails_is_logged_and_the_cancellation_goes_on(
-    make_client: MakeClient, table: AsyncTable, caplog: pytest.LogCaptureFixture
+    far: Far, caplog: pytest.LogCaptureFixture
 ) -> None:
-    locks = make_client()
+    locks = far.client()
     lock = await locks.acquire("a")
-    table.is_down = True
+    far.table.is_down = True
     task = asyncio.create_task(lock.release())
     await asyncio.sleep(0)
     task.cancel()
@@ -238,11 +196,10 @@ async def test_a_cleanup_that_fails_is_logged_and_the_cancellation_goes_on(
     await locks.close()
 
 
-@in_virtual_time
 async def test_a_task_that_is_cancelled_while_it_waits_for_several_locks_holds_none(
-    make_client: MakeClient,
+    far: Far,
 ) -> None:
-    async with make_client() as locks, make_client("other") as other, other.hold("b"):
+    async with far.client() as locks, far.client("other") as other, other.hold("b"):
         task = asyncio.create_task(locks.hold_all(["a", "b"], max_wait=60).__aenter__())
         await asyncio.sleep(5)
         assert await other.try_acquire("a") is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -13,42 +13,36 @@ from fairlock import AsyncLockClient, ClientUnusable
 from fairlock.aio import AsyncLock
 from fairlock.testing import run_in_virtual_time
 from fairlock.testing.fake_async_client import LoopClock
-from tests.unit.aio.conftest import MakeClient
-from tests.unit.client.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
+from tests.unit.aio.conftest import Far
+from tests.unit.client.doubles import LATENCY_SECONDS, AsyncTable, virtual_loop
 
 # The end of a client: nothing goes on, and no one waits for ever.
 
 
-@in_virtual_time
-async def test_a_release_that_has_failed_is_tried_again_at_the_end_and_no_other(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    async with make_client() as locks:
+async def test_a_release_that_has_failed_is_tried_again_at_the_end_and_no_other(far: Far) -> None:
+    async with far.client() as locks:
         async with locks.hold("b"):
             pass
         async with locks.hold("a"):
-            table.is_down = True
-        table.is_down = False
-        assert table.traces("a") == ["anna"]
-        begun = len(table.requests)
-    assert table.traces("a") == []
-    assert len(table.requests) == begun + 1
+            far.table.is_down = True
+        far.table.is_down = False
+        assert far.table.traces("a") == ["anna"]
+        begun = len(far.table.requests)
+    assert far.table.traces("a") == []
+    assert len(far.table.requests) == begun + 1
 
 
-@in_virtual_time
-async def test_no_heartbeat_begins_after_the_end(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
+async def test_no_heartbeat_begins_after_the_end(far: Far) -> None:
     """One that changes the lease is under way when the client is closed."""
-    locks = make_client()
+    locks = far.client()
     lock = await locks.acquire("a")
     beat = asyncio.create_task(lock.heartbeat(lease=30))
     await asyncio.sleep(0.003)
     await locks.close()
     await beat
-    sent = len(table.requests)
+    sent = len(far.table.requests)
     await asyncio.sleep(3600)
-    assert len(table.requests) == sent
+    assert len(far.table.requests) == sent
 
 
 class Session:
@@ -66,8 +60,8 @@ class Session:
 
 
 @pytest.fixture
-def session(table: AsyncTable) -> Any:  # noqa: ANN401 - replaces a session
-    return Session(table)
+def session(far: Far) -> Any:  # noqa: ANN401 - replaces a session
+    return Session(far.table)
 
 
 def client_of(session: Any) -> AsyncLockClient:  # noqa: ANN401 - same
@@ -76,15 +70,14 @@ def client_of(session: Any) -> AsyncLockClient:  # noqa: ANN401 - same
 
 
 @pytest.mark.parametrize("hops", range(12))
-@in_virtual_time
 async def test_closed_in_the_moment_of_the_grant_the_lock_is_given_back(
-    hops: int, session: Session, table: AsyncTable
+    hops: int, session: Session, far: Far
 ) -> None:
     """So many turns of the loop after it; the connections are closed by then."""
     locks = client_of(session)
     await (await locks.acquire("before")).release()
     granted = asyncio.Event()
-    table.on_answer = granted.set
+    far.table.on_answer = granted.set
     acquiring = asyncio.create_task(locks.acquire("a"))
     await granted.wait()
     for _ in range(hops):
@@ -94,13 +87,12 @@ async def test_closed_in_the_moment_of_the_grant_the_lock_is_given_back(
         lock = await acquiring
         assert not lock.lost.is_set()
     await asyncio.sleep(1)
-    assert (table.state("a").held, session.open) == (0, 0)
+    assert (far.table.state("a").held, session.open) == (0, 0)
 
 
 @pytest.mark.parametrize("hops", range(8))
-@in_virtual_time
 async def test_a_client_whose_end_is_cancelled_gives_back_its_locks_all_the_same(
-    hops: int, session: Session, table: AsyncTable
+    hops: int, session: Session, far: Far
 ) -> None:
     """After so many turns of the loop."""
     locks = client_of(session)
@@ -113,7 +105,7 @@ async def test_a_client_whose_end_is_cancelled_gives_back_its_locks_all_the_same
     with suppress(asyncio.CancelledError):
         await closing
     await locks.close(release=True)
-    assert (table.state("a").held, table.state("b").held, session.open) == (0, 0, 0)
+    assert (far.table.state("a").held, far.table.state("b").held, session.open) == (0, 0, 0)
 
 
 # The end of a program: tasks are cancelled and the client is closed, all at once.
@@ -121,44 +113,24 @@ async def test_a_client_whose_end_is_cancelled_gives_back_its_locks_all_the_same
 MOMENTS = [n * LATENCY_SECONDS / 4 for n in range(20)]
 
 
-async def cancel(waiter: asyncio.Task[AsyncLock], _locks: AsyncLockClient) -> None:
-    waiter.cancel()
-
-
-async def close(_waiter: asyncio.Task[AsyncLock], locks: AsyncLockClient) -> None:
-    await locks.close()
-
-
-Stop = Callable[[asyncio.Task[AsyncLock], AsyncLockClient], Coroutine[Any, Any, None]]
-PAIRS: list[tuple[Stop, Stop]] = [(cancel, close), (close, cancel)]
-
-
-@pytest.mark.parametrize(("one", "other"), PAIRS)
+@pytest.mark.parametrize("is_cancelled_first", [True, False])
 @pytest.mark.parametrize("apart", MOMENTS)
-@in_virtual_time
 async def test_a_waiter_that_is_stopped_in_two_ways_leaves_the_queue(
-    one: Stop, other: Stop, apart: float, make_client: MakeClient, table: AsyncTable
+    apart: float, far: Far, *, is_cancelled_first: bool
 ) -> None:
-    first = make_client("first")
-    await first.acquire("a")
-    locks = make_client("second")
-    waiter = asyncio.create_task(locks.acquire("a", max_wait=600))
-    await asyncio.sleep(1)
-    stopping = asyncio.create_task(one(waiter, locks))
-    await asyncio.sleep(apart)
-    await other(waiter, locks)
-    await asyncio.gather(stopping, waiter, return_exceptions=True)
-    await asyncio.sleep(1)
-    assert table.traces("a") == ["first"]
-    await first.close()
-    await locks.close()
+    async with far.client("first") as first, far.client("second") as locks, first.hold("a"):
+        waiter = asyncio.create_task(locks.acquire("a", max_wait=600))
+        loop = asyncio.get_running_loop()
+        loop.call_later(1 if is_cancelled_first else 1 + apart, waiter.cancel)
+        await asyncio.sleep(1 + apart if is_cancelled_first else 1)
+        await locks.close()
+        await asyncio.gather(waiter, return_exceptions=True)
+        await asyncio.sleep(1)
+        assert far.table.traces("a") == ["first"]
 
 
-@in_virtual_time
-async def test_the_callbacks_of_two_locks_may_both_close_the_client(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    locks = make_client()
+async def test_the_callbacks_of_two_locks_may_both_close_the_client(far: Far) -> None:
+    locks = far.client()
     closed: list[str] = []
 
     async def close(lock: AsyncLock, _reason: str) -> None:
@@ -168,17 +140,16 @@ async def test_the_callbacks_of_two_locks_may_both_close_the_client(
 
     for name in ("a", "b"):
         await locks.acquire(name, on_lost=close)
-    table.memory.items.clear()
+    far.table.memory.items.clear()
     await asyncio.sleep(60)
     assert sorted(closed) == ["a", "b"]
 
 
-@in_virtual_time
 async def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_it(
-    make_client: MakeClient, table: AsyncTable, caplog: pytest.LogCaptureFixture
+    far: Far, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without a bound it would be an hour."""
-    locks, begun = make_client(), asyncio.Event()
+    locks, begun = far.client(), asyncio.Event()
 
     async def stop_the_work(_lock: AsyncLock, _reason: str) -> None:
         begun.set()
@@ -191,7 +162,7 @@ async def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_
 
     working = asyncio.create_task(work())
     await locks.acquire("a", on_lost=stop_the_work)
-    table.memory.items.clear()
+    far.table.memory.items.clear()
     await begun.wait()
     began = virtual_loop().time()
     await asyncio.wait([working])
@@ -199,11 +170,10 @@ async def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_
     assert "is still busy: the client does not wait for it any longer" in caplog.text
 
 
-@in_virtual_time
 async def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noticed(
-    make_client: MakeClient,
+    far: Far,
 ) -> None:
-    locks = make_client()
+    locks = far.client()
     lock = await locks.acquire("a")
     waiter = asyncio.create_task(lock.lost.wait())
     await locks.close()
@@ -212,33 +182,30 @@ async def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noti
 
 
 @pytest.mark.parametrize("late", MOMENTS)
-@in_virtual_time
 async def test_a_waiter_that_is_cancelled_while_it_gives_up_leaves_the_queue(
-    late: float, make_client: MakeClient, table: AsyncTable
+    late: float, far: Far
 ) -> None:
     """As by a timeout around `acquire` that is as long as its wait."""
-    async with make_client("first") as first, make_client("second") as locks, first.hold("a"):
+    async with far.client("first") as first, far.client("second") as locks, first.hold("a"):
         waiter = asyncio.create_task(locks.acquire("a", max_wait=5))
         await asyncio.sleep(5 + late)
         waiter.cancel()
         await asyncio.gather(waiter, return_exceptions=True)
         await asyncio.sleep(1)
-        assert table.traces("a") == ["first"]
+        assert far.table.traces("a") == ["first"]
 
 
-def test_a_release_that_begins_at_the_end_of_the_program_is_sent(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
+def test_a_release_that_begins_at_the_end_of_the_program_is_sent(far: Far) -> None:
     async def work(locks: AsyncLockClient, stop: asyncio.Event) -> None:
         async with locks.hold("a"):
             await stop.wait()
 
     async def main() -> asyncio.Task[None]:
         stop = asyncio.Event()
-        worker = asyncio.create_task(work(make_client(), stop))
+        worker = asyncio.create_task(work(far.client(), stop))
         await asyncio.sleep(1)
         stop.set()  # The worker leaves its block as the loop cancels all tasks.
         return worker
 
     run_in_virtual_time(main())
-    assert table.traces("a") == []
+    assert far.table.traces("a") == []

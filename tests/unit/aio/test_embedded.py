@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import random
 import threading
 import time
 from contextlib import AbstractAsyncContextManager, nullcontext
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiobotocore.session import get_session
@@ -28,8 +25,6 @@ from fairlock.protocol.outcomes import Queued
 from fairlock.store.context import Event, HandedOver, PushUnknown
 from testbed.localaws import LocalAws
 from tests.support import FakeClock, acquire, store_over
-from tests.unit.aio.conftest import MakeClient
-from tests.unit.client.doubles import AsyncTable, in_virtual_time, virtual_loop
 
 TABLE = "aio-locks"
 INCREMENTS = 5
@@ -41,7 +36,7 @@ def lock_table(aws: LocalAws) -> str:
     return TABLE
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def environment(aws: LocalAws, lock_table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lock_table
     for name, value in aws.environment.items():
@@ -85,7 +80,6 @@ async def count_with_threads_beside(aws: LocalAws, *, is_locked: bool) -> int:
     return counter.value
 
 
-@pytest.mark.usefixtures("environment")
 def test_increments_in_two_steps_survive_exactly_if_each_is_locked(aws: LocalAws) -> None:
     assert asyncio.run(count_with_threads_beside(aws, is_locked=True)) == 3 * INCREMENTS
     assert asyncio.run(count_with_threads_beside(aws, is_locked=False)) < 3 * INCREMENTS
@@ -96,7 +90,6 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-@pytest.mark.usefixtures("environment")
 def test_clients_that_are_closed_leave_nothing_open() -> None:
     async def work() -> None:
         async with AsyncLockClient(TABLE) as locks, locks.hold("a") as lock:
@@ -119,7 +112,6 @@ def test_clients_that_are_closed_leave_nothing_open() -> None:
     assert left_open[0] > files
 
 
-@pytest.mark.usefixtures("environment")
 def test_a_client_that_is_given_is_used_and_stays_open() -> None:
     async def work() -> None:
         async with get_session().create_client("dynamodb") as dynamodb:
@@ -130,7 +122,6 @@ def test_a_client_that_is_given_is_used_and_stays_open() -> None:
     asyncio.run(work())
 
 
-@pytest.mark.usefixtures("environment")
 def test_no_answer_is_an_unknown_outcome_and_no_table_a_defect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -148,7 +139,6 @@ def test_no_answer_is_an_unknown_outcome_and_no_table_a_defect(
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:machine:gone"
 
 
-@pytest.mark.usefixtures("environment")
 @pytest.mark.parametrize(("endpoint", "is_told"), [(None, True), ("http://127.0.0.1:9", False)])
 def test_a_workflow_that_waits_is_told_of_its_grant_through_aiobotocore(
     endpoint: str | None,
@@ -177,7 +167,6 @@ def test_a_workflow_that_waits_is_told_of_its_grant_through_aiobotocore(
     assert [event.owner_name for event in events if isinstance(event, HandedOver)] == ["workflow"]
 
 
-@pytest.mark.usefixtures("environment")
 @pytest.mark.parametrize(("endpoint", "is_free"), [(None, True), ("http://127.0.0.1:9", False)])
 def test_the_lock_of_a_workflow_is_taken_exactly_if_step_functions_says_that_it_is_over(
     endpoint: str | None,
@@ -207,7 +196,6 @@ def now() -> FakeClock:
     return FakeClock(time.time_ns() // 1_000_000)
 
 
-@pytest.mark.usefixtures("environment")
 def test_ctrl_c_in_a_program_releases_its_locks(aws: LocalAws) -> None:
     async def hold_and_wait() -> None:
         async with AsyncLockClient(TABLE) as locks, locks.hold("c"):
@@ -223,7 +211,6 @@ def test_ctrl_c_in_a_program_releases_its_locks(aws: LocalAws) -> None:
         assert lock is not None
 
 
-@pytest.mark.usefixtures("environment")
 def test_a_client_finds_its_table_by_the_environment_and_by_the_stack(
     aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,59 +232,3 @@ def test_a_client_finds_its_table_by_the_environment_and_by_the_stack(
             AsyncLockClient()
 
     asyncio.run(lock_by_both())
-
-
-# Hundreds of locks of one client at 50 ms a request: in virtual time.
-
-LOCKS = 400
-LEASE_SECONDS = 10
-LATENCY_SECONDS = 0.05
-
-
-async def hold_hundreds(table: AsyncTable, make_client: MakeClient, *, most_at_once: int) -> float:
-    """Returns the largest gap between two renewals of a lock, as shares of its lease."""
-    random.seed(7)
-    table.latency_seconds = LATENCY_SECONDS
-    writes: dict[str, list[float]] = {}
-
-    def note(_name: str, request: dict[str, Any]) -> None:
-        writes.setdefault(request["Key"]["pk"]["S"], []).append(virtual_loop().time())
-
-    table.before = note
-    locks = make_client(lease=LEASE_SECONDS, max_workers=most_at_once)
-    await asyncio.gather(*(locks.acquire(f"lock-{n}") for n in range(LOCKS)))
-    await asyncio.sleep(1.5 * LEASE_SECONDS)
-    now = virtual_loop().time()
-    await locks.close()
-    gaps = [b - a for each in writes.values() for a, b in pairwise([*each, now])]
-    return max(gaps) / LEASE_SECONDS
-
-
-@in_virtual_time
-async def test_hundreds_of_locks_are_renewed_within_half_their_lease(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    assert await hold_hundreds(table, make_client, most_at_once=32) < 0.5
-
-
-@in_virtual_time
-async def test_heartbeats_one_after_the_other_would_be_too_slow(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    assert await hold_hundreds(table, make_client, most_at_once=1) > 0.5
-
-
-@pytest.mark.parametrize("most_at_once", [4, 32])
-@in_virtual_time
-async def test_no_more_are_under_way_than_is_said(
-    most_at_once: int, make_client: MakeClient, table: AsyncTable
-) -> None:
-    async with make_client(lease=2, max_workers=most_at_once) as locks:
-        await asyncio.gather(*(locks.acquire(f"lock-{n}") for n in range(100)))
-        under_way: list[int] = []
-        table.before = lambda *_: under_way.append(table.under_way)
-        table.latency_seconds = 0.2
-        await asyncio.sleep(1.9)
-        for lock in locks._services.heartbeats.handles():  # noqa: SLF001 - ended without a request each
-            locks._services.heartbeats.remove(lock)  # noqa: SLF001 - same
-    assert 0 < max(under_way) <= most_at_once

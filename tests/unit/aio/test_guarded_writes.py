@@ -11,8 +11,7 @@ import pytest
 
 from fairlock import AsyncLock, LockLost
 from fairlock.errors import TransactionRefused
-from tests.unit.aio.conftest import MakeClient
-from tests.unit.client.doubles import AsyncTable, in_virtual_time
+from tests.unit.aio.conftest import Far
 
 ACCOUNT = ("account", "anna")
 DEPOSIT: Any = {
@@ -29,19 +28,19 @@ MOMENTS = [n * 0.05 for n in range(9)]
 
 
 @pytest.fixture
-def table() -> AsyncTable:
-    table = AsyncTable()
-    table.latency_seconds = 0.3
-    return table
+def far() -> Far:
+    far = Far()
+    far.table.latency_seconds = 0.3
+    return far
 
 
-def balance(table: AsyncTable) -> int:
-    return int(table.memory.items.get(ACCOUNT, {}).get("balance", {"N": "0"})["N"])
+def balance(far: Far) -> int:
+    return int(far.table.memory.items.get(ACCOUNT, {}).get("balance", {"N": "0"})["N"])
 
 
 @asynccontextmanager
-async def a_lock(make_client: MakeClient) -> AsyncIterator[AsyncLock]:
-    async with make_client() as locks:
+async def a_lock(far: Far) -> AsyncIterator[AsyncLock]:
+    async with far.client() as locks:
         yield await locks.acquire("a")
 
 
@@ -52,77 +51,55 @@ async def cancelled(write: Awaitable[None], *, after: float) -> None:
 
 
 @EACH_WAY
+@pytest.mark.parametrize("is_down", [False, True])
 @pytest.mark.parametrize("after", MOMENTS[:6])
 @pytest.mark.parametrize("pause", [0, 1])
-@in_virtual_time
 async def test_a_write_that_is_cancelled_and_made_again_is_done_once(
-    after: float,
-    pause: float,
-    make_client: MakeClient,
-    table: AsyncTable,
-    *,
-    release: bool,
+    after: float, pause: float, far: Far, *, is_down: bool, release: bool
 ) -> None:
-    """Even if it is made again while its forerunner is under way."""
-    async with a_lock(make_client) as lock:
+    """Even if it did not happen, or is made again while its forerunner is under way."""
+    async with a_lock(far) as lock:
+        far.table.is_down = is_down
         await cancelled(lock.transact_write([DEPOSIT], token="one", release=release), after=after)
         await asyncio.sleep(pause)
+        far.table.is_down = False
         await lock.transact_write([DEPOSIT], token="one", release=release)
-        assert (balance(table), table.state("a").held) == (10, 0 if release else 1)
+        assert (balance(far), far.table.state("a").held) == (10, 0 if release else 1)
         assert not lock.lost.is_set()
 
 
-@EACH_WAY
-@in_virtual_time
-async def test_a_cancelled_write_that_did_not_happen_is_made_up_for(
-    make_client: MakeClient, table: AsyncTable, *, release: bool
-) -> None:
-    async with a_lock(make_client) as lock:
-        table.is_down = True
-        await cancelled(lock.transact_write([DEPOSIT], token="one", release=release), after=0.2)
-        await asyncio.sleep(1)
-        table.is_down = False
-        await lock.transact_write([DEPOSIT], token="one", release=release)
-        assert (balance(table), table.state("a").held) == (10, 0 if release else 1)
-
-
-@in_virtual_time
-async def test_the_next_write_has_a_token_of_its_own(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    async with a_lock(make_client) as lock:
+async def test_the_next_write_has_a_token_of_its_own(far: Far) -> None:
+    async with a_lock(far) as lock:
         await cancelled(lock.transact_write([DEPOSIT], token="one"), after=0.2)
         for token in ("one", "two", "one"):
             await lock.transact_write([DEPOSIT], token=token)
-        assert balance(table) == 20
+        assert balance(far) == 20
 
 
-@in_virtual_time
 async def test_the_same_write_of_two_tasks_at_a_time_is_one_write_if_it_has_a_token(
-    make_client: MakeClient, table: AsyncTable
+    far: Far,
 ) -> None:
-    async with a_lock(make_client) as lock:
+    async with a_lock(far) as lock:
         await asyncio.gather(*(lock.transact_write([DEPOSIT], token="one") for _ in range(2)))
-        assert balance(table) == 10
+        assert balance(far) == 10
 
 
 @pytest.mark.parametrize("after", MOMENTS)
-@in_virtual_time
 async def test_a_cancelled_write_with_release_ends_the_heartbeats_and_is_no_loss(
-    after: float, make_client: MakeClient, table: AsyncTable
+    after: float, far: Far
 ) -> None:
     told: list[AsyncLock] = []
-    async with make_client() as locks:
+    async with far.client() as locks:
         lock = await locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost))
         write = asyncio.create_task(lock.transact_write([DEPOSIT], release=True))
         await asyncio.sleep(after)
         write.cancel()
         await asyncio.gather(write, return_exceptions=True)
         await asyncio.sleep(1)
-        sent = len(table.requests)
+        sent = len(far.table.requests)
         await asyncio.sleep(300)
-        if table.state("a").held == 0:
-            assert (len(table.requests), told, lock.lost.is_set()) == (sent, [], False)
+        if far.table.state("a").held == 0:
+            assert (len(far.table.requests), told, lock.lost.is_set()) == (sent, [], False)
             with pytest.raises(LockLost, match="released"):
                 lock.check()
         else:
@@ -134,11 +111,10 @@ REFUSED: Any = {
 }
 
 
-@in_virtual_time
 async def test_a_release_that_waits_for_a_refused_write_with_release_ends_the_lock(
-    make_client: MakeClient, table: AsyncTable
+    far: Far,
 ) -> None:
-    async with a_lock(make_client) as lock:
+    async with a_lock(far) as lock:
         write = asyncio.create_task(lock.transact_write([REFUSED], release=True))
         await asyncio.sleep(0.1)
         assert await lock.release()
@@ -146,4 +122,4 @@ async def test_a_release_that_waits_for_a_refused_write_with_release_ends_the_lo
             await write
         with pytest.raises(LockLost, match="released"):
             lock.check()
-        assert table.state("a").held == 0
+        assert far.table.state("a").held == 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import threading
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,13 +15,12 @@ from fairlock import AsyncLock
 from fairlock.aio.tasks import BackgroundTasks
 from fairlock.client.heartbeats import HeartbeatSchedule, ScheduledHeartbeat
 from fairlock.testing import run_in_virtual_time
-from tests.unit.aio.conftest import MakeClient
-from tests.unit.client.doubles import AsyncTable, in_virtual_time, virtual_loop
+from tests.unit.aio.conftest import Far
+from tests.unit.client.doubles import virtual_loop
 
 
-@in_virtual_time
-async def test_a_callback_may_close_the_client(make_client: MakeClient, table: AsyncTable) -> None:
-    locks = make_client()
+async def test_a_callback_may_close_the_client(far: Far) -> None:
+    locks = far.client()
     closed = asyncio.Event()
 
     async def close(_lock: AsyncLock, _reason: str) -> None:
@@ -27,17 +28,16 @@ async def test_a_callback_may_close_the_client(make_client: MakeClient, table: A
         closed.set()
 
     await locks.acquire("a", on_lost=close)
-    table.memory.items.clear()
+    far.table.memory.items.clear()
     async with asyncio.timeout(11):
         await closed.wait()
 
 
-@in_virtual_time
 async def test_a_loss_that_another_thread_finds_out_is_told_in_the_loop(
-    make_client: MakeClient,
+    far: Far,
 ) -> None:
     told: list[threading.Thread] = []
-    async with make_client() as locks:
+    async with far.client() as locks:
         lock = await locks.acquire("a", on_lost=lambda *_: told.append(threading.current_thread()))
         virtual_loop().block(31)
         clock = virtual_loop().time()
@@ -50,29 +50,25 @@ async def test_a_loss_that_another_thread_finds_out_is_told_in_the_loop(
         assert told == [threading.current_thread()]
 
 
-@in_virtual_time
-async def test_a_release_waits_for_the_heartbeat_that_is_on_its_way(
-    make_client: MakeClient, table: AsyncTable
-) -> None:
-    async with make_client() as locks:
+async def test_a_release_waits_for_the_heartbeat_that_is_on_its_way(far: Far) -> None:
+    async with far.client() as locks:
         lock = await locks.acquire("a")
-        table.ways = [1.0]
+        far.table.ways = [1.0]
         beat = asyncio.create_task(lock.heartbeat())
         await asyncio.sleep(0.1)
         await lock.release()
         await asyncio.gather(beat, return_exceptions=True)
-        *_, (_, first), (_, second) = table.sent
+        *_, (_, first), (_, second) = far.table.sent
         assert "h_revision" in first["UpdateExpression"]
         assert "REMOVE" in second["UpdateExpression"]
 
 
-@in_virtual_time
 async def test_one_task_plans_for_all_locks_and_none_is_left_after_the_end(
-    make_client: MakeClient, caplog: pytest.LogCaptureFixture
+    far: Far, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR, "asyncio")
     before = asyncio.all_tasks()
-    async with make_client() as locks:
+    async with far.client() as locks:
         held = [await locks.acquire(f"lock-{n}") for n in range(100)]
         await asyncio.sleep(1)
         assert len(asyncio.all_tasks() - before) == 1
@@ -93,13 +89,12 @@ def cancel_all_others() -> None:
 
 
 @pytest.mark.parametrize("begun", [True, False], ids=["in a pause", "before the first"])
-@in_virtual_time
 async def test_a_program_that_cancels_all_tasks_keeps_its_locks_and_is_warned(
     begun: bool,  # noqa: FBT001 - a parameter of the test
-    make_client: MakeClient,
+    far: Far,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with make_client() as locks, locks.hold("a") as lock:
+    async with far.client() as locks, locks.hold("a") as lock:
         await asyncio.sleep(45 if begun else 0)
         cancel_all_others()
         await asyncio.sleep(300)
@@ -107,9 +102,8 @@ async def test_a_program_that_cancels_all_tasks_keeps_its_locks_and_is_warned(
     assert caplog.text.count("the task of the heartbeats was cancelled with locks held (1)") == 1
 
 
-@in_virtual_time
 async def test_a_heartbeat_that_is_cancelled_before_it_begins_is_sent_later(
-    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+    far: Far, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin: Any = BackgroundTasks.start
 
@@ -118,7 +112,7 @@ async def test_a_heartbeat_that_is_cancelled_before_it_begins_is_sent_later(
         task.cancel()
         return task
 
-    async with make_client() as locks, locks.hold("a") as lock:
+    async with far.client() as locks, locks.hold("a") as lock:
         with monkeypatch.context() as patches:
             patches.setattr(BackgroundTasks, "start", begin_and_cancel)
             await asyncio.sleep(16)
@@ -126,11 +120,10 @@ async def test_a_heartbeat_that_is_cancelled_before_it_begins_is_sent_later(
         lock.check()
 
 
-@in_virtual_time
 async def test_a_program_that_cancels_all_tasks_and_releases_its_locks_is_not_warned(
-    make_client: MakeClient, caplog: pytest.LogCaptureFixture
+    far: Far, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with make_client() as locks:
+    async with far.client() as locks:
         async with locks.hold("a"):
             await asyncio.sleep(45)
             cancel_all_others()
@@ -139,11 +132,11 @@ async def test_a_program_that_cancels_all_tasks_and_releases_its_locks_is_not_wa
 
 
 @pytest.mark.parametrize("seconds", [0, 100])
-def test_the_end_of_a_loop_waits_for_no_heartbeats(make_client: MakeClient, seconds: float) -> None:
+def test_the_end_of_a_loop_waits_for_no_heartbeats(far: Far, seconds: float) -> None:
     """`asyncio.run` cancels all tasks, and waits for each of these, though not for later ones."""
 
     async def main() -> None:
-        await make_client().acquire("a")
+        await far.client().acquire("a")
         await asyncio.sleep(seconds)
         cancelled = asyncio.all_tasks() - {asyncio.current_task()}
         cancel_all_others()
@@ -154,9 +147,8 @@ def test_the_end_of_a_loop_waits_for_no_heartbeats(make_client: MakeClient, seco
 
 
 @pytest.mark.usefixtures("broken_log")
-@in_virtual_time
 async def test_a_defect_in_the_planning_itself_is_survived(
-    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+    far: Far, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Although the log raises, which would tell it."""
     due, defects = HeartbeatSchedule.due, [ZeroDivisionError()]
@@ -167,7 +159,54 @@ async def test_a_defect_in_the_planning_itself_is_survived(
         return due(self, now)
 
     monkeypatch.setattr(HeartbeatSchedule, "due", fail_once)
-    async with make_client() as locks, locks.hold("a") as lock:
+    async with far.client() as locks, locks.hold("a") as lock:
         await asyncio.sleep(300)
         lock.check()
     assert defects == []
+
+
+# Hundreds of locks of one client at 50 ms a request: in virtual time.
+
+LOCKS = 400
+LEASE_SECONDS = 10
+LATENCY_SECONDS = 0.05
+
+
+async def hold_hundreds(far: Far, *, most_at_once: int) -> float:
+    """Returns the largest gap between two renewals of a lock, as shares of its lease."""
+    random.seed(7)
+    far.table.latency_seconds = LATENCY_SECONDS
+    writes: dict[str, list[float]] = {}
+
+    def note(_name: str, request: dict[str, Any]) -> None:
+        writes.setdefault(request["Key"]["pk"]["S"], []).append(virtual_loop().time())
+
+    far.table.before = note
+    locks = far.client(lease=LEASE_SECONDS, max_workers=most_at_once)
+    await asyncio.gather(*(locks.acquire(f"lock-{n}") for n in range(LOCKS)))
+    await asyncio.sleep(1.5 * LEASE_SECONDS)
+    now = virtual_loop().time()
+    await locks.close()
+    gaps = [b - a for each in writes.values() for a, b in pairwise([*each, now])]
+    return max(gaps) / LEASE_SECONDS
+
+
+@pytest.mark.parametrize(("most_at_once", "is_in_time"), [(32, True), (1, False)])
+async def test_hundreds_of_locks_are_renewed_in_time_and_not_one_after_the_other(
+    most_at_once: int, far: Far, *, is_in_time: bool
+) -> None:
+    largest_gap = await hold_hundreds(far, most_at_once=most_at_once)
+    assert (largest_gap < 0.5) is is_in_time
+
+
+@pytest.mark.parametrize("most_at_once", [4, 32])
+async def test_no_more_are_under_way_than_is_said(most_at_once: int, far: Far) -> None:
+    async with far.client(lease=2, max_workers=most_at_once) as locks:
+        await asyncio.gather(*(locks.acquire(f"lock-{n}") for n in range(100)))
+        under_way: list[int] = []
+        far.table.before = lambda *_: under_way.append(far.table.under_way)
+        far.table.latency_seconds = 0.2
+        await asyncio.sleep(1.9)
+        for lock in locks._services.heartbeats.handles():  # noqa: SLF001 - ended without a request each
+            locks._services.heartbeats.remove(lock)  # noqa: SLF001 - same
+    assert 0 < max(under_way) <= most_at_once

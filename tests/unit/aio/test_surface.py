@@ -24,7 +24,7 @@ from fairlock.aio.bridge import BridgedMutex, run, wait_for
 from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
 from fairlock.testing.fake_async_client import _Awaitable
 from fairlock.testing.fake_table import FakeTable
-from tests.unit.client.doubles import in_virtual_time, virtual_loop
+from tests.unit.client.doubles import virtual_loop
 
 WITHOUT_EXTRA = """
 import sys
@@ -78,20 +78,17 @@ def nest(depth: int) -> int:
     return depth if depth == 0 else 1 + nest(depth - 1) * wait_for(asyncio.sleep(0, 1))
 
 
-@in_virtual_time
 async def test_code_that_waits_returns_its_result_and_holds_no_one_up() -> None:
     answers = await asyncio.gather(*(run(nap, 3, answer=str(n)) for n in range(100)))
     assert answers == [str(n) for n in range(100)]
     assert virtual_loop().time() == pytest.approx(3)
 
 
-@in_virtual_time
 async def test_code_that_does_not_wait_is_simply_called() -> None:
     assert await run(len, "four") == 4
     assert await run(nest, 50) == 50
 
 
-@in_virtual_time
 async def test_what_the_code_raises_leaves_and_what_it_waits_for_raises_into_it() -> None:
     def fail() -> None:
         wait_for(asyncio.sleep(0))
@@ -112,7 +109,6 @@ async def test_what_the_code_raises_leaves_and_what_it_waits_for_raises_into_it(
     assert await run(recover) == "theirs, and went on"
 
 
-@in_virtual_time
 async def test_a_cancellation_is_raised_where_the_code_waits_and_it_may_clean_up() -> None:
     log = []
 
@@ -132,7 +128,6 @@ async def test_a_cancellation_is_raised_where_the_code_waits_and_it_may_clean_up
     assert virtual_loop().time() == pytest.approx(2)
 
 
-@in_virtual_time
 async def test_the_code_sees_the_context_variables_of_its_task() -> None:
     async def tell(name: str) -> str:
         _who.set(name)
@@ -141,7 +136,6 @@ async def test_the_code_sees_the_context_variables_of_its_task() -> None:
     assert [*await asyncio.gather(tell("anna"), tell("berta"))] == ["anna", "berta"]
 
 
-@in_virtual_time
 async def test_a_lock_on_the_bridge_lets_one_in_at_a_time() -> None:
     lock, inside = BridgedMutex(), []
 

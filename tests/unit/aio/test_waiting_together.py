@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from fairlock import LockWaitTimeout, backoff
+from fairlock import LockWaitTimeout
 from tests.support.faulty_table import READS
-from tests.unit.aio.conftest import MakeClient
-from tests.unit.client.doubles import LATENCY_SECONDS, AsyncTable, in_virtual_time, virtual_loop
+from tests.unit.aio.conftest import Far
+from tests.unit.client.doubles import LATENCY_SECONDS, virtual_loop
 
 SECTION_SECONDS = 0.05
 SPACING_SECONDS = 0.015
@@ -36,9 +36,7 @@ class Passage:
     order: list[int]
 
 
-async def pass_through(
-    make_client: MakeClient, table: AsyncTable, *, waiters: int, clients: int
-) -> Passage:
+async def pass_through(far: Far, *, waiters: int, clients: int) -> Passage:
     """Lets so many tasks, evenly of so many clients, wait for a lock, and then releases it."""
     random.seed(1)  # In virtual time each run is the same then.
     order: list[int] = []
@@ -52,18 +50,18 @@ async def pass_through(
     async with AsyncExitStack() as stack:
         settings = {"lease": 3600, "heartbeat_every": math.inf}
         all_clients = [
-            await stack.enter_async_context(make_client(str(n), **settings)) for n in range(clients)
+            await stack.enter_async_context(far.client(str(n), **settings)) for n in range(clients)
         ]
-        stranger = await stack.enter_async_context(make_client("stranger", **settings))
+        stranger = await stack.enter_async_context(far.client("stranger", **settings))
         first = await stranger.acquire("a")
         tasks = [asyncio.create_task(work(number)) for number in range(waiters)]
         await asyncio.sleep(waiters * SPACING_SECONDS + 20 * LATENCY_SECONDS)
-        table.requests.clear()
+        far.table.requests.clear()
         began = virtual_loop().time()
         await first.release()
         await asyncio.gather(*tasks)
         took = virtual_loop().time() - began
-    reads = sum(name in READS for name in table.requests)
+    reads = sum(name in READS for name in far.table.requests)
     return Passage(took / waiters / SECTION_SECONDS, reads / waiters, order)
 
 
@@ -72,47 +70,30 @@ async def pass_through(
     [(1, 1.5, 1), (5, 2, 8), (50, 2, 14)],
     ids=["of one client", "of five clients", "of clients that do not know each other"],
 )
-@in_virtual_time
 async def test_fifty_tasks_pass_the_lock_on_in_hardly_more_than_the_time_of_their_work(
-    clients: int, most_seconds: float, most_reads: float, make_client: MakeClient, table: AsyncTable
+    clients: int, most_seconds: float, most_reads: float, far: Far
 ) -> None:
-    passage = await pass_through(make_client, table, waiters=50, clients=clients)
+    passage = await pass_through(far, waiters=50, clients=clients)
     assert passage.order == list(range(50))
     assert passage.per_section < most_seconds
     assert passage.reads < most_reads
 
 
-@pytest.mark.parametrize("is_known", [True, False])
-@in_virtual_time
-async def test_reads_for_each_grant_hardly_grow_with_the_number_of_waiters(
-    make_client: MakeClient,
-    table: AsyncTable,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    is_known: bool,
-) -> None:
-    """The control: each waiter believes that it is next."""
-    if not is_known:
-        polls = backoff.poll_seconds
-        monkeypatch.setattr(
-            "fairlock.client.local_waiters.poll_seconds",
-            lambda **arguments: polls(**{**arguments, "ahead": 0}),
-        )
-    few = await pass_through(make_client, table, waiters=5, clients=5)
-    many = await pass_through(make_client, table, waiters=25, clients=25)
-    assert (many.reads < 4 * few.reads) is is_known, (few.reads, many.reads)
+async def test_reads_for_each_grant_hardly_grow_with_the_number_of_waiters(far: Far) -> None:
+    few = await pass_through(far, waiters=5, clients=5)
+    many = await pass_through(far, waiters=25, clients=25)
+    assert many.reads < 4 * few.reads
 
 
-@in_virtual_time
 async def test_a_waiter_with_a_higher_limit_leaves_a_holder_of_a_lower_one_in_peace(
-    make_client: MakeClient, table: AsyncTable, caplog: pytest.LogCaptureFixture
+    far: Far, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Ten minutes: mostly the holder's own heartbeats, and the waiter keeps its place."""
-    async with make_client("anna") as anna, make_client("ben") as ben, anna.hold("a"):
-        table.requests.clear()
+    async with far.client("anna") as anna, far.client("ben") as ben, anna.hold("a"):
+        far.table.requests.clear()
         with pytest.raises(LockWaitTimeout):
             await ben.acquire("a", limit=5, max_wait=600)
-        written = Counter(table.requests)
+        written = Counter(far.table.requests)
     assert written["update_item"] < 80
     assert written["transact_write_items"] < 10
     assert len(caplog.records) < 10

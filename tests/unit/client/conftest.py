@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +17,19 @@ from tests.unit.client.doubles import Table
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-MakeClient = Callable[..., LockClient]
+
+class Near:
+    """A table in memory, and clients of it; heartbeats, if a test wants some, have threads."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.table = Table(clock)
+        self.made: list[LockClient] = []
+
+    def client(self, name: str = "anna", **settings: Any) -> LockClient:  # noqa: ANN401 - as of LockClient
+        given = {"clock": self.clock, "heartbeat_every": math.inf, "owner_name": name, **settings}
+        self.made.append(LockClient("locks", **{"client": self.table, **given}))  # type: ignore[arg-type]  # in memory
+        return self.made[-1]
 
 
 @pytest.fixture
@@ -26,8 +38,11 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def table(clock: ManualClock) -> Table:
-    return Table(clock)
+def near(clock: ManualClock) -> Iterator[Near]:
+    near = Near(clock)
+    yield near
+    for client in near.made:
+        client.close()
 
 
 @pytest.fixture
@@ -36,21 +51,6 @@ def store_events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     seen: list[Event] = []
     monkeypatch.setattr("fairlock.client.connection.log_event", seen.append)
     return seen
-
-
-@pytest.fixture
-def make_client(table: Table, clock: ManualClock) -> Iterator[MakeClient]:
-    """Clients of the table and the clock; heartbeats, if a test wants some, have threads."""
-    made = []
-
-    def make(name: str = "anna", **settings: Any) -> LockClient:  # noqa: ANN401 - as of LockClient
-        defaults: dict[str, Any] = {"client": table, "clock": clock, "heartbeat_every": math.inf}
-        made.append(LockClient("locks", **{**defaults, "owner_name": name, **settings}))
-        return made[-1]
-
-    yield make
-    for client in made:
-        client.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,30 +1,28 @@
-"""Stand-ins for clients of AWS, near and far, what a hook is told, and interrupts."""
+"""Doubles of AWS's clients, near and far, what a hook is told, and interrupts."""
 
 from __future__ import annotations
 
 import _weakrefset
 import asyncio
-import functools
+import inspect
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Any, Final, ParamSpec
+from typing import Any, Final
 
+import pytest
 from botocore.exceptions import ClientError
 
-from fairlock import LockEvent
+from fairlock import LockClient, LockEvent
 from fairlock.clock import Clock
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
-from fairlock.testing import FakeTable, ManualClock
+from fairlock.testing import FakeTable
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.testing.manual_clock import VirtualTimeLoop, run_in_virtual_time
 from tests.support.faulty_table import WRITES
-
-EventfulClock = ManualClock
-"""What tests/unit/decorator calls the clock on which things happen."""
 
 
 class Table(FakeTable):
@@ -99,6 +97,11 @@ class Table(FakeTable):
                 self._came.notify_all()
         self.answers(answer["ResponseMetadata"]["HTTPHeaders"])
         return answer
+
+
+def often_renewed(table: Table) -> LockClient:
+    """A client with threads: its locks are renewed ten times a second, for a minute each."""
+    return LockClient("locks", client=table, lease=60, heartbeat_every=0.1)
 
 
 def unchanged(_headers: dict[str, str]) -> None:
@@ -231,22 +234,23 @@ class AsyncTable(Table):
             answer.set_result(result)
 
 
-# Tests in virtual time: what waits, waits no longer than it must.
+# Tests that are coroutine functions: in virtual time what waits, waits no longer than it must.
 
-_P = ParamSpec("_P")
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs a coroutine function, in its `world` if it has one; for the `conftest.py` of a suite."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    world: Any = arguments.get("world")
+    run = run_in_virtual_time if world is None else world.play
+    run(pyfuncitem.obj(**arguments))
+    return True
 
 
 def virtual_loop() -> VirtualTimeLoop:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
     return loop
-
-
-def in_virtual_time(scene: Callable[_P, Coroutine[Any, Any, None]]) -> Callable[_P, None]:
-    """Makes a test of a coroutine function."""
-
-    @functools.wraps(scene)
-    def test(*args: _P.args, **kwargs: _P.kwargs) -> None:
-        run_in_virtual_time(scene(*args, **kwargs))
-
-    return test

@@ -1,6 +1,6 @@
 """Programs that tests run as processes of their own, to freeze them, to fork them, to end them.
 
-    python -m tests.unit.client.programs NAME TABLE [protected|unprotected]
+    python -m tests.unit.client.programs NAME TABLE
 
 Each prints what it has found as JSON; see `test_processes.py`.
 """
@@ -13,18 +13,14 @@ import select
 import signal
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import boto3
 
 from fairlock import ClientUnusable, Lock, LockClient, LockLost
-from fairlock.client.connection import Connection
-from fairlock.client.local_lease import LocalLease
-from fairlock.clock import BootClock
 from fairlock.errors import FairlockError
 from tests.unit.client.doubles import Table
 
@@ -45,26 +41,16 @@ WRITES = 4
 WRITING = ("transact_write", "condition_check", "no guard")
 
 
-class StandsStillWhenStopped(BootClock):
-    """The control: time in which this process could run, and no other."""
-
-    def __init__(self) -> None:
-        self._offset = super().monotonic()
-
-    def monotonic(self) -> float:
-        return self._offset + time.process_time()
-
-
 def fail_unless(*, is_so: bool) -> None:
     if not is_so:
         raise FairlockError
 
 
-def uses_of(table_name: str, dynamodb: Any, mode: str) -> dict[str, Callable[[Lock], object]]:  # noqa: ANN401 - a boto3 client
+def uses_of(table_name: str, dynamodb: Any) -> dict[str, Callable[[Lock], object]]:  # noqa: ANN401 - a boto3 client
     """What a program does with a lock; the last one asks no one."""
 
     def put(lock: Lock) -> Any:  # noqa: ANN401 - a write of a transaction
-        key = {"pk": {"S": f"written-{mode}"}, "sk": {"S": lock.name}}
+        key = {"pk": {"S": "written"}, "sk": {"S": lock.name}}
         return {"Put": {"TableName": table_name, "Item": key}}
 
     def write(*items: Any) -> None:  # noqa: ANN401 - same
@@ -81,29 +67,22 @@ def uses_of(table_name: str, dynamodb: Any, mode: str) -> dict[str, Callable[[Lo
     }
 
 
-def freezes(table_name: str, _mode: str) -> object:
-    """Holds a lock for each use, by two clocks; is stopped, and says which uses went through."""
-    clocks = {"protected": BootClock(), "unprotected": StandsStillWhenStopped()}
+def freezes(table_name: str) -> object:
+    """Holds a lock for each use; is stopped, and says which uses went through."""
     dynamodb = boto3.client("dynamodb")
-    held: dict[str, list[tuple[str, Callable[[Lock], object], Lock]]] = {}
-    for mode, clock in clocks.items():
-        locks = LockClient(table_name, lease=FREEZES_SECONDS, clock=clock)
-        uses = uses_of(table_name, dynamodb, mode)
-        held[mode] = [(name, use, locks.acquire(f"{mode}-{name}")) for name, use in uses.items()]
-    assert all(lock.remaining > 0 for each in held.values() for _, _, lock in each)
+    locks = LockClient(table_name, lease=FREEZES_SECONDS)
+    uses = uses_of(table_name, dynamodb)
+    held = [(name, use, locks.acquire(name)) for name, use in uses.items()]
+    assert all(lock.remaining > 0 for _, _, lock in held)
     sys.stdout.write("holding\n")
     sys.stdout.flush()
     sys.stdin.readline()
-    went_on: dict[str, Counter[str]] = {}
-    for mode, each in held.items():
-        went_on[mode] = Counter({name: 0 for name, _, _ in each})
-        for name, use, lock in each:
-            for _ in range(WRITES if name in WRITING else 1):
-                try:
-                    use(lock)
-                except (FairlockError, dynamodb.exceptions.TransactionCanceledException):
-                    continue
-                went_on[mode][name] += 1
+    went_on = Counter(dict.fromkeys(uses, 0))
+    for name, use, lock in held:
+        for _ in range(WRITES if name in WRITING else 1):
+            with suppress(FairlockError, dynamodb.exceptions.TransactionCanceledException):
+                use(lock)
+                went_on[name] += 1
     return went_on
 
 
@@ -133,17 +112,15 @@ def in_the_child(locks: LockClient, inherited: Lock, parents_client: object) -> 
     return seen
 
 
-def forks(table_name: str, mode: str) -> object:
+def forks(table_name: str) -> object:
     """Holds a lock, forks, and tells what parent and child see."""
     locks = LockClient(table_name, lease=2)
-    lock = locks.acquire(f"parents-{mode}")
+    lock = locks.acquire("parents")
     lock.lost.wait(0.8)  # Heartbeats are under way.
     parents_client = locks._connection.dynamodb()  # noqa: SLF001 - as above
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        if mode == "unprotected":
-            LocalLease.is_from_parent_process = False  # type: ignore[method-assign, assignment]  # the control
         seen = in_the_child(locks, lock, parents_client)
         os.write(writing, json.dumps(seen).encode())
         sys.exit()  # As a child ends that knows nothing of forks: with all exit handlers.
@@ -159,11 +136,6 @@ def forks(table_name: str, mode: str) -> object:
     told["release"] = lock.release()
     locks.close()
     return told
-
-
-def close_given(self: Any) -> None:  # noqa: ANN401 - a connection
-    """The control: a child that closes what its parent was given."""
-    self._given["dynamodb"].close()
 
 
 def in_a_child(action: Callable[[], str], *, seconds: float) -> str | None:
@@ -190,11 +162,10 @@ def outcome_of_locking(locks: LockClient) -> str:
     return "acquired"
 
 
-def forks_in_connection_pool(table_name: str, _mode: str) -> object:
+def forks_in_connection_pool(table_name: str) -> object:
     """Forks while a thread is inside the connection pool of a client that was passed in.
 
-    Tells whether a child that does nothing comes to its end, what one is told that locks, and
-    whether one comes to its end that closes what its parent was given.
+    Tells whether a child that does nothing comes to its end, and what one is told that locks.
     """
     client: Any = boto3.client("dynamodb")
     locks = LockClient(table_name, client=client)
@@ -212,11 +183,9 @@ def forks_in_connection_pool(table_name: str, _mode: str) -> object:
     other.start()
     assert inside.wait(20)
     answer = {
-        "idle": in_a_child(lambda: "came to its end", seconds=30),
-        "locking": in_a_child(lambda: outcome_of_locking(locks), seconds=30),
+        "idle": in_a_child(lambda: "came to its end", seconds=10),
+        "locking": in_a_child(lambda: outcome_of_locking(locks), seconds=10),
     }
-    Connection.forget = close_given  # type: ignore[method-assign]
-    answer["closing"] = in_a_child(lambda: "came to its end", seconds=2)
     go_on.set()
     other.join(20)
     locks.close()
@@ -226,19 +195,6 @@ def forks_in_connection_pool(table_name: str, _mode: str) -> object:
 # The main thread ends at once; another one holds a lock, for its whole lease if no one renews it.
 
 LEASE_SECONDS = 5.0
-
-
-class Pool:
-    """The control: the pool of the standard library, which ends with the main thread."""
-
-    def __init__(self, size: int, *, name: str) -> None:
-        self._pool = ThreadPoolExecutor(size, thread_name_prefix=name)
-
-    def submit(self, work: Callable[[], None]) -> None:
-        self._pool.submit(work)
-
-    def close(self, *, wait: bool = True) -> None:
-        self._pool.shutdown(wait=wait)
 
 
 def hold_without_main_thread() -> None:
@@ -259,20 +215,18 @@ def hold_without_main_thread() -> None:
     sys.stdout.write(json.dumps({**answer, "held": table.state("a").held}))
 
 
-def ends_its_main_thread(_table_name: str, mode: str) -> None:
-    if mode == "unprotected":
-        setattr(sys.modules["fairlock.client.heartbeats"], "WorkerPool", Pool)  # noqa: B010 - the control
+def ends_its_main_thread(_table_name: str) -> None:
     threading.Thread(target=hold_without_main_thread).start()
 
 
-PROGRAMS: dict[str, Callable[[str, str], object]] = {
+PROGRAMS: dict[str, Callable[[str], object]] = {
     each.__name__: each for each in (freezes, forks, forks_in_connection_pool, ends_its_main_thread)
 }
 
 
 if __name__ == "__main__":
-    name, table, mode = sys.argv[1:]
-    found = PROGRAMS[name](table, mode)
+    name, table = sys.argv[1:]
+    found = PROGRAMS[name](table)
     if found is not None:
         sys.stdout.write(json.dumps(found))
         sys.stdout.flush()

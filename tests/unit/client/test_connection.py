@@ -41,19 +41,53 @@ from tests.unit.workflows.test_executions import GRANT, TOKEN
 
 @dataclass
 class Session:
-    """Makes stand-ins for clients, and remembers for what."""
+    """Makes substitutes for clients, and remembers for what.
 
+    Step Functions knows no execution, and STS tells an account, or nothing if there is none. The
+    Parameter Store answers, or fails.
+    """
+
+    account: str | None = "123456789012"
+    failure: Exception | None = None
     made: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
     closed: int = 0
 
-    def client(self, service: str, **settings: Any) -> Any:  # noqa: ANN401 - a stand-in
+    def client(self, service: str, **settings: Any) -> Any:  # noqa: ANN401 - a substitute
         self.made.append((service, settings))
-        client = Table()
-        client.close = self._close  # type: ignore[method-assign]  # a stand-in's
-        return client
+        if isinstance(self.failure, NoRegionError):
+            raise self.failure
+        if service == "dynamodb":
+            table = Table()
+            table.close = self._close  # type: ignore[method-assign]  # a substitute's
+            return table
+        return SimpleNamespace(
+            describe_execution=self._describe,
+            get_caller_identity=self._identity,
+            get_parameter=self._parameter,
+            exceptions=SimpleNamespace(ExecutionDoesNotExist=NoSuchExecution),
+            meta=SimpleNamespace(region_name="us-east-1"),
+        )
 
     def _close(self) -> None:
         self.closed += 1
+
+    def _describe(self, **_request: str) -> None:
+        raise NoSuchExecution({"Error": {"Code": "ExecutionDoesNotExist"}}, "DescribeExecution")
+
+    def _identity(self) -> dict[str, str]:
+        self.asked.append("sts")
+        if self.account is None:
+            raise EndpointConnectionError(endpoint_url="https://sts.us-east-1.amazonaws.com")
+        return {"Account": self.account}
+
+    def _parameter(self, **_request: str) -> None:
+        assert self.failure is not None
+        raise self.failure
+
+
+NoSuchExecution = type("NoSuchExecution", (ClientError,), {})
+"""As Step Functions answers for an execution that it has forgotten, or never had."""
 
 
 def connection_over(session: Session, **settings: Any) -> Connection:  # noqa: ANN401 - as of Connection
@@ -71,78 +105,36 @@ def test_no_client_is_made_before_it_is_needed() -> None:
     assert session.closed == 1
 
 
-def test_each_heartbeat_under_way_has_a_connection() -> None:
-    session = Session()
-    connection_over(session, most_at_once=100).dynamodb()
-    assert session.made[0][1]["config"].max_pool_connections == 100 + 96
-
-
-def test_step_functions_is_asked_in_the_region_of_the_table() -> None:
-    session = Session()
-    table = Table()
+def test_step_functions_is_asked_in_the_region_of_the_table_and_heartbeats_have_connections() -> (
+    None
+):
+    session, table = Session(), Table()
     table.meta.region_name = "eu-central-1"
-    connection = connection_over(session, dynamodb=table)
-    with pytest.raises(AttributeError):
-        connection.workflows.describe("arn")  # The stand-in cannot describe executions.
-    assert [(service, made["region_name"]) for service, made in session.made] == [
-        ("stepfunctions", "eu-central-1")
-    ]
+    connection_over(session, dynamodb=table).workflows.describe(EXECUTION)
+    assert (session.made[0][0], session.made[0][1]["region_name"]) == (
+        "stepfunctions",
+        "eu-central-1",
+    )
+    connection_over(session, most_at_once=100).dynamodb()
+    assert session.made[-1][1]["config"].max_pool_connections == 100 + 96
 
 
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:Billing:run-1"
 
 
-class NoSuchExecutionError(ClientError):
-    """As Step Functions answers for an execution that it has forgotten, or never had."""
-
-
-@dataclass
-class Forgetful(Session):
-    """Step Functions knows no execution; STS tells an account, or nothing if there is none."""
-
-    account: str | None = "123456789012"
-    asked: list[str] = field(default_factory=list)
-
-    def client(self, service: str, **settings: Any) -> Any:  # noqa: ANN401 - a stand-in
-        del service, settings
-        return SimpleNamespace(
-            describe_execution=self._describe,
-            get_caller_identity=self._identity,
-            exceptions=SimpleNamespace(ExecutionDoesNotExist=NoSuchExecutionError),
-            meta=SimpleNamespace(region_name="us-east-1"),
-        )
-
-    def _describe(self, **_request: str) -> None:
-        raise NoSuchExecutionError(
-            {"Error": {"Code": "ExecutionDoesNotExist"}}, "DescribeExecution"
-        )
-
-    def _identity(self) -> dict[str, str]:
-        self.asked.append("sts")
-        if self.account is None:
-            raise EndpointConnectionError(endpoint_url="https://sts.us-east-1.amazonaws.com")
-        return {"Account": self.account}
-
-
-def test_a_forgotten_execution_of_this_account_is_over_and_sts_is_asked_once() -> None:
-    session = Forgetful()
-    connection = connection_over(session)
+def test_a_forgotten_execution_of_this_account_is_over_and_one_of_another_may_run_there() -> None:
+    """STS is asked once."""
+    session = Session()
+    describe = connection_over(session).workflows.describe
     for _ in range(3):
-        assert connection.workflows.describe(EXECUTION).liveness is Liveness.OVER
-    assert session.asked == ["sts"]
-
-
-def test_an_execution_of_another_account_or_region_may_run_there() -> None:
-    session = Forgetful()
-    connection = connection_over(session)
+        assert describe(EXECUTION).liveness is Liveness.OVER
     for here, there in (("123456789012", "210987654321"), ("us-east-1", "eu-central-1")):
-        found = connection.workflows.describe(EXECUTION.replace(here, there))
-        assert found.liveness is Liveness.UNKNOWN
+        assert describe(EXECUTION.replace(here, there)).liveness is Liveness.UNKNOWN
     assert session.asked == ["sts"]
 
 
 def test_while_sts_does_not_answer_nothing_is_known_and_it_is_asked_again() -> None:
-    session = Forgetful(account=None)
+    session = Session(account=None)
     connection = connection_over(session)
     assert connection.workflows.describe(EXECUTION).liveness is Liveness.UNKNOWN
     session.account = "123456789012"
@@ -150,41 +142,31 @@ def test_while_sts_does_not_answer_nothing_is_known_and_it_is_asked_again() -> N
 
 
 def test_the_account_of_a_client_that_was_given_is_not_guessed() -> None:
-    session = Forgetful()
+    session = Session()
     connection = connection_over(session, stepfunctions=session.client("stepfunctions"))
     assert connection.workflows.describe(EXECUTION).liveness is Liveness.UNKNOWN
     assert session.asked == []
 
 
-def test_in_a_child_clients_are_made_again() -> None:
-    session = Session()
-    connection = connection_over(session)
-    before = connection.dynamodb()
-    connection.forget()
-    assert connection.dynamodb() is not before
-    assert (len(session.made), session.closed) == (2, 0)  # The parent still uses the first one.
-
-
-def test_in_a_child_a_client_that_was_given_is_neither_used_nor_closed(
+def test_in_a_child_clients_are_made_again_and_one_that_was_given_is_neither_used_nor_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its sockets are the parent's; and to close it might wait for a thread that is not there."""
     session = Session()
     given = session.client("dynamodb")
     connection = connection_over(session, dynamodb=given, stepfunctions=given)
+    other = connection_over(session)
+    before = other.dynamodb()
     assert connection.dynamodb() is given
-    in_a_child(connection, monkeypatch)
+    monkeypatch.setattr(os, "getpid", lambda: -1)  # As it is after a fork.
+    for each in (connection, other):
+        each.forget()
     with pytest.raises(ClientUnusable, match="make a LockClient in the child"):
         connection.dynamodb()
     assert connection.workflows.wake_waiter(TOKEN, GRANT) is Delivery.UNKNOWN
     assert connection.workflows.describe("arn").liveness is Liveness.UNKNOWN
-    assert (len(session.made), session.closed) == (1, 0)
-
-
-def in_a_child(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is after a fork."""
-    monkeypatch.setattr(os, "getpid", lambda: -1)
-    connection.forget()
+    assert other.dynamodb() is not before
+    assert (len(session.made), session.closed) == (3, 0)  # The parent still uses them.
 
 
 def test_what_is_no_client_and_no_session_is_refused_by_name() -> None:
@@ -283,27 +265,6 @@ PARAMETER = "/fairlock/Billing/LockTableName"
 NO_SUCH = r"in us-east-1: no stack of this name shares a lock service in this account and region"
 
 
-class Store:
-    """A boto3 session whose Parameter Store answers, or fails."""
-
-    def __init__(self, failure: Exception | None = None) -> None:
-        self.failure = failure
-        self.asked: list[str] = []
-        self.meta = SimpleNamespace(region_name="us-east-1")
-
-    def client(self, service: str, **_more: object) -> Any:  # noqa: ANN401 - a substitute
-        if isinstance(self.failure, NoRegionError):
-            raise self.failure
-        assert service == "ssm"
-        return self
-
-    def get_parameter(self, **request: str) -> dict[str, Any]:
-        self.asked.append(request["Name"])
-        if self.failure is not None:
-            raise self.failure
-        return {"Parameter": {"Value": "billing-locks"}}
-
-
 @pytest.mark.parametrize("value", [None, "", "from-the-environment"])
 def test_a_client_without_a_table_takes_that_of_the_environment_or_says_what_to_set(
     value: str | None, monkeypatch: pytest.MonkeyPatch
@@ -329,8 +290,7 @@ def test_a_client_of_a_stack_locks_in_the_table_that_the_stack_shares(
     with LockClient.from_stack("Billing", owner_name="ben", lease=30) as locks:
         lock = locks.acquire("of-a-stack")
         assert (lock.owner_name, lock.lease) == ("ben", 30)
-    session = boto3.Session()
-    with LockClient.from_stack("Billing", session=session) as locks:
+    with LockClient.from_stack("Billing", session=boto3.Session()) as locks:
         assert locks.try_acquire("of-a-stack") is not None
     with pytest.raises(LockStoreMisconfigured, match=NO_SUCH) as refused:
         LockClient.from_stack("Nowhere")
@@ -346,30 +306,27 @@ def test_a_client_of_a_stack_locks_in_the_table_that_the_stack_shares(
         (NoCredentialsError(), "check the AWS credentials"),
         (client_error("ExpiredTokenException"), "check the AWS credentials"),
         (client_error("ParameterNotFound"), NO_SUCH),
+        (ConnectTimeoutError(endpoint_url="https://ssm"), "did not answer"),
     ],
-    ids=["permission", "region", "credentials", "old credentials", "stack"],
+    ids=["permission", "region", "credentials", "old credentials", "stack", "outage"],
 )
 def test_each_reason_why_a_stack_is_not_found_says_what_to_do(
     failure: Exception, told: str
 ) -> None:
-    store: Any = Store(failure)
-    with pytest.raises(LockStoreMisconfigured, match=told) as refused:
-        LockClient.from_stack("Billing", session=store)
-    assert str(refused.value).startswith(f"parameter {PARAMETER!r} in ")
-
-
-def test_a_parameter_store_that_does_not_answer_is_no_wrong_name() -> None:
-    store: Any = Store(ConnectTimeoutError(endpoint_url="https://ssm"))
-    with pytest.raises(LockStoreUnavailable, match="did not answer"):
-        LockClient.from_stack("Billing", session=store)
+    session: Any = Session(failure=failure)
+    is_outage = told == "did not answer"
+    error = LockStoreUnavailable if is_outage else LockStoreMisconfigured
+    with pytest.raises(error, match=told) as refused:
+        LockClient.from_stack("Billing", session=session)
+    assert is_outage or str(refused.value).startswith(f"parameter {PARAMETER!r} in ")
 
 
 @pytest.mark.parametrize("name", ["", "7", "a/b", "../x", "a" * 129, None])
 def test_what_is_no_name_of_a_stack_is_refused_and_nothing_is_asked(name: Any) -> None:  # noqa: ANN401 - anything
-    store: Any = Store()
+    session: Any = Session()
     with pytest.raises(InvalidRequest, match=r"^stack_name: must be the name of a stack"):
-        LockClient.from_stack(name, session=store)
-    assert store.asked == []
+        LockClient.from_stack(name, session=session)
+    assert session.made == []
 
 
 def test_a_fake_client_of_a_stack_reads_nothing() -> None:

@@ -1,73 +1,21 @@
-"""Many clients at the same moment: a queue, and a ceiling that changes."""
+"""A ceiling that is lowered and raised all the time beside clients that contend for the lock."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
 from fairlock import LockClient
-from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
-from testbed.localaws import LocalAws
 from tests.unit.client.doubles import Table
 
 CLIENTS = 6
-
-
-def test_clients_get_the_lock_in_the_order_in_which_they_asked(
-    aws: LocalAws, lock_table: str
-) -> None:
-    order: list[int] = []
-    dynamodb = aws.client("dynamodb", max_pool_connections=40)
-
-    def waiting() -> int:
-        found = dynamodb.query(
-            TableName=lock_table,
-            KeyConditionExpression="pk = :pk AND begins_with(sk, :prefix)",
-            ExpressionAttributeValues={
-                ":pk": {"S": "LOCK#in-order"},
-                ":prefix": {"S": "WAITER#"},
-            },
-            ConsistentRead=True,
-        )
-        return int(found["Count"])
-
-    def wait_for_it(number: int) -> None:
-        with (
-            LockClient(lock_table, client=aws.client("dynamodb"), lease=30) as locks,
-            locks.hold("in-order", max_wait=60),
-        ):
-            order.append(number)
-
-    with LockClient(lock_table, client=dynamodb, lease=30) as locks, ThreadPoolExecutor() as pool:
-        first = locks.acquire("in-order")
-        for number in range(CLIENTS):
-            pool.submit(wait_for_it, number)
-            until(lambda expected=number + 1: waiting() == expected)  # type: ignore[misc]  # a default
-        first.release()
-    assert order == list(range(CLIENTS))
-
-
-def until(is_so: Callable[[], bool], *, seconds: float = 30) -> None:
-    """Looks until it is so."""
-    ends_at = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < ends_at, "it never came"
-        time.sleep(0.02)
-
-
-# A ceiling that is lowered and raised all the time beside clients that contend for the lock.
-
 NAME = "vendor"
 LIMIT = 4
 CHANGES = 60
 LONGEST_RUN_SECONDS = 90
-LONGEST_POLL = 5
-"""Of a client that waits, by default."""
 
 
 class Watched(Table):
@@ -92,36 +40,6 @@ class Watched(Table):
             if granted and limit is not None and state.held > limit:
                 self.above.append(state.held)
             return answer
-
-
-def test_after_a_pause_of_a_minute_all_who_wait_get_the_lock_in_their_order() -> None:
-    """In virtual time, by clients that poll: a workflow is told by a message."""
-    granted: list[tuple[float, int, str]] = []
-
-    async def main() -> float:
-        async with FakeAsyncLockClient(owner_name="olga") as operator:
-            await operator.pause(NAME, reason="a test")
-
-            async def wait(name: str) -> None:
-                async with operator.another(name).hold(NAME, limit=2, max_wait=600) as lock:
-                    granted.append((operator.clock.monotonic(), lock.fencing_token, name))
-                    await asyncio.sleep(0.5)
-
-            tasks = []
-            for number in range(CLIENTS):
-                tasks.append(asyncio.create_task(wait(f"worker {number}")))
-                await asyncio.sleep(0.1)
-            await asyncio.sleep(60)
-            assert granted == []
-            resumed = operator.clock.monotonic()
-            await operator.resume(NAME)
-            await asyncio.gather(*tasks)
-            return resumed
-
-    resumed = run_in_virtual_time(main())
-    in_order = [name for _, _, name in sorted(granted, key=lambda one: one[1])]
-    assert in_order == [f"worker {number}" for number in range(CLIENTS)]
-    assert granted[0][0] - resumed <= LONGEST_POLL + 1
 
 
 def test_changes_under_load_let_no_grant_above_and_lose_no_waiter() -> None:

@@ -21,13 +21,8 @@ from fairlock.client.local_lease import LocalLease
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.protocol.model import Grant
 from fairlock.testing import ManualClock
-from tests.unit.client.conftest import MakeClient
-from tests.unit.client.doubles import Table
-
-
-def often_renewed(table: Table) -> LockClient:
-    """A client with threads: its locks are renewed ten times a second, for a minute each."""
-    return LockClient("locks", client=table, lease=60, heartbeat_every=0.1)
+from tests.unit.client.conftest import Near
+from tests.unit.client.doubles import Table, often_renewed
 
 
 def test_a_callback_may_close_the_client() -> None:
@@ -74,10 +69,8 @@ def test_heartbeats_of_as_many_locks_as_there_are_workers_are_under_way_at_a_tim
         assert all(lock.remaining > 0 for lock in held)
 
 
-def test_a_release_waits_for_the_heartbeat_that_is_on_its_way(
-    make_client: MakeClient, table: Table
-) -> None:
-    lock = make_client().acquire("a")
+def test_a_release_waits_for_the_heartbeat_that_is_on_its_way(near: Near) -> None:
+    lock = near.client().acquire("a")
     on_its_way, go_on = threading.Event(), threading.Event()
 
     def hold_the_heartbeat(_name: str, arguments: dict[str, Any]) -> None:
@@ -85,17 +78,17 @@ def test_a_release_waits_for_the_heartbeat_that_is_on_its_way(
             on_its_way.set()
             assert go_on.wait(20)
 
-    table.before = hold_the_heartbeat
+    near.table.before = hold_the_heartbeat
     with ThreadPoolExecutor(2) as pool:
         pool.submit(lock.heartbeat)
         assert on_its_way.wait(20)
         release = pool.submit(lock.release)
         with pytest.raises(TimeoutError):
             release.result(0.2)
-        assert table.state("a").held == 1
+        assert near.table.state("a").held == 1
         go_on.set()
         assert release.result(20)
-    assert table.state("a").holders == ()
+    assert near.table.state("a").holders == ()
 
 
 @pytest.mark.usefixtures("broken_log")

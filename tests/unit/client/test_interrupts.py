@@ -11,12 +11,18 @@ from typing import Any, Literal
 
 import pytest
 
-from fairlock import Lock, LockClient, locked
-from fairlock.client.heartbeats import Heartbeats
+from fairlock import (
+    ClientUnusable,
+    Lock,
+    LockClient,
+    LockStoreUnavailable,
+    LockWaitTimeout,
+    locked,
+)
 from fairlock.client.reporting import LockEventKind, LockEvents
-from fairlock.client.threads import WorkerPool
-from tests.support.faulty_table import FaultyTable, fault
-from tests.unit.client.conftest import MakeClient
+from tests.support import Operations, acquire, release, store_over
+from tests.support.faulty_table import READS, FaultyTable, fault
+from tests.unit.client.conftest import Near
 from tests.unit.client.doubles import Table, TimeLimitError, interrupt
 
 LEASE_SECONDS = 3600.0
@@ -63,15 +69,12 @@ def moments_after_which(attempt: Callable[[int], tuple[bool, bool]]) -> list[int
     raise AssertionError("this takes more moments than were tried")
 
 
-def moments_that_stop_all_heartbeats(
-    make_client: MakeClient, prepare: Callable[[Heartbeats], object]
-) -> list[int]:
-    """Interrupts `add` and `remove`."""
-
+def test_an_interrupt_at_any_moment_of_add_and_remove_leaves_no_lock_locked(
+    near: Near,
+) -> None:
     def attempt(at: int) -> tuple[bool, bool]:
-        locks = make_client(lease=LEASE_SECONDS)
+        locks = near.client(lease=LEASE_SECONDS)
         heartbeats = locks._services.heartbeats  # noqa: SLF001 - an interrupt is aimed at it
-        prepare(heartbeats)
         lock = locks.acquire("a")
         actions = [partial(act, lock._handle) for act in (heartbeats.remove, heartbeats.add)]  # noqa: SLF001 - same
         came = [interrupt(action, at=at) for action in actions]
@@ -82,60 +85,42 @@ def moments_that_stop_all_heartbeats(
         lock.release()
         return any(came), stopped
 
-    return moments_after_which(attempt)
-
-
-def test_an_interrupt_at_any_moment_of_add_and_remove_leaves_no_lock_locked(
-    make_client: MakeClient,
-) -> None:
-    assert moments_that_stop_all_heartbeats(make_client, lambda _: None) == []
-
-
-def test_entered_through_the_condition_some_would_stop_all_heartbeats_for_good(
-    make_client: MakeClient,
-) -> None:
-    def enter_the_condition(heartbeats: Heartbeats) -> None:
-        heartbeats._mutex = heartbeats._changed  # type: ignore[assignment]  # noqa: SLF001 - the control
-
-    assert moments_that_stop_all_heartbeats(make_client, enter_the_condition)
+    assert moments_after_which(attempt) == []
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), TimeLimitError()], ids=repr)
 def test_an_interrupted_release_is_tried_once_more_and_the_interrupt_goes_on(
-    make_client: MakeClient,
-    table: Table,
+    near: Near,
     error: BaseException,
     *,
     when: Literal["before", "after"],
 ) -> None:
     """Also at the end of a block, and one that is no more than an Exception: nothing is logged."""
     told: list[Lock] = []
-    faulty = FaultyTable(table)
-    locks = make_client(client=faulty, lease=LEASE_SECONDS)
+    faulty = FaultyTable(near.table)
+    locks = near.client(client=faulty, lease=LEASE_SECONDS)
     lock = locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost))
     faulty.will(fault(error, 1, when=when))
     with pytest.raises(type(error)), lock:
         pass
-    assert table.state("a").held == 0
+    assert near.table.state("a").held == 0
     assert (lock.release(), lock.lost.is_set(), told) == (True, False, [])
 
 
-def test_an_impatient_interrupt_leaves_the_release_to_the_end_of_the_client(
-    make_client: MakeClient, table: Table
-) -> None:
+def test_an_impatient_interrupt_leaves_the_release_to_the_end_of_the_client(near: Near) -> None:
     """Ctrl-C, Ctrl-C in a release at the end of two blocks."""
-    faulty = FaultyTable(table)
-    locks = make_client(client=faulty, lease=LEASE_SECONDS)
+    faulty = FaultyTable(near.table)
+    locks = near.client(client=faulty, lease=LEASE_SECONDS)
     with suppress(KeyboardInterrupt), locks, locks.hold("a"):
         faulty.will(fault(KeyboardInterrupt(), [1, 2]))
-    assert table.state("a").held == 0
+    assert near.table.state("a").held == 0
 
 
 def test_an_interrupt_before_the_release_was_sent_releases_too(
-    make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
+    near: Near, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    locks = make_client(lease=LEASE_SECONDS)
+    locks = near.client(lease=LEASE_SECONDS)
     lock = locks.acquire("a")
     leave = type(lock._handle)._release  # noqa: SLF001 - the moment before anything is sent
     interrupts = [KeyboardInterrupt()]
@@ -148,32 +133,29 @@ def test_an_interrupt_before_the_release_was_sent_releases_too(
     monkeypatch.setattr(type(lock._handle), "_release", interrupted)  # noqa: SLF001 - same
     with pytest.raises(KeyboardInterrupt):
         lock.release()
-    assert table.state("a").held == 0
+    assert near.table.state("a").held == 0
 
 
 def test_what_is_free_or_over_is_not_remembered(
-    make_client: MakeClient,
-    table: Table,
-    clock: Any,  # noqa: ANN401 - the fixture's
+    near: Near,
 ) -> None:
-    locks = make_client(lease=10, heartbeat_every=math.inf)
+    locks = near.client(lease=10, heartbeat_every=math.inf)
     for number in range(3):
         lock = locks.acquire(f"over-{number}")
-        table.outage = ConnectionResetError()
+        near.table.outage = ConnectionResetError()
         with pytest.raises(ConnectionResetError):
             lock.release()
-        table.outage = None
+        near.table.outage = None
     remembered = locks._services.unreleased  # noqa: SLF001 - nothing outside tells that
     assert len(remembered.unsettled()) == 3
-    clock.advance(11)
+    near.clock.advance(11)
     assert remembered.unsettled() == []
     locks.acquire("free").release()
     assert remembered._all == {}  # noqa: SLF001 - same
 
 
 def moments_that_leave_the_lock(
-    make_client: MakeClient,
-    table: Table,
+    near: Near,
     use: Callable[[LockClient], object],
     *,
     within: str = OUR_CODE,
@@ -181,11 +163,11 @@ def moments_that_leave_the_lock(
     """Interrupts a use of a lock; after some moments only its client knows of it."""
 
     def attempt(at: int) -> tuple[bool, bool]:
-        locks = make_client(lease=LEASE_SECONDS)
+        locks = near.client(lease=LEASE_SECONDS)
         came = interrupt(partial(use, locks), at=at, within=within)
-        is_left = table.state("a").held > 0
+        is_left = near.table.state("a").held > 0
         locks.close(release=True)
-        assert table.state("a").held == 0, "the client knows of the grant"
+        assert near.table.state("a").held == 0, "the client knows of the grant"
         return came, is_left
 
     return moments_after_which(attempt)
@@ -196,33 +178,25 @@ def hold(locks: LockClient) -> None:
         pass
 
 
-def acquire(locks: LockClient) -> None:
-    locks.acquire("a")
-
-
-@pytest.mark.parametrize("use", [hold, acquire])
+@pytest.mark.parametrize("use", [hold, lambda locks: locks.acquire("a")], ids=["hold", "acquire"])
 def test_an_interrupt_at_any_moment_of_hold_and_acquire_leaves_no_lock(
-    make_client: MakeClient, table: Table, use: Callable[[LockClient], None]
+    near: Near, use: Callable[[LockClient], None]
 ) -> None:
-    left = moments_that_leave_the_lock(make_client, table, use)
+    left = moments_that_leave_the_lock(near, use)
     assert len(left) <= RETURNS_OF_THE_LOCK
-
-
-def call_locked_function(locks: LockClient) -> None:
-    locked("a", client=locks)(lambda: None)()
 
 
 @pytest.mark.parametrize("within", ["fairlock/decorator/", "contextlib"])
 def test_an_interrupt_at_any_moment_of_a_locked_function_leaves_no_lock(
-    make_client: MakeClient, table: Table, within: str
+    near: Near, within: str
 ) -> None:
-    left = moments_that_leave_the_lock(make_client, table, call_locked_function, within=within)
-    assert left == []
+    def call(locks: LockClient) -> None:
+        locked("a", client=locks)(lambda: None)()
+
+    assert moments_that_leave_the_lock(near, call, within=within) == []
 
 
-def moments_that_end_all_heartbeats(*, seconds: float) -> list[int]:
-    """Interrupts the start of a client's threads: the next lock is not renewed in that time."""
-
+def test_an_interrupt_at_any_moment_of_the_start_of_threads_leaves_a_client_that_renews() -> None:
     def attempt(at: int) -> tuple[bool, bool]:
         table = Table()
         locks = LockClient("locks", client=table, heartbeat_every=0.05)
@@ -234,35 +208,18 @@ def moments_that_end_all_heartbeats(*, seconds: float) -> list[int]:
 
         came = interrupt(start, at=at, within=OUR_CODE)
         lock = locks.acquire("a")
-        is_renewed = table.does_more(1, seconds=seconds)
+        is_renewed = table.does_more(1, seconds=5)
         assert lock.name == "a"
         locks.close(release=True)
         return came, not is_renewed
 
-    return moments_after_which(attempt)
+    assert moments_after_which(attempt) == []
 
 
-def test_an_interrupt_at_any_moment_of_the_start_of_threads_leaves_a_client_that_renews() -> None:
-    assert moments_that_end_all_heartbeats(seconds=5) == []
-
-
-def test_with_a_thread_before_its_pool_some_would_leave_a_client_that_renews_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def start_thread_first(heartbeats: Heartbeats) -> None:
-        scheduler = threading.Thread(target=heartbeats._run_scheduler, daemon=True)  # noqa: SLF001 - the control
-        heartbeats._scheduler = scheduler  # noqa: SLF001 - same
-        scheduler.start()
-        heartbeats._pool = WorkerPool(1, name="fairlock-heartbeat")  # noqa: SLF001 - same
-
-    monkeypatch.setattr(Heartbeats, "_start", start_thread_first)
-    assert moments_that_end_all_heartbeats(seconds=0.2) != []
-
-
-def moments_that_leave_heartbeats(make_client: MakeClient) -> list[int]:
-    """Interrupts an adoption: its caller has got no lock then, so it would never be released."""
-    owner_id = make_client(lease=LEASE_SECONDS).acquire("a").owner_id
-    locks = make_client(lease=LEASE_SECONDS)
+def test_an_interrupted_adoption_leaves_no_heartbeats(near: Near) -> None:
+    """Its caller has got no lock then, so it would never be released."""
+    owner_id = near.client(lease=LEASE_SECONDS).acquire("a").owner_id
+    locks = near.client(lease=LEASE_SECONDS)
     heartbeats = locks._services.heartbeats  # noqa: SLF001 - nothing outside tells that
 
     def attempt(at: int) -> tuple[bool, bool]:
@@ -272,56 +229,145 @@ def moments_that_leave_heartbeats(make_client: MakeClient) -> list[int]:
             heartbeats.remove(handle)
         return came, bool(left)
 
-    return moments_after_which(attempt)
+    assert len(moments_after_which(attempt)) <= 1  # The return of the lock.
 
 
-def test_an_interrupted_adoption_leaves_no_heartbeats(make_client: MakeClient) -> None:
-    assert len(moments_that_leave_heartbeats(make_client)) <= 1  # The return of the lock.
-
-
-def test_begun_by_the_lock_itself_heartbeats_would_be_left_without_one(
-    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = Lock.__init__
-
-    def make_and_begin(lock: Lock, *arguments: Any) -> None:  # noqa: ANN401 - as the original
-        made(lock, *arguments)
-        lock._begin_heartbeats()  # noqa: SLF001 - the control
-
-    monkeypatch.setattr(Lock, "__init__", make_and_begin)
-    assert len(moments_that_leave_heartbeats(make_client)) > 1
-
-
-def moments_that_silence_the_hook() -> list[int]:
-    """Interrupts the first event: no later one is told."""
-
+def test_an_interrupt_at_any_moment_of_the_first_event_does_not_silence_the_hook() -> None:
     def attempt(at: int) -> tuple[bool, bool]:
         told: list[str] = []
         events = LockEvents(lambda event: told.append(event.lock_name))
         report = partial(events.report, LockEventKind.GRANTED, owner_name="anna")
-        came = interrupt(partial(report, lock_name="a"), at=at, within=OUR_CODE)
+        came = interrupt(partial(report, lock_name="a"), at=at, within="/threading.py")
         report(lock_name="b")
         events.close()
         return came, "b" not in told
 
-    return moments_after_which(attempt)
+    assert moments_after_which(attempt) == []
 
 
-def test_an_interrupt_at_any_moment_of_the_first_event_does_not_silence_the_hook() -> None:
-    assert moments_that_silence_the_hook() == []
+# Interrupts of a client that waits: if one comes again, the end of the client leaves the queue.
 
 
-def test_a_start_that_is_not_undone_would_silence_it_for_good(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.fixture
+def store(near: Near) -> Operations:
+    return store_over(near.table, near.clock)
+
+
+class Impatient:
+    """Presses Ctrl-C in the first poll, and again before each of the next requests."""
+
+    def __init__(self, presses: int) -> None:
+        self.left = presses
+        self.is_polling = self.has_joined = False
+
+    def __call__(self, name: str, _request: dict[str, Any]) -> None:
+        self.is_polling = self.is_polling or (self.has_joined and name in READS)
+        self.has_joined = self.has_joined or name == "transact_write_items"
+        if self.is_polling and self.left:
+            self.left -= 1
+            raise KeyboardInterrupt
+
+
+def interrupted_wait(near: Near, store: Operations, locks: LockClient, presses: int) -> None:
+    store.acquire(acquire("holder", lock_name="a"))
+    near.table.before = Impatient(presses)
+    with pytest.raises(KeyboardInterrupt):
+        locks.acquire("a", max_wait=30)
+    near.table.before = None
+
+
+def test_one_interrupt_leaves_the_queue_at_once_and_the_end_of_the_client_sends_nothing(
+    near: Near, store: Operations
 ) -> None:
-    def start_once(events: LockEvents) -> None:
-        if events._may_start.acquire(blocking=False):  # noqa: SLF001 - the control
-            start(events)
+    locks = near.client("anna")
+    interrupted_wait(near, store, locks, 1)
+    assert (near.table.waiters("a"), near.table.state("a").contended) == ([], False)
+    near.table.requests.clear()
+    locks.close(release=True)
+    assert near.table.requests == []
 
-    def start(events: LockEvents) -> None:
-        events.has_thread  # noqa: B018 - a moment of an interrupt
-        events._thread = threading.Thread(target=events._run, daemon=True)  # noqa: SLF001 - the control
-        events._thread.start()  # noqa: SLF001 - same
 
-    monkeypatch.setattr(LockEvents, "_start_once", start_once)
-    assert moments_that_silence_the_hook() != []
+@pytest.mark.parametrize("presses", [2, 3])
+def test_a_place_that_an_interrupt_kept_from_being_left_is_left_by_the_end_of_the_client(
+    near: Near, store: Operations, presses: int
+) -> None:
+    """A client that did not remember it would be handed the lock."""
+    locks = near.client("anna")
+    interrupted_wait(near, store, locks, presses)
+    assert near.table.waiters("a") == ["anna"]
+    locks.close(release=True)
+    assert near.table.waiters("a") == []
+    store.release(release("holder", lock_name="a"))
+    assert near.table.state("a").held == 0
+
+
+def test_a_wait_that_failed_is_not_tried_again_at_the_end_of_the_client(near: Near) -> None:
+    """All was tried to undo it, and an outage should not delay the end of a program."""
+    locks = near.client("anna")
+    near.table.is_down = True
+    with pytest.raises(LockStoreUnavailable):
+        locks.acquire("a", max_wait=0)
+    near.table.is_down = False
+    locks.close(release=True)
+    assert near.table.requests == []
+
+
+def test_a_wait_in_another_thread_is_left_to_that_thread(near: Near) -> None:
+    near.client("holder").acquire("a")
+    locks = near.client("anna")
+    found: list[list[object]] = []
+
+    def look(name: str, _request: dict[str, Any]) -> None:
+        if name == "transact_write_items" and not found:
+            remembered = locks._services.unreleased  # noqa: SLF001 - what is remembered is the point
+            asking = threading.Thread(target=lambda: found.append([*remembered.unsettled()]))
+            asking.start()
+            asking.join(30)
+
+    near.table.before = look
+    with suppress(LockWaitTimeout):
+        locks.acquire("a", max_wait=0.2)
+    assert found == [[]]
+
+
+def test_a_waiter_that_is_interrupted_while_it_gives_up_leaves_the_queue(near: Near) -> None:
+    near.client("anna").acquire("a")
+
+    def interrupt(name: str, _: dict[str, Any]) -> None:
+        if name == "transact_write_items" and near.clock.monotonic() >= 5:
+            near.table.before = None
+            raise KeyboardInterrupt
+
+    near.table.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        near.client("ben").acquire("a", max_wait=5)
+    assert near.table.waiters("a") == []
+
+
+def test_a_waiter_that_is_interrupted_in_the_moment_of_its_grant_gives_it_back(near: Near) -> None:
+    locks = near.client(lease=600)
+    first = locks.acquire("a")
+
+    def release_and_interrupt() -> None:
+        first.release()
+        raise KeyboardInterrupt
+
+    near.clock.at(10, release_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        locks.acquire("a", max_wait=60)
+    assert near.table.traces("a") == []
+
+
+def test_a_client_that_is_closed_while_its_first_request_is_granted_gives_that_back(
+    near: Near,
+) -> None:
+    locks = near.client()
+
+    def close(_name: str, _arguments: object) -> None:
+        near.table.before = None
+        locks.close()
+
+    near.table.before = close
+    with pytest.raises(ClientUnusable):
+        locks.acquire("a", max_wait=0)
+    assert near.table.state("a").held == 0

@@ -5,27 +5,24 @@ tests/contracts/client/test_leader.py says what both clients promise.
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import logging
-import random
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from fairlock import (
-    AsyncLock,
     ClientUnusable,
     InvalidRequest,
     Lock,
     LockClient,
+    LockEvent,
 )
-from fairlock.testing import FakeAsyncLockClient, FakeLockClient, FakeTable, run_in_virtual_time
+from fairlock.testing import FakeLockClient, FakeTable
 
 LEASE = 60
-SAFE = LEASE / 3
 
 
 @pytest.fixture
@@ -49,6 +46,26 @@ def test_work_that_goes_on_after_its_lease_is_warned_of(
         locks.lead("exporter", work, lease=LEASE)
     assert "lock 'exporter' is lost, and its work goes on: another process may lead" in caplog.text
     assert len(terms) == 2
+
+
+def test_a_leader_that_waits_is_told_in_the_moment_of_its_loss() -> None:
+    moments: list[float] = []
+
+    def note(event: LockEvent) -> None:
+        if event.kind == "Lost":
+            moments.append(locks.clock.monotonic())
+
+    def work(lock: Lock, stop: threading.Event) -> None:
+        by_force = {"fencing_token": lock.fencing_token, "reason": "it hangs"}
+        take_away = partial(locks.another().force_release, "exporter", **by_force)
+        if not moments:
+            locks.clock.at(5, take_away)
+            assert stop.wait(1000)
+            moments.append(locks.clock.monotonic())
+
+    locks = FakeLockClient(on_event=note)
+    locks.lead("exporter", work, lease=50)  # Its heartbeats come between two looks of a second.
+    assert moments == [12.5, 12.5]
 
 
 def test_a_signal_that_raises_ends_the_leader_and_frees_its_lock(locks: FakeLockClient) -> None:
@@ -75,7 +92,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "no argument": (lambda: None, "work: must take two arguments"),
     "three arguments": (lambda _lock, _stop, _more: None, "work: must take two arguments"),
     "a coroutine function": (coroutine_function, FUNCTION),
-    "a partial one": (functools.partial(coroutine_function), FUNCTION),
+    "a partial one": (partial(coroutine_function), FUNCTION),
     "an object that is one": (AsyncCallable(), FUNCTION),
 }
 
@@ -113,68 +130,3 @@ def test_close_ends_a_leader_in_another_thread() -> None:
     assert not thread.is_alive()
     assert len(ended) == 1
     assert LockClient("locks", client=table).try_acquire("exporter") is not None
-
-
-class AsyncLeaders:
-    """Tasks that lead, with a table that fails now and then."""
-
-    def __init__(self, *, honest: bool) -> None:
-        self.table = FakeTable()
-        self.honest = honest
-        self.inside = 0
-        self.most_inside = 0
-        self.terms: list[int] = []
-
-    async def work(self, lock: AsyncLock, stop: asyncio.Event) -> None:
-        self.terms.append(lock.fencing_token)
-        self.inside += 1
-        self.most_inside = max(self.inside, self.most_inside)
-        try:
-            if self.honest:
-                await stop.wait()
-                await asyncio.sleep(SAFE - 2)  # It takes nearly all of the time that it has.
-            else:
-                await asyncio.shield(asyncio.sleep(300))
-        finally:
-            self.inside -= 1
-
-    async def run(self, random_: random.Random) -> None:
-        clients = [FakeAsyncLockClient(table=self.table, lease=LEASE)]
-        clients += [clients[0].another(f"host-{number}") for number in range(1, 3)]
-        tasks = [asyncio.create_task(self.lead(locks)) for locks in clients]
-        for _ in range(8):
-            await asyncio.sleep(random_.uniform(10, 200))
-            self.table.is_down = not self.table.is_down
-        self.table.is_down = False
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for locks in clients:
-            await locks.close(release=True)
-
-    async def lead(self, locks: FakeAsyncLockClient) -> None:
-        await locks.lead("exporter", self.work if self.honest else self.deaf)
-
-    async def deaf(self, lock: AsyncLock, stop: asyncio.Event) -> None:
-        """Work that does not end when it is told, nor when it is cancelled."""
-        task = asyncio.ensure_future(self.work(lock, stop))
-        while not task.done():
-            try:
-                await asyncio.shield(task)
-            except asyncio.CancelledError:
-                continue
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_no_two_lead_at_a_time_whatever_fails(seed: int) -> None:
-    leaders = AsyncLeaders(honest=True)
-    run_in_virtual_time(leaders.run(random.Random(seed)))  # noqa: S311 - moments
-    assert leaders.most_inside == 1
-    assert len(leaders.terms) > 1
-    assert sorted(set(leaders.terms)) == leaders.terms
-
-
-def test_two_would_lead_at_a_time_if_work_went_on() -> None:
-    leaders = AsyncLeaders(honest=False)
-    run_in_virtual_time(leaders.run(random.Random(0)))  # noqa: S311 - moments
-    assert leaders.most_inside > 1

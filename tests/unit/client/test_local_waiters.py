@@ -14,7 +14,6 @@ from fairlock.client.arguments import Timing
 from fairlock.client.local_lease import LocalLease
 from fairlock.client.local_waiters import (
     FreePermit,
-    LocalQueue,
     LocalWaiter,
     LocalWaiters,
     QueuePosition,
@@ -112,7 +111,7 @@ def test_a_state_that_comes_late_does_not_replace_a_newer_one(
 ) -> None:
     queue = me.queue
     waiters.note(NAME, held_by(OTHER, 8), 2.0)
-    waiters.note(NAME, held_by("somebody", 7), 3.0)
+    waiters.note(NAME, held_by("one-more", 7), 3.0)
     waiters.note(NAME, SeenLock(state=LockState(fencing_token=8)), 1.0)
     assert (queue.seen_at, queue.grants_since(0)) == (2.0, 8)
     assert queue.seen_by_holder(2.0).state.holders[0].owner_id == OTHER
@@ -162,21 +161,15 @@ def test_a_longer_time_is_believed_slowly_and_a_shorter_one_at_once(
 def test_the_oldest_waiters_are_known_for_a_second_and_until_the_next_grant(
     waiters: LocalWaiters, me: LocalWaiter
 ) -> None:
-    queue, next_one = me.queue, waiter_of("somebody")
+    queue, next_one = me.queue, waiter_of("one-more")
     waiters.note(NAME, held_by(OTHER, 8, waiters=(next_one,)), 5.0)
     waiters.note(NAME, held_by(OTHER, 8), 5.5)
     assert queue.seen_by_holder(6.0).waiters == (next_one,)
     assert queue.seen_by_holder(6.1).waiters == ()
-    waiters.note(NAME, held_by("somebody", 9), 5.6)
+    waiters.note(NAME, held_by("one-more", 9), 5.6)
     assert queue.seen_by_holder(5.7).waiters == ()
-
-
-def test_a_lock_was_seen_just_now_for_a_second(waiters: LocalWaiters, me: LocalWaiter) -> None:
-    queue: LocalQueue = me.queue
-    assert queue.seen_just_now(0.0) is None
-    waiters.note(NAME, held_by(OTHER, 8), 5.0)
-    assert queue.seen_just_now(6.0) is not None
-    assert queue.seen_just_now(6.1) is None
+    # The state itself is as fresh.
+    assert [queue.seen_just_now(now) is None for now in (6.6, 6.7)] == [False, True]
 
 
 def test_what_is_known_of_a_lock_is_forgotten_with_its_last_waiter_and_holder(
@@ -223,41 +216,39 @@ def test_a_waiter_polls(sentence: str) -> None:
         assert poll_seconds(**{**usual, **given}, random=lambda: 1) == seconds, given
 
 
-@pytest.fixture
-def queue() -> LocalQueue:
-    return LocalWaiters(FakeClock(now_ms=0)).add(NAME, ME).queue
-
-
 def seen(token: int, *waiters: str) -> SeenLock:
     return SeenLock(state=LockState(fencing_token=token), waiters=tuple(map(waiter_of, waiters)))
 
 
 def test_each_grant_brings_a_waiter_nearer_and_the_head_of_the_queue_corrects_it(
-    queue: LocalQueue,
+    me: LocalWaiter,
 ) -> None:
+    queue = me.queue
     position = QueuePosition(queue, began=0)
     queue.note(seen(10), 1)
     position.note(6, seen(10))
     assert position.ahead == 5
     queue.note(seen(13), 2)
     assert position.ahead == 2
-    assert position.correct(ME, seen(13, "somebody", ME)) is False
+    assert position.correct(ME, seen(13, "one-more", ME)) is False
     assert position.ahead == 1
     queue.note(seen(20), 3)
     assert position.ahead == 0
 
 
-def test_a_waiter_that_is_not_where_it_thought_counts_again(queue: LocalQueue) -> None:
+def test_a_waiter_that_is_not_where_it_thought_counts_again(me: LocalWaiter) -> None:
+    queue = me.queue
     position = QueuePosition(queue, began=0)
     queue.note(seen(10), 1)
     position.note(2, seen(10))
-    assert position.correct(ME, seen(10, "somebody", "another")) is True
+    assert position.correct(ME, seen(10, "one-more", "another")) is True
     position.note(9, seen(10))
-    assert position.correct(ME, seen(10, "somebody", "another")) is False
+    assert position.correct(ME, seen(10, "one-more", "another")) is False
 
 
-def test_outside_of_a_full_queue_a_waiter_polls_as_one_behind_all_others(queue: LocalQueue) -> None:
+def test_outside_of_a_full_queue_a_waiter_polls_as_one_behind_all_others(me: LocalWaiter) -> None:
     """Thousands may be outside of a hot lock: each as the next in line would overload it."""
+    queue = me.queue
     position = QueuePosition(queue, began=0)
     queue.note(seen(10, "owner-id-of-ben"), 100)
 
@@ -320,6 +311,10 @@ def test_a_free_permit_is_requested_and_a_lock_without_a_queue_which_has_dropped
     assert not free_permit(clock, limit=2).is_worth_a_request(held(clock, 60, 60))
     assert not free_permit(clock).is_worth_a_request(held(clock, 60))
     assert free_permit(clock).is_worth_a_request(held(clock, 60, contended=False))
+    # By the waiter's own limit alone it would be free.
+    permit = free_permit(clock, limit=5)
+    assert not permit.is_worth_a_request(held(clock, 60, holders_limit=1))
+    assert permit.expected_at - clock.monotonic() == pytest.approx(60)
 
 
 def test_a_lease_that_is_over_is_requested_from_the_date_that_shows_it(clock: FakeClock) -> None:
@@ -338,14 +333,6 @@ def test_as_many_leases_have_to_end_as_leave_room_for_the_limit(
     permit = free_permit(clock, limit=limit)
     permit.is_worth_a_request(held(clock, 20, 60, 10))
     assert permit.expected_at - clock.monotonic() == pytest.approx(seconds)
-
-
-def test_a_permit_that_only_the_waiters_own_limit_would_leave_free_is_not_requested(
-    clock: FakeClock,
-) -> None:
-    permit = free_permit(clock, limit=5)
-    assert not permit.is_worth_a_request(held(clock, 60, holders_limit=1))
-    assert permit.expected_at - clock.monotonic() == pytest.approx(60)
 
 
 def test_a_lock_that_has_not_moved_is_requested_again_after_half_a_minute(

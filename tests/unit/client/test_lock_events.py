@@ -8,8 +8,8 @@ import runpy
 import sys
 import threading
 from pathlib import Path
-from types import ModuleType
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -197,46 +197,23 @@ def test_each_line_is_embedded_metric_format_without_a_lock_among_the_dimensions
     assert lines[2]["HeldTime"] == pytest.approx(10, abs=3)
 
 
-class Instrument:
-    """What the API of OpenTelemetry calls a counter or a histogram."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[float, dict[str, str]]] = []
-
-    def add(self, amount: float, attributes: dict[str, str]) -> None:
-        self.told.append((amount, attributes))
-
-    record = add
-
-
-class Meter:
-    def __init__(self) -> None:
-        self.instruments: dict[str, Instrument] = {}
-
-    def create_counter(self, name: str, *, description: str) -> Instrument:
-        assert description
-        return self.instruments.setdefault(name, Instrument())
-
-    def create_histogram(self, name: str, *, unit: str) -> Instrument:
-        assert unit == "s"
-        return self.instruments.setdefault(name, Instrument())
-
-
 def test_the_opentelemetry_example_counts_by_kind_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """OpenTelemetry is no dependency, so its API is a stub here."""
-    meter, api = Meter(), ModuleType("opentelemetry")
-    api.metrics = ModuleType("opentelemetry.metrics")  # type: ignore[attr-defined]  # a stub
-    api.metrics.get_meter = lambda _name: meter
+    """OpenTelemetry is no dependency, so its API is a mock here."""
+    api, made = MagicMock(), dict[str, MagicMock]()
+    meter = api.metrics.get_meter.return_value
+    for make in (meter.create_counter, meter.create_histogram):
+        make.side_effect = lambda name, **_: made.setdefault(name, MagicMock())
     monkeypatch.setitem(sys.modules, "opentelemetry", api)
-    monkeypatch.setitem(sys.modules, "opentelemetry.metrics", api.metrics)
     use_locks(example("otel")["count_in_otel"])
-    told = {name: instrument.told for name, instrument in meter.instruments.items()}
-    assert [kind for _, kind in told["fairlock.events"]] == [
-        {"kind": "Granted"},
-        {"kind": "Refused"},
-        {"kind": "Released"},
-    ]
-    assert [kind["kind"] for _, kind in told["fairlock.wait"]] == ["Granted", "Refused"]
-    assert [kind["kind"] for _, kind in told["fairlock.held"]] == ["Released"]
+    kinds = {
+        name: [call.args[1] for call in (*each.add.mock_calls, *each.record.mock_calls)]
+        for name, each in made.items()
+    }
+    granted, refused, released = ({"kind": kind} for kind in ("Granted", "Refused", "Released"))
+    assert kinds == {
+        "fairlock.events": [granted, refused, released],
+        "fairlock.wait": [granted, refused],
+        "fairlock.held": [released],
+    }

@@ -17,7 +17,6 @@ from testbed.localaws import LocalAws
 from tests.unit.client.doubles import Table
 
 CYCLES = 500
-CYCLES_OVER_SOCKETS = 20
 CLIENTS = 10
 
 
@@ -46,25 +45,6 @@ def test_hundreds_of_cycles_leave_no_thread_and_no_lock_behind(ours: NewThreads)
         assert locks._services.heartbeats.handles() == []  # noqa: SLF001 - nothing outside tells that
     assert ours() == []
     assert len(table.requests) == 2 * CYCLES
-
-
-def descriptors_after_cycles(session: boto3.Session, table_name: str) -> tuple[int, int, int]:
-    """Before anything, after the first cycle, and after many: a lock acquired and released."""
-    files = descriptors()
-    with LockClient(table_name, session=session) as locks:
-        locks.acquire("sockets").release()
-        after_one = descriptors()
-        for _ in range(CYCLES_OVER_SOCKETS):
-            locks.acquire("sockets").release()
-        return files, after_one, descriptors()
-
-
-def test_cycles_over_sockets_leave_no_socket_behind(aws: LocalAws, lock_table: str) -> None:
-    session = session_at(aws)
-    descriptors_after_cycles(session, lock_table)  # What is made once per process, is made now.
-    before, after_one, after_many = descriptors_after_cycles(session, lock_table)
-    assert before < after_one == after_many
-    assert descriptors() == before
 
 
 def use_a_client(session: boto3.Session, table_name: str, number: int) -> None:

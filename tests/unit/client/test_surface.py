@@ -15,37 +15,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlock import InvalidRequest, LockClient, LockWaitTimeout, composite_name
-from fairlock.testing import FakeLockClient, ManualClock
-from tests.unit.client.conftest import MakeClient
-from tests.unit.client.doubles import Table
+from fairlock.testing import FakeLockClient
+from tests.unit.client.conftest import Near
 
 
 def test_more_permits_than_fit_into_an_item_are_refused_before_anything_is_written(
-    make_client: MakeClient, table: Table
+    near: Near,
 ) -> None:
-    locks = make_client("\u00e9" * 500)
+    locks = near.client("\u00e9" * 500)
     with pytest.raises(InvalidRequest, match="must be at most 90 "):
         locks.try_acquire("db", limit=91)
-    assert table.memory.items == {}
+    assert near.table.memory.items == {}
     assert locks.try_acquire("db", limit=90) is not None
 
 
 def test_the_owner_name_is_made_of_host_process_and_program(
-    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+    near: Near, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "worker-3")
     monkeypatch.setattr("sys.argv", ["/srv/billing.py"])
-    locks = make_client(owner_name=None)
+    locks = near.client(owner_name=None)
     assert locks.acquire("a").owner_name == f"worker-3:{os.getpid()}:billing.py"
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "billing")
     assert locks.acquire("b").owner_name == f"worker-3:{os.getpid()}:billing"
 
 
-def test_the_default_wait_is_that_of_the_client_if_it_has_one(make_client: MakeClient) -> None:
-    assert make_client(max_wait=7).longest_wait(600) == 7
-    assert make_client().longest_wait() == 120
-    assert make_client(lease=90).longest_wait() == 180
-    assert make_client(lease=90).longest_wait(300) == 600
+def test_the_default_wait_is_that_of_the_client_if_it_has_one(near: Near) -> None:
+    assert near.client(max_wait=7).longest_wait(600) == 7
+    assert near.client().longest_wait() == 120
+    assert near.client(lease=90).longest_wait() == 180
+    assert near.client(lease=90).longest_wait(300) == 600
 
 
 BAD_SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
@@ -67,26 +66,26 @@ BAD_SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("what", BAD_SETTINGS)
-def test_bad_settings_are_refused_by_name(make_client: MakeClient, what: str) -> None:
+def test_bad_settings_are_refused_by_name(near: Near, what: str) -> None:
     settings, field = BAD_SETTINGS[what]
     with pytest.raises(InvalidRequest) as refused:
-        make_client(**settings)
+        near.client(**settings)
     assert refused.value.field == field
 
 
 @pytest.mark.parametrize("name", ["", "my locks", None, 7])
-def test_what_is_no_table_name_is_refused(name: Any, table: Table) -> None:  # noqa: ANN401 - anything
+def test_what_is_no_table_name_is_refused(name: Any, near: Near) -> None:  # noqa: ANN401 - anything
     with pytest.raises(InvalidRequest) as refused:
-        LockClient(name, client=table)
+        LockClient(name, client=near.table)
     assert refused.value.field == "table_name"
 
 
 @pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_what_belongs_to_one_process_says_so_when_it_is_copied_or_pickled(
-    make_client: MakeClient, duplicate: Callable[[object], object]
+    near: Near, duplicate: Callable[[object], object]
 ) -> None:
     """As `multiprocessing` does with the arguments of a process that it starts."""
-    locks = make_client()
+    locks = near.client()
     with pytest.raises(TypeError, match=r"a LockClient cannot be .* pickled: make one in each"):
         duplicate(locks)
     lock = locks.acquire("a")
@@ -95,21 +94,19 @@ def test_what_belongs_to_one_process_says_so_when_it_is_copied_or_pickled(
     lock.check()
 
 
-def test_every_length_of_time_may_be_a_timedelta(
-    make_client: MakeClient, table: Table, clock: ManualClock
-) -> None:
+def test_every_length_of_time_may_be_a_timedelta(near: Near) -> None:
     settings = {"lease": 90, "max_wait": 20, "heartbeat_every": 15, "safe_period": 30}
     lengths: dict[str, Any] = {name: timedelta(seconds=n) for name, n in settings.items()}
-    locks = make_client("anna", longest_poll=timedelta(seconds=2), **lengths)
+    locks = near.client("anna", longest_poll=timedelta(seconds=2), **lengths)
     lock = locks.acquire("a", lease=timedelta(minutes=1), max_wait=timedelta(seconds=0))
     assert (lock.lease, locks.longest_wait(timedelta(minutes=2))) == (60, 20)
     lock.heartbeat(lease=timedelta(minutes=2))
-    assert (lock.lease, table.state("a").holders[0].lease_ms) == (120, 120_000)
+    assert (lock.lease, near.table.state("a").holders[0].lease_ms) == (120, 120_000)
     assert locks.adopt("a", lock.owner_id, lease=timedelta(minutes=3)).lease == 180
-    began = clock.monotonic()
+    began = near.clock.monotonic()
     with pytest.raises(LockWaitTimeout, match="within 7 s"):
-        make_client("ben").acquire("a", max_wait=timedelta(seconds=7))
-    assert clock.monotonic() - began == pytest.approx(7)
+        near.client("ben").acquire("a", max_wait=timedelta(seconds=7))
+    assert near.clock.monotonic() - began == pytest.approx(7)
 
 
 # Names made of parts: no two lists of parts share one.

@@ -6,52 +6,40 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from fairlock import Lock, LockClient, LockStoreUnavailable
-from fairlock.client import heartbeats, lease_handle
+from fairlock import Lock, LockClient, LockLost, LockStoreUnavailable
 from fairlock.client.threads import Callbacks, WorkerPool
 from fairlock.errors import FairlockError
-from tests.unit.client.doubles import Table
+from tests.unit.client.doubles import Table, often_renewed
 
 HANGING = 20
 
 
-class Reluctant(threading.Thread):
-    """A thread that cannot be started while the system has none left, by the prefix of its name."""
-
-    exhausted: str | None = None
-    refused: threading.Event
-
-    def start(self) -> None:
-        if self.exhausted is not None and self.name.startswith(self.exhausted):
-            self.refused.set()
-            raise RuntimeError("can't start new thread")
-        super().start()
-
-
 @pytest.fixture
-def threads(monkeypatch: pytest.MonkeyPatch) -> type[Reluctant]:
-    class Threads(Reluctant):
-        """Those of one test."""
+def threads(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """No thread can be started whose name begins with what is `exhausted`; tells `refused`."""
+    threads = SimpleNamespace(exhausted="-", refused=threading.Event())
+    start = threading.Thread.start
 
-        refused = threading.Event()
+    def start_if_possible(thread: threading.Thread) -> None:
+        if thread.name.startswith(threads.exhausted):
+            threads.refused.set()
+            raise RuntimeError("can't start new thread")
+        start(thread)
 
-    monkeypatch.setattr("threading.Thread", Threads)
-    return Threads
-
-
-def often_renewed(table: Table) -> LockClient:
-    """Its locks are renewed ten times a second; none is lost while a test waits for that."""
-    return LockClient("locks", client=table, lease=60, heartbeat_every=0.1)
+    monkeypatch.setattr(threading.Thread, "start", start_if_possible)
+    return threads
 
 
 def test_without_a_thread_for_heartbeats_the_lock_is_given_back_and_later_ones_are_renewed(
-    threads: type[Reluctant],
+    threads: SimpleNamespace,
 ) -> None:
     table = Table()
     with often_renewed(table) as locks:
@@ -59,21 +47,21 @@ def test_without_a_thread_for_heartbeats_the_lock_is_given_back_and_later_ones_a
         with pytest.raises(RuntimeError, match="thread"):
             locks.acquire("a")
         assert table.state("a").held == 0
-        threads.exhausted = None
+        threads.exhausted = "-"
         lock = locks.acquire("a")
         assert table.does_more(2)
         assert not lock.lost.is_set()
 
 
 def test_a_heartbeat_for_which_there_is_no_thread_is_tried_again(
-    threads: type[Reluctant],
+    threads: SimpleNamespace,
 ) -> None:
     table = Table()
     with often_renewed(table) as locks:
         threads.exhausted = "fairlock-heartbeat"
         lock = locks.acquire("a")
         assert threads.refused.wait(30)
-        threads.exhausted = None
+        threads.exhausted = "-"
         assert table.does_more(2)
         assert not lock.lost.is_set()
 
@@ -119,7 +107,7 @@ def test_callbacks_that_hang_keep_no_other_lock_from_being_told() -> None:
 
 
 def test_a_callback_for_which_there_is_no_thread_is_called_later(
-    threads: type[Reluctant], caplog: pytest.LogCaptureFixture
+    threads: SimpleNamespace, caplog: pytest.LogCaptureFixture
 ) -> None:
     callbacks = Callbacks()
     told: list[str] = []
@@ -127,7 +115,7 @@ def test_a_callback_for_which_there_is_no_thread_is_called_later(
     callbacks.call_soon("on_lost of lock 'a'", lambda: told.append("a"))
     assert told == []
     assert "no thread for on_lost of lock 'a', it is called later" in caplog.text
-    threads.exhausted = None
+    threads.exhausted = "-"
     callbacks.call_soon("on_lost of lock 'b'", lambda: told.append("b"))
     callbacks.close()
     assert sorted(told) == ["a", "b"]
@@ -153,6 +141,30 @@ def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noticed() 
     assert not waiter.is_alive()
 
 
+def test_a_write_that_is_refused_because_of_our_own_release_is_no_loss() -> None:
+    """The release overtakes the write, and its answer is on its way until that is refused."""
+    table, told = Table(), list[Lock]()
+    released, refused = threading.Event(), threading.Event()
+
+    def overtake(name: str, _request: object) -> None:
+        if name == "transact_write_items":
+            pool.submit(lock.release)
+            assert released.wait(10)
+
+    def hold_the_first_answer_back(_headers: object) -> None:
+        if not released.is_set():
+            released.set()
+            assert refused.wait(10)
+
+    with LockClient("locks", client=table, lease=3600) as locks, ThreadPoolExecutor() as pool:
+        lock = locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost))
+        table.before, table.answers = overtake, hold_the_first_answer_back
+        with pytest.raises(LockLost):
+            lock.transact_write([PUT])
+        refused.set()
+    assert (lock.lost.is_set(), told) == (False, [])
+
+
 # A signal handler that releases or closes in the middle of a request: it does not wait for itself.
 #
 # Here the handler is called from within the request, in the same thread, as Python runs handlers.
@@ -176,13 +188,7 @@ class Program:
         self.other = self.locks.acquire("b")
         self.outcome: list[object] = []
 
-    def interrupted(
-        self,
-        request: Callable[[Lock], object],
-        handler: Callable[[], object],
-        *,
-        seconds: float = 30,
-    ) -> bool:
+    def interrupted(self, request: Callable[[Lock], object], handler: Callable[[], object]) -> bool:
         """Returns whether the handler, and what it came in the middle of, come to their ends."""
 
         def handle(_name: str, _arguments: object) -> None:
@@ -197,10 +203,10 @@ class Program:
                 request(self.lock)
 
         self.table.before = handle
-        self.main = threading.Thread(target=work, daemon=True)
-        self.main.start()
-        self.main.join(seconds)
-        return not self.main.is_alive()
+        main = threading.Thread(target=work, daemon=True)
+        main.start()
+        main.join(30)
+        return not main.is_alive()
 
 
 @pytest.fixture
@@ -262,24 +268,3 @@ def test_a_handler_that_closes_does_not_wait_for_a_heartbeat_that_waits_for_the_
         program.locks.close(release=True)
 
     assert program.interrupted(lambda lock: lock.heartbeat(), close_beside_a_heartbeat)
-
-
-@pytest.mark.parametrize("closes", [True, False])
-def test_one_that_did_not_know_where_it_is_would_wait_for_ever(
-    program: Program, monkeypatch: pytest.MonkeyPatch, *, closes: bool
-) -> None:
-    mutex = threading.Semaphore()
-    program.lock._handle._mutex = mutex  # noqa: SLF001 - the control
-    for module in (lease_handle, heartbeats):
-        monkeypatch.setattr(module, "is_held_by_this_thread", lambda _lock: False)
-
-    def release(_lock: Lock | None = None) -> bool:
-        return program.lock.release()
-
-    def close() -> None:
-        program.locks.close(release=True)
-
-    assert not program.interrupted(release, close if closes else release, seconds=0.5)
-    mutex.release()  # It would never come.
-    program.main.join(10)
-    assert not program.main.is_alive()

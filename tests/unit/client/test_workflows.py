@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from botocore.exceptions import ClientError, NoRegionError
 
 from fairlock.client.reporting import log_event
 from fairlock.store.context import Event, Evicted, HandedOver, LivenessUnknown, PushUnknown
-from fairlock.testing import ManualClock
 from tests.support import Operations, acquire, owner, release, store_over
 from tests.support.faulty_table import client_error
-from tests.unit.client.conftest import MakeClient
-from tests.unit.client.doubles import Table
+from tests.unit.client.conftest import Near
 
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:Billing:run-1"
 
@@ -48,8 +48,8 @@ class StepFunctions:
         """Nothing is open."""
 
 
-def queue_a_workflow(table: Table, clock: ManualClock) -> Operations:
-    workflow = store_over(table, clock)
+def queue_a_workflow(near: Near) -> Operations:
+    workflow = store_over(near.table, near.clock)
     workflow.acquire(
         acquire(
             "billing",
@@ -62,127 +62,107 @@ def queue_a_workflow(table: Table, clock: ManualClock) -> Operations:
     return workflow
 
 
-def test_a_client_that_leaves_hands_over_to_the_workflow_that_waits(
-    make_client: MakeClient, table: Table, clock: ManualClock
-) -> None:
+def test_a_client_that_leaves_hands_over_to_the_workflow_that_waits(near: Near) -> None:
     step_functions = StepFunctions()
-    lock = make_client("anna", stepfunctions=step_functions).acquire("a")
-    queue_a_workflow(table, clock)
+    lock = near.client("anna", stepfunctions=step_functions).acquire("a")
+    queue_a_workflow(near)
     lock.release()
     ((token, answer),) = step_functions.told
     assert (token, answer["acquired"], answer["owner_id"]) == ("token-1", True, owner("billing"))
     assert answer["fencing_token"] == lock.fencing_token + 1
 
 
-def test_clients_and_workflows_take_turns_in_the_order_of_their_entry(
-    make_client: MakeClient, table: Table, clock: ManualClock
-) -> None:
-    lock = make_client("anna", stepfunctions=StepFunctions(), lease=600).acquire("a")
-    workflow = queue_a_workflow(table, clock)
+def test_clients_and_workflows_take_turns_in_the_order_of_their_entry(near: Near) -> None:
+    lock = near.client("anna", stepfunctions=StepFunctions(), lease=600).acquire("a")
+    workflow = queue_a_workflow(near)
     order: list[str] = []
-    clock.at(10, lock.release)
-    clock.at(11, lambda: order.append(table.state("a").holders[0].owner_name))
-    clock.at(20, lambda: workflow.release(release("billing", lock_name="a")))
-    ben = make_client("ben").acquire("a", max_wait=60)
-    order.append(table.state("a").holders[0].owner_name)
+    near.clock.at(10, lock.release)
+    near.clock.at(11, lambda: order.append(near.table.state("a").holders[0].owner_name))
+    near.clock.at(20, lambda: workflow.release(release("billing", lock_name="a")))
+    ben = near.client("ben").acquire("a", max_wait=60)
+    order.append(near.table.state("a").holders[0].owner_name)
     assert order == ["billing", "ben"]
     ben.check()
 
 
-def test_a_permission_that_is_missing_is_no_error_but_is_told(
-    make_client: MakeClient, table: Table, clock: ManualClock, store_events: list[Event]
+@pytest.mark.parametrize("is_made", [True, False])
+def test_a_workflow_that_cannot_be_told_is_no_error_but_is_logged(
+    near: Near,
+    store_events: list[Event],
+    *,
+    is_made: bool,
 ) -> None:
-    step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
-    locks = make_client("anna", stepfunctions=step_functions)
-    lock = locks.acquire("a")
-    queue_a_workflow(table, clock)
+    """A permission is missing, or there is no region for a client of Step Functions."""
+    refusing = StepFunctions(refuses=client_error("AccessDeniedException"))
+    session = SimpleNamespace(client=Mock(side_effect=NoRegionError))
+    near.table.meta.region_name = "us-east-1" if is_made else None
+    given = {"stepfunctions": refusing} if is_made else {"session": session}
+    lock = near.client("anna", **given).acquire("a")
+    queue_a_workflow(near)
     assert lock.release() is True
     assert [type(event) for event in store_events] == [PushUnknown, HandedOver]
-    assert table.state("a").holders[0].owner_name == "billing"
+    assert near.table.state("a").holders[0].owner_name == "billing"
 
 
-def test_a_client_for_step_functions_that_cannot_be_made_is_no_error(
-    make_client: MakeClient, table: Table, clock: ManualClock, store_events: list[Event]
-) -> None:
-    class NoSession:
-        def client(self, *_: object, **__: object) -> None:
-            raise NoRegionError
-
-    table.meta.region_name = None
-    lock = make_client("anna", session=NoSession()).acquire("a")
-    queue_a_workflow(table, clock)
-    assert lock.release() is True
-    assert PushUnknown(lock_name="a") in store_events
-
-
-def workflow_overdue(table: Table, clock: ManualClock) -> None:
+def workflow_overdue(near: Near) -> None:
     """A workflow holds the lock, and its lease of a minute is long over."""
-    workflow = store_over(table, clock)
+    workflow = store_over(near.table, near.clock)
     workflow.acquire(acquire("billing", lock_name="a", execution_arn=EXECUTION))
-    clock.advance(300)
+    near.clock.advance(300)
 
 
-@pytest.mark.parametrize(("status", "is_taken"), [("RUNNING", False), ("ABORTED", True)])
+@pytest.mark.parametrize("status", ["RUNNING", "ABORTED", "unknown"])
 def test_the_lock_of_a_workflow_is_taken_only_if_that_is_over(
-    make_client: MakeClient, table: Table, clock: ManualClock, status: str, *, is_taken: bool
+    near: Near,
+    store_events: list[Event],
+    status: str,
 ) -> None:
-    workflow_overdue(table, clock)
-    lock = make_client("ben", stepfunctions=StepFunctions(status)).try_acquire("a")
-    assert (lock is not None) is is_taken
-
-
-def test_a_workflow_of_which_nothing_is_known_is_not_robbed(
-    make_client: MakeClient, table: Table, clock: ManualClock, store_events: list[Event]
-) -> None:
-    workflow_overdue(table, clock)
-    step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
-    locks = make_client("ben", stepfunctions=step_functions)
-    assert locks.try_acquire("a") is None
-    assert store_events == [LivenessUnknown(lock_name="a", execution_arn=EXECUTION)]
+    workflow_overdue(near)
+    refuses = client_error("AccessDeniedException") if status == "unknown" else None
+    lock = near.client("ben", stepfunctions=StepFunctions(status, refuses)).try_acquire("a")
+    assert (lock is not None) is (status == "ABORTED")
+    unknown = LivenessUnknown(lock_name="a", execution_arn=EXECUTION)
+    assert (store_events == [unknown]) is (status == "unknown")
 
 
 def test_a_waiter_does_not_ask_at_every_poll_about_a_workflow_of_which_nothing_is_known(
-    make_client: MakeClient, table: Table, clock: ManualClock
+    near: Near,
 ) -> None:
-    workflow_overdue(table, clock)
+    workflow_overdue(near)
     step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
-    locks = make_client("ben", stepfunctions=step_functions)
-    workflow = store_over(table, clock)
-    table.log.clear()
-    clock.at(300, lambda: workflow.release(release("billing", lock_name="a")))
+    locks = near.client("ben", stepfunctions=step_functions)
+    workflow = store_over(near.table, near.clock)
+    near.table.requests.clear()
+    near.clock.at(300, lambda: workflow.release(release("billing", lock_name="a")))
     locks.acquire("a", max_wait=400)
     # It asks again every 30 s: two refused writes, the place that it keeps, and the lease that goes
     # on before and after the question. Every 10 s would be 76.
-    assert table.writes() < 50
+    assert near.table.writes() < 50
 
 
-def test_a_single_try_has_time_to_make_the_first_client_for_step_functions(
-    make_client: MakeClient, table: Table, clock: ManualClock
-) -> None:
+def test_a_single_try_has_time_to_make_the_first_client_for_step_functions(near: Near) -> None:
     class FirstClient(StepFunctions):
         def describe_execution(self, **request: str) -> dict[str, str]:
-            clock.stall(1.5)  # As on a busy machine: to load the service's model, and to connect.
+            near.clock.stall(1.5)  # To load the model and to connect on a busy machine.
             return super().describe_execution(**request)
 
-    workflow_overdue(table, clock)
-    locks = make_client("ben", stepfunctions=FirstClient("ABORTED"))
+    workflow_overdue(near)
+    locks = near.client("ben", stepfunctions=FirstClient("ABORTED"))
     assert locks.try_acquire("a") is not None
 
 
-def test_whatever_a_client_does_with_a_lock_names_the_partition_of_that_lock(
-    make_client: MakeClient, table: Table, clock: ManualClock
-) -> None:
+def test_whatever_a_client_does_with_a_lock_names_the_partition_of_that_lock(near: Near) -> None:
     """So a policy can let a client use the locks of a prefix (`grant_client(prefix=…)`)."""
-    locks, other = (make_client(name, stepfunctions=StepFunctions()) for name in ("anna", "ben"))
+    locks, other = (near.client(name, stepfunctions=StepFunctions()) for name in ("anna", "ben"))
     lock = locks.acquire("a")
-    queue_a_workflow(table, clock)
+    queue_a_workflow(near)
     named: set[str] = set()
 
     def note(_name: str, request: dict[str, Any]) -> None:
         text = json.dumps(request, default=str)
         named.update(re.findall(r'":?pk": \{"S": "([^"]*)"\}', text))
 
-    table.before = note
+    near.table.before = note
     assert other.try_acquire("a") is None
     lock.heartbeat()
     lock.release()

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 import pytest
 
 from fairlock import LockClient
-from tests.unit.client.doubles import EventfulClock, Table
+from fairlock.testing import ManualClock
+from tests.unit.client.doubles import Table, pytest_pyfunc_call
+
+__all__ = ["Context", "clock", "locks", "pytest_pyfunc_call", "table"]
 
 
 @dataclass
@@ -28,12 +31,12 @@ def table() -> Table:
 
 
 @pytest.fixture
-def clock() -> EventfulClock:
-    return EventfulClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def locks(table: Table, clock: EventfulClock) -> Iterator[LockClient]:
+def locks(table: Table, clock: ManualClock) -> Iterator[LockClient]:
     with LockClient(
         "locks",
         client=table,

@@ -8,153 +8,11 @@ from typing import Any
 
 import pytest
 
-from fairlock import InvalidRequest, Lock, LockClient, LockLost, LockWaitTimeout, locked
+from fairlock import InvalidRequest, Lock, LockClient, LockWaitTimeout, locked
 from fairlock.decorator import default_clients
-from tests.unit.client.doubles import EventfulClock, Table
+from fairlock.testing import ManualClock
+from tests.unit.client.doubles import Table
 from tests.unit.decorator.conftest import Context
-
-
-def test_it_runs_while_it_holds_the_lock_and_returns_its_result(
-    locks: LockClient, table: Table
-) -> None:
-    @locked("orders/{order_id}", client=locks)
-    def charge(order_id: int, *, amount: int = 3) -> str:
-        assert table.state(f"orders/{order_id}").held == 1
-        return f"{amount} for {order_id}"
-
-    assert charge(7) == "3 for 7"
-    assert charge(order_id=8, amount=4) == "4 for 8"
-    assert (table.state("orders/7").held, table.state("orders/8").held) == (0, 0)
-    assert table.writes() == 4
-
-
-def test_what_it_raises_leaves_after_the_release(locks: LockClient, table: Table) -> None:
-    @locked("a", client=locks)
-    def fail() -> None:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert table.state("a").held == 0
-
-
-def test_a_function_that_ran_longer_than_its_lease_was_not_alone(
-    locks: LockClient, clock: EventfulClock
-) -> None:
-    @locked("a", lease=10, client=locks)
-    def stall() -> None:
-        clock.advance(11)
-
-    with pytest.raises(LockLost):
-        stall()
-
-
-@pytest.mark.parametrize("mode", [{}, {"if_taken": "skip"}, {"reentrant": True}])
-def test_a_function_that_ran_longer_than_its_max_hold_was_not_alone(
-    locks: LockClient, clock: EventfulClock, mode: dict[str, Any]
-) -> None:
-    @locked("a", max_hold=30, client=locks, **mode)  # type: ignore[untyped-decorator]
-    def stall(seconds: float) -> None:
-        clock.advance(seconds)
-
-    stall(29)
-    with pytest.raises(LockLost, match="its max_hold of 30 s is over"):
-        stall(30)
-
-
-def test_a_function_that_calls_itself_goes_on_under_the_max_hold_of_the_first_call(
-    locks: LockClient, clock: EventfulClock
-) -> None:
-    left: list[float] = []
-
-    @locked("a", max_hold=30, reentrant=True, client=locks)
-    def count_down(number: int, lock: Lock | None = None) -> None:
-        assert lock is not None
-        left.append(lock.hold_remaining)
-        clock.advance(5)
-        if number:
-            count_down(number - 1)
-
-    count_down(2)
-    assert left == [30, 25, 20]
-
-
-@pytest.mark.parametrize("wrong", [0, -1, float("inf"), float("nan"), "30", True])
-def test_a_max_hold_that_makes_no_sense_is_refused_at_decoration(
-    wrong: Any,  # noqa: ANN401 - of any type
-) -> None:
-    with pytest.raises(InvalidRequest, match="max_hold: must be a number of seconds above 0"):
-        locked("a", max_hold=wrong)
-
-
-@pytest.mark.parametrize(
-    ("mode", "waited"), [({"max_wait": 20}, 20), ({}, 120), ({"if_taken": "raise"}, 0)]
-)
-def test_a_lock_that_is_taken_is_waited_for_as_long_as_is_said_and_then_raises(
-    mode: dict[str, Any], waited: float, locks: LockClient, clock: EventfulClock
-) -> None:
-    ran: list[str] = []
-
-    def function() -> None:
-        ran.append("work")
-
-    work = locked("a", client=locks, **mode)(function)
-
-    locks.acquire("a", lease=3600)
-    began = clock.monotonic()
-    with pytest.raises(LockWaitTimeout):
-        work()
-    assert clock.monotonic() - began == pytest.approx(waited)
-    assert ran == []
-
-
-def test_a_function_that_waits_runs_when_the_lock_is_handed_over(
-    locks: LockClient, clock: EventfulClock
-) -> None:
-    @locked("a", client=locks)
-    def work() -> str:
-        return "done"
-
-    first = locks.acquire("a", lease=3600)
-    clock.at(20, first.release)
-    assert work() == "done"
-
-
-def test_a_call_that_is_skipped_returns_what_stands_for_it(locks: LockClient) -> None:
-    ran: list[str] = []
-
-    @locked("a", if_taken="skip", client=locks)
-    def work() -> str:
-        ran.append("work")
-        return "done"
-
-    @locked("a", if_taken="skip", otherwise="someone is at it", client=locks)
-    def work_or_say() -> str:
-        return "done"
-
-    with locks.hold("a"):
-        assert (work(), work_or_say(), ran) == (None, "someone is at it", [])
-    assert (work(), work_or_say(), ran) == ("done", "done", ["work"])
-
-
-def test_a_timeout_of_the_function_itself_is_not_a_call_that_is_skipped(
-    locks: LockClient, table: Table
-) -> None:
-    @locked("a", if_taken="skip", client=locks)
-    def work() -> None:
-        locks.acquire("b", max_wait=0)
-
-    with locks.hold("b"), pytest.raises(LockWaitTimeout):
-        work()
-    assert table.state("a").held == 0
-
-
-def test_as_many_calls_run_at_a_time_as_the_limit_says(locks: LockClient) -> None:
-    @locked("a", if_taken="skip", limit=2, client=locks)
-    def nest(depth: int) -> int | None:
-        return 1 if depth == 1 else nest(depth - 1)
-
-    assert (nest(2), nest(3)) == (1, None)
 
 
 def test_a_parameter_named_lock_gets_the_lock_and_callers_do_not_see_it(
@@ -209,7 +67,7 @@ def test_a_wrong_call_is_a_type_error_and_nothing_is_written(
 
     with pytest.raises(TypeError, match="missing a required argument: 'order_id'"):
         charge()  # type: ignore[call-arg]  # that is wrong
-    assert table.log == []
+    assert table.requests == []
 
 
 def generator() -> Any:  # noqa: ANN401 - never called
@@ -254,6 +112,11 @@ def test_a_coroutine_of_a_plain_function_is_refused_for_it_would_run_without_the
         ({}, positional_lock, "lock"),
         ({"lease": 0}, len, "lease"),
         ({"limit": 101}, len, "limit"),
+        ({"only_newest": 7, "if_taken": "skip"}, len, "only_newest"),
+        *(
+            ({"max_hold": wrong}, len, "max_hold")
+            for wrong in (0, -1, math.inf, math.nan, "30", True)
+        ),
     ],
 )
 def test_what_cannot_be_locked_so_is_refused_when_it_is_decorated(
@@ -307,9 +170,7 @@ def held(locks: LockClient, name: str) -> bool:
 
 
 @pytest.fixture
-def made(
-    monkeypatch: pytest.MonkeyPatch, table: Table, clock: EventfulClock
-) -> list[dict[str, Any]]:
+def made(monkeypatch: pytest.MonkeyPatch, table: Table, clock: ManualClock) -> list[dict[str, Any]]:
     """The settings of the clients that are made by themselves."""
     settings: list[dict[str, Any]] = []
 
@@ -323,38 +184,6 @@ def made(
     return settings
 
 
-def its_lease(_event: object, _context: object, lock: Lock | None = None) -> float:
-    """A handler that returns the lease under which it runs."""
-    assert lock is not None
-    return lock.lease
-
-
-@locked("deploy")
-def without_client(_event: object, _context: object = None) -> str:
-    """Has no client of its own."""
-    return "done"
-
-
-def test_a_client_is_made_from_the_environment_when_it_is_needed_and_reused(
-    made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
-    for _ in range(3):
-        assert without_client({}, Context(30)) == "done"
-        assert without_client({}) == "done"
-    assert made == [
-        {
-            "table_name": "locks",
-            "heartbeat_every": math.inf,
-            "safe_period": 0.05,
-        },
-        {"table_name": "locks"},
-    ]
-
-
-def nothing(_event: object, _context: object = None) -> None: ...
-
-
 @pytest.mark.parametrize(
     ("how", "arguments", "expected"),
     [
@@ -366,36 +195,23 @@ def nothing(_event: object, _context: object = None) -> None: ...
     ],
     ids=["waits", "skip", "raise", "Lambda with a lease", "Lambda"],
 )
-def test_only_a_call_in_lambda_without_a_lease_gets_a_client_without_heartbeats(
+def test_a_client_is_made_from_the_environment_at_the_first_call_and_reused(
     how: dict[str, Any],
     arguments: tuple[Any, ...],
     expected: dict[str, Any],
     made: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Not before it: Lambda SnapStart copies what an import leaves behind.
+
+    Only a call in Lambda without a lease gets one without heartbeats.
+    """
     monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
-    locked("deploy", **how)(nothing)(*arguments)
+    call = locked("deploy", **how)(lambda _event, _context=None: "done")
+    assert made == []
+    for _ in range(2):
+        assert call(*arguments) == "done"
     assert made == [{"table_name": "locks", **expected}]
-
-
-@pytest.mark.parametrize("if_taken", ["wait", "skip", "raise"])
-def test_a_program_that_has_just_begun_replaces_a_crashed_holder(
-    if_taken: Any,  # noqa: ANN401 - one of three words
-    made: list[dict[str, Any]],
-    locks: LockClient,
-    clock: EventfulClock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
-    locks.acquire("deploy")
-    clock.advance(3600)
-    ran: list[str] = []
-
-    def work() -> None:
-        ran.append(if_taken)
-
-    locked("deploy", if_taken=if_taken)(work)()
-    assert (ran, len(made)) == ([if_taken], 1)
 
 
 def test_without_a_client_and_a_table_name_the_call_says_what_to_do(
@@ -403,22 +219,5 @@ def test_without_a_client_and_a_table_name_the_call_says_what_to_do(
 ) -> None:
     monkeypatch.delenv("FAIRLOCK_TABLE_NAME", raising=False)
     with pytest.raises(InvalidRequest, match="give a client, or set FAIRLOCK_TABLE_NAME"):
-        without_client({})
+        locked("deploy")(lambda: None)()
     assert made == []
-
-
-def test_nothing_is_acquired_before_the_first_call_so_that_no_snapshot_holds_a_lock(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Lambda SnapStart copies what an import leaves behind into many environments."""
-    made: list[object] = []
-    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
-    monkeypatch.setattr(LockClient, "__init__", lambda *_args, **_settings: made.append(1))
-
-    @locked("nightly")
-    def handler() -> None: ...
-
-    assert made == []
-    with pytest.raises(AttributeError):  # That stand-in for a client cannot acquire.
-        handler()
-    assert made == [1]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
-from string import Formatter
 from typing import Any
 from uuid import UUID
 
@@ -93,14 +93,6 @@ def test_a_name_of_a_str_enum_is_the_same_in_a_template_as_elsewhere(
     assert names_in(table) == {locked_name}
 
 
-def test_the_formatter_of_python_would_make_another_name_of_it(
-    locks: LockClient, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fairlock.decorator.locked_call._Strict", Formatter)
-    locked("{event}", client=locks)(handle)(Queue.ORDERS)  # type: ignore[arg-type]  # as others
-    assert names_in(table) == {"Queue.ORDERS"}
-
-
 @pytest.mark.parametrize(
     ("template", "event", "why"),
     [
@@ -122,6 +114,7 @@ def test_the_formatter_of_python_would_make_another_name_of_it(
             "ValueError: Opaque has no text of its own, only an address",
         ),
         ("orders/{event!r}", None, "event is None"),
+        ("orders/{event}", math.nan, "a number is not finite"),
         ("orders/{event}", [7], "ValueError: list is not one value: name an element of it"),
         ("orders/{event}", "", "event is empty: pass its value"),
         ("orders/{event[id]}", {"id": ""}, "a value is empty"),
@@ -146,24 +139,7 @@ def test_a_name_that_cannot_be_formed_is_refused_before_anything_is_written(
     with pytest.raises(InvalidRequest, match=why) as refused:
         locked(template, client=locks)(handle)(event)  # type: ignore[arg-type]  # odd events
     assert refused.value.field == "name"
-    assert table.log == []
-
-
-def test_a_plain_format_would_make_three_names_of_one_number() -> None:
-    numbers = (7, 7.0, Decimal("7.00"))
-    assert len({Formatter().format("{event}", event=number) for number in numbers}) == len(numbers)
-
-
-def test_a_number_that_is_not_finite_is_refused(locks: LockClient, table: Table) -> None:
-    with pytest.raises(InvalidRequest, match="a number is not finite"):
-        locked("{event}", client=locks)(handle)(float("nan"))  # type: ignore[arg-type]  # as data may have it
-    assert names_in(table) == set()
-
-
-def test_a_plain_format_would_make_a_name_that_no_one_else_arrives_at() -> None:
-    """The control: two equal calls, in two processes, would not meet in one lock."""
-    one, other = Opaque(), Opaque()
-    assert f"orders/{one}" != f"orders/{other}"
+    assert table.requests == []
 
 
 def positional(order_id: int) -> None:
@@ -192,7 +168,7 @@ def test_a_wrong_template_is_refused_when_it_decorates(
 def test_a_function_whose_name_breaks_the_rules_is_refused(locks: LockClient, table: Table) -> None:
     with pytest.raises(InvalidRequest, match="name: must be a string of 1 to 512 bytes"):
         locked(lambda _: "", client=locks)(positional)(7)
-    assert table.log == []
+    assert table.requests == []
 
 
 def test_without_a_name_the_lock_is_called_as_the_function(locks: LockClient, table: Table) -> None:

@@ -24,6 +24,7 @@ from aws_durable_execution_sdk_python_testing.scheduler import Scheduler
 from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.aws.lock_table import LockTable
 from fairlock.clock import Clock, SystemClock
+from fairlock.durable import hold
 from fairlock.errors import LockLost, LockStoreUnavailable
 from fairlock.protocol.model import Grant, LockState
 from fairlock.protocol.outcomes import NotHeld, Reaped, Refusal, Released
@@ -33,9 +34,10 @@ from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer, release_answer
 from fairlock.wire.requests import parse_acquire, parse_release
 from fairlock.wire.rules import callback_id_in
-from tests.support import TABLE, Operations, moved_clock
+from tests.support import TABLE, Operations, acquire, moved_clock, release
 
 Json = dict[str, Any]
+LOCK = "customer/42"
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:billing:1/durable-execution"
 
 
@@ -77,6 +79,18 @@ class Service:
     def state(self, lock_name: str) -> LockState:
         with self._mutex:
             return self.store().read_state(lock_name)
+
+    def take(self, name: str, **fields: Any) -> None:  # noqa: ANN401 - fields of the request
+        """Another owner acquires the lock, and does not wait."""
+        self.store().acquire(acquire(name, lock_name=LOCK, **fields))
+
+    def free(self, name: str) -> None:
+        """Another owner releases it."""
+        self.store().release(release(name, lock_name=LOCK))
+
+    def called(self) -> list[str]:
+        """The names of the functions that were called."""
+        return [name for name, _ in self.calls]
 
     def reap(self, local_arn: str, *, second_pass: bool = False) -> Reaped:
         with self._mutex:
@@ -135,7 +149,6 @@ def unavailable(*_: object) -> None:
 
 Body = Callable[[Any, DurableContext], Any]
 LONGEST_SECONDS = 60
-LOCK = "customer/42"
 QUICK = 0.01
 """The time scale of tests in which nothing takes long on purpose."""
 
@@ -242,6 +255,20 @@ def executions_of(
         finally:
             runner.close()
             _close(runner._scheduler._loop)  # noqa: SLF001 - the runner leaves it open
+
+
+def nothing(_context: DurableContext, _lock: object) -> None:
+    """What a durable function does under its lock."""
+
+
+def holding(service: Service, work: Callable[..., Any] = nothing, **options: Any) -> Body:  # noqa: ANN401 - of `hold`
+    """A durable function that holds the lock; its work is called with the context and the lock."""
+
+    def body(_event: object, context: DurableContext) -> Any:  # noqa: ANN401 - of the work
+        with hold(context, LOCK, service=service, **options) as lock:
+            return work(context, lock)
+
+    return body
 
 
 def result_of(body: Body, service: Service | None = None) -> DurableFunctionTestResult:

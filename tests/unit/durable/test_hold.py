@@ -13,8 +13,7 @@ from aws_durable_execution_sdk_python.config import Duration
 from fairlock.durable import DurableLock, hold
 from fairlock.durable.holding import options_of
 from fairlock.errors import InvalidRequest, LockWaitTimeout, Superseded
-from tests.support import acquire, owner
-from tests.support import release as release_request
+from tests.support import owner
 from tests.unit.durable.service import (
     LOCK,
     QUICK,
@@ -22,6 +21,7 @@ from tests.unit.durable.service import (
     Service,
     error_of,
     executions_of,
+    holding,
     result_of,
 )
 
@@ -52,75 +52,52 @@ def test_executions_that_sleep_inside_take_turns_in_the_order_in_which_they_came
 
 def test_a_wait_costs_no_invocation() -> None:
     service = Service()
-    service.store().acquire(acquire("anna", lock_name=LOCK))
-
-    def body(_event: object, context: DurableContext) -> None:
-        with hold(context, LOCK, service=service):
-            pass
-
-    with executions_of(body, service) as executions:
+    service.take("anna")
+    with executions_of(holding(service), service) as executions:
         arn = executions.start("a")
         executions.runner.wait_for_callback(arn, timeout=10)
         assert len(executions.invocations) == 1
-        service.store().release(release_request("anna", lock_name=LOCK))
+        service.free("anna")
         executions.end(arn)
     assert len(executions.invocations) == 2
 
 
 def test_a_lost_push_costs_one_fallback_period() -> None:
     service, lost = Service(), list[str]()
-    service.store().acquire(acquire("anna", lock_name=LOCK))
+    service.take("anna")
 
     def free(name: str, request: Json, _answer: Json) -> None:
         if name == "acquire" and "task_token" in request and not lost:
             lost.append(request["task_token"])
             push, service.push = service.push, None
-            service.store().release(release_request("anna", lock_name=LOCK))
+            service.free("anna")
             service.push = push
 
     service.after = free
-
-    def body(_event: object, context: DurableContext) -> int:
-        fallback = 10
-        with hold(context, LOCK, service=service, fallback=fallback) as lock:
-            return lock.fencing_token
-
-    with executions_of(body, service, time_scale=QUICK) as executions:
+    with executions_of(holding(service, fallback=10), service, time_scale=QUICK) as executions:
         assert executions.run("a").error is None
-    assert [name for name, _ in service.calls] == ["acquire", "acquire", "acquire", "release"]
+    assert service.called() == ["acquire", "acquire", "acquire", "release"]
     assert len(executions.invocations) == 2
     assert service.state(LOCK).held == 0
 
 
 def test_uncontended_acquire_and_release_are_one_call_each() -> None:
     service = Service()
-
-    def body(_event: object, context: DurableContext) -> str:
-        with hold(context, LOCK, service=service) as lock:
-            return lock.name
-
-    assert result_of(body, service).result == f'"{LOCK}"'
-    assert [name for name, _ in service.calls] == ["acquire", "release"]
+    assert result_of(holding(service, lambda _, lock: lock.name), service).result == f'"{LOCK}"'
+    assert service.called() == ["acquire", "release"]
 
 
 def test_an_error_of_the_work_leaves_by_its_own_name_after_the_release() -> None:
     service = Service()
-
-    def body(_event: object, context: DurableContext) -> None:
-        with hold(context, LOCK, service=service):
-            message = "boom"
-            raise ValueError(message)
-
-    kind, message = error_of(body, service)
+    kind, message = error_of(holding(service, lambda *_: int("boom")), service)
     assert kind.endswith("ValueError")
-    assert message == "boom"
+    assert "boom" in message
     assert service.state(LOCK).held == 0
 
 
 def test_max_wait_holds_to_two_seconds_and_the_queue_is_left() -> None:
-    service = Service()
-    service.store().acquire(acquire("anna", lock_name=LOCK))
-    waited: list[float] = []
+    service, waited = Service(), list[float]()
+    service.take("anna")
 
     def body(_event: object, context: DurableContext) -> str:
         began = context.step(lambda _: time.time(), name="began")
@@ -138,39 +115,24 @@ def test_max_wait_holds_to_two_seconds_and_the_queue_is_left() -> None:
     assert service.table.waiters(LOCK) == []
 
 
-def test_a_busy_lock_is_skipped_and_nothing_is_left_behind() -> None:
-    service = Service()
-    service.store().acquire(acquire("anna", lock_name=LOCK))
-
-    def body(_event: object, context: DurableContext) -> str:
-        with hold(context, LOCK, service=service, skip=True) as lock:
-            return "busy" if lock is None else "held"
-
-    assert result_of(body, service).result == '"busy"'
-    assert [name for name, _ in service.calls] == ["acquire"]
-    assert service.table.waiters(LOCK) == []
-
-
-def test_a_lock_with_permits_left_is_not_skipped() -> None:
-    service = Service()
-    service.store().acquire(acquire("anna", lock_name=LOCK, limit=2))
-
-    def body(_event: object, context: DurableContext) -> str:
-        with hold(context, LOCK, service=service, skip=True, limit=2, data={"job": 7}) as lock:
-            return "busy" if lock is None else "held"
-
-    assert result_of(body, service).result == '"held"'
-    assert [name for name, _ in service.calls] == ["acquire", "release"]
+@pytest.mark.parametrize(("limit", "shared", "held"), [(1, False, 0), (2, False, 1), (20, True, 1)])
+def test_a_busy_lock_is_skipped_and_nothing_is_left_behind(
+    limit: int, *, shared: bool, held: bool
+) -> None:
+    """One with a permit left, or that others share, is not busy."""
+    service, options = Service(), {"limit": limit, "shared": shared, "data": {"job": 7}}
+    service.take("anna", limit=limit, shared=shared)
+    body = holding(service, lambda _, lock: lock is not None, skip=True, **options)
+    assert result_of(body, service).result == ("true" if held else "false")
+    assert service.called() == ["acquire", "release"][: 1 + held]
     assert service.requests[0]["data"] == {"job": 7}
+    assert [holder.owner_name for holder in service.state(LOCK).holders] == ["anna"]
+    assert service.table.waiters(LOCK) == []
 
 
 def test_a_stopped_execution_is_reaped_and_its_waiter_too() -> None:
     service = Service()
-
-    def body(_event: object, context: DurableContext) -> None:
-        with hold(context, LOCK, service=service):
-            context.create_callback(name="never").result()
-
+    body = holding(service, lambda context, _: context.create_callback(name="never").result())
     with executions_of(body, service, time_scale=QUICK) as executions:
         holder, waiter = executions.start("a"), executions.start("b")
         executions.runner.wait_for_callback(holder, name="never", timeout=10)
@@ -187,52 +149,28 @@ def test_an_owner_id_is_not_shown() -> None:
     assert owner("secret") not in repr(DurableLock(LOCK, 7, owner("secret")))
 
 
-def test_executions_share_a_lock_beside_each_other_and_a_writer_waits() -> None:
+def test_executions_learn_by_their_callbacks_or_at_once_that_a_newer_one_was_granted() -> None:
     service = Service()
-    service.store().acquire(acquire("anna", lock_name=LOCK, shared=True, limit=20))
-
-    def body(event: bool, context: DurableContext) -> bool:  # noqa: FBT001 - as the SDK calls it
-        with hold(context, LOCK, skip=True, shared=event, service=service) as lock:
-            return lock is not None
-
-    with executions_of(body, service) as executions:
-        results = [executions.end(executions.start(shared)).result for shared in (True, False)]
-    assert results == ["true", "false"]
-    assert [holder.owner_name for holder in service.state(LOCK).holders] == ["anna"]
-
-
-def deployments(event: int, context: DurableContext, service: Service) -> str:
-    try:
-        with hold(context, LOCK, service=service, only_newest=event, max_wait=60):
-            return f"{event} ran"
-    except Superseded as error:
-        return f"{error.version} is superseded by {error.newest}"
-
-
-def test_executions_that_wait_learn_by_their_callbacks_that_a_newer_one_was_granted() -> None:
-    service = Service()
-    service.store().acquire(acquire("anna", lock_name=LOCK))
+    service.take("anna")
 
     def body(event: int, context: DurableContext) -> str:
-        return deployments(event, context, service)
+        try:
+            with hold(context, LOCK, service=service, only_newest=event, max_wait=60):
+                return f"{event} ran"
+        except Superseded as error:
+            return f"{error.version} is superseded by {error.newest}"
 
     with executions_of(body, service) as executions:
         started = []
         for version in (2, 9, 4):
             started.append(executions.start(version))
             executions.runner.wait_for_callback(started[-1], timeout=10)
-        service.store().release(release_request("anna", lock_name=LOCK))
+        service.free("anna")
         results = [str(executions.end(arn).result) for arn in started]
-    assert results == ['"2 is superseded by 9"', '"9 ran"', '"4 is superseded by 9"']
-    assert service.state(LOCK).held == 0
-    assert service.table.waiters(LOCK) == []
-
-
-def test_an_execution_is_told_at_once_that_its_version_is_old() -> None:
-    service = Service()
-    service.store().acquire(acquire("anna", lock_name=LOCK, only_newest=9))
-    result = result_of(lambda _event, context: deployments(8, context, service), service)
-    assert result.result == '"8 is superseded by 9"'
+        assert results == ['"2 is superseded by 9"', '"9 ran"', '"4 is superseded by 9"']
+        assert service.state(LOCK).held == 0
+        assert service.table.waiters(LOCK) == []
+        assert executions.run(8).result == '"8 is superseded by 9"'
 
 
 # What `hold` refuses, before anything is asked.

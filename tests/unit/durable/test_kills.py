@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from aws_durable_execution_sdk_python import DurableContext
@@ -16,18 +16,16 @@ from aws_durable_execution_sdk_python.config import Duration
 
 from fairlock.durable import DurableLock, durable_lock, hold
 from fairlock.errors import LockWaitTimeout
-from tests.support import acquire, owner, release
-from tests.support import acquire as acquire_request
-from tests.support import release as release_request
+from tests.support import owner
 from tests.unit.durable.service import (
     LOCK,
     QUICK,
-    Body,
     Executions,
     Json,
     Killer,
     Service,
     executions_of,
+    holding,
     unavailable,
 )
 
@@ -73,7 +71,7 @@ class Scene:
 
     def run(self, killer: Killer) -> Executions:
         if self.frees_after is not None:
-            self.service.store().acquire(acquire_request("anna", lock_name=LOCK))
+            self.service.take("anna")
             self.service.after = self.free
         with executions_of(self.body, self.service, killer, time_scale=QUICK) as executions:
             result = executions.run("a")
@@ -86,7 +84,7 @@ class Scene:
     def free(self, name: str, _request: Json, _answer: Json) -> None:
         self.asked += name == "acquire"
         if self.asked == self.frees_after:
-            self.service.store().release(release_request("anna", lock_name=LOCK))
+            self.service.free("anna")
 
     def check_nothing_left(self) -> None:
         others = {owner("anna")} if self.frees_after == NEVER else set()
@@ -131,61 +129,33 @@ def test_a_function_that_is_killed_at_any_checkpoint_holds_and_releases_exactly_
     assert faults_of(SCENES[scene]) == {}
 
 
-def test_control_a_release_on_suspension_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlock.durable.holding._is_end_of_block", lambda _error: True)
-    scene = Scene()
-    scene.run(Killer())
-    assert scene.faults != []
-
-
-def test_control_an_owner_id_made_outside_a_step_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = DurableContext.step
-
-    def unrecorded(self: DurableContext, func: Any, name: str | None = None, **more: Any) -> Any:  # noqa: ANN401 - the SDK's
-        if name is not None and name.endswith("enter"):
-            return func(None)
-        return step(self, func, name=name, **more)
-
-    monkeypatch.setattr(DurableContext, "step", unrecorded)
-    assert faults_of(lambda: Scene(max_wait=200)) != {}
-
-
-def pass_through(service: Service, name: str) -> None:
-    """Another caller else holds the lock in between, and releases it."""
-    if name == "release":
-        service.store().acquire(acquire_request("ben", lock_name=LOCK))
-        service.store().release(release_request("ben", lock_name=LOCK))
-
-
-def released_twice() -> list[str]:
+@pytest.mark.parametrize("is_counted", [True, False], ids=["protected", "control"])
+def test_a_repeated_release_is_not_taken_for_a_loss(
+    monkeypatch: pytest.MonkeyPatch, *, is_counted: bool
+) -> None:
     """The reply to a release is lost, and another owner comes and goes before it is repeated."""
-    scene = Scene()
-    scene.service.after = lambda name, _request, _answer: pass_through(scene.service, name)
-    killer = Killer()
-    undisturbed = Scene()
-    undisturbed.run(killer)
+    if not is_counted:
+        monkeypatch.setattr(durable_lock, "REPEATS_COUNTED", durable_lock.REPEATED)
+        # The claim knows it too, unless the function died before it had marked that.
+        monkeypatch.setattr("fairlock.store.release.gave_back_before", lambda _item: False)
+    scene, killer = Scene(), Killer()
+    Scene().run(killer)
+
+    def pass_through(name: str, *_: object) -> None:
+        if name == "release":
+            scene.service.take("ben")
+            scene.service.free("ben")
+
+    scene.service.after = pass_through
     at = next(at for at, seen in enumerate(killer.seen) if "release SUCCEED" in seen)
     scene.run(Killer(at=at))
-    return scene.faults
+    assert ("LockLost" in "".join(scene.faults)) is not is_counted
 
 
-def test_a_repeated_release_is_not_taken_for_a_loss() -> None:
-    assert released_twice() == []
-
-
-def test_control_a_release_that_does_not_count_its_repeats_reports_a_loss(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(durable_lock, "REPEATS_COUNTED", durable_lock.REPEATED)
-    # The claim knows it too, unless the function died before it had marked that.
-    monkeypatch.setattr("fairlock.store.release.gave_back_before", lambda _item: False)
-    assert "LockLost" in released_twice()[0]
-
-
-def skipped_after_a_death() -> Service:
-    """The first call is still on its way when the function dies, and arrives at a free lock."""
+def test_a_call_that_a_death_delayed_is_granted_nothing_after_the_lock_was_skipped() -> None:
+    """It is still on its way when the function dies, and arrives at a free lock."""
     service, killer, late = Service(), Killer(), list[Json]()
-    service.store().acquire(acquire_request("anna", lock_name=LOCK))
+    service.take("anna")
 
     def delay(name: str, request: Json) -> None:
         if name == "acquire" and not late:
@@ -194,30 +164,14 @@ def skipped_after_a_death() -> Service:
             unavailable()
 
     service.before = delay
-
-    def body(_event: object, context: DurableContext) -> str:
-        with hold(context, LOCK, service=service, skip=True) as lock:
-            return "busy" if lock is None else "held"
-
+    body = holding(service, lambda _, lock: lock is not None, skip=True)
     with executions_of(body, service, killer, time_scale=QUICK) as executions:
-        assert executions.run("a").result == '"busy"'
+        assert executions.run("a").result == "false"
         assert len(executions.invocations) > 1
-    service.store().release(release_request("anna", lock_name=LOCK))
+    service.free("anna")
     service.acquire(late[0])
-    return service
-
-
-def test_a_call_that_a_death_delayed_is_granted_nothing_after_the_lock_was_skipped() -> None:
-    service = skipped_after_a_death()
-    assert [name for name, _ in service.calls] == ["acquire", "release", "acquire"]
+    assert service.called() == ["acquire", "release", "acquire"]
     assert service.state(LOCK).held == 0
-
-
-def test_control_a_skip_that_does_not_count_its_deaths_is_granted_the_lock_in_vain(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(durable_lock, "REPEATS_COUNTED", durable_lock.REPEATED)
-    assert skipped_after_a_death().state(LOCK).held == 1
 
 
 # A waiter gives up, and is handed the lock in that very moment: it gives it back.
@@ -240,8 +194,16 @@ class LateGrant:
     _is_free: bool = False
 
     def __post_init__(self) -> None:
+        self.service.take("anna")
         self.service.before = self._before
         self.service.after = self._after
+
+    def body(self, event: object, context: DurableContext) -> str:
+        try:
+            holding(self.service, max_wait=1)(event, context)
+        except LockWaitTimeout:
+            return "gave up"
+        return "held"
 
     def _before(self, name: str, request: Json) -> None:
         if name == "release" and self.moment == MOMENTS[1] and "queue" in request:
@@ -255,22 +217,10 @@ class LateGrant:
             self._free(request["owner_id"])
 
     def _free(self, waiter: str) -> None:
-        if self._is_free:
-            return
-        self._is_free = True
-        self.service.store().release(release("anna", lock_name=LOCK))
-        self.granted += self.service.state(LOCK).holder(waiter) is not None
-
-
-def body_with(service: Service) -> Body:
-    def body(_event: object, context: DurableContext) -> str:
-        try:
-            with hold(context, LOCK, service=service, max_wait=1):
-                return "held"
-        except LockWaitTimeout:
-            return "gave up"
-
-    return body
+        if not self._is_free:
+            self._is_free = True
+            self.service.free("anna")
+            self.granted += self.service.state(LOCK).holder(waiter) is not None
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -278,8 +228,7 @@ def test_a_grant_in_the_moment_of_giving_up_is_given_back(moment: str) -> None:
     granted = 0
     for _ in range(TIMES):
         late = LateGrant(moment)
-        late.service.store().acquire(acquire("anna", lock_name=LOCK))
-        with executions_of(body_with(late.service), late.service, time_scale=QUICK) as executions:
+        with executions_of(late.body, late.service, time_scale=QUICK) as executions:
             assert executions.run("a").result == '"gave up"'
         assert late.service.state(LOCK).held == 0
         assert late.service.table.waiters(LOCK) == []

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from aws_durable_execution_sdk_python import ChildContextError, DurableContext
+from aws_durable_execution_sdk_python import DurableContext
 from aws_durable_execution_sdk_python.config import Duration, MapConfig, NestingType, ParallelConfig
 from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestResult
-from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.exceptions import ReadTimeoutError
 
-from fairlock.durable import LockFunctions, hold, holding, lock_functions
+from fairlock.durable import LockFunctions, hold, lock_functions
 from fairlock.durable.lock_functions import error_named, text_of
 from fairlock.errors import (
     InvalidRequest,
@@ -25,7 +25,7 @@ from fairlock.errors import (
 from lambdas.runtime import InvalidRequest as InvalidRequestOfAFunction
 from tests.support import acquire
 from tests.support.faulty_table import client_error
-from tests.unit.durable.service import LOCK, Service, error_of, result_of
+from tests.unit.durable.service import LOCK, Service, holding, result_of
 
 A_SECOND = Duration.from_seconds(1)
 
@@ -48,119 +48,64 @@ def test_two_holds_nest() -> None:
 
 def test_one_lock_held_twice_in_a_row_is_acquired_twice() -> None:
     service = Service()
-
-    def body(_event: object, context: DurableContext) -> list[int]:
-        tokens = []
-        for _ in range(2):
-            with hold(context, LOCK, service=service) as lock:
-                tokens.append(lock.fencing_token)
-        return tokens
-
-    first, second = map(int, str(result_of(body, service).result).strip("[]").split(","))
+    body = holding(service, lambda _, lock: lock.fencing_token)
+    twice = result_of(lambda event, context: [body(event, context) for _ in range(2)], service)
+    first, second = map(int, str(twice.result).strip("[]").split(","))
     assert second == first + 1
 
 
-def test_a_lock_inside_itself_is_an_error_at_once() -> None:
-    service = Service()
+Inside = Callable[[DurableContext], None]
+Place = Callable[[DurableContext, Any], Any]
+NESTED, FLAT = (ParallelConfig(nesting_type=kind) for kind in NestingType)
+AROUND: dict[str, Place] = {
+    "the root": lambda context, outer: outer(context),
+    "a child": lambda context, outer: context.run_in_child_context(outer),
+    "a nested branch": lambda context, outer: context.parallel([outer, outer], config=NESTED),
+    "a flat branch": lambda context, outer: context.parallel([outer, outer], config=FLAT),
+}
+BELOW: dict[str, Place] = {
+    "itself": lambda context, inner: inner(context),
+    "a child": lambda context, inner: context.run_in_child_context(inner),
+    "a grandchild": lambda context, inner: context.run_in_child_context(
+        lambda child: child.run_in_child_context(inner)
+    ),
+    "a nested branch": lambda context, inner: context.parallel([inner], config=NESTED),
+    "a flat branch": lambda context, inner: context.parallel([inner], config=FLAT),
+}
+
+
+def result_at(place: Place, work: Inside, service: Service) -> DurableFunctionTestResult:
+    """What an execution ends with that works at a place; it returns nothing."""
 
     def body(_event: object, context: DurableContext) -> None:
-        with hold(context, LOCK, service=service), hold(context, LOCK, service=service):
-            pass
+        place(context, work)
 
-    kind, message = error_of(body, service)
-    assert kind.endswith("InvalidRequest")
-    assert "it would wait for itself" in message
-    assert service.state(LOCK).held == 0
+    return result_of(body, service)
 
 
-def test_a_lock_inside_itself_is_found_in_child_contexts_and_branches() -> None:
-    service, messages = Service(), list[str]()
-
-    def inner(context: DurableContext) -> None:
-        try:
-            with hold(context, LOCK, service=service):
-                pass
-        except InvalidRequest as error:
-            messages.append(error.field)
-
-    def body(_event: object, context: DurableContext) -> None:
-        with hold(context, LOCK, service=service):
-            context.run_in_child_context(inner, name="child")
-            context.run_in_child_context(
-                lambda child: child.run_in_child_context(inner), name="grandchild"
-            )
-            context.parallel([inner, inner], name="branches")
-
-    assert result_of(body, service).error is None
-    assert messages[:4] == ["name"] * 4
-
-
-def test_a_lock_of_a_child_context_is_found_at_once_in_a_context_below_it() -> None:
-    service, fields = Service(), list[str]()
-
-    def inner(context: DurableContext) -> None:
-        # The first operation of its context, whose start the SDK records in the background.
-        with hold(context, LOCK, service=service, skip=True):
-            pass
-
-    def outer(context: DurableContext) -> None:
-        with hold(context, LOCK, service=service):
-            try:
-                context.run_in_child_context(inner, name="below")
-            except ChildContextError as error:
-                fields.append(str(error))
-
-    def body(_event: object, context: DurableContext) -> None:
-        context.run_in_child_context(outer, name="above")
-
-    assert result_of(body, service).error is None
-    assert "it would wait for itself" in fields[0]
-    assert service.state(LOCK).held == 0
-
-
-def _inside_a_branch(
-    nesting: NestingType, place: Callable[[DurableContext, Callable[[DurableContext], None]], Any]
-) -> tuple[list[str], Service]:
-    """What a lock inside itself is told below a branch of `parallel`, with another beside it."""
+@pytest.mark.parametrize("below", BELOW)
+@pytest.mark.parametrize("around", AROUND)
+def test_a_lock_inside_itself_is_an_error_at_once_wherever_that_is_and_its_sibling_waits(
+    around: str, below: str
+) -> None:
     service, told = Service(), list[str]()
 
     def inner(context: DurableContext) -> None:
         try:
-            with hold(context, LOCK, service=service, max_wait=60):
-                told.append("it is held twice")
+            holding(service, max_wait=60)(None, context)
+            told.append("it is held twice")
         except (InvalidRequest, LockWaitTimeout) as error:
-            told.append(type(error).__name__)
+            told.append(str(error))
 
-    def branch(context: DurableContext) -> None:
-        with hold(context, LOCK, service=service):
-            place(context, inner)
+    body = holding(service, lambda context, _: BELOW[below](context, inner))
 
-    def body(_event: object, context: DurableContext) -> None:
-        context.parallel([branch, branch], config=ParallelConfig(nesting_type=nesting))
+    def outer(context: DurableContext) -> None:
+        body(None, context)
 
-    assert result_of(body, service).error is None
-    return told, service
-
-
-def _flat_below(context: DurableContext, inner: Callable[[DurableContext], None]) -> None:
-    context.parallel([inner], config=ParallelConfig(nesting_type=NestingType.FLAT))
-
-
-@pytest.mark.parametrize("nesting", NestingType)
-@pytest.mark.parametrize(
-    "place",
-    [
-        pytest.param(lambda branch, inner: inner(branch), id="itself"),
-        pytest.param(lambda branch, inner: branch.run_in_child_context(inner), id="child"),
-        pytest.param(lambda branch, inner: branch.parallel([inner]), id="nested"),
-        pytest.param(_flat_below, id="flat"),
-    ],
-)
-def test_a_lock_inside_itself_is_found_below_a_branch_and_its_sibling_waits(
-    place: Callable[[DurableContext, Callable[[DurableContext], None]], Any], nesting: NestingType
-) -> None:
-    told, service = _inside_a_branch(nesting, place)
-    assert (set(told), service.state(LOCK).held) == ({"InvalidRequest"}, 0)
+    assert result_at(AROUND[around], outer, service).error is None
+    [message] = set(told)
+    assert "it would wait for itself" in message
+    assert service.state(LOCK).held == 0
 
 
 def test_a_hold_that_is_entered_again_releases_what_it_has_acquired_last() -> None:
@@ -179,58 +124,42 @@ def test_a_hold_that_is_entered_again_releases_what_it_has_acquired_last() -> No
     assert [name for name, _ in service.calls] == ["acquire", "release", "acquire"]
 
 
-def _deploys(
-    service: Service, place: Callable[[DurableContext, Iteration], Any], *, version: bool | int = 7
-) -> list[str]:
+def _deploys(service: Service, place: Place, *, version: bool | int = 7) -> list[str]:
     """What the callers of one lock, who ask for the newest only, are told."""
     messages = list[str]()
 
     def deploy(context: DurableContext, *_: object) -> None:
         try:
-            with hold(context, LOCK, only_newest=version, service=service):
-                messages.append("ran")
+            holding(service, only_newest=version)(None, context)
+            messages.append("ran")
         except InvalidRequest as error:
             messages.append(str(error))
 
-    def body(_event: object, context: DurableContext) -> None:
-        place(context, deploy)
-
-    assert result_of(body, service).error is None
+    assert result_at(place, deploy, service).error is None
     return messages
 
 
-Iteration = Callable[..., None]
-
-
-def _in_a_map(nesting: NestingType) -> Callable[[DurableContext, Iteration], Any]:
-    config: MapConfig[int] = MapConfig(nesting_type=nesting)
-    return lambda context, deploy: context.map([0, 1], deploy, config=config)
-
-
-def _below_a_map(context: DurableContext, deploy: Iteration) -> None:
-    context.map([0, 1], lambda child, *_: child.run_in_child_context(deploy, name="deploy"))
-
-
-def _parallel_in_a_map(context: DurableContext, deploy: Iteration) -> None:
-    context.map([0], lambda child, *_: child.parallel([deploy, deploy]))
+MAPS: dict[str, Place] = {
+    **{
+        kind.name: lambda context, deploy, kind=kind: context.map(  # type: ignore[misc]  # a default
+            [0, 1], deploy, config=MapConfig(nesting_type=kind)
+        )
+        for kind in NestingType
+    },
+    "below": lambda context, deploy: context.map(
+        [0, 1], lambda child, *_: child.run_in_child_context(deploy, name="deploy")
+    ),
+    "parallel": lambda context, deploy: context.map(
+        [0], lambda child, *_: child.parallel([deploy, deploy])
+    ),
+}
 
 
 @pytest.mark.parametrize("version", [True, 7])
-@pytest.mark.parametrize(
-    "place",
-    [
-        pytest.param(_in_a_map(NestingType.NESTED), id="nested"),
-        pytest.param(_in_a_map(NestingType.FLAT), id="flat"),
-        pytest.param(_below_a_map, id="below"),
-        pytest.param(_parallel_in_a_map, id="parallel"),
-    ],
-)
-def test_the_newest_only_is_refused_in_a_map(
-    place: Callable[[DurableContext, Iteration], Any], *, version: bool | int
-) -> None:
+@pytest.mark.parametrize("place", MAPS)
+def test_the_newest_only_is_refused_in_a_map(place: str, *, version: bool | int) -> None:
     service = Service()
-    messages = _deploys(service, place, version=version)
-    [message] = set(messages)
+    [message] = set(_deploys(service, MAPS[place], version=version))
     assert message == (
         "only_newest: must be left out inside of context.map, whose iterations would supersede "
         "each other: hold the lock around the map, or give each item an execution of its own by "
@@ -239,15 +168,8 @@ def test_the_newest_only_is_refused_in_a_map(
     assert not service.calls, "nothing was asked of the service"
 
 
-def test_control_unrefused_iterations_of_a_map_ask_for_the_newest_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(holding, "require_no_map", lambda *_: None)
-    assert "ran" in _deploys(Service(), _in_a_map(NestingType.FLAT))
-
-
 def test_the_newest_only_works_around_a_map_and_in_branches() -> None:
-    def beside_a_map(context: DurableContext, deploy: Iteration) -> None:
+    def beside_a_map(context: DurableContext, deploy: Inside) -> None:
         context.map([0, 1], lambda child, *_: child.step(lambda _: 0, name="other"))
         context.run_in_child_context(deploy, name="deploy")
         context.parallel([deploy])
@@ -368,38 +290,34 @@ def test_an_invalid_request_without_data_is_one_all_the_same(text: str) -> None:
     assert (caught.value.field, caught.value.rule, str(caught.value)) == ("request", text, text)
 
 
-@pytest.mark.parametrize("kind", ["LockStoreMisconfigured", "LockItemMalformed"])
-def test_what_no_repeat_cures_is_misconfigured(kind: str) -> None:
-    with pytest.raises(LockStoreMisconfigured, match="as it was said"):
-        over(failure(kind, "as it was said")).acquire(REQUEST)
+NO_CURE, UNKNOWN = LockStoreMisconfigured, LockStoreUnavailable
+FAILED: dict[str, tuple[Functions, type[Exception], str]] = {
+    "LockStoreMisconfigured": (failure("LockStoreMisconfigured", "as said"), NO_CURE, "as said"),
+    "LockItemMalformed": (failure("LockItemMalformed", "as said"), NO_CURE, "as said"),
+    **{
+        kind: (failure(kind, "x"), UNKNOWN, ".")
+        for kind in ("LockStoreUnavailable", "Sandbox.Timedout", "Runtime.ExitError", "New")
+    },
+    **{
+        code: (Functions(raises=client_error(code)), NO_CURE, "acquire-arn")
+        for code in ("AccessDeniedException", "ResourceNotFoundException")
+    },
+    "throttled": (Functions(raises=client_error("TooManyRequestsException", 429)), UNKNOWN, "."),
+    "5xx": (Functions(raises=client_error("ServiceException", 500)), UNKNOWN, "."),
+    "no reply": (Functions(raises=ReadTimeoutError(endpoint_url="https://lambda")), UNKNOWN, "."),
+}
 
 
-@pytest.mark.parametrize(
-    "kind", ["LockStoreUnavailable", "Sandbox.Timedout", "Runtime.ExitError", "KeyError", "New"]
-)
-def test_every_other_error_of_a_function_is_an_unknown_outcome(kind: str) -> None:
-    with pytest.raises(LockStoreUnavailable):
-        over(failure(kind, "x")).acquire(REQUEST)
-
-
-@pytest.mark.parametrize("code", ["AccessDeniedException", "ResourceNotFoundException"])
-def test_a_function_that_cannot_be_invoked_is_misconfigured(code: str) -> None:
-    with pytest.raises(LockStoreMisconfigured, match="acquire-arn") as caught:
-        over(Functions(raises=client_error(code))).acquire(REQUEST)
-    assert caught.value.code == code
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        client_error("TooManyRequestsException", 429),
-        client_error("ServiceException", 500),
-        ReadTimeoutError(endpoint_url="https://lambda"),
-    ],
-)
-def test_throttles_and_lost_replies_are_unknown_outcomes(error: ClientError) -> None:
-    with pytest.raises(LockStoreUnavailable):
-        over(Functions(raises=error)).release(REQUEST)
+@pytest.mark.parametrize("kind", FAILED)
+def test_a_failure_that_no_repeat_cures_is_misconfigured_and_every_other_an_unknown_outcome(
+    kind: str,
+) -> None:
+    functions, error, told = FAILED[kind]
+    with pytest.raises(error, match=told) as caught:
+        over(functions).acquire(REQUEST)
+    if told == "acquire-arn":
+        assert isinstance(caught.value, LockStoreMisconfigured)
+        assert caught.value.code == kind
 
 
 def test_the_environment_names_the_service(monkeypatch: pytest.MonkeyPatch) -> None:

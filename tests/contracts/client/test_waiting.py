@@ -1,0 +1,356 @@
+"""Waiting: exact to the wait; what is granted is found, once; nothing is left behind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import pytest
+from botocore.exceptions import ClientError
+
+from fairlock import ClientUnusable, LockStoreUnavailable, LockWaitTimeout
+from fairlock.client.local_waiters import LocalQueue
+from fairlock.clock import FRONT_END_MS
+from fairlock.protocol.model import ForceReleaseRequest
+from fairlock.protocol.schema import holder_attribute, token_attribute
+from tests.contracts.client.drivers import Threads, World, change, done
+from tests.support import acquire, release
+from tests.support.faulty_table import lost_reply
+
+IS_RENEWAL: Final = "#h_revision = #mine.#h_revision + :one"
+
+
+async def held(world: World, name: str = "anna", **options: Any) -> Any:  # noqa: ANN401 - of either kind
+    """A lock of a client's, for ten minutes, which no heartbeat renews."""
+    client = world.client(name, lease=600, heartbeat_every=math.inf)
+    return await done(client.acquire("a", **options))
+
+
+@pytest.mark.parametrize("world", [Threads], indirect=True)
+async def test_the_last_look_at_the_deadline_finds_the_lock(world: World) -> None:
+    world.at(60, (await held(world)).release)
+    (await done(world.client("ben").acquire("a", max_wait=60))).check()
+
+
+@pytest.mark.parametrize("world", [Threads], indirect=True)
+@pytest.mark.parametrize("waiter", ["of another client", "of the holder's client"])
+async def test_a_grant_between_the_last_look_and_leaving_goes_to_the_next_waiter(
+    world: World, waiter: str
+) -> None:
+    lock = await held(world)
+    locks = world.clients[0] if waiter == "of the holder's client" else world.client("ben")
+
+    def release_after_the_last_look(name: str, _arguments: object) -> None:
+        if name == "update_item" and world.now() == 10:
+            world.table.before = None
+            lock.release()
+
+    world.table.before = release_after_the_last_look
+    with pytest.raises(LockWaitTimeout):
+        await done(locks.acquire("a", max_wait=10))
+    assert world.table.before is None
+    assert world.table.traces("a") == []
+    (await done(world.client("carl").acquire("a", max_wait=0))).check()
+
+
+async def test_a_waiter_that_was_dropped_from_the_queue_enters_it_again_at_its_end(
+    world: World,
+) -> None:
+    seen, items = [], world.table.memory.items
+
+    def drop() -> None:
+        for key in [key for key in items if key[1].startswith("WAITER#")]:
+            seen.append(key)
+            del items[key]
+
+    world.at(50, (await held(world)).release)
+    world.at(10, drop)
+    world.at(40, lambda: seen.extend(key for key in items if key[1] != "STATE"))
+    (await done(world.client("ben").acquire("a", max_wait=60))).check()
+    assert len(seen) == 2
+    assert seen[0] < seen[1]
+
+
+async def test_a_read_that_fails_costs_no_place(world: World) -> None:
+    world.at(40, (await held(world)).release)
+    world.at(10, change(world, is_down=True))
+    world.at(30, change(world, is_down=False))
+    (await done(world.client("ben").acquire("a", max_wait=60))).check()
+    assert world.table.requests.count("transact_write_items") == 2  # ben joined, anna handed over.
+
+
+async def test_a_waiter_whose_first_request_was_lost_joins_behind_those_that_wait(
+    world: World,
+) -> None:
+    """A read would show it that others wait, and nothing of the place that it does not have."""
+    await held(world)
+    carl = acquire("carl", lock_name="a", waits=True, waiter_timeout_ms=600_000)
+    world.store().acquire(carl)
+    world.table.is_down = True
+    world.at(3, change(world, is_down=False))
+    waiting: list[str] = []
+    world.at(15, lambda: waiting.extend(world.table.waiters("a")))
+    with pytest.raises(LockWaitTimeout):
+        await done(world.client("ben").acquire("a", max_wait=20))
+    assert waiting == ["carl", "ben"]
+
+
+async def test_a_permit_that_became_free_by_a_higher_limit_is_taken(world: World) -> None:
+    """No one leaves, so no one hands over: the waiter sees it and asks."""
+    await held(world, limit=2)
+    second = await held(world, "ben", limit=2)
+
+    def leave_without_a_successor() -> None:
+        state = world.table.memory.items["LOCK#a", "STATE"]
+        state.pop(holder_attribute(second.owner_id))
+        state.pop(token_attribute(second.owner_id))
+        state["held"] = {"N": "1"}
+
+    world.at(20, leave_without_a_successor)
+    (await done(world.client("carl").acquire("a", limit=2, max_wait=60))).check()
+    assert world.now() < 31  # Two polls, one of which only looks for its place.
+
+
+async def test_a_holder_relies_on_a_lock_that_was_handed_over_no_longer_than_is_stored(
+    world: World,
+) -> None:
+    """It begins to count at its own look, which comes after the hand-over."""
+    world.at(100, (await held(world)).release)
+    got = await done(world.client("ben").acquire("a", max_wait=200))
+    assert world.now() > 100
+    [holder] = world.table.state("a").holders
+    # The Date tells no fractions of a second; beyond them stays what front ends may differ by.
+    assert world.clock.wall_ms() + got.remaining * 1000 <= holder.expires_at_ms - FRONT_END_MS
+
+
+FOUND: Final = ("by a read", "by the loss of the place")
+"""Until a waiter has waited for 15 s, it does not look whether it still has its place."""
+
+
+def stalled(world: World, lock: Any, seconds: float, then: Callable[[], object]) -> Any:  # noqa: ANN401 - of either kind
+    """Releases the lock, and lets the process of its next holder stand still."""
+
+    async def release_and_stall() -> None:
+        await done(lock.release())
+        world.stall(seconds)
+        then()
+
+    return release_and_stall
+
+
+@pytest.mark.parametrize("times", [(1, 12, 10), (100, 25, 30)], ids=FOUND)
+async def test_a_hand_over_that_was_found_late_is_renewed_before_it_is_returned(
+    world: World, times: tuple[int, int, int]
+) -> None:
+    released, stall, lease = times
+    world.at(released, stalled(world, await held(world), stall, lambda: None))
+    got = await done(world.client("ben").acquire("a", max_wait=200, lease=lease))
+    assert got.remaining == pytest.approx(lease * 0.98)
+    assert world.table.state("a").holders[0].revision > 1
+
+
+@pytest.mark.parametrize("times", [(1, 12, 10), (100, 100, 30)], ids=FOUND)
+async def test_a_hand_over_that_was_found_too_late_is_waited_for_again(
+    world: World, times: tuple[int, int, int]
+) -> None:
+    (released, stall, lease), store = times, world.store()
+
+    def take_it(_name: str, arguments: dict[str, Any]) -> None:
+        if IS_RENEWAL in arguments.get("UpdateExpression", ""):
+            world.table.before = None
+            by_force = {"requested_by": "olga", "reason": "it has stalled"}
+            token = world.table.state("a").fencing_token
+            store.force_release(ForceReleaseRequest(lock_name="a", fencing_token=token, **by_force))
+            store.acquire(acquire("carl", lock_name="a", lease_ms=600_000))
+            world.at(20, lambda: store.release(release("carl", lock_name="a")))
+
+    first = await held(world)
+    world.at(released, stalled(world, first, stall, change(world, before=take_it)))
+    got = await done(world.client("ben").acquire("a", max_wait=300, lease=lease))
+    got.check()
+    assert got.fencing_token == first.fencing_token + 3
+
+
+async def test_a_late_hand_over_that_cannot_be_renewed_is_asked_for_until_it_can(
+    world: World,
+) -> None:
+    def renewals_fail(_name: str, arguments: dict[str, Any]) -> None:
+        if IS_RENEWAL in arguments.get("UpdateExpression", ""):
+            raise lost_reply()
+
+    def fail_for_a_while() -> None:
+        world.table.before = renewals_fail
+        world.at(3, change(world, before=None))
+
+    world.at(100, stalled(world, await held(world), 25, fail_for_a_while))
+    got = await done(world.client("ben").acquire("a", max_wait=200))
+    assert got.remaining == pytest.approx(30 * 0.98)
+
+
+# An error is never a grant and never a refusal; what it may have left behind is taken back.
+
+
+async def test_a_grant_whose_reply_was_lost_is_given_back_if_no_one_waits_for_it(
+    world: World,
+) -> None:
+    """`try_acquire` tries once; what it may have got must not block others for a lease."""
+    losses = iter([True])
+    world.table.before = lambda *_: setattr(world.table, "loses_replies", next(losses, False))
+    with pytest.raises(LockStoreUnavailable):
+        await done(world.client().try_acquire("a"))
+    assert world.table.state("a").held == 0
+
+
+async def test_a_try_that_lands_after_its_caller_has_given_it_up_is_refused(world: World) -> None:
+    """Else it would be granted to no one, until its lease ends."""
+    late: list[dict[str, Any]] = []
+
+    def hold_back(_name: str, arguments: dict[str, Any]) -> None:
+        world.table.before = None
+        late.append(arguments)
+        raise lost_reply()
+
+    world.table.before = hold_back
+    with pytest.raises(LockStoreUnavailable):
+        await done(world.client().try_acquire("a"))
+    with suppress(ClientError):
+        world.table.update_item(**late[0])
+    assert world.table.state("a").held == 0
+
+
+async def test_a_grant_whose_reply_was_lost_is_found_by_asking_again(world: World) -> None:
+    world.table.loses_replies = True
+    world.at(3, change(world, loses_replies=False))
+    lock = await done(world.client(heartbeat_every=math.inf).acquire("a", max_wait=60))
+    assert world.now() < 6
+    assert lock.fencing_token == world.table.state("a").fencing_token
+    # An early try has written it, so the lease is counted from there.
+    assert lock.remaining < 30 * 0.98 - 2
+
+
+async def test_a_waiter_that_cannot_leave_says_that_the_outcome_is_unknown(world: World) -> None:
+    lock = await held(world)
+    world.at(20, change(world, is_down=True))
+    with pytest.raises(LockStoreUnavailable):
+        await done(world.client("ben").acquire("a", max_wait=30))
+    world.table.is_down = False
+    # Its place ends by itself, soon after its wait, so that nothing is handed to it any more.
+    assert world.table.waiters("a") == ["ben"]
+    await world.sleep(15)
+    await done(lock.release())
+    (await done(world.client("carl").acquire("a", max_wait=0))).check()
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_release_whose_reply_was_lost_succeeds_when_it_is_repeated_and_is_no_loss(
+    world: World, *, is_known: bool
+) -> None:
+    """The client repeats it for a while, and its caller after others came and went."""
+    lock = await held(world)
+    world.table.loses_replies = True
+    world.at(1 if is_known else 300, change(world, loses_replies=False))
+    if not is_known:
+        with pytest.raises(LockStoreUnavailable):
+            await done(lock.release())
+        world.table.loses_replies = False
+        await done((await done(world.client("ben").acquire("a", max_wait=0))).release())
+    assert await done(lock.release()) is True
+    assert not lock.lost.is_set()
+
+
+async def test_a_stale_lock_keeps_its_own_token_and_its_release_changes_nothing(
+    world: World,
+) -> None:
+    stale = await done(world.client(lease=10, heartbeat_every=math.inf).acquire("a"))
+    granted = stale.fencing_token
+    await world.sleep(30)
+    newer = await done(world.client("ben").acquire("a"))
+    # The counter, which a lock must not read: it would arm the stale holder with the new token.
+    assert world.table.state("a").fencing_token == newer.fencing_token > granted
+    assert stale.fencing_token == granted
+    before = world.table.state("a")
+    assert await done(stale.release()) is False
+    assert world.table.state("a") == before
+    newer.check()
+
+
+# Waiters and holders of one client: a release wakes the next waiter at once, without a read.
+
+
+async def test_a_waiter_has_the_lock_in_the_moment_of_its_release(world: World) -> None:
+    first = await held(world)
+    world.at(10, first.release)
+    second = await done(world.clients[0].acquire("a", max_wait=60, lease=30))
+    assert second.fencing_token == first.fencing_token + 1
+    assert world.now() == 10
+    assert second.remaining <= 30, "it counts from before the hand-off"
+    polls = [name for name in world.table.requests if name == "query"][1:-1]  # Join and hand-off.
+    assert len(polls) <= 3  # One in `longest_poll`, in case that the holder has died.
+
+
+async def test_a_release_with_a_lost_reply_tells_no_one_and_costs_a_poll(world: World) -> None:
+    first = await held(world)
+
+    async def release_unheard() -> None:
+        def lose(name: str, _request: object) -> None:
+            world.table.loses_replies = name == "transact_write_items"
+
+        world.table.before = lose
+        await done(first.release())
+        world.table.before, world.table.loses_replies = None, False
+
+    world.at(10, release_unheard)
+    second = await done(world.clients[0].acquire("a", max_wait=60))
+    assert second.fencing_token == first.fencing_token + 1
+    assert world.now() <= 21
+
+
+async def test_a_waiter_whose_client_is_closed_in_the_moment_of_its_grant_gives_it_back(
+    world: World,
+) -> None:
+    first = await held(world)
+
+    async def release_and_close() -> None:
+        await done(first.release())
+        await done(world.clients[0].close())
+
+    world.at(10, release_and_close)
+    with pytest.raises(ClientUnusable):
+        (await done(world.clients[0].acquire("a", max_wait=60))).check()
+    assert world.table.traces("a") == []
+
+
+async def test_a_wrong_wake_is_a_poll_and_no_grant(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added, first = LocalQueue.add, await held(world)
+
+    def add_and_wake(queue: LocalQueue, *args: Any) -> object:  # noqa: ANN401 - as it was called
+        waiter = added(queue, *args)
+        for seconds in (1, 2, 3):
+            world.at(seconds, waiter.alarm.ring)
+        return waiter
+
+    monkeypatch.setattr(LocalQueue, "add", add_and_wake)
+    with pytest.raises(LockWaitTimeout):
+        await done(world.clients[0].acquire("a", max_wait=20))
+    first.check()
+
+
+async def test_a_holder_of_this_client_that_vanishes_is_noticed_by_polls(world: World) -> None:
+    """Its release fails, so it tells no one; the lease ends it."""
+    locks = world.client(heartbeat_every=math.inf)
+    first = await done(locks.acquire("a"))
+
+    async def release_in_vain() -> None:
+        world.table.outage = lost_reply()
+        with pytest.raises(LockStoreUnavailable):
+            await done(first.release())
+        world.table.outage = None
+
+    world.at(10, release_in_vain)
+    second = await done(locks.acquire("a", max_wait=120))
+    assert second.fencing_token == first.fencing_token + 1
+    assert world.now() < 75
