@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.e2e.attacks.stack import LEASE
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.lifetimes.contested_lock import QUICK_SECONDS, ContestedLock, calling
+from tests.e2e.lifetimes.contested_lock import ContestedLock, calling
+from tests.e2e.lifetimes.stack import LONG_LEASE_SECONDS
 from tests.e2e.together import together
 
 LONG_SECONDS: Final = 600
@@ -18,7 +18,7 @@ WORK_SECONDS: Final = 12
 FAILS_AFTER_SECONDS: Final = 8
 ERROR: Final = "SiblingFails"
 TOO_MANY: Final = "States.ExceedToleratedFailureThreshold"
-SOON_SECONDS: Final = LEASE.to_seconds() / 2
+SOON_SECONDS: Final = LONG_LEASE_SECONDS / 2
 """Whatever frees the locks by then, it is not the end of a lease."""
 
 
@@ -44,7 +44,7 @@ def await_count(deployment: Deployment, locks: list[str], held: int, waiting: in
         holders = sum(len(deployment.holders(lock)) for lock in locks)
         return (holders, sum(len(deployment.waiters(lock)) for lock in locks)) == (held, waiting)
 
-    wait_until(is_so, pause_seconds=QUICK_SECONDS)
+    wait_until(is_so)
 
 
 def owners_of(deployment: Deployment, locks: list[str]) -> list[str]:
@@ -62,7 +62,7 @@ def test_what_its_siblings_held_and_waited_for_is_free_long_before_their_leases_
     with calling():
         execution = deployment.start(machine, {"items": items})
         await_count(deployment, locks, 3, 1)
-    ended = deployment.ended(execution, pause_seconds=QUICK_SECONDS)
+    ended = deployment.ended(execution)
     assert (ended.status, ended.error) == ("FAILED", error)
     await_count(deployment, locks, 0, 0)
     assert time.time() - deployment.stopped_at(execution) < SOON_SECONDS
@@ -78,7 +78,7 @@ def test_a_lock_that_is_handed_to_a_sibling_that_just_ended_goes_on_to_the_next_
         owner_id = lock.ask(lease_seconds=LONG_SECONDS)["owner_id"]
         execution = deployment.start("Each", {"items": items})
         await_count(deployment, [lock.lock, own], 2, 2)
-    assert deployment.ended(execution, pause_seconds=QUICK_SECONDS).error == ERROR
+    assert deployment.ended(execution).error == ERROR
     failed_at = deployment.stopped_at(execution)
     lock.release(owner_id)
     lock.ask_until_granted()
@@ -98,7 +98,7 @@ def test_a_tolerated_failure_releases_its_lock_and_leaves_the_other_child_alone(
         failed, other = owners_of(deployment, locks)
         behind = ContestedLock(deployment, locks[0]).start_behind("Stays", seconds=0)
     assert "/Each:" in failed != other
-    assert deployment.ended(behind, pause_seconds=QUICK_SECONDS).status == "SUCCEEDED"
+    assert deployment.ended(behind).status == "SUCCEEDED"
     assert deployment.stopped_at(behind) - deployment.stopped_at(failed) < SOON_SECONDS
     assert deployment.ended(execution).status == "SUCCEEDED"
     await_count(deployment, locks, 0, 0)
@@ -117,7 +117,7 @@ def test_iterations_and_children_that_are_redriven_wait_and_work_again(
         deployment.stop(execution)
         await_count(deployment, locks, 0, 0)
         deployment.redrive(execution)
-    assert deployment.ended(execution, pause_seconds=QUICK_SECONDS).status == "SUCCEEDED"
+    assert deployment.ended(execution).status == "SUCCEEDED"
     await_count(deployment, locks, 0, 0)
 
 
@@ -138,6 +138,6 @@ def test_each_of_two_nested_workflows_loses_its_own_lock_with_its_own_end(
     stopped_at = time.time()
     await_count(deployment, locks if which == "inner" else [outer], 0, 0)
     assert time.time() - stopped_at < SOON_SECONDS
-    assert deployment.ended(execution, pause_seconds=QUICK_SECONDS).status == status
+    assert deployment.ended(execution).status == status
     if deployment.is_running(started):
         deployment.stop(started)

@@ -42,14 +42,11 @@ class QueuedLock(ContestedLock):
         with calling():
             execution = self.start(machine)
             entered = self.deployment.states_entered
-            wait_until(
-                lambda: execution in self.waiters() or "Guard: Wait" in entered(execution),
-                pause_seconds=0.1,
-            )
+            wait_until(lambda: execution in self.waiters() or "Guard: Wait" in entered(execution))
         return execution
 
     def await_waiters(self, condition: Callable[[Sequence[str]], bool]) -> None:
-        wait_until(lambda: condition(self.waiters()), pause_seconds=0.1)
+        wait_until(lambda: condition(self.waiters()))
 
     def release(self, owner_id: str = "") -> float:
         """Releases through the deployed function; answers when it was asked to."""
@@ -72,7 +69,7 @@ class QueuedLock(ContestedLock):
 
     def began(self, execution_arn: str) -> float:
         """When a workflow's work began, after its end."""
-        ended = self.deployment.ended(execution_arn, pause_seconds=0.5)
+        ended = self.deployment.ended(execution_arn)
         assert ended.status == "SUCCEEDED", ended
         return float(ended.output["began_ms"]) / 1000
 

@@ -17,10 +17,6 @@ from fairlock.protocol.model import Holder
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 from tests.e2e.together import TIMES
 
-QUICK_SECONDS: Final = 0.5
-"""The longest pause between two polls, each of which costs the machine some milliseconds."""
-SLOW_SECONDS: Final = 5.0
-"""The longest pause where nothing is measured by polling."""
 TOLERANCE_SECONDS: Final = FRONT_END_MS / 1000
 OVER_SECONDS: Final = TOLERANCE_SECONDS + DATE_RESOLUTION_MS / 1000
 """From the stored end of a lease until every Date, cut to the second, says that it is over."""
@@ -73,7 +69,6 @@ class ContestedLock:
                 execution in (*self.waiters(), *self.holders())
                 or not self.deployment.is_running(execution)
             ),
-            pause_seconds=QUICK_SECONDS,
         )
         return execution
 
@@ -83,11 +78,11 @@ class ContestedLock:
         self.deployment.stop(execution_arn)
         return asked_at
 
-    def ended(self, execution_arn: str, *, pause_seconds: float = SLOW_SECONDS) -> Ended:
-        return self.deployment.ended(execution_arn, pause_seconds=pause_seconds)
+    def ended(self, execution_arn: str) -> Ended:
+        return self.deployment.ended(execution_arn)
 
     def await_holder(self, execution_arn: str, *, lock: str | None = None) -> None:
-        wait_until(lambda: execution_arn in self.holders(lock), pause_seconds=QUICK_SECONDS)
+        wait_until(lambda: execution_arn in self.holders(lock))
 
     def holders(self, lock: str | None = None) -> list[str]:
         """Who holds the lock; no one if it was never used."""
@@ -123,7 +118,7 @@ class ContestedLock:
             answers.append(bool(self.ask()["acquired"]))
             return answers[-1]
 
-        wait_until(is_granted, pause_seconds=QUICK_SECONDS)
+        wait_until(is_granted)
         return len(answers)
 
 
@@ -132,12 +127,10 @@ class GatedLock(ContestedLock):
     """A lock at whose name a handler stops before one of its requests.
 
     Attributes:
-        stack: whose gates they are.
         operation: which handler stops: "acquire" or "release".
         requests: how many it makes before.
     """
 
-    stack: str = "DyingWorkflows"
     operation: str = "acquire"
     requests: int = 0
     lock: str = ""
@@ -148,12 +141,12 @@ class GatedLock(ContestedLock):
 
     def await_arrival(self) -> None:
         """Until the handler stands before the gate."""
-        wait_until(self.beside(".entered").exists, pause_seconds=QUICK_SECONDS)
+        wait_until(self.beside(".entered").exists)
 
     def open(self) -> None:
         """Lets the handler go on, and sees it return."""
         self.beside(".open").touch()
-        wait_until(self.beside(".left").exists, pause_seconds=QUICK_SECONDS)
+        wait_until(self.beside(".left").exists)
 
     def beside(self, suffix: str) -> Path:
         """A file of this lock in the directory of the gates."""
@@ -161,4 +154,6 @@ class GatedLock(ContestedLock):
 
     @cached_property
     def _gate(self) -> Path:
-        return Path(self.deployment.outputs[self.stack]["Gates"]) / self.lock.rpartition("/")[2]
+        return (
+            Path(self.deployment.outputs["DyingWorkflows"]["Gates"]) / self.lock.rpartition("/")[2]
+        )

@@ -178,12 +178,14 @@ def _debit(amount: int) -> Any:  # noqa: ANN401 - a change
 
 def _table_of(account: Account) -> Table:
     aws = account.deployment.aws
-    session = boto3.Session(
-        aws_access_key_id=aws.access_key, aws_secret_access_key="test", region_name="us-east-1"
+    resource = boto3.resource(
+        "dynamodb",
+        aws_access_key_id=aws.access_key,
+        aws_secret_access_key="test",
+        region_name="us-east-1",
+        endpoint_url=aws.endpoint_url,
     )
-    resource = session.resource("dynamodb", endpoint_url=aws.endpoint_url)
-    table: Table = resource.Table(account.table_name)
-    return table
+    return resource.Table(account.table_name)
 
 
 def test_an_item_whose_version_is_no_number_is_not_written(account: Account) -> None:
