@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -11,9 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+import conftest
 import fairlock
 from fairlock.client.arguments import LONGEST_WAIT_SECONDS
 from fairlock.protocol.waiters import (
@@ -301,21 +303,17 @@ def test_the_digest_of_a_search_counts_every_file_that_it_runs() -> None:
 
 
 def test_a_search_that_passed_is_skipped_on_the_same_files_unless_it_is_asked_for(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def told(*words: str) -> str:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
-        return subprocess.run(
-            [*command, "-k", "test_a_handler_that_raises_a_key_error_is_found", *words],
-            cwd=ROOT,
-            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        ).stdout
-
-    asked_for = "tests/fuzz"
-    assert "1 passed" in told(asked_for)
-    assert "1 skipped" in told("-o", f"testpaths={asked_for}")
-    assert "1 passed" in told(asked_for)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    config = SimpleNamespace(getini=lambda _name: ["tests"], args=["tests"])
+    item: Any = SimpleNamespace(path=ROOT / "tests/fuzz/t.py", nodeid="test", config=config)
+    for passed in (False, True):
+        assert not conftest.has_passed_before(item)
+        hook: Any = conftest.pytest_runtest_makereport(item)
+        next(hook)
+        with pytest.raises(StopIteration):
+            hook.send(SimpleNamespace(when="call", passed=passed))
+    assert conftest.has_passed_before(item)
+    config.args = ["tests/fuzz"]
+    assert not conftest.has_passed_before(item)
