@@ -3,18 +3,24 @@
 A cold start costs AWS's customers nothing, but this machine: an interpreter that loads the SDK
 takes a third of a second of a processor, and a run of tests starts hundreds. On Linux only: other
 systems start an interpreter for each environment, as the emulator does by itself.
+
+And the code of a function is unpacked once: each environment has hard links to its files.
 """
 
 import functools
+import hashlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import types
+import zipfile
+from pathlib import Path
 from typing import Any
 
 from ministack.core import lambda_runtime
@@ -25,7 +31,10 @@ _one_at_a_time = threading.Lock()
 
 
 def apply() -> None:
-    """Fork instead of starting an interpreter."""
+    """Link instead of unpacking, and fork instead of starting an interpreter."""
+    lambda_runtime.zipfile = types.SimpleNamespace(  # type: ignore[attr-defined]
+        **{**vars(zipfile), "ZipFile": _Archive}
+    )
     if sys.platform != "linux":
         return
     start = subprocess.Popen
@@ -41,6 +50,20 @@ def apply() -> None:
 
     replaced = {**vars(subprocess), "Popen": popen}
     lambda_runtime.subprocess = types.SimpleNamespace(**replaced)  # type: ignore[attr-defined]
+
+
+class _Archive(zipfile.ZipFile):
+    """Code, or a layer, whose files are unpacked once."""
+
+    def extractall(self, path: Any = None, *_: Any) -> None:
+        """Link the files into a directory that exists."""
+        digest = hashlib.sha256(Path(str(self.filename)).read_bytes()).hexdigest()
+        unpacked = Path(os.environ["LOCALAWS_HOME"], "code", digest)
+        with _one_at_a_time:
+            if not unpacked.exists():
+                super().extractall(unpacked.with_suffix(".new"))
+                unpacked.with_suffix(".new").rename(unpacked)
+        shutil.copytree(unpacked, path, copy_function=os.link, dirs_exist_ok=True)
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import pytest
 
-from tests.e2e.deployment import LONGEST_WAIT_SECONDS, Deployment
+from tests.e2e.deployment import Deployment
 
 TIMES: Final = int(os.environ.get("FAIRLOCK_TIMES", "20")) // 2
 """How often each of them is played: `make test` does with once, `make lifetimes` measures."""
@@ -45,8 +45,6 @@ def begun(session: pytest.Session, deployment: Deployment) -> Iterator[None]:
     runs = session.stash.setdefault(_RUNS, {})
     pool = ThreadPoolExecutor(1 + TIMES * len(items))
     try:
-        if items:
-            warm_up(deployment)
         for item in items:
             parameters = item.callspec.params if hasattr(item, "callspec") else {}
             play = partial(item.function, deployment, **parameters)
@@ -85,19 +83,3 @@ def spread(seconds: Sequence[float]) -> str:
         f"n = {len(ordered)}, median {statistics.median(ordered):.2f} s, p95 {p95:.2f} s, "
         f"max {ordered[-1]:.2f} s"
     )
-
-
-_NOBODY: Final = {"lock_name": "warm-up", "owner_id": "no one at all..."}
-_ENVIRONMENTS: Final = 3
-
-
-def warm_up(deployment: Deployment) -> None:
-    """Makes execution environments in good time: each costs a second of a processor.
-
-    All cold starts at once could take a busy machine longer than the functions' timeouts.
-    """
-    with ThreadPoolExecutor(_ENVIRONMENTS) as pool:
-        for operation in ("Acquire", "Heartbeat", "Release"):
-            invoke = partial(deployment.invoke, operation, **_NOBODY)
-            for call in [pool.submit(invoke) for _ in range(_ENVIRONMENTS)]:
-                call.result(LONGEST_WAIT_SECONDS)

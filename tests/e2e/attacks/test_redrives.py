@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from tests.e2e.deployment import Deployment, Ended, wait_until
-from tests.e2e.lifetimes.contested_lock import ContestedLock, GatedLock, calling
+from tests.e2e.lifetimes.contested_lock import CALLING, ContestedLock, GatedLock
 from tests.e2e.lifetimes.stack import MAX_WAIT_SECONDS
 from tests.e2e.together import together
 
@@ -43,7 +43,7 @@ def test_stopped_in_its_wait_it_waits_again_for_who_holds_the_lock(
     deployment: Deployment, machine: str, *, reaped: bool, times: int
 ) -> None:
     lock = ContestedLock(deployment)
-    with calling():
+    with CALLING:
         other = lock.ask(owner_name=OTHER, lease_seconds=600)["owner_id"]
         execution = lock.start(machine, seconds=WORK_SECONDS)
         entered = deployment.states_entered
@@ -66,7 +66,7 @@ def test_stopped_between_two_requests_of_a_call_it_works_under_its_lock(
 ) -> None:
     """The call goes on when the redrive has begun."""
     lock = GatedLock(deployment, operation=operation, requests=requests)
-    with calling():
+    with CALLING:
         execution = lock.start("StaysAtGate", seconds=WORK_SECONDS)
         lock.await_arrival()
         stop(lock, execution, reaped=reaped)
@@ -79,13 +79,13 @@ def test_stopped_between_two_requests_of_a_call_it_works_under_its_lock(
 def test_a_redrive_after_its_max_wait_waits_once_more(deployment: Deployment) -> None:
     """It counts from the redrive, and not from when it began to wait."""
     lock = ContestedLock(deployment)
-    with calling():
+    with CALLING:
         other = lock.ask(owner_name=OTHER, lease_seconds=600)["owner_id"]
         execution = lock.start_behind("Impatient", seconds=0)
         began = time.time()
         stop(lock, execution)
     wait_until(lambda: time.time() > began + MAX_WAIT_SECONDS + 2)
-    with calling():
+    with CALLING:
         deployment.redrive(execution)
         wait_until(lambda: execution in lock.waiters())
         lock.release(other)
@@ -98,7 +98,7 @@ def test_control_stopped_in_its_work_it_repeats_that_beside_another_owner_and_le
 ) -> None:
     """As documented: no guard re-enters its work. So an overlap is found where there is one."""
     lock = ContestedLock(deployment)
-    with calling():
+    with CALLING:
         execution = lock.start_inside("Stays", seconds=WORK_SECONDS + 5)
         wait_until(lambda: "Stay" in deployment.states_entered(execution))
         stop(lock, execution)

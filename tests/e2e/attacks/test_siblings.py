@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.lifetimes.contested_lock import ContestedLock, calling
+from tests.e2e.lifetimes.contested_lock import CALLING, ContestedLock
 from tests.e2e.lifetimes.stack import LONG_LEASE_SECONDS
 from tests.e2e.together import together
 
@@ -59,7 +59,7 @@ def test_what_its_siblings_held_and_waited_for_is_free_long_before_their_leases_
     """Two hold, one waits behind one of them, and the fourth fails."""
     locks = new_locks(3)
     items = [item(locks[0]), item(locks[0]), item(locks[1]), failing(locks[2])]
-    with calling():
+    with CALLING:
         execution = deployment.start(machine, {"items": items})
         await_count(deployment, locks, 3, 1)
     ended = deployment.ended(execution)
@@ -74,7 +74,7 @@ def test_a_lock_that_is_handed_to_a_sibling_that_just_ended_goes_on_to_the_next_
 ) -> None:
     lock, own = ContestedLock(deployment), new_locks(1)[0]
     items = [item(lock.lock), item(lock.lock), failing(own)]
-    with calling():
+    with CALLING:
         owner_id = lock.ask(lease_seconds=LONG_SECONDS)["owner_id"]
         execution = deployment.start("Each", {"items": items})
         await_count(deployment, [lock.lock, own], 2, 2)
@@ -92,7 +92,7 @@ def test_a_tolerated_failure_releases_its_lock_and_leaves_the_other_child_alone(
     """Each child of a distributed Map holds under the ARN of its own execution."""
     locks = new_locks(2)
     items = [failing(locks[0]), item(locks[1], WORK_SECONDS)]
-    with calling():
+    with CALLING:
         execution = deployment.start("EachChildTolerated", {"items": items})
         await_count(deployment, locks, 2, 0)
         failed, other = owners_of(deployment, locks)
@@ -111,7 +111,7 @@ def test_iterations_and_children_that_are_redriven_wait_and_work_again(
 ) -> None:
     """One works, and one waits for it; both are stopped with their workflow."""
     [lock] = locks = new_locks(1)
-    with calling():
+    with CALLING:
         execution = deployment.start(machine, {"items": [item(lock, WORK_SECONDS)] * 2})
         await_count(deployment, locks, 1, 1)
         deployment.stop(execution)
@@ -128,7 +128,7 @@ def test_each_of_two_nested_workflows_loses_its_own_lock_with_its_own_end(
 ) -> None:
     """A workflow holds a lock while another one, which it has started, holds a second one."""
     outer, inner = locks = new_locks(2)
-    with calling():
+    with CALLING:
         inputs = {"lock": outer, "inner": inner, "seconds": LONG_SECONDS}
         execution = deployment.start("Nests", inputs)
         await_count(deployment, locks, 2, 0)

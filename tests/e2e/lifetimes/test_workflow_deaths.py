@@ -14,12 +14,12 @@ import pytest
 from fairlock.clock import stored_end_ms
 from tests.e2e.deployment import LONGEST_WAIT_SECONDS, SECOND_PASS_SECONDS, Deployment, wait_until
 from tests.e2e.lifetimes.contested_lock import (
+    CALLING,
+    CALLING_AGAIN,
     OVER_SECONDS,
     TOLERANCE_SECONDS,
     ContestedLock,
     GatedLock,
-    calling,
-    calling_again,
 )
 from tests.e2e.lifetimes.stack import (
     EXPRESS_LEASE_SECONDS,
@@ -130,7 +130,7 @@ def test_its_lock_is_free_at_once_the_next_one_works_and_nothing_is_left(
     status: str,
     error: str | None,
 ) -> Figures:
-    with calling():
+    with CALLING:
         lock, victim, follower, died_at = dies(deployment, machine)
         next_ended = lock.ended(follower)
     ended = lock.ended(victim)
@@ -150,7 +150,7 @@ def test_a_machine_that_is_watched_is_reaped_and_of_another_no_death_is_noticed(
     deployment: Deployment, machine: str, *, is_free: bool
 ) -> None:
     lock = ContestedLock(deployment.of("OtherService"))
-    with calling():
+    with CALLING:
         victim = lock.start_inside(machine, seconds=FOR_EVER_SECONDS)
         lock.stop(victim)
     if is_free:
@@ -170,13 +170,13 @@ def until(moment: float) -> None:
 def granted_after_the_lease(lock: ContestedLock, lease_ends_at: float) -> float:
     """When direct callers had the lock: at the first question when every Date tells its end."""
     until(lease_ends_at + 0.2)
-    with calling_again():
+    with CALLING_AGAIN:
         early = lock.ask()
     if not early["acquired"]:  # else the machine was so busy that it came late
         assert early["reason"] == "HELD"
         until(lease_ends_at + OVER_SECONDS + 0.05)
-        with calling_again():
-            assert lock.ask_until_granted() == 1
+        with CALLING_AGAIN:
+            assert lock.ask()["acquired"] is True
     granted_at = lock.holder().acquired_at_ms / 1000
     assert granted_at >= lease_ends_at + TOLERANCE_SECONDS
     return granted_at
@@ -187,7 +187,7 @@ def test_without_any_event_a_lock_is_free_for_a_caller_after_one_lease(
     deployment: Deployment,
 ) -> Figures:
     lock = ContestedLock(deployment.of("OtherService"))
-    with calling():
+    with CALLING:
         victim = lock.start_inside("UnreapedPlain", seconds=FOR_EVER_SECONDS)
         died_at = lock.stop(victim)
     granted_at = granted_after_the_lease(lock, lock.holder().expires_at_ms / 1000)
@@ -200,7 +200,7 @@ def test_without_any_event_a_lock_goes_to_a_waiting_workflow_after_a_lease_and_a
     deployment: Deployment,
 ) -> Figures:
     lock = ContestedLock(deployment.of("OtherService"))
-    with calling():
+    with CALLING:
         victim = lock.start_inside("UnreapedPlain", seconds=FOR_EVER_SECONDS)
         follower = lock.start_behind("UnreapedPlain", seconds=0)
         died_at = lock.stop(victim)
@@ -218,10 +218,10 @@ def test_the_lock_of_a_running_workflow_is_not_free_when_its_lease_is_over(
     deployment: Deployment,
 ) -> None:
     lock = ContestedLock(deployment.of("OtherService"))
-    with calling():
+    with CALLING:
         holder = lock.start_inside("UnreapedPlain", seconds=FOR_EVER_SECONDS)
     until(lock.holder().expires_at_ms / 1000 + OVER_SECONDS + 0.2)
-    with calling_again():
+    with CALLING_AGAIN:
         answer = lock.ask()
     lock.stop(holder)
     assert (answer["acquired"], answer["reason"]) == (False, "HELD")
@@ -239,7 +239,7 @@ def test_an_express_workflow_that_dies_leaves_its_lock_to_the_lease(
     deployment: Deployment, machine: str, seconds: int, status: str, error: str | None
 ) -> Figures:
     lock = ContestedLock(deployment)
-    with ThreadPoolExecutor(1) as pool, calling():
+    with ThreadPoolExecutor(1) as pool, CALLING:
         inputs = {"lock": lock.lock, "seconds": seconds}
         run = pool.submit(deployment.run_express, machine, inputs)
         wait_until(lambda: lock.holders() != [])
@@ -270,11 +270,11 @@ def test_what_the_branch_held_is_taken_until_the_execution_ends(
 ) -> None:
     """Which is documented: the guard belongs around the whole, or a Catch into the branch."""
     lock = ContestedLock(deployment)
-    with calling():
+    with CALLING:
         execution = lock.start_inside(machine, seconds=GOES_ON_SECONDS)
     await_sibling(lock, execution)
     until(time.time() + LAPSED_SECONDS)
-    with calling_again():
+    with CALLING_AGAIN:
         assert (lock.ask()["acquired"], deployment.is_running(execution)) == (False, True)
     lock.stop(execution)
     wait_until(lambda: lock.holders() == [])
@@ -284,7 +284,7 @@ def test_what_the_branch_held_is_taken_until_the_execution_ends(
 def test_what_it_is_handed_later_is_free_after_its_lease(deployment: Deployment) -> None:
     """No one was there to be notified, so Step Functions is not asked either."""
     lock = ContestedLock(deployment)
-    with calling():
+    with CALLING:
         owner_id = lock.ask(lease_seconds=600)["owner_id"]
         execution = lock.start_behind("PlainSibling", seconds=GOES_ON_SECONDS)
         await_sibling(lock, execution)
@@ -302,7 +302,7 @@ def test_an_acquire_that_lands_after_the_first_reap_pass_is_freed_by_the_second(
     """The workflow holds an outer lock: once that is free, the first pass is over."""
     lock = GatedLock(deployment, requests=0)
     outer = f"outer/{lock.lock}"
-    with calling():
+    with CALLING:
         victim = lock.start("StaysInTwo", seconds=FOR_EVER_SECONDS)
         lock.await_arrival()
         assert lock.holders(outer) == [victim]

@@ -161,19 +161,14 @@ def test_workflows_and_python_share_versions(account: Account) -> None:
     account.open(100)
     account.at_once("Debit", 10)
     seen = account.item()
-    written = optimistic.update(_table_of(account), {"account": account.name}, _debit(20))
+    key = {"account": account.name}
+    written = optimistic.update(
+        _table_of(account), key, lambda item: item and {**item, "balance": item["balance"] - 20}
+    )
     assert written is not None
     account.at_once("Debit", 30)
     assert account.balance_and_version() == ("40", "3")
     assert account.item()["version_id"] != seen["version_id"]
-
-
-def _debit(amount: int) -> Any:  # noqa: ANN401 - a change
-    def change(item: Any) -> Any:  # noqa: ANN401 - an item
-        item["balance"] -= amount
-        return item
-
-    return change
 
 
 def _table_of(account: Account) -> Table:

@@ -166,24 +166,22 @@ def lease_ends(deployment: Deployment, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["team-b/x", "team-a", "TEAM-A/x", "x/team-a/"])
-def test_a_team_is_denied_all_other_names(client_of: MakeClient, name: str) -> None:
+def test_a_team_is_denied_all_other_names_and_the_whole_table(
+    client_of: MakeClient, name: str
+) -> None:
     locks = client_of("TeamA")
-    requests: dict[str, Callable[[], object]] = {
-        "acquire": lambda: locks.acquire(name),
-        "describe": lambda: locks.describe(name),
-        "release": lambda: locks.release(name, "somebody-0123456789"),
-        "force_release": lambda: locks.force_release(name, fencing_token=7, reason="test"),
-        "pace": lambda: locks.pace(name, rate=(1, 1)),
-        "pause": lambda: locks.pause(name, reason="test"),
-    }
-    for request in requests.values():
+    requests: tuple[Callable[[], object], ...] = (
+        lambda: locks.acquire(name),
+        lambda: locks.describe(name),
+        lambda: locks.release(name, "somebody-0123456789"),
+        lambda: locks.force_release(name, fencing_token=7, reason="test"),
+        lambda: locks.pace(name, rate=(1, 1)),
+        lambda: locks.pause(name, reason="test"),
+        lambda: next(locks.list("team-a/")),
+    )
+    for request in requests:
         with pytest.raises(LockStoreMisconfigured, match="AccessDenied"):
             request()
-
-
-def test_a_team_cannot_read_the_whole_table(client_of: MakeClient) -> None:
-    with pytest.raises(LockStoreMisconfigured, match="AccessDenied"):
-        next(client_of("TeamA").list("team-a/"))
 
 
 def test_control_a_client_without_a_prefix_uses_any_name(client_of: MakeClient) -> None:
