@@ -32,9 +32,7 @@ _one_at_a_time = threading.Lock()
 
 def apply() -> None:
     """Link instead of unpacking, and fork instead of starting an interpreter."""
-    lambda_runtime.zipfile = types.SimpleNamespace(  # type: ignore[attr-defined]
-        **{**vars(zipfile), "ZipFile": _Archive}
-    )
+    lambda_runtime.zipfile = types.SimpleNamespace(**{**vars(zipfile), "ZipFile": _Archive})
     if sys.platform != "linux":
         return
     start = subprocess.Popen
@@ -49,7 +47,7 @@ def apply() -> None:
         return Fork(script, options["cwd"], environment)
 
     replaced = {**vars(subprocess), "Popen": popen}
-    lambda_runtime.subprocess = types.SimpleNamespace(**replaced)  # type: ignore[attr-defined]
+    lambda_runtime.subprocess = types.SimpleNamespace(**replaced)
 
 
 class _Archive(zipfile.ZipFile):

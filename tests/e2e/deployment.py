@@ -192,7 +192,7 @@ class Deployment:
 
     def transitions(self, execution_arn: str) -> int:
         """What is billed: states entered, and one more for every time a task was repeated."""
-        kinds = [event["type"] for event in self._history(execution_arn)]
+        kinds: list[str] = [event["type"] for event in self._history(execution_arn)]
         entered = sum(kind.endswith("StateEntered") for kind in kinds)
         return entered + kinds.count("TaskScheduled") - kinds.count("TaskStateEntered")
 

@@ -52,10 +52,11 @@ def shared_worker(scope: Construct) -> lambda_.Function:
     """The function that does as its input says, one for all stacks: each starts it cold once."""
     app = Stage.of(scope)
     assert app is not None
-    found = app.node.try_find_child("Worker") or Stack(app, "Worker")
-    worker = found.node.try_find_child("Worker") or function(
-        found, "Worker", handler="worker.handler"
-    )
+    stack = app.node.try_find_child("Worker")
+    if stack is None:
+        stack = Stack(app, "Worker")
+        return function(stack, "Worker", handler="worker.handler")
+    worker = stack.node.find_child("Worker")
     assert isinstance(worker, lambda_.Function)
     return worker
 

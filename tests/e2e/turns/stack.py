@@ -55,8 +55,8 @@ def newest(form: Form) -> sfn.IChainable:
 
 def paced(form: Form, **props: Any) -> Pace:  # noqa: ANN401 - a Pace's
     """Takes turns at the input's `pace`."""
-    name = "{% $states.input.pace %}"
-    return Pace(form, "Pace", pace_name=name, service=form.forms.locks, **props)
+    arguments: Props = {"pace_name": "{% $states.input.pace %}", "service": form.forms.locks}
+    return Pace(form, "Pace", **arguments, **props)
 
 
 def paced_or_skipped(form: Form, **props: Any) -> sfn.IChainable:  # noqa: ANN401 - same
