@@ -307,11 +307,11 @@ def wait_until(
 ) -> None:
     """Polls a condition, and fails the test if it does not hold within the time.
 
-    A pause is a tenth of the time that has passed, and no longer than `pause_seconds`: what takes
+    A pause is a sixth of the time that has passed, and no longer than `pause_seconds`: what takes
     long need not be polled often, and each poll costs the machine some milliseconds.
     """
     began = time.monotonic()
     while not condition():
         waited = time.monotonic() - began
         assert waited < seconds, f"not within {seconds} s"
-        time.sleep(min(max(waited / 10, _SHORTEST_PAUSE_SECONDS), pause_seconds))
+        time.sleep(min(max(waited / 6, _SHORTEST_PAUSE_SECONDS), pause_seconds))
