@@ -18,7 +18,7 @@ TOLERANCE_SECONDS: Final = FRONT_END_MS / 1000
 OVER_SECONDS: Final = TOLERANCE_SECONDS + DATE_RESOLUTION_MS / 1000
 """From the stored end of a lease until every Date, cut to the second, says that it is over."""
 
-CALLING: Final = threading.BoundedSemaphore(4)
+CALLING: Final = threading.BoundedSemaphore(3)
 """Held in a stretch of a play that calls functions. Each call beyond those at work is a cold start,
 which would keep a busy machine longer than the functions' timeouts."""
 CALLING_AGAIN: Final = threading.BoundedSemaphore(2)

@@ -54,10 +54,12 @@ def test_the_guard_ends_with_the_work_whatever_the_interval(
 def test_a_heartbeat_is_one_transition_and_one_call(deployment: Deployment) -> None:
     execution = ContestedLock(deployment).start("KeepAliveChain", seconds=2 * INTERVAL_SECONDS + 1)
     assert deployment.ended(execution).status == "SUCCEEDED"
-    heartbeats = deployment.states_entered(execution).count("Guard: Heartbeat")
+    states = deployment.states_entered(execution)
+    heartbeats = states.count("Guard: Heartbeat")
+    repeated = deployment.transitions(execution) - len(states)  # as on a busy machine
     assert heartbeats > 1
-    assert deployment.transitions(execution) - heartbeats == 9, "four of them are the work's"
-    assert deployment.calls(execution) - heartbeats == 2
+    assert len(states) - heartbeats == 9, "four of them are the work's"
+    assert deployment.calls(execution) - heartbeats - repeated == 2
 
 
 # With keep_alive the work stops when its lock is lost; a redrive does not run it unguarded.
