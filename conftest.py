@@ -19,14 +19,7 @@ from coverage import Coverage
 from moto import mock_aws
 
 from testbed.localaws import LocalAws
-from tests.scheduling import (
-    EMULATOR,
-    RUN_ONCE,
-    SuiteScheduling,
-    arrange,
-    file_below,
-    is_covered,
-)
+from tests.scheduling import EMULATOR, SuiteScheduling, file_below, is_covered, rank, runs_once
 from tests.support import FakeClock, create_lock_table
 from tests.support.checkout import Cache, digest_of, files_of_code
 
@@ -71,8 +64,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     only = config.getoption("--coverage")
     if only is None or collection_path.suffix != ".py" or collection_path.name == "conftest.py":
         return None
-    file = file_below(collection_path, Path(__file__).parent)
-    return is_covered(file) != (only == "with") or None
+    return is_covered(file_below(collection_path)) != (only == "with") or None
 
 
 def pytest_configure() -> None:
@@ -86,7 +78,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    arrange(items, Path(__file__).parent)
+    items.sort(key=rank)
 
 
 def pytest_collection_finish() -> None:
@@ -102,14 +94,9 @@ def has_passed_before(item: pytest.Item) -> bool:
     return bool(Cache().get(digest_for(item), item.nodeid) == "passed")
 
 
-def runs_once(item: pytest.Item) -> bool:
-    return file_below(item.path, Path(__file__).parent).startswith(RUN_ONCE)
-
-
 def digest_for(item: pytest.Item) -> str:
     """Digest of all files that may decide how a test ends."""
-    file = file_below(item.path, Path(__file__).parent)
-    return digest_of_code(EMULATOR if file.startswith(EMULATOR) else "")
+    return digest_of_code(EMULATOR if file_below(item.path).startswith(EMULATOR) else "")
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from app import build
 from fairlock.cdk import Waiting
 from testbed.localaws import LocalAws
 from tests.e2e.deployment import Deployment
-from tests.e2e.guard.stack import Form, Forms, Waits
+from tests.e2e.guard.stack import Forms, waits
 
 QUEUE = "Queue"
 POLL = "Poll"
@@ -24,8 +24,9 @@ class _Measured(Forms):
 
     waiting = Waiting.poll()
 
-    def forms(self) -> Sequence[Form]:
-        return Waits(self, QUEUE, waiting=Waiting.queue()), Waits(self, POLL)
+    def declare(self) -> None:
+        self.add(QUEUE, waits, language=None, waiting=Waiting.queue())
+        self.add(POLL, waits, language=None)
 
 
 @contextmanager

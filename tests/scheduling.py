@@ -64,14 +64,21 @@ real time too, but test a tool: they run again after a change of it.
 """
 
 
-def file_below(path: Path, checkout: Path) -> str:
+CHECKOUT: Final = Path(__file__).resolve().parents[1]
+
+
+def file_below(path: Path) -> str:
     """A file of tests: its path below `tests/`, or below the checkout."""
-    return path.relative_to(checkout).as_posix().removeprefix("tests/")
+    return path.relative_to(CHECKOUT).as_posix().removeprefix("tests/")
 
 
 def is_covered(file: str) -> bool:
     """Whether a file of tests runs in `make covered`, or in `make uncovered`."""
     return file.startswith(("contracts/", "unit/")) and not file.startswith(WITHOUT_COVERAGE)
+
+
+def runs_once(item: pytest.Item) -> bool:
+    return file_below(item.path).startswith(RUN_ONCE)
 
 
 class SuiteScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
@@ -83,19 +90,9 @@ class SuiteScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is un
         return next(suites, file)
 
 
-def arrange(items: list[pytest.Item], checkout: Path) -> None:
-    """Sort the tests by suite and by what they wait for."""
-
-    def file_of(item: pytest.Item) -> str:
-        return file_below(item.path, checkout)
-
-    def rank(item: pytest.Item) -> tuple[int, int]:
-        file = file_of(item)
-        suites = enumerate(WHOLE_SUITES)
-        # Not `len(items)`: a list that is being sorted looks empty.
-        last = len(WHOLE_SUITES)
-        suite = next((at for at, suite in suites if file.startswith(suite)), last)
-        within = enumerate(WITHIN_A_SUITE)
-        return suite, next((at for at, files in within if file.startswith(files)), OTHERS)
-
-    items.sort(key=rank)
+def rank(item: pytest.Item) -> tuple[int, int]:
+    """Sorts the tests by suite and by what they wait for."""
+    file = file_below(item.path)
+    suites, within = enumerate(WHOLE_SUITES), enumerate(WITHIN_A_SUITE)
+    suite = next((at for at, suite in suites if file.startswith(suite)), len(WHOLE_SUITES))
+    return suite, next((at for at, files in within if file.startswith(files)), OTHERS)

@@ -1,7 +1,4 @@
-"""From an execution's history to facts. Pure: events in, records out.
-
-Understands both spellings of a Lambda task (`Task…` and `LambdaFunction…` events).
-"""
+"""From an execution's history to facts. Pure: events in, records out."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,12 +8,7 @@ from typing import Any
 
 from examples.demo.facts import Call, Execution, Role
 
-OPENING_EVENTS = frozenset({"TaskScheduled", "LambdaFunctionScheduled"})
-CLOSING_EVENTS = frozenset(
-    prefix + suffix
-    for prefix in ("Task", "LambdaFunction")
-    for suffix in ("Succeeded", "Failed", "TimedOut")
-)
+CLOSING_EVENTS = frozenset({"TaskSucceeded", "TaskFailed", "TaskTimedOut"})
 STATUS_OF_LAST_EVENT = {
     "ExecutionSucceeded": "SUCCEEDED",
     "ExecutionFailed": "FAILED",
@@ -37,8 +29,7 @@ def roles_of_states(
     roles = {name: role for role, name in functions.items()}
     found = {}
     for state_name, state in _states(definition):
-        arguments = state.get("Arguments") or state.get("Parameters") or {}
-        target = arguments.get("FunctionName") or state.get("Resource", "")
+        target = state.get("Arguments", {}).get("FunctionName", "")
         # A plain name, an ARN or an ARN with a version: the name stands behind ":function:".
         name = str(target).rsplit(":function:", 1)[-1].split(":", 1)[0]
         if name in roles:
@@ -84,7 +75,7 @@ def _calls(events: Iterable[Mapping[str, Any]], roles: Mapping[str, Role]) -> It
         kind = event["type"]
         if kind.endswith("StateEntered"):
             state_name = _details(event)["name"]
-        elif kind in OPENING_EVENTS:
+        elif kind == "TaskScheduled":
             call = Call(role=roles.get(state_name), asked_at_ms=_epoch_ms(event["timestamp"]))
         elif kind in CLOSING_EVENTS and call is not None:
             yield _answered(call, event)
@@ -99,7 +90,7 @@ def _answered(call: Call, event: Mapping[str, Any]) -> Call:
     if not event["type"].endswith("Succeeded"):
         return replace(call, answered_at_ms=at_ms, error=details.get("error") or "States.Timeout")
     answer = json.loads(details["output"])
-    answer = answer.get("Payload", answer)
+    answer = answer.get("Payload", answer)  # A callback is answered without it.
     if "acquired_at" in answer:
         answer["acquired_at_ms"] = _epoch_ms(datetime.fromisoformat(answer["acquired_at"]))
     return replace(call, answered_at_ms=at_ms, answer=answer)
@@ -112,7 +103,7 @@ def _transitions(events: Iterable[Mapping[str, Any]]) -> int:
         if event["type"].endswith("StateEntered"):
             transitions += 1
             first_try = True
-        elif event["type"] in OPENING_EVENTS:
+        elif event["type"] == "TaskScheduled":
             transitions += not first_try
             first_try = False
     return transitions

@@ -1,18 +1,4 @@
-"""Every block of code in the documents has a check that fits its language.
-
-| language      | what is checked                                                                  |
-|---------------|----------------------------------------------------------------------------------|
-| `python`      | it runs: `PYTHON_WORLDS` of tests/support/checkout.py names the test            |
-| `sh`          | each command is one that we know, and its words are parsed by the program's own  |
-| `console`     | the same of the lines behind `$`; answers in JSON are JSON                       |
-| `json`        | it is JSON: an answer of a function, or a policy, of names that exist            |
-| `sql`         | SQLite runs it, and it refuses a stale writer                                    |
-| `ts`          | the files that it imports export these names                                     |
-| `java`        | the document says of each option, call and error what it is here                 |
-| `text`        | it is a drawing or an output: no line of it is a command                         |
-
-A block of another language, or of none, fails.
-"""
+"""Every block of code in the documents has a check that fits its language, or fails."""
 
 from __future__ import annotations
 

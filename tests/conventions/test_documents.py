@@ -88,24 +88,14 @@ def missing_paths(path: Path, text: str) -> Iterator[str]:
 
 
 def missing_names(text: str) -> Iterator[str]:
-    """Dotted names of ours in code style, and what Python examples import from us."""
+    """Dotted names of ours in code style. (What examples in Python name, running them shows.)"""
     for code in CODE.findall(prose(text)):
         for dotted in DOTTED.findall(code):
             if not dotted.endswith((".py", ".md")) and not exists(dotted):
                 yield dotted
-    for language, block in FENCE.findall(text):
-        if language == "python":
-            for node in ast.walk(parsed(block)):
-                if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in OURS:
-                    names = [f"{node.module}.{alias.name}" for alias in node.names]
-                    yield from (name for name in names if not exists(name))
-
-
-def missing_members(text: str) -> Iterator[str]:
-    examples = [block for language, block in FENCE.findall(text) if language == "python"]
-    for owner, member in MEMBER.findall(" ".join((*CODE.findall(prose(text)), *examples))):
-        if not any(hasattr(kind, member) for kind in MEMBERS[owner]):
-            yield f"{owner}.{member}"
+        for owner, member in MEMBER.findall(code):
+            if not any(hasattr(kind, member) for kind in MEMBERS[owner]):
+                yield f"{owner}.{member}"
 
 
 def missing_words(text: str, known: set[str]) -> list[str]:
@@ -137,20 +127,12 @@ def exists(dotted: str) -> bool:
     return False
 
 
-def parsed(block: str) -> ast.AST:
-    """A Python example; `…` stands for what is left out, and await may stand outside a function."""
-    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    tree: ast.AST = compile(block.replace("…", "..."), "example", "exec", flags)
-    return tree
-
-
 @pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_paths_and_names_of_a_document_exist(path: Path) -> None:
     text = path.read_text()
     assert list(missing_links(path, text)) == []
     assert list(missing_paths(path, text)) == []
     assert list(missing_names(text)) == []
-    assert list(missing_members(text)) == []
 
 
 def test_words_in_code_style_stand_in_the_code() -> None:
@@ -231,15 +213,13 @@ def test_a_name_that_does_not_exist_is_found() -> None:
     planted = (
         "See [it](nowhere.md), [this](README.md#nothing), `fairlock/locks/rota.py`, "
         "`fairlock.locks.rota`, `lock.vacate()`, `ClaimLeft` and `tests/unit/`.\n"
-        "```python\nfrom fairlock import Rota\n```\n"
     )
     path = ROOT / "README.md"
     assert list(missing_links(path, planted)) == ["nowhere.md", "README.md#nothing"]
     assert list(missing_paths(path, planted)) == ["fairlock/locks/rota.py"]
     said = "A file without a folder is in `tests/unit/client/`.\n`test_threads.py` `test_gone.py`"
     assert list(missing_paths(path, said)) == ["test_gone.py"]
-    assert list(missing_names(planted)) == ["fairlock.locks.rota", "fairlock.Rota"]
-    assert list(missing_members(planted)) == ["lock.vacate"]
+    assert list(missing_names(planted)) == ["fairlock.locks.rota", "lock.vacate"]
     assert missing_words(planted, {"fairlock", "locks", "lock"}) == ["ClaimLeft", "rota", "vacate"]
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+import conftest
 import fairlock
 from fairlock.client.arguments import LONGEST_WAIT_SECONDS
 from fairlock.protocol.waiters import (
@@ -65,53 +67,13 @@ def test_a_second_file_of_a_name_and_a_long_one_are_found(tmp_path: Path) -> Non
     assert (names_of_several(paths), too_long(paths)) == (["x.py"], ["y.py"])
 
 
-# The project has one name: the one that it had before is in the changelog only.
-
-OLD_NAME = "lease" + "hold"
-TELLS_OF_IT = {"CHANGELOG.md"}
-
-
-def tracked_files() -> list[Path]:
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"],  # noqa: S607 - the developer's own git
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    files = [ROOT / name for name in listed.stdout.split("\0") if name]
-    return [path for path in files if path.is_file()]
-
-
-def with_the_old_name(files: Iterable[Path], root: Path) -> Iterator[str]:
-    """Files that have the old name in them, or in their own."""
-    for path in files:
-        name = path.relative_to(root).as_posix()
-        if OLD_NAME in name.lower() or OLD_NAME.encode() in path.read_bytes().lower():
-            yield name
-
-
-def test_the_old_name_is_in_the_changelog_only() -> None:
-    assert set(with_the_old_name(tracked_files(), ROOT)) <= TELLS_OF_IT
-
-
-def test_the_old_name_is_found_in_any_case_in_a_text_and_in_a_file_name(tmp_path: Path) -> None:
-    for name, content in (
-        ("text.md", f"The {OLD_NAME.title()} stack"),
-        ("picture.svg", f"<text>{OLD_NAME.upper()}_TABLE_NAME</text>"),
-        (f"{OLD_NAME}.txt", "nothing"),
-        ("lease.md", "A lease is held."),
-    ):
-        (tmp_path / name).write_text(content)
-    found = set(with_the_old_name(tmp_path.iterdir(), tmp_path))
-    assert found == {"text.md", "picture.svg", f"{OLD_NAME}.txt"}
-
-
-# No file names the host of a package registry: a company's mirror serves the same packages.
+# No file has the name that the project had before, but for the changelog, and none names the host
+# of a package registry: a company's mirror serves the same packages.
 #
 # A host in a lock file or a link sends a download past the mirror that the reader's machine is set
 # up for, and says where a package is as if there were one such place.
 
+OLD_NAME = re.compile("lease" + "hold", re.IGNORECASE)
 HOSTS = tuple(
     f"{name}.{top}"  # in two parts, so that this file names none
     for top, names in {
@@ -122,30 +84,46 @@ HOSTS = tuple(
     }.items()
     for name in names.split()
 )
-_HOST = re.compile("|".join(rf"\b{re.escape(host)}\b" for host in HOSTS), re.IGNORECASE)
+HOST = re.compile("|".join(rf"\b{re.escape(host)}\b" for host in HOSTS), re.IGNORECASE)
 
 
-def with_a_host(files: Iterable[Path], root: Path) -> list[str]:
-    """`file:line: host` for each line of a file that names a host."""
+def tracked_files() -> list[Path]:
+    command = ["git", "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def found_in(files: Iterable[Path], root: Path, pattern: re.Pattern[str]) -> list[str]:
+    """`file:line: text` where a file has it; line 0 is the file's name."""
     return [
-        f"{path.relative_to(root).as_posix()}:{number}: {found[0]}"
+        f"{name}:{number}: {found[0]}"
         for path in files
-        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
-        if (found := _HOST.search(line))
+        for name in [path.relative_to(root).as_posix()]
+        for number, line in enumerate((name, *path.read_text(errors="replace").splitlines()))
+        if (found := pattern.search(line))
     ]
 
 
-def test_no_file_names_the_host_of_a_package_registry() -> None:
-    assert with_a_host(tracked_files(), ROOT) == []
+def test_no_file_has_the_old_name_or_names_the_host_of_a_package_registry() -> None:
+    files = tracked_files()
+    assert found_in(files, ROOT, HOST) == []
+    assert {each.split(":")[0] for each in found_in(files, ROOT, OLD_NAME)} <= {"CHANGELOG.md"}
 
 
 @pytest.mark.parametrize("host", HOSTS[::10])
-def test_a_host_is_found_in_a_link_a_lock_file_and_a_subdomain(host: str, tmp_path: Path) -> None:
-    (tmp_path / "page.md").write_text(f"See\n[it](https://{host}/project/x/).")
-    (tmp_path / "package-lock.json").write_text(f'"resolved": "https://files.{host.upper()}/x"')
-    (tmp_path / "plain.md").write_text("It is on PyPI, and on npm.")
-    found = with_a_host(sorted(tmp_path.iterdir()), tmp_path)
-    assert found == [f"package-lock.json:1: {host.upper()}", f"page.md:2: {host}"]
+def test_a_host_and_the_old_name_are_found_in_a_link_a_lock_file_and_a_name(
+    host: str, tmp_path: Path
+) -> None:
+    old = "Lease" + "hold"
+    (tmp_path / f"{old}.md").write_text(f"See\n[it](https://{host}/project/x/).")
+    (tmp_path / "lock.json").write_text(f'"{old}": "https://files.{host.upper()}/x"')
+    (tmp_path / "plain.md").write_text("It is on PyPI, and on npm. A lease is held.")
+    files = sorted(tmp_path.iterdir())
+    assert found_in(files, tmp_path, HOST) == [
+        f"{old}.md:2: {host}",
+        f"lock.json:1: {host.upper()}",
+    ]
+    assert found_in(files, tmp_path, OLD_NAME) == [f"{old}.md:0: {old}", f"lock.json:1: {old}"]
 
 
 # The figures of docs/costs.md are those of the code.
@@ -325,21 +303,17 @@ def test_the_digest_of_a_search_counts_every_file_that_it_runs() -> None:
 
 
 def test_a_search_that_passed_is_skipped_on_the_same_files_unless_it_is_asked_for(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def told(*words: str) -> str:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
-        return subprocess.run(
-            [*command, "-k", "test_a_secret_a_part_of_it_and_its_hash_are_recognized", *words],
-            cwd=ROOT,
-            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        ).stdout
-
-    asked_for = "tests/fuzz"
-    assert "1 passed" in told(asked_for)
-    assert "1 skipped" in told("-o", f"testpaths={asked_for}")
-    assert "1 passed" in told(asked_for)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    config = SimpleNamespace(getini=lambda _name: ["tests"], args=["tests"])
+    item: Any = SimpleNamespace(path=ROOT / "tests/fuzz/t.py", nodeid="test", config=config)
+    for passed in (False, True):
+        assert not conftest.has_passed_before(item)
+        hook: Any = conftest.pytest_runtest_makereport(item)
+        next(hook)
+        with pytest.raises(StopIteration):
+            hook.send(SimpleNamespace(when="call", passed=passed))
+    assert conftest.has_passed_before(item)
+    config.args = ["tests/fuzz"]
+    assert not conftest.has_passed_before(item)

@@ -96,7 +96,6 @@ ALLOWED: dict[str, set[str]] = {
     "tests.typing": PRODUCT,
     "tests.unit": {*PRODUCT, *HELPERS, "examples.bank", "examples.fenced_sql", "tests.property"},
 }
-NEITHER_CONSTRUCTS_NOR_POWERTOOLS = {"aws_cdk", "constructs", "aws_lambda_powertools"}
 
 
 def sources(root: Path) -> dict[str, Path]:
@@ -162,19 +161,19 @@ def test_no_modules_import_each_other_in_a_circle(imports: list[Import]) -> None
     assert cycle(imports) == []
 
 
-def test_the_protocol_does_no_input_or_output(imports: list[Import]) -> None:
-    own = [each for each in imports if package_of(each.importer) == "fairlock.protocol"]
-    assert not {"boto3", "botocore"} & {each.imported.split(".")[0] for each in own}
-
-
-def test_the_library_needs_no_constructs_and_no_powertools(imports: list[Import]) -> None:
-    wrong = [
-        str(each)
-        for each in imports
-        if package_of(each.importer) in LIBRARY
-        if each.imported.split(".")[0] in NEITHER_CONSTRUCTS_NOR_POWERTOOLS
-    ]
-    assert wrong == []
+@pytest.mark.parametrize(
+    ("packages", "never"),
+    [
+        ({"fairlock.protocol"}, {"boto3", "botocore"}),
+        (LIBRARY, {"aws_cdk", "constructs", "aws_lambda_powertools"}),
+    ],
+    ids=["the protocol does no input or output", "the library needs no constructs"],
+)
+def test_a_package_needs_none_of_these(
+    imports: list[Import], packages: set[str], never: set[str]
+) -> None:
+    own = (each for each in imports if package_of(each.importer) in packages)
+    assert [str(each) for each in own if each.imported.split(".")[0] in never] == []
 
 
 UPWARD = "def late():\n    from fairlock.store import acquire\n"

@@ -4,13 +4,6 @@ Each budget is what the path costs today; that of functions leaves room for a fe
 fails: merge what always goes together, or raise the figure and say why. Counted are the modules of
 `fairlock` and `lambdas` of which a function runs, and the deepest stack of their frames at a
 request.
-
-What each way needs: a handler and `runtime`; the three pages of the JSON (`requests`, `rules`,
-`answers`); the edge to AWS (`lock_table`, `retry`), and `executions` for a push; the `clock`, with
-AWS's time and the end of a lease; an operation and its `context`; of the protocol the write
-(`grants` or `leaving`), its conditions (`admission`), the nouns (`model`) and the record (`items`,
-`schema`), and the claim of a workflow (`claims`). A call of a client or a lock passes `errors`, one
-frame (`explained`: what a wrong argument is told).
 """
 
 from __future__ import annotations

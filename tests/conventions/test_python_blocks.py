@@ -9,61 +9,30 @@ import re
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import boto3
 import pytest
-from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 
 import fairlock
 from fairlock import locked
 from fairlock.errors import FairlockError
 from fairlock.testing import FakeAsyncLockClient, FakeLockClient
 from fairlock.testing.fake_client import used_by_locked_functions
-from fairlock.testing.interpreter import Scope, changed, holds
 from fairlock.testing.manual_clock import run_in_virtual_time
 from testbed.localaws import LocalAws
 from tests.support.checkout import Block, blocks, python_world
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.service_resource import Table
 
 TABLE = "Fairlock-LocksTable…"
 STACK = "Fairlock"
 LEFT_OUT = re.compile(r"(?<=[=\s])…(?=[,)\]])")
 """What an example leaves to the reader, outside of texts."""
 NAMES = ("customer/1234", "nightly-report")
-
-
-class Accounts:
-    """A boto3 Table with one account."""
-
-    def __init__(self) -> None:
-        self.item: dict[str, Any] = {"account": "anna", "balance": 100, "overdraft_limit": 0}
-
-    def get_item(self, *, Key: dict[str, Any], ConsistentRead: bool) -> dict[str, Any]:  # noqa: N803 - boto3's
-        assert Key == {"account": "anna"}
-        assert ConsistentRead
-        return {"Item": dict(self.item)}
-
-    def put_item(self, *, Item: dict[str, Any], **condition: Any) -> None:  # noqa: ANN401, N803 - boto3's
-        self._require(condition)
-        self.item = dict(Item)
-
-    def update_item(self, *, Key: dict[str, Any], UpdateExpression: str, **rest: Any) -> None:  # noqa: ANN401, N803 - boto3's
-        assert Key == {"account": "anna"}
-        rest["ExpressionAttributeNames"] = {**rest["ExpressionAttributeNames"], "#b": "balance"}
-        scope = self._require(rest)
-        stored = changed(UpdateExpression.replace("SET balance", "SET #b"), scope)
-        self.item = {name: TypeDeserializer().deserialize(text) for name, text in stored.items()}
-
-    def _require(self, request: dict[str, Any]) -> Scope:
-        store = TypeSerializer().serialize
-        values = request.get("ExpressionAttributeValues", {})
-        scope = Scope(
-            {name: store(value) for name, value in self.item.items()},
-            request.get("ExpressionAttributeNames", {}),
-            {name: store(value) for name, value in values.items()},
-        )
-        assert holds(request["ConditionExpression"], scope)
-        return scope
 
 
 class Written:
@@ -89,6 +58,20 @@ def locks() -> Iterator[FakeLockClient]:
         yield client
 
 
+@pytest.fixture
+def accounts(fresh_dynamodb: DynamoDBClient) -> Table:
+    """A boto3 Table with one account."""
+    fresh_dynamodb.create_table(
+        TableName="accounts",
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "account", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "account", "AttributeType": "S"}],
+    )
+    table = boto3.resource("dynamodb").Table("accounts")
+    table.put_item(Item={"account": "anna", "balance": 100, "overdraft_limit": 0})
+    return table
+
+
 def names_for(locks: FakeLockClient, written: Written) -> dict[str, Any]:
     """What the examples say is the reader's, or was made by the example before."""
     held = locks.another("holder").acquire(NAMES[0])
@@ -107,7 +90,6 @@ def names_for(locks: FakeLockClient, written: Written) -> dict[str, Any]:
         "deploy": written,
         "write": written,
         "answer": {"owner_id": granted.owner_id},
-        "table": Accounts(),
         "new": {"account": {"S": "anna"}},
         "owner_id": mine.owner_id,
         "fencing_token": mine.fencing_token,
@@ -174,12 +156,14 @@ def of(world: str) -> list[Block]:
 
 @pytest.mark.parametrize("block", of("client"), ids=str)
 def test_a_client_example_runs_and_leaves_no_lock_behind(
-    block: Block, locks: FakeLockClient
+    block: Block, locks: FakeLockClient, request: pytest.FixtureRequest
 ) -> None:
     written, over = Written(), FakeAsyncLockClient(table=locks.table)
     names, observer = names_for(locks, written), locks.another("observer")
     if "async with" in block.code:
         names |= {"pages": pages, "write": written.later}
+    if re.search(r"\btable\b", block.code):
+        names["table"] = request.getfixturevalue("accounts")
     before = held(observer)
     if "transact_write(" in block.code:
         # The table in memory has locks only: the transaction itself is shown in tests/unit/guarded.

@@ -19,24 +19,20 @@ from tests.demo.builders import (
     turn_taking,
 )
 
-# Histories become facts, in both spellings of a Lambda task.
+# Histories become facts.
 
 ROLES = {"Guard: Acquire": Role.ACQUIRE, "Charge": Role.CHARGE, "Guard: Release": Role.RELEASE}
-GRANTED = {
-    "acquired": True,
-    "fencing_token": 1_700_000_000_000_007,
-    "acquired_at": "1970-01-01T00:00:02.000Z",
-}
+REFUSED = {"acquired": False, "reason": "HELD", "retry_after_seconds": 1}
+GRANTED = {"acquired": True, "fencing_token": 7, "acquired_at": "1970-01-01T00:00:02.000Z"}
 CHARGED: dict[str, Any] = {
     "charge_id": "alice-1",
     "amount": 10,
-    "fencing_token": 1_700_000_000_000_007,
+    "fencing_token": 7,
     "balance_read": 1000,
     "change_read": "opening",
     "balance_written": 990,
     "read_at_ms": 2_200,
     "written_at_ms": 2_900,
-    "account_id": "alice",
 }
 
 
@@ -47,48 +43,38 @@ def event(at_ms: int, kind: str, **details: object) -> dict[str, Any]:
 
 
 def task(
-    prefix: str, state: str, asked_ms: int, answered_ms: int, answer: Mapping[str, Any]
+    state: str, asked_ms: int, answered_ms: int, answer: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    # The optimized integration wraps the function's answer, the plain function ARN does not.
-    output = {"StatusCode": 200, "Payload": answer} if prefix == "Task" else answer
     return [
         event(asked_ms, "TaskStateEntered", name=state),
-        event(asked_ms, f"{prefix}Scheduled"),
-        event(answered_ms, f"{prefix}Succeeded", output=json.dumps(output)),
+        event(asked_ms, "TaskScheduled"),
+        event(answered_ms, "TaskSucceeded", output=json.dumps({"Payload": answer})),
     ]
 
 
-def read(events: list[dict[str, Any]]) -> Execution:
+def read(*events: dict[str, Any]) -> Execution:
     return execution_from_history(name="alice-1", account_id="alice", events=events, roles=ROLES)
 
 
-@pytest.mark.parametrize("prefix", ["Task", "LambdaFunction"])
-def test_a_guarded_execution_is_read_from_its_history(prefix: str) -> None:
-    refused = {"acquired": False, "reason": "HELD", "retry_after_seconds": 1}
+def test_a_guarded_execution_is_read_from_its_history() -> None:
     execution = read(
-        [
-            event(0, "ExecutionStarted"),
-            event(1, "PassStateEntered", name="Guard: Enter"),
-            *task(prefix, "Guard: Acquire", 10, 20, refused),
-            event(21, "ChoiceStateEntered", name="Guard: Acquired?"),
-            event(22, "WaitStateEntered", name="Guard: Wait"),
-            *task(prefix, "Guard: Acquire", 1_990, 2_010, GRANTED),
-            event(2_011, "ChoiceStateEntered", name="Guard: Acquired?"),
-            *task(prefix, "Charge", 2_020, 3_000, CHARGED),
-            *task(prefix, "Guard: Release", 3_010, 3_050, {"released": True}),
-            event(3_060, "ExecutionSucceeded", output="{}"),
-        ]
+        event(0, "ExecutionStarted"),
+        event(1, "PassStateEntered", name="Guard: Enter"),
+        *task("Guard: Acquire", 10, 20, REFUSED),
+        event(21, "ChoiceStateEntered", name="Guard: Acquired?"),
+        event(22, "WaitStateEntered", name="Guard: Wait"),
+        *task("Guard: Acquire", 1_990, 2_010, GRANTED),
+        event(2_011, "ChoiceStateEntered", name="Guard: Acquired?"),
+        *task("Charge", 2_020, 3_000, {**CHARGED, "account_id": "alice"}),
+        *task("Guard: Release", 3_010, 3_050, {"released": True}),
+        event(3_060, "ExecutionSucceeded", output="{}"),
     )
     assert (execution.status, execution.error, execution.transitions) == ("SUCCEEDED", None, 8)
-    assert execution.grant == Grant(
-        fencing_token=1_700_000_000_000_007,
-        acquired_at_ms=2_000,
-        answered_at_ms=2_010,
-    )
+    assert execution.grant == Grant(fencing_token=7, acquired_at_ms=2_000, answered_at_ms=2_010)
     assert execution.refusals == (
-        Call(role=Role.ACQUIRE, asked_at_ms=10, answered_at_ms=20, answer=refused),
+        Call(role=Role.ACQUIRE, asked_at_ms=10, answered_at_ms=20, answer=REFUSED),
     )
-    assert execution.charge == Charge(**{k: v for k, v in CHARGED.items() if k != "account_id"})
+    assert execution.charge == Charge(**CHARGED)
     assert execution.waited == Interval(start_ms=10, end_ms=2_010)
     assert execution.held == Interval(start_ms=2_010, end_ms=3_010)
     assert execution.worked == Interval(start_ms=2_200, end_ms=2_900)
@@ -97,30 +83,25 @@ def test_a_guarded_execution_is_read_from_its_history(prefix: str) -> None:
 
 def test_a_stopped_execution_holds_until_it_was_stopped_and_has_an_open_call() -> None:
     execution = read(
-        [
-            event(0, "ExecutionStarted"),
-            *task("Task", "Guard: Acquire", 1_990, 2_010, GRANTED),
-            event(2_020, "TaskStateEntered", name="Charge"),
-            event(2_020, "TaskScheduled"),
-            event(2_500, "ExecutionAborted", error="Demo", cause="stopped"),
-        ]
+        event(0, "ExecutionStarted"),
+        *task("Guard: Acquire", 1_990, 2_010, GRANTED),
+        event(2_020, "TaskStateEntered", name="Charge"),
+        event(2_020, "TaskScheduled"),
+        event(2_500, "ExecutionAborted", error="Demo", cause="stopped"),
     )
     assert (execution.status, execution.error) == ("ABORTED", "Demo")
     assert execution.held == Interval(start_ms=2_010, end_ms=2_500)
     assert execution.calls_of(Role.CHARGE) == (Call(role=Role.CHARGE, asked_at_ms=2_020),)
-    assert execution.charge is None
-    assert execution.worked is None
+    assert (execution.charge, execution.worked) == (None, None)
 
 
 def test_a_failed_task_keeps_its_error_and_its_retry_is_a_request_and_a_transition() -> None:
     execution = read(
-        [
-            event(0, "ExecutionStarted"),
-            event(1, "TaskStateEntered", name="Guard: Acquire"),
-            event(2, "TaskScheduled"),
-            event(3, "TaskFailed", error="LockStoreUnavailable", cause=""),
-            event(1_003, "TaskScheduled"),
-        ]
+        event(0, "ExecutionStarted"),
+        event(1, "TaskStateEntered", name="Guard: Acquire"),
+        event(2, "TaskScheduled"),
+        event(3, "TaskFailed", error="LockStoreUnavailable", cause=""),
+        event(1_003, "TaskScheduled"),
     )
     assert (execution.status, execution.transitions) == ("RUNNING", 2)
     assert execution.calls == (
@@ -131,31 +112,24 @@ def test_a_failed_task_keeps_its_error_and_its_retry_is_a_request_and_a_transiti
 
 def test_states_are_known_by_the_function_they_call_wherever_they_are() -> None:
     arn = "arn:aws:lambda:us-east-1:123456789012:function:"
+
+    def calling(function: str) -> dict[str, Any]:
+        return {"Type": "Task", "Arguments": {"FunctionName": function}}
+
+    inner = {"Charge": calling(f"{arn}charge")}
+    each = {"Type": "Map", "ItemProcessor": {"States": inner}}
     definition = {
         "States": {
-            "Take": {"Type": "Task", "Arguments": {"FunctionName": f"{arn}locks-acquire"}},
-            "Give": {"Type": "Task", "Parameters": {"FunctionName": f"{arn}locks-release:$LATEST"}},
-            "Other": {"Type": "Task", "Parameters": {"FunctionName": "locks-acquire-too"}},
-            "Work": {
-                "Type": "Parallel",
-                "Branches": [
-                    {"States": {"Each": {"Type": "Map", "ItemProcessor": {"States": {
-                        "Charge": {"Type": "Task", "Resource": f"{arn}charge"},
-                    }}}}},
-                ],
-            },
+            "Take": calling(f"{arn}locks-acquire"),
+            "Give": calling(f"{arn}locks-release:$LATEST"),
+            "Other": calling("locks-acquire-too"),
+            "Work": {"Type": "Parallel", "Branches": [{"States": {"Each": each}}]},
         }
-    }  # fmt: skip
-    functions = {
-        Role.ACQUIRE: "locks-acquire",
-        Role.RELEASE: "locks-release",
-        Role.CHARGE: "charge",
     }
-    assert roles_of_states(definition, functions) == {
-        "Take": Role.ACQUIRE,
-        "Give": Role.RELEASE,
-        "Charge": Role.CHARGE,
-    }
+    names = ("locks-acquire", "locks-release", "charge")
+    roles = (Role.ACQUIRE, Role.RELEASE, Role.CHARGE)
+    found = roles_of_states(definition, dict(zip(roles, names, strict=True)))
+    assert found == dict(zip(("Take", "Give", "Charge"), roles, strict=True))
 
 
 # How long a lock was idle is counted only while another caller waited for it.

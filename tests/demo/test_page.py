@@ -11,7 +11,7 @@ import pytest
 
 import examples.demo
 from examples.demo.colours import VARIABLES
-from examples.demo.facts import Mode
+from examples.demo.facts import Mode, Story
 from examples.demo.lanes import Bar, Group, Kind, Lane, incident_panel, picture, run_panel
 from examples.demo.page import page
 from examples.demo.table import tables
@@ -29,78 +29,71 @@ def svg() -> str:
     return draw(picture(STORY))[0]
 
 
-@pytest.fixture
-def html(svg: str) -> str:
-    judged = all_checks(STORY, error="CardDeclined")
-    return page(STORY, judged, svg, finished_at=FINISHED_AT)
+def html_of(story: Story, svg: str, *, error: str = "CardDeclined") -> str:
+    return page(story, all_checks(story, error=error), svg, finished_at=FINISHED_AT)
 
 
 def test_the_svg_keeps_its_text_and_names_its_colours(svg: str) -> None:
-    assert ">a-1</text>" in svg
-    assert ">…0002</text>" in svg
-    assert "CardDeclined</text>" in svg
+    for text in (">a-1</text>", ">…0002</text>", "CardDeclined</text>"):
+        assert text in svg
     drawn = svg.split("</style>", 1)[1]
-    bare = [colour for colour in VARIABLES if re.search(rf"(?<!, ){colour}", drawn)]
-    assert bare == []
+    assert [colour for colour in VARIABLES if re.search(rf"(?<!, ){colour}", drawn)] == []
 
 
-def test_the_page_says_that_all_checks_passed_and_shows_each(html: str) -> None:
+SAID = (
+    "02 January 2030, 03:04 UTC",
+    "lock idle between holders (median) - 500 ms 40 ms",
+    "500 ms lock idle between holders: guard that polls",
+    "40 ms lock idle between holders: guard with a queue",
+    "50 ms from failed task to the next one inside",
+    "600 ms from stopped execution to the next one inside",
+    "when lease (6 s) and clock tolerance (2 s) are over",
+    "every 10 s in this demo",
+)
+
+
+def test_the_page_shows_each_check_compares_the_runs_names_their_limits_and_loads_nothing(
+    svg: str,
+) -> None:
+    html = html_of(STORY, svg)
     assert 'class="badge good">all 24 checks passed<' in html
     assert html.count('<li class="check passed">') == 24
-    assert "02 January 2030, 03:04 UTC" in html
     cells = [row.cells[0] for rows in tables(STORY).values() for row in rows]
     assert [cell for cell in cells if f"<td>{cell}</td>" not in html] == []
+    text = " ".join(re.sub(r"<[^>]+>", " ", html).split())
+    assert [words for words in SAID if words not in text] == []
+    assert "<script" not in html
+    assert re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?(?!#|data:)([^\"')\s>]+)", html) == []
 
 
 def test_the_page_of_a_bad_run_says_so(svg: str) -> None:
     bad = replace(STORY, queue=replace(UNGUARDED, title="Queue", mode=Mode.QUEUE))
-    html = page(bad, all_checks(bad, error="CardDeclined"), svg, finished_at=FINISHED_AT)
+    html = html_of(bad, svg)
     assert 'class="badge bad">8 of 24 checks FAILED<' in html
     assert html.count('<li class="check failed">') == 8
 
 
-def test_the_page_loads_nothing_and_runs_nothing(html: str) -> None:
-    assert "<script" not in html
-    loaded = re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?(?!#|data:)([^\"')\s>]+)", html)
-    assert loaded == []
-
-
 def test_what_comes_from_outside_is_escaped(svg: str) -> None:
     broken = replace(STORY.failed.broken, error="<b>")
-    bent = replace(STORY, failed=replace(STORY.failed, broken=broken))
-    html = page(bent, all_checks(bent, error="<b>"), svg, finished_at=FINISHED_AT)
+    html = html_of(replace(STORY, failed=replace(STORY.failed, broken=broken)), svg, error="<b>")
     assert "FAILED with &lt;b&gt;" in html
     assert "FAILED with <b>" not in html
-
-
-def test_the_page_compares_the_runs_and_names_the_limits_of_this_one(html: str) -> None:
-    text = " ".join(re.sub(r"<[^>]+>", " ", html).split())
-    said = [
-        "lock idle between holders (median) - 500 ms 40 ms",
-        "500 ms lock idle between holders: guard that polls",
-        "40 ms lock idle between holders: guard with a queue",
-        "50 ms from failed task to the next one inside",
-        "600 ms from stopped execution to the next one inside",
-        "when lease (6 s) and clock tolerance (2 s) are over",
-        "every 10 s in this demo",
-    ]
-    assert [words for words in said if words not in text] == []
 
 
 # The picture's data says who waited and who was inside, and marks what went wrong.
 
 
+def inside(start: float, end: float) -> Bar:
+    return Bar(kind=Kind.INSIDE, start=start, end=end)
+
+
 def test_an_unguarded_account_shows_the_crowd_and_the_lost_update() -> None:
     (group,) = run_panel(UNGUARDED).groups
-    first, second = (
-        Bar(kind=Kind.INSIDE, start=0.05, end=0.85),
-        Bar(kind=Kind.INSIDE, start=0.25, end=1.05),
-    )
     assert group == Group(
         account_id="alice",
         lanes=(
-            Lane(name="a-1", bars=(first,), verdict="lost", bad=True),
-            Lane(name="a-2", bars=(second,)),
+            Lane(name="a-1", bars=(inside(0.05, 0.85),), verdict="lost", bad=True),
+            Lane(name="a-2", bars=(inside(0.25, 1.05),)),
         ),
         note="balance 980, not 970",
         bad=True,
@@ -112,10 +105,7 @@ def test_a_guarded_account_shows_turns_in_order_of_entry_with_their_tokens() -> 
     group, _ = run_panel(POLLING).groups
     assert (group.account_id, [lane.name for lane in group.lanes]) == ("alice", ["1", "2", "3"])
     assert [lane.label for lane in group.lanes] == ["…0000", "…0001", "…0002"]
-    assert group.lanes[1].bars == (
-        Bar(kind=Kind.WAITING, start=0.0, end=1.6),
-        Bar(kind=Kind.INSIDE, start=1.6, end=2.6),
-    )
+    assert group.lanes[1].bars == (Bar(kind=Kind.WAITING, start=0.0, end=1.6), inside(1.6, 2.6))
     assert (group.note, group.bad, group.crowded) == ("balance 940, correct", False, ())
 
 

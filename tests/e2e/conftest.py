@@ -10,29 +10,27 @@ from aws_cdk import App, Stack
 
 from app import build
 from testbed.localaws import LocalAws
-from tests.e2e.attacks.stack import Attacks
 from tests.e2e.deployment import Deployment
 from tests.e2e.durable.executions import DurableForms
 from tests.e2e.guard.stack import GuardForms
 from tests.e2e.known_failures.stack import KnownFailures
-from tests.e2e.lifetimes.stack import DyingWorkflows, Lifetimes, Unreaped
+from tests.e2e.lifetimes.stack import DyingWorkflows, Lifetimes
 from tests.e2e.optimistic.stack import OptimisticForms
+from tests.e2e.other_service import OtherService
 from tests.e2e.readme.test_samples import guard_sample
 from tests.e2e.together import begun, judge, spread
-from tests.e2e.turns.stack import OtherService, TurnForms
+from tests.e2e.turns.stack import TurnForms
 
 WORKFLOWS: dict[str, tuple[Callable[..., Stack], str]] = {
     "GuardForms": (GuardForms, "guard known_failures"),
     "KnownFailures": (KnownFailures, "known_failures"),
     "TurnForms": (TurnForms, "turns"),
-    "OtherService": (OtherService, "turns"),
+    "OtherService": (OtherService, "turns lifetimes"),
     "OptimisticForms": (OptimisticForms, "optimistic"),
     "DurableForms": (DurableForms, "durable"),
     "Billing": (guard_sample, "readme"),
     "Lifetimes": (Lifetimes, "lifetimes"),
-    "DyingWorkflows": (DyingWorkflows, "lifetimes"),
-    "Unreaped": (Unreaped, "lifetimes"),
-    "Attacks": (Attacks, "attacks"),
+    "DyingWorkflows": (DyingWorkflows, "lifetimes attacks"),
 }
 """Stacks of workflows, and the folders whose tests need them."""
 FEW_ENVIRONMENTS = {"LOCALAWS_FEW_ENVIRONMENTS": "1"}
@@ -67,7 +65,7 @@ def aws(deployment: Deployment) -> LocalAws:
 def deployed(
     aws: LocalAws, workflows: Mapping[str, Callable[..., Stack]], path: Path
 ) -> Deployment:
-    """The lock service and these stacks, deployed by the CDK CLI."""
+    """The lock service and these stacks. (The CDK CLI deploys that of tests/e2e/roles.)"""
     # Synthesized in this process: another one would take seconds to start.
     app = App(outdir=str(path))
     lock_stack = build(app)
@@ -75,7 +73,7 @@ def deployed(
         stack(app, name, locks=lock_stack.locks)
     app.synth()
     aws.bootstrap()
-    outputs = aws.deploy(app=path, stacks=("Fairlock", *workflows))
+    outputs = aws.create(path, stacks=("Fairlock", *workflows))
     return Deployment(aws=aws, outputs=outputs)
 
 

@@ -5,27 +5,20 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
+from fairlock import LockClient
 from fairlock.aws.lock_table import LockTable
 from fairlock.protocol.claims import Claim, ReapStage, claims_of, read_claim
 from fairlock.protocol.items import read_state
-from fairlock.protocol.model import ForceReleaseRequest, LockState
-from fairlock.protocol.schema import (
-    EXECUTION_ARN,
-    HELD,
-    WAITER_PREFIX,
-    lock_key,
-    partition_of,
-)
-from fairlock.store.context import LockContext
+from fairlock.protocol.model import LockState
+from fairlock.protocol.schema import EXECUTION_ARN, HELD, lock_key
+from fairlock.protocol.table_requests import Item
+from fairlock.protocol.waiters import waiters_of
 from testbed.localaws import LocalAws
-from tests.support import Operations
-
-_ENTERED: Final = "stateEnteredEventDetails"
 
 
 @dataclass(frozen=True)
@@ -50,32 +43,25 @@ class ExecutionHistory:
 
         Of an execution that runs one state after the other.
         """
-        return [
-            _seconds(event)
-            for within, event in self._within()
-            if within == state and event["type"] == "TaskScheduled" and _seconds(event) > after
-        ]
-
-    def _within(self) -> Iterator[tuple[str | None, dict[str, Any]]]:
-        state = None
+        begun, within = [], None
         for event in self.events:
-            state = _name(event) or state
-            yield state, event
+            within = _name(event) or within
+            if within == state and event["type"] == "TaskScheduled":
+                begun.append(_seconds(event))
+        return [moment for moment in begun if moment > after]
 
     def __str__(self) -> str:
         """For the message of a test that fails."""
-        if not self.events:
-            return "nothing happened"
         began = _seconds(self.events[0])
-        lines = [
+        lines = (
             f"{_seconds(event) - began:8.3f} {event['type']} {_name(event) or ''}"
             for event in self.events
-        ]
+        )
         return "\n".join(["", *lines])
 
 
 def _name(event: dict[str, Any]) -> str | None:
-    name: str | None = event.get(_ENTERED, {}).get("name")
+    name: str | None = event.get("stateEnteredEventDetails", {}).get("name")
     return name
 
 
@@ -91,8 +77,8 @@ LONGEST_CALL_SECONDS = 60
 SECOND_PASS_SECONDS = 35
 """From the end of an execution until the reaper's second pass."""
 MOST_CLIENTS = 32
-_PAUSE_SECONDS = 0.6
-_FIRST_PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 1.0
+_SHORTEST_PAUSE_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -140,7 +126,11 @@ class Deployment:
         )
 
     @cached_property
-    def _table(self) -> Any:  # noqa: ANN401 - a boto3 client
+    def table(self) -> LockTable:
+        return LockTable(self._dynamodb, self.table_name)
+
+    @cached_property
+    def _dynamodb(self) -> Any:  # noqa: ANN401 - a boto3 client
         return self.aws.client("dynamodb", max_pool_connections=MOST_CLIENTS)
 
     def invoke(self, operation: str, **request: object) -> Json:
@@ -157,14 +147,9 @@ class Deployment:
     def force_release(self, lock_name: str) -> None:
         """Takes a lock away from its only holder, as an administrator does."""
         [holder] = self.state(lock_name).holders
-        table = LockTable(self.aws.client("dynamodb"), self.table_name)
-        request = ForceReleaseRequest(
-            lock_name=lock_name,
-            fencing_token=holder.fencing_token,
-            reason="the test takes it",
-            requested_by="olga",
-        )
-        assert Operations(LockContext(table=table)).force_release(request) is not None
+        token, reason = holder.fencing_token, "the test takes it"
+        with LockClient(self.table_name, client=self._dynamodb) as locks:
+            locks.force_release(lock_name, fencing_token=token, reason=reason)
 
     def start(self, machine: str, value: object) -> str:
         """Starts a workflow of the test stacks, and returns the execution's ARN."""
@@ -177,14 +162,11 @@ class Deployment:
         execution_arn: str,
         *,
         seconds: float = LONGEST_WAIT_SECONDS,
-        pause_seconds: float = _PAUSE_SECONDS,
+        pause_seconds: float = _LONGEST_PAUSE_SECONDS,
     ) -> Ended:
         """Waits for an execution's end."""
-        wait_until(
-            lambda: not self.is_running(execution_arn),
-            seconds=seconds,
-            pause_seconds=pause_seconds,
-        )
+        bounds = {"seconds": seconds, "pause_seconds": pause_seconds}
+        wait_until(lambda: not self.is_running(execution_arn), **bounds)
         return _ended(self._describe(execution_arn))
 
     def is_running(self, execution_arn: str) -> bool:
@@ -197,19 +179,12 @@ class Deployment:
     def run_express(self, machine: str, value: object, **named: str) -> Ended:
         """Runs an Express workflow of the test stacks to its end."""
         arn = self._machine_arn(machine)
-        return _ended(
-            self._workflows.start_sync_execution(
-                stateMachineArn=arn, input=json.dumps(value), **named
-            )
-        )
+        given = {"stateMachineArn": arn, "input": json.dumps(value), **named}
+        return _ended(self._workflows.start_sync_execution(**given))
 
     def states_entered(self, execution_arn: str) -> list[str]:
         """The names of the states in the order in which they were entered."""
-        return [
-            event["stateEnteredEventDetails"]["name"]
-            for event in self._history(execution_arn)
-            if "stateEnteredEventDetails" in event
-        ]
+        return [name for event in self._history(execution_arn) if (name := _name(event))]
 
     def timeline(self, execution_arn: str) -> ExecutionHistory:
         """When what happened in it."""
@@ -217,10 +192,9 @@ class Deployment:
 
     def transitions(self, execution_arn: str) -> int:
         """What is billed: states entered, and one more for every time a task was repeated."""
-        history = self._history(execution_arn)
-        entered = [event for event in history if "stateEnteredEventDetails" in event]
-        tasks = [event for event in entered if event["type"] == "TaskStateEntered"]
-        return len(entered) + self.calls(execution_arn) - len(tasks)
+        kinds: list[str] = [event["type"] for event in self._history(execution_arn)]
+        entered = sum(kind.endswith("StateEntered") for kind in kinds)
+        return entered + kinds.count("TaskScheduled") - kinds.count("TaskStateEntered")
 
     def calls(self, execution_arn: str) -> int:
         """How many tasks were begun, repeated ones included."""
@@ -240,8 +214,8 @@ class Deployment:
 
     def seconds(self, execution_arn: str) -> float:
         """How long an ended execution took."""
-        description = self._describe(execution_arn)
-        return float((description["stopDate"] - description["startDate"]).total_seconds())
+        found = self._describe(execution_arn)
+        return float((found["stopDate"] - found["startDate"]).total_seconds())
 
     def holders(self, lock_name: str) -> list[str]:
         """Who holds a lock, by owner_name: of a workflow, its execution's ARN."""
@@ -253,30 +227,20 @@ class Deployment:
 
     def waiters(self, lock_name: str) -> list[str]:
         """The ARNs of the executions in a lock's queue, the oldest first."""
-        waiters = self._waiters(lock_name)
-        return [item[EXECUTION_ARN]["S"] for item in waiters if EXECUTION_ARN in item]
+        found = self._waiters(lock_name)
+        return [item[EXECUTION_ARN]["S"] for item in found if EXECUTION_ARN in item]
 
     def queue_length(self, lock_name: str) -> int:
         """How many wait, of whatever kind."""
         return len(self._waiters(lock_name))
 
-    def _waiters(self, lock_name: str) -> list[Json]:
-        found = self._table.query(
-            TableName=self.table_name,
-            KeyConditionExpression="pk = :lock AND begins_with(sk, :waiter)",
-            ExpressionAttributeValues={
-                ":lock": {"S": partition_of(lock_name)},
-                ":waiter": {"S": WAITER_PREFIX},
-            },
-            ConsistentRead=True,
-        )
-        return list(found["Items"])
+    def _waiters(self, lock_name: str) -> list[Item]:
+        return self.table.query_all(waiters_of(lock_name))
 
     def claims(self, execution_arn: str) -> list[Claim]:
         """What an execution has on record, and the reaper is not done with for good."""
-        table = LockTable(self._table, self.table_name)
         query = claims_of(execution_arn, before=ReapStage.SECOND_PASS_DONE)
-        return [read_claim(execution_arn, item) for item in table.query_all(query)]
+        return [read_claim(execution_arn, item) for item in self.table.query_all(query)]
 
     def failed_calls(self, execution_arn: str) -> list[str]:
         """The errors of all tasks and of what they assign, also of those that were repeated."""
@@ -293,11 +257,8 @@ class Deployment:
 
     def _item(self, lock_name: str) -> Json:
         """Empty if the lock was never used."""
-        found = self._table.get_item(
-            TableName=self.table_name,
-            Key=lock_key(lock_name),
-            ConsistentRead=True,
-        )
+        key = lock_key(lock_name)
+        found = self._dynamodb.get_item(TableName=self.table_name, Key=key, ConsistentRead=True)
         return dict(found.get("Item", {}))
 
     def _machine_arn(self, machine: str) -> str:
@@ -342,14 +303,15 @@ def wait_until(
     condition: Callable[[], bool],
     *,
     seconds: float = LONGEST_WAIT_SECONDS,
-    pause_seconds: float = _PAUSE_SECONDS,
+    pause_seconds: float = _LONGEST_PAUSE_SECONDS,
 ) -> None:
     """Polls a condition, and fails the test if it does not hold within the time.
 
-    The pauses grow up to `pause_seconds`: what takes long need not be polled often.
+    A pause is a sixth of the time that has passed, and no longer than `pause_seconds`: what takes
+    long need not be polled often, and each poll costs the machine some milliseconds.
     """
-    deadline, pause = time.monotonic() + seconds, min(_FIRST_PAUSE_SECONDS, pause_seconds)
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(pause)
-        pause = min(1.5 * pause, pause_seconds)
+        waited = time.monotonic() - began
+        assert waited < seconds, f"not within {seconds} s"
+        time.sleep(min(max(waited / 6, _SHORTEST_PAUSE_SECONDS), pause_seconds))

@@ -103,29 +103,8 @@ def stay(scope: Construct, name: str = "Stay") -> sfn.Chain:
     return sfn.Chain.custom(enter, [leave], enter.next(wait).next(ends))
 
 
-def decide(scope: Construct, work: sfn.TaskStateBase) -> sfn.Choice:
-    """Ends by Succeed, by Fail, or as the work does, whose error "Known" is handled."""
-    work.add_catch(sfn.Pass.jsonata(scope, "Handled", outputs="handled"), errors=["Known"])
-    which = sfn.Choice.jsonata(scope, "Which?")
-    which.when(_is("succeed"), sfn.Succeed.jsonata(scope, "Succeed", outputs="succeeded"))
-    which.when(_is("fail"), sfn.Fail.jsonata(scope, "Fail", error="Refused", cause="by choice"))
-    which.otherwise(work)
-    return which
-
-
-def runtime_error(scope: Construct) -> sfn.Chain:
-    """A JSONPath that leads nowhere is States.Runtime, which no Catch matches."""
-    wait = sfn.Wait(scope, "Stay", time=sfn.WaitTime.seconds_path("$.seconds"))
-    return wait.next(sfn.Pass(scope, "Nowhere", input_path="$.nowhere"))
-
-
 def once_each(scope: Construct, guarded: sfn.IChainable) -> sfn.Map:
     """Three iterations at once, all with the machine's own input."""
     items = sfn.ProvideItems.jsonata("{% [$states.input, $states.input, $states.input] %}")
     each = sfn.Map.jsonata(scope, "Each", items=items)
     return each.item_processor(guarded)
-
-
-def _is(way: str) -> sfn.Condition:
-    given = "$states.input.way"
-    return sfn.Condition.jsonata(f"{{% $exists({given}) and {given} = '{way}' %}}")

@@ -14,7 +14,6 @@ import pytest
 from fairlock.cdk.service.asset import add_byte_code
 from tests.support.checkout import COUNT_COMPILED
 
-HANDLERS = ["acquire", "heartbeat", "release"]
 ELSEWHERE = {"AWS_DEFAULT_REGION": "us-east-1", "FAIRLOCK_TABLE_NAME": "locks"}
 ON_LAMBDA = {
     **ELSEWHERE,
@@ -118,21 +117,18 @@ def run_alone(
     return answer
 
 
-@pytest.mark.parametrize(
-    ("handler", "clients"),
-    [
-        *((name, 2) for name in HANDLERS),
-        ("reap", 3),
-        ("inspect", 1),
-        ("force_release", 2),
-        ("set_limit", 2),
-        ("publish", 2),
-        ("pace", 1),
-        ("watch", 1),
-    ],
-)
+CLIENTS = {
+    **dict.fromkeys(("acquire", "heartbeat", "release", "force_release", "set_limit"), 2),
+    **dict.fromkeys(("inspect", "pace", "watch"), 1),
+    "reap": 3,
+    "publish": 2,
+}
+"""How many clients of AWS each handler makes when it is imported."""
+
+
+@pytest.mark.parametrize("handler", CLIENTS)
 def test_importing_a_handler_on_lambda_makes_its_clients_and_touches_no_network(
-    asset: Path, boto3_home: Path, handler: str, clients: int
+    asset: Path, boto3_home: Path, handler: str
 ) -> None:
     """The import has more CPU than the first invocation, and leaves no garbage. boto3 is more than
     botocore, which makes the clients."""
@@ -142,7 +138,7 @@ def test_importing_a_handler_on_lambda_makes_its_clients_and_touches_no_network(
         "looks_for_garbage": False,
         "has_frozen": True,
         "collects": True,
-        "clients": clients,
+        "clients": CLIENTS[handler],
         "not_needed": [],
         "from_elsewhere": [],
     }
@@ -205,18 +201,13 @@ def test_handlers_run_on_the_asset_alone(asset: Path, boto3_home: Path) -> None:
     }
 
 
-# With byte code of the interpreter that runs them, the handlers' imports compile nothing.
+# With byte code of the interpreter that runs them, the handlers' imports compile nothing. No
+# process here writes byte code, as none can where the asset is read-only.
 
-
-HERE = f"python3.{sys.version_info.minor}"
-ALL = "acquire heartbeat release reap publish pace watch inspect force_release set_limit"
 COUNT = (
     COUNT_COMPILED
     + """
-import importlib, json, sys
-asset, boto3_home, *handlers = sys.argv[1:]
-sys.path[:0] = [asset, boto3_home]
-for handler in handlers:
+for handler in name.split():
     importlib.import_module(f"lambdas.{handler}")
 homes = [getattr(module, "__file__", None) or "" for module in sys.modules.values()]
 print(json.dumps({
@@ -227,36 +218,14 @@ print(json.dumps({
 )
 
 
-def imported_and_compiled(asset: Path, boto3_home: Path, handlers: str) -> dict[str, int]:
-    """Counts in a process that writes no byte code, as none can where the asset is read-only."""
-    places = [str(asset), str(boto3_home)]
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-B", "-c", COUNT, *places, *handlers.split()],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={"FAIRLOCK_TABLE_NAME": "locks"},
-    )
-    counts: dict[str, int] = json.loads(done.stdout)
-    return counts
-
-
-@pytest.fixture(scope="module")
-def compiled(asset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The asset as this interpreter would have it on Lambda."""
-    copy = tmp_path_factory.mktemp("compiled") / "asset"
-    shutil.copytree(asset, copy)
-    add_byte_code(copy, HERE)
-    return copy
-
-
-def test_the_import_of_every_handler_compiles_nothing(compiled: Path, boto3_home: Path) -> None:
-    counts = imported_and_compiled(compiled, boto3_home, ALL)
+def test_with_byte_code_the_import_of_every_handler_compiles_nothing_and_without_it_all(
+    asset: Path, boto3_home: Path, tmp_path: Path
+) -> None:
+    compiled = tmp_path / "asset"
+    shutil.copytree(asset, compiled)
+    add_byte_code(compiled, f"python3.{sys.version_info.minor}")
+    every = " ".join(CLIENTS)
+    counts = run_alone(COUNT, compiled, boto3_home, every)
     assert counts["compiled"] == 0
-    assert counts["imported"] > 100
-
-
-def test_without_byte_code_it_compiles_all_that_it_imports(asset: Path, boto3_home: Path) -> None:
-    counts = imported_and_compiled(asset, boto3_home, "acquire")
-    assert counts["compiled"] == counts["imported"] > 70
+    assert counts["imported"] == run_alone(COUNT, asset, boto3_home, every)["compiled"]
+    assert int(str(counts["imported"])) > 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -36,36 +37,27 @@ print(asset.assemble(pathlib.Path(sys.argv[2])).name)
 """
 
 
-def test_handlers_and_type_marker_travel_in_the_wheel(installed: Path) -> None:
+def test_the_wheel_has_the_handlers_and_the_type_marker_and_nothing_but_fairlock(
+    installed: Path,
+) -> None:
     handlers = {path.name for path in (ROOT / "lambdas").glob("*.py")}
     assert handlers >= {"acquire.py", "heartbeat.py", "release.py"}
     assert {path.name for path in (installed / "fairlock" / "_lambdas").iterdir()} == handlers
     assert (installed / "fairlock" / "py.typed").is_file()
-
-
-def test_the_wheel_installs_nothing_but_fairlock(installed: Path) -> None:
-    names = {path.name for path in installed.iterdir()}
-    assert {name for name in names if not name.endswith(".dist-info")} == {"fairlock"}
+    names = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
+    assert names == {"fairlock"}
     assert not list(installed.rglob("*.pyc"))
 
 
-def test_constructs_and_handlers_ask_for_what_they_import(installed: Path) -> None:
+def test_constructs_and_handlers_ask_for_what_they_import_and_use(installed: Path) -> None:
+    """`BatchProcessor(logger=…)` came with 3.30.0: seen in the wheels of 3.29.0 and 3.30.0."""
     [found] = distributions(path=[str(installed)])
     required = [Requirement(line) for line in found.requires or ()]
     assert {one.name for one in required if one.marker is None} == {"boto3"}
-    assert {one.name for one in required if "cdk" in str(one.marker)} == {
-        "aws-cdk-lib",
-        "aws-lambda-powertools",
-        "constructs",
-    }
-
-
-def test_the_wheel_asks_for_a_powertools_that_takes_the_reapers_logger(installed: Path) -> None:
-    """`BatchProcessor(logger=…)` came with 3.30.0: seen in the wheels of 3.29.0 and 3.30.0."""
-    [found] = distributions(path=[str(installed)])
-    required = {one.name: one.specifier for one in map(Requirement, found.requires or ())}
+    of_cdk = {one.name: one.specifier for one in required if "cdk" in str(one.marker)}
+    assert set(of_cdk) == {"aws-cdk-lib", "aws-lambda-powertools", "constructs"}
     versions = ["3.29.0", "3.30.0", "3.37.0", "4.0.0"]
-    assert list(required["aws-lambda-powertools"].filter(versions)) == ["3.30.0", "3.37.0"]
+    assert list(of_cdk["aws-lambda-powertools"].filter(versions)) == ["3.30.0", "3.37.0"]
     assert OLDEST == {"aws-lambda-powertools": (3, 30)}
 
 
@@ -264,23 +256,20 @@ def test_the_notes_of_a_version_end_where_the_next_begin() -> None:
         checks.notes_of("0.3.0", CHANGELOG)
 
 
-def test_a_tag_may_be_published_that_fits_version_address_and_date() -> None:
-    checks.may_be_published("v0.2.0", "0.2.0", URL, CHANGELOG)
-
-
 @pytest.mark.parametrize(
     ("tag", "version", "repository", "told"),
     [
+        ("v0.2.0", "0.2.0", URL, None),
         ("v0.2.1", "0.2.0", URL, "the tag is v0.2.1: set `version`"),
         ("v0.2.0", "0.2.0", "", "set `repository` in pyproject.toml"),
         ("v0.1.0", "0.1.0", URL, "say when 0.1.0 is released"),
         ("v0.3.0", "0.3.0", URL, "no heading"),
     ],
 )
-def test_any_other_tag_is_refused_and_the_error_says_what_to_do(
-    tag: str, version: str, repository: str, told: str
+def test_a_tag_that_does_not_fit_version_address_or_date_is_refused_and_told_what_to_do(
+    tag: str, version: str, repository: str, told: str | None
 ) -> None:
-    with pytest.raises(CheckFailedError, match=told):
+    with pytest.raises(CheckFailedError, match=told) if told else contextlib.nullcontext():
         checks.may_be_published(tag, version, repository, CHANGELOG)
 
 

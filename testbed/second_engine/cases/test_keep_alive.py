@@ -15,7 +15,7 @@ def test_three_heartbeats_beat_beside_the_work_and_end_with_it(deployment: Deplo
     contested = ContestedLock(deployment)
     work_seconds = 3 * INTERVAL_SECONDS + 1
     execution = contested.start("KeepAliveChain", seconds=work_seconds)
-    ended = contested.ended(execution, pause_seconds=0.5)
+    ended = contested.ended(execution)
     assert ended.status == "SUCCEEDED"
     # The first one begins with the work, and each lasts for an interval.
     assert len(deployment.timeline(execution).entries("Guard: Heartbeat")) in {3, 4}

@@ -8,7 +8,7 @@ import uuid
 from typing import Any, Final
 
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.lifetimes.contested_lock import QUICK_SECONDS, ContestedLock
+from tests.e2e.lifetimes.contested_lock import ContestedLock
 from tests.e2e.together import together
 
 LONG_SECONDS: Final = 600
@@ -82,9 +82,9 @@ def test_no_event_that_others_make_reaches_the_reaper_and_control_that_of_aws_do
     later = ContestedLock(deployment)  # Its event was put later, and has been served:
     second = later.start_inside("Stays", seconds=LONG_SECONDS)
     later.stop(second)
-    wait_until(lambda: later.holders() == [], pause_seconds=QUICK_SECONDS)
+    wait_until(lambda: later.holders() == [])
     assert (forger.reap_passes(execution), lock.holders()) == (0, [execution])
 
     lock.stop(execution)
-    wait_until(lambda: lock.holders() == [], pause_seconds=QUICK_SECONDS)
-    wait_until(lambda: forger.reap_passes(execution) > 0, pause_seconds=2)
+    wait_until(lambda: lock.holders() == [])
+    wait_until(lambda: forger.reap_passes(execution) > 0)

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.e2e.attacks.stack import LEASE
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.lifetimes.contested_lock import QUICK_SECONDS, ContestedLock, calling
+from tests.e2e.lifetimes.contested_lock import CALLING, ContestedLock
+from tests.e2e.lifetimes.stack import LONG_LEASE_SECONDS
 from tests.e2e.together import together
 
 LONG_SECONDS: Final = 600
@@ -18,7 +18,7 @@ WORK_SECONDS: Final = 12
 FAILS_AFTER_SECONDS: Final = 8
 ERROR: Final = "SiblingFails"
 TOO_MANY: Final = "States.ExceedToleratedFailureThreshold"
-SOON_SECONDS: Final = LEASE.to_seconds() / 2
+SOON_SECONDS: Final = LONG_LEASE_SECONDS / 2
 """Whatever frees the locks by then, it is not the end of a lease."""
 
 
@@ -44,7 +44,7 @@ def await_count(deployment: Deployment, locks: list[str], held: int, waiting: in
         holders = sum(len(deployment.holders(lock)) for lock in locks)
         return (holders, sum(len(deployment.waiters(lock)) for lock in locks)) == (held, waiting)
 
-    wait_until(is_so, pause_seconds=QUICK_SECONDS)
+    wait_until(is_so)
 
 
 def owners_of(deployment: Deployment, locks: list[str]) -> list[str]:
@@ -59,10 +59,10 @@ def test_what_its_siblings_held_and_waited_for_is_free_long_before_their_leases_
     """Two hold, one waits behind one of them, and the fourth fails."""
     locks = new_locks(3)
     items = [item(locks[0]), item(locks[0]), item(locks[1]), failing(locks[2])]
-    with calling():
+    with CALLING:
         execution = deployment.start(machine, {"items": items})
         await_count(deployment, locks, 3, 1)
-    ended = deployment.ended(execution, pause_seconds=QUICK_SECONDS)
+    ended = deployment.ended(execution)
     assert (ended.status, ended.error) == ("FAILED", error)
     await_count(deployment, locks, 0, 0)
     assert time.time() - deployment.stopped_at(execution) < SOON_SECONDS
@@ -74,11 +74,11 @@ def test_a_lock_that_is_handed_to_a_sibling_that_just_ended_goes_on_to_the_next_
 ) -> None:
     lock, own = ContestedLock(deployment), new_locks(1)[0]
     items = [item(lock.lock), item(lock.lock), failing(own)]
-    with calling():
+    with CALLING:
         owner_id = lock.ask(lease_seconds=LONG_SECONDS)["owner_id"]
         execution = deployment.start("Each", {"items": items})
         await_count(deployment, [lock.lock, own], 2, 2)
-    assert deployment.ended(execution, pause_seconds=QUICK_SECONDS).error == ERROR
+    assert deployment.ended(execution).error == ERROR
     failed_at = deployment.stopped_at(execution)
     lock.release(owner_id)
     lock.ask_until_granted()
@@ -92,13 +92,13 @@ def test_a_tolerated_failure_releases_its_lock_and_leaves_the_other_child_alone(
     """Each child of a distributed Map holds under the ARN of its own execution."""
     locks = new_locks(2)
     items = [failing(locks[0]), item(locks[1], WORK_SECONDS)]
-    with calling():
+    with CALLING:
         execution = deployment.start("EachChildTolerated", {"items": items})
         await_count(deployment, locks, 2, 0)
         failed, other = owners_of(deployment, locks)
         behind = ContestedLock(deployment, locks[0]).start_behind("Stays", seconds=0)
     assert "/Each:" in failed != other
-    assert deployment.ended(behind, pause_seconds=QUICK_SECONDS).status == "SUCCEEDED"
+    assert deployment.ended(behind).status == "SUCCEEDED"
     assert deployment.stopped_at(behind) - deployment.stopped_at(failed) < SOON_SECONDS
     assert deployment.ended(execution).status == "SUCCEEDED"
     await_count(deployment, locks, 0, 0)
@@ -111,13 +111,13 @@ def test_iterations_and_children_that_are_redriven_wait_and_work_again(
 ) -> None:
     """One works, and one waits for it; both are stopped with their workflow."""
     [lock] = locks = new_locks(1)
-    with calling():
+    with CALLING:
         execution = deployment.start(machine, {"items": [item(lock, WORK_SECONDS)] * 2})
         await_count(deployment, locks, 1, 1)
         deployment.stop(execution)
         await_count(deployment, locks, 0, 0)
         deployment.redrive(execution)
-    assert deployment.ended(execution, pause_seconds=QUICK_SECONDS).status == "SUCCEEDED"
+    assert deployment.ended(execution).status == "SUCCEEDED"
     await_count(deployment, locks, 0, 0)
 
 
@@ -128,7 +128,7 @@ def test_each_of_two_nested_workflows_loses_its_own_lock_with_its_own_end(
 ) -> None:
     """A workflow holds a lock while another one, which it has started, holds a second one."""
     outer, inner = locks = new_locks(2)
-    with calling():
+    with CALLING:
         inputs = {"lock": outer, "inner": inner, "seconds": LONG_SECONDS}
         execution = deployment.start("Nests", inputs)
         await_count(deployment, locks, 2, 0)
@@ -138,6 +138,6 @@ def test_each_of_two_nested_workflows_loses_its_own_lock_with_its_own_end(
     stopped_at = time.time()
     await_count(deployment, locks if which == "inner" else [outer], 0, 0)
     assert time.time() - stopped_at < SOON_SECONDS
-    assert deployment.ended(execution, pause_seconds=QUICK_SECONDS).status == status
+    assert deployment.ended(execution).status == status
     if deployment.is_running(started):
         deployment.stop(started)

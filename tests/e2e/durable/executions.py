@@ -10,7 +10,7 @@ import uuid
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_lambda as lambda_
@@ -24,14 +24,12 @@ from tests.e2e.workflow_parts import LOCK, durable_function, invoke
 
 TIMES: Final = int(os.environ.get("FAIRLOCK_DURABLE_TIMES", "1"))
 """How often each end of an execution is measured; `make durable` does it 20 times."""
-_PAUSE_SECONDS: Final = 0.1
 WORKER: Final = Path(__file__).parent / "worker"
 TIMES_OUT_SECONDS: Final = 6
 
 
-@dataclass(frozen=True)
-class Note:
-    """One line: another caller came in, left, or was too late."""
+class Note(NamedTuple):
+    """One line: another caller came in or left."""
 
     what: str
     name: str
@@ -64,13 +62,13 @@ class DurableLock:
     def start_inside(self, name: str, **terms: Any) -> str:  # noqa: ANN401 - same
         """Starts one and sees it hold the lock."""
         arn = self.start(name, **terms)
-        wait_until(lambda: arn in self.holders(), pause_seconds=_PAUSE_SECONDS)
+        wait_until(lambda: arn in self.holders())
         return arn
 
     def start_behind(self, name: str, **terms: Any) -> str:  # noqa: ANN401 - same
         """Starts one and sees it in the queue."""
         arn = self.start(name, **terms)
-        wait_until(lambda: arn in self.deployment.waiters(self.lock), pause_seconds=_PAUSE_SECONDS)
+        wait_until(lambda: arn in self.deployment.waiters(self.lock))
         return arn
 
     def stop(self, arn: str) -> None:
@@ -80,24 +78,17 @@ class DurableLock:
         return dict(self.functions.get_durable_execution(DurableExecutionArn=arn))
 
     def ended(self, arn: str, *, seconds: float = 120) -> Json:
-        wait_until(
-            lambda: self.describe(arn)["Status"] != "RUNNING",
-            seconds=seconds,
-            pause_seconds=_PAUSE_SECONDS,
-        )
+        wait_until(lambda: self.describe(arn)["Status"] != "RUNNING", seconds=seconds)
         return self.describe(arn)
 
     def invocations(self, arn: str) -> int:
         """How often the function was invoked for this execution."""
-        events = self._history(arn)
-        return sum(event["EventType"] == "InvocationCompleted" for event in events)
+        return sum(event["EventType"] == "InvocationCompleted" for event in self._history(arn))
 
     def operations(self, arn: str) -> int:
         """How many steps and callbacks it has begun, each of which Lambda charges for."""
-        kinds = ("Step", "Callback")
-        return len(
-            {each["Id"] for each in self._history(arn) if each["EventType"].startswith(kinds)}
-        )
+        kinds, events = ("Step", "Callback"), self._history(arn)
+        return len({event["Id"] for event in events if event["EventType"].startswith(kinds)})
 
     def callbacks(self, arn: str) -> list[str]:
         """The ids of the callbacks that it has made so far."""
@@ -108,10 +99,8 @@ class DurableLock:
         ]
 
     def _history(self, arn: str) -> list[Json]:
-        answer = self.functions.get_durable_execution_history(
-            DurableExecutionArn=arn, MaxItems=1000
-        )
-        return list(answer["Events"])
+        asked = {"DurableExecutionArn": arn, "MaxItems": 1000}
+        return list(self.functions.get_durable_execution_history(**asked)["Events"])
 
     def holders(self) -> list[str]:
         return self.deployment.holders(self.lock)
@@ -140,8 +129,7 @@ class DurableLock:
 
     def handed_over_to(self, prefix: str) -> list[float]:
         """Seconds from an exit to the entry of the next, if that one's name begins so."""
-        notes = [note for note in self.notes() if note.what in {"in", "out"}]
-        pairs = itertools.pairwise(notes)
+        pairs = itertools.pairwise(self.notes())
         return [
             entry.at - leaving.at
             for leaving, entry in pairs

@@ -70,7 +70,7 @@ def test_durable_functions_workflows_and_clients_take_turns_in_the_order_of_entr
 
 
 def _await_waiters(lock: DurableLock, count: int) -> None:
-    wait_until(lambda: lock.deployment.queue_length(lock.lock) >= count, pause_seconds=0.1)
+    wait_until(lambda: lock.deployment.queue_length(lock.lock) >= count)
 
 
 def _hold(client: LockClient, lock: DurableLock, name: str) -> None:
@@ -112,10 +112,10 @@ def test_an_execution_that_is_stopped_is_reaped(lock: DurableLock, tell: Tell) -
         waiter = lock.start_behind(f"waiter-{number}", stays=True)
         stopped_at = time.monotonic()
         lock.stop(holder)
-        wait_until(lambda waiter=waiter: lock.holders() == [waiter], pause_seconds=0.05)  # type: ignore[misc]  # mypy does not infer it
+        wait_until(lambda waiter=waiter: lock.holders() == [waiter])  # type: ignore[misc]  # mypy does not infer it
         took.append(time.monotonic() - stopped_at)
         lock.stop(waiter)
-        wait_until(lambda: lock.holders() == [], pause_seconds=0.05)
+        wait_until(lambda: lock.holders() == [])
     tell("durable functions, stopped, and handed over", took)
 
 
@@ -125,7 +125,7 @@ def test_an_execution_that_times_out_is_reaped(lock: DurableLock, tell: Tell) ->
         arn = lock.start_inside(f"times-out-{number}", function="TimesOut", stays=True)
         assert lock.ended(arn)["Status"] == "TIMED_OUT"
         ended_at = time.monotonic()
-        wait_until(lambda: lock.holders() == [], pause_seconds=0.05)
+        wait_until(lambda: lock.holders() == [])
         took.append(time.monotonic() - ended_at)
     tell("durable functions, timed out, and freed", took)
 
@@ -177,10 +177,10 @@ def test_a_body_that_outlasts_its_lease_is_not_robbed(lock: DurableLock) -> None
 def test_a_callback_that_someone_else_completes_is_no_grant(lock: DurableLock) -> None:
     holder = lock.start_inside("holder", stays=True)
     waiter = lock.start_behind("waiter")
-    wait_until(lambda: lock.callbacks(waiter) != [], pause_seconds=0.1)
+    wait_until(lambda: lock.callbacks(waiter) != [])
     [callback] = lock.callbacks(waiter)
     lock.functions.send_durable_execution_callback_success(CallbackId=callback, Result=b"{}")
-    wait_until(lambda: len(lock.callbacks(waiter)) == 2, pause_seconds=0.1)
+    wait_until(lambda: len(lock.callbacks(waiter)) == 2)
     assert lock.holders() == [holder]
     lock.stop(holder)
     assert lock.ended(waiter)["Status"] == "SUCCEEDED"

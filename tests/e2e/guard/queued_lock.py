@@ -15,9 +15,9 @@ from fairlock.aws.lock_table import LockTable
 from fairlock.protocol.model import ReleaseRequest
 from fairlock.store.context import LockContext
 from tests.e2e.deployment import wait_until
-from tests.e2e.lifetimes.contested_lock import ContestedLock, calling
+from tests.e2e.lifetimes.contested_lock import CALLING, ContestedLock
 from tests.support import Operations
-from tests.support.faulty_table import FaultyTable, Killed, kill
+from tests.support.faulty_table import Fault, FaultyTable, Killed, kill
 from tests.support.store_bench import FakeWorkflows
 
 HOLDER: Final = "a test"
@@ -30,7 +30,7 @@ class QueuedLock(ContestedLock):
     owner_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def __post_init__(self) -> None:
-        with calling():
+        with CALLING:
             self.ask(owner_id=self.owner_id, owner_name=HOLDER, lease_seconds=600)
 
     def start(self, machine: str, **inputs: object) -> str:
@@ -39,17 +39,14 @@ class QueuedLock(ContestedLock):
 
     def join(self, machine: str) -> str:
         """Starts a workflow and sees it into the queue, or refused once if it polls."""
-        with calling():
+        with CALLING:
             execution = self.start(machine)
             entered = self.deployment.states_entered
-            wait_until(
-                lambda: execution in self.waiters() or "Guard: Wait" in entered(execution),
-                pause_seconds=0.1,
-            )
+            wait_until(lambda: execution in self.waiters() or "Guard: Wait" in entered(execution))
         return execution
 
     def await_waiters(self, condition: Callable[[Sequence[str]], bool]) -> None:
-        wait_until(lambda: condition(self.waiters()), pause_seconds=0.1)
+        wait_until(lambda: condition(self.waiters()))
 
     def release(self, owner_id: str = "") -> float:
         """Releases through the deployed function; answers when it was asked to."""
@@ -57,7 +54,7 @@ class QueuedLock(ContestedLock):
 
     def release_untold(self) -> None:
         """Releases from here, and no one is notified of the hand-off."""
-        self._store(self.deployment.aws.client("dynamodb"), NoWorkflows()).release(self._request())
+        self._release_here(NoWorkflows())
 
     def release_killed(self, *, after_requests: float) -> None:
         """Releases from here, and is killed after so many requests to the table.
@@ -65,23 +62,20 @@ class QueuedLock(ContestedLock):
         With infinitely many it is killed when it would ask or tell Step Functions of the waiter.
         """
         plan = () if math.isinf(after_requests) else (kill(int(after_requests) + 1),)
-        killed = FakeWorkflows(wakes=_die, ends=_die, runs=_die)
-        table = FaultyTable(self.deployment.aws.client("dynamodb"), *plan)
         with pytest.raises(Killed):
-            self._store(table, killed).release(self._request())
+            self._release_here(FakeWorkflows(wakes=_die, ends=_die, runs=_die), *plan)
+
+    def _release_here(self, workflows: WorkflowEngine, *plan: Fault) -> None:
+        client = FaultyTable(self.deployment.aws.client("dynamodb"), *plan)
+        table = LockTable(client, self.deployment.table_name)
+        request = ReleaseRequest(lock_name=self.lock, owner_id=self.owner_id)
+        Operations(LockContext(table=table, workflows=workflows)).release(request)
 
     def began(self, execution_arn: str) -> float:
         """When a workflow's work began, after its end."""
-        ended = self.deployment.ended(execution_arn, pause_seconds=0.5)
+        ended = self.deployment.ended(execution_arn)
         assert ended.status == "SUCCEEDED", ended
         return float(ended.output["began_ms"]) / 1000
-
-    def _store(self, client: object, workflows: WorkflowEngine) -> Operations:
-        table = LockTable(client, self.deployment.table_name)  # type: ignore[arg-type]  # a client
-        return Operations(LockContext(table=table, workflows=workflows))
-
-    def _request(self) -> ReleaseRequest:
-        return ReleaseRequest(lock_name=self.lock, owner_id=self.owner_id)
 
 
 def _die(*_: object) -> NoReturn:

@@ -11,7 +11,6 @@ from typing import Final
 
 import pytest
 
-from fairlock.aws.lock_table import LockTable
 from fairlock.protocol.claims import ReapStage, claims_of, read_claim
 from fairlock.protocol.schema import EXECUTION_ARN, TASK_TOKEN
 from fairlock.protocol.waiters import oldest_waiters
@@ -81,19 +80,15 @@ def complete(deployment: Deployment, task_token: str, answer: object) -> None:
     workflows.send_task_success(taskToken=task_token, output=json.dumps(answer))
 
 
-def table_of(deployment: Deployment) -> LockTable:
-    return LockTable(deployment.aws.client("dynamodb"), deployment.table_name)
-
-
 def waiting_token(line: QueuedLock, execution: str) -> str:
-    waiters = table_of(line.deployment).query_all(oldest_waiters(line.lock))
+    waiters = line.deployment.table.query_all(oldest_waiters(line.lock))
     [token] = [w[TASK_TOKEN]["S"] for w in waiters if w[EXECUTION_ARN]["S"] == execution]
     return str(token)
 
 
 def heartbeat_tokens(deployment: Deployment, execution: str) -> list[str]:
     query = claims_of(execution, before=ReapStage.SECOND_PASS_DONE)
-    claims = table_of(deployment).query_all(query)
+    claims = deployment.table.query_all(query)
     tokens = [read_claim(execution, claim).task_token for claim in claims]
     return [token for token in tokens if token is not None]
 
@@ -130,7 +125,7 @@ def test_a_forged_answer_ends_no_heartbeat_unless_the_check_is_left_out(
 ) -> None:
     lock = {"lock": str(uuid.uuid4()), "seconds": WORK_SECONDS}
     execution = deployment.start(machine, lock)
-    wait_until(lambda: heartbeat_tokens(deployment, execution) != [], pause_seconds=0.1)
+    wait_until(lambda: heartbeat_tokens(deployment, execution) != [])
     [token] = heartbeat_tokens(deployment, execution)
     complete(deployment, token, {})
     forged_at = time.time()

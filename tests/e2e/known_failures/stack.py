@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-import jsii
 from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk import LockService, Waiting
-from tests.e2e.guard.stack import JSONATA, Form, Forms, function
+from tests.e2e.guard.stack import Form, Forms, function
 from tests.e2e.workflow_parts import INPUT, LOCK, RESULT, invoke, once_each, stay
 
 CHAIN_LEASE_SECONDS: Final = 2
+EXECUTION: Final = "{% $states.context.Execution.Id %}"
 OWNER_OF_THE_EXECUTION: Final = "{% $states.context.Execution.Name %}"
 """As good as its ARN, which may be longer than an owner id."""
 OWNER_OF_THE_CALL: Final = "{% $uuid() %}"
@@ -28,31 +27,16 @@ class KnownFailures(Forms):
 
     waiting = Waiting.queue()
 
-    def forms(self) -> Sequence[Form]:
+    def declare(self) -> None:
         assert isinstance(self.locks, LockService)
         names = {"ACQUIRE": self.locks.acquire_function.function_name}
         lossy = function(self, "LossyAcquire", handler="meddling.lossy", environment=names)
         self.locks.grant_use(lossy)
-        bodies: dict[str, Callable[[Form], sfn.IChainable]] = {
-            "MapOneOwner": lambda form: once_each(form, Chain(form, stay(form))),
-            "CaughtGuard": lambda form: caught(form, form.guard(form.work(), lock_name=LOCK)),
-            "CaughtChain": lambda form: caught(form, Chain(form, form.work())),
-            "OutputReplaced": lambda form: Chain(form, form.work(), outputs=None),
-            "LostReplyNewOwner": lambda form: Chain(
-                form, stay(form), acquire=lossy, owner_id=OWNER_OF_THE_CALL
-            ),
-        }
-        return [Made(self, name, body=body) for name, body in bodies.items()]
-
-
-class Made(Form):
-    """A JSONata machine whose body a function makes."""
-
-    language = JSONATA
-
-    def __init__(self, scope: Forms, name: str, *, body: Callable[[Form], sfn.IChainable]) -> None:
-        self.body = partial(body, self)  # type: ignore[method-assign]  # there is no other
-        super().__init__(scope, name)
+        self.add("MapOneOwner", lambda form: once_each(form, chain(form, stay(form))))
+        self.add("CaughtGuard", lambda form: caught(form, form.guard(form.work())))
+        self.add("CaughtChain", lambda form: caught(form, chain(form, form.work())))
+        self.add("OutputReplaced", lambda form: chain(form, form.work(), outputs=None))
+        self.add("LostReplyNewOwner", partial(chain, acquire=lossy, owner_id=OWNER_OF_THE_CALL))
 
 
 def caught(form: Form, guarded: sfn.IChainable) -> sfn.IChainable:
@@ -69,7 +53,14 @@ def caught(form: Form, guarded: sfn.IChainable) -> sfn.IChainable:
     return surrounding.add_catch(next_acquire, errors=["States.ALL"], outputs=error)
 
 
-class Chain(sfn.StateMachineFragment):
+def chain(
+    form: Form,
+    work: sfn.IChainable | None = None,
+    *,
+    acquire: lambda_.IFunction | None = None,
+    owner_id: str = OWNER_OF_THE_EXECUTION,
+    outputs: str | None = BOTH_RESULTS,
+) -> sfn.Chain:
     """acquire → acquired? → work → release, and round again while it is not; it catches nothing.
 
     Args:
@@ -79,49 +70,22 @@ class Chain(sfn.StateMachineFragment):
         owner_id: who it says it is.
         outputs: what leaves the chain; None is what the release call left.
     """
-
-    def __init__(
-        self,
-        form: Form,
-        work: sfn.IChainable,
-        *,
-        acquire: lambda_.IFunction | None = None,
-        owner_id: str = OWNER_OF_THE_EXECUTION,
-        outputs: str | None = BOTH_RESULTS,
-    ) -> None:
-        super().__init__(form, "Chain")
-        locks, this_execution = form.forms.locks, "{% $states.context.Execution.Id %}"
-        request = {
-            "lock_name": LOCK,
-            "owner_id": owner_id,
-            "owner_name": this_execution,
-            "execution_arn": this_execution,
-            "lease_seconds": CHAIN_LEASE_SECONDS,
-        }
-        self._acquire = invoke(
-            self,
-            "Acquire",
-            acquire or locks.acquire_function,
-            request,
-            outputs=INPUT,
-            assign={"lock": RESULT},
-        )
-        self._acquire.add_retry(errors=["ConnectionError"], interval=Duration.seconds(1))
-        owner = {"lock_name": "{% $lock.lock_name %}", "owner_id": "{% $lock.owner_id %}"}
-        self._release = invoke(self, "Release", locks.release_function, owner, outputs=outputs)
-        again = sfn.Wait.jsonata(self, "Wait", time=sfn.WaitTime.duration(Duration.seconds(1)))
-        acquired = sfn.Choice.jsonata(self, "Acquired?")
-        inside = sfn.Chain.start(work).next(self._release)
-        acquired.when(sfn.Condition.jsonata("{% $lock.acquired %}"), inside)
-        acquired.otherwise(again.next(self._acquire))
-        self._acquire.next(acquired)
-
-    @property
-    @jsii.member(jsii_name="startState")
-    def start_state(self) -> sfn.State:
-        return self._acquire
-
-    @property
-    @jsii.member(jsii_name="endStates")
-    def end_states(self) -> list[sfn.INextable]:
-        return [self._release]
+    locks = form.forms.locks
+    request = {
+        "lock_name": LOCK,
+        "owner_id": owner_id,
+        "owner_name": EXECUTION,
+        "execution_arn": EXECUTION,
+        "lease_seconds": CHAIN_LEASE_SECONDS,
+    }
+    function = acquire or locks.acquire_function
+    first = invoke(form, "Acquire", function, request, outputs=INPUT, assign={"lock": RESULT})
+    first.add_retry(errors=["ConnectionError"], interval=Duration.seconds(1))
+    owner = {"lock_name": "{% $lock.lock_name %}", "owner_id": "{% $lock.owner_id %}"}
+    release = invoke(form, "Release", locks.release_function, owner, outputs=outputs)
+    again = sfn.Wait.jsonata(form, "Wait", time=sfn.WaitTime.duration(Duration.seconds(1)))
+    acquired = sfn.Choice.jsonata(form, "Acquired?")
+    inside = sfn.Chain.start(work or stay(form)).next(release)
+    acquired.when(sfn.Condition.jsonata("{% $lock.acquired %}"), inside)
+    acquired.otherwise(again.next(first))
+    return sfn.Chain.custom(first, [release], first.next(acquired))

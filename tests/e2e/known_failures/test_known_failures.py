@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.e2e.deployment import Deployment, most_inside, wait_until
-from tests.e2e.lifetimes.contested_lock import QUICK_SECONDS, ContestedLock
+from tests.e2e.lifetimes.contested_lock import ContestedLock
 
 MOST_TRIES = 5
 """For those who are to be inside at once, and whom a busy machine may have begun one by one."""
@@ -47,7 +47,7 @@ def test_a_newcomer_overtakes_a_workflow_that_polls(lock: ContestedLock) -> None
         owner_id = lock.ask()["owner_id"]
         execution = lock.start("PollShares", seconds=0)
         entered = lock.deployment.states_entered
-        wait_until(lambda: "Guard: Wait" in entered(execution), pause_seconds=0.1)
+        wait_until(lambda: "Guard: Wait" in entered(execution))
         lock.release(owner_id)
         answer = lock.ask()
         if answer["acquired"]:
@@ -61,7 +61,7 @@ def test_a_newcomer_overtakes_a_workflow_that_polls(lock: ContestedLock) -> None
 def test_a_new_owner_for_the_repeated_acquire_waits_for_itself(lock: ContestedLock) -> None:
     """The reply is lost, and the repeated call is another owner's."""
     deployment, execution = lock.deployment, lock.start("LostReplyNewOwner", seconds=0)
-    wait_until(lambda: deployment.calls(execution) > 2, pause_seconds=QUICK_SECONDS)
+    wait_until(lambda: deployment.calls(execution) > 2)
     assert (lock.holders(), deployment.is_running(execution)) == ([execution], True)
     assert "Stay" not in deployment.states_entered(execution)
     deployment.stop(execution)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,38 +13,16 @@ from typing import Final
 from fairlock.clock import DATE_RESOLUTION_MS, FRONT_END_MS
 from fairlock.protocol.model import Holder
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
-from tests.e2e.together import TIMES
 
-QUICK_SECONDS: Final = 0.5
-"""The longest pause between two polls, each of which costs the machine some milliseconds."""
-SLOW_SECONDS: Final = 5.0
-"""The longest pause where nothing is measured by polling."""
 TOLERANCE_SECONDS: Final = FRONT_END_MS / 1000
 OVER_SECONDS: Final = TOLERANCE_SECONDS + DATE_RESOLUTION_MS / 1000
 """From the stored end of a lease until every Date, cut to the second, says that it is over."""
 
-MOST_CALLING: Final = 4 if TIMES > 1 else 3
-_CALLING: Final = threading.BoundedSemaphore(MOST_CALLING)
-_CALLING_AGAIN: Final = threading.BoundedSemaphore(MOST_CALLING // 2)
-"""Each call of a function beyond those at work is a cold start: a second of a processor."""
-
-
-@contextmanager
-def calling() -> Iterator[Callable[[], None]]:
-    """A stretch of a play that calls functions, of which few are under way at the same time.
-
-    What it gives ends the stretch before the block does.
-    """
-    with ExitStack() as stack:
-        stack.enter_context(_CALLING)
-        yield stack.close
-
-
-@contextmanager
-def calling_again() -> Iterator[None]:
-    """A short stretch whose time has come; it does not stand behind plays that have not begun."""
-    with _CALLING_AGAIN:
-        yield
+CALLING: Final = threading.BoundedSemaphore(3)
+"""Held in a stretch of a play that calls functions. Each call beyond those at work is a cold start,
+which would keep a busy machine longer than the functions' timeouts."""
+CALLING_AGAIN: Final = threading.BoundedSemaphore(2)
+"""For a short stretch whose time has come; it does not stand behind plays that have not begun."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +49,6 @@ class ContestedLock:
                 execution in (*self.waiters(), *self.holders())
                 or not self.deployment.is_running(execution)
             ),
-            pause_seconds=QUICK_SECONDS,
         )
         return execution
 
@@ -83,22 +58,19 @@ class ContestedLock:
         self.deployment.stop(execution_arn)
         return asked_at
 
-    def ended(self, execution_arn: str, *, pause_seconds: float = SLOW_SECONDS) -> Ended:
-        return self.deployment.ended(execution_arn, pause_seconds=pause_seconds)
+    def ended(self, execution_arn: str) -> Ended:
+        return self.deployment.ended(execution_arn)
 
     def await_holder(self, execution_arn: str, *, lock: str | None = None) -> None:
-        wait_until(lambda: execution_arn in self.holders(lock), pause_seconds=QUICK_SECONDS)
+        wait_until(lambda: execution_arn in self.holders(lock))
 
     def holders(self, lock: str | None = None) -> list[str]:
         """Who holds the lock; no one if it was never used."""
-        return [holder.owner_name for holder in self._holders(lock or self.lock)]
+        return self.deployment.holders(lock or self.lock)
 
     def holder(self) -> Holder:
-        [holder] = self._holders(self.lock)
+        [holder] = self.deployment.state(self.lock).holders
         return holder
-
-    def _holders(self, lock: str) -> tuple[Holder, ...]:
-        return self.deployment.state(lock).holders
 
     def waiters(self) -> list[str]:
         return self.deployment.waiters(self.lock)
@@ -115,16 +87,9 @@ class ContestedLock:
         assert answer["released"] is True, answer
         return asked_at
 
-    def ask_until_granted(self) -> int:
-        """One direct caller after the other asks, until one is granted; how many asked."""
-        answers: list[bool] = []
-
-        def is_granted() -> bool:
-            answers.append(bool(self.ask()["acquired"]))
-            return answers[-1]
-
-        wait_until(is_granted, pause_seconds=QUICK_SECONDS)
-        return len(answers)
+    def ask_until_granted(self) -> None:
+        """One direct caller after the other asks, until one is granted."""
+        wait_until(lambda: bool(self.ask()["acquired"]))
 
 
 @dataclass(frozen=True)
@@ -132,12 +97,10 @@ class GatedLock(ContestedLock):
     """A lock at whose name a handler stops before one of its requests.
 
     Attributes:
-        stack: whose gates they are.
         operation: which handler stops: "acquire" or "release".
         requests: how many it makes before.
     """
 
-    stack: str = "DyingWorkflows"
     operation: str = "acquire"
     requests: int = 0
     lock: str = ""
@@ -148,12 +111,12 @@ class GatedLock(ContestedLock):
 
     def await_arrival(self) -> None:
         """Until the handler stands before the gate."""
-        wait_until(self.beside(".entered").exists, pause_seconds=QUICK_SECONDS)
+        wait_until(self.beside(".entered").exists)
 
     def open(self) -> None:
         """Lets the handler go on, and sees it return."""
         self.beside(".open").touch()
-        wait_until(self.beside(".left").exists, pause_seconds=QUICK_SECONDS)
+        wait_until(self.beside(".left").exists)
 
     def beside(self, suffix: str) -> Path:
         """A file of this lock in the directory of the gates."""
@@ -161,4 +124,6 @@ class GatedLock(ContestedLock):
 
     @cached_property
     def _gate(self) -> Path:
-        return Path(self.deployment.outputs[self.stack]["Gates"]) / self.lock.rpartition("/")[2]
+        return (
+            Path(self.deployment.outputs["DyingWorkflows"]["Gates"]) / self.lock.rpartition("/")[2]
+        )

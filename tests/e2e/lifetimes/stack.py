@@ -1,40 +1,56 @@
 """Workflows that end in all the ways in which a workflow can, with keep_alive and without.
 
 Their input names the `lock`, and how many `seconds` the work takes; with `raise` it fails at the
-end. Those of `DyingWorkflows` have leases so long that no lease frees anything in a test. The same
-stand over the service of `Fairlock`, and over one by which deaths go unnoticed.
+end. The leases of those that die are so long that no lease frees anything in a test.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from aws_cdk import CfnOutput, Duration, Stage
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
-from constructs import Construct
+from aws_cdk import aws_stepfunctions_tasks as tasks
 
-from fairlock.cdk import ILockService, LockGuard, LockService, Waiting
+from fairlock.cdk import LockService, Waiting
 from fairlock.cdk.service.functions import handler_code
-from tests.e2e.guard.stack import JSONATA, Form, Forms, Spoilt
-from tests.e2e.workflow_parts import INPUT, LOCK, SECONDS, runtime_error, stay
+from tests.e2e.guard.stack import LIMIT, Form, Forms, Props, Spoilt, flat
+from tests.e2e.workflow_parts import INPUT, LOCK, SECONDS, stay
 
 PLAIN_LEASE_SECONDS: Final = 5
-KEEP_ALIVE_LEASE_SECONDS: Final = 6
 INTERVAL_SECONDS: Final = 2
 FALLBACK_SECONDS: Final = 10
 LONG_LEASE_SECONDS: Final = 600
 LONG_INTERVAL_SECONDS: Final = 20
+MAX_WAIT_SECONDS: Final = 20
 TIMEOUT_SECONDS: Final = 20
 """Long enough that another caller is seen to wait behind, also on a busy machine."""
 EXPRESS_TIMEOUT_SECONDS: Final = 3
 EXPRESS_LEASE_SECONDS: Final = 4
 GATE_TIMEOUT_SECONDS: Final = 300
 """A handler at a gate stands there until a test opens it, which a busy machine may delay."""
-LIMIT: Final = "{% $exists($states.input.limit) ? $states.input.limit : 1 %}"
+ITEMS: Final = "{% $states.input.items %}"
 LAYER: Final = Path(__file__).parent / "layer"
+
+
+def terms(lease_seconds: int, *, interval_seconds: int | None = None, **more: Any) -> Props:  # noqa: ANN401 - a guard's
+    """Of guards that differ in lease and keep_alive only."""
+    return {
+        "limit": LIMIT,
+        "lease": Duration.seconds(lease_seconds),
+        "max_wait": Duration.minutes(5),
+        "keep_alive": Duration.seconds(interval_seconds) if interval_seconds else None,
+        **more,
+    }
+
+
+PLAIN: Final = terms(PLAIN_LEASE_SECONDS)
+KEPT_ALIVE: Final = terms(6, interval_seconds=INTERVAL_SECONDS)
+LONG: Final = terms(LONG_LEASE_SECONDS)
+LONG_KEPT_ALIVE: Final = terms(LONG_LEASE_SECONDS, interval_seconds=LONG_INTERVAL_SECONDS)
 
 
 class Lifetimes(Forms):
@@ -42,14 +58,12 @@ class Lifetimes(Forms):
 
     waiting = Waiting.queue(fallback=Duration.seconds(FALLBACK_SECONDS))
 
-    def forms(self) -> Sequence[Form]:
-        return (
-            KeepAliveChain(self, "KeepAliveChain"),
-            KeepAliveSibling(self, "KeepAliveSibling"),
-            Plain(self, "Plain"),
-            PlainTask(self, "PlainTask"),
-            PlainSibling(self, "PlainSibling"),
-        )
+    def declare(self) -> None:
+        self.add("KeepAliveChain", stays, **KEPT_ALIVE)
+        self.add("KeepAliveSibling", sibling_fails, **KEPT_ALIVE)
+        self.add("Plain", stays, **PLAIN)
+        self.add("PlainTask", flat, **PLAIN)
+        self.add("PlainSibling", sibling_fails, **PLAIN)
 
 
 class DyingWorkflows(Forms):
@@ -57,186 +71,118 @@ class DyingWorkflows(Forms):
 
     waiting = Waiting.queue()
 
-    def forms(self) -> Sequence[Form]:
-        self.gates = gates(self, self.locks)
-        return (
-            Dies(self, "Dies"),
-            DiesKeptAlive(self, "DiesKeptAlive"),
-            Dies(self, "DiesByTimeout", timeout_seconds=TIMEOUT_SECONDS),
-            DiesByError(self, "DiesByError"),
-            DiesWithTask(self, "DiesWithTask"),
-            DiesAtGate(self, "DiesAtGate"),
-            DiesNested(self, "DiesNested"),
-            Express(self, "ExpressByTimeout", timeout_seconds=EXPRESS_TIMEOUT_SECONDS),
-            ExpressByError(self, "ExpressByError"),
-        )
-
-
-class Unreaped(Forms):
-    """Over a service of its own: no event reaches it but those of one machine."""
-
-    waiting = Lifetimes.waiting
-
-    def forms(self) -> Sequence[Form]:
-        self.locks = service = LockService(self, "Locks")
-        service.add_outputs()
-        watched = Dies(self, "Watched")
-        service.watch(watched.machine)
-        return watched, Plain(self, "UnreapedPlain"), Dies(self, "Unreaped")
-
-
-class Lifetime(Form):
-    """Guards that differ in keep_alive only."""
-
-    language: sfn.QueryLanguage | None = JSONATA
-    keeps_alive = False
-
-    def guarded(self, work: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
-        lease_seconds = KEEP_ALIVE_LEASE_SECONDS if self.keeps_alive else PLAIN_LEASE_SECONDS
-        terms = {
-            "lock_name": LOCK,
-            "limit": LIMIT,
-            "lease": Duration.seconds(lease_seconds),
-            "max_wait": Duration.minutes(5),
-            "keep_alive": Duration.seconds(INTERVAL_SECONDS) if self.keeps_alive else None,
+    def declare(self) -> None:
+        gated: Props = {**LONG, "service": self._gates()}
+        self.add("Stays", stays, **LONG)
+        self.add("StaysPolling", stays, **{**LONG, "waiting": Waiting.poll()})
+        self.add("StaysKeptAlive", stays, **LONG_KEPT_ALIVE)
+        self.add("StaysAtGate", stays, **gated)
+        self.add("StaysInTwo", stays_in_two, **gated)
+        self.add("TimesOut", stays, timeout_seconds=TIMEOUT_SECONDS, **LONG)
+        self.add("MeetsError", meets_error, language=None, **LONG)
+        self.add("WorksLong", flat, **LONG)
+        self.add("Impatient", stays, **{**LONG, "max_wait": Duration.seconds(MAX_WAIT_SECONDS)})
+        self.add("Each", in_each, **LONG)
+        self.add("EachChild", in_each_child, **LONG)
+        self.add("EachChildTolerated", partial(in_each_child, tolerated=1), **LONG)
+        self.add("Nests", nests, **LONG)
+        express = {
+            **terms(EXPRESS_LEASE_SECONDS, express=True, waiting=Waiting.poll()),
+            "max_wait": Duration.minutes(1),
+            "kind": sfn.StateMachineType.EXPRESS,
         }
-        return self.guard(work, name, **{**terms, **props})
+        self.add("ExpressByTimeout", stays, timeout_seconds=EXPRESS_TIMEOUT_SECONDS, **express)
+        self.add("ExpressByError", meets_error, language=None, **express)
+
+    def _gates(self) -> Spoilt:
+        """The service's handlers with gates in them; a test finds these in the output `Gates`."""
+        assert isinstance(self.locks, LockService)
+        stage = Stage.of(self)
+        assert stage is not None
+        directory = Path(stage.outdir) / "gates"
+        directory.mkdir()
+        CfnOutput(self, "Gates", value=str(directory))
+        layer = lambda_.LayerVersion(self, "Gated", code=lambda_.Code.from_asset(str(LAYER)))
+        acquire, release = (
+            lambda_.Function(
+                self,
+                f"Gated{operation.title()}",
+                runtime=lambda_.Runtime.PYTHON_3_13,
+                architecture=lambda_.Architecture.ARM_64,
+                code=handler_code(self),
+                handler=f"gated.{operation}",
+                layers=[layer],
+                timeout=Duration.seconds(GATE_TIMEOUT_SECONDS),
+                environment={
+                    "FAIRLOCK_TABLE_NAME": self.locks.table.table_name,
+                    "GATES": str(directory),
+                },
+            )
+            for operation in ("acquire", "release")
+        )
+        return Spoilt(acquire, self.locks.heartbeat_function, release)
 
 
-class Plain(Lifetime):
+def stays(form: Form) -> sfn.IChainable:
     """A chain that waits, without a function."""
-
-    def body(self) -> sfn.IChainable:
-        return self.guarded(stay(self))
+    return form.guard(stay(form))
 
 
-class KeepAliveChain(Plain):
-    keeps_alive = True
-
-
-class PlainTask(Lifetime):
-    """A bare task: the function that does as its input says."""
-
-    def body(self) -> sfn.IChainable:
-        return self.guarded(self.work())
-
-
-class PlainSibling(Lifetime):
+def sibling_fails(form: Form) -> sfn.IChainable:
     """A branch beside the guard fails after a second; the workflow catches it and goes on."""
-
-    def body(self) -> sfn.IChainable:
-        second = sfn.WaitTime.duration(Duration.seconds(1))
-        fail = sfn.Fail.jsonata(self, "SiblingFails", error="Sibling", cause="on purpose")
-        both = sfn.Parallel.jsonata(self, "Both")
-        both.branch(self.guarded(stay(self)))
-        both.branch(sfn.Wait.jsonata(self, "SiblingWaits", time=second).next(fail))
-        goes_on = sfn.Wait.jsonata(self, "GoesOn", time=sfn.WaitTime.seconds(SECONDS))
-        return both.add_catch(goes_on, outputs=INPUT)
+    second = sfn.WaitTime.duration(Duration.seconds(1))
+    fail = sfn.Fail.jsonata(form, "SiblingFails", error="Sibling", cause="on purpose")
+    both = sfn.Parallel.jsonata(form, "Both")
+    both.branch(form.guard(stay(form)))
+    both.branch(sfn.Wait.jsonata(form, "SiblingWaits", time=second).next(fail))
+    goes_on = sfn.Wait.jsonata(form, "GoesOn", time=sfn.WaitTime.seconds(SECONDS))
+    return both.add_catch(goes_on, outputs=INPUT)
 
 
-class KeepAliveSibling(PlainSibling):
-    keeps_alive = True
+def meets_error(form: Form) -> sfn.IChainable:
+    """After its `seconds` by a JSONPath that leads nowhere, which nothing can catch."""
+    wait = sfn.Wait(form, "Stay", time=sfn.WaitTime.seconds_path("$.seconds"))
+    return form.guard(wait.next(sfn.Pass(form, "Nowhere", input_path="$.nowhere")))
 
 
-class PlainRuntime(Lifetime):
-    """After its `seconds` the chain meets an error that nothing can catch."""
-
-    language = None
-
-    def body(self) -> sfn.IChainable:
-        return self.guarded(runtime_error(self))
+def stays_in_two(form: Form) -> sfn.IChainable:
+    """While it holds another lock: once that is free, the first reap pass is over."""
+    inner = form.guard(stay(form), lock_name=LOCK)
+    return form.guard(inner, "Outer", lock_name="{% 'outer/' & $states.input.lock %}")
 
 
-class DyingWorkflow(Lifetime):
-    def guarded(self, work: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
-        lease = Duration.seconds(LONG_LEASE_SECONDS)
-        keep_alive = Duration.seconds(LONG_INTERVAL_SECONDS) if self.keeps_alive else None
-        return super().guarded(work, name, **{"lease": lease, "keep_alive": keep_alive, **props})
+# The input of a Map has `items`: of each the `lock`, the `seconds` of its work, and `raise` if it
+# is to fail.
 
 
-class Dies(DyingWorkflow, Plain):
-    """While it waits or works."""
+def in_each(form: Form) -> sfn.IChainable:
+    """A Map whose iterations wait, work and fail; nothing catches that."""
+    each = sfn.Map.jsonata(form, "Each", items=sfn.ProvideItems.jsonata(ITEMS))
+    return each.item_processor(form.guard(stay(form)))
 
 
-class DiesKeptAlive(Dies):
-    keeps_alive = True
-
-
-class DiesByError(DyingWorkflow, PlainRuntime):
-    """By an error that nothing can catch."""
-
-
-class DiesWithTask(DyingWorkflow):
-    """Its only task takes its execution environment with it."""
-
-    def body(self) -> sfn.IChainable:
-        return self.guarded(self.work())
-
-
-class DiesAtGate(DyingWorkflow):
-    """In the middle of acquire or release."""
-
-    forms: DyingWorkflows
-
-    def body(self) -> sfn.IChainable:
-        return self.guarded(stay(self), service=self.forms.gates)
-
-
-class DiesNested(DiesAtGate):
-    """The same while it holds another lock: once that is free, the first reap pass is over."""
-
-    def body(self) -> sfn.IChainable:
-        outer = "{% 'outer/' & $states.input.lock %}"
-        return self.guarded(super().body(), "Outer", lock_name=outer)
-
-
-class Express(Lifetime):
-    """An Express workflow: its end sends no event, and it cannot be described."""
-
-    kind = sfn.StateMachineType.EXPRESS
-
-    def body(self) -> sfn.IChainable:
-        return self.guarded(
-            self.inside(),
-            express=True,
-            waiting=Waiting.poll(),
-            lease=Duration.seconds(EXPRESS_LEASE_SECONDS),
-            max_wait=Duration.minutes(1),
-        )
-
-    def inside(self) -> sfn.IChainable:
-        return stay(self)
-
-
-class ExpressByError(Express):
-    language = None
-
-    def inside(self) -> sfn.IChainable:
-        return runtime_error(self)
-
-
-def gates(scope: Construct, locks: ILockService) -> Spoilt:
-    """The service's handlers with gates in them; a test finds these in the output `Gates`."""
-    assert isinstance(locks, LockService)
-    stage = Stage.of(scope)
-    assert stage is not None
-    directory = Path(stage.outdir) / f"gates-{scope.node.id}"
-    directory.mkdir()
-    CfnOutput(scope, "Gates", value=str(directory))
-    environment = {"FAIRLOCK_TABLE_NAME": locks.table.table_name, "GATES": str(directory)}
-    layer = lambda_.LayerVersion(scope, "Gated", code=lambda_.Code.from_asset(str(LAYER)))
-    acquire, release = (
-        lambda_.Function(
-            scope,
-            f"Gated{operation.title()}",
-            runtime=lambda_.Runtime.PYTHON_3_13,
-            architecture=lambda_.Architecture.ARM_64,
-            code=handler_code(scope),
-            handler=f"gated.{operation}",
-            layers=[layer],
-            timeout=Duration.seconds(GATE_TIMEOUT_SECONDS),
-            environment=environment,
-        )
-        for operation in ("acquire", "release")
+def in_each_child(form: Form, *, tolerated: int | None = None) -> sfn.IChainable:
+    """A distributed Map: each item in an execution of its own."""
+    each = sfn.DistributedMap.jsonata(
+        form,
+        "Each",
+        label="Each",
+        items=sfn.ProvideItems.jsonata(ITEMS),
+        tolerated_failure_count=tolerated,
     )
-    return Spoilt(acquire, locks.heartbeat_function, release)
+    return each.item_processor(form.guard(stay(form)))
+
+
+def nests(form: Form) -> sfn.IChainable:
+    """A guard around startExecution.sync:2 of a machine whose guard wants the lock `inner`."""
+    machine = form.forms.node.find_child("Stays").node.find_child("Machine")
+    assert isinstance(machine, sfn.StateMachine)
+    inside = {"lock": "{% $states.input.inner %}", "seconds": SECONDS}
+    start = tasks.StepFunctionsStartExecution.jsonata(
+        form,
+        "Start",
+        state_machine=machine,
+        integration_pattern=sfn.IntegrationPattern.RUN_JOB,
+        input=sfn.TaskInput.from_object(inside),
+    )
+    return form.guard(start)

@@ -6,27 +6,20 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 
 from fairlock.clock import stored_end_ms
-from tests.e2e.deployment import (
-    LONGEST_WAIT_SECONDS,
-    SECOND_PASS_SECONDS,
-    Deployment,
-    wait_until,
-)
+from tests.e2e.deployment import LONGEST_WAIT_SECONDS, SECOND_PASS_SECONDS, Deployment, wait_until
 from tests.e2e.lifetimes.contested_lock import (
+    CALLING,
+    CALLING_AGAIN,
     OVER_SECONDS,
-    QUICK_SECONDS,
     TOLERANCE_SECONDS,
     ContestedLock,
     GatedLock,
-    calling,
-    calling_again,
 )
 from tests.e2e.lifetimes.stack import (
     EXPRESS_LEASE_SECONDS,
@@ -41,57 +34,50 @@ FOR_EVER_SECONDS: Final = 3000
 # A lock lives as long as the workflow that holds it, however that one dies.
 
 
-@dataclass(frozen=True)
-class Death:
+class Death(NamedTuple):
     """A workflow that has died, and the next one, which waited behind it."""
 
     lock: ContestedLock
     victim: str
     follower: str
     at: float
-    status: str
-    error: str | None = None
 
 
-def in_its_work(deployment: Deployment, machine: str = "Dies") -> Death:
+def in_its_work(deployment: Deployment, machine: str) -> Death:
     """StopExecution in the middle of the work."""
     lock = ContestedLock(deployment)
     victim = lock.start_inside(machine, seconds=FOR_EVER_SECONDS)
-    follower = lock.start_behind("Dies", seconds=0)
-    return Death(lock, victim, follower, lock.stop(victim), "ABORTED")
+    follower = lock.start_behind("Stays", seconds=0)
+    return Death(lock, victim, follower, lock.stop(victim))
 
 
-def in_its_kept_alive_work(deployment: Deployment) -> Death:
-    return in_its_work(deployment, "DiesKeptAlive")
-
-
-def in_the_queue(deployment: Deployment) -> Death:
+def in_the_queue(deployment: Deployment, machine: str) -> Death:
     """StopExecution in the queue; then the holder leaves, and the one behind gets the lock."""
     lock = ContestedLock(deployment)
     owner_id = lock.ask(owner_name="a test", lease_seconds=600)["owner_id"]
-    victim = lock.start_behind("Dies", seconds=FOR_EVER_SECONDS)
-    follower = lock.start_behind("Dies", seconds=0)
+    victim = lock.start_behind(machine, seconds=FOR_EVER_SECONDS)
+    follower = lock.start_behind("Stays", seconds=0)
     died_at = lock.stop(victim)
-    wait_until(lambda: victim not in lock.waiters(), pause_seconds=QUICK_SECONDS)
+    wait_until(lambda: victim not in lock.waiters())
     lock.release(owner_id)
-    return Death(lock, victim, follower, died_at, "ABORTED")
+    return Death(lock, victim, follower, died_at)
 
 
-def in_acquire(deployment: Deployment) -> Death:
+def in_acquire(deployment: Deployment, machine: str) -> Death:
     """StopExecution when acquire has written the grant, and has not told the workflow of it."""
     lock = GatedLock(deployment, operation="acquire", requests=2)
-    victim = lock.start("DiesAtGate", seconds=FOR_EVER_SECONDS)
+    victim = lock.start(machine, seconds=FOR_EVER_SECONDS)
     lock.await_arrival()
-    follower = lock.start_behind("Dies", seconds=0)
+    follower = lock.start_behind("Stays", seconds=0)
     died_at = lock.stop(victim)
     lock.open()
-    return Death(lock, victim, follower, died_at, "ABORTED")
+    return Death(lock, victim, follower, died_at)
 
 
-def in_release(deployment: Deployment) -> Death:
+def in_release(deployment: Deployment, machine: str) -> Death:
     """StopExecution when release has been called; it lands when the next one holds the lock."""
     lock = GatedLock(deployment, operation="release", requests=0)
-    victim = lock.start("DiesAtGate", seconds=0)
+    victim = lock.start(machine, seconds=0)
     lock.await_arrival()
     may_end = lock.beside(".follower-may-end")
     follower = lock.start_behind("PlainTask", until=str(may_end))
@@ -100,60 +86,61 @@ def in_release(deployment: Deployment) -> Death:
     lock.open()
     assert lock.holders() == [follower], "the late release changes nothing"
     may_end.touch()
-    return Death(lock, victim, follower, died_at, "ABORTED")
+    return Death(lock, victim, follower, died_at)
 
 
-def of_itself(deployment: Deployment, machine: str, status: str, error: str | None = None) -> Death:
+def of_itself(deployment: Deployment, machine: str) -> Death:
     lock = ContestedLock(deployment)
-    victim = lock.start_inside(machine, seconds=15 if error else FOR_EVER_SECONDS)
-    follower = lock.start_behind("Dies", seconds=0)
-    wait_until(lambda: not deployment.is_running(victim), pause_seconds=QUICK_SECONDS)
-    return Death(lock, victim, follower, deployment.stopped_at(victim), status, error)
+    victim = lock.start_inside(machine, seconds=15 if machine == "MeetsError" else FOR_EVER_SECONDS)
+    follower = lock.start_behind("Stays", seconds=0)
+    wait_until(lambda: not deployment.is_running(victim))
+    return Death(lock, victim, follower, deployment.stopped_at(victim))
 
 
-def by_its_timeout(deployment: Deployment) -> Death:
-    return of_itself(deployment, "DiesByTimeout", "TIMED_OUT")
-
-
-def by_an_error_that_nothing_catches(deployment: Deployment) -> Death:
-    return of_itself(deployment, "DiesByError", "FAILED", "States.Runtime")
-
-
-def with_its_task(deployment: Deployment) -> Death:
+def with_its_task(deployment: Deployment, machine: str) -> Death:
     """The process that runs the task's function is killed."""
     lock = ContestedLock(deployment)
     kill = Path(deployment.outputs["DyingWorkflows"]["Gates"]) / f"{uuid.uuid4()}.kill"
-    victim = lock.start_inside("DiesWithTask", die_when=str(kill))
-    wait_until(lambda: "Work" in deployment.states_entered(victim), pause_seconds=QUICK_SECONDS)
-    follower = lock.start_behind("Dies", seconds=0)
+    victim = lock.start_inside(machine, die_when=str(kill))
+    wait_until(lambda: "Work" in deployment.states_entered(victim))
+    follower = lock.start_behind("Stays", seconds=0)
     died_at = time.time()
     kill.touch()
-    return Death(lock, victim, follower, died_at, "FAILED", "Runtime.ExitError")
+    return Death(lock, victim, follower, died_at)
 
 
 @together
 @pytest.mark.parametrize(
-    "dies",
+    ("dies", "machine", "status", "error"),
     [
-        *(in_its_work, in_its_kept_alive_work, in_the_queue, in_acquire, in_release),
-        *(by_its_timeout, by_an_error_that_nothing_catches, with_its_task),
+        (in_its_work, "Stays", "ABORTED", None),
+        (in_its_work, "StaysKeptAlive", "ABORTED", None),
+        (in_the_queue, "Stays", "ABORTED", None),
+        (in_acquire, "StaysAtGate", "ABORTED", None),
+        (in_release, "StaysAtGate", "ABORTED", None),
+        (of_itself, "TimesOut", "TIMED_OUT", None),
+        (of_itself, "MeetsError", "FAILED", "States.Runtime"),
+        (with_its_task, "WorksLong", "FAILED", "Runtime.ExitError"),
     ],
 )
 def test_its_lock_is_free_at_once_the_next_one_works_and_nothing_is_left(
-    deployment: Deployment, dies: Callable[[Deployment], Death]
+    deployment: Deployment,
+    dies: Callable[[Deployment, str], Death],
+    machine: str,
+    status: str,
+    error: str | None,
 ) -> Figures:
-    with calling():
-        death = dies(deployment)
-        lock = death.lock
-        next_ended = lock.ended(death.follower, pause_seconds=QUICK_SECONDS)
-    ended = lock.ended(death.victim)
-    assert (ended.status, ended.error) == (death.status, death.error)
+    with CALLING:
+        lock, victim, follower, died_at = dies(deployment, machine)
+        next_ended = lock.ended(follower)
+    ended = lock.ended(victim)
+    assert (ended.status, ended.error) == (status, error)
     assert next_ended.status == "SUCCEEDED"
-    seconds = float(next_ended.output["began_ms"]) / 1000 - death.at
+    seconds = float(next_ended.output["began_ms"]) / 1000 - died_at
     assert seconds < LONG_LEASE_SECONDS / 2
     assert (lock.holders(), lock.waiters()) == ([], [])
-    wait_until(lambda: deployment.claims(death.victim) == [], pause_seconds=2)
-    how = dies.__name__.replace("_", " ")
+    wait_until(lambda: deployment.claims(victim) == [])
+    how = f"{dies.__name__.replace('_', ' ')} ({machine})"
     return {f"a workflow dies {how}: until the next one works": seconds}
 
 
@@ -162,12 +149,12 @@ def test_its_lock_is_free_at_once_the_next_one_works_and_nothing_is_left(
 def test_a_machine_that_is_watched_is_reaped_and_of_another_no_death_is_noticed(
     deployment: Deployment, machine: str, *, is_free: bool
 ) -> None:
-    lock = ContestedLock(deployment.of("Unreaped"))
-    with calling():
+    lock = ContestedLock(deployment.of("OtherService"))
+    with CALLING:
         victim = lock.start_inside(machine, seconds=FOR_EVER_SECONDS)
         lock.stop(victim)
     if is_free:
-        wait_until(lambda: lock.holders() == [], pause_seconds=QUICK_SECONDS)
+        wait_until(lambda: lock.holders() == [])
     else:
         time.sleep(PLAIN_LEASE_SECONDS)  # which its own lease outlasts by far
         assert lock.holders() == [victim]
@@ -183,13 +170,13 @@ def until(moment: float) -> None:
 def granted_after_the_lease(lock: ContestedLock, lease_ends_at: float) -> float:
     """When direct callers had the lock: at the first question when every Date tells its end."""
     until(lease_ends_at + 0.2)
-    with calling_again():
+    with CALLING_AGAIN:
         early = lock.ask()
     if not early["acquired"]:  # else the machine was so busy that it came late
         assert early["reason"] == "HELD"
         until(lease_ends_at + OVER_SECONDS + 0.05)
-        with calling_again():
-            assert lock.ask_until_granted() == 1
+        with CALLING_AGAIN:
+            assert lock.ask()["acquired"] is True
     granted_at = lock.holder().acquired_at_ms / 1000
     assert granted_at >= lease_ends_at + TOLERANCE_SECONDS
     return granted_at
@@ -199,8 +186,8 @@ def granted_after_the_lease(lock: ContestedLock, lease_ends_at: float) -> float:
 def test_without_any_event_a_lock_is_free_for_a_caller_after_one_lease(
     deployment: Deployment,
 ) -> Figures:
-    lock = ContestedLock(deployment.of("Unreaped"))
-    with calling():
+    lock = ContestedLock(deployment.of("OtherService"))
+    with CALLING:
         victim = lock.start_inside("UnreapedPlain", seconds=FOR_EVER_SECONDS)
         died_at = lock.stop(victim)
     granted_at = granted_after_the_lease(lock, lock.holder().expires_at_ms / 1000)
@@ -212,8 +199,8 @@ def test_without_any_event_a_lock_is_free_for_a_caller_after_one_lease(
 def test_without_any_event_a_lock_goes_to_a_waiting_workflow_after_a_lease_and_a_poll(
     deployment: Deployment,
 ) -> Figures:
-    lock = ContestedLock(deployment.of("Unreaped"))
-    with calling():
+    lock = ContestedLock(deployment.of("OtherService"))
+    with CALLING:
         victim = lock.start_inside("UnreapedPlain", seconds=FOR_EVER_SECONDS)
         follower = lock.start_behind("UnreapedPlain", seconds=0)
         died_at = lock.stop(victim)
@@ -230,11 +217,11 @@ def test_without_any_event_a_lock_goes_to_a_waiting_workflow_after_a_lease_and_a
 def test_the_lock_of_a_running_workflow_is_not_free_when_its_lease_is_over(
     deployment: Deployment,
 ) -> None:
-    lock = ContestedLock(deployment.of("Unreaped"))
-    with calling():
+    lock = ContestedLock(deployment.of("OtherService"))
+    with CALLING:
         holder = lock.start_inside("UnreapedPlain", seconds=FOR_EVER_SECONDS)
     until(lock.holder().expires_at_ms / 1000 + OVER_SECONDS + 0.2)
-    with calling_again():
+    with CALLING_AGAIN:
         answer = lock.ask()
     lock.stop(holder)
     assert (answer["acquired"], answer["reason"]) == (False, "HELD")
@@ -252,10 +239,10 @@ def test_an_express_workflow_that_dies_leaves_its_lock_to_the_lease(
     deployment: Deployment, machine: str, seconds: int, status: str, error: str | None
 ) -> Figures:
     lock = ContestedLock(deployment)
-    with ThreadPoolExecutor(1) as pool, calling():
+    with ThreadPoolExecutor(1) as pool, CALLING:
         inputs = {"lock": lock.lock, "seconds": seconds}
         run = pool.submit(deployment.run_express, machine, inputs)
-        wait_until(lambda: lock.holders() != [], pause_seconds=QUICK_SECONDS)
+        wait_until(lambda: lock.holders() != [])
         ended = run.result(LONGEST_WAIT_SECONDS)
     died_at, holder = time.time(), lock.holder()
     assert (ended.status, ended.error, holder.execution_arn) == (status, error, None)
@@ -283,11 +270,11 @@ def test_what_the_branch_held_is_taken_until_the_execution_ends(
 ) -> None:
     """Which is documented: the guard belongs around the whole, or a Catch into the branch."""
     lock = ContestedLock(deployment)
-    with calling():
+    with CALLING:
         execution = lock.start_inside(machine, seconds=GOES_ON_SECONDS)
     await_sibling(lock, execution)
     until(time.time() + LAPSED_SECONDS)
-    with calling_again():
+    with CALLING_AGAIN:
         assert (lock.ask()["acquired"], deployment.is_running(execution)) == (False, True)
     lock.stop(execution)
     wait_until(lambda: lock.holders() == [])
@@ -297,7 +284,7 @@ def test_what_the_branch_held_is_taken_until_the_execution_ends(
 def test_what_it_is_handed_later_is_free_after_its_lease(deployment: Deployment) -> None:
     """No one was there to be notified, so Step Functions is not asked either."""
     lock = ContestedLock(deployment)
-    with calling():
+    with CALLING:
         owner_id = lock.ask(lease_seconds=600)["owner_id"]
         execution = lock.start_behind("PlainSibling", seconds=GOES_ON_SECONDS)
         await_sibling(lock, execution)
@@ -315,15 +302,15 @@ def test_an_acquire_that_lands_after_the_first_reap_pass_is_freed_by_the_second(
     """The workflow holds an outer lock: once that is free, the first pass is over."""
     lock = GatedLock(deployment, requests=0)
     outer = f"outer/{lock.lock}"
-    with calling():
-        victim = lock.start("DiesNested", seconds=FOR_EVER_SECONDS)
+    with CALLING:
+        victim = lock.start("StaysInTwo", seconds=FOR_EVER_SECONDS)
         lock.await_arrival()
         assert lock.holders(outer) == [victim]
         died_at = lock.stop(victim)
-        wait_until(lambda: lock.holders(outer) == [], pause_seconds=QUICK_SECONDS)
+        wait_until(lambda: lock.holders(outer) == [])
         lock.open()
         assert lock.holders() == [victim]
-        follower = lock.start_behind("Dies", seconds=0)
+        follower = lock.start_behind("Stays", seconds=0)
     freed_seconds = float(lock.ended(follower).output["began_ms"]) / 1000 - died_at
     assert SECOND_PASS_SECONDS - 1 < freed_seconds < LONG_LEASE_SECONDS
     assert (lock.holders(), lock.waiters()) == ([], [])

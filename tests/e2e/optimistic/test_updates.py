@@ -161,29 +161,26 @@ def test_workflows_and_python_share_versions(account: Account) -> None:
     account.open(100)
     account.at_once("Debit", 10)
     seen = account.item()
-    written = optimistic.update(_table_of(account), {"account": account.name}, _debit(20))
+    key = {"account": account.name}
+    written = optimistic.update(
+        _table_of(account), key, lambda item: item and {**item, "balance": item["balance"] - 20}
+    )
     assert written is not None
     account.at_once("Debit", 30)
     assert account.balance_and_version() == ("40", "3")
     assert account.item()["version_id"] != seen["version_id"]
 
 
-def _debit(amount: int) -> Any:  # noqa: ANN401 - a change
-    def change(item: Any) -> Any:  # noqa: ANN401 - an item
-        item["balance"] -= amount
-        return item
-
-    return change
-
-
 def _table_of(account: Account) -> Table:
     aws = account.deployment.aws
-    session = boto3.Session(
-        aws_access_key_id=aws.access_key, aws_secret_access_key="test", region_name="us-east-1"
+    resource = boto3.resource(
+        "dynamodb",
+        aws_access_key_id=aws.access_key,
+        aws_secret_access_key="test",
+        region_name="us-east-1",
+        endpoint_url=aws.endpoint_url,
     )
-    resource = session.resource("dynamodb", endpoint_url=aws.endpoint_url)
-    table: Table = resource.Table(account.table_name)
-    return table
+    return resource.Table(account.table_name)
 
 
 def test_an_item_whose_version_is_no_number_is_not_written(account: Account) -> None:

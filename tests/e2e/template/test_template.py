@@ -89,16 +89,14 @@ def printed_machine(
 
 
 @whole
-def test_other_stacks_find_it_by_its_name(service: Deployment) -> None:
-    """As `LockService.from_stack` does: see unit/cdk/test_shared_service.py."""
+def test_other_stacks_find_it_by_its_name_and_its_functions_grant_renew_and_release(
+    service: Deployment,
+) -> None:
+    """They find it as `LockService.from_stack` does: see unit/cdk/test_shared_service.py."""
     parameters = service.aws.client("ssm")
     for name in ("LockTableName", "AcquireFunctionArn", "ReleaseFunctionArn", "ReapFunctionArn"):
         found = parameters.get_parameter(Name=f"/fairlock/{STACK}/{name}")["Parameter"]["Value"]
         assert found == service.outputs[STACK][name]
-
-
-@whole
-def test_its_functions_grant_renew_and_release(service: Deployment) -> None:
     owner = {"lock_name": "direct", "owner_id": str(uuid.uuid4())}
     assert service.invoke("Acquire", **owner)["acquired"] is True
     assert service.held("direct") == 1

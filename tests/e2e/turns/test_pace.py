@@ -11,7 +11,7 @@ from fairlock import LockClient, SlotTooLate
 from fairlock.protocol.pace import MICROSECONDS
 from fairlock.protocol.schema import pace_key
 from tests.e2e.deployment import Deployment
-from tests.e2e.turns.stack import INTERVAL_SECONDS
+from tests.e2e.other_service import INTERVAL_SECONDS
 
 WORKFLOWS = 4
 _STATES = 4
@@ -77,13 +77,6 @@ def test_a_slot_that_is_too_late_and_a_name_that_breaks_its_rule_fail_by_name(
     assert (failed.cause or "").startswith(f"pace {name}: the next slot begins in 3")
     assert (failed.cause or "").endswith(" s, and max_wait is 0 s; nothing was reserved")
     assert paced.run("PaceFails", {"pace": ""}).error == "InvalidRequest"
-
-
-def test_each_iteration_of_a_map_has_a_slot_of_its_own(paced: Deployment, name: str) -> None:
-    assert paced.run("PaceEach", {"pace": name}).status == "SUCCEEDED"
-    first = next_slot(paced, name)
-    assert paced.run("PaceInMap", [{"pace": name}] * 4).status == "SUCCEEDED"
-    assert next_slot(paced, name) >= first + 4 * INTERVAL_SECONDS
 
 
 def test_clients_functions_and_workflows_share_a_pace(paced: Deployment, name: str) -> None:

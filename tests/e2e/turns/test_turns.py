@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from fairlock import LockClient, LockWaitTimeout, Superseded
+from tests.e2e.conftest import Tell
 from tests.e2e.deployment import Deployment, Json, most_inside, wait_until
-from tests.e2e.together import spread
 from tests.e2e.turns.stack import FALLBACK_SECONDS, GIVES_UP_SECONDS
 
 
@@ -108,10 +108,7 @@ def all_wait(deployment: Deployment, lock: str) -> list[str]:
 
 
 def test_the_newest_runs_and_all_others_are_told_that_they_need_not(
-    deployment: Deployment,
-    locks: LockClient,
-    lock: str,
-    record_property: Callable[[str, object], None],
+    deployment: Deployment, locks: LockClient, lock: str, tell: Tell
 ) -> None:
     holder = locks.acquire(lock)
     arns = all_wait(deployment, lock)
@@ -120,9 +117,8 @@ def test_the_newest_runs_and_all_others_are_told_that_they_need_not(
     outputs = [deployment.ended(arn).output for arn in arns]
     assert outputs == ["superseded"] * WAITING + ["ran"]
     assert (deployment.waiters(lock), deployment.state(lock).newest) == ([], NEWEST)
-    entered = (deployment.timeline(arn).entered("Guard: Acquired?") for arn in arns[:-1])
-    text = f"superseded, fallback period {FALLBACK_SECONDS} s: until they learn it"
-    record_property("figures", f"{text}: {spread([at - began for at in entered])}")
+    entered = [deployment.timeline(arn).entered("Guard: Acquired?") - began for arn in arns[:-1]]
+    tell(f"superseded, fallback period {FALLBACK_SECONDS} s: until they learn it", entered)
 
 
 def test_a_client_and_workflows_supersede_each_other(
@@ -159,8 +155,7 @@ class Subscriber:
 
     def __init__(self, deployment: Deployment, lock_name: str) -> None:
         self.sqs = deployment.aws.client("sqs")
-        events = deployment.aws.client("events")
-        rule = f"of-a-test-{uuid.uuid4()}"
+        events, rule = deployment.aws.client("events"), f"of-a-test-{uuid.uuid4()}"
         self.url = self.sqs.create_queue(QueueName=rule)["QueueUrl"]
         found = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=["QueueArn"])
         arn = found["Attributes"]["QueueArn"]
@@ -177,13 +172,13 @@ class Subscriber:
         events.put_targets(Rule=rule, Targets=[{"Id": "queue", "Arn": arn}])
         self.came: dict[str, Json] = {}
 
-    def has(self, kind: str) -> bool:
-        """Whether an event of this kind came."""
+    def has(self, *kinds: str) -> bool:
+        """Whether events of these kinds came."""
         found = self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10)
         for message in found.get("Messages", []):
             event = json.loads(message["Body"])
             self.came[event["detail-type"]] = event["detail"]
-        return kind in self.came
+        return self.came.keys() >= {*kinds}
 
 
 def test_a_grant_a_release_and_a_superseded_waiter_become_events_of_the_default_bus(
@@ -206,8 +201,7 @@ def test_a_grant_a_release_and_a_superseded_waiter_become_events_of_the_default_
         last.result(timeout=60).release()
         with pytest.raises(Superseded):
             superseded.result(timeout=60)
-    for kind in ("Waiter superseded", "Lock granted", "Lock released"):
-        wait_until(lambda kind=kind: subscriber.has(kind), seconds=60)  # type: ignore[misc]  # the default binds this one
+    wait_until(lambda: subscriber.has("Waiter superseded", "Lock granted", "Lock released"))
     told = subscriber.came["Waiter superseded"]
     assert (told["owner_name"], told["version"], told["newest"]) == ("build 2", 2, 9)
     assert holder.owner_id not in json.dumps(subscriber.came)

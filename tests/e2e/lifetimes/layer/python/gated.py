@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,40 +23,37 @@ Json = dict[str, Any]
 _PAUSE_SECONDS = 0.02
 
 
+_runtime_client = _runtime._client  # noqa: SLF001 - all clients of the handlers come from there
+
+
 class Gate:
-    """Counts the requests of an invocation, and waits before one of them."""
+    """Before the request of an invocation whose number the lock's name tells."""
 
-    def __init__(self) -> None:
-        self._path: Path | None = None
-        self._requests = 0
-
-    @contextmanager
-    def standing(self, operation: str, lock_name: str) -> Iterator[None]:
-        """During an invocation."""
-        kind, _, rest = lock_name.partition("/")
-        if kind != "gate" or not rest.startswith(f"{operation}/"):
-            yield
-            return
-        _, requests, name = rest.split("/", 2)
-        self._path, self._requests = Path(os.environ["GATES"]) / name, int(requests)
-        try:
-            yield
-        finally:
-            self._path.with_suffix(".left").touch()
-            self._path = None
+    def __init__(self, operation: str, lock_name: str) -> None:
+        kind, of, requests, name = f"{lock_name}///".split("/")[:4]
+        self._is_here = (kind, of) == ("gate", operation)
+        self._path = Path(os.environ["GATES"]) / name
+        self._requests = int(requests) if self._is_here else 0
 
     def pass_through(self) -> None:
         """Called before every request."""
         self._requests -= 1
-        if self._path is None or self._requests >= 0:
+        if not self._is_here or self._requests >= 0:
             return
         self._path.with_suffix(".entered").touch()
         while not self._path.with_suffix(".open").exists():
             time.sleep(_PAUSE_SECONDS)
 
+    def leave(self) -> None:
+        """Called at the end of the invocation."""
+        if self._is_here:
+            self._path.with_suffix(".left").touch()
+
 
 class Gated:
-    """A boto3 client whose requests all go through the gate."""
+    """A boto3 client whose requests all go through the gate of the invocation."""
+
+    gate: Gate
 
     def __init__(self, inner: Any) -> None:  # noqa: ANN401 - a boto3 client
         self._inner = inner
@@ -67,26 +64,22 @@ class Gated:
             return attribute
 
         def call(**arguments: Any) -> Any:  # noqa: ANN401 - same
-            _gate.pass_through()
+            Gated.gate.pass_through()
             return attribute(**arguments)
 
         return call
 
 
-_gate = Gate()
-_client = _runtime._client  # noqa: SLF001 - all clients of the handlers come from there
-_runtime._client = lambda service: Gated(_client(service))  # type: ignore[assignment]  # noqa: SLF001 - same
+_runtime._client = lambda service: Gated(_runtime_client(service))  # type: ignore[assignment]  # noqa: SLF001 - same
 
 
-def acquire(event: Json, context: Any) -> Json:  # noqa: ANN401 - a LambdaContext
-    """The acquire handler."""
-    with _gate.standing("acquire", event["lock_name"]):
-        answer: Json = _acquire(event, context)
-        return answer
+def _handle(operation: str, handler: Callable[..., Json], event: Json, context: object) -> Json:
+    Gated.gate = gate = Gate(operation, event["lock_name"])
+    try:
+        return handler(event, context)
+    finally:
+        gate.leave()
 
 
-def release(event: Json, context: Any) -> Json:  # noqa: ANN401 - same
-    """The release handler."""
-    with _gate.standing("release", event["lock_name"]):
-        answer: Json = _release(event, context)
-        return answer
+acquire = partial(_handle, "acquire", _acquire)
+release = partial(_handle, "release", _release)
