@@ -188,18 +188,18 @@ class HoldAll(SyncHold[tuple[Lock, ...]]):
     """`with locks.hold_all(["a", "b"]) as (a, b):` acquires all, runs the body, releases all."""
 
 
-_Callback = TypeVar("_Callback")
-_Hold = TypeVar("_Hold", bound=BaseHold)
-_HoldAll = TypeVar("_HoldAll", bound=BaseHold)
+Callback = TypeVar("Callback")
+Block = TypeVar("Block", bound=BaseHold)
+BlockOfAll = TypeVar("BlockOfAll", bound=BaseHold)
 
 
-class BaseClient(EnteredOneWay, ABC, Generic[_Callback, _Hold, _HoldAll]):
+class BaseClient(EnteredOneWay, ABC, Generic[Callback, Block, BlockOfAll]):
     """A client, of either kind: its connections and locks belong to one process."""
 
     _settings: ClientSettings
     _services: ClientServices
-    _hold: Callable[[object, Any], _Hold]
-    _hold_all: Callable[[object, Any], _HoldAll]
+    _hold: Callable[[object, Any], Block]
+    _hold_all: Callable[[object, Any], BlockOfAll]
 
     def __getstate__(self) -> NoReturn:
         """Refuses to be copied or pickled."""
@@ -220,18 +220,19 @@ class BaseClient(EnteredOneWay, ABC, Generic[_Callback, _Hold, _HoldAll]):
         limit: int = 1,
         data: Mapping[str, Any] | None = None,
         owner_name: str | None = None,
-        on_lost: _Callback | None = None,
-        on_danger: _Callback | None = None,
+        on_lost: Callback | None = None,
+        on_danger: Callback | None = None,
         reentrant: bool = False,
         shared: bool = False,
         max_hold: Seconds | None = None,
         only_newest: bool | int = False,
-    ) -> _Hold:
+    ) -> Block:
         """`with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
 
-        What the body raises leaves the block as it is, with a note if the release failed too, or if
-        the lock was lost. If the body succeeds but the lock was lost meanwhile, `LockLost` is
-        raised: the body was not alone. If only the release fails, see `best_effort_release`.
+        With an `AsyncLockClient` write `async with`, here and for `hold_all`. What the body raises
+        leaves the block as it is, with a note if the release failed too, or if the lock was lost.
+        If the body succeeds but the lock was lost meanwhile, `LockLost` is raised: the body was not
+        alone. If only the release fails, see `best_effort_release`.
 
         If a thread inside the block waits for the same lock, by `hold`, `acquire` or `@locked` of
         this client, it would wait for itself: the client raises `InvalidRequest` at once. With more
@@ -262,11 +263,11 @@ class BaseClient(EnteredOneWay, ABC, Generic[_Callback, _Hold, _HoldAll]):
         limit: int = 1,
         data: Mapping[str, Any] | None = None,
         owner_name: str | None = None,
-        on_lost: _Callback | None = None,
-        on_danger: _Callback | None = None,
+        on_lost: Callback | None = None,
+        on_danger: Callback | None = None,
         shared: bool = False,
         max_hold: Seconds | None = None,
-    ) -> _HoldAll:
+    ) -> BlockOfAll:
         """`with locks.hold_all(["accounts/7", "accounts/9"]) as (seven, nine):` holds all or none.
 
         Guaranteed: callers that take several locks by this, or by a `LockGuard` with a list, never
@@ -297,7 +298,7 @@ class BaseClient(EnteredOneWay, ABC, Generic[_Callback, _Hold, _HoldAll]):
         return self._hold_all(list(plan.names), self._block_of_all(plan))
 
     @abstractmethod
-    def _block(self, options: LockOptions[_Callback], *, reentrant: bool) -> Any:  # noqa: ANN401 - of either kind
+    def _block(self, options: LockOptions[Callback], *, reentrant: bool) -> Any:  # noqa: ANN401 - of either kind
         """The block of `hold`."""
 
     @abstractmethod

@@ -15,7 +15,7 @@ from fairlock.client.arguments import (
     refuse,
     require_max_wait,
 )
-from fairlock.client.lease_handle import RELEASE_SECONDS
+from fairlock.client.connection import RELEASE_SECONDS
 from fairlock.client.reporting import logger
 from fairlock.client.services import ClientServices
 from fairlock.clock import Seconds, in_seconds

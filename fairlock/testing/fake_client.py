@@ -117,7 +117,8 @@ class FakeClient:
     def another(self, owner_name: str = "other", /, **settings: Unpack[ClientOptions]) -> Self:
         """A client of the same table and clock, as another process would have it."""
         settings["owner_name"] = owner_name
-        return type(self)(table=self.table, clock=self.clock, **settings)  # type: ignore[call-arg]
+        kind: Callable[..., Self] = type(self)
+        return kind(table=self.table, clock=self.clock, **settings)
 
 
 class FakeLockClient(FakeClient, LockClient):
