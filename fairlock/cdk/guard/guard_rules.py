@@ -63,9 +63,9 @@ Faults = Callable[[], Iterable[InvalidRequest]]
 
 
 def checked_end(max_hold: Duration | None, task: sfn.IChainable, *, wait: int) -> Faults | None:
-    """Checks that the guarded task is over in time, now and by what it returns.
+    """Checks that the guarded task is over in time, and returns the same check of the final task.
 
-    CDK lets anybody add a Retry later. None if there is no bound.
+    A Retry may be added after this. None if there is no bound.
     """
     if max_hold is None:
         return None
