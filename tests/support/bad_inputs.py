@@ -276,7 +276,8 @@ ACQUIRES: Final = [
         "task_token",
         {"empty": "", "2049 characters": "x" * 2049, "null": None, "newline": "a\n"},
     ),
-    *_unknown(lockname="x", Limit=1, **{"": 1}),
+    *_unknown(lockname="x", Limit=1),
+    *_wrong("", {"a field without a name": 1}, rule=TEXT_UNKNOWN),
 ]
 HEARTBEATS: Final = [
     *NAMES,

@@ -84,7 +84,7 @@ def left_ms(bench: Bench) -> int:
 
 def ceiling_of(bench: Bench) -> int | None:
     found = bench.state.ceiling
-    return None if found is None else int(found.limit)
+    return None if found is None else found.limit
 
 
 def is_undelivered(bench: Bench) -> bool:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
@@ -251,12 +252,13 @@ def test_a_change_that_forgets_to_return_the_item_does_not_delete_it(table: Tabl
 def test_what_is_no_item_is_refused_by_name(table: Table) -> None:
     five: Any = 5
     nothing: Any = None
-    for refused, field in (
+    refusals: list[tuple[Callable[[], object], str]] = [
         (lambda: optimistic.update(table, ANNA, lambda _: five), "item"),
         (lambda: optimistic.put(table, ANNA, five, seen=None), "item"),
         (lambda: optimistic.put(table, ANNA, {}, seen=five), "seen"),
         (lambda: optimistic.put(table, ANNA, nothing, seen=None), "item"),
-    ):
+    ]
+    for refused, field in refusals:
         with pytest.raises(InvalidRequest, match=f"{field}: must be"):
             refused()
     assert stored(table) is None

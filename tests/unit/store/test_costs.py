@@ -48,7 +48,7 @@ def test_the_page_and_the_calculator_agree() -> None:
     waiting = {**million, "waitingPercent": 100}
     forms = [million, {**waiting, "waitMinutes": 5}, {**waiting, "waitMinutes": 10}]
     program = (SITE / "costs.js").read_text() + CALL
-    node = ROOT / ".venv" / "bin" / "node"
+    node = str(ROOT / ".venv" / "bin" / "node")
     command = [node, "-e", program, json.dumps(FIGURES), json.dumps(forms)]
     answer = subprocess.run(command, check=True, capture_output=True, timeout=60)
     plain, waited, longer = json.loads(answer.stdout)

@@ -10,7 +10,7 @@ import pytest
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import Grant
-from fairlock.protocol.outcomes import NotHeld, Released
+from fairlock.protocol.outcomes import NotHeld, Queued, Released
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import LOCK, acquire, owner, release
 from tests.support.faulty_table import (
@@ -116,7 +116,7 @@ def test_a_call_that_stalls_leaves_the_task_token_of_the_next_call(
             bench.release("xeno", waits=True)
 
     first = acquire("anna", task_token="first", **anna)
-    bench.store(meanwhile(stalls_at, passes_by)).acquire(first)
+    assert isinstance(bench.store(meanwhile(stalls_at, passes_by)).acquire(first), Queued)
     bench.release("holder")
     assert bench.pushed == ["second"]
 
