@@ -19,7 +19,7 @@ from fairlock import (
 from fairlock.testing.manual_clock import START_MS
 from tests.contracts.client.drivers import Tasks, World, done, inside
 from tests.support.faulty_table import WRITES, unknown_outcomes
-from tests.unit.client.doubles import Told
+from tests.unit.client.doubles import Hook
 
 
 async def test_acquire_heartbeat_and_release_are_one_request_each(world: World) -> None:
@@ -137,7 +137,7 @@ async def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
 async def test_a_grant_tells_the_wait_and_a_release_tells_how_long_it_was_held(
     world: World,
 ) -> None:
-    told = Told()
+    told = Hook()
     locks = world.client(on_event=told)
     other = await done(world.another().acquire("a"))
     world.at(10, other.release)
@@ -156,7 +156,7 @@ async def test_a_grant_tells_the_wait_and_a_release_tells_how_long_it_was_held(
 
 
 async def test_each_way_in_which_a_lock_is_not_granted_is_an_event_of_its_own(world: World) -> None:
-    told = Told()
+    told = Hook()
     locks = world.client(on_event=told)
     await done((await done(world.another().acquire("a", only_newest=2))).release())
     with pytest.raises(Superseded):
@@ -176,7 +176,7 @@ async def test_each_way_in_which_a_lock_is_not_granted_is_an_event_of_its_own(wo
 
 
 async def test_late_heartbeats_are_a_danger_and_then_a_loss_each_once(world: World) -> None:
-    told = Told()
+    told = Hook()
     locks = world.client(on_event=told)
     lock = await done(locks.acquire("a"))
     world.table.is_down = True
@@ -192,7 +192,7 @@ async def test_late_heartbeats_are_a_danger_and_then_a_loss_each_once(world: Wor
 async def test_a_release_by_a_transaction_and_one_at_the_end_of_the_client_are_told(
     world: World,
 ) -> None:
-    told = Told()
+    told = Hook()
     locks = world.client(on_event=told)
     guard = await done(world.another().acquire("guard"))
     lock = await done(locks.acquire("a"))
@@ -204,7 +204,7 @@ async def test_a_release_by_a_transaction_and_one_at_the_end_of_the_client_are_t
 
 
 async def test_a_release_of_unknown_outcome_is_no_event_until_it_is_known(world: World) -> None:
-    told = Told()
+    told = Hook()
     locks = world.client(on_event=told)
     lock = await done(locks.acquire("a"))
     world.table.is_down = True

@@ -58,7 +58,7 @@ async def test_a_grant_between_the_last_look_and_leaving_goes_to_the_next_waiter
 async def test_a_waiter_that_was_dropped_from_the_queue_enters_it_again_at_its_end(
     world: World,
 ) -> None:
-    seen, items = [], world.table.memory.items
+    seen, items = list[tuple[str, str]](), world.table.memory.items
 
     def drop() -> None:
         for key in [key for key in items if key[1].startswith("WAITER#")]:

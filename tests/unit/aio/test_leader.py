@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -129,6 +129,19 @@ class Fleet:
 
         await locks.lead("a", work)
 
+    async def lead_on(self, locks: FakeAsyncLockClient) -> None:
+        """Its work does not end when it is told, nor when it is cancelled."""
+        now = asyncio.get_running_loop().time
+
+        async def work(lock: AsyncLock, _stop: asyncio.Event) -> None:
+            ends_at = now() + 300
+            with self.counted(lock):
+                while now() < ends_at:
+                    with suppress(asyncio.CancelledError):
+                        await asyncio.sleep(ends_at - now())
+
+        await locks.lead("a", work)
+
     async def hold(self, locks: FakeAsyncLockClient) -> None:
         """Its work takes as long as it likes."""
         while True:
@@ -158,6 +171,12 @@ def test_no_two_lead_at_a_time_whatever_fails(seed: int) -> None:
     assert fleet.most_inside == 1
     assert len(fleet.tokens) > 1
     assert sorted(set(fleet.tokens)) == fleet.tokens
+
+
+def test_two_would_lead_at_a_time_if_work_went_on() -> None:
+    fleet = Fleet(0)
+    run_in_virtual_time(fleet.run(fleet.lead_on))
+    assert fleet.most_inside > 1
 
 
 @pytest.mark.parametrize("seed", range(2))

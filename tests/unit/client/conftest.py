@@ -27,8 +27,9 @@ class Near:
         self.made: list[LockClient] = []
 
     def client(self, name: str = "anna", **settings: Any) -> LockClient:  # noqa: ANN401 - as of LockClient
-        given = {"clock": self.clock, "heartbeat_every": math.inf, "owner_name": name, **settings}
-        self.made.append(LockClient("locks", **{"client": self.table, **given}))  # type: ignore[arg-type]  # in memory
+        given: dict[str, Any] = {"client": self.table, "clock": self.clock, "owner_name": name}
+        given |= {"heartbeat_every": math.inf, **settings}
+        self.made.append(LockClient("locks", **given))
         return self.made[-1]
 
 

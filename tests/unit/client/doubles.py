@@ -113,7 +113,7 @@ def without_date(headers: dict[str, str]) -> None:
     del headers["date"]
 
 
-class Told:
+class Hook:
     """Remembers what a hook is told."""
 
     def __init__(self) -> None:

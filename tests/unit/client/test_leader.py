@@ -56,7 +56,7 @@ def test_a_leader_that_waits_is_told_in_the_moment_of_its_loss() -> None:
             moments.append(locks.clock.monotonic())
 
     def work(lock: Lock, stop: threading.Event) -> None:
-        by_force = {"fencing_token": lock.fencing_token, "reason": "it hangs"}
+        by_force: dict[str, Any] = {"fencing_token": lock.fencing_token, "reason": "it hangs"}
         take_away = partial(locks.another().force_release, "exporter", **by_force)
         if not moments:
             locks.clock.at(5, take_away)

@@ -17,14 +17,14 @@ from fairlock import LockClient, LockEvent
 from fairlock.client import reporting
 from fairlock.client.reporting import LockEventKind, LockEvents
 from fairlock.testing import FakeLockClient, FakeTable
-from tests.unit.client.doubles import Told
+from tests.unit.client.doubles import Hook
 
 BOUND_SECONDS = 30
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def told() -> Hook:
+    return Hook()
 
 
 def real_client(hook: object) -> LockClient:
@@ -32,7 +32,7 @@ def real_client(hook: object) -> LockClient:
     return LockClient("locks", client=FakeTable(), heartbeat_every=math.inf, on_event=hook)  # type: ignore[arg-type]  # in memory
 
 
-def test_events_come_in_order_and_all_before_the_client_is_closed(told: Told) -> None:
+def test_events_come_in_order_and_all_before_the_client_is_closed(told: Hook) -> None:
     with real_client(told) as locks:
         for name in "abc":
             locks.acquire(name).release()
@@ -85,7 +85,7 @@ def test_events_behind_the_end_of_a_client_come_although_the_hook_was_busy_at_it
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit])
 def test_what_the_hook_raises_is_logged_and_the_next_event_comes(
-    told: Told, caplog: pytest.LogCaptureFixture, error: type[BaseException]
+    told: Hook, caplog: pytest.LogCaptureFixture, error: type[BaseException]
 ) -> None:
     def hook(event: LockEvent) -> None:
         told(event)
@@ -97,7 +97,7 @@ def test_what_the_hook_raises_is_logged_and_the_next_event_comes(
     assert caplog.text.count("on_event failed") == 2
 
 
-def test_a_hook_may_close_its_client(told: Told) -> None:
+def test_a_hook_may_close_its_client(told: Hook) -> None:
     is_closed = threading.Event()
 
     def hook(event: LockEvent) -> None:
@@ -117,7 +117,7 @@ def test_a_hook_that_is_too_slow_misses_events_and_memory_stays_bounded(
     monkeypatch.setattr(reporting, "_MOST_WAITING", 3)
     monkeypatch.setattr(reporting, "_CLOSE_SECONDS", BOUND_SECONDS)
     begun, goes_on = threading.Event(), threading.Event()
-    told = Told()
+    told = Hook()
 
     def hook(event: LockEvent) -> None:
         told(event)
@@ -136,7 +136,7 @@ def test_a_hook_that_is_too_slow_misses_events_and_memory_stays_bounded(
 
 
 def test_without_a_hook_there_is_no_thread_and_with_one_that_cannot_start_no_error(
-    told: Told, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    told: Hook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = threading.enumerate()
     events = LockEvents(None)

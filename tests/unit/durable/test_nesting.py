@@ -139,13 +139,13 @@ def _deploys(service: Service, place: Place, *, version: bool | int = 7) -> list
     return messages
 
 
+def in_a_map(kind: NestingType) -> Place:
+    config: MapConfig[int] = MapConfig(nesting_type=kind)
+    return lambda context, deploy: context.map([0, 1], deploy, config=config)
+
+
 MAPS: dict[str, Place] = {
-    **{
-        kind.name: lambda context, deploy, kind=kind: context.map(  # type: ignore[misc]  # a default
-            [0, 1], deploy, config=MapConfig(nesting_type=kind)
-        )
-        for kind in NestingType
-    },
+    **{kind.name: in_a_map(kind) for kind in NestingType},
     "below": lambda context, deploy: context.map(
         [0, 1], lambda child, *_: child.run_in_child_context(deploy, name="deploy")
     ),
