@@ -139,7 +139,8 @@ def test_the_error_of_the_work_leaves_as_it_is(machine: Scope) -> None:
 def test_each_call_of_a_reader_asks_to_share_with_twenty_or_as_many_as_the_guard_says(
     guards: GuardFactory, options: Json, number: int
 ) -> None:
-    for limits in ({}, {"limit": 3}):
+    either: tuple[Json, Json] = {}, {"limit": 3}
+    for limits in either:
         made = definition_of(guards.guard(shared=True, **options, **limits)).requests()
         expected = (True, limits.get("limit", 20))
         assert [(each["shared"], each["limit"]) for each in made] == [expected] * number

@@ -228,8 +228,8 @@ def test_a_message_that_was_asked_too_early_really_comes_again_soon(
     monkeypatch: pytest.MonkeyPatch, outside: Outside
 ) -> None:
     sqs = boto3.client("sqs")
-    waits = {"VisibilityTimeout": "120"}
-    queue_url = sqs.create_queue(QueueName="hidden", Attributes=waits)["QueueUrl"]
+    queue = sqs.create_queue(QueueName="hidden", Attributes={"VisibilityTimeout": "120"})
+    queue_url = queue["QueueUrl"]
     sqs.send_message(QueueUrl=queue_url, MessageBody=json.dumps(status_change()))
     (message,) = sqs.receive_message(QueueUrl=queue_url)["Messages"]
 
