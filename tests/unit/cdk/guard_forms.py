@@ -203,9 +203,11 @@ EVERY = (
 )
 # Most states of guards that queue, or poll and are kept alive, are those of the other forms.
 FEW = (_flat, _flat_in_jsonata, _task_with_own_catch, _nested, _on_timeout)
-POLL, QUEUE = {"waiting": Waiting.poll()}, {"waiting": Waiting.queue()}
-KEPT = {"keep_alive": INTERVAL}
-FORMS: dict[str, tuple[Callable[[Form], None], dict[str, Any]]] = {
+Props = dict[str, Any]
+POLL: Props = {"waiting": Waiting.poll()}
+QUEUE: Props = {"waiting": Waiting.queue()}
+KEPT: Props = {"keep_alive": INTERVAL}
+FORMS: dict[str, tuple[Callable[[Form], None], Props]] = {
     prefix + build.__name__.title().replace("_", ""): (build, props)
     for prefix, props, builds in (
         ("", POLL, (*EVERY, _express)),

@@ -61,21 +61,16 @@ def test_the_answer_decides_where_to_go(
     assert chosen(machine, now_ms=ENTERED_MS + waited_ms, **fields) == next_state
 
 
-@pytest.mark.parametrize(
-    ("advised", "waited_ms", "seconds"),
-    [
-        (7, 0, 7),
-        (7, HALF_HOUR_MS - 2_001, 3),  # rounded up, so that the last try is not before the deadline
-        (7, HALF_HOUR_MS - 1, 1),
-        (7, HALF_HOUR_MS + 5_000, 1),
-    ],
-)
-def test_the_wait_is_the_advice_but_never_past_the_deadline(
-    machine: Scope, advised: int, waited_ms: int, seconds: int
-) -> None:
-    variables = lock_variable(machine, retry_after_seconds=advised)
+def test_the_wait_is_the_advice_but_never_past_the_deadline(machine: Scope) -> None:
+    variables = lock_variable(machine, retry_after_seconds=7)
     expression = machine.states["Guard: Wait"]["Seconds"]
-    assert evaluate(expression, variables=variables, now_ms=ENTERED_MS + waited_ms) == seconds
+    for waited_ms, seconds in (
+        (0, 7),
+        (HALF_HOUR_MS - 2_001, 3),  # rounded up, so that the last try is not before the deadline
+        (HALF_HOUR_MS - 1, 1),
+        (HALF_HOUR_MS + 5_000, 1),
+    ):
+        assert evaluate(expression, variables=variables, now_ms=ENTERED_MS + waited_ms) == seconds
 
 
 @pytest.mark.parametrize(
@@ -118,21 +113,16 @@ def test_the_timeout_says_which_lock_how_long_and_who_holds_it(
     )
 
 
-@pytest.mark.parametrize(
-    ("error_output", "error", "cause"),
-    [
+def test_the_error_of_the_work_leaves_as_it_is(machine: Scope) -> None:
+    failed = machine.states["Guard: Failed"]
+    for error_output, error, cause in (
         ({"Error": "CardDeclined", "Cause": "no funds"}, "CardDeclined", "no funds"),
         ({"Error": "CardDeclined"}, "CardDeclined", ""),
         ({"Error": "CardDeclined", "Cause": None}, "CardDeclined", ""),
         ({}, "States.TaskFailed", ""),
-    ],
-)
-def test_the_error_of_the_work_leaves_as_it_is(
-    machine: Scope, error_output: Json, error: str, cause: str
-) -> None:
-    failed = machine.states["Guard: Failed"]
-    assert evaluate(failed["Error"], states={"input": error_output}) == error
-    assert evaluate(failed["Cause"], states={"input": error_output}) == cause
+    ):
+        assert evaluate(failed["Error"], states={"input": error_output}) == error
+        assert evaluate(failed["Cause"], states={"input": error_output}) == cause
 
 
 # `LockGuard(shared=True)`: what its states ask for.
@@ -149,7 +139,8 @@ def test_the_error_of_the_work_leaves_as_it_is(
 def test_each_call_of_a_reader_asks_to_share_with_twenty_or_as_many_as_the_guard_says(
     guards: GuardFactory, options: Json, number: int
 ) -> None:
-    for limits in ({}, {"limit": 3}):
+    either: tuple[Json, Json] = {}, {"limit": 3}
+    for limits in either:
         made = definition_of(guards.guard(shared=True, **options, **limits)).requests()
         expected = (True, limits.get("limit", 20))
         assert [(each["shared"], each["limit"]) for each in made] == [expected] * number
@@ -282,19 +273,16 @@ def test_without_the_check_all_customers_without_an_id_have_one_lock() -> None:
     assert evaluate(CUSTOMER, states={"input": {"customer_id": None}}) == "customer/null"
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
+def test_jsonata_that_is_no_mere_concatenation_stays_as_it_is() -> None:
+    for expression in (
         "$states.input.name",
         "$states.input.urgent ? 'a/' & $states.input.id : 'b'",
         "'a/' & $states.input.id and true",
         "'a/' & $states.input.number + 1",
         "'a/' & 'b'",
         "$string($states.input.id)",
-    ],
-)
-def test_jsonata_that_is_no_mere_concatenation_stays_as_it_is(expression: str) -> None:
-    assert name_of(f"{{% {expression} %}}") == f"{{% {expression} %}}"
+    ):
+        assert name_of(f"{{% {expression} %}}") == f"{{% {expression} %}}"
 
 
 @pytest.mark.parametrize(

@@ -191,39 +191,33 @@ def test_by_utf_16_they_do_not(guards: GuardFactory, monkeypatch: pytest.MonkeyP
     assert found == [SMILE, FULL_WIDTH_TILDE] != in_lock_order(names.values())
 
 
-@pytest.mark.parametrize(
-    ("names", "told"),
-    [
+def test_a_name_that_comes_twice_or_is_missing_ends_the_workflow_before_any_is_taken(
+    guards: GuardFactory,
+) -> None:
+    wrong: list[tuple[list[Any], str]] = [
         (["b", "a", "b"], "lock_name: b must come once: correct one of its expressions"),
         (["a", None], r"lock_name: \$states\.input\.n1 must give a value: it is missing"),
         (["a", ["b", "c"]], "lock_name: each expression must give one name, not a list"),
         (["a", ["a", "b"]], "lock_name: a must come once"),
         (["a", []], "lock_name: each expression must give one name, not a list"),
-    ],
-)
-def test_a_name_that_comes_twice_or_is_missing_ends_the_workflow_before_any_is_taken(
-    guards: GuardFactory, names: list[Any], told: str
-) -> None:
-    with pytest.raises(EvaluationError, match=told):
-        ordered(guards, names)
+    ]
+    for names, told in wrong:
+        with pytest.raises(EvaluationError, match=told):
+            ordered(guards, names)
 
 
-@pytest.mark.parametrize(
-    ("lock_name", "told"),
-    [
+def test_a_list_that_breaks_a_rule_is_told_at_synth(guards: GuardFactory) -> None:
+    wrong: list[tuple[list[str], str]] = [
         ([], r"^lock_name: must be a list of 1 to 20 lock names"),
         (["a"] * 21, r"^lock_name: must be a list of 1 to 20 lock names"),
         (["a", "b", "a"], r"^lock_name: must have each lock once \(got 'a'\)"),
         (["{% $x %}", "{% $x %}"], r"^lock_name: must have each lock once"),
         (["a", ""], r"^lock_name: must be a string of 1 to 512 bytes"),
         (["a", Stack().account], r"^lock_name: must have literals, JSONata or JsonPath tokens"),
-    ],
-)
-def test_a_list_that_breaks_a_rule_is_told_at_synth(
-    guards: GuardFactory, lock_name: list[Any], told: str
-) -> None:
-    with pytest.raises(InvalidRequest, match=told):
-        guards.guard(lock_name=lock_name)
+    ]
+    for lock_name, told in wrong:
+        with pytest.raises(InvalidRequest, match=told):
+            guards.guard(lock_name=lock_name)
 
 
 def test_what_one_lock_may_be_asked_for_several_may_not(guards: GuardFactory) -> None:

@@ -158,17 +158,12 @@ def test_it_begins_again_as_another_owner_after_a_pause_that_doubles(
     }
 
 
-@pytest.mark.parametrize(
-    ("waited_ms", "pause_seconds", "seconds"),
-    [(0, 8, 8), (HALF_HOUR_MS - 3_000, 8, 3), (HALF_HOUR_MS + 5_000, 8, 1)],
-)
-def test_the_pause_before_it_never_exceeds_the_deadline(
-    machine: Scope, waited_ms: int, pause_seconds: int, seconds: int
-) -> None:
+def test_the_pause_before_it_never_exceeds_the_deadline(machine: Scope) -> None:
     wait = machine.states["Guard: Wait"]
     assert wait["Next"] == "Guard: Acquire again"
-    pause = evaluated(machine, wait["Seconds"], waited_ms=waited_ms, pause_seconds=pause_seconds)
-    assert pause == seconds
+    for waited_ms, seconds in ((0, 8), (HALF_HOUR_MS - 3_000, 3), (HALF_HOUR_MS + 5_000, 1)):
+        pause = evaluated(machine, wait["Seconds"], waited_ms=waited_ms, pause_seconds=8)
+        assert pause == seconds
 
 
 def test_after_a_restart_each_period_is_followed_by_a_look_at_the_time(machine: Scope) -> None:
@@ -266,9 +261,8 @@ def test_the_periods_add_up_to_max_wait_within_two_seconds_each_with_its_pause_a
             assert periods.seconds + periods.pause_seconds <= fallback_seconds
 
 
-@pytest.mark.parametrize(
-    ("max_wait_seconds", "fallback_seconds", "seconds"),
-    [
+def test_a_period_after_a_restart_is_short_beside_the_wait_but_not_for_the_history() -> None:
+    for max_wait_seconds, fallback_seconds, seconds in (
         (5, 300, 5),
         (60, 10, 5),
         (1800, 300, 90),
@@ -276,10 +270,6 @@ def test_the_periods_add_up_to_max_wait_within_two_seconds_each_with_its_pause_a
         (86_400, 10, 86),  # else the events of its periods would fill the history
         (7 * 86_400, 43_200, 30_240),
         (900 * 86_400, 43_200, 43_200),  # the service refuses a longer one
-    ],
-)
-def test_a_period_after_a_restart_is_short_beside_the_wait_but_not_for_the_history(
-    max_wait_seconds: int, fallback_seconds: int, seconds: int
-) -> None:
-    period = period_after_restart(max_wait_seconds, fallback_seconds=fallback_seconds)
-    assert period == FallbackPeriods(number=1, seconds=seconds, pause_seconds=1)
+    ):
+        period = period_after_restart(max_wait_seconds, fallback_seconds=fallback_seconds)
+        assert period == FallbackPeriods(number=1, seconds=seconds, pause_seconds=1)

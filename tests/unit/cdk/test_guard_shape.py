@@ -94,13 +94,12 @@ def test_uncontended_a_guard_costs_so_many_transitions(
     assert happy_path(machine_of(forms, form)) == ["Guard: Enter", *path]
 
 
-@pytest.mark.parametrize("work", ["Charge", "Guard: Work"])
-def test_every_error_of_the_work_leads_to_a_release(forms: Json, work: str) -> None:
-    machine = machine_of(forms, "Flat" if work == "Charge" else "Chain")
-    assert machine.states[work]["Catch"] == [
-        {"ErrorEquals": ["States.DataLimitExceeded"], "Next": "Guard: Release after error"},
-        {"ErrorEquals": ["States.ALL"], "Next": "Guard: Release after error"},
-    ]
+def test_every_error_of_the_work_leads_to_a_release(forms: Json) -> None:
+    for form, work in (("Flat", "Charge"), ("Chain", "Guard: Work")):
+        assert machine_of(forms, form).states[work]["Catch"] == [
+            {"ErrorEquals": ["States.DataLimitExceeded"], "Next": "Guard: Release after error"},
+            {"ErrorEquals": ["States.ALL"], "Next": "Guard: Release after error"},
+        ]
 
 
 CALLS = ["Acquire", "Release", "Release after error", "Give up"]
@@ -232,19 +231,16 @@ def test_the_heartbeat_sleeps_on_its_task_token_for_an_interval(forms: Json) -> 
     assert heartbeat["End"] is True
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [{}, {**OWN, "owner_id": "another"}, {**OWN, "lock_name": "another"}, None, "text", []],
-    ids=str,
-)
-def test_an_answer_to_another_acquisition_ends_no_heartbeat(forms: Json, answer: object) -> None:
+def test_an_answer_to_another_acquisition_ends_no_heartbeat(forms: Json) -> None:
     machine = machine_of(forms, "KeepAliveFlat")
     [variable] = machine.assigned()
     heartbeat = branches(machine)[1].states["Guard: Heartbeat"]
     ended = evaluate(heartbeat["Output"], states={"result": OWN}, variables={variable: OWN})
     assert ended == {"ended": True}
-    with pytest.raises(EvaluationError, match="names another lock or another owner"):
-        evaluate(heartbeat["Output"], states={"result": answer}, variables={variable: OWN})
+    forged: list[object] = [{**OWN, name: "another"} for name in OWN]
+    for answer in (*forged, {}, None, "text", []):
+        with pytest.raises(EvaluationError, match="names another lock or another owner"):
+            evaluate(heartbeat["Output"], states={"result": answer}, variables={variable: OWN})
     assert handling(heartbeat, "States.QueryEvaluationError") == Handling(8, "Guard: Heartbeat")
 
 
@@ -269,14 +265,13 @@ def test_the_limit_is_evaluated_once_for_acquire_and_heartbeat(guards: GuardFact
     assert [each["limit"] for each in machine.requests()] == [kept, kept]
 
 
-@pytest.mark.parametrize(("interval", "longest_pause"), [(1, 2), (5, 5), (20, 20), (60, 20)])
-def test_repeats_of_a_heartbeat_are_no_slower_than_heartbeats(
-    guards: GuardFactory, interval: int, longest_pause: int
-) -> None:
-    guard = guards.guard(keep_alive=Duration.seconds(interval), lease=Duration.minutes(3))
-    heartbeat = branches(definition_of(guard))[1].states["Guard: Heartbeat"]
-    assert heartbeat["TimeoutSeconds"] == interval
-    assert heartbeat["Retry"][-1]["MaxDelaySeconds"] == longest_pause
+def test_repeats_of_a_heartbeat_are_no_slower_than_heartbeats(guards: GuardFactory) -> None:
+    for interval, longest_pause in ((1, 2), (5, 5), (20, 20), (60, 20)):
+        keep_alive = Duration.seconds(interval)
+        guard = guards.guard(keep_alive=keep_alive, lease=Duration.minutes(3))
+        heartbeat = branches(definition_of(guard))[1].states["Guard: Heartbeat"]
+        assert heartbeat["TimeoutSeconds"] == interval
+        assert heartbeat["Retry"][-1]["MaxDelaySeconds"] == longest_pause
 
 
 def test_work_that_ends_past_the_release_is_noticed(forms: Json) -> None:

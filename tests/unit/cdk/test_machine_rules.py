@@ -312,8 +312,11 @@ def test_without_the_rule_a_token_before_the_guard_is_synthesized(
 
 @pytest.mark.parametrize("chained", [False, True])
 def test_what_is_done_instead_does_not_lead_to_the_task(*, chained: bool) -> None:
-    kept: dict[str, Any] = {"keep_alive": Duration.seconds(20)}
-    ends = (("on_timeout", {}), ("on_timeout", kept), ("on_superseded", {"only_newest": True}))
+    ends: list[tuple[str, dict[str, Any]]] = [
+        ("on_timeout", {}),
+        ("on_timeout", {"keep_alive": Duration.seconds(20)}),
+        ("on_superseded", {"only_newest": True}),
+    ]
     for number, (field, options) in enumerate(ends):
         case = Cases(App(), "Cases").case(f"Case{number}")
         call = case.call("Call")

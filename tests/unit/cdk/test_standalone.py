@@ -139,12 +139,14 @@ OTHER_TOKEN = TOKEN.replace("f7e104ba", "00000000")
 
 def test_the_work_reads_its_fencing_token_where_it_is_evaluated_and_comments_are_free() -> None:
     """The rules of that are in test_guard_shape.py."""
-    for state in ({"Parameters": {"token.$": TOKEN}}, {"Comment": OTHER_TOKEN}):
+    right: list[Json] = [{"Parameters": {"token.$": TOKEN}}, {"Comment": OTHER_TOKEN}]
+    for state in right:
         [branch] = machine({**PASS, **state})["States"]["Guard: Work"]["Branches"]
         assert branch["States"]["Work"].items() >= state.items()
-    for wrong in ({"Parameters": {"token": TOKEN}}, {"Parameters": {"token.$": OTHER_TOKEN}}):
+    for wrong in ({"token": TOKEN}, {"token.$": OTHER_TOKEN}):
+        body = one({**PASS, "Parameters": wrong})
         with pytest.raises(InvalidRequest, match=r"^task: must read .* \(got 'the state In'\)$"):
-            machine({"Type": "Map", "ItemProcessor": one({**PASS, **wrong})})
+            machine({"Type": "Map", "ItemProcessor": body})
 
 
 def test_a_guarded_machine_may_be_guarded_by_another_lock_and_ask_for_the_newest() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -179,6 +180,7 @@ def test_no_line_of_any_operation_holds_an_owner_id_or_a_task_token(capsys: Outp
         assert secret not in out
     for owner in (ANNA, BEN):
         assert owner["owner_id"].split("-", 1)[1] not in out
+        assert hashlib.sha256(owner["owner_id"].encode()).hexdigest()[:8] not in out
 
 
 def test_an_acquisition_is_named_by_its_lock_and_its_fencing_token(capsys: Output) -> None:

@@ -12,7 +12,7 @@ import pytest
 from fairlock.aws.executions import Execution, Liveness
 from fairlock.errors import InvalidRequest
 from fairlock.store.reap import ExecutionEnded
-from lambdas import acquire, reap, release
+from lambdas import acquire, reap, release, runtime
 from lambdas.reap_messages import MOST_ROUNDS, ReapMessage, parse_reap_message
 from tests.support import LambdaContextStub, lines, logged, values
 from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
@@ -227,35 +227,32 @@ def test_what_is_freed_is_counted_and_logged_by_execution(capsys: Output) -> Non
 def test_a_message_that_was_asked_too_early_really_comes_again_soon(
     monkeypatch: pytest.MonkeyPatch, outside: Outside
 ) -> None:
-    from lambdas.runtime import hide_message  # noqa: PLC0415 - after the environment was made
-
     sqs = boto3.client("sqs")
     queue = sqs.create_queue(QueueName="hidden", Attributes={"VisibilityTimeout": "120"})
     queue_url = queue["QueueUrl"]
     sqs.send_message(QueueUrl=queue_url, MessageBody=json.dumps(status_change()))
     (message,) = sqs.receive_message(QueueUrl=queue_url)["Messages"]
-    monkeypatch.setattr(
-        "lambdas.reap_messages.hide_message",
-        lambda _url, receipt, _seconds: hide_message(queue_url, receipt, 0),
-    )
+
+    def hide(_url: str, receipt: str, _seconds: int) -> None:
+        runtime.hide_message(queue_url, receipt, 0)
+
+    monkeypatch.setattr("lambdas.reap_messages.hide_message", hide)
     outside.executions[VALID_EXECUTION] = Execution(Liveness.RUNNING)
     acquire.handler(dict(WORKFLOW), CONTEXT)
     event = batch(message["Body"])
     event["Records"][0]["receiptHandle"] = message["ReceiptHandle"]
     assert len(reap.handler(event, CONTEXT)["batchItemFailures"]) == 1
     assert len(sqs.receive_message(QueueUrl=queue_url)["Messages"]) == 1
-    hide_message(queue_url, "no such receipt", 5)  # Only delays the message.
+    runtime.hide_message(queue_url, "no such receipt", 5)  # Only delays the message.
 
 
 @pytest.mark.usefixtures("over_botocore")
 def test_the_second_pass_really_goes_to_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lambdas.runtime import send_message  # noqa: PLC0415 - after the environment was made
-
     sqs = boto3.client("sqs")
     queue_url = sqs.create_queue(QueueName="reap")["QueueUrl"]
     monkeypatch.setenv("FAIRLOCK_REAP_QUEUE_URL", queue_url)
     monkeypatch.setattr("lambdas.reap_messages.SECOND_PASS_MS", 0)
-    monkeypatch.setattr("lambdas.reap_messages.send_message", send_message)
+    monkeypatch.setattr("lambdas.reap_messages.send_message", runtime.send_message)
     assert failed(status_change()) == []
     (message,) = sqs.receive_message(QueueUrl=queue_url)["Messages"]
     assert failed(message["Body"]) == []

@@ -19,6 +19,7 @@ from fairlock.protocol.model import (
 )
 from fairlock.wire.requests import parse_acquire, parse_heartbeat, parse_release
 from fairlock.wire.rules import is_durable, is_standard, place_in
+from tests.support import START_MS
 from tests.support.bad_inputs import (
     ACQUIRES,
     BEAT,
@@ -67,18 +68,18 @@ def test_the_partitions_are_those_of_the_sdk() -> None:
 
 # Requests on the right side of each boundary, and what becomes of them.
 
-TIMES = ("entered_at", "waiting_since")
-KEPT_ALIVE = AcquireRequest(**NAMED, execution_arn=VALID_EXECUTION)
+OWN: dict[str, Any] = dict(NAMED)
+KEPT_ALIVE = AcquireRequest(**OWN, execution_arn=VALID_EXECUTION)
 BEATING = KeepAliveRequest(
     acquisition=KEPT_ALIVE, execution_arn=VALID_EXECUTION, task_token="a-task-token"
 )
-LEAVING = ReleaseRequest(**NAMED, waits=True, execution_arn=VALID_EXECUTION)
+LEAVING = ReleaseRequest(**OWN, waits=True, execution_arn=VALID_EXECUTION)
 PARSED: dict[str, tuple[Callable[[Any], object], dict[str, Any], object]] = {
     "acquire": (
         parse_acquire,
         {},
         AcquireRequest(
-            **NAMED,
+            **OWN,
             owner_name="",
             lease_ms=60_000,
             limit=1,
@@ -99,7 +100,7 @@ PARSED: dict[str, tuple[Callable[[Any], object], dict[str, Any], object]] = {
             "waiting_since_ms": 1_900_000_000_000,
         },
         AcquireRequest(
-            **NAMED,
+            **OWN,
             owner_name="billing",
             lease_ms=1_500,
             limit=3,
@@ -112,13 +113,13 @@ PARSED: dict[str, tuple[Callable[[Any], object], dict[str, Any], object]] = {
     "the time of the call says nothing of the wait": (
         parse_acquire,
         {"entered_at_ms": 1_900_000_000_007},
-        AcquireRequest(**NAMED, called_at_ms=1_900_000_000_007),
+        AcquireRequest(**OWN, called_at_ms=1_900_000_000_007),
     ),
-    "heartbeat": (parse_heartbeat, {}, HeartbeatRequest(**NAMED, lease_ms=None, data=None)),
+    "heartbeat": (parse_heartbeat, {}, HeartbeatRequest(**OWN, lease_ms=None, data=None)),
     "heartbeat with all fields": (
         parse_heartbeat,
         {"lease_seconds": 30, "data": {}},
-        HeartbeatRequest(**NAMED, lease_ms=30_000, data="{}"),
+        HeartbeatRequest(**OWN, lease_ms=30_000, data="{}"),
     ),
     "heartbeat with a task token": (parse_heartbeat, BEAT, BEATING),
     "heartbeat with a task token and all fields": (
@@ -129,7 +130,7 @@ PARSED: dict[str, tuple[Callable[[Any], object], dict[str, Any], object]] = {
             acquisition=replace(KEPT_ALIVE, owner_name="billing", lease_ms=30_000, limit=3),
         ),
     ),
-    "release": (parse_release, {}, ReleaseRequest(**NAMED)),
+    "release": (parse_release, {}, ReleaseRequest(**OWN)),
     **{
         f"release with all fields, {keep_alive}": (
             parse_release,
@@ -178,7 +179,7 @@ def test_a_release_leaves_the_queue_if_it_names_the_queue_or_a_ticket(
 
 @pytest.mark.parametrize(
     "fields",
-    [{}, {"ticket": None}, *({f"{time}_ms": 1_900_000_000_000} for time in TIMES)],
+    [{}, {"ticket": None}, {"entered_at_ms": START_MS}, {"waiting_since_ms": START_MS}],
     ids=str,
 )
 def test_a_waiter_without_a_ticket_has_none_whatever_times_it_tells(fields: dict[str, Any]) -> None:
@@ -221,26 +222,29 @@ def test_text_on_the_boundary_is_kept_as_it_is(field: str, value: str) -> None:
     assert getattr(request, field) == value
 
 
-@pytest.mark.parametrize(
-    ("seconds", "lease_ms"),
-    [(1, 1_000), (1.0, 1_000), (1.0004, 1_000), (1.0006, 1_001), (43_200, 43_200_000)],
-)
+LEASES = ((1, 1_000), (1.0, 1_000), (1.0004, 1_000), (1.0006, 1_001), (43_200, 43_200_000))
+
+
+@pytest.mark.parametrize(("seconds", "lease_ms"), LEASES)
 def test_a_lease_is_kept_in_milliseconds(seconds: float, lease_ms: int) -> None:
-    assert parse_acquire({**NAMED, "lease_seconds": seconds}).lease_ms == lease_ms
-    renewal = parse_heartbeat({**NAMED, "lease_seconds": seconds})
-    assert isinstance(renewal, HeartbeatRequest)
-    assert renewal.lease_ms == lease_ms
+    for parse in (parse_acquire, parse_heartbeat):
+        request: Any = parse({**NAMED, "lease_seconds": seconds})
+        assert request.lease_ms == lease_ms
 
 
-@pytest.mark.parametrize(("value", "limit"), [(1, 1), (100, 100), (5.0, 5)])
-def test_a_limit_may_be_written_as_a_float_without_a_fraction(value: float, limit: int) -> None:
-    parsed = parse_acquire({**NAMED, "limit": value}).limit
-    assert (parsed, type(parsed)) == (limit, int)
-
-
-@pytest.mark.parametrize("value", [1_577_836_800_000, 1_900_000_000_000.0, 253_402_300_799_999])
-def test_the_begin_of_the_wait_is_a_whole_number_from_2020_to_the_year_9999(value: float) -> None:
-    parsed = parse_acquire({**NAMED, "waiting_since_ms": value}).waiting_since_ms
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("limit", value) for value in (1, 100, 5.0)),
+        # From 2020 to the year 9999.
+        *(
+            ("waiting_since_ms", value)
+            for value in (1_577_836_800_000, 1.9e12, 253_402_300_799_999)
+        ),
+    ],
+)
+def test_a_whole_number_may_be_written_as_a_float(field: str, value: float) -> None:
+    parsed = getattr(parse_acquire({**NAMED, field: value}), field)
     assert (parsed, type(parsed)) == (int(value), int)
 
 
