@@ -96,11 +96,15 @@ def captured_log(stream: StringIO) -> Iterator[None]:
         logger.setLevel(before[1])
 
 
-class Exceptions(MemoryTable.exceptions):  # type: ignore[misc]  # a class
-    """Those of a client that is one of DynamoDB and of Step Functions."""
-
-    ExecutionDoesNotExist = type("ExecutionDoesNotExist", (ClientError,), {})
-    ResourceInUseException = type("ResourceInUseException", (ClientError,), {})
+Exceptions: Final[Any] = type(
+    "Exceptions",
+    (MemoryTable.exceptions,),
+    {
+        name: type(name, (ClientError,), {})
+        for name in ("ExecutionDoesNotExist", "ResourceInUseException")
+    },
+)
+"""Those of a client that is one of DynamoDB and of Step Functions."""
 
 
 # Hostile values, and owner ids that are recognized wherever they turn up.

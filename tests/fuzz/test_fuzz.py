@@ -95,9 +95,10 @@ def parse_and_write(event: Any) -> AcquireRequest:  # noqa: ANN401 - whatever JS
     return requests.parse_acquire(event)
 
 
+NO_ANSWER: Final[dict[str, Any]] = {}
 ANOTHERS: Final = {"acquired": False, "holders": SECRETS[:1]}
 DEFECTS: Final[dict[str, tuple[Patch, str]]] = {
-    "a handler raises a KeyError": ((acquire, "acquire_answer", lambda _: {}["x"]), UNTYPED),
+    "a handler raises a KeyError": ((acquire, "acquire_answer", lambda _: NO_ANSWER["x"]), UNTYPED),
     "a handler logs the owner_id": (logging_a(lambda asked: asked.owner_id), LOGGED),
     "a handler logs the task token": (logging_a(lambda asked: asked.task_token), LOGGED),
     "a handler logs a hash": (logging_a(lambda asked: hashed(asked.owner_id)), LOGGED),

@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
+_Invariant = TypeVar("_Invariant", bound=StrEnum)
 State: TypeAlias = Any
 """Whatever a world makes of it; it can be hashed."""
 Move: TypeAlias = Any
@@ -47,7 +48,7 @@ class Checker:
     def broken_at_rest(self, state: State, moves: Sequence[Move]) -> StrEnum | None:
         """What is broken in a state from which only these moves lead on."""
 
-    def pick(self, *found: tuple[StrEnum, bool]) -> Any:  # noqa: ANN401 - one of them, or None
+    def pick(self, *found: tuple[_Invariant, bool]) -> _Invariant | None:
         """The first that does not hold."""
         return next((i for i, holds in found if not holds and i in self.wanted), None)
 

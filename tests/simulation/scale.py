@@ -262,7 +262,7 @@ def main() -> int:
     across, up = "seconds since the first execution has ended", "% of the locks are taken"
     draw(_IMAGES / "scale-drain.svg", drain(), across=across, up=up)
     draw_bars(_IMAGES / "scale-recovery.svg", bars, across="seconds; the stroke is the promise")
-    _ROOT / "docs" / "scale.md".write_text(_page(figures, others, waits, costs))
+    (_ROOT / "docs" / "scale.md").write_text(_page(figures, others, waits, costs))
     return 0
 
 

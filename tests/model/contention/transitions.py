@@ -295,7 +295,7 @@ def _after_a_timeout(state: State) -> State:
     return (state[0], state[1] + 1, *state[2:])
 
 
-_FAULTS = {
+_FAULTS: Final[dict[int, str]] = {
     Fault.CRASH: "dies",
     Fault.ORPHAN: "dies, but its handler goes on",
     Fault.LOST_REPLY: "happens, but the caller is not told and begins again",

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
@@ -321,7 +322,7 @@ def _unwired(callback_id: str) -> str:
 class Checker(search.Checker):
     """Checks the states and moves of one scene."""
 
-    def __init__(self, world: World, wanted: frozenset[Invariant]) -> None:
+    def __init__(self, world: World, wanted: frozenset[StrEnum]) -> None:
         super().__init__(wanted)
         self._world = world
 
