@@ -108,30 +108,27 @@ def account_after(account_id: str, last: Execution) -> Account:
     return Account(account_id=account_id, opening=OPENING, closing=closing, last_change=last.name)
 
 
+def asking(execution: Execution, *acquires: Call, transitions: int) -> Execution:
+    """The same as if it had asked for the lock by these calls."""
+    others = tuple(call for call in execution.calls if call.role is not Role.ACQUIRE)
+    return replace(execution, calls=(*acquires, *others), transitions=transitions)
+
+
 def queued(execution: Execution) -> Execution:
     """The same as if it had waited in the queue: it asked once and got its answer late."""
     answered = execution.calls_of(Role.ACQUIRE)[-1]
     granted = replace(answered, asked_at_ms=execution.started_at_ms)
-    others = tuple(call for call in execution.calls if call.role is not Role.ACQUIRE)
-    return replace(execution, calls=(granted, *others), transitions=4)
+    return asking(execution, granted, transitions=4)
 
 
-def timed_out(execution: Execution, *asked_ms: int, fallback_ms: int = 10_000) -> Execution:
+def timed_out(execution: Execution, *asked_ms: int) -> Execution:
     """The same as if it had asked in vain at these times, each time for a fallback period."""
     slept = [
-        Call(
-            role=Role.ACQUIRE,
-            asked_at_ms=at_ms,
-            answered_at_ms=at_ms + fallback_ms,
-            error="States.Timeout",
-        )
-        for at_ms in asked_ms
+        Call(role=Role.ACQUIRE, asked_at_ms=at, answered_at_ms=at + 10_000, error="States.Timeout")
+        for at in asked_ms
     ]
     granted = execution.calls_of(Role.ACQUIRE)[-1]
-    others = tuple(call for call in execution.calls if call.role is not Role.ACQUIRE)
-    return replace(
-        execution, calls=(*slept, granted, *others), transitions=execution.transitions + len(slept)
-    )
+    return asking(execution, *slept, granted, transitions=execution.transitions + len(slept))
 
 
 def turn_taking(

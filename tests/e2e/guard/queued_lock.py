@@ -6,7 +6,7 @@ import math
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import pytest
 
@@ -66,7 +66,7 @@ class QueuedLock(ContestedLock):
             self._release_here(FakeWorkflows(wakes=_die, ends=_die, runs=_die), *plan)
 
     def _release_here(self, workflows: WorkflowEngine, *plan: Fault) -> None:
-        client = FaultyTable(self.deployment.aws.client("dynamodb"), *plan)
+        client: Any = FaultyTable(self.deployment.aws.client("dynamodb"), *plan)
         table = LockTable(client, self.deployment.table_name)
         request = ReleaseRequest(lock_name=self.lock, owner_id=self.owner_id)
         Operations(LockContext(table=table, workflows=workflows)).release(request)

@@ -58,11 +58,15 @@ class Rights(NamedTuple):
         return {f"{self.service}:{action}" for action, each in roles if role in each.split()}
 
 
-def all_rights(deployment: Deployment) -> Iterator[Rights]:
+def all_rights(deployment: Deployment) -> list[Rights]:
     """On the resources that the outputs of the stack name."""
+    return [*_of_the_table_and_workflows(deployment), *_of_the_rest(deployment)]
+
+
+def _of_the_table_and_workflows(deployment: Deployment) -> Iterator[Rights]:
     outputs = deployment.outputs["Fairlock"]
     here = f"{REGION}:{ACCOUNT}"
-    table, queue, machine = outputs["LockTableArn"], outputs["ReapQueueArn"], outputs["MachineArn"]
+    table, machine = outputs["LockTableArn"], outputs["MachineArn"]
     execution = f"{machine.replace(':stateMachine:', ':execution:')}:any"
     durable = f"arn:aws:lambda:{here}:function:any:1/durable-execution/run/id"
     another_table = f"arn:aws:dynamodb:{here}:table/another-table"
@@ -102,6 +106,11 @@ def all_rights(deployment: Deployment) -> Iterator[Rights]:
         ("lambda", durable, "SendDurableExecutionCallbackSuccess GetDurableExecution"),
     ):
         yield Rights(service, resource.replace(ACCOUNT, "123456789012"), {}, actions)
+
+
+def _of_the_rest(deployment: Deployment) -> Iterator[Rights]:
+    outputs = deployment.outputs["Fairlock"]
+    here, queue = f"{REGION}:{ACCOUNT}", outputs["ReapQueueArn"]
     yield Rights("sqs", queue, to("Reap", _QUEUE), "SetQueueAttributes PurgeQueue DeleteQueue")
     letters = outputs["ReapDeadLetterQueueUrl"].rpartition("/")[2]
     yield Rights("sqs", f"arn:aws:sqs:{here}:{letters}", {}, f"{_QUEUE} PurgeQueue")

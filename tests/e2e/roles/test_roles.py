@@ -194,7 +194,7 @@ def test_control_a_client_without_a_prefix_uses_any_name(client_of: MakeClient) 
 
 @pytest.fixture(scope="module")
 def rights(enforcing: Deployment) -> list[Rights]:
-    return list(all_rights(enforcing))
+    return all_rights(enforcing)
 
 
 def allowed(deployment: Deployment, role: str, rights: Rights) -> set[str]:
