@@ -354,8 +354,8 @@ def put(
 ) -> Item:
     """Replaces the item that was seen. One request. Arguments and other errors are as of `update`.
 
-    Returns the item as it was written, which is what to call `seen` next time; at the first write
-    that is None.
+    The `item` is the whole new one, with or without key and version; `seen` the one that was read,
+    None if there was none. Returns the item as it was written, to call `seen` next time.
 
     Raises:
         VersionConflict: another writer wrote since. Nothing was written.

@@ -154,7 +154,8 @@ def condition_check(
     that no owner has taken over, still counts, as it does for heartbeat and release. One that is
     shared does not count.
 
-    One of a transaction's 100 items. When it fails, its cancellation reason is
+    The `table_name` is the lock table's name or ARN; `owner_id` and `fencing_token` are of the
+    grant. The item is one of a transaction's 100. When it fails, its cancellation reason is
     `ConditionalCheckFailed`, and nothing of the transaction was written.
 
     Raises:

@@ -63,6 +63,7 @@ def _partition_key(item: Mapping[str, Any]) -> str:
     return str(key.get("S", "?")) if isinstance(key, Mapping) else "?"
 
 
+SET_LIMIT: Final = "#limit = :limit"
 SAME_EXECUTIONS: Final = "(attribute_not_exists(#executions) OR #executions = :executions)"
 _EXECUTION: Final = ":execution:"
 _SHORT_UUID: Final = "~"
@@ -101,7 +102,7 @@ def come_in(holder: Holder, token: str, executions: str | None = None) -> Part:
     }
     return Part(
         values={":holder": {"M": attributes(record)}, ":executions": {"S": executions or ""}},
-        sets=f"#mine = :holder, #my_token = {token}, #fencing_token = {token}, #limit = :limit"
+        sets=f"#mine = :holder, #my_token = {token}, #fencing_token = {token}, {SET_LIMIT}"
         + (", #executions = :executions" if executions else ""),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from fairlock.protocol import grants, leaving, outcomes, waiters
+from fairlock.protocol import admission, items, leaving, outcomes, waiters
 from fairlock.protocol.admission import (
     NO_CEILING,
     NOBODY_CAME_IN,
@@ -232,7 +232,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         clients=_WIDE_NARROW_WIDE,
     ),
     "an acquire does not lower the limit in force": _mutant(
-        Invariant.LIMIT, (grants, "SET_LIMIT", _LIMIT_STAYS), clients=_WIDE_NARROW_WIDE
+        Invariant.LIMIT, (items, "SET_LIMIT", _LIMIT_STAYS), clients=_WIDE_NARROW_WIDE
     ),
     "an acquire beside other limits ignores the last token": _mutant(
         Invariant.LIMIT,
@@ -263,7 +263,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a hand-off does not lower the limit in force": _mutant(
         Invariant.LIMIT,
-        (leaving, "SET_LIMIT", _LIMIT_STAYS),
+        (items, "SET_LIMIT", _LIMIT_STAYS),
         clients=(anna(limit=2), ben(limit=1), carl(limit=2, waits=False)),
     ),
     "joining does not ask whether the holders with a lower limit still hold": _mutant(
@@ -356,8 +356,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a grant goes below a version that was granted": Mutant(
         Invariant.NEWEST,
         VERSIONS,
-        (grants, "NOT_SUPERSEDED", _ALWAYS),
-        (leaving, "NOT_SUPERSEDED", _ALWAYS),
+        (admission, "NOT_SUPERSEDED", _ALWAYS),
         (LockState, "supersedes", lambda _state, _version: False),
     ),
     "a newest that died while it waited stays the newest": Mutant(
