@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from fairlock.client import heartbeats
 from fairlock.client.blocks import LocksInOrder
@@ -224,7 +224,7 @@ def _skip(actor: ClientActor, names: list[str]) -> None:
     actor.locks.close()
 
 
-def _as_named(plan: LocksInOrder) -> list[str]:
+def _as_named(plan: LocksInOrder[Any]) -> list[str]:
     return list(plan.names)
 
 
