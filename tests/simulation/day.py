@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from fairlock.client import heartbeats
 from fairlock.client.blocks import LocksInOrder
@@ -218,7 +218,7 @@ def _skip(actor: ClientActor, names: list[str]) -> None:
     actor.locks.close()
 
 
-def _as_named(plan: LocksInOrder) -> list[str]:
+def _as_named(plan: LocksInOrder[Any]) -> list[str]:
     return list(plan.names)
 
 
