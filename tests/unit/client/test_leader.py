@@ -53,18 +53,18 @@ def test_a_leader_that_waits_is_told_in_the_moment_of_its_loss() -> None:
 
     def note(event: LockEvent) -> None:
         if event.kind == "Lost":
-            moments.append(locks.clock.monotonic())
+            moments.append(client.clock.monotonic())
 
     def work(lock: Lock, stop: threading.Event) -> None:
         by_force: dict[str, Any] = {"fencing_token": lock.fencing_token, "reason": "it hangs"}
-        take_away = partial(locks.another().force_release, "exporter", **by_force)
+        take_away = partial(client.another().force_release, "exporter", **by_force)
         if not moments:
-            locks.clock.at(5, take_away)
+            client.clock.at(5, take_away)
             assert stop.wait(1000)
-            moments.append(locks.clock.monotonic())
+            moments.append(client.clock.monotonic())
 
-    locks = FakeLockClient(on_event=note)
-    locks.lead("exporter", work, lease=50)  # Its heartbeats come between two looks of a second.
+    client = FakeLockClient(on_event=note)
+    client.lead("exporter", work, lease=50)  # Its heartbeats come between two looks of a second.
     assert moments == [12.5, 12.5]
 
 
