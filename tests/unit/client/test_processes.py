@@ -129,6 +129,6 @@ def test_a_child_that_releases_its_copy_late_waits_for_no_mutex_and_reports_no_l
 
 def test_a_forked_child_knows_no_waiters_of_its_parent() -> None:
     with FakeLockClient() as locks:
-        before = locks._services.store_factory.local_waiters  # noqa: SLF001 - what is reset
+        before = locks._services.local_waiters  # noqa: SLF001 - what is reset
         locks._reset_after_fork()  # noqa: SLF001 - as a fork does
-        assert locks._services.store_factory.local_waiters is not before  # noqa: SLF001 - same
+        assert locks._services.local_waiters is not before  # noqa: SLF001 - same
