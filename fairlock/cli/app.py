@@ -19,7 +19,7 @@ from fairlock.cli import exit_codes
 from fairlock.cli.asl import commands as asl_commands
 from fairlock.cli.child_process import become
 from fairlock.cli.exit_codes import Command, Ended, Group, end, log_lines, statuses
-from fairlock.cli.operating import commands
+from fairlock.cli.operator_commands import commands
 from fairlock.cli.run import UNTOLD_WAIT_SECONDS, Job, run, told_of_a_wait
 from fairlock.cli.target import (
     AsJson,

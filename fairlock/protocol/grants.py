@@ -1,7 +1,8 @@
 """The conditional writes of an owner that comes in, and of one that stays; a function for each.
 
-Each is one request. Each grant lists its whole condition, and `_grant` is what all of them write.
-When a condition fails DynamoDB returns the item as it was: `outcomes.py` finds the reason in it.
+Each is one request: docs/protocol.md, "Without waiters", has a table of them. Each grant lists its
+whole condition, and `_grant` is what all of them write. When a condition fails DynamoDB returns the
+item as it was: `outcomes.py` finds the reason in it.
 
 Any of them may arrive late, after its caller has given it up. So a condition names what the write
 was made for: a grant by its fencing token, a moment by the last departure (`admission.py`).

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-import conftest
 import fairlock
 from fairlock.client.arguments import LONGEST_WAIT_SECONDS
 from fairlock.protocol.waiters import (
@@ -303,9 +302,11 @@ def test_the_digest_of_a_search_counts_every_file_that_it_runs() -> None:
 
 
 def test_a_search_that_passed_is_skipped_on_the_same_files_unless_it_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    # The one that is loaded: an import would run it once more.
+    conftest: Any = pytestconfig.pluginmanager.get_plugin(str(ROOT / "conftest.py"))
     config = SimpleNamespace(getini=lambda _name: ["tests"], args=["tests"])
     item: Any = SimpleNamespace(path=ROOT / "tests/fuzz/t.py", nodeid="test", config=config)
     for passed in (False, True):

@@ -12,10 +12,10 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from fairlock import HolderChanged, InvalidRequest, LockClient
-from fairlock.cli import exit_codes, operating
+from fairlock.cli import exit_codes, operator_commands
 from fairlock.cli.lines import details, lock_table, one_line
 from fairlock.cli.listing import is_wanted
-from fairlock.cli.operating import (
+from fairlock.cli.operator_commands import (
     change_ceiling,
     empty_queue,
     force_release,
@@ -224,7 +224,7 @@ def test_who_releases_is_the_principal_and_the_user_of_the_machine(
 
 def test_no_one_is_asked_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
-    assert operating.ask_at_the_terminal() is None
+    assert operator_commands.ask_at_the_terminal() is None
 
 
 def test_as_json_a_release_says_which_grant_has_ended(

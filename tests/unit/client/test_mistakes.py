@@ -292,8 +292,11 @@ INVALID: list[tuple[str, Callable[[Desk], object]]] = [
 ]
 
 
+BESIDE_DYNAMODB = [*WRONG_SETUP, *INVALID]
+
+
 @pytest.mark.parametrize(
-    ("text", "make"), [*WRONG_SETUP, *INVALID], ids=lambda case: str(case)[:60]
+    ("text", "make"), BESIDE_DYNAMODB, ids=[text[:60] for text, _ in BESIDE_DYNAMODB]
 )
 def test_a_mistake_beside_dynamodb_is_told_with_the_next_step(
     desk: Desk, text: str, make: Callable[[Desk], object]
