@@ -165,7 +165,7 @@ ENDS = 100_000
 SECONDS_A_REQUEST = 0.01
 CONCURRENCY = 50
 BATCH = 10
-"""Messages; both are checked on the template in `tests/unit/cdk/test_reaper.py`."""
+"""Messages; both are checked on the template in `tests/unit/cdk/test_lock_stack.py`."""
 NEW_TABLE_WRITE_UNITS = 4_000
 """A second, of an on-demand table that was made just now."""
 DOCUMENT = (ROOT / "docs" / "protocol.md").read_text()
