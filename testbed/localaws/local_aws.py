@@ -8,7 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from testbed.localaws import assembly as assembly_
 from testbed.localaws import cdk_cli, corrections
 from testbed.localaws.environment import REGION, client_settings
 from testbed.localaws.errors import EmulatorError
@@ -136,14 +135,6 @@ class LocalAws:
         """
         cli = cdk_cli.CdkCli(environment=self.environment, workspace=self._running.home)
         return cli.deploy(stacks=stacks, app=str(app), context=dict(context or {}))
-
-    def create(self, assembly: Path, *, stacks: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Create stacks of a cloud assembly without the CDK CLI; stack name -> outputs.
-
-        Into an account that was bootstrapped and has none of them. Takes a fraction of the CLI's
-        time. Raises botocore's WaiterError if a stack fails.
-        """
-        return assembly_.create(assembly, stacks, self.client)
 
     def destroy(
         self,

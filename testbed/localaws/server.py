@@ -22,9 +22,6 @@ def main() -> None:
     _end_with_parent(int(os.environ["LOCALAWS_PARENT"]), os.environ["LOCALAWS_HOME"])
     _raise_file_limit()
     corrections.apply(without=tuple(filter(None, os.environ["LOCALAWS_WITHOUT"].split(","))))
-    from testbed.localaws import forks  # noqa: PLC0415 - it imports ministack
-
-    forks.apply()
     asyncio.run(_serve(int(os.environ["LOCALAWS_LISTENER"])))
 
 

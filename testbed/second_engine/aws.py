@@ -90,9 +90,15 @@ class AwsWithSecondInterpreter(LocalAws):
             ),
         )
 
-    def create(self, assembly: Path, *, stacks: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Create the stacks, and hand their state machines to the interpreter."""
-        outputs = super().create(assembly, stacks=stacks)
+    def deploy(
+        self,
+        *,
+        stacks: Sequence[str],
+        app: str | Path = "python3 app.py",
+        context: Mapping[str, str] | None = None,
+    ) -> dict[str, dict[str, str]]:
+        """Deploy, and hand the deployed state machines to the interpreter."""
+        outputs = super().deploy(stacks=stacks, app=app, context=context)
         deployed, interpreter = super().client(_STEP_FUNCTIONS), self.client(_STEP_FUNCTIONS)
         for page in deployed.get_paginator("list_state_machines").paginate():
             for machine in page["stateMachines"]:

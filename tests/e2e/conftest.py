@@ -65,7 +65,7 @@ def aws(deployment: Deployment) -> LocalAws:
 def deployed(
     aws: LocalAws, workflows: Mapping[str, Callable[..., Stack]], path: Path
 ) -> Deployment:
-    """The lock service and these stacks. (The CDK CLI deploys that of tests/e2e/roles.)"""
+    """The lock service and these stacks, deployed by the CDK CLI."""
     # Synthesized in this process: another one would take seconds to start.
     app = App(outdir=str(path))
     lock_stack = build(app)
@@ -73,7 +73,7 @@ def deployed(
         stack(app, name, locks=lock_stack.locks)
     app.synth()
     aws.bootstrap()
-    outputs = aws.create(path, stacks=("Fairlock", *workflows))
+    outputs = aws.deploy(app=path, stacks=("Fairlock", *workflows))
     return Deployment(aws=aws, outputs=outputs)
 
 

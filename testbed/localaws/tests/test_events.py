@@ -271,7 +271,7 @@ def test_nothing_listens_outside_loopback() -> None:
         aws.client("sqs").list_queues()
         processes = group_members(aws.pid)
         addresses = [listening_addresses(process) for process in processes]
-    assert len(processes) == 3  # the emulator, one Lambda worker, and what that is a fork of
+    assert len(processes) == 2  # the emulator and one Lambda worker
     assert set().union(*addresses) <= LOOPBACK
     assert any(addresses)
 

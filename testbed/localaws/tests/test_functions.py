@@ -316,6 +316,6 @@ def test_quick_invocations_share_environments_if_the_setting_says_so(
 ) -> None:
     with LocalAws(settings=given) as aws:
         bench = Workbench(aws)
-        quick, slow = (environments(bench, seconds=seconds) for seconds in (0.1, 0.5))
+        quick, slow = (environments(bench, seconds=seconds) for seconds in (0.05, 0.5))
     assert (quick <= AT_ONCE // 2) is few
     assert slow > AT_ONCE // 2

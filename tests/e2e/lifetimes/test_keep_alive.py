@@ -56,10 +56,10 @@ def test_a_heartbeat_is_one_transition_and_one_call(deployment: Deployment) -> N
     assert deployment.ended(execution).status == "SUCCEEDED"
     states = deployment.states_entered(execution)
     heartbeats = states.count("Guard: Heartbeat")
-    repeated = deployment.transitions(execution) - len(states)  # as on a busy machine
     assert heartbeats > 1
     assert len(states) - heartbeats == 9, "four of them are the work's"
-    assert deployment.calls(execution) - heartbeats - repeated == 2
+    calls = deployment.calls(execution) - heartbeats
+    assert calls in {2, 3}, "acquire and release; one may be repeated on a busy machine"
 
 
 # With keep_alive the work stops when its lock is lost; a redrive does not run it unguarded.

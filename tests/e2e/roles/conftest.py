@@ -11,9 +11,9 @@ from aws_cdk import aws_sqs as sqs
 from app import build
 from infra.lock_stack import LockStack
 from testbed.localaws import LocalAws
-from testbed.localaws.environment import ACCOUNT
 from tests.e2e.deployment import Deployment
-from tests.e2e.roles.stack import add_keyed_functions, add_roles
+from tests.e2e.roles.calls import ACCOUNT
+from tests.e2e.roles.identities import add_keyed_functions, add_roles
 
 PRINCIPAL = "PolicyDocument.Statement.2.Condition.ArnNotEquals.aws:PrincipalArn"
 

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.durable.executions import DurableLock
-from tests.e2e.roles.stack import client_as
+from tests.e2e.roles.identities import Identities
 
 LEASE_SECONDS = 2
 FALLBACK_SECONDS = 20
@@ -77,7 +77,7 @@ def test_control_the_functions_may_not_read_the_data_of_such_an_execution(
     enforcing: Deployment,
 ) -> None:
     execution = keyed_execution(enforcing)
-    functions = client_as(enforcing, "Acquire", "stepfunctions")
+    functions = Identities(enforcing).client("Acquire", "stepfunctions")
     with pytest.raises(ClientError, match="KmsAccessDenied"):
         functions.describe_execution(executionArn=execution)
     known = functions.describe_execution(executionArn=execution, includedData="METADATA_ONLY")

@@ -8,13 +8,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import boto3
 import pytest
-from botocore.exceptions import ClientError
 
 from fairlock import LockClient, LockStoreMisconfigured
 from tests.e2e.deployment import Deployment, Json, wait_until
-from tests.e2e.roles.rights import Rights, all_rights
-from tests.e2e.roles.stack import ADMINISTRATOR, ROLES, client_as, role_arn
+from tests.e2e.roles.calls import AnyCall, calls
+from tests.e2e.roles.identities import ROLES, TRUST, Identities
 from tests.e2e.roles.test_keys import keyed_execution
 
 # The roles suffice for what the handlers do, on an embedded AWS that enforces them.
@@ -81,9 +81,17 @@ def test_what_an_ended_workflow_left_may_be_reaped_and_taken_again(enforcing: De
 
 
 def reap(enforcing: Deployment, execution_arn: str) -> Json:
+    functions = enforcing.aws.client("lambda")
+    [name] = [
+        function["FunctionName"]
+        for function in functions.list_functions()["Functions"]
+        if function["Handler"] == "lambdas.reap.handler"
+    ]
     message = {"execution_arn": execution_arn, "redrives": 0, "second_pass": False}
     record = {"messageId": "1", "body": json.dumps(message), "eventSource": "aws:sqs"}
-    return enforcing.invoke("Reap", Records=[record])
+    response = functions.invoke(FunctionName=name, Payload=json.dumps({"Records": [record]}))
+    answer: Json = json.load(response["Payload"])
+    return answer
 
 
 def test_a_role_without_its_policy_is_noticed(enforcing: Deployment) -> None:
@@ -109,15 +117,27 @@ MakeClient = Callable[[str], LockClient]
 @pytest.fixture
 def client_of(enforcing: Deployment) -> Iterator[MakeClient]:
     """Clients with the credentials of a role."""
-    table = enforcing.table_name
+    aws, outputs = enforcing.aws, enforcing.outputs["Fairlock"]
     with contextlib.ExitStack() as stack:
 
         def made(role: str) -> LockClient:
+            arn = outputs[f"{role}RoleArn"]
+            name = arn.rpartition("/")[2]
+            aws.client("iam").update_assume_role_policy(RoleName=name, PolicyDocument=TRUST)
+            answer = aws.client("sts").assume_role(RoleArn=arn, RoleSessionName="client")
+            given = answer["Credentials"]
+            keys: Any = {
+                "aws_access_key_id": given["AccessKeyId"],
+                "aws_secret_access_key": given["SecretAccessKey"],
+                "aws_session_token": given["SessionToken"],
+                "region_name": "us-east-1",
+                "endpoint_url": aws.endpoint_url,
+            }
             clients: Any = {
-                name: client_as(enforcing, role, service)
+                name: boto3.client(service, **keys)  # type: ignore[call-overload]  # one or the other
                 for name, service in (("client", "dynamodb"), ("stepfunctions", "stepfunctions"))
             }
-            return stack.enter_context(LockClient(table, max_wait=30, **clients))
+            return stack.enter_context(LockClient(outputs["LockTableName"], max_wait=30, **clients))
 
         yield made
 
@@ -166,22 +186,24 @@ def lease_ends(deployment: Deployment, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["team-b/x", "team-a", "TEAM-A/x", "x/team-a/"])
-def test_a_team_is_denied_all_other_names_and_the_whole_table(
-    client_of: MakeClient, name: str
-) -> None:
+def test_a_team_is_denied_all_other_names(client_of: MakeClient, name: str) -> None:
     locks = client_of("TeamA")
-    requests: tuple[Callable[[], object], ...] = (
-        lambda: locks.acquire(name),
-        lambda: locks.describe(name),
-        lambda: locks.release(name, "somebody-0123456789"),
-        lambda: locks.force_release(name, fencing_token=7, reason="test"),
-        lambda: locks.pace(name, rate=(1, 1)),
-        lambda: locks.pause(name, reason="test"),
-        lambda: next(locks.list("team-a/")),
-    )
-    for request in requests:
+    requests: dict[str, Callable[[], object]] = {
+        "acquire": lambda: locks.acquire(name),
+        "describe": lambda: locks.describe(name),
+        "release": lambda: locks.release(name, "somebody-0123456789"),
+        "force_release": lambda: locks.force_release(name, fencing_token=7, reason="test"),
+        "pace": lambda: locks.pace(name, rate=(1, 1)),
+        "pause": lambda: locks.pause(name, reason="test"),
+    }
+    for request in requests.values():
         with pytest.raises(LockStoreMisconfigured, match="AccessDenied"):
             request()
+
+
+def test_a_team_cannot_read_the_whole_table(client_of: MakeClient) -> None:
+    with pytest.raises(LockStoreMisconfigured, match="AccessDenied"):
+        next(client_of("TeamA").list("team-a/"))
 
 
 def test_control_a_client_without_a_prefix_uses_any_name(client_of: MakeClient) -> None:
@@ -189,63 +211,66 @@ def test_control_a_client_without_a_prefix_uses_any_name(client_of: MakeClient) 
     use(locks, client_of("Client"), f"team-b/{uuid.uuid4()}")
 
 
-# What each role may not do is denied.
+# What each role may not do is denied: every request with every role, under enforcement.
+# This comes last: its control may do everything, and destroys the service.
+
+ADMINISTRATOR = "Administrator"
+JUDGED = [role for role in ROLES if role != ADMINISTRATOR]
+FEWEST_FORBIDDEN = 40
 
 
-@pytest.fixture(scope="module")
-def rights(enforcing: Deployment) -> list[Rights]:
-    return all_rights(enforcing)
+@pytest.fixture(scope="session")
+def identities(enforcing: Deployment) -> Identities:
+    return Identities(enforcing)
 
 
-def allowed(deployment: Deployment, role: str, rights: Rights) -> set[str]:
-    """The actions that the policies of a role allow."""
-    answer = deployment.aws.client("iam").simulate_principal_policy(
-        PolicySourceArn=role_arn(deployment, role),
-        ActionNames=rights.actions(),
-        ResourceArns=[rights.resource],
-    )
-    results = answer["EvaluationResults"]
-    assert len(results) == len(rights.actions())
-    return {each["EvalActionName"] for each in results if each["EvalDecision"] == "allowed"}
+@pytest.fixture(scope="session")
+def all_calls(enforcing: Deployment) -> list[AnyCall]:
+    return calls(enforcing.outputs["Fairlock"])
 
 
-def misjudged(deployment: Deployment, role: str, rights: list[Rights]) -> list[str]:
-    """What the role may do and ought not to, and what it may not do and needs."""
-    return [
-        f"{action} on {each.resource}"
-        for each in rights
-        for action in sorted(allowed(deployment, role, each) ^ each.of(role))
+def judged(
+    identities: Identities, role: str, all_calls: list[AnyCall]
+) -> tuple[list[str], list[str]]:
+    """The requests that the role may make and ought not to, and those that it wants in vain."""
+    denied = {str(call): identities.denied(role, call) for call in all_calls}
+    too_much = [str(c) for c in all_calls if role not in c.allowed and not denied[str(c)]]
+    too_little = [str(c) for c in all_calls if role in c.allowed and denied[str(c)]]
+    return too_much, too_little
+
+
+@pytest.mark.parametrize("role", JUDGED)
+def test_a_role_may_make_its_requests_and_no_others(
+    identities: Identities, all_calls: list[AnyCall], role: str
+) -> None:
+    forbidden = [call for call in all_calls if role not in call.allowed]
+    assert len(forbidden) >= FEWEST_FORBIDDEN
+    assert judged(identities, role, all_calls) == ([], [])
+
+
+def test_control_a_widened_policy_is_noticed(
+    enforcing: Deployment, identities: Identities, all_calls: list[AnyCall]
+) -> None:
+    statements = [
+        {"Effect": "Allow", "Action": "dynamodb:Scan", "Resource": "*"},
+        {"Effect": "Allow", "Action": "states:Stop*", "Resource": "*"},
+    ]
+    role = enforcing.outputs["Fairlock"]["HeartbeatRoleArn"].rpartition("/")[2]
+    policies, policy = enforcing.aws.client("iam"), {"RoleName": role, "PolicyName": "wider"}
+    policies.put_role_policy(**policy, PolicyDocument=json.dumps({"Statement": statements}))
+    too_much, too_little = judged(identities, "Heartbeat", all_calls)
+    policies.delete_role_policy(**policy)
+    assert too_little == []
+    assert too_much == [
+        "dynamodb.scan on items of the lock table",
+        "dynamodb.scan on items of another table",
+        "stepfunctions.stop_execution on workflows",
     ]
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_a_role_may_do_its_part_and_nothing_else(
-    enforcing: Deployment, rights: list[Rights], role: str
+def test_control_an_administrator_may_all_but_send_to_the_reaper(
+    identities: Identities, all_calls: list[AnyCall]
 ) -> None:
-    assert misjudged(enforcing, role, rights) == []
-
-
-def test_control_a_widened_policy_is_noticed(enforcing: Deployment, rights: list[Rights]) -> None:
-    table = enforcing.outputs["Fairlock"]["LockTableArn"]
-    statement = {"Effect": "Allow", "Action": "dynamodb:Sc*", "Resource": table}
-    role = role_arn(enforcing, "Heartbeat").rpartition("/")[2]
-    policies, policy = enforcing.aws.client("iam"), {"RoleName": role, "PolicyName": "wider"}
-    policies.put_role_policy(**policy, PolicyDocument=json.dumps({"Statement": [statement]}))
-    found = misjudged(enforcing, "Heartbeat", rights)
-    policies.delete_role_policy(**policy)
-    assert found == [f"dynamodb:Scan on {table}"]
-
-
-def test_only_the_reaper_may_send_to_its_queue_and_control_an_administrator_may_all_else(
-    enforcing: Deployment, rights: list[Rights]
-) -> None:
-    """The queue's policy denies it."""
-    queue = {"QueueUrl": enforcing.outputs["Fairlock"]["ReapQueueUrl"]}
-    message: Any = {**queue, "MessageBody": "{}", "DelaySeconds": 900}
-    client_as(enforcing, "Reap", "sqs").send_message(**message)
-    administrator = client_as(enforcing, ADMINISTRATOR, "sqs")
-    administrator.get_queue_attributes(**queue)
-    with pytest.raises(ClientError, match="AccessDenied"):
-        administrator.send_message(**message)
-    for each in rights:
-        assert allowed(enforcing, ADMINISTRATOR, each) == set(each.actions())
+    """The queue's policy denies even that. Runs last: the requests delete the service."""
+    denied = [str(call) for call in all_calls if identities.denied(ADMINISTRATOR, call)]
+    assert denied == ["sqs.send_message on the reaper's queue"]
