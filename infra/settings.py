@@ -66,7 +66,7 @@ class Settings:
             name = _CONTEXT.get(field.name, field.name)
             given = node.try_get_context(name)
             if given is not None:
-                chosen[field.name] = _checked(field.name, name, str(given))
+                chosen[field.name] = _checked(field.name, name, given)
         return cls(**chosen)
 
 
@@ -76,14 +76,15 @@ SETTINGS: Final = {_CONTEXT.get(each.name, each.name) for each in fields(Setting
 _MOST_DIGITS: Final = 9
 
 
-def _checked(setting: str, name: str, text: str) -> Any:  # noqa: ANN401 - of any setting
+def _checked(setting: str, name: str, given: Any) -> Any:  # noqa: ANN401 - of any setting
+    text = str(given)
     if setting == "memory_size_mib":
         # Python reads other alphabets' digits too, and refuses to read thousands of them.
         if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
             raise SettingError(f"-c {name}={text}: must be a whole number")
         return int(text)
     if setting not in _CHOICES:
-        return text  # The service checks it.
+        return given  # The service checks it.
     known = {choice.lower(): value for choice, value in _CHOICES[setting].items()}
     if text.lower() not in known:
         raise SettingError(f"-c {name}={text}: must be one of {', '.join(_CHOICES[setting])}")

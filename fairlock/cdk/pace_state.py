@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
@@ -95,6 +95,7 @@ class Pace(Fragment):
         rule = "must be a LockService of this app, or one of LockService.from_stack(…)"
         require("service", isinstance(service, LockServiceBase), rule, service)
         function = service.pace_function
+        Stack.of(scope)  # It refuses a scope that is in no stack.
         require_near(function, scope)
         name = workflow_lock_name(scope, pace_name, field="pace_name")
         count, period_seconds = _checked_rate(rate)

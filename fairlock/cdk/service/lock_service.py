@@ -231,7 +231,6 @@ class LockService(LockServiceBase[lambda_.Function]):
             )
             made["reap"] = self.reaper.function
         self.has_dead_letters = reaper
-        self.administration: AdministrationFunctions | None = None
         if administration:
             shown = {name: functions.make(name) for name in _ADMINISTRATION}
             self.administration = AdministrationFunctions(**shown)

@@ -18,7 +18,11 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from fairlock.cdk.fragments import check_grantee, check_key, check_place, grant_call, require
-from fairlock.cdk.service.functions import grant_key, grant_workflow_action
+from fairlock.cdk.service.functions import (
+    AdministrationFunctions,
+    grant_key,
+    grant_workflow_action,
+)
 from fairlock.cdk.service.served_functions import check_function, grant_on_all
 from fairlock.errors import InvalidRequest
 from fairlock.names import (
@@ -109,6 +113,7 @@ class LockServiceBase(Construct, Generic[Function_co]):
     """Grants and metrics, the same for a service made here and for one of another stack."""
 
     publish_function: Function_co | None = None
+    administration: AdministrationFunctions | None = None
     has_dead_letters: bool = True
     """Whether `metric_dead_letters` can be asked for."""
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from aws_cdk import Duration, Environment, Stack
+from aws_cdk import App, Duration, Environment, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 
@@ -243,6 +243,11 @@ def test_wrong_use_is_told_at_synth(user: Stack, locks: LockService, field: str)
             Pace(user, **arguments)
         assert refused.value.field == field, value
         assert user.node.try_find_child("Wrong") is None
+
+
+def test_a_pace_outside_of_a_stack_is_refused(locks: LockService) -> None:
+    with pytest.raises(RuntimeError, match="no Stack found"):
+        Pace(App(), "Nowhere", service=locks, pace_name="vendor", rate=(10, MINUTE))
 
 
 def test_a_service_without_the_function_says_how_to_get_it(user: Stack) -> None:

@@ -115,6 +115,7 @@ def test_what_a_user_reads_is_what_the_stack_shares_and_no_export(
     locks.metric(MetricName.LOST)
     assert locks.reap_function is locks.reap_function
     assert locks.log_group_names
+    assert locks.administration is None
     locks.grant_heartbeat(role(user))
     locks.grant_client(role(user, "Client"))
     locks.watch(machine(user, guard(user, "G", locks)))
