@@ -82,7 +82,10 @@ class Clock(Protocol):
 
 
 class ThreadAlarm:
-    """An `Alarm` of one thread; no `threading.Event`, whose mutex a signal handler may wait for."""
+    """An `Alarm` of one thread.
+
+    No `threading.Event`: a signal handler that sets it may wait for its mutex for ever.
+    """
 
     def __init__(self) -> None:
         self._rings: SimpleQueue[None] = SimpleQueue()

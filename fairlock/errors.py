@@ -228,8 +228,9 @@ class DescribedHolder:
         expires_at: when its lease ends unless it is renewed.
         lease: seconds for which each renewal holds.
         limit: number of permits, as the holder's request said: no more hold as long as it does.
-        data: the JSON object that it stored with the lock; the stored text if another program has
-            changed it so that it is none. Not in the `repr`, which may end up in a log.
+        data: the JSON object that it stored with the lock; None if it stored none; the stored text
+            if another program has changed it so that it is no JSON object. Not in the `repr`, which
+            may end up in a log.
         execution_arn: the workflow execution that it belongs to; None for any other owner.
         shared: whether it shares the lock with others.
     """

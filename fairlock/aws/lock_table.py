@@ -56,9 +56,10 @@ class Written(Answer):
 
 @dataclass(frozen=True, slots=True)
 class ConditionFailed(Answer):
-    """The lock's condition did not hold on this item, empty if there is none.
+    """A condition was false, and nothing was written.
 
     Attributes:
+        item: the lock's, if its condition was false; empty if there is none.
         repeated: whether an earlier sending may have written.
         elsewhere: whether only conditions on other items of the transaction are false.
         check_failed: whether its `Check` is.

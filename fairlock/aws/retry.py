@@ -100,7 +100,11 @@ def error_code(error: Exception) -> str:
 
 
 def is_false_condition(error: Exception) -> bool:
-    """Whether the error is an answer: a condition of the write, or of the transaction, is false."""
+    """Whether the error is an answer: a condition of the write, or of the transaction, is false.
+
+    By its code: boto3 may make `client.exceptions` twice in threads, and raise a class of the
+    other.
+    """
     return error_code(error) in {"ConditionalCheckFailedException", "TransactionCanceledException"}
 
 

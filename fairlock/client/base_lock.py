@@ -55,6 +55,8 @@ class BaseLock(EnteredOneWay, ABC):
         self._inside: Entered = []
         self._is_entered = False
         self._since = granted.since
+        # Before there is a lease: from then on another thread may find its loss, and tell of it.
+        self._fencing_token = granted.fencing_token
         self._guarded_writes: GuardedWrites | None = None
         self._mutex = threading.Lock()
         lease = LocalLease(
@@ -132,7 +134,7 @@ class BaseLock(EnteredOneWay, ABC):
         It never changes, not even after a loss: then a newer token exists, by which other systems
         can refuse this one.
         """
-        return self._handle.lease.fencing_token
+        return self._fencing_token
 
     @property
     def lease(self) -> float:

@@ -229,7 +229,8 @@ class BaseClient(EnteredOneWay, ABC, Generic[Callback, Block, BlockOfAll]):
     ) -> Block:
         """`with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
 
-        With an `AsyncLockClient` write `async with`, here and for `hold_all`. What the body raises
+        With an `AsyncLockClient` write `async with`; callbacks may be coroutine functions then. The
+        block that this returns can be entered once, and gets the `Lock`. What the body raises
         leaves the block as it is, with a note if the release failed too, or if the lock was lost.
         If the body succeeds but the lock was lost meanwhile, `LockLost` is raised: the body was not
         alone. If only the release fails, see `best_effort_release`.
@@ -269,6 +270,8 @@ class BaseClient(EnteredOneWay, ABC, Generic[Callback, Block, BlockOfAll]):
         max_hold: Seconds | None = None,
     ) -> BlockOfAll:
         """`with locks.hold_all(["accounts/7", "accounts/9"]) as (seven, nine):` holds all or none.
+
+        With an `AsyncLockClient` write `async with`.
 
         Guaranteed: callers that take several locks by this, or by a `LockGuard` with a list, never
         wait for each other in a circle, whatever the order of their lists: all take them by the

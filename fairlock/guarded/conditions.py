@@ -29,6 +29,8 @@ DEFAULT_ATTRIBUTE: Final = "fencing_token"
 class FenceCondition:
     """The parts of a DynamoDB write that carry and check a fencing token.
 
+    `fencing_token` is that of the grant under which the caller writes (`lock.fencing_token`).
+
     Guaranteed: once a write with a token has happened, a write with an older one is refused
     (`ConditionalCheckFailedException`, nothing written). The same token is accepted again; so is
     the first write to an item without the `attribute`, which keeps the newest token seen.

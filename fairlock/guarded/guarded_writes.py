@@ -120,7 +120,8 @@ class GuardedWrites:
         """Commits the items if the lock is still held; with `release`, releases the lock as well.
 
         One request, also with `release`; if others wait, the release costs two more and a push, and
-        the oldest waiter becomes the holder in this very transaction. Arguments and errors are
+        the oldest waiter becomes the holder in this very transaction. Send no heartbeats from then
+        on: one that comes later is answered "not held", which is no loss. Arguments and errors are
         those of `fairlock.Lock.transact_write`, and `LockStoreMisconfigured` if a table or a
         permission is missing.
 

@@ -24,8 +24,9 @@ write fails, and is sent again with 400 days more.
 
 Newest only. A grant by the owner's own request, and a hand-off to a task token, set `newest` on
 condition that it is not higher; a hand-off to a waiter that polls, and a join, leave it. So a
-caller that finds it above its own version, and holds nothing, never gets the lock. A waiter with a
-version that has its turn gives it to the highest version that waits.
+caller that finds it above its own version, and holds nothing, never gets the lock: the mark is put
+back only after a push that reached no one, and lower versions are refused once it arrived. A waiter
+with a version that has its turn gives it to the highest version that waits.
 
 docs/protocol.md has the reasons.
 """

@@ -113,7 +113,7 @@ class LockDescription:
 
 
 def describe_queue(waiters: Iterable[Waiter], state: LockState, *, now_ms: int) -> DescribedQueue:
-    """The waiters, the oldest of which come first; none is kept, so no queue is too long.
+    """Counts the waiters, the oldest of which must come first, and keeps the first few.
 
     A waiter is not counted if it is a holder by now, or has not asked in time.
     """
@@ -130,7 +130,7 @@ def describe_queue(waiters: Iterable[Waiter], state: LockState, *, now_ms: int) 
 def describe_lock(
     name: str, state: LockState, waiters: Iterable[Waiter], *, now_ms: int
 ) -> LockDescription:
-    """The lock of this state, and of these waiters of which the oldest come first."""
+    """The lock of this state with these waiters, the oldest of which must come first."""
     last = state.last_forced_release
     return LockDescription(
         name=name,

@@ -349,7 +349,8 @@ class LockState:
 class Waiter:
     """An acquisition in the queue: its place there, and when it is gone unless it asks again.
 
-    Of the `places` in a queue the request says no more than whose they are.
+    One that was read by `waiters.places` has its owner, its execution and its times only, and must
+    not be served.
     """
 
     request: AcquireRequest

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 Values: TypeAlias = "dict[str, AttributeValueTypeDef]"
 _REMEMBERED: Final = 512
-"""Each request names its owner several times."""
+"""Each request names its owner several times. And far more than there are expressions, unless many
+holders are evicted at once."""
 
 
 @lru_cache(_REMEMBERED)
@@ -143,7 +144,8 @@ FOREVER_SECONDS: Final = 253_402_300_799
 REDRIVABLE_MS: Final = 15 * 24 * 3_600_000
 """How long the claim of an execution that is over stays. Step Functions redrives for 14 days."""
 DONE_CLAIM_RETENTION_MS: Final = 3_600_000
-"""Of a released acquisition: longer than any call of a function can be under way."""
+"""How long the claim of a released acquisition stays, to refuse late calls: longer than any call of
+a function can be under way."""
 DEAD_WAITER_RETENTION_MS: Final = 3_600_000
 """How long the item of a waiter that stopped asking stays; far longer than any clock error."""
 LONGEST_FALLBACK_SECONDS: Final = 12 * 3600

@@ -109,8 +109,9 @@ class Scan:
 class Answer:
     """An answer of the table, and when it was given.
 
-    The request was `sent` first at that reading of our monotonic clock; None if AWS did not tell
-    its time (`clock.py`).
+    Attributes:
+        sent: a reading of our monotonic clock before the request was sent first.
+        date_ms: AWS's time when it answered; None if it did not tell (`clock.py`).
     """
 
     sent: float = field(default=-math.inf, compare=False)

@@ -137,8 +137,9 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
     """A heartbeat of a workflow beside its work: two requests.
 
     Tells a lock that was lost from one that was released because the work has ended, and takes the
-    lock again for an execution that had ended and was redriven, if it is free. The workflow keeps
-    its old fencing token, which is still refused where a newer was seen.
+    lock again for an execution that had ended and was redriven, if it is free. That grant has a new
+    fencing token, of which the workflow does not know: its old one is still refused where a newer
+    was seen.
     """
     acquisition = request.acquisition
     claim = claim_of(acquisition, request.execution_arn)

@@ -12,6 +12,8 @@ give back ──▶ written ─────────────────�
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fairlock.aws.lock_table import ConditionFailed, Written
 from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
 from fairlock.protocol.claims import (
@@ -21,13 +23,12 @@ from fairlock.protocol.claims import (
     gave_back_before,
     mark_done,
     mark_ended,
-    read_claim,
 )
-from fairlock.protocol.items import read_holder, read_state
+from fairlock.protocol.items import number_in, read_holder, read_state, text_in
 from fairlock.protocol.leaving import DepartingHolder, release_permit
 from fairlock.protocol.model import Holder, LockState, ReleaseRequest, SeenLock
 from fairlock.protocol.outcomes import NotHeld, Released
-from fairlock.protocol.schema import lock_key
+from fairlock.protocol.schema import ENTERED_AT_MS, TASK_TOKEN, lock_key
 from fairlock.protocol.table_requests import Check, Transaction
 from fairlock.protocol.waiters import give_up, leave_queue, mark_given_up
 from fairlock.store.context import ClaimNotRemoved, LockContext, gave_back, leave, outcome_unknown
@@ -139,7 +140,12 @@ def end_claim(context: LockContext, request: ReleaseRequest, execution_arn: str)
     claim = claim_of(request, execution_arn)
     now_ms = context.now_ms()
     outcome = context.table.update(mark_ended(claim, waits=request.waits, now_ms=now_ms))
-    return read_claim(execution_arn, outcome.item)
+    # No more than is used: a claim that a person has edited must not keep the lock taken.
+    return replace(
+        claim,
+        task_token=text_in(outcome.item, TASK_TOKEN),
+        entered_at_ms=number_in(outcome.item, ENTERED_AT_MS),
+    )
 
 
 def _release_permit(

@@ -71,9 +71,9 @@ class SeenQueue:
         has_more: whether there is more of the queue than was read.
         seen_at: when the queue was as it was read, or a little before, by the monotonic clock.
         is_whole: whether `live` has all waiters that still ask, but for those that were served.
-        dead: by the sort key.
-        dropped: sort keys and ends of waiters of workflows that are over, as they were seen.
-        superseded: by the sort key: those that are never granted the lock, because of `newest`.
+        _dead: by the sort key.
+        _dropped: sort keys and ends of waiters of workflows that are over, as they were seen.
+        _superseded: by the sort key: those that are never granted the lock, because of `newest`.
     """
 
     context: LockContext

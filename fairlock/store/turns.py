@@ -194,7 +194,7 @@ class Turn:
         return read_pace(name, context.table.read(pace_key(name)))
 
     def _pause(self, context: LockContext, *, began: float, attempt: int) -> None:
-        """Before a further attempt; there always is a second one, whose repeat takes no time."""
+        """Before a further attempt. There is a second one even if the first took all the time."""
         if attempt > 1 and context.retry_budget.is_spent(since=began):
             raise LockStoreUnavailable(
                 f"pace {self._request.name!r}: each slot was over before its answer came; one may "

@@ -11,7 +11,7 @@ import pytest
 
 from fairlock.backoff import poll_seconds
 from fairlock.client.arguments import Timing
-from fairlock.client.local_lease import LocalLease
+from fairlock.client.local_lease import LeaseState, LocalLease
 from fairlock.client.local_waiters import (
     FreePermit,
     LocalWaiter,
@@ -19,6 +19,7 @@ from fairlock.client.local_waiters import (
     QueuePosition,
 )
 from fairlock.protocol.model import AcquireRequest, Grant, Holder, LockState, SeenLock, Waiter
+from fairlock.testing import FakeLockClient
 from tests.support import LOCK, START_MS, FakeAlarm, FakeClock, acquire, moved_clock
 
 # What the waiters of one client tell each other: which news count, and which come too late.
@@ -368,3 +369,23 @@ def test_a_lease_that_was_over_by_one_date_is_requested_again_once_all_front_end
     assert not asks(), "no one's clock explains that any more"
     clock.advance(1)
     assert asks()
+
+
+def test_a_loss_that_another_thread_finds_while_the_lock_is_made_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A waiter of the same client asks the new holder's lease, which a frozen process outlived."""
+    told: list[str] = []
+    client = FakeLockClient(lease=5)
+    add_holder = LocalWaiters.add_holder
+
+    def found_over(waiters: LocalWaiters, lease: LocalLease) -> object:
+        added = add_holder(waiters, lease)
+        client.clock.stall(10)
+        assert lease.state() is LeaseState.LOST
+        return added
+
+    monkeypatch.setattr(LocalWaiters, "add_holder", found_over)
+    lock = client.acquire("a", on_lost=lambda _lock, reason: told.append(reason))
+    assert lock.lost.is_set()
+    assert told == ["its lease is over"]

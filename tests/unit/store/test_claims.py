@@ -9,7 +9,7 @@ import pytest
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.outcomes import NotHeld, Reaped, RefusalReason, Released
 from fairlock.store.context import ClaimNotRemoved
-from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
+from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, owner, release
 from tests.support.faulty_table import FaultyTable, client_error, fault, lost_reply, refusal
 from tests.support.store_bench import RUN, Bench, claim_key
 
@@ -96,6 +96,14 @@ def test_a_polling_workflow_without_a_ticket_gets_its_place_from_its_claim(bench
     bench.clock.advance(1)
     assert bench.queue("anna", execution_arn=RUN).entered_at_ms == first.entered_at_ms
     assert bench.waiters() == ["anna"]
+
+
+def test_a_claim_that_a_person_has_edited_does_not_keep_the_lock_taken(bench: Bench) -> None:
+    bench.ask("anna", execution_arn=RUN)
+    edited = bench.claims()[0] | {"written_at_ms": {"S": "by hand"}}
+    bench.client.put_item(TableName=TABLE, Item=edited)
+    assert isinstance(bench.release("anna", execution_arn=RUN, keep_alive=True), Released)
+    assert bench.holders() == []
 
 
 def test_a_claim_is_found_by_the_holder_if_the_release_does_not_name_the_execution(
