@@ -71,7 +71,7 @@ CASES: Final[list[tuple[str, dict[str, Any], str]]] = [
     *(
         (call, {"name": "a", "max_hold": wrong}, HOLD)
         for call in ("acquire", "try_acquire", "hold")
-        for wrong in (39.9, timedelta(seconds=30), 10**400)
+        for wrong in (39.9, math.inf, timedelta(seconds=30), 10**400)
     ),
     *(
         ("hold", {"name": "a", "reentrant": wrong}, "reentrant: must be True or False")

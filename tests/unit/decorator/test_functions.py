@@ -113,6 +113,7 @@ def test_a_coroutine_of_a_plain_function_is_refused_for_it_would_run_without_the
         ({"lease": 0}, len, "lease"),
         ({"limit": 101}, len, "limit"),
         ({"only_newest": 7, "if_taken": "skip"}, len, "only_newest"),
+        *(({"reentrant": wrong}, len, "reentrant") for wrong in (None, 1, "yes")),
         *(
             ({"max_hold": wrong}, len, "max_hold")
             for wrong in (0, -1, math.inf, math.nan, "30", True)

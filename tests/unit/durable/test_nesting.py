@@ -83,16 +83,18 @@ def result_at(place: Place, work: Inside, service: Service) -> DurableFunctionTe
     return result_of(body, service)
 
 
+@pytest.mark.parametrize("how", [{"max_wait": 60}, {"skip": True}], ids=str)
 @pytest.mark.parametrize("below", BELOW)
 @pytest.mark.parametrize("around", AROUND)
 def test_a_lock_inside_itself_is_an_error_at_once_wherever_that_is_and_its_sibling_waits(
-    around: str, below: str
+    around: str, below: str, how: dict[str, Any]
 ) -> None:
+    """Also of one that would not wait: it would be skipped for ever."""
     service, told = Service(), list[str]()
 
     def inner(context: DurableContext) -> None:
         try:
-            holding(service, max_wait=60)(None, context)
+            holding(service, **how)(None, context)
             told.append("it is held twice")
         except (InvalidRequest, LockWaitTimeout) as error:
             told.append(str(error))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 
-from fairlock import InvalidRequest, Lock, LockLost
+from fairlock import InvalidRequest, Lock, LockLost, LockStoreUnavailable
 from fairlock.aws.executions import Delivery
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import RetryBudget
@@ -258,6 +258,18 @@ def test_a_write_that_was_not_let_in_is_certainly_not_written(
     lock.transact_write([deposit("x")])
     lock.transact_write([deposit("x")])
     assert bench.balance("x") == 2
+
+
+@EACH_WAY
+def test_a_write_that_is_not_let_in_when_botocore_repeats_it_may_be_written(
+    bench: Bench, faulty: FaultyTable, lock: Lock, *, release: bool
+) -> None:
+    """The reply to the first sending got lost, and the credentials are over at the second."""
+    faulty.will(fault(client_error("ExpiredTokenException"), 1, when="after"))
+    with pytest.raises(LockStoreUnavailable, match=r"may be written yet.*repeat the call"):
+        lock.transact_write([deposit("x")], token="one", release=release)
+    lock.transact_write([deposit("x")], token="one", release=release)
+    assert bench.balance("x") == 1
 
 
 def test_a_refusal_that_another_thread_has_overtaken_with_the_same_write_is_none(

@@ -30,7 +30,8 @@ def losing(bench: Bench, *calls: int) -> FaultyTable:
 def unknown(
     writes: GuardedWrites, items: list[Any], *, release: bool = False, token: str | None = "one"
 ) -> None:
-    with pytest.raises(LockStoreUnavailable):
+    told = "a new write" if token is None else "the same items and the same token"
+    with pytest.raises(LockStoreUnavailable, match=told):
         writes.transact_write(items, release=release, token=token)
 
 

@@ -218,12 +218,14 @@ def test_an_owner_id_that_is_refused_is_not_shown(fields: dict[str, str]) -> Non
 
 def test_a_message_that_could_not_be_worked_off_tells_why(capsys: Output) -> None:
     """It may end in the dead-letter queue, days before another caller looks."""
-    record = {"messageId": "1", "eventSource": "aws:sqs", "body": "{}"}
+    body = json.dumps({"detail": {"input": "an-input-of-an-execution"}})
+    record = {"messageId": "1", "eventSource": "aws:sqs", "body": body}
     failures = reap.handler({"Records": [record]}, CONTEXT)["batchItemFailures"]
     assert failures == [{"itemIdentifier": "1"}]
     [line] = logged(lines(capsys))
     assert (line["level"], line["exception_name"]) == ("WARNING", "InvalidRequest")
     assert "must be an Execution Status Change event of Step Functions" in line["exception"]
+    assert "an-input-of-an-execution" not in json.dumps(line)
 
 
 @pytest.mark.parametrize("handler", [*HANDLERS.values(), force_release.handler, inspect.handler])
