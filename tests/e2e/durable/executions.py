@@ -26,6 +26,7 @@ TIMES: Final = int(os.environ.get("FAIRLOCK_DURABLE_TIMES", "1"))
 """How often each end of an execution is measured; `make durable` does it 20 times."""
 WORKER: Final = Path(__file__).parent / "worker"
 TIMES_OUT_SECONDS: Final = 6
+_MOST_STARTS: Final = 5
 
 
 class Note(NamedTuple):
@@ -60,10 +61,13 @@ class DurableLock:
         return {"lock": self.lock, "name": name, "notes": str(self.file), **terms}
 
     def start_inside(self, name: str, **terms: Any) -> str:  # noqa: ANN401 - same
-        """Starts one and sees it hold the lock."""
-        arn = self.start(name, **terms)
-        wait_until(lambda: arn in self.holders())
-        return arn
+        """Starts one and sees it hold the lock; on a busy machine the first may time out before."""
+        for _ in range(_MOST_STARTS):
+            arn = self.start(name, **terms)
+            wait_until(lambda arn=arn: arn in self.holders() or self.is_over(arn))  # type: ignore[misc]  # mypy does not infer it
+            if arn in self.holders():
+                return arn
+        raise AssertionError(f"{_MOST_STARTS} executions ended without the lock")
 
     def start_behind(self, name: str, **terms: Any) -> str:  # noqa: ANN401 - same
         """Starts one and sees it in the queue."""
@@ -77,8 +81,11 @@ class DurableLock:
     def describe(self, arn: str) -> Json:
         return dict(self.functions.get_durable_execution(DurableExecutionArn=arn))
 
+    def is_over(self, arn: str) -> bool:
+        return bool(self.describe(arn)["Status"] != "RUNNING")
+
     def ended(self, arn: str, *, seconds: float = 120) -> Json:
-        wait_until(lambda: self.describe(arn)["Status"] != "RUNNING", seconds=seconds)
+        wait_until(lambda: self.is_over(arn), seconds=seconds)
         return self.describe(arn)
 
     def invocations(self, arn: str) -> int:
