@@ -182,11 +182,11 @@ class World:
         asked = progress.known[number].call
         assert asked is not None
         call = progress.calls[asked]
-        anew = progress.number(progress.known[number].local.again())
+        asking = progress.number(progress.known[number].local.again())
         yield from self._late_join(state, at, number)
         if spent := self._spend(state, Fault.LOST_REPLY):
             _, after, _ = self._ask(spent, number)
-            yield Move(_with(after, at, anew), at, asked, Fault.LOST_REPLY)
+            yield Move(_with(after, at, asking), at, asked, Fault.LOST_REPLY)
         if call.method == PUSH and (spent := self._spend(state, Fault.LOST_PUSH)):
             unknown = progress.answered(number, self._pushed[Delivery.UNKNOWN], state[1])
             yield Move(_with(spent, at, unknown), at, asked, Fault.LOST_PUSH)
@@ -195,10 +195,10 @@ class World:
             answered = progress.answered(number, second.answer, state[1])
             after = (second.table, *spent[1:])
             yield Move(_with(after, at, answered), at, asked, Fault.REPEAT)
-        yield from self._copies(state, at, number, anew)
-        yield from self._late_calls(state, at, number, anew)
+        yield from self._copies(state, at, number, asking)
+        yield from self._late_calls(state, at, number, asking)
 
-    def _late_calls(self, state: State, at: int, number: int, anew: int) -> Iterator[Move]:
+    def _late_calls(self, state: State, at: int, number: int, asking: int) -> Iterator[Move]:
         """This invocation stays on the wire, for at least as long as a time-out.
 
         Its caller gives it up and calls again. The function is invoked at any time later.
@@ -215,9 +215,9 @@ class World:
                 waited = _with(
                     _after_a_timeout(spent), FIRST_CLIENT + i, self.progress.number(late)
                 )
-                yield Move(_with(waited, at, anew), at, NONE, Fault.LATE_CALL)
+                yield Move(_with(waited, at, asking), at, NONE, Fault.LATE_CALL)
 
-    def _copies(self, state: State, at: int, number: int, anew: int) -> Iterator[Move]:
+    def _copies(self, state: State, at: int, number: int, asking: int) -> Iterator[Move]:
         """A sending of this write stays on the wire, for at least as long as a time-out.
 
         botocore sends it again, and the caller gets the answer to that sending; or the caller gives
@@ -230,7 +230,7 @@ class World:
         if spent is None or state[WIRE] or call.method not in _WRITES:
             return
         waited = _with(_after_a_timeout(spent), WIRE, asked + 1)
-        yield Move(_with(waited, at, anew), at, asked, Fault.HELD_BACK)
+        yield Move(_with(waited, at, asking), at, asked, Fault.HELD_BACK)
         done = self.tables.apply(state[0], call)
         if call.method != "transact" or done.answer != self._written:
             yield self.step(waited, at, number)._replace(fault=Fault.COPY)

@@ -67,6 +67,8 @@ def test_without_context_nothing_is_lost_and_each_setting_is_given_as_a_text() -
     for number, found in ((0, settings()), (2, settings(**given))):
         expected = {name: setting[number] for name, setting in SETTINGS.items()}
         assert {name: getattr(found, name) for name in SETTINGS} == expected
+    # Of JSON, which must not become the name of a table: the service refuses it.
+    assert not settings(table_name=False).table_name
 
 
 def test_a_value_may_be_json_as_in_cdk_json() -> None:

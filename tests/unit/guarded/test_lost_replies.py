@@ -77,8 +77,8 @@ def test_other_contents_under_the_token_of_a_write_are_refused_and_not_written(
 def test_a_process_that_was_started_again_repeats_the_write_of_its_grant(bench: Bench) -> None:
     grant = bench.grant("anna")
     unknown(bench.writes(grant, losing(bench, 1)), [deposit("x")])
-    anew = bench.writes(grant)
-    anew.transact_write([deposit("x")], token="one")
+    again = bench.writes(grant)
+    again.transact_write([deposit("x")], token="one")
     assert bench.balance("x") == 1
     with pytest.raises(InvalidRequest, match=r"^token: must be new"):
         bench.writes(grant).transact_write([deposit("y")], token="one")
