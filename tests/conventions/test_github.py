@@ -154,7 +154,11 @@ def test_the_linter_finds_a_careless_workflow(tmp_path: Path) -> None:
     options = [word for word in lint.split() if word.startswith("-") or word == "all"]
     zizmor = Path(sys.executable).parent / "zizmor"
     ended = subprocess.run(
-        [zizmor, *options, tmp_path], capture_output=True, text=True, timeout=60, check=False
+        [zizmor, *options, "--color=never", tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert ended.returncode > 10
     found = re.findall(r"^\w+\[([\w-]+)\]", ended.stdout, re.MULTILINE)

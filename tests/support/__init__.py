@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -56,6 +57,12 @@ HOLDER: Final = DescribedHolder(
 """One whom `describe` has shown."""
 OTHER_DYNAMODB: Final = pytest.StashKey[Any]()
 """A DynamoDB client that `make second-engine` runs tests with, instead of theirs."""
+
+
+def logged_here(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What this thread has logged. Clients of earlier tests may log in threads of their own."""
+    here = threading.get_ident()
+    return [record.getMessage() for record in caplog.records if record.thread == here]
 
 
 @dataclass

@@ -20,7 +20,7 @@ from fairlock import (
 )
 from fairlock.protocol.outcomes import Queued
 from tests.contracts.client.drivers import Tasks, World, done
-from tests.support import acquire, owner
+from tests.support import acquire, logged_here, owner
 from tests.support.faulty_table import refusal
 
 PUT: Any = {"Put": {"TableName": "any", "Item": {"pk": {"S": "a"}, "sk": {"S": "b"}}}}
@@ -98,7 +98,7 @@ async def test_who_and_why_are_logged_and_stored(
     stored = by or letter * 128
     with caplog.at_level(logging.WARNING, "fairlock"):
         await force(world.client(letter * 400), lock, requested_by=by)
-    [told] = caplog.messages
+    [told] = logged_here(caplog)
     assert told == (
         f"lock 'a': released by force by {stored}: {WHY}; it was held by anna, "
         f"fencing token {lock.fencing_token}"
@@ -233,7 +233,7 @@ async def test_a_paused_lock_says_by_whom_and_why_to_those_who_ask_and_wait(
     assert found.is_paused
     assert await world.list(client) == [found]
     await done(operator.resume("a", requested_by="paul"))
-    assert caplog.messages == [
+    assert logged_here(caplog) == [
         "lock 'a': paused by olga: freeze until Monday",
         "lock 'a': resumed by paul: resumed",
     ]

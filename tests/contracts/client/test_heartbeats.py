@@ -13,6 +13,7 @@ import pytest
 
 from fairlock import LockLost, LockStoreUnavailable
 from tests.contracts.client.drivers import LEASE, OWN, Told, World, done, inside
+from tests.support import logged_here
 from tests.support.faulty_table import refusal
 
 
@@ -87,9 +88,9 @@ async def test_loss_and_danger_are_told_with_lock_and_reason(
     assert told.what == ["danger", "lost"]
     assert re.match(r"its heartbeats fail: lock table '.*' .* no permission", told.reasons[0])
     assert told.reasons[1] == "its lease is over"
-    in_danger = [line for line in caplog.messages if "is in danger" in line]
+    in_danger = [line for line in logged_here(caplog) if "is in danger" in line]
     assert re.match(r"lock 'a' is in danger, \d+.\d s left: its heartbeats fail: ", in_danger[0])
-    assert all("lock 'a'" in line for line in caplog.messages)
+    assert all("lock 'a'" in line for line in logged_here(caplog))
 
 
 async def test_a_lock_that_another_has_is_lost_at_the_next_heartbeat(world: World) -> None:

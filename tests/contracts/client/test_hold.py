@@ -9,7 +9,6 @@ import gc
 import logging
 import math
 import re
-import threading
 import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -19,16 +18,11 @@ import pytest
 
 from fairlock import InvalidRequest, LockLost, LockStoreUnavailable
 from tests.contracts.client.drivers import OWN, World, change, done, inside
+from tests.support import logged_here
 
 
 class WorkFailedError(Exception):
     """What the body raises."""
-
-
-def logged_here(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What this thread has logged. Clients of earlier tests may log in threads of their own."""
-    here = threading.get_ident()
-    return [record.getMessage() for record in caplog.records if record.thread == here]
 
 
 async def fail_in(block: Any, before: Callable[[], object] = lambda: None) -> None:  # noqa: ANN401 - a block of either client
@@ -165,7 +159,7 @@ async def test_a_safe_period_of_the_other_meaning_is_logged(
     caplog.clear()
     world.client(heartbeat_every=5, safe_period=10)
     world.client()
-    assert caplog.text == ""
+    assert logged_here(caplog) == []
 
 
 # Blocks that never begin, and locks that are dropped while they go on being renewed.

@@ -15,6 +15,7 @@ from fairlock import AsyncLock
 from fairlock.aio.tasks import BackgroundTasks
 from fairlock.client.heartbeats import HeartbeatSchedule, ScheduledHeartbeat
 from fairlock.testing import run_in_virtual_time
+from tests.support import logged_here
 from tests.unit.aio.conftest import Far
 from tests.unit.client.doubles import virtual_loop
 
@@ -79,7 +80,7 @@ async def test_one_task_plans_for_all_locks_and_none_is_left_after_the_end(
         await locks.acquire("again")
         await asyncio.sleep(100)
     assert asyncio.all_tasks() == before
-    assert caplog.text == ""
+    assert logged_here(caplog) == []
 
 
 def cancel_all_others() -> None:

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError, NoRegionError
 
 from fairlock.client.reporting import log_event
 from fairlock.store.context import Event, Evicted, HandedOver, LivenessUnknown, PushUnknown
-from tests.support import Operations, acquire, owner, release, store_over
+from tests.support import Operations, acquire, logged_here, owner, release, store_over
 from tests.support.faulty_table import client_error
 from tests.unit.client.conftest import Near
 
@@ -177,7 +177,7 @@ def test_whatever_a_client_does_with_a_lock_names_the_partition_of_that_lock(nea
 def test_the_log_tells_how_many_were_evicted(caplog: pytest.LogCaptureFixture) -> None:
     for holders in (1, 2):
         log_event(Evicted(lock_name="a", holders=holders))
-    assert caplog.messages == [
+    assert logged_here(caplog) == [
         "lock 'a': evicted a holder whose lease was over",
         "lock 'a': evicted 2 holders whose lease was over",
     ]

@@ -11,7 +11,7 @@ import botocore.session
 import pytest
 
 from fairlock.clock import AwsClock, is_aws
-from tests.support import START_MS, FakeClock
+from tests.support import START_MS, FakeClock, logged_here
 
 AWS = "https://dynamodb.eu-central-1.amazonaws.com"
 ELSEWHERE = "http://127.0.0.1:8000"
@@ -102,7 +102,7 @@ def test_elsewhere_the_systems_clock_takes_its_place_and_the_log_says_so_once(
     with caplog.at_level(logging.INFO, "fairlock"):
         for _ in range(3):
             assert aws.date_ms({}, sent=0.0, endpoint_url=ELSEWHERE) == START_MS + 700
-    [told] = caplog.messages
+    [told] = logged_here(caplog)
     assert "sends no Date: leases go by this machine's clock" in told
 
 
