@@ -46,7 +46,7 @@ test: $(VENV)/ready node_modules/ready ## everything that has to pass: lint besi
 # Two pytests: no process imports test modules that it does not run, and tracing slows only what needs it.
 check: $(VENV)/ready ## lint and the fast tests, in a minute: while you work
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -n 2 -q --coverage with --ignore tests/unit/cdk --ignore tests/unit/cli tests/unit tests/contracts
+	$(BIN)/python -m pytest -n 4 --no-loadscope-reorder -q --coverage with --ignore tests/unit/cdk --ignore tests/unit/cli tests/unit tests/contracts
 covered: $(VENV)/ready node_modules/ready
 	$(BIN)/python -m pytest -n 2 --coverage with --no-loadscope-reorder --cov --cov-report=term tests/unit tests/contracts
 uncovered: uncovered-first
