@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from aws_cdk import Duration, Stack
@@ -77,13 +78,18 @@ class Cases(Stack):
         super().__init__(scope, construct_id)
         self.locks = functions_by_arn(self)
         self.other_locks = functions_by_arn(self, "OtherLocks", f"{FUNCTION}:of-another-service")
+        self.told: dict[str, str] = {}
+        """What synth has to tell of the broken cases, by name."""
 
-    def case(self, name: str) -> Case:
+    def case(self, name: str, told: str = "") -> Case:
+        """One that is sound, or of which is told where below it, and how, a rule is broken."""
+        if told:
+            self.told[name] = f"{self.node.path}/{name}/{told}"
         return Case(self, name)
 
-    def guarded(self, name: str, **props: Any) -> None:  # noqa: ANN401 - a guard's
+    def guarded(self, name: str, told: str = "", **props: Any) -> None:  # noqa: ANN401 - a guard's
         """A case with a machine of one guard."""
-        case = self.case(name)
+        case = self.case(name, told)
         case.machine(case.guard(**props))
 
 
@@ -110,6 +116,18 @@ class Case(Construct):
 
     def function(self, name: str) -> lambda_.IFunction:
         return lambda_.Function.from_function_arn(self, f"{name}Function", f"{FUNCTION}:work")
+
+    @cached_property
+    def work(self) -> tasks.LambdaInvoke:
+        """The task of the case."""
+        return self.call("Call")
+
+    def tell(self, language: str = "JSONata", *, guard: str = "Guard") -> sfn.Pass:
+        """A state that needs a guard's fencing token."""
+        if language == "JSONata":
+            return self.step("Tell", outputs=LockGuard.fencing_token_of(self, guard))
+        path = LockGuard.fencing_token_path_of(self, guard)
+        return sfn.Pass(self, "Tell", parameters={"token": sfn.JsonPath.number_at(path)})
 
     def machine(self, body: sfn.IChainable, **props: Any) -> None:  # noqa: ANN401 - a machine's
         definition = sfn.DefinitionBody.from_chainable(body)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from aws_cdk import Duration, Stack
+from aws_cdk import Duration
 
 from fairlock.cdk import Waiting
 from fairlock.cdk.guard import guard_arguments
@@ -204,31 +204,6 @@ def test_a_name_that_comes_twice_or_is_missing_ends_the_workflow_before_any_is_t
     for names, told in wrong:
         with pytest.raises(EvaluationError, match=told):
             ordered(guards, names)
-
-
-def test_a_list_that_breaks_a_rule_is_told_at_synth(guards: GuardFactory) -> None:
-    wrong: list[tuple[list[str], str]] = [
-        ([], r"^lock_name: must be a list of 1 to 20 lock names"),
-        (["a"] * 21, r"^lock_name: must be a list of 1 to 20 lock names"),
-        (["a", "b", "a"], r"^lock_name: must have each lock once \(got 'a'\)"),
-        (["{% $x %}", "{% $x %}"], r"^lock_name: must have each lock once"),
-        (["a", ""], r"^lock_name: must be a string of 1 to 512 bytes"),
-        (["a", Stack().account], r"^lock_name: must have literals, JSONata or JsonPath tokens"),
-    ]
-    for lock_name, told in wrong:
-        with pytest.raises(InvalidRequest, match=told):
-            guards.guard(lock_name=lock_name)
-
-
-def test_what_one_lock_may_be_asked_for_several_may_not(guards: GuardFactory) -> None:
-    several: dict[str, Any] = {"lock_name": ["a", "b"]}
-    with pytest.raises(InvalidRequest, match=r"^only_newest: must be left out for several locks"):
-        guards.guard(**several, only_newest=7)
-    # In an Express workflow the lease outlasts the wait.
-    with pytest.raises(InvalidRequest, match=r"^lease: must be longer than max_wait \(60 s\)"):
-        guards.guard(**several, express=True)
-    guards.guard(**several, express=True, lease=Duration.minutes(3))
-    guards.guard(**several, express=True, max_wait=Duration.seconds(0))
 
 
 def test_the_fencing_tokens_are_an_object_by_lock_name_and_there_is_no_single_one(

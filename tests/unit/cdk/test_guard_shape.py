@@ -6,10 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from aws_cdk import Duration, Stack
-from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import Duration
 
-from fairlock.cdk import Waiting
 from fairlock.cdk.guard.guard_arguments import checked_limit
 from fairlock.cdk.machines import variables_as_text
 from tests.unit.cdk.guard_forms import FORMS, FUNCTION, RELEASE, GuardFactory, request_of
@@ -23,7 +21,6 @@ from tests.unit.cdk.template import (
     happy_path,
     machine_of,
     statements,
-    successors,
     ways_out_unreleased,
 )
 
@@ -280,44 +277,6 @@ def test_work_that_ends_past_the_release_is_noticed(forms: Json) -> None:
     states["Charge"]["Next"], states["Enough"] = "Enough", {"Type": "Succeed"}
     escaped = ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE)
     assert escaped == {"Done"}
-
-
-# The definition of a guard that skips a busy lock: `max_wait` is zero.
-
-
-@pytest.mark.parametrize(
-    "props",
-    [{"waiting": Waiting.queue()}, {"waiting": Waiting.poll()}, {"waiting": None, "express": True}],
-    ids=["queue", "polling", "Express"],
-)
-def test_it_asks_once_and_then_works_or_gives_up_whatever_the_way_to_wait(
-    guards: GuardFactory, props: Json
-) -> None:
-    machine = definition_of(guards.guard(max_wait=Duration.seconds(0), **props))
-    acquire, choice = machine.states["Guard: Acquire"], machine.states["Guard: Acquired?"]
-    assert acquire["Resource"].endswith(":states:::lambda:invoke")
-    assert "task_token" not in acquire["Arguments"]["Payload"]
-    asking = [name for name, each in machine.states.items() if "Guard: Acquire" in successors(each)]
-    assert asking == ["Guard: Enter"]
-    [rule] = choice["Choices"]
-    [variable] = machine.assigned()
-    for answer in ({"acquired": True}, {"acquired": False, "reason": "HELD"}):
-        found = evaluate(rule["Condition"], variables={variable: answer})
-        assert found is answer["acquired"]
-    assert (rule["Next"], choice["Default"]) == ("Guard: Work", "Guard: Give up")
-    # With the branch of a work that is no bare task.
-    path = ["Guard: Enter", *POLLED, "Guard: Work", "Work", "Guard: Release"]
-    assert happy_path(machine) == path
-    # Also after a refusal: a call that was repeated may have left one under way.
-    assert ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE) == set()
-
-
-def test_a_busy_lock_leads_to_where_a_wait_that_is_over_leads(
-    stack: Stack, guards: GuardFactory
-) -> None:
-    elsewhere = sfn.Pass(stack, "Skipped")
-    guard = guards.guard(max_wait=Duration.seconds(0), on_timeout=elsewhere)
-    assert definition_of(guard).states["Guard: Give up"]["Next"] == "Skipped"
 
 
 # What is read in the JSON of a state.

@@ -160,43 +160,6 @@ def test_a_metric_passes_on_every_option_of_cloudwatch(service: LockService) -> 
     assert (metric.statistic, metric.label, metric.visible) == ("Maximum", "longest", False)
 
 
-# Settings that would fail at deployment or at import are refused at synth, by name and rule.
-
-LEVELS = "must be one of DEBUG, INFO, WARNING, ERROR, CRITICAL"
-MEMORY = "must be a whole number from 128 to 10240"
-FLAG = "must be True, False, or None for the default"
-NAME = "must be 3 to 255 letters, digits, hyphens, underscores and dots"
-POLICY = "must be RETAIN, RETAIN_ON_UPDATE_OR_DELETE or DESTROY of aws_cdk.RemovalPolicy"
-REFUSED: dict[str, tuple[str, tuple[object, ...]]] = {
-    "log_level": (LEVELS, ("info", "TRACE", 20, None)),
-    "log_retention": ("must be a member of aws_logs.RetentionDays", (30,)),
-    "memory_size_mib": (MEMORY, (127, 10_241, "256", 256.0, True)),
-    "tracing": (FLAG, (lambda_.Tracing.ACTIVE,)),
-    "recursive_loop": (FLAG, ("Allow",)),
-    "architecture": (
-        "must be a member of aws_lambda.Architecture, or None for the default",
-        ("arm64",),
-    ),
-    "reaper_concurrency": ("must be a whole number from 2 to 1000", (1, 1001, True, 2.5, "50")),
-    "table_name": (NAME, ("ab", "x" * 256, "my table", 12345)),
-    "removal_policy": (POLICY, (RemovalPolicy.SNAPSHOT, "retain")),
-    "deletion_protection": ("must be True or False", ("true",)),
-    "encryption_key": ("must be an aws_kms.IKey", ("alias/mine",)),
-    "table": ("must be an aws_dynamodb.ITable", ("locks",)),
-}
-
-
-def test_a_setting_is_refused_by_its_rule_and_nothing_is_made(own: Stack) -> None:
-    for field, (rule, values) in REFUSED.items():
-        for value in values:
-            wrong: dict[str, Any] = {field: value}
-            with pytest.raises(InvalidRequest) as refused:
-                LockService(own, "Locks", **wrong)
-            assert (refused.value.field, value) == (field, value)
-            assert refused.value.rule.startswith(rule)
-            assert own.node.children == []
-
-
 def test_a_service_over_an_existing_table_makes_none_and_sets_nothing_of_it(own: Stack) -> None:
     """As after a redeployment: the table was retained."""
     old = dynamodb.Table.from_table_name(own, "Old", "old")

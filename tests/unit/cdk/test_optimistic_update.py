@@ -12,7 +12,6 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from fairlock.cdk import OptimisticUpdate
-from fairlock.errors import InvalidRequest
 from fairlock.optimistic import DEFAULT_RETRIES
 from tests.unit.cdk.template import (
     Json,
@@ -240,29 +239,3 @@ def test_two_updates_fit_into_one_machine_and_into_each_other(template: Json) ->
     assert len(names) == len(set(names))
     assert len(assigned) == len(set(assigned)) == 3
     assert len(retried) == len(set(retried)) == 3
-
-
-A_TOKEN = sfn.JsonPath.string_at("$.id")
-WRONG: dict[str, list[dict[str, Any]]] = {
-    "key": [
-        *({"key": each} for each in ({}, "anna", {"account": "anna"})),
-        *({"key": {"account": each}} for each in ({"BOOL": True}, {"N": 7}, {"S": ""})),
-        *({"key": {"account": {"S": each}}} for each in ("customer/{% $x %}", "$.id", A_TOKEN)),
-    ],
-    "table": [{"table": None}, {"table": "accounts"}],
-    "task": [{"task": None}, {"task": sfn.Pass}],
-    "version_attribute": [
-        {"key": {"version": {"S": "x"}}},
-        *({"version_attribute": each} for each in ("", "a`b", "account")),
-    ],
-    "retries": [{"retries": each} for each in (-1, 101, True, 1.5)],
-}
-
-
-@pytest.mark.parametrize("field", WRONG)
-def test_arguments_that_break_a_rule_are_refused_by_name(stack: Stack, field: str) -> None:
-    for number, props in enumerate(WRONG[field]):
-        scope = Construct(stack, f"Refused {field}{number}")
-        with pytest.raises(InvalidRequest) as caught:
-            update(scope, "Update", **{"task": sfn.Pass(scope, "Compute"), **props})
-        assert caught.value.field == field, props

@@ -108,14 +108,6 @@ def test_the_queue_takes_a_superseded_answer_and_only_one_of_its_own(
             evaluate(assign, variables=lock, states={"result": {**answer, **forged}})
 
 
-def test_a_version_that_is_none_or_a_readers_is_refused(guards: GuardFactory) -> None:
-    for wrong in (-1, 1.5, "7", None, "{% %}", 2**53):
-        with pytest.raises(InvalidRequest, match="only_newest: must be"):
-            guards.guard(only_newest=wrong)
-    with pytest.raises(InvalidRequest, match="only_newest: must be left out with shared"):
-        guards.guard(only_newest=7, shared=True)
-
-
 def test_on_superseded_goes_with_only_newest(stack: Stack, guards: GuardFactory) -> None:
     elsewhere = sfn.Pass(stack, "Superseded elsewhere")
     with pytest.raises(InvalidRequest, match="on_superseded: goes with only_newest only"):
@@ -217,32 +209,6 @@ def test_a_service_of_another_stack_serves_too(user: Stack) -> None:
     parameters = template_of(user)["Parameters"].values()
     defaults = {parameter.get("Default") for parameter in parameters}
     assert "/fairlock/Fairlock/PaceFunctionArn" in defaults
-
-
-WRONG: dict[str, list[object]] = {
-    "rate": [
-        *((many, MINUTE) for many in (0, -1)),
-        *((10, each) for each in (60, Duration.days(32))),
-        *(10, (1_000, Duration.seconds(1)), (1, Duration.millis(1_500))),
-    ],
-    "burst": [0, "{% 2 %}"],
-    "max_wait": [Duration.days(8), 30],
-    "pace_name": ["", "n" * 513, "$.vendor", 7],
-    "on_too_late": ["Skipped"],
-    "service": [None],
-    "construct_id": [""],
-}
-
-
-@pytest.mark.parametrize("field", WRONG)
-def test_wrong_use_is_told_at_synth(user: Stack, locks: LockService, field: str) -> None:
-    right = {"construct_id": "Wrong", "service": locks, "pace_name": "vendor", "rate": (10, MINUTE)}
-    for value in WRONG[field]:
-        arguments: Json = {**right, field: value}
-        with pytest.raises(InvalidRequest) as refused:
-            Pace(user, **arguments)
-        assert refused.value.field == field, value
-        assert user.node.try_find_child("Wrong") is None
 
 
 def test_a_pace_outside_of_a_stack_is_refused(locks: LockService) -> None:

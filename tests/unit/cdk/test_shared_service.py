@@ -228,16 +228,6 @@ def test_two_references_to_one_service_are_the_same_service_for_nested_guards(
     assert (bool(found), same) == (other_stack == "Fairlock",) * 2
 
 
-def test_what_cannot_be_the_name_of_a_stack_is_refused_before_anything_is_declared(
-    user: Stack,
-) -> None:
-    for wrong in ("", "9lives", "a/b", "x" * 129, None, 7):
-        name: Any = wrong
-        with pytest.raises(InvalidRequest, match=r"^stack_name: must be the name of a stack"):
-            LockService.from_stack(user, "Locks", stack_name=name)
-    assert user.node.try_find_child("Locks") is None
-
-
 def test_one_service_of_a_stack_can_be_shared_and_have_outputs_which_are_those_of_fairlock(
     own: Stack, lock_template: Json
 ) -> None:
