@@ -74,19 +74,12 @@ BEATING = KeepAliveRequest(
     acquisition=KEPT_ALIVE, execution_arn=VALID_EXECUTION, task_token="a-task-token"
 )
 LEAVING = ReleaseRequest(**OWN, waits=True, execution_arn=VALID_EXECUTION)
-PARSED: dict[str, tuple[Callable[[Any], object], dict[str, Any], object]] = {
+Parser = Callable[[Any], object]
+PARSED: dict[str, tuple[Parser, dict[str, Any], object]] = {
     "acquire": (
         parse_acquire,
         {},
-        AcquireRequest(
-            **OWN,
-            owner_name="",
-            lease_ms=60_000,
-            limit=1,
-            data=None,
-            execution_arn=None,
-            waiting_since_ms=None,
-        ),
+        AcquireRequest(**OWN, owner_name="", lease_ms=60_000, limit=1, data=None),
     ),
     "acquire with all fields": (
         parse_acquire,
@@ -157,95 +150,68 @@ def test_a_new_owner_id_is_made_for_each_acquisition_that_brings_none() -> None:
         assert parse_release({"lock_name": "x", "owner_id": owner_id}).owner_id == owner_id
 
 
-@pytest.mark.parametrize(
-    ("fields", "waits", "ticket"),
-    [
-        ({}, False, None),
-        ({"ticket": None}, False, None),
-        ({"ticket": 7}, True, 7),
-        ({"ticket": 0}, True, 0),
-        ({"queue": True}, True, None),
-        ({"queue": False}, False, None),
-        ({"ticket": 7, "queue": False}, True, 7),
-        ({"ticket": None, "queue": True}, True, None),
-    ],
-)
-def test_a_release_leaves_the_queue_if_it_names_the_queue_or_a_ticket(
-    fields: dict[str, Any], *, waits: bool, ticket: int | None
-) -> None:
-    parsed = parse_release({**NAMED, **fields})
-    assert (parsed.waits, parsed.ticket) == (waits, ticket)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{}, {"ticket": None}, {"entered_at_ms": START_MS}, {"waiting_since_ms": START_MS}],
-    ids=str,
-)
-def test_a_waiter_without_a_ticket_has_none_whatever_times_it_tells(fields: dict[str, Any]) -> None:
-    parsed = parse_acquire({**NAMED, "queue": True, **fields})
-    assert (parsed.ticket, parsed.claimed_at_ms) == (None, None)
-
-
-def test_a_task_token_keeps_its_place_in_the_queue_a_minute_longer_than_its_fallback_period() -> (
-    None
-):
-    event = {**BEAT, "queue": True, "fallback_seconds": 300}
-    assert parse_acquire(event).waiter_timeout_ms == 360_000
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("lock_name", "x"),
-        ("lock_name", "customers of Zürich/Anna & Ben"),
-        ("lock_name", "café"),
-        ("lock_name", "ναός/日本/עברית"),
-        ("lock_name", "x" * 512),
-        ("lock_name", "€" * 170 + "xx"),
-        ("lock_name", "LOCK#a#STATE"),
-        ("lock_name", "😀 1"),
-        ("owner_id", "x" * 16),
-        ("owner_id", "x" * 128),
-        ("owner_id", " !\"#$%&'()*+,-./09:;<=>?@AZ[\\]^_`az{|}~"),
-        ("owner_name", ""),
-        ("owner_name", "x" * 512),
-        ("owner_name", "é" * 512),
-        ("owner_name", "😀" * 256),
-        ("execution_arn", VALID_EXECUTION),
-        ("execution_arn", VALID_EXECUTION.replace("aws", "aws-us-gov")),
-        ("execution_arn", VALID_EXECUTION.replace("run-1", "r" * 80)),
-    ],
-)
-def test_text_on_the_boundary_is_kept_as_it_is(field: str, value: str) -> None:
-    request = parse_acquire({**NAMED, field: value})
-    assert getattr(request, field) == value
-
-
+TEXTS = [
+    *(("lock_name", name) for name in ("x", "x" * 512, "€" * 170 + "xx", "LOCK#a#STATE", "😀 1")),
+    *(
+        ("lock_name", name)
+        for name in ("customers of Zürich/Anna & Ben", "café", "ναός/日本/עברית")
+    ),
+    *(("owner_id", text) for text in ("x" * 16, "x" * 128)),
+    ("owner_id", " !\"#$%&'()*+,-./09:;<=>?@AZ[\\]^_`az{|}~"),
+    *(("owner_name", name) for name in ("", "x" * 512, "é" * 512, "😀" * 256)),
+    ("execution_arn", VALID_EXECUTION),
+    ("execution_arn", VALID_EXECUTION.replace("aws", "aws-us-gov")),
+    ("execution_arn", VALID_EXECUTION.replace("run-1", "r" * 80)),
+]
+WHOLE = [
+    *(("limit", number) for number in (1, 100, 5.0)),
+    # From 2020 to the year 9999.
+    *(("waiting_since_ms", at) for at in (1_577_836_800_000, 1.9e12, 253_402_300_799_999)),
+]
 LEASES = ((1, 1_000), (1.0, 1_000), (1.0004, 1_000), (1.0006, 1_001), (43_200, 43_200_000))
+LEAVES: list[tuple[dict[str, Any], bool, int | None]] = [
+    # A release leaves the queue if it names the queue or a ticket.
+    ({}, False, None),
+    ({"ticket": None}, False, None),
+    ({"ticket": 7}, True, 7),
+    ({"ticket": 0}, True, 0),
+    ({"queue": True}, True, None),
+    ({"queue": False}, False, None),
+    ({"ticket": 7, "queue": False}, True, 7),
+    ({"ticket": None, "queue": True}, True, None),
+]
+NO_TICKETS = ({}, {"ticket": None}, {"entered_at_ms": START_MS}, {"waiting_since_ms": START_MS})
+KEPT: list[tuple[Parser, dict[str, Any], dict[str, object]]] = [
+    *((parse_acquire, {field: text}, {field: text}) for field, text in TEXTS),
+    *((parse_acquire, {field: number}, {field: int(number)}) for field, number in WHOLE),
+    *(
+        (parse, {"lease_seconds": seconds}, {"lease_ms": lease_ms})
+        for parse in (parse_acquire, parse_heartbeat)
+        for seconds, lease_ms in LEASES
+    ),
+    *((parse_release, each, {"waits": waits, "ticket": ticket}) for each, waits, ticket in LEAVES),
+    # A waiter without a ticket has none, whatever times it tells.
+    *(
+        (parse_acquire, {"queue": True, **each}, {"ticket": None, "claimed_at_ms": None})
+        for each in NO_TICKETS
+    ),
+    # A place in the queue lasts a minute longer than the fallback period.
+    (
+        parse_acquire,
+        {**BEAT, "queue": True, "fallback_seconds": 300},
+        {"waiter_timeout_ms": 360_000},
+    ),
+]
 
 
-@pytest.mark.parametrize(("seconds", "lease_ms"), LEASES)
-def test_a_lease_is_kept_in_milliseconds(seconds: float, lease_ms: int) -> None:
-    for parse in (parse_acquire, parse_heartbeat):
-        request: Any = parse({**NAMED, "lease_seconds": seconds})
-        assert request.lease_ms == lease_ms
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *(("limit", value) for value in (1, 100, 5.0)),
-        # From 2020 to the year 9999.
-        *(
-            ("waiting_since_ms", value)
-            for value in (1_577_836_800_000, 1.9e12, 253_402_300_799_999)
-        ),
-    ],
-)
-def test_a_whole_number_may_be_written_as_a_float(field: str, value: float) -> None:
-    parsed = getattr(parse_acquire({**NAMED, field: value}), field)
-    assert (parsed, type(parsed)) == (int(value), int)
+@pytest.mark.parametrize(("parse", "fields", "kept"), KEPT)
+def test_what_is_on_the_boundary_is_kept_by_its_meaning(
+    parse: Parser, fields: dict[str, Any], kept: dict[str, object]
+) -> None:
+    request = parse({**NAMED, **fields})
+    for name, value in kept.items():
+        found = getattr(request, name)
+        assert (found, type(found)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
@@ -268,7 +234,6 @@ def test_data_is_measured_in_bytes_of_compact_utf8(data: dict[str, Any], size: i
 # Requests that break a rule: which field is blamed, with which sentence, showing which value.
 
 
-Parser = Callable[[object], object]
 LONGEST_VALUE_SHOWN = 60 + len("''… (1000000 characters)")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, Final
@@ -56,32 +56,10 @@ ACCOUNT = "123456789012"
 STARTED, ENDED = datetime(2030, 1, 1, tzinfo=UTC), datetime.fromtimestamp(START_MS / 1000, UTC)
 
 
-@dataclass(frozen=True)
-class Kind:
-    """Of engines: its calls and their fields.
-
-    Attributes:
-        gone: the errors by which no one waits with a token any more.
-        late: the one of these that an earlier sending, whose reply was lost, may have caused.
-    """
-
-    service: Any
-    engine: type[StepFunctions | DurableFunctions]
-    execution: str
-    token: str
-    tells: str
-    told: dict[str, Any]
-    describes: str
-    asked: dict[str, Any]
-    described: dict[str, Any]
-    ended_at: str
-    gone: tuple[str, ...]
-    late: str
-    throttled: str
-    forgotten: str
-    statuses: dict[str, Liveness]
-
-
+Kind = SimpleNamespace
+"""Of engines: its calls and their fields; `gone` are the errors by which no one waits with a token
+any more, and `late` is the one of these that an earlier sending, whose reply was lost, may cause.
+"""
 TOKEN, CALLBACK = "AAAAKgAAAAIAAAAAAAAAAQ", "Q2FsbGJhY2s="
 OVER = ("SUCCEEDED", "FAILED", "TIMED_OUT")
 STANDARD: Final = Kind(
@@ -358,7 +336,7 @@ def test_a_heartbeat_that_is_not_told_is_gone_or_unknown(
 
 
 @pytest.mark.parametrize(
-    "kind", [replace(DURABLE, asked={"DurableExecutionArn": DURABLE_EXECUTION})]
+    "kind", [Kind(**{**vars(DURABLE), "asked": {"DurableExecutionArn": DURABLE_EXECUTION}})]
 )
 def test_an_sdk_that_cannot_leave_the_data_out_asks_with_them(
     stubbed: Stubbed, monkeypatch: pytest.MonkeyPatch
