@@ -189,6 +189,18 @@ class Scope:
         """The variables that states of this very scope assign."""
         return {name for state in self.states.values() for name in state.get("Assign", {})}
 
+    @property
+    def variable(self) -> str:
+        """The one of these, if there is one guard or update."""
+        [name] = self.assigned()
+        return name
+
+    def chosen(self, state: str, **given: Any) -> str:  # noqa: ANN401 - for `evaluate`
+        """The state after a Choice."""
+        choice = self.states[state]
+        ways = (way["Next"] for way in choice["Choices"] if evaluate(way["Condition"], **given))
+        return str(next(ways, choice["Default"]))
+
 
 def machine_of(template: Json, name: str) -> Scope:
     """The one state machine whose logical id begins with a name."""

@@ -103,32 +103,16 @@ def test_the_queue_is_the_default_and_polling_that_of_express(guards: GuardFacto
 # What the expressions give, at a time after the guard was entered.
 
 
-def evaluated(
-    machine: Scope,
-    expression: str,
-    *,
-    waited_ms: int = 0,
-    redriven: bool = False,
-    **fields: object,
-) -> Any:  # noqa: ANN401 - whatever the expression gives
-    """An expression of a guard whose variable has these fields."""
-    [name] = machine.assigned()
+def at(machine: Scope, waited_ms: int = 0, *, redriven: bool = False, **fields: object) -> Json:
+    """So long after a guard was entered, whose variable has these fields."""
     redrive = {"RedriveTime": REDRIVEN_AT} if redriven else {}
-    return evaluate(
-        expression,
-        states={"context": {"Execution": {"Id": "arn", **redrive}}},
-        variables={name: {**OWN, "waiting_since_ms": ENTERED_MS, "restarts": 0, **fields}},
-        now_ms=ENTERED_MS + waited_ms,
-        functions={"uuid": lambda: "another"},
-    )
-
-
-def chosen(machine: Scope, state: str, **given: Any) -> str:  # noqa: ANN401 - for `evaluated`
-    """The state after a Choice."""
-    choice = machine.states[state]
-    rules = choice["Choices"]
-    ways = (each["Next"] for each in rules if evaluated(machine, each["Condition"], **given))
-    return str(next(ways, choice["Default"]))
+    lock = {**OWN, "waiting_since_ms": ENTERED_MS, "restarts": 0, **fields}
+    return {
+        "states": {"context": {"Execution": {"Id": "arn", **redrive}}},
+        "variables": {machine.variable: lock},
+        "now_ms": ENTERED_MS + waited_ms,
+        "functions": {"uuid": lambda: "another"},
+    }
 
 
 @pytest.mark.parametrize(
@@ -147,19 +131,19 @@ def test_the_answer_decides_where_to_go(
     forms: Json, fields: Json, waited_ms: int, next_state: str
 ) -> None:
     machine = machine_of(forms, "Flat")
-    assert chosen(machine, "Guard: Acquired?", waited_ms=waited_ms, **fields) == next_state
+    assert machine.chosen("Guard: Acquired?", **at(machine, waited_ms, **fields)) == next_state
 
 
 def test_an_acquisition_that_was_released_meanwhile_waits_no_longer_than_from_its_first_entry(
     forms: Json,
 ) -> None:
     """Or from a redrive on."""
+    machine = machine_of(forms, "QueueFlat")
     ways = ((0, "Wait"), (HALF_HOUR_MS - 1, "Wait"), (HALF_HOUR_MS, "Give up"))
     for since_ms, redriven in ((0, False), (3_600_000, True)):
         for waited_ms, then in ways:
-            given = {"waited_ms": since_ms + waited_ms, "redriven": redriven}
-            found = chosen(machine_of(forms, "QueueFlat"), "Guard: Time left?", **given)
-            assert found == f"Guard: {then}", given
+            given = at(machine, since_ms + waited_ms, redriven=redriven)
+            assert machine.chosen("Guard: Time left?", **given) == f"Guard: {then}", given
 
 
 @pytest.mark.parametrize(
@@ -176,7 +160,7 @@ def test_the_wait_is_the_advice_or_the_pause_but_never_past_the_deadline(
         (HALF_HOUR_MS - 1, 1),
         (HALF_HOUR_MS + 5_000, 1),
     ):
-        assert evaluated(machine, wait["Seconds"], waited_ms=waited_ms, **fields) == seconds
+        assert evaluate(wait["Seconds"], **at(machine, waited_ms, **fields)) == seconds
     assert wait["Next"] == ("Guard: Acquire" if form == "Flat" else "Guard: Acquire again")
 
 
@@ -188,14 +172,14 @@ def test_a_poll_for_an_acquisition_that_was_released_meanwhile_is_another_owners
     forms: Json, reason: str, seconds: int, owner_id: str, restarts: int
 ) -> None:
     machine = machine_of(forms, "Flat")
-    answer: Json = {"retry_after_seconds": 7, "restarts": 3, "reason": reason}
+    given = at(machine, retry_after_seconds=7, restarts=3, reason=reason)
     wait = machine.states["Guard: Wait"]
     [assigned] = wait["Assign"].values()
-    assert evaluated(machine, wait["Seconds"], **answer) == seconds
-    lock = evaluated(machine, assigned, **answer)
+    assert evaluate(wait["Seconds"], **given) == seconds
+    lock = evaluate(assigned, **given)
     lock.pop("pause_seconds", None)
-    of_entry = {**OWN, "waiting_since_ms": ENTERED_MS}
-    assert lock == {**of_entry, **answer, "owner_id": owner_id, "restarts": restarts}
+    [before] = given["variables"].values()
+    assert lock == {**before, "owner_id": owner_id, "restarts": restarts}
 
 
 @pytest.mark.parametrize("state", ["Guard: Acquire", "Guard: Acquire again"])
@@ -207,7 +191,7 @@ def test_in_the_queue_it_begins_again_as_another_owner_after_a_pause_that_double
     caught = machine.states[state]["Catch"][0]
     assert (caught["ErrorEquals"], caught["Next"]) == (["LockLost"], "Guard: Time left?")
     [assigned] = caught["Assign"].values()
-    assert evaluated(machine, assigned, restarts=restarts) == {
+    assert evaluate(assigned, **at(machine, restarts=restarts)) == {
         "lock_name": "customer/7",
         "owner_id": "another",
         "waiting_since_ms": ENTERED_MS,
@@ -222,7 +206,7 @@ def test_after_a_restart_each_period_is_followed_by_a_look_at_the_time(forms: Js
     assert again["TimeoutSeconds"] == 90  # a twentieth of half an hour
     assert handling(again, "States.Timeout") == Handling(0, "Guard: Time left?")
     [assigned] = again["Catch"][1]["Assign"].values()
-    lock = evaluated(machine, assigned, pause_seconds=64)
+    lock = evaluate(assigned, **at(machine, pause_seconds=64))
     assert (lock["owner_id"], lock["restarts"], lock["pause_seconds"]) == ("me", 0, 1)
     for error in ("LockStoreUnavailable", "InvalidRequest", "States.QueryEvaluationError"):
         assert handling(again, error) == handling(first, error)
@@ -236,11 +220,13 @@ def test_a_wait_whose_every_acquisition_is_released_ends_after_few_restarts(
     guard = guards.guard(waiting=Waiting.queue(), max_wait=Duration.seconds(max_wait_seconds))
     machine = definition_of(guard)
     [restarted] = machine.states["Guard: Acquire again"]["Catch"][0]["Assign"].values()
-    waited_ms, lock = 0, {"restarts": 0, "pause_seconds": 0}
-    while chosen(machine, "Guard: Time left?", waited_ms=waited_ms) == "Guard: Wait":
-        lock = evaluated(machine, restarted, waited_ms=waited_ms, restarts=lock["restarts"])
-        pause = {"waited_ms": waited_ms, "pause_seconds": lock["pause_seconds"]}
-        waited_ms += 1000 * evaluated(machine, machine.states["Guard: Wait"]["Seconds"], **pause)
+    waited_ms, lock = 0, {"restarts": 0}
+    while machine.chosen("Guard: Time left?", **at(machine, waited_ms)) == "Guard: Wait":
+        lock = evaluate(restarted, **at(machine, waited_ms, **lock))
+        seconds = evaluate(
+            machine.states["Guard: Wait"]["Seconds"], **at(machine, waited_ms, **lock)
+        )
+        waited_ms += 1000 * seconds
     assert waited_ms == max_wait_seconds * 1000
     assert 2 ** (lock["restarts"] - 1) <= max_wait_seconds + 1
 
@@ -254,8 +240,8 @@ def test_the_timeout_says_which_lock_how_long_and_who_holds_it(
     machine = machine_of(forms, "Flat")
     timed_out = machine.states["Guard: Timed out"]
     assert timed_out["Error"] == "LockWaitTimeout"
-    given: Json = {"holders": [{"owner_name": name} for name in holders]}
-    cause = evaluated(machine, timed_out["Cause"], waited_ms=HALF_HOUR_MS + 1_500, **given)
+    given = at(machine, HALF_HOUR_MS + 1_500, holders=[{"owner_name": name} for name in holders])
+    cause = evaluate(timed_out["Cause"], **given)
     told = "lock customer/7 was not granted within max_wait of 1800 s (waited 1801 s), held by "
     assert cause == told + shown
 
@@ -312,8 +298,8 @@ def test_it_asks_once_and_then_works_or_gives_up_whatever_the_way_to_wait(
     assert "task_token" not in acquire["Arguments"]["Payload"]
     asking = [name for name, each in machine.states.items() if "Guard: Acquire" in successors(each)]
     assert asking == ["Guard: Enter"]
-    assert chosen(machine, "Guard: Acquired?", acquired=True) == "Guard: Work"
-    assert chosen(machine, "Guard: Acquired?", acquired=False, reason="HELD") == "Guard: Give up"
+    for answer, then in (({"acquired": True}, "Work"), ({"acquired": False}, "Give up")):
+        assert machine.chosen("Guard: Acquired?", **at(machine, **answer)) == f"Guard: {then}"
     # With the branch of a work that is no bare task.
     path = ["Guard: Enter", "Guard: Acquire", "Guard: Acquired?", "Guard: Work", "Work"]
     assert happy_path(machine) == [*path, "Guard: Release"]

@@ -13,7 +13,7 @@ from aws_cdk import App, Duration, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_stepfunctions as sfn
 
-from fairlock.cdk import LockGuard, OptimisticUpdate, Waiting
+from fairlock.cdk import LockGuard, LockService, OptimisticUpdate, Waiting
 from fairlock.cdk.guard.guard_rules import GuardInMachine
 from fairlock.errors import InvalidRequest
 from tests.unit.cdk.conftest import NewApp
@@ -58,6 +58,15 @@ def sound(cases: Cases) -> None:
     case = cases.case("TwoServices")
     inner = case.guard("Inner", lock_name="same", service=cases.other_locks)
     case.machine(case.guard("Outer", inner, lock_name="same"))
+    case = cases.case("TwoStacks")
+    inner = case.guard("Inner", lock_name="same", service=case.shared())
+    other = LockService.from_stack(case, "Other", stack_name="Other")
+    case.machine(case.guard("Outer", inner, lock_name="same", service=other))
+    case = cases.case("NewestOfEach")
+    evaluated = case.guard(lock_name="{% $states.input.service %}", only_newest=True)
+    case.machine(case.map("Each", evaluated, STANDARD))
+    case = cases.case("NewestAroundAMap")
+    case.machine(case.guard(task=case.map("Each", case.step("Work")), only_newest=True))
     case = cases.case("OneAfterTheOther")
     later = case.guard("Later", lock_name="row")
     one, two = (case.guard(name, lock_name="row", on_timeout=later) for name in ("One", "Two"))
@@ -118,6 +127,14 @@ def broken(cases: Cases) -> None:
     case = cases.case("InsideSeveral", f"{OTHER_LOCK}InsideSeveral")
     inner = case.guard("Inner", lock_name="second")
     case.machine(case.guard("Outer", inner, lock_name=["second", "first"]))
+    case = cases.case("TwoReferences", f"{OTHER_LOCK}TwoReferences")
+    inner = case.guard("Inner", lock_name="same", service=case.shared())
+    again = LockService.from_stack(case, "Again", stack_name="Fairlock")
+    case.machine(case.guard("Outer", inner, lock_name="same", service=again))
+    told = "Guard: only_newest: must be left out in a Map whose iterations want the same lock"
+    for name, kind in (("InAMap", None), ("InChildren", STANDARD)):
+        case = cases.case(f"Newest{name}", told)
+        case.machine(case.map("Each", case.guard(only_newest=True), kind))
     case = cases.case("WrongId", OWN_TOKEN)
     case.machine(case.guard(task=case.tell(guard="Gaurd")))
     case = cases.case("ChildSeesNoVariable", OWN_TOKEN)

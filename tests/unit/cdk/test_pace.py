@@ -14,7 +14,7 @@ from fairlock import InvalidRequest
 from fairlock.cdk import LockService, Pace, Waiting
 from fairlock.cdk.guard.guard_arguments import checked_only_newest
 from tests.unit.cdk.conftest import NewApp
-from tests.unit.cdk.guard_forms import RELEASE, Cases, GuardFactory
+from tests.unit.cdk.guard_forms import RELEASE, GuardFactory
 from tests.unit.cdk.template import (
     EvaluationError,
     Scope,
@@ -34,7 +34,6 @@ WAYS: dict[str, Json] = {
     "skipping": {"max_wait": Duration.seconds(0)},
     "Express": {"waiting": None, "express": True},
 }
-every_way = pytest.mark.parametrize("way", WAYS)
 SUPERSEDED = {"acquired": False, "reason": "SUPERSEDED", "newest": 9}
 
 
@@ -46,39 +45,26 @@ def newest(guards: GuardFactory) -> dict[str, Scope]:
     }
 
 
-@every_way
-def test_the_version_is_evaluated_once_and_sent_and_each_answer_has_its_way(
-    newest: dict[str, Scope], way: str
-) -> None:
-    states = newest[way].states
-    [(variable, lock)] = states["Guard: Enter"]["Assign"].items()
-    assert lock["only_newest"] == checked_only_newest("{% $states.input.build %}")
-    sent = states["Guard: Acquire"]["Arguments"]["Payload"]["only_newest"]
-    assert sent == f"{{% ${variable}.only_newest %}}"
-    choice = states["Guard: Acquired?"]
-    for answer, then in (({"acquired": True}, "Work"), (SUPERSEDED, "Superseded")):
-        values = {variable: {**answer, "waiting_since_ms": 0}}
-        ways = (
-            rule["Next"]
-            for rule in choice["Choices"]
-            if evaluate(rule["Condition"], variables=values) is True
-        )
-        assert next(ways, choice["Default"]) == f"Guard: {then}"
-
-
-@every_way
-def test_a_superseded_guard_leaves_the_queue_and_then_fails(
+@pytest.mark.parametrize("way", WAYS)
+def test_the_version_is_evaluated_once_and_sent_and_a_superseded_guard_leaves_the_queue_and_fails(
     newest: dict[str, Scope], way: str
 ) -> None:
     machine = newest[way]
-    leaving = machine.states["Guard: Superseded"]
+    states, variable = machine.states, machine.variable
+    lock = states["Guard: Enter"]["Assign"][variable]
+    assert lock["only_newest"] == checked_only_newest("{% $states.input.build %}")
+    sent = states["Guard: Acquire"]["Arguments"]["Payload"]["only_newest"]
+    assert sent == f"{{% ${variable}.only_newest %}}"
+    for answer, then in (({"acquired": True}, "Work"), (SUPERSEDED, "Superseded")):
+        given = {variable: {**answer, "waiting_since_ms": 0}}
+        assert machine.chosen("Guard: Acquired?", variables=given) == f"Guard: {then}"
+    leaving = states["Guard: Superseded"]
     assert leaving["Arguments"]["Payload"]["queue"] is True
-    failed = machine.states[leaving["Next"]]
+    failed = states[leaving["Next"]]
     assert (failed["Type"], failed["Error"]) == ("Fail", "Superseded")
     assert ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE) == set()
-    [variable] = machine.assigned()
-    lock = {"lock_name": "deploy", "only_newest": 7, "newest": 9}
-    cause = evaluate(failed["Cause"], variables={variable: lock})
+    versions = {"lock_name": "deploy", "only_newest": 7, "newest": 9}
+    cause = evaluate(failed["Cause"], variables={variable: versions})
     assert cause == "lock deploy: version 7 is superseded, 9 was granted the lock"
 
 
@@ -96,8 +82,7 @@ def test_the_queue_takes_a_superseded_answer_and_only_one_of_its_own(
     newest: dict[str, Scope],
 ) -> None:
     machine = newest["queue"]
-    [variable] = machine.assigned()
-    [assign] = machine.states["Guard: Acquire"]["Assign"].values()
+    [(variable, assign)] = machine.states["Guard: Acquire"]["Assign"].items()
     owner = {"lock_name": "a", "owner_id": "o"}
     lock = {variable: {**owner, "waiting_since_ms": 1, "restarts": 0, "only_newest": 7}}
     answer = {**SUPERSEDED, **owner}
@@ -116,22 +101,6 @@ def test_on_superseded_goes_with_only_newest(stack: Stack, guards: GuardFactory)
     machine = definition_of(guard)
     assert machine.states["Guard: Superseded"]["Next"] == "Superseded elsewhere"
     assert "Guard: Newer granted" not in machine.states
-
-
-def test_in_a_map_a_literal_name_is_refused_and_around_one_it_is_not(new_app: NewApp) -> None:
-    cases = Cases(new_app(), "Machines")
-    for kind in (None, sfn.StateMachineType.STANDARD):
-        for lock_name in ("deploy", "{% $states.input.service %}"):
-            case = cases.case(f"{kind}{len(lock_name)}")
-            guard = case.guard(only_newest=True, lock_name=lock_name)
-            case.machine(case.map("Each", guard, kind))
-    around = cases.case("Around")
-    work = around.map("Each", around.step("Work"))
-    around.machine(around.guard(task=work, only_newest=True))
-    faults = cases.node.scope.node.validate()  # type: ignore[union-attr]  # the app
-    assert len(faults) == 2
-    told = "only_newest: must be left out in a Map whose iterations want the same lock"
-    assert all(f"{len('deploy')}/Guard: {told}" in fault for fault in faults)
 
 
 # `LockService(pace=True)` and the state `Pace`: what is deployed, and what is refused at synth.

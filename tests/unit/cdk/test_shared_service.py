@@ -216,18 +216,6 @@ def test_what_is_granted_by_itself_is_read_by_itself(app: App) -> None:
         assert len(read_by(stack)) == 1 or grant == "grant_durable"
 
 
-@pytest.mark.parametrize("other_stack", ["Fairlock", "Other"])
-def test_two_references_to_one_service_are_the_same_service_for_nested_guards(
-    app: App, user: Stack, locks: SharedLockService, other_stack: str
-) -> None:
-    inner = guard(user, "Inner", locks)
-    other = LockService.from_stack(user, "OtherLocks", stack_name=other_stack)
-    machine(user, guard(user, "Outer", other, task=inner))
-    found = [fault for each in app.node.find_all() for fault in each.node.validate()]
-    same = "lock_name: must not be that of the guard around" in str(found)
-    assert (bool(found), same) == (other_stack == "Fairlock",) * 2
-
-
 def test_one_service_of_a_stack_can_be_shared_and_have_outputs_which_are_those_of_fairlock(
     own: Stack, lock_template: Json
 ) -> None:
