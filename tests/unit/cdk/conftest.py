@@ -15,7 +15,7 @@ from fairlock.cdk import LockAlarms, LockMonitoring, LockService
 from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.cli import main
 from tests.unit.cdk.guard_forms import Cases, GuardFactory, build_forms
-from tests.unit.cdk.template import template_of
+from tests.unit.cdk.template import made, template_of
 
 Json = dict[str, Any]
 NewApp = Callable[..., App]
@@ -70,6 +70,12 @@ def lock_stack(lock_app: App) -> Stack:
 @pytest.fixture(scope="session")
 def lock_template(lock_stack: Stack) -> Json:
     return template_of(lock_stack)
+
+
+@pytest.fixture(scope="session")
+def locks(lock_template: Json) -> dict[str, Json]:
+    """What the stack Fairlock deploys, by short names."""
+    return made(lock_template)
 
 
 @pytest.fixture(scope="session")

@@ -52,18 +52,21 @@ def listed(value: Any) -> list[Any]:  # noqa: ANN401 - one thing, or several
     return value if isinstance(value, list) else [value]
 
 
-def one(template: Json, kind: str, prefix: str) -> tuple[str, Json]:
-    """The one resource of a kind whose logical id begins so, and goes on with the hash."""
-    [found] = [
-        (name, resource)
-        for name, resource in resources(template, kind).items()
-        if name[:-8] == f"Locks{prefix}"
-    ]
-    return found
+def made(template: Mapping[str, Any]) -> dict[str, Json]:
+    """What a service makes, by its name in the construct; see `short`."""
+    return {short(name): short(each) for name, each in template["Resources"].items()}
 
 
-def arn(logical_id: str) -> Json:
-    return {"Fn::GetAtt": [logical_id, "Arn"]}
+def short(value: Any) -> Any:  # noqa: ANN401 - a part of a template
+    """With references by the names of what a service makes, such as <Table.Arn>."""
+    if isinstance(value, list):
+        return [short(each) for each in value]
+    if isinstance(value, dict) and value.keys() & {"Ref", "Fn::GetAtt", "Fn::Join"}:
+        value = flattened(value)
+    if isinstance(value, dict):
+        return {key: short(each) for key, each in value.items()}
+    pattern = r"\bLocks(\w+)[0-9A-F]{8}\b"
+    return re.sub(pattern, r"\1", value) if isinstance(value, str) else value
 
 
 # How Step Functions spells the types of an item: an independent translation.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,18 +28,15 @@ DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "monitoring.md"
 EVERY_ALARM = LockAlarms(
     taken_over=1, queue_length=100, hand_off_latency=Duration.seconds(10), lost=2
 )
-DEFAULT_ALARMS = {
-    "CurrentWait",
-    "Lost",
-    "DeadLetters",
-    "ReaperDelay",
-    *(
-        f"{name}{kind}"
-        for name in ("Acquire", "Heartbeat", "Release", "Reap")
-        for kind in ("Errors", "Throttles")
-    ),
-    *("TableReadThrottles", "TableWriteThrottles"),
+WATCHED = ["deploy/*", "nightly report"]
+OF_A_REAPER = {"DeadLetters", "ReaperDelay", "ReapErrors", "ReapThrottles"}
+OF_FUNCTIONS = {
+    f"{name}{kind}"
+    for name in ("Acquire", "Heartbeat", "Release")
+    for kind in ("Errors", "Throttles")
 }
+OF_THE_TABLE = {"TableReadThrottles", "TableWriteThrottles"}
+DEFAULT_ALARMS = {"CurrentWait", "Lost"} | OF_A_REAPER | OF_FUNCTIONS | OF_THE_TABLE
 NOT_GRAPHED = {
     *(MetricName.EXTENDED, MetricName.CLAIM_NOT_REMOVED),
     *(MetricName.REACQUIRED, MetricName.SUPERSEDED),
@@ -48,18 +46,19 @@ NOT_GRAPHED = {
 
 
 @pytest.fixture(scope="module")
-def watching(new_app: NewApp) -> Stack:
-    """Watches a shared service, with a topic and every alarm."""
+def template(new_app: NewApp) -> Json:
+    """Of a stack that watches a shared service, with a topic and every alarm."""
+    return template_of(watching(new_app, EVERY_ALARM))
+
+
+def watching(new_app: NewApp, alarms: LockAlarms, watch: Sequence[str] = ()) -> Stack:
     stack = Stack(new_app(), "Watching")
     locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
     topic = sns.Topic(stack, "Topic", enforce_ssl=True)
-    LockMonitoring(stack, "Monitoring", service=locks, alarm_topic=topic, alarms=EVERY_ALARM)
+    LockMonitoring(
+        stack, "Monitoring", service=locks, alarm_topic=topic, alarms=alarms, watch=watch
+    )
     return stack
-
-
-@pytest.fixture(scope="module")
-def template(watching: Stack) -> Json:
-    return template_of(watching)
 
 
 def graphs(template: Json) -> list[Json]:
@@ -82,14 +81,13 @@ def alarms(template: Json) -> dict[str, Json]:
 def test_the_dashboard_shows_every_metric_that_tells_of_trouble(template: Json) -> None:
     own = {name for name in graphed(template) if name.startswith(f"{NAMESPACE}/")}
     assert own == {f"{NAMESPACE}/{name}" for name in set(MetricName) - NOT_GRAPHED}
-    others = set(graphed(template)) - own
-    assert {
-        *("AWS/Lambda/Errors", "AWS/Lambda/Throttles", "AWS/Lambda/Duration"),
-        *("AWS/Lambda/Invocations", "AWS/DynamoDB/ConsumedReadCapacityUnits"),
-        "AWS/DynamoDB/ConsumedWriteCapacityUnits",
-        *("AWS/DynamoDB/ReadThrottleEvents", "AWS/DynamoDB/WriteThrottleEvents"),
+    of_table = ("ReadThrottleEvents", "WriteThrottleEvents")
+    consumed = ("ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits")
+    assert set(graphed(template)) - own == {
+        *(f"AWS/Lambda/{name}" for name in ("Errors", "Throttles", "Duration", "Invocations")),
+        *(f"AWS/DynamoDB/{name}" for name in (*of_table, *consumed)),
         "AWS/SQS/ApproximateNumberOfMessagesVisible",
-    } == others
+    }
 
 
 def test_the_picture_in_the_document_is_of_this_dashboard(template: Json) -> None:
@@ -144,7 +142,7 @@ def test_a_service_without_a_reaper_has_no_alarm_about_one(own: Stack) -> None:
     locks = LockService(own, "Locks", reaper=False)
     LockMonitoring(own, "Monitoring", service=locks, alarms=LockAlarms())
     found = set(alarms(template_of(own)))
-    assert found == DEFAULT_ALARMS - {"DeadLetters", "ReaperDelay", "ReapErrors", "ReapThrottles"}
+    assert found == DEFAULT_ALARMS - OF_A_REAPER
 
 
 def test_an_own_service_has_the_alarms_and_queries_of_a_shared_one_and_those_of_its_events(
@@ -157,7 +155,7 @@ def test_an_own_service_has_the_alarms_and_queries_of_a_shared_one_and_those_of_
         assert len(query["LogGroupNames"]) == len(functions)
 
 
-def test_the_queries_read_the_logs_of_the_shared_functions(watching: Stack, template: Json) -> None:
+def test_the_queries_read_the_logs_of_the_shared_functions(template: Json) -> None:
     found = properties(template, "AWS::Logs::QueryDefinition")
     assert {each["QueryString"] for each in found} == set(QUERIES.values())
     [parameter] = [
@@ -167,7 +165,7 @@ def test_the_queries_read_the_logs_of_the_shared_functions(watching: Stack, temp
     ]
     for each in found:
         assert each["LogGroupNames"] == {"Fn::Split": [",", {"Ref": parameter}]}
-        assert watching.stack_name in each["Name"]
+        assert "Watching" in each["Name"]
 
 
 def test_a_query_names_fields_that_the_functions_log_and_both_messages_that_lost_counts() -> None:
@@ -204,10 +202,9 @@ def test_each_alarm_says_what_to_type_first_and_names_a_page_with_that_heading(
     template: Json,
 ) -> None:
     texts = [json.dumps(each["AlarmDescription"]) for each in alarms(template).values()]
+    first = r"First: (fairlock (ls --waiting|doctor) --table |run the saved query)"
     for text in texts:
-        assert re.search(
-            r"First: (fairlock (ls --waiting|doctor) --table |run the saved query)", text
-        )
+        assert re.search(first, text)
         row = re.search(r"Then: (\w+) in docs/runbook.md", text)
         assert row is not None
         assert f"**{row[1]}**" in (DOCUMENT.parent / "runbook.md").read_text()
@@ -218,21 +215,11 @@ def test_each_alarm_says_what_to_type_first_and_names_a_page_with_that_heading(
 
 # `LockMonitoring(watch=[…])`: a scheduled function measures waits, those of clients included.
 
-WATCHED = ["deploy/*", "nightly report"]
-
 
 @pytest.fixture(scope="module")
 def scheduled(new_app: NewApp) -> Json:
-    stack = Stack(new_app(), "Watching")
-    LockMonitoring(
-        stack,
-        "Monitoring",
-        service=LockService.from_stack(stack, "Locks", stack_name="Fairlock"),
-        alarm_topic=sns.Topic(stack, "Topic", enforce_ssl=True),
-        alarms=LockAlarms(current_wait=Duration.minutes(10)),
-        watch=WATCHED,
-    )
-    return template_of(stack)
+    alarms = LockAlarms(current_wait=Duration.minutes(10))
+    return template_of(watching(new_app, alarms, WATCHED))
 
 
 def test_a_schedule_invokes_a_function_that_may_only_read_the_table_and_is_not_repeated(
@@ -262,23 +249,16 @@ def test_a_schedule_invokes_a_function_that_may_only_read_the_table_and_is_not_r
     assert may == {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:Scan"}
 
 
-@pytest.mark.parametrize(
-    ("watched", "command"),
-    [
-        ("deploy/*", "fairlock ls --waiting --prefix deploy/ --table "),
-        ("nightly report", "fairlock show 'nightly report' --table "),
-    ],
-)
-def test_each_watched_name_has_an_alarm_that_says_which_locks_to_look_at(
-    scheduled: Json, watched: str, command: str
-) -> None:
-    dimension = {"Name": "locks", "Value": watched}
-    alarms = properties(scheduled, "AWS::CloudWatch::Alarm")
-    [alarm] = [each for each in alarms if dimension in each.get("Dimensions", [])]
-    assert (alarm["MetricName"], alarm["Threshold"]) == ("CurrentWait", 600_000)
-    assert alarm["AlarmActions"]
-    text = json.dumps(alarm["AlarmDescription"])
-    assert f"waited too long for {watched} and is still waiting.\\nFirst: {command}" in text
+def test_each_watched_name_has_an_alarm_that_says_which_locks_to_look_at(scheduled: Json) -> None:
+    commands = ("ls --waiting --prefix deploy/ --table ", "show 'nightly report' --table ")
+    for watched, command in zip(WATCHED, commands, strict=True):
+        dimension = {"Name": "locks", "Value": watched}
+        alarms = properties(scheduled, "AWS::CloudWatch::Alarm")
+        [alarm] = [each for each in alarms if dimension in each.get("Dimensions", [])]
+        assert (alarm["MetricName"], alarm["Threshold"]) == ("CurrentWait", 600_000)
+        assert alarm["AlarmActions"]
+        told = f"waited too long for {watched} and is still waiting.\\nFirst: fairlock {command}"
+        assert told in json.dumps(alarm["AlarmDescription"])
 
 
 @pytest.mark.parametrize("watch", [[], ["a", "b/c"]], ids=["no names", "single names"])
