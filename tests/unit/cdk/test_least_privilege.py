@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator
+from collections import defaultdict
 from typing import Any, Final
 
 import pytest
@@ -17,7 +17,16 @@ from aws_cdk import aws_stepfunctions as sfn
 from fairlock.cdk import LockMonitoring, LockService
 from fairlock.cdk.service.shared_service import SharedLockService
 from tests.unit.cdk.conftest import NewApp
-from tests.unit.cdk.template import SECONDS, flattened, lint, listed, resources, template_of
+from tests.unit.cdk.template import (
+    SECONDS,
+    flattened,
+    lint,
+    listed,
+    properties,
+    resources,
+    short,
+    template_of,
+)
 
 Json = dict[str, Any]
 
@@ -35,28 +44,23 @@ DURABLE: Final = {
     (f"lambda:{action}", f"arn:<AWS::Partition>:lambda:{_HERE}:function:*")
     for action in ("GetDurableExecution", "SendDurableExecutionCallbackSuccess")
 }
+_ON_MESSAGES: Final = ("SendMessage", "ReceiveMessage", "ChangeMessageVisibility", "DeleteMessage")
 QUEUE: Final = {
-    (f"sqs:{action}", "the reaper's queue")
-    for action in (
-        "SendMessage",
-        "ReceiveMessage",
-        "ChangeMessageVisibility",
-        "GetQueueUrl",
-        "DeleteMessage",
-        "GetQueueAttributes",
-    )
+    (f"sqs:{action}", "<ReaperQueue.Arn>")
+    for action in (*_ON_MESSAGES, "GetQueueUrl", "GetQueueAttributes")
 }
 EVENTS: Final = {
     ("events:PutEvents", f"arn:<AWS::Partition>:events:{_HERE}:event-bus/default"),
     ("dynamodb:ListStreams", "*"),
-    ("dynamodb:DescribeStream", "the stream"),
-    ("dynamodb:GetRecords", "the stream"),
-    ("dynamodb:GetShardIterator", "the stream"),
+    *(
+        (f"dynamodb:{action}", "<Table.StreamArn>")
+        for action in ("DescribeStream", "GetRecords", "GetShardIterator")
+    ),
 }
 
 
 def table(*actions: str) -> set[tuple[str, str]]:
-    return {(f"dynamodb:{action}", "the table") for action in actions}
+    return {(f"dynamodb:{action}", "<Table.Arn>") for action in actions}
 
 
 HANDS_OVER: Final = (
@@ -76,46 +80,30 @@ ROLES: Final = {
 
 
 PLAIN: Final = ("Acquire", "Release", "Heartbeat", "ReaperReap")
-
-
-def told(resource: object, function: str) -> str:
-    """A resource in short; what is known by no short name is shown as it is."""
-    name = flattened(resource)
-    for start, short in {
-        "<LocksTable84FB9352.Arn>": "the table",
-        "<LocksTable84FB9352.StreamArn>": "the stream",
-        f"<Locks{function}Logs": "own logs",
-        "<LocksReaperQueueF04E53F2.Arn>": "the reaper's queue",
-    }.items():
-        if name.startswith(start):
-            return short
-    return name
+"""The stack Fairlock has these functions, and serves no durable ones."""
 
 
 def granted(template: Json) -> dict[str, set[tuple[str, str]]]:
     """What the roles of functions may do, by function; no statement has a NotAction or a Deny."""
-    found: dict[str, set[tuple[str, str]]] = {}
-    for policy in resources(template, "AWS::IAM::Policy").values():
-        [role] = [flattened(each) for each in policy["Properties"]["Roles"]]
-        function = role.removeprefix("<Locks").split("Role", maxsplit=1)[0]
-        found.setdefault(function, set()).update(pairs(policy, function))
+    found: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for policy in short(properties(template, "AWS::IAM::Policy")):
+        [role] = policy["Roles"]
+        function = role.strip("<>").removesuffix("Role")
+        for statement in policy["PolicyDocument"]["Statement"]:
+            assert set(statement) <= {"Effect", "Action", "Resource"}
+            assert statement["Effect"] == "Allow"
+            found[function] |= {
+                (action, resource.replace(f"<{function}Logs.Arn>", "own logs"))
+                for action in listed(statement["Action"])
+                for resource in listed(statement["Resource"])
+            }
     return found
-
-
-def pairs(policy: Json, function: str) -> Iterator[tuple[str, str]]:
-    for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
-        assert set(statement) <= {"Effect", "Action", "Resource"}
-        assert statement["Effect"] == "Allow"
-        for action in listed(statement["Action"]):
-            for resource in listed(statement["Resource"]):
-                yield action, told(resource, function)
 
 
 @pytest.mark.parametrize("deployed", ["everything", "lock_template"])
 def test_a_role_may_do_what_its_function_needs_and_nothing_else(
     deployed: str, request: pytest.FixtureRequest
 ) -> None:
-    """The stack Fairlock has the first four functions, and serves no durable ones."""
     template = request.getfixturevalue(deployed)
     expected = (
         ROLES if deployed == "everything" else {each: ROLES[each] - DURABLE for each in PLAIN}
@@ -135,9 +123,9 @@ def test_control_each_action_more_is_noticed_also_by_cdk_nag(own: Stack) -> None
     locks = LockService(own, "Locks", reaper=False)
     release = locks.release_function.role
     assert release is not None
-    more = {("states:StopExecution", "*"), ("dynamodb:*", "*"), ("dynamodb:Scan", "the table")}
+    more = {("states:StopExecution", "*"), ("dynamodb:*", "*"), ("dynamodb:Scan", "<Table.Arn>")}
     for action, resource in more:
-        arn = locks.table.table_arn if resource == "the table" else resource
+        arn = locks.table.table_arn if resource == "<Table.Arn>" else resource
         release.add_to_principal_policy(iam.PolicyStatement(actions=[action], resources=[arn]))
     assert granted(template_of(own))["Release"] == (ROLES["Release"] - DURABLE) | more
     assert {rule for rule, _ in findings(own)} == {"AwsSolutions-IAM5[Action::dynamodb:*]"}

@@ -21,7 +21,7 @@ from fairlock.cdk.service.service_base import MetricOptions
 from fairlock.errors import InvalidRequest
 from fairlock.names import MetricName
 from tests.unit.cdk.conftest import NewApp
-from tests.unit.cdk.template import one, properties, statements, template_of
+from tests.unit.cdk.template import made, properties, statements, template_of
 
 Json = dict[str, Any]
 
@@ -188,9 +188,8 @@ def test_each_function_that_is_asked_for_runs_its_handler_and_is_an_output(
 ) -> None:
     handlers = {"ForceRelease": "force_release", "SetLimit": "set_limit"}
     for function in ("Inspect", "ForceRelease", "SetLimit", "Pace"):
-        _, made = one(everything, "AWS::Lambda::Function", function)
         handler = handlers.get(function, function.lower())
-        assert made["Properties"]["Handler"] == f"lambdas.{handler}.handler"
+        assert made(everything)[function]["Properties"]["Handler"] == f"lambdas.{handler}.handler"
         outputs = {f"{function}Function{kind}" for kind in ("Name", "Arn")}
         assert outputs <= set(everything["Outputs"])
 
