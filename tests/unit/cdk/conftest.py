@@ -73,7 +73,7 @@ def lock_template(lock_stack: Stack) -> Json:
 
 
 @pytest.fixture(scope="session")
-def locks(lock_template: Json) -> dict[str, Json]:
+def deployed(lock_template: Json) -> dict[str, Json]:
     """What the stack Fairlock deploys, by short names."""
     return made(lock_template)
 

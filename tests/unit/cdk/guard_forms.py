@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from aws_cdk import Duration, Stack
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -71,6 +72,22 @@ class GuardFactory:
         return str(Stack.of(self._stack).resolve(lock["lock_name"]))
 
 
+def machine(
+    scope: Construct,
+    body: sfn.IChainable | None = None,
+    name: str = "Machine",
+    **props: Any,  # noqa: ANN401 - a machine's
+) -> sfn.StateMachine:
+    """A state machine, of a state that does nothing if no body is given."""
+    chainable = body or sfn.Pass(scope, f"{name}Work")
+    definition = sfn.DefinitionBody.from_chainable(chainable)
+    return sfn.StateMachine(scope, name, definition_body=definition, **props)
+
+
+def role(scope: Construct, name: str = "Role") -> iam.Role:
+    return iam.Role(scope, name, assumed_by=iam.AccountRootPrincipal())
+
+
 class Cases(Stack):
     """One construct a case, which makes guards, and mostly a machine."""
 
@@ -130,8 +147,7 @@ class Case(Construct):
         return sfn.Pass(self, "Tell", parameters={"token": sfn.JsonPath.number_at(path)})
 
     def machine(self, body: sfn.IChainable, **props: Any) -> None:  # noqa: ANN401 - a machine's
-        definition = sfn.DefinitionBody.from_chainable(body)
-        sfn.StateMachine(self, "Machine", definition_body=definition, **props)
+        machine(self, body, **props)
 
     def map(
         self, name: str, body: sfn.IChainable, kind: sfn.StateMachineType | None = None

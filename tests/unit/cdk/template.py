@@ -58,14 +58,14 @@ def made(template: Mapping[str, Any]) -> dict[str, Json]:
 
 
 def short(value: Any) -> Any:  # noqa: ANN401 - a part of a template
-    """With references by the names of what a service makes, such as <Table.Arn>."""
+    """With references by the names of constructs, without that of the service: <Table.Arn>."""
     if isinstance(value, list):
         return [short(each) for each in value]
     if isinstance(value, dict) and value.keys() & {"Ref", "Fn::GetAtt", "Fn::Join"}:
         value = flattened(value)
     if isinstance(value, dict):
         return {key: short(each) for key, each in value.items()}
-    pattern = r"\bLocks(\w+)[0-9A-F]{8}\b"
+    pattern = r"\b(?:Locks)?([A-Za-z]\w*?)[0-9A-F]{8}\b"
     return re.sub(pattern, r"\1", value) if isinstance(value, str) else value
 
 

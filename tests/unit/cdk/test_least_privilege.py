@@ -17,6 +17,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from fairlock.cdk import LockMonitoring, LockService
 from fairlock.cdk.service.shared_service import SharedLockService
 from tests.unit.cdk.conftest import NewApp
+from tests.unit.cdk.guard_forms import machine
 from tests.unit.cdk.template import (
     SECONDS,
     flattened,
@@ -149,8 +150,7 @@ def deployed_as(stack_name: str, app: App) -> Json:
     locks.add_outputs()
     locks.share()
     LockMonitoring(stack, "Monitoring", service=locks)
-    body = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "Nothing"))
-    locks.watch(sfn.StateMachine(stack, "Machine", definition_body=body))
+    locks.watch(machine(stack))
     return template_of(stack)
 
 

@@ -10,28 +10,23 @@ import pytest
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
-from aws_cdk.assertions import Match, Template
 
 from fairlock.cdk import LockService
 from fairlock.cdk.service.service_base import MetricOptions
 from fairlock.errors import InvalidRequest
 from fairlock.names import MetricName
 from tests.unit.cdk.conftest import NewApp
-from tests.unit.cdk.template import made, properties, statements, template_of
+from tests.unit.cdk.guard_forms import role
+from tests.unit.cdk.template import made, properties, short, statements, template_of
 
 Json = dict[str, Any]
 
 STATISTICS = {
-    "HandOffLatency": "p95",
-    MetricName.HELD_TIME: "p95",
-    MetricName.WAIT_TIME: "p95",
-    MetricName.PACE_WAIT: "p95",
-    MetricName.QUEUE_LENGTH: "Maximum",
-    MetricName.CURRENT_WAIT: "Maximum",
+    **dict.fromkeys(("HandOffLatency", "HeldTime", "WaitTime", "PaceWait"), "p95"),
+    **dict.fromkeys((MetricName.QUEUE_LENGTH, MetricName.CURRENT_WAIT), "Maximum"),
 }
 
 
@@ -54,78 +49,62 @@ def service(new_app: NewApp) -> LockService:
     )
 
 
+GRANTS = ("acquire", "heartbeat", "release", "use", "client")
+
+
 @pytest.fixture(scope="module")
-def template(service: LockService) -> Template:
-    for method in ("acquire", "heartbeat", "release", "use", "client"):
-        role = iam.Role(service, f"May{method.title()}", assumed_by=iam.AccountRootPrincipal())
-        grant = getattr(service, f"grant_{method}")(role)
-        assert isinstance(grant, iam.Grant)
-        assert grant.success
-    return Template.from_stack(Stack.of(service))
+def template(service: LockService) -> Json:
+    for grant in GRANTS:
+        assert getattr(service, f"grant_{grant}")(role(service, f"May{grant}")).success
+    return template_of(Stack.of(service))
 
 
-def test_the_table_follows_its_options(template: Template) -> None:
-    template.has_resource(
-        "AWS::DynamoDB::Table",
-        {
-            "DeletionPolicy": "Delete",
-            "Properties": {
-                "TableName": "locks-of-a-name",
-                "DeletionProtectionEnabled": True,
-                "SSESpecification": {
-                    "SSEEnabled": True,
-                    "SSEType": "KMS",
-                    "KMSMasterKeyId": {"Fn::GetAtt": [Match.string_like_regexp("^Key"), "Arn"]},
-                },
-            },
-        },
-    )
+def test_the_table_follows_its_options(template: Json) -> None:
+    table = made(template)["Table"]
+    assert table["DeletionPolicy"] == "Delete"
+    given = {"TableName": "locks-of-a-name", "DeletionProtectionEnabled": True}
+    key = {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": "<Key.Arn>"}
+    assert table["Properties"].items() >= {**given, "SSESpecification": key}.items()
 
 
-def test_functions_and_logs_follow_their_options(template: Template) -> None:
-    template.resource_properties_count_is("AWS::Logs::LogGroup", {"RetentionInDays": 7}, 4)
-    template.resource_properties_count_is(
-        "AWS::Lambda::Function",
-        {
-            "MemorySize": 512,
-            "Architectures": ["x86_64"],
-            "TracingConfig": Match.absent(),
-            "Environment": {"Variables": Match.object_like({"POWERTOOLS_LOG_LEVEL": "WARNING"})},
-        },
-        4,
-    )
-    assert "xray" not in str(template.to_json())
+def test_functions_and_logs_follow_their_options(template: Json) -> None:
+    assert properties(template, "AWS::Logs::LogGroup") == [{"RetentionInDays": 7}] * 4
+    functions = properties(template, "AWS::Lambda::Function")
+    assert len(functions) == 4
+    for each in functions:
+        assert (each["MemorySize"], each["Architectures"]) == (512, ["x86_64"])
+        assert each["Environment"]["Variables"]["POWERTOOLS_LOG_LEVEL"] == "WARNING"
+        assert "TracingConfig" not in each
+    assert "xray" not in str(template)
     # Of the partition, because not every region can be told that the reaper may loop.
-    assert len(template.find_conditions("*")) == 1
+    assert len(template["Conditions"]) == 1
 
 
 def test_with_a_customer_key_each_role_and_client_may_use_that_key_and_the_queues_have_their_own(
-    template: Template,
+    template: Json,
 ) -> None:
     """EventBridge would need to be allowed to use the customer's key; that is the customer's."""
-    statement = {
-        "Action": ["kms:Decrypt", "kms:Encrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*"],
-        "Effect": "Allow",
-        "Resource": {"Fn::GetAtt": [Match.string_like_regexp("^Key"), "Arn"]},
-    }
-    described = {**statement, "Action": "kms:DescribeKey"}
-    document = {"PolicyDocument": {"Statement": Match.array_with([statement, described])}}
-    template.resource_properties_count_is("AWS::IAM::Policy", document, 5)
-    managed = {"SqsManagedSseEnabled": True, "KmsMasterKeyId": Match.absent()}
-    template.resource_properties_count_is("AWS::SQS::Queue", managed, 2)
+    use = ["kms:Decrypt", "kms:Encrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*"]
+    allowed = {"Effect": "Allow", "Resource": "<Key.Arn>"}
+    may_use = [{**allowed, "Action": action} for action in (use, "kms:DescribeKey")]
+    policies = short(properties(template, "AWS::IAM::Policy"))
+    stated = [policy["PolicyDocument"]["Statement"] for policy in policies]
+    of_key = [[each for each in policy if "kms" in str(each)] for policy in stated]
+    assert [found for found in of_key if found] == [may_use] * 5
+    for queue in properties(template, "AWS::SQS::Queue"):
+        assert (queue["SqsManagedSseEnabled"], queue.get("KmsMasterKeyId")) == (True, None)
 
 
-def test_a_grant_allows_its_functions_only(template: Template) -> None:
-    for grant in ("Acquire", "Heartbeat", "Release", "Use"):
-        policy = statements(template.to_json(), f"LocksMay{grant}DefaultPolicy")
-        assert {statement["Action"] for statement in policy} == {"lambda:InvokeFunction"}
-        invoked = [statement["Resource"][0]["Fn::GetAtt"][0][:-8] for statement in policy]
-        functions = ["Acquire", "Heartbeat", "Release"] if grant == "Use" else [grant]
-        assert invoked == [f"Locks{function}" for function in functions]
-
-
-def test_a_client_may_do_what_the_protocol_does_and_nothing_else(template: Template) -> None:
-    policy = statements(template.to_json(), "LocksMayClientDefaultPolicy")
+def test_a_grant_allows_its_functions_and_a_client_what_the_protocol_does_and_nothing_else(
+    template: Json,
+) -> None:
+    operations = ("Acquire", "Heartbeat", "Release")
+    grants = {"use": operations, **{each.lower(): [each] for each in operations}}
+    for grant, functions in grants.items():
+        policy = statements(template, f"LocksMay{grant}DefaultPolicy")
+        assert {each["Action"] for each in policy} == {"lambda:InvokeFunction"}
+        assert short([each["Resource"][0] for each in policy]) == [f"<{f}.Arn>" for f in functions]
+    policy = statements(template, "LocksMayclientDefaultPolicy")
     actions = ["ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem"]
     assert [statement["Action"] for statement in policy if "kms" not in str(statement)] == [
         [f"dynamodb:{action}" for action in actions],

@@ -16,16 +16,18 @@ from lambdas.reap_messages import parse_reap_message
 from tests.unit.cdk.template import properties, resources, short, template_of
 
 Json = dict[str, Any]
-Locks = dict[str, Json]
+Deployed = dict[str, Json]
 
 PARTITION_AWS = "PartitionAws"
 OPERATIONS = ("Acquire", "Heartbeat", "Release", "ReaperReap")
 
 
-def test_the_table_has_ttl_recovery_and_encryption_and_outlives_its_stack(locks: Locks) -> None:
+def test_the_table_has_ttl_recovery_and_encryption_and_outlives_its_stack(
+    deployed: Deployed,
+) -> None:
     """But not a failed creation: CloudFormation user guide, "DeletionPolicy attribute"."""
     keys = (("pk", "HASH"), ("sk", "RANGE"))
-    table = locks["Table"]
+    table = deployed["Table"]
     assert table["Properties"] == {
         "AttributeDefinitions": [{"AttributeName": n, "AttributeType": "S"} for n, _ in keys],
         "KeySchema": [{"AttributeName": name, "KeyType": kind} for name, kind in keys],
@@ -41,13 +43,13 @@ def test_the_table_has_ttl_recovery_and_encryption_and_outlives_its_stack(locks:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_each_function_runs_its_handler_is_traced_and_retains_its_logs_for_a_month(
-    locks: Locks, operation: str
+    deployed: Deployed, operation: str
 ) -> None:
-    retained = locks[f"{operation}Logs"]
+    retained = deployed[f"{operation}Logs"]
     assert retained["Properties"] == {"RetentionInDays": 30}
     assert retained["DeletionPolicy"] == "RetainExceptOnCreate"
     of_reaper = operation == "ReaperReap"
-    function = dict(locks[operation]["Properties"])
+    function = dict(deployed[operation]["Properties"])
     assert set(function.pop("Code")) == {"S3Bucket", "S3Key"}
     assert function.pop("Description").startswith("Fairlock: ")
     loop = in_partition_aws("Allow", otherwise="<AWS::NoValue>")
@@ -111,10 +113,10 @@ EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
 
 
 def test_events_of_failed_executions_go_to_the_queue_or_if_that_fails_to_the_dead_letters(
-    locks: Locks,
+    deployed: Deployed,
 ) -> None:
     """Without data."""
-    rule = locks["ReaperEveryMachine"]["Properties"]
+    rule = deployed["ReaperEveryMachine"]["Properties"]
     assert rule["EventPattern"] == {
         "source": ["aws.states"],
         "detail-type": ["Step Functions Execution Status Change"],
@@ -133,9 +135,9 @@ def test_events_of_failed_executions_go_to_the_queue_or_if_that_fails_to_the_dea
     }
 
 
-def test_the_handler_understands_what_the_rule_makes_of_an_event(locks: Locks) -> None:
+def test_the_handler_understands_what_the_rule_makes_of_an_event(deployed: Deployed) -> None:
     """EventBridge puts values in place of names as they are; of a missing field, who knows."""
-    [target] = locks["ReaperEveryMachine"]["Properties"]["Targets"]
+    [target] = deployed["ReaperEveryMachine"]["Properties"]["Targets"]
     stopped = {"redrives": "2", "stopped": "1893456000500", "status": "ABORTED"}
     events: list[tuple[dict[str, str], Json]] = [
         (stopped, {"redrives": 2, "ended_at_ms": 1893456000500}),
@@ -151,17 +153,17 @@ def test_the_handler_understands_what_the_rule_makes_of_an_event(locks: Locks) -
 
 
 def test_the_queue_gives_up_after_ten_tries_in_twenty_minutes_and_dead_letters_stay_two_weeks(
-    locks: Locks,
+    deployed: Deployed,
 ) -> None:
     stays = {"SqsManagedSseEnabled": True, "MessageRetentionPeriod": 1_209_600}
-    assert locks["ReaperDeadLetterQueue"]["Properties"] == stays
+    assert deployed["ReaperDeadLetterQueue"]["Properties"] == stays
     redrive = {"deadLetterTargetArn": "<ReaperDeadLetterQueue.Arn>", "maxReceiveCount": 10}
     queue = {**stays, "VisibilityTimeout": 120, "RedrivePolicy": redrive}
-    assert locks["ReaperQueue"]["Properties"] == queue
+    assert deployed["ReaperQueue"]["Properties"] == queue
 
 
 @pytest.mark.parametrize("name", ["Queue", "DeadLetterQueue"])
-def test_no_one_but_the_rule_and_the_reap_function_may_send(locks: Locks, name: str) -> None:
+def test_no_one_but_the_rule_and_the_reap_function_may_send(deployed: Deployed, name: str) -> None:
     """A key that a request does not have counts as not equal."""
     rule = {"aws:SourceArn": ["<ReaperEveryMachine.Arn>"]}
     senders = {**rule, "aws:PrincipalArn": "<ReaperReapRole.Arn>"}
@@ -173,7 +175,7 @@ def test_no_one_but_the_rule_and_the_reap_function_may_send(locks: Locks, name: 
         "DeadLetterQueue": [{**events, "Condition": {"ArnEquals": rule}}],
     }
     send = {"Action": "sqs:SendMessage", "Resource": f"<Reaper{name}.Arn>"}
-    policy = locks[f"Reaper{name}Policy"]["Properties"]["PolicyDocument"]
+    policy = deployed[f"Reaper{name}Policy"]["Properties"]["PolicyDocument"]
     assert policy["Statement"] == [
         {**send, **each} for each in ({**everybody, **tls}, *may_send[name])
     ]
@@ -207,8 +209,10 @@ def test_fifty_functions_at_most_take_ten_messages_each_and_tell_which_failed(
     }
 
 
-def test_the_second_pass_comes_when_no_acquire_from_before_can_still_run(locks: Locks) -> None:
-    assert locks["Acquire"]["Properties"]["Timeout"] + 10 <= SECOND_PASS_MS // 1000
+def test_the_second_pass_comes_when_no_acquire_from_before_can_still_run(
+    deployed: Deployed,
+) -> None:
+    assert deployed["Acquire"]["Properties"]["Timeout"] + 10 <= SECOND_PASS_MS // 1000
 
 
 def test_the_wait_of_events_and_dead_letters_are_counted_if_there_is_a_reaper(own: Stack) -> None:

@@ -13,6 +13,7 @@ from constructs import Construct
 
 from fairlock.cdk import OptimisticUpdate
 from fairlock.optimistic import DEFAULT_RETRIES
+from tests.unit.cdk import guard_forms
 from tests.unit.cdk.template import (
     Json,
     Scope,
@@ -33,20 +34,16 @@ def template(stack: Stack) -> Json:
     """A machine with one update around a chain, and one with a pair, one of them nested."""
     debits, pair = Construct(stack, "Debits"), Construct(stack, "Pair")
     chain = sfn.Pass(debits, "Look").next(sfn.Pass(debits, "Compute"))
-    add_machine(debits, update(debits, "Debit", chain).next(sfn.Pass(debits, "Done")))
+    guard_forms.machine(debits, update(debits, "Debit", chain).next(sfn.Pass(debits, "Done")))
     inner = update(pair, "Inner", sfn.Pass(pair, "Compute"), retries=0)
     after = update(pair, "After", sfn.Pass(pair, "More"))
-    add_machine(pair, update(pair, "Outer", inner).next(after))
+    guard_forms.machine(pair, update(pair, "Outer", inner).next(after))
     return template_of(stack)
 
 
 def update(scope: Construct, name: str, task: sfn.IChainable, **props: Any) -> OptimisticUpdate:  # noqa: ANN401 - props
     table = dynamodb.Table.from_table_name(scope, f"{name}Table", TABLE)
     return OptimisticUpdate(scope, name, **{"table": table, "key": KEY, "task": task, **props})
-
-
-def add_machine(scope: Construct, body: sfn.IChainable) -> None:
-    sfn.StateMachine(scope, "Machine", definition_body=sfn.DefinitionBody.from_chainable(body))
 
 
 @pytest.fixture(scope="module")

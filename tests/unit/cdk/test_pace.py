@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 from aws_cdk import App, Duration, Environment, Stack
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock import InvalidRequest
 from fairlock.cdk import LockService, Pace, Waiting
 from fairlock.cdk.guard.guard_arguments import checked_only_newest
 from tests.unit.cdk.conftest import NewApp
-from tests.unit.cdk.guard_forms import RELEASE, GuardFactory
+from tests.unit.cdk.guard_forms import RELEASE, GuardFactory, role
 from tests.unit.cdk.template import (
     EvaluationError,
     Scope,
@@ -190,4 +189,4 @@ def test_a_service_without_the_function_says_how_to_get_it(user: Stack) -> None:
     with pytest.raises(InvalidRequest, match="pace: must be True where the service is made"):
         Pace(user, "None", service=without, pace_name="vendor", rate=(10, MINUTE))
     with pytest.raises(InvalidRequest, match="pace: must be True"):
-        without.grant_pace(iam.Role(user, "R", assumed_by=iam.AccountRootPrincipal()))
+        without.grant_pace(role(user))

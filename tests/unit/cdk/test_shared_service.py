@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 from aws_cdk import App, Environment, NestedStack, Stack
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk import LockGuard, LockService, MetricName
 from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.errors import InvalidRequest
-from tests.unit.cdk.guard_forms import functions_by_arn
+from tests.unit.cdk.guard_forms import functions_by_arn, machine, role
 from tests.unit.cdk.template import (
     actions,
     durable_function,
@@ -28,7 +27,6 @@ from tests.unit.cdk.template import (
 
 Json = dict[str, Any]
 
-ELSEWHERE = "arn:aws:states:eu-west-1:123456789012:stateMachine:billing"
 HERE = Environment(account="123456789012", region="us-east-1")
 BY_A_GUARD = ["AcquireFunctionArn", "ReleaseFunctionArn"]
 ALWAYS = sorted(
@@ -75,18 +73,9 @@ def names_shared_by(stack: Stack) -> list[str]:
     return sorted(name.removeprefix(prefix) for name in shared_by(template_of(stack)))
 
 
-def role(stack: Stack, name: str = "Role") -> iam.Role:
-    return iam.Role(stack, name, assumed_by=iam.AccountRootPrincipal())
-
-
 def guard(stack: Stack, name: str, service: Any, task: Any = None) -> LockGuard:  # noqa: ANN401 - any service, any state
     work = task or sfn.Pass(stack, f"{name}Work")
     return LockGuard(stack, name, service=service, task=work, lock_name="x")
-
-
-def machine(stack: Stack, work: sfn.IChainable | None = None) -> sfn.StateMachine:
-    body = sfn.DefinitionBody.from_chainable(work or sfn.Pass(stack, "Nothing"))
-    return sfn.StateMachine(stack, "Machine", definition_body=body)
 
 
 def test_the_stack_fairlock_shares_what_its_outputs_tell_the_log_groups_and_that_it_watches_all(
@@ -191,12 +180,6 @@ def test_a_narrowed_service_does_not_tell_that_it_watches_every_machine(
     shared.watch(watched)
     for stack in (first, later):
         assert names_shared_by(stack) == sorted({*ALWAYS, *OF_A_REAPER} - {"WatchesEveryMachine"})
-
-
-def test_a_machine_of_another_region_is_refused(user: Stack, locks: SharedLockService) -> None:
-    elsewhere = sfn.StateMachine.from_state_machine_arn(user, "Elsewhere", ELSEWHERE)
-    with pytest.raises(InvalidRequest, match=r"^machine: must be in the service's region"):
-        locks.watch(elsewhere)
 
 
 def test_what_is_granted_by_itself_is_read_by_itself(app: App) -> None:
