@@ -298,19 +298,17 @@ def _followed(state: Json, late_errors: set[str]) -> set[str]:
     }
 
 
-@dataclass(frozen=True)
-class Handling:
-    """What becomes of an error of a state: how often it is repeated, and what comes then."""
-
-    repeats: int
-    then: str | None
+def repeated(*errors: str, most: int, longest: int, rate: float = 2) -> Json:
+    """The rule by which a state repeats what ended with an error."""
+    pauses = {"IntervalSeconds": 1, "BackoffRate": rate, "MaxDelaySeconds": longest}
+    return {"ErrorEquals": [*errors], **pauses, "MaxAttempts": most, "JitterStrategy": "FULL"}
 
 
-def handling(state: Json, error: str) -> Handling:
-    """By the rule that matches first, as Step Functions does it."""
+def handling(state: Json, error: str) -> tuple[int, str | None]:
+    """How often an error is repeated, and what comes then: by the rule that matches first."""
     retrier = next(filter(_matches(error), state.get("Retry", ())), {"MaxAttempts": 0})
     catcher = next(filter(_matches(error), state.get("Catch", ())), {"Next": None})
-    return Handling(retrier["MaxAttempts"], catcher["Next"])
+    return retrier["MaxAttempts"], catcher["Next"]
 
 
 def _matches(error: str) -> Callable[[Json], bool]:

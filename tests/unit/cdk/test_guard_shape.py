@@ -13,13 +13,13 @@ from fairlock.cdk.machines import variables_as_text
 from tests.unit.cdk.guard_forms import FORMS, FUNCTION, RELEASE, GuardFactory, request_of
 from tests.unit.cdk.template import (
     EvaluationError,
-    Handling,
     Scope,
     definition_of,
     evaluate,
     handling,
     happy_path,
     machine_of,
+    repeated,
     statements,
     ways_out_unreleased,
 )
@@ -30,27 +30,12 @@ every_form = pytest.mark.parametrize("form", FORMS)
 
 
 def guards_of(machine: Scope) -> list[str]:
-    ends = ": Acquire"
-    names = [name for name, _ in machine.all_states() if name.endswith(ends)]
-    return [name.removesuffix(ends) for name in names]
+    split = [name.partition(": ") for name, _ in machine.all_states()]
+    return [guard for guard, _, purpose in split if purpose == "Acquire"]
 
 
 @every_form
-def test_every_state_of_a_guard_is_a_jsonata_state(forms: Json, form: str) -> None:
-    machine = machine_of(forms, form)
-    for guard in guards_of(machine):
-        own = [
-            state.get("QueryLanguage", machine.language)
-            for name, state in machine.all_states()
-            if name.startswith(f"{guard}: ")
-        ]
-        assert (len(own) >= 7, set(own)) == (True, {"JSONata"})
-
-
-@every_form
-def test_names_of_states_and_variables_are_unique_where_they_must_be_and_short_enough(
-    forms: Json, form: str
-) -> None:
+def test_names_of_states_and_variables_are_unique_and_short_enough(forms: Json, form: str) -> None:
     """AWS refuses a variable that an inner scope assigns although an outer one does."""
     machine = machine_of(forms, form)
     names = [name for name, _ in machine.all_states()]
@@ -61,9 +46,12 @@ def test_names_of_states_and_variables_are_unique_where_they_must_be_and_short_e
 
 
 @every_form
-def test_every_path_from_acquire_ends_in_a_release(forms: Json, form: str) -> None:
+def test_every_state_is_in_jsonata_and_every_path_ends_in_a_release(forms: Json, form: str) -> None:
     machine = machine_of(forms, form)
     for guard in guards_of(machine):
+        own = [state for name, state in machine.all_states() if name.startswith(f"{guard}: ")]
+        languages = {state.get("QueryLanguage", machine.language) for state in own}
+        assert (len(own) >= 7, languages) == (True, {"JSONata"})
         scope, acquire = machine.holding(f"{guard}: Acquire"), f"{guard}: Acquire"
         assert ways_out_unreleased(scope, acquire, release_function=RELEASE) == set()
 
@@ -102,22 +90,14 @@ def test_every_error_of_the_work_leads_to_a_release(forms: Json) -> None:
 CALLS = ["Acquire", "Release", "Release after error", "Give up"]
 
 
-def repeated(error: str, most: int) -> Json:
-    return {
-        "ErrorEquals": [error],
-        "IntervalSeconds": 1,
-        "BackoffRate": 2,
-        "MaxDelaySeconds": 20,
-        "MaxAttempts": most,
-        "JitterStrategy": "FULL",
-    }
+THROTTLED = repeated("Lambda.TooManyRequestsException", most=100, longest=20)
 
 
 @pytest.mark.parametrize(
     ("form", "repeats"),
     [
-        ("Flat", [repeated("Lambda.TooManyRequestsException", 100), repeated("States.ALL", 8)]),
-        ("Express", [repeated("States.ALL", 3)]),
+        ("Flat", [THROTTLED, repeated("States.ALL", most=8, longest=20)]),
+        ("Express", [repeated("States.ALL", most=3, longest=20)]),
     ],
 )
 def test_calls_are_repeated_with_full_jitter_but_mistakes_are_not(
@@ -147,21 +127,15 @@ def test_what_follows_the_guard_follows_a_failed_release_but_no_wait_that_is_ove
     assert states["Later"]["End"] is True
 
 
-@pytest.mark.parametrize(
-    ("form", "functions"),
-    [
-        ("Flat", ["acquire", "release", "work"]),
-        ("KeepAliveFlat", ["acquire", "heartbeat", "release", "work"]),
-    ],
-)
-def test_a_machine_may_invoke_what_its_states_call_and_nothing_else_of_the_service(
-    forms: Json, form: str, functions: list[str]
-) -> None:
-    found = statements(forms, f"{form}Machine")
-    assert {statement["Action"] for statement in found} == {"lambda:InvokeFunction"}
-    arns = [json.dumps(arn) for statement in found for arn in statement["Resource"]]
-    invoked = {arn.split(":function:")[1] for arn in arns}
-    assert invoked == {f'{name}{version}"' for name in functions for version in ("", ":*")}
+def test_a_machine_may_invoke_what_its_states_call_and_nothing_else(forms: Json) -> None:
+    for form, heartbeat in (("Flat", []), ("KeepAliveFlat", ["heartbeat"])):
+        found = statements(forms, f"{form}Machine")
+        assert {statement["Action"] for statement in found} == {"lambda:InvokeFunction"}
+        arns = [json.dumps(arn) for statement in found for arn in statement["Resource"]]
+        functions = ("acquire", "release", "work", *heartbeat)
+        assert {arn.split(":function:")[1] for arn in arns} == {
+            f'{name}{version}"' for name in functions for version in ("", ":*")
+        }
 
 
 # A guard that keeps its lock alive by a heartbeat beside the work.
@@ -172,12 +146,9 @@ every_kept_form = pytest.mark.parametrize(
 )
 
 
-def branches(machine: Scope) -> tuple[Scope, Scope]:
-    """The branch of the work, and that of the heartbeat."""
-    work, heartbeat = (
-        Scope(body["States"], body["StartAt"]) for body in machine.states["Guard: Work"]["Branches"]
-    )
-    return work, heartbeat
+def heartbeat_of(machine: Scope) -> Json:
+    _, beside_the_work = machine.inner()
+    return dict(beside_the_work.states["Guard: Heartbeat"])
 
 
 @every_kept_form
@@ -185,8 +156,7 @@ def test_the_work_ends_with_the_release_that_ends_the_heartbeat_and_its_result_l
     forms: Json, form: str
 ) -> None:
     machine = machine_of(forms, form)
-    [variable] = machine.assigned()
-    release = branches(machine)[0].states["Guard: Release"]
+    release = next(machine.inner()).states["Guard: Release"]
     assert release["Arguments"]["Payload"]["keep_alive"] is True
     assert release["End"] is True
     assert "Guard: Release" not in machine.states
@@ -196,7 +166,7 @@ def test_the_work_ends_with_the_release_that_ends_the_heartbeat_and_its_result_l
     assert work["Output"] == "{% $states.result[0] %}"
     assert work["Catch"] == [
         {
-            "ErrorEquals": [f"LockNotReleased.{variable}"],
+            "ErrorEquals": [f"LockNotReleased.{machine.variable}"],
             "Output": "{% $parse($states.errorOutput.Cause).result %}",
             "Next": "Guard: Not released",
         },
@@ -207,7 +177,7 @@ def test_the_work_ends_with_the_release_that_ends_the_heartbeat_and_its_result_l
 
 def test_the_heartbeat_sleeps_on_its_task_token_for_an_interval(forms: Json) -> None:
     machine = machine_of(forms, "KeepAliveFlat")
-    heartbeat = branches(machine)[1].states["Guard: Heartbeat"]
+    heartbeat = heartbeat_of(machine)
     token = "{% $states.context.Task.Token %}"
     assert heartbeat["Arguments"] == {
         "FunctionName": f"{FUNCTION}:heartbeat",
@@ -215,14 +185,7 @@ def test_the_heartbeat_sleeps_on_its_task_token_for_an_interval(forms: Json) -> 
     }
     assert heartbeat["Resource"].endswith(":states:::lambda:invoke.waitForTaskToken")
     assert (heartbeat["QueryLanguage"], heartbeat["TimeoutSeconds"]) == ("JSONata", 15)
-    assert heartbeat["Retry"][-1] == {
-        "ErrorEquals": ["States.ALL"],
-        "IntervalSeconds": 1,
-        "BackoffRate": 2,
-        "MaxDelaySeconds": 15,
-        "MaxAttempts": 8,
-        "JitterStrategy": "FULL",
-    }
+    assert heartbeat["Retry"][-1] == repeated("States.ALL", most=8, longest=15)
     outputs = [rule["Output"] for rule in heartbeat["Catch"]]
     assert outputs == [{"ended": True}, "{% $states.errorOutput %}", "{% $states.input %}"]
     assert heartbeat["End"] is True
@@ -230,26 +193,25 @@ def test_the_heartbeat_sleeps_on_its_task_token_for_an_interval(forms: Json) -> 
 
 def test_an_answer_to_another_acquisition_ends_no_heartbeat(forms: Json) -> None:
     machine = machine_of(forms, "KeepAliveFlat")
-    [variable] = machine.assigned()
-    heartbeat = branches(machine)[1].states["Guard: Heartbeat"]
-    ended = evaluate(heartbeat["Output"], states={"result": OWN}, variables={variable: OWN})
+    heartbeat, mine = heartbeat_of(machine), {machine.variable: OWN}
+    ended = evaluate(heartbeat["Output"], states={"result": OWN}, variables=mine)
     assert ended == {"ended": True}
     forged: list[object] = [{**OWN, name: "another"} for name in OWN]
     for answer in (*forged, {}, None, "text", []):
         with pytest.raises(EvaluationError, match="names another lock or another owner"):
-            evaluate(heartbeat["Output"], states={"result": answer}, variables={variable: OWN})
-    assert handling(heartbeat, "States.QueryEvaluationError") == Handling(8, "Guard: Heartbeat")
+            evaluate(heartbeat["Output"], states={"result": answer}, variables=mine)
+    assert handling(heartbeat, "States.QueryEvaluationError") == (8, "Guard: Heartbeat")
 
 
 @every_kept_form
 def test_no_outage_ends_the_work_but_a_loss_does(forms: Json, form: str) -> None:
-    heartbeat = branches(machine_of(forms, form))[1].states["Guard: Heartbeat"]
-    assert handling(heartbeat, "States.Timeout") == Handling(0, "Guard: Heartbeat")
+    heartbeat = heartbeat_of(machine_of(forms, form))
+    assert handling(heartbeat, "States.Timeout") == (0, "Guard: Heartbeat")
     for error in ("LockStoreUnavailable", "Lambda.TooManyRequestsException", "Sandbox.Timedout"):
-        assert handling(heartbeat, error) == Handling(8, "Guard: Heartbeat")
+        assert handling(heartbeat, error) == (8, "Guard: Heartbeat")
     for error in ("LockLost", "InvalidRequest"):
-        assert handling(heartbeat, error) == Handling(0, "Guard: Not kept alive")
-    assert handling(heartbeat, "KeepAliveEnded") == Handling(0, "Guard: Heartbeat ended")
+        assert handling(heartbeat, error) == (0, "Guard: Not kept alive")
+    assert handling(heartbeat, "KeepAliveEnded") == (0, "Guard: Heartbeat ended")
 
 
 def test_the_limit_is_evaluated_once_for_acquire_and_heartbeat(guards: GuardFactory) -> None:
@@ -266,7 +228,7 @@ def test_repeats_of_a_heartbeat_are_no_slower_than_heartbeats(guards: GuardFacto
     for interval, longest_pause in ((1, 2), (5, 5), (20, 20), (60, 20)):
         keep_alive = Duration.seconds(interval)
         guard = guards.guard(keep_alive=keep_alive, lease=Duration.minutes(3))
-        heartbeat = branches(definition_of(guard))[1].states["Guard: Heartbeat"]
+        heartbeat = heartbeat_of(definition_of(guard))
         assert heartbeat["TimeoutSeconds"] == interval
         assert heartbeat["Retry"][-1]["MaxDelaySeconds"] == longest_pause
 

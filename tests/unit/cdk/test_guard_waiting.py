@@ -13,7 +13,6 @@ from fairlock.cdk.guard.service_calls import FallbackPeriods, divide_wait, perio
 from tests.unit.cdk.guard_forms import RELEASE, GuardFactory, request_of
 from tests.unit.cdk.template import (
     EvaluationError,
-    Handling,
     Scope,
     definition_of,
     evaluate,
@@ -204,7 +203,7 @@ def test_after_a_restart_each_period_is_followed_by_a_look_at_the_time(forms: Js
     machine = machine_of(forms, "QueueFlat")
     first, again = (machine.states[f"Guard: {name}"] for name in ("Acquire", "Acquire again"))
     assert again["TimeoutSeconds"] == 90  # a twentieth of half an hour
-    assert handling(again, "States.Timeout") == Handling(0, "Guard: Time left?")
+    assert handling(again, "States.Timeout") == (0, "Guard: Time left?")
     [assigned] = again["Catch"][1]["Assign"].values()
     lock = evaluate(assigned, **at(machine, pause_seconds=64))
     assert (lock["owner_id"], lock["restarts"], lock["pause_seconds"]) == ("me", 0, 1)
@@ -274,7 +273,7 @@ def test_an_answer_to_this_acquisition_is_believed_and_that_to_another_one_is_un
     if form == "QueueFlat":  # From the queue none is let in by an answer that grants nothing.
         with pytest.raises(EvaluationError):
             checked({**GRANT, "acquired": False})
-    assert handling(acquire, error) == Handling(repeats, "Guard: Release after error")
+    assert handling(acquire, error) == (repeats, "Guard: Release after error")
     [output] = [each["Output"] for each in acquire["Catch"] if error in each["ErrorEquals"]]
     assert output["Error"] == "LockStoreUnavailable"
     told = "lock customer/7: the answers were to another acquisition"

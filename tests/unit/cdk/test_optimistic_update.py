@@ -21,6 +21,7 @@ from tests.unit.cdk.template import (
     evaluate,
     happy_path,
     machine_of,
+    repeated,
     statements,
     template_of,
 )
@@ -58,8 +59,7 @@ def branch(machine: Scope) -> Scope:
 
 @pytest.fixture(scope="module")
 def variable(branch: Scope) -> str:
-    [variable] = branch.assigned()
-    return variable
+    return branch.variable
 
 
 def test_a_conflict_and_only_that_begins_it_again_with_full_jitter(
@@ -68,19 +68,10 @@ def test_a_conflict_and_only_that_begins_it_again_with_full_jitter(
     path = ["Debit: Update", "Debit: Read", "Look", "Compute", "Debit: Write", "Done"]
     assert happy_path(machine) == path, "three transitions besides the task"
     update = machine.states["Debit: Update"]
-    assert update["Retry"] == [
-        {
-            "ErrorEquals": [f"VersionConflict.{variable}"],
-            "IntervalSeconds": 1,
-            "BackoffRate": 1.5,
-            "MaxDelaySeconds": 10,
-            "MaxAttempts": DEFAULT_RETRIES,
-            "JitterStrategy": "FULL",
-        }
-    ]
-    assert [(rule["ErrorEquals"], rule["Next"]) for rule in update["Catch"]] == [
-        ([f"VersionConflict.{variable}"], "Debit: Gave up")
-    ]
+    conflict = f"VersionConflict.{variable}"
+    assert update["Retry"] == [repeated(conflict, most=DEFAULT_RETRIES, longest=10, rate=1.5)]
+    [rule] = update["Catch"]
+    assert (rule["ErrorEquals"], rule["Next"]) == ([conflict], "Debit: Gave up")
     gave_up = machine.states["Debit: Gave up"]
     assert (gave_up["Error"], gave_up["Cause"]) == (
         "VersionConflict",
@@ -93,14 +84,7 @@ def test_the_read_is_consistent_and_the_write_a_transaction_and_both_are_repeate
 ) -> None:
     read, write = branch.states["Debit: Read"], branch.states["Debit: Write"]
     never = ["DynamoDb.TransactionCanceledException", "States.QueryEvaluationError"]
-    every = {
-        "ErrorEquals": ["States.ALL"],
-        "IntervalSeconds": 1,
-        "BackoffRate": 2,
-        "MaxDelaySeconds": 10,
-        "MaxAttempts": 5,
-        "JitterStrategy": "FULL",
-    }
+    every = repeated("States.ALL", most=5, longest=10)
     for call in (read, write):
         assert call["Retry"] == [{"ErrorEquals": never, "MaxAttempts": 0}, every]
     assert read["Arguments"] == {"TableName": TABLE, "Key": KEY, "ConsistentRead": True}
@@ -228,11 +212,8 @@ def test_two_updates_fit_into_one_machine_and_into_each_other(template: Json) ->
     machine = machine_of(template, "Pair")
     names = [name for name, _ in machine.all_states()]
     assigned = [name for scope in machine.all_scopes() for name in scope.assigned()]
-    retried = [
-        tuple(state["Retry"][0]["ErrorEquals"])
-        for _, state in machine.all_states()
-        if state["Type"] == "Parallel"
-    ]
+    parallels = [state for _, state in machine.all_states() if state["Type"] == "Parallel"]
+    retried = [str(each["Retry"][0]["ErrorEquals"]) for each in parallels]
     assert len(names) == len(set(names))
     assert len(assigned) == len(set(assigned)) == 3
     assert len(retried) == len(set(retried)) == 3
