@@ -15,9 +15,8 @@ from fairlock.cdk import LockAlarms, LockMonitoring, LockService
 from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.cli import main
 from tests.unit.cdk.guard_forms import Cases, GuardFactory, build_forms
-from tests.unit.cdk.template import made, template_of
+from tests.unit.cdk.template import Json, made, template_of
 
-Json = dict[str, Any]
 NewApp = Callable[..., App]
 Asl = Callable[..., tuple[object, str, str]]
 """Runs `fairlock asl` with a task and further words: its status, its output, its errors."""

@@ -15,7 +15,7 @@ from constructs import Construct
 
 from fairlock.cdk import LockGuard, LockService, Waiting
 from fairlock.cdk.guard.standalone import FunctionsByArn
-from tests.unit.cdk.template import Scope
+from tests.unit.cdk.template import Scope, definition_of
 
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function"
 RELEASE = f"{FUNCTION}:release"
@@ -65,6 +65,9 @@ class GuardFactory:
         task = sfn.Pass(scope, "Work")
         arguments = {"lock_name": "x", "waiting": Waiting.poll(), **props}
         return LockGuard(scope, name, service=self.locks, task=task, **arguments)
+
+    def definition(self, **props: Any) -> Scope:  # noqa: ANN401 - a guard's
+        return definition_of(self.guard(**props))
 
     def lock_name(self, lock_name: str) -> str:
         """What the guard's first state makes of a lock name."""

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aws_cdk import App, RemovalPolicy, Stack
@@ -20,7 +19,7 @@ from fairlock.cdk.service.asset import DISTRIBUTIONS, assemble
 from infra import template as template_module
 from infra.settings import SettingError, Settings
 from infra.template import NotPortableError, Written, portable, write
-from tests.unit.cdk.template import properties
+from tests.unit.cdk.template import Json, properties
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -36,9 +35,7 @@ def stacks(app: App) -> dict[str, Stack]:
     return {child.node.id: child for child in app.node.children if isinstance(child, Stack)}
 
 
-def test_the_app_is_the_lock_service_alone_unless_the_demo_that_uses_it_is_asked_for(
-    lock_app: App, demo_app: App
-) -> None:
+def test_the_app_is_the_lock_service_and_on_request_the_demo(lock_app: App, demo_app: App) -> None:
     assert set(stacks(lock_app)) == {"Fairlock"}
     deployed = stacks(demo_app)
     assert set(deployed) == {"Fairlock", "FairlockDemo", "FairlockDemoDurable"}
@@ -128,7 +125,6 @@ def test_without_node_the_import_says_what_to_install() -> None:
 
 # `make template`: the lock stack as a template and a zip that need no CDK to deploy.
 
-Json = dict[str, Any]
 MOST_BYTES_IN_A_REQUEST = 51_200
 """Of a template that is not in a bucket."""
 
@@ -149,7 +145,7 @@ def template(written: Written) -> Json:
     return dict(json.loads(written.template.read_text()))
 
 
-def test_nothing_but_code_names_and_metadata_differs_from_what_the_cdk_made(
+def test_only_code_names_and_metadata_differ_from_the_cdk(
     template: Json, lock_template: Json
 ) -> None:
     """So what end-to-end tests show of that stack holds for the template, the reaper included.
@@ -173,9 +169,7 @@ def bare(resources: Json) -> Json:
     return left
 
 
-def test_code_is_in_the_bucket_of_a_parameter_and_names_are_the_stacks_and_no_cdk_is_left(
-    template: Json, written: Written
-) -> None:
+def test_parameters_name_the_code_and_no_cdk_is_left(template: Json, written: Written) -> None:
     key = {"Fn::Sub": f"${{CodeKeyPrefix}}{written.code.name}"}
     places = [each["Code"] for each in properties(template, "AWS::Lambda::Function")]
     assert places == [{"S3Bucket": {"Ref": "CodeBucket"}, "S3Key": key}] * 4

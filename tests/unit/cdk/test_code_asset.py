@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from aws_cdk import App, AssetStaging, Stack, Stage
@@ -20,10 +19,7 @@ from fairlock.cdk.service import asset as asset_module
 from fairlock.cdk.service import functions
 from fairlock.cdk.service.asset import add_byte_code
 from tests.support.checkout import COUNT_COMPILED
-from tests.unit.cdk.template import properties
-
-Json = dict[str, Any]
-
+from tests.unit.cdk.template import Json, properties
 
 RUNTIME = f"python3.{sys.version_info.minor}"
 """The runtime whose Python runs these tests, so that they need no other."""
@@ -157,11 +153,10 @@ def test_the_bytes_depend_on_no_path_and_no_setting_of_this_machine(
     asset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(asset)
-    numbers = {"DONTWRITEBYTECODE": "1", "OPTIMIZE": "2", "HASHSEED": "7"}
-    paths = {"PYCACHEPREFIX": str(tmp_path / "elsewhere"), "PATH": str(tmp_path)}
-    for name, value in {**numbers, **paths}.items():
-        monkeypatch.setenv(f"PYTHON{name}", value)
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    numbers = {"PYTHONDONTWRITEBYTECODE": 1, "PYTHONOPTIMIZE": 2, "PYTHONHASHSEED": 7}
+    paths = {"PYTHONPYCACHEPREFIX": tmp_path / "elsewhere", "PYTHONPATH": tmp_path}
+    for name, value in {**numbers, **paths, "SOURCE_DATE_EPOCH": 0}.items():
+        monkeypatch.setenv(name, str(value))
     (tmp_path / "compileall.py").write_text("raise SystemExit(1)\n")
     (tmp_path / "other place").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "other place"))
@@ -285,9 +280,7 @@ def test_a_process_that_dies_while_it_writes_leaves_whole_files_and_the_next_one
     assert files_of(asset) == files_of(expected)
 
 
-def test_two_processes_may_add_it_at_the_same_time(
-    asset: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_processes_may_add_it_at_once(asset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replace, others = os.replace, iter([add])
 
     def after_the_other(source: Path, target: Path) -> None:

@@ -113,7 +113,7 @@ def test_an_example_with_a_wrong_name_or_argument_is_found(own: Stack) -> None:
         run("LockGuard(self, 'G', service=locks, task=charge, lock_name='x', leese=1)", own)
 
 
-def test_the_policy_of_the_runbook_is_what_grant_administration_allows(
+def test_the_policy_of_the_runbook_is_that_of_the_grant(
     own: Stack, imported: SharedLockService
 ) -> None:
     imported.grant_administration(role(own))

@@ -58,16 +58,12 @@ def functions_that_meet_durable(template: Json) -> set[str]:
     return {short(name) for name, each in functions if "FAIRLOCK_DURABLE" in str(each)}
 
 
-def test_a_service_that_serves_no_durable_function_may_do_nothing_with_them(
-    lock_template: Json,
-) -> None:
+def test_a_service_without_durable_functions_may_do_nothing_with_them(lock_template: Json) -> None:
     assert about_durable(lock_template) == durable_rules(lock_template) == []
     assert functions_that_meet_durable(lock_template) == set()
 
 
-def test_the_service_may_wake_and_ask_about_a_served_function_which_may_acquire_and_release(
-    own: Stack,
-) -> None:
+def test_the_service_may_ask_about_a_served_function_which_may_acquire(own: Stack) -> None:
     locks, function = LockService(own, "Locks"), durable_function(own)
     durable_function(own, "Other")
     locks.grant_durable(function)
@@ -101,9 +97,7 @@ def test_a_function_of_another_stack_needs_no_reference_back(app: App, own: Stac
     assert (len(about_durable(template)), len(durable_rules(template))) == (2, 1)
 
 
-def test_a_service_of_all_durable_functions_serves_those_of_other_apps_and_may_watch_machines(
-    own: Stack,
-) -> None:
+def test_a_service_of_all_durable_functions_serves_those_of_other_apps(own: Stack) -> None:
     locks = LockService(own, "Locks", durable=True)
     locks.grant_durable(durable_function(own))
     arn = own.format_arn(service="states", resource="stateMachine", resource_name="billing")
@@ -185,9 +179,7 @@ def test_a_few_functions_take_one_inline_policy(own: Stack) -> None:
     assert len(about_durable(template_of(own))) == 1
 
 
-def test_what_fits_no_policy_is_refused_with_the_setting_that_serves_all(
-    app: App, own: Stack
-) -> None:
+def test_what_fits_no_policy_is_refused_with_what_serves_all(app: App, own: Stack) -> None:
     locks = serving(own, 1)
     stacks = [Stack(app, f"Stack{number}") for number in range(40)]
     served: list[Stack] = []
@@ -199,9 +191,7 @@ def test_what_fits_no_policy_is_refused_with_the_setting_that_serves_all(
     assert managed <= MOST_MANAGED
 
 
-def test_the_service_may_decrypt_with_the_key_of_a_function(
-    own: Stack, imported: SharedLockService
-) -> None:
+def test_the_service_may_use_the_key_of_a_function(own: Stack, imported: SharedLockService) -> None:
     """Lambda developer guide, "Encryption for durable execution state": callbacks ask for it."""
     key = kms.Key.from_key_arn(own, "Key", KEY)
     functions = [durable_function(own, name) for name in ("One", "Two")]

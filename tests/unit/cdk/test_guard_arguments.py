@@ -28,9 +28,8 @@ from fairlock.cdk import (
 )
 from fairlock.errors import InvalidRequest
 from tests.unit.cdk.guard_forms import Case, Cases, GuardFactory
-from tests.unit.cdk.template import evaluate
+from tests.unit.cdk.template import Json, evaluate
 
-Json = dict[str, Any]
 seconds, hours, millis = Duration.seconds, Duration.hours, Duration.millis
 QUEUE, TEN_SECONDS = Waiting.queue(), Waiting.queue(fallback=Duration.seconds(10))
 
@@ -316,9 +315,7 @@ def test_a_json_path_becomes_jsonata(guards: GuardFactory, path: str, expression
     assert guards.lock_name(sfn.JsonPath.string_at(path)) == f"{{% {expression} %}}"
 
 
-def test_a_path_or_function_of_jsonpath_without_counterpart_is_refused(
-    guards: GuardFactory,
-) -> None:
+def test_a_path_or_function_without_counterpart_in_jsonata_is_refused(guards: GuardFactory) -> None:
     paths = ("$..customer", "$.a[*]", "$.a[?(@.b==1)]", "$.a[0:2]")
     tokens = [*map(sfn.JsonPath.string_at, paths), sfn.JsonPath.uuid()]
     formats = [sfn.JsonPath.format("{}", token) for token in (tokens[0], tokens[-1])]
@@ -351,9 +348,7 @@ def test_a_name_without_the_f_before_it_is_refused(guards: GuardFactory) -> None
                 guards.guard(lock_name=lock_name)
 
 
-def test_other_braces_stand_in_a_name_and_what_is_known_at_deployment_is_a_literal(
-    guards: GuardFactory,
-) -> None:
+def test_other_braces_and_what_is_known_at_deployment_are_literal(guards: GuardFactory) -> None:
     assert guards.lock_name(f"report-{Aws.REGION}").startswith("{'Fn::Join'")
     for name in ("deploy/${Stage}", '{"id":7}', "a{", "}{"):
         assert guards.lock_name(name) == name

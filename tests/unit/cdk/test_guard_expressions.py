@@ -16,9 +16,7 @@ from fairlock.cdk import Waiting
 from fairlock.cdk.guard import guard_arguments
 from fairlock.cdk.guard.guard_arguments import checked_limit, checked_only_newest
 from tests.unit.cdk.guard_forms import GuardFactory
-from tests.unit.cdk.template import EvaluationError, definition_of, evaluate, machine_of
-
-Json = dict[str, Any]
+from tests.unit.cdk.template import EvaluationError, Json, evaluate, machine_of
 
 
 def test_the_error_of_the_work_leaves_as_it_is(forms: Json) -> None:
@@ -49,10 +47,10 @@ def test_each_call_of_a_reader_asks_to_share_with_twenty_or_as_many_as_the_guard
 ) -> None:
     either: tuple[Json, Json] = {}, {"limit": 3}
     for limits in either:
-        made = definition_of(guards.guard(shared=True, **options, **limits)).requests()
+        made = guards.definition(shared=True, **options, **limits).requests()
         expected = (True, limits.get("limit", 20))
         assert [(each["shared"], each["limit"]) for each in made] == [expected] * number
-    writer = definition_of(guards.guard(**options))
+    writer = guards.definition(**options)
     assert not [each for each in writer.requests() if "shared" in each]
 
 
@@ -163,7 +161,7 @@ def name_of(lock_name: str) -> str:
 
 
 @pytest.mark.parametrize("lock_name", [CUSTOMER, BY_PATH], ids=["JSONata", "JsonPath"])
-def test_a_part_that_is_there_makes_the_name_and_one_that_is_missing_makes_none(
+def test_a_part_that_is_there_makes_the_name_and_a_missing_one_none(
     lock_name: str,
 ) -> None:
     name = name_of(lock_name)

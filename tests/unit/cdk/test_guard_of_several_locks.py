@@ -22,7 +22,6 @@ from tests.unit.cdk.guard_forms import RELEASE, GuardFactory
 from tests.unit.cdk.template import (
     EvaluationError,
     Scope,
-    definition_of,
     evaluate,
     happy_path,
     ways_out_unreleased,
@@ -40,16 +39,13 @@ def names_entered(scope: Scope) -> list[str]:
     return [lock["lock_name"] for lock in locks if "owner_id" in lock]
 
 
-@pytest.mark.parametrize("length", [45, 46, 80])
-def test_names_of_states_and_variables_are_short_enough_for_any_construct_id(
-    guards: GuardFactory, length: int
-) -> None:
+def test_names_are_short_enough_for_any_construct_id(guards: GuardFactory) -> None:
     names = [f"lock {number}" for number in range(10)]
-    guard = guards.guard("G" * length, lock_name=names, keep_alive=KEPT)
-    scope = definition_of(guard)
-    named = [name for name, _ in scope.all_states()]
-    named += [name for _, state in scope.all_states() for name in state.get("Assign", {})]
-    assert max(map(len, named)) <= 80
+    for length in (45, 46, 80):
+        scope = guards.definition(name="G" * length, lock_name=names, keep_alive=KEPT)
+        states = [*scope.all_states()]
+        variables = [name for _, state in states for name in state.get("Assign", {})]
+        assert max(map(len, [*variables, *dict(states)])) <= 80
 
 
 @pytest.mark.parametrize("waiting", WAYS)
@@ -57,7 +53,7 @@ def test_it_takes_the_locks_by_the_bytes_of_their_names_and_releases_them_in_rev
     guards: GuardFactory, waiting: Waiting
 ) -> None:
     names = [SMILE, "b", FULL_WIDTH_TILDE, "B"]
-    scope = definition_of(guards.guard(lock_name=names, waiting=waiting))
+    scope = guards.definition(lock_name=names, waiting=waiting)
     assert names_entered(scope) == ["B", "b", FULL_WIDTH_TILDE, SMILE]
     path = [name for name in happy_path(scope) if "Acquired?" not in name]
     assert path == [
@@ -73,8 +69,7 @@ def test_it_takes_the_locks_by_the_bytes_of_their_names_and_releases_them_in_rev
 def test_every_way_out_releases_all_locks_that_were_taken(
     guards: GuardFactory, waiting: Waiting, keep_alive: Duration | None
 ) -> None:
-    guard = guards.guard(lock_name=["a", "b", "c"], waiting=waiting, keep_alive=keep_alive)
-    scope = definition_of(guard)
+    scope = guards.definition(lock_name=["a", "b", "c"], waiting=waiting, keep_alive=keep_alive)
     assert not ways_out_unreleased(scope, scope.start_at, release_function=RELEASE)
     for purpose, ends in (
         ("Give up", "Guard: Timed out"),
@@ -86,10 +81,10 @@ def test_every_way_out_releases_all_locks_that_were_taken(
             assert [rule["Next"] for rule in scope.states[before]["Catch"]] == [after]
 
 
-def test_the_wait_for_the_second_lock_began_with_that_for_the_first_and_its_end_names_the_second(
+def test_the_second_lock_is_waited_for_as_long_as_the_first_and_named(
     guards: GuardFactory,
 ) -> None:
-    states = definition_of(guards.guard(lock_name=["a", "b"], waiting=Waiting.queue())).states
+    states = guards.definition(lock_name=["a", "b"], waiting=Waiting.queue()).states
     assert states["Guard (2): Time left?"]["Choices"][0]["Next"] == "Guard (2): Give up"
     entered = states["Guard (2): Enter"]["Assign"]
     [lock] = [lock for lock in entered.values() if "owner_id" in lock]
@@ -129,10 +124,8 @@ def never_tried(scope: Scope) -> set[str]:
 
 
 @pytest.mark.parametrize("waiting", WAYS)
-def test_beside_heartbeats_a_release_that_fails_leaves_out_no_other_one(
-    guards: GuardFactory, waiting: Waiting
-) -> None:
-    scope = definition_of(guards.guard(lock_name=["a", "b", "c"], waiting=waiting, keep_alive=KEPT))
+def test_a_failed_release_leaves_out_no_other_one(guards: GuardFactory, waiting: Waiting) -> None:
+    scope = guards.definition(lock_name=["a", "b", "c"], waiting=waiting, keep_alive=KEPT)
     assert not never_tried(scope)
 
 
@@ -140,7 +133,7 @@ def test_beside_heartbeats_a_release_that_fails_leaves_out_no_other_one(
 def order_of(guards: GuardFactory, count: int) -> str:
     """How the guard's first state orders so many names: whatever they are, the text is the same."""
     asked = [f"{{% $states.input.n{number} %}}" for number in range(count)]
-    scope = definition_of(guards.guard(lock_name=asked))
+    scope = guards.definition(lock_name=asked)
     assert scope.start_at == "Guard: Order"
     [expression] = scope.states["Guard: Order"]["Assign"].values()
     return str(expression)
@@ -164,7 +157,7 @@ def some_name(seeded: random.Random) -> str:
     return unicodedata.normalize("NFC", "".join(letters))
 
 
-def test_names_that_are_known_at_run_time_come_in_the_same_order_as_in_python(
+def test_names_known_at_run_time_come_in_the_order_of_python(
     guards: GuardFactory,
 ) -> None:
     seeded = random.Random(14)  # noqa: S311 - the same names each time
@@ -182,18 +175,14 @@ def test_by_utf_16_they_do_not(guards: GuardFactory, monkeypatch: pytest.MonkeyP
     by_units = "function($name) { $utf16($name) }"
     monkeypatch.setattr(guard_arguments, "_KEY", by_units)
     asked = ["{% $states.input.a %}", "{% $states.input.b %}"]
-    [expression] = (
-        definition_of(guards.guard(lock_name=asked)).states["Guard: Order"]["Assign"].values()
-    )
+    [expression] = guards.definition(lock_name=asked).states["Guard: Order"]["Assign"].values()
     names = {"a": SMILE, "b": FULL_WIDTH_TILDE}
     functions = {"utf16": lambda name: name.encode("utf-16-be").hex()}
     found = evaluate(expression, states={"input": names}, functions=functions)
     assert found == [SMILE, FULL_WIDTH_TILDE] != in_lock_order(names.values())
 
 
-def test_a_name_that_comes_twice_or_is_missing_ends_the_workflow_before_any_is_taken(
-    guards: GuardFactory,
-) -> None:
+def test_a_name_twice_or_missing_ends_the_workflow_before_any_grant(guards: GuardFactory) -> None:
     wrong: list[tuple[list[Any], str]] = [
         (["b", "a", "b"], "lock_name: b must come once: correct one of its expressions"),
         (["a", None], r"lock_name: \$states\.input\.n1 must give a value: it is missing"),
@@ -206,9 +195,7 @@ def test_a_name_that_comes_twice_or_is_missing_ends_the_workflow_before_any_is_t
             ordered(guards, names)
 
 
-def test_the_fencing_tokens_are_an_object_by_lock_name_and_there_is_no_single_one(
-    guards: GuardFactory,
-) -> None:
+def test_the_fencing_tokens_are_an_object_by_lock_name(guards: GuardFactory) -> None:
     guard = guards.guard(lock_name=["a", "b"])
     variables = [name[1:] for name in guard.fencing_tokens.split() if name.endswith("lock_name:")]
     known = [name.split(".")[0].lstrip("{$") for name in variables]
@@ -220,7 +207,7 @@ def test_the_fencing_tokens_are_an_object_by_lock_name_and_there_is_no_single_on
 
 
 def test_a_list_of_one_is_a_plain_guard(guards: GuardFactory) -> None:
-    plain, listed = (definition_of(guards.guard(lock_name=name)) for name in ("x", ["x"]))
+    plain, listed = (guards.definition(lock_name=name) for name in ("x", ["x"]))
     assert [*plain.states] == [*listed.states]
     assert not [name for name in plain.assigned() if name.endswith("_entered")]
 

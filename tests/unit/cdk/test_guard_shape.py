@@ -13,6 +13,7 @@ from fairlock.cdk.machines import variables_as_text
 from tests.unit.cdk.guard_forms import FORMS, FUNCTION, RELEASE, GuardFactory, request_of
 from tests.unit.cdk.template import (
     EvaluationError,
+    Json,
     Scope,
     definition_of,
     evaluate,
@@ -23,8 +24,6 @@ from tests.unit.cdk.template import (
     statements,
     ways_out_unreleased,
 )
-
-Json = dict[str, Any]
 
 every_form = pytest.mark.parametrize("form", FORMS)
 
@@ -73,9 +72,7 @@ KEPT = ["Guard: Release", "Guard: Heartbeat"]
         ("KeepAlivePollFlatInJsonata", [*POLLED, "Guard: Work", *BARE, *KEPT]),
     ],
 )
-def test_uncontended_a_guard_costs_so_many_transitions(
-    forms: Json, form: str, path: list[str]
-) -> None:
+def test_uncontended_a_guard_costs_few_transitions(forms: Json, form: str, path: list[str]) -> None:
     assert happy_path(machine_of(forms, form)) == ["Guard: Enter", *path]
 
 
@@ -100,7 +97,7 @@ THROTTLED = repeated("Lambda.TooManyRequestsException", most=100, longest=20)
         ("Express", [repeated("States.ALL", most=3, longest=20)]),
     ],
 )
-def test_calls_are_repeated_with_full_jitter_but_mistakes_are_not(
+def test_calls_are_repeated_but_mistakes_are_not(
     forms: Json, form: str, repeats: list[Json]
 ) -> None:
     """And those of an Express guard name no execution that could be described."""
@@ -114,7 +111,7 @@ def test_calls_are_repeated_with_full_jitter_but_mistakes_are_not(
         assert ("owner_name" in asked) == (purpose == "Acquire")
 
 
-def test_what_follows_the_guard_follows_a_failed_release_but_no_wait_that_is_over(
+def test_what_follows_the_guard_follows_a_failed_release_but_no_timeout(
     forms: Json,
 ) -> None:
     states = machine_of(forms, "OnTimeout").states
@@ -152,9 +149,7 @@ def heartbeat_of(machine: Scope) -> Json:
 
 
 @every_kept_form
-def test_the_work_ends_with_the_release_that_ends_the_heartbeat_and_its_result_leaves_the_guard(
-    forms: Json, form: str
-) -> None:
+def test_the_work_ends_with_the_release_that_ends_the_heartbeat(forms: Json, form: str) -> None:
     machine = machine_of(forms, form)
     release = next(machine.inner()).states["Guard: Release"]
     assert release["Arguments"]["Payload"]["keep_alive"] is True
@@ -216,11 +211,10 @@ def test_no_outage_ends_the_work_but_a_loss_does(forms: Json, form: str) -> None
 
 def test_the_limit_is_evaluated_once_for_acquire_and_heartbeat(guards: GuardFactory) -> None:
     limit = "{% $states.input.permits %}"
-    guard = guards.guard(limit=limit, keep_alive=Duration.seconds(5))
-    machine = definition_of(guard)
-    [lock] = machine.states["Guard: Enter"]["Assign"].values()
+    machine = guards.definition(limit=limit, keep_alive=Duration.seconds(5))
+    [(variable, lock)] = machine.states["Guard: Enter"]["Assign"].items()
     assert lock["limit"] == checked_limit(limit, shared=False)
-    kept = guard.fencing_token.replace("fencing_token", "limit")
+    kept = f"{{% ${variable}.limit %}}"
     assert [each["limit"] for each in machine.requests()] == [kept, kept]
 
 

@@ -181,18 +181,15 @@ def ends_after(seconds: int) -> dict[str, Any]:
     return {"task_timeout": timeout, "retry_on_service_exceptions": False}
 
 
-@pytest.mark.parametrize(
-    "way", [*WAYS.values(), {"express": True}, {"shared": True}], ids=[*WAYS, "Express", "Shared"]
-)
-def test_a_task_with_a_time_out_is_guarded_as_without_max_hold(
-    case: Case, way: dict[str, Any]
-) -> None:
-    plain = case.guard("Plain", case.call("A", **ends_after(600)), lock_name="x", **way)
-    capped = case.guard(
-        "Capped", case.call("B", **ends_after(600)), lock_name="x", max_hold=TEN_MINUTES, **way
+@pytest.mark.parametrize("way", [*WAYS.values(), {"express": True}, {"shared": True}], ids=str)
+def test_a_time_out_makes_max_hold_cost_no_state(case: Case, way: dict[str, Any]) -> None:
+    plain, capped = (
+        definition_of(
+            case.guard(name, case.call(f"{name}Call", **ends_after(600)), lock_name="x", **options)
+        )
+        for name, options in (("Plain", way), ("Capped", {**way, "max_hold": TEN_MINUTES}))
     )
-    states, expected = str(definition_of(capped).states), str(definition_of(plain).states)
-    assert len(states.replace("Capped", "Plain")) == len(expected)
+    assert len(str(capped.states).replace("Capped", "Plain")) == len(str(plain.states))
 
 
 def test_work_without_an_end_is_refused_and_what_to_do_is_told(case: Case) -> None:
@@ -216,26 +213,23 @@ def test_work_without_an_end_is_refused_and_what_to_do_is_told(case: Case) -> No
         assert "start a chain as a workflow of its own" in str(refused.value)
 
 
-def test_a_time_out_that_is_longer_is_refused_also_with_the_retries_that_cdk_adds(
-    case: Case,
-) -> None:
+def test_a_longer_time_out_is_refused_also_with_the_retries_that_cdk_adds(case: Case) -> None:
     """Seven attempts, and 2 + 4 + 8 + 16 + 32 + 64 s between them."""
-    timeout = sfn.Timeout.duration(Duration.seconds(60))
-    enough, short = Duration.seconds(7 * 60 + 126), Duration.seconds(7 * 60 + 125)
-    case.guard("Enough", case.call("A", task_timeout=timeout), max_hold=enough)
+    retried = {"task_timeout": sfn.Timeout.duration(Duration.seconds(60))}
+    several = {"lock_name": ["a", "b"], "max_wait": Duration.minutes(5)}
+    works: tuple[tuple[dict[str, Any], int, dict[str, Any], str], ...] = (
+        (retried, 7 * 60 + 126, {}, TOO_LONG),
+        (ends_after(600), 600, {}, TOO_LONG),
+        (ends_after(600), 300 + 600, several, "300 s may pass before it for the other locks"),
+    )
+    for number, (ends, seconds, options, told) in enumerate(works):
+        task, other = (case.call(f"{name}{number}", **ends) for name in ("Task", "Other"))
+        enough, short = Duration.seconds(seconds), Duration.seconds(seconds - 1)
+        case.guard(f"Enough{number}", task, max_hold=enough, **options)
+        with pytest.raises(InvalidRequest, match=told):
+            case.guard(f"Short{number}", other, max_hold=short, **options)
     in_jsonpath = sfn.CustomState(case, "Custom", state_json=TASK)
     case.guard("In JSONPath", in_jsonpath, max_hold=TEN_MINUTES)
-    for name, task, max_hold in (
-        ("Short", case.call("B", task_timeout=timeout), short),
-        ("Long", case.call("C", **ends_after(601)), TEN_MINUTES),
-    ):
-        with pytest.raises(InvalidRequest, match=TOO_LONG):
-            case.guard(name, task, max_hold=max_hold)
-    several = {"lock_name": ["a", "b"], "max_wait": Duration.minutes(5)}
-    enough = Duration.seconds(300 + 600)
-    case.guard("Several", case.call("D", **ends_after(600)), max_hold=enough, **several)
-    with pytest.raises(InvalidRequest, match="300 s may pass before it for the other locks"):
-        case.guard("Waits", case.call("E", **ends_after(600)), max_hold=TEN_MINUTES, **several)
 
 
 @pytest.mark.parametrize(
@@ -249,9 +243,7 @@ def test_a_time_out_that_is_longer_is_refused_also_with_the_retries_that_cdk_add
         ([{"MaxAttempts": 1}, {"MaxAttempts": 2}], 4 * 10 + 1 + 1 + 2),
     ],
 )
-def test_all_attempts_and_their_pauses_have_to_fit(
-    retry: list[dict[str, Any]], longest: int
-) -> None:
+def test_all_attempts_and_pauses_have_to_fit(retry: list[dict[str, Any]], longest: int) -> None:
     task = {"TimeoutSeconds": 10, "Retry": retry}
     assert list(faults_of_end(longest, task)) == []
     assert len(list(faults_of_end(longest - 1, task))) == 1
@@ -261,9 +253,7 @@ def test_all_attempts_and_their_pauses_have_to_fit(
     assert len(list(faults_of_end(3600, task))) == 1
 
 
-def test_a_retry_that_is_added_later_is_found_at_synth(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_later_retry_is_found_at_synth(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look at the task when it is guarded would not find that."""
     task = case.call("Work", **ends_after(400))
     case.machine(case.guard(task=task, max_hold=TEN_MINUTES))
@@ -273,19 +263,14 @@ def test_a_retry_that_is_added_later_is_found_at_synth(
     assert case.node.root.node.validate() == []
 
 
-@pytest.mark.parametrize(
-    ("work", "options", "told"),
-    [
-        (TASK, {"max_hold_seconds": 599}, TOO_LONG),
-        (TASK, {"max_hold_seconds": 600, "lock_name": ["x", "y"]}, TOO_LONG),
-        ({"Type": "Pass"}, {"max_hold_seconds": 600}, NO_END),
-        ({"StartAt": "A", "States": {"A": TASK, "B": TASK}}, {"max_hold_seconds": 600}, NO_END),
-    ],
-)
-def test_a_machine_without_an_app_that_may_hold_longer_is_refused(
-    work: dict[str, Any], options: dict[str, Any], told: str
-) -> None:
+def test_a_machine_without_an_app_that_may_hold_longer_is_refused() -> None:
     machine = partial(standalone.guarded_machine, functions=FUNCTIONS, lock_name="x")
     assert machine(TASK, max_hold_seconds=600) == machine(TASK)
-    with pytest.raises(InvalidRequest, match=told):
-        machine(work, **options)
+    two = {"StartAt": "A", "States": {"A": TASK, "B": TASK}}
+    with pytest.raises(InvalidRequest, match=TOO_LONG):
+        machine(TASK, max_hold_seconds=599)
+    for work in ({"Type": "Pass"}, two):
+        with pytest.raises(InvalidRequest, match=NO_END):
+            machine(work, max_hold_seconds=600)
+    with pytest.raises(InvalidRequest, match=TOO_LONG):
+        machine(TASK, max_hold_seconds=600, lock_name=["x", "y"])

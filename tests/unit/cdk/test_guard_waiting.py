@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
@@ -13,6 +11,7 @@ from fairlock.cdk.guard.service_calls import FallbackPeriods, divide_wait, perio
 from tests.unit.cdk.guard_forms import RELEASE, GuardFactory, request_of
 from tests.unit.cdk.template import (
     EvaluationError,
+    Json,
     Scope,
     definition_of,
     evaluate,
@@ -22,8 +21,6 @@ from tests.unit.cdk.template import (
     successors,
     ways_out_unreleased,
 )
-
-Json = dict[str, Any]
 
 ENTERED_MS = 1_900_000_000_000
 HALF_HOUR_MS = 1_800_000
@@ -126,14 +123,12 @@ def at(machine: Scope, waited_ms: int = 0, *, redriven: bool = False, **fields: 
         ({}, 0, "Guard: Wait"),
     ],
 )
-def test_the_answer_decides_where_to_go(
-    forms: Json, fields: Json, waited_ms: int, next_state: str
-) -> None:
+def test_the_answer_decides(forms: Json, fields: Json, waited_ms: int, next_state: str) -> None:
     machine = machine_of(forms, "Flat")
     assert machine.chosen("Guard: Acquired?", **at(machine, waited_ms, **fields)) == next_state
 
 
-def test_an_acquisition_that_was_released_meanwhile_waits_no_longer_than_from_its_first_entry(
+def test_an_acquisition_released_meanwhile_waits_as_from_its_first_entry(
     forms: Json,
 ) -> None:
     """Or from a redrive on."""
@@ -216,8 +211,9 @@ def test_after_a_restart_each_period_is_followed_by_a_look_at_the_time(forms: Js
 def test_a_wait_whose_every_acquisition_is_released_ends_after_few_restarts(
     guards: GuardFactory, max_wait_seconds: int
 ) -> None:
-    guard = guards.guard(waiting=Waiting.queue(), max_wait=Duration.seconds(max_wait_seconds))
-    machine = definition_of(guard)
+    machine = guards.definition(
+        waiting=Waiting.queue(), max_wait=Duration.seconds(max_wait_seconds)
+    )
     [restarted] = machine.states["Guard: Acquire again"]["Catch"][0]["Assign"].values()
     waited_ms, lock = 0, {"restarts": 0}
     while machine.chosen("Guard: Time left?", **at(machine, waited_ms)) == "Guard: Wait":
@@ -233,7 +229,7 @@ def test_a_wait_whose_every_acquisition_is_released_ends_after_few_restarts(
 @pytest.mark.parametrize(
     ("holders", "shown"), [(["one"], "one"), ([*"012345678"], "0, 1, 2, 3, 4"), ([], "")]
 )
-def test_the_timeout_says_which_lock_how_long_and_who_holds_it(
+def test_the_timeout_says_how_long_and_who_holds(
     forms: Json, holders: list[str], shown: str
 ) -> None:
     machine = machine_of(forms, "Flat")
@@ -288,10 +284,8 @@ def test_an_answer_to_this_acquisition_is_believed_and_that_to_another_one_is_un
     [{"waiting": Waiting.queue()}, {"waiting": Waiting.poll()}, {"waiting": None, "express": True}],
     ids=["queue", "polling", "Express"],
 )
-def test_it_asks_once_and_then_works_or_gives_up_whatever_the_way_to_wait(
-    guards: GuardFactory, props: Json
-) -> None:
-    machine = definition_of(guards.guard(max_wait=Duration.seconds(0), **props))
+def test_it_asks_once_and_then_works_or_gives_up(guards: GuardFactory, props: Json) -> None:
+    machine = guards.definition(max_wait=Duration.seconds(0), **props)
     acquire = machine.states["Guard: Acquire"]
     assert acquire["Resource"].endswith(":states:::lambda:invoke")
     assert "task_token" not in acquire["Arguments"]["Payload"]
@@ -316,7 +310,7 @@ def test_a_busy_lock_leads_to_where_a_wait_that_is_over_leads(guards: GuardFacto
 
 
 @pytest.mark.parametrize("fallback_seconds", [10, 300, 3600])
-def test_the_periods_add_up_to_max_wait_within_two_seconds_each_with_its_pause_a_fallback_period(
+def test_the_periods_add_up_to_max_wait_within_two_seconds(
     fallback_seconds: int,
 ) -> None:
     for max_wait_seconds in (*range(5, 4000, 11), *range(4000, 7 * 86_400, 17_001)):

@@ -20,9 +20,7 @@ from fairlock.errors import InvalidRequest
 from fairlock.names import MetricName
 from tests.unit.cdk.conftest import NewApp
 from tests.unit.cdk.guard_forms import role
-from tests.unit.cdk.template import made, properties, short, statements, template_of
-
-Json = dict[str, Any]
+from tests.unit.cdk.template import Json, made, properties, short, statements, template_of
 
 STATISTICS = {
     **dict.fromkeys(("HandOffLatency", "HeldTime", "WaitTime", "PaceWait"), "p95"),
@@ -115,9 +113,7 @@ def test_a_grant_allows_its_functions_and_a_client_what_the_protocol_does_and_no
 
 
 @pytest.mark.parametrize("name", MetricName)
-def test_every_metric_that_the_handlers_emit_can_be_read(
-    service: LockService, name: MetricName
-) -> None:
+def test_every_metric_of_the_handlers_can_be_read(service: LockService, name: MetricName) -> None:
     for metric in (service.metric(name), service.metric(name.value)):
         assert isinstance(metric, cloudwatch.Metric)
         assert (metric.namespace, metric.metric_name) == ("Fairlock", name.value)
@@ -162,7 +158,7 @@ def test_a_service_over_an_existing_table_makes_none_and_sets_nothing_of_it(own:
 # Parts of a service that are asked for: functions of administrators, lifecycle events.
 
 
-def test_each_function_that_is_asked_for_runs_its_handler_and_is_an_output(
+def test_each_function_that_is_asked_for_has_its_handler_and_output(
     everything: Json,
 ) -> None:
     handlers = {"ForceRelease": "force_release", "SetLimit": "set_limit"}
@@ -173,9 +169,7 @@ def test_each_function_that_is_asked_for_runs_its_handler_and_is_an_output(
         assert outputs <= set(everything["Outputs"])
 
 
-def test_lambda_leaves_out_waiters_without_a_version_and_claims_that_no_one_reaps(
-    everything: Json,
-) -> None:
+def test_lambda_leaves_out_plain_waiters_and_claims_that_no_one_reaps(everything: Json) -> None:
     [table] = properties(everything, "AWS::DynamoDB::Table")
     assert table["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
     [source] = properties(everything, "AWS::Lambda::EventSourceMapping", "LocksPublish")

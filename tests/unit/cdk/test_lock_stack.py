@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from aws_cdk import Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -13,18 +11,15 @@ from fairlock.errors import InvalidRequest
 from fairlock.protocol.claims import SECOND_PASS_MS
 from fairlock.store.reap import ExecutionEnded
 from lambdas.reap_messages import parse_reap_message
-from tests.unit.cdk.template import properties, resources, short, template_of
+from tests.unit.cdk.template import Json, properties, resources, short, template_of
 
-Json = dict[str, Any]
 Deployed = dict[str, Json]
 
 PARTITION_AWS = "PartitionAws"
 OPERATIONS = ("Acquire", "Heartbeat", "Release", "ReaperReap")
 
 
-def test_the_table_has_ttl_recovery_and_encryption_and_outlives_its_stack(
-    deployed: Deployed,
-) -> None:
+def test_the_table_is_recovered_encrypted_and_outlives_its_stack(deployed: Deployed) -> None:
     """But not a failed creation: CloudFormation user guide, "DeletionPolicy attribute"."""
     keys = (("pk", "HASH"), ("sk", "RANGE"))
     table = deployed["Table"]
@@ -112,7 +107,7 @@ def test_the_stack_names_no_account_and_no_region(lock_template: Json) -> None:
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
 
 
-def test_events_of_failed_executions_go_to_the_queue_or_if_that_fails_to_the_dead_letters(
+def test_events_go_to_the_queue_or_if_that_fails_to_the_dead_letters(
     deployed: Deployed,
 ) -> None:
     """Without data."""
@@ -152,9 +147,7 @@ def test_the_handler_understands_what_the_rule_makes_of_an_event(deployed: Deplo
         assert parse_reap_message(message).ended == expected, values
 
 
-def test_the_queue_gives_up_after_ten_tries_in_twenty_minutes_and_dead_letters_stay_two_weeks(
-    deployed: Deployed,
-) -> None:
+def test_the_queue_gives_up_after_ten_tries_and_dead_letters_stay(deployed: Deployed) -> None:
     stays = {"SqsManagedSseEnabled": True, "MessageRetentionPeriod": 1_209_600}
     assert deployed["ReaperDeadLetterQueue"]["Properties"] == stays
     redrive = {"deadLetterTargetArn": "<ReaperDeadLetterQueue.Arn>", "maxReceiveCount": 10}
@@ -181,9 +174,7 @@ def test_no_one_but_the_rule_and_the_reap_function_may_send(deployed: Deployed, 
     ]
 
 
-def test_whether_the_reaper_may_loop_can_be_set_for_a_region_without_the_setting(
-    own: Stack,
-) -> None:
+def test_whether_the_reaper_may_loop_can_be_set_for_a_region_without_it(own: Stack) -> None:
     """Lambda developer guide, "Recursive loop detection", "Supported AWS Regions".
 
     Lambda would stop it after about 16 rounds; its own bound is `MOST_ROUNDS`.
@@ -196,9 +187,7 @@ def test_whether_the_reaper_may_loop_can_be_set_for_a_region_without_the_setting
         assert [each["RecursiveLoop"] for each in functions if "RecursiveLoop" in each] == loops
 
 
-def test_fifty_functions_at_most_take_ten_messages_each_and_tell_which_failed(
-    lock_template: Json,
-) -> None:
+def test_fifty_functions_take_ten_messages_each_and_tell_which_failed(lock_template: Json) -> None:
     [mapping] = properties(lock_template, "AWS::Lambda::EventSourceMapping")
     assert short(mapping) == {
         "BatchSize": 10,
@@ -209,9 +198,7 @@ def test_fifty_functions_at_most_take_ten_messages_each_and_tell_which_failed(
     }
 
 
-def test_the_second_pass_comes_when_no_acquire_from_before_can_still_run(
-    deployed: Deployed,
-) -> None:
+def test_at_the_second_pass_no_acquire_from_before_still_runs(deployed: Deployed) -> None:
     assert deployed["Acquire"]["Properties"]["Timeout"] + 10 <= SECOND_PASS_MS // 1000
 
 

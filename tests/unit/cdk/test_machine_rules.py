@@ -246,7 +246,7 @@ def faults(cases: Cases) -> list[str]:
     return [line.removeprefix("[] ") for line in lines if line.startswith("[] ")]
 
 
-def test_each_broken_rule_is_told_with_path_field_and_rule_and_nothing_else_is_refused(
+def test_each_broken_rule_is_told_and_nothing_else_is_refused(
     cases: Cases, faults: list[str]
 ) -> None:
     assert {fault.split("/")[1] for fault in faults} == cases.told.keys()
@@ -254,7 +254,7 @@ def test_each_broken_rule_is_told_with_path_field_and_rule_and_nothing_else_is_r
         assert [fault for fault in faults if fault.startswith(told)], told
 
 
-def test_without_the_rule_a_token_before_the_guard_is_synthesized(
+def test_without_the_rule_an_early_token_is_synthesized(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     app = App()
@@ -304,9 +304,7 @@ def test_guards_of_one_lock_that_do_not_fit_together_are_warned_of(warned: dict[
     }
 
 
-def test_a_token_behind_its_guard_and_a_name_made_of_none_are_warned_of(
-    warned: dict[str, str],
-) -> None:
+def test_a_token_behind_its_guard_and_a_name_of_none_are_warned_of(warned: dict[str, str]) -> None:
     """They are no errors: a report may name the token, an environment may be called `null`."""
     others = {path: text for path, text in warned.items() if "is also that" not in text}
     behind = others.pop("TokenBehind/Guard")

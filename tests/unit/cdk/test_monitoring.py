@@ -20,9 +20,7 @@ from fairlock.cdk.monitoring import QUERIES
 from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.names import NAMESPACE, LogMessage, MetricName
 from tests.unit.cdk.conftest import NewApp
-from tests.unit.cdk.template import actions, flattened, properties, resources, template_of
-
-Json = dict[str, Any]
+from tests.unit.cdk.template import Json, actions, flattened, properties, resources, template_of
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "monitoring.md"
 EVERY_ALARM = LockAlarms(
@@ -120,7 +118,7 @@ def test_alarms_are_made_by_thresholds_or_a_topic_which_is_told_of_each_end_as_w
     assert warned.id == "/Own/Unheard"
 
 
-def test_each_alarm_has_the_threshold_that_was_asked_for_and_none_fires_by_silence(
+def test_each_alarm_has_its_threshold_and_none_fires_by_silence(
     template: Json,
 ) -> None:
     found = alarms(template)
@@ -145,9 +143,7 @@ def test_a_service_without_a_reaper_has_no_alarm_about_one(own: Stack) -> None:
     assert found == DEFAULT_ALARMS - OF_A_REAPER
 
 
-def test_an_own_service_has_the_alarms_and_queries_of_a_shared_one_and_those_of_its_events(
-    everything: Json,
-) -> None:
+def test_an_own_service_has_the_alarms_and_queries_of_its_events_too(everything: Json) -> None:
     of_events = {"PublishErrors", "PublishThrottles"}
     assert set(alarms(everything)) == DEFAULT_ALARMS | of_events
     functions = resources(everything, "AWS::Lambda::Function")
@@ -198,9 +194,7 @@ def test_the_document_says_what_to_do_about_each_alarm(template: Json) -> None:
     assert kinds == told
 
 
-def test_each_alarm_says_what_to_type_first_and_names_a_page_with_that_heading(
-    template: Json,
-) -> None:
+def test_each_alarm_says_what_to_type_first_and_names_a_page(template: Json) -> None:
     texts = [json.dumps(each["AlarmDescription"]) for each in alarms(template).values()]
     first = r"First: (fairlock (ls --waiting|doctor) --table |run the saved query)"
     for text in texts:
@@ -222,9 +216,7 @@ def scheduled(new_app: NewApp) -> Json:
     return template_of(watching(new_app, alarms, WATCHED))
 
 
-def test_a_schedule_invokes_a_function_that_may_only_read_the_table_and_is_not_repeated(
-    scheduled: Json,
-) -> None:
+def test_a_scheduled_function_may_only_read_and_is_not_repeated(scheduled: Json) -> None:
     """Lambda repeats an asynchronous invocation that fails, whatever EventBridge was told."""
     [(name, function)] = resources(scheduled, "AWS::Lambda::Function").items()
     assert function["Properties"]["Handler"] == "lambdas.watch.handler"

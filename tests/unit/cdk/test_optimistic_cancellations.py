@@ -49,9 +49,7 @@ FALSE = "Transaction cancelled … for specific reasons [ConditionalCheckFailed]
         ("ProvisionedThroughputExceeded", "Debit: Wait"),
     ],
 )
-def test_a_cancellation_in_passing_says_nothing_of_the_condition(
-    branch: Scope, reason: str, then: str
-) -> None:
+def test_a_cancellation_in_passing_is_no_conflict(branch: Scope, reason: str, then: str) -> None:
     cause = f"… specific reasons [{reason}] (Service: DynamoDb)"
     assert Update(branch).cancelled(cause, now_ms=1000) == then
 
@@ -78,9 +76,7 @@ def test_a_write_is_sent_again_for_less_time_than_its_token_is_known(
     assert sendings + 120 + update.pause(now_ms=119_999, drawn=1) + sendings < 600
 
 
-def test_the_pause_before_the_write_is_sent_again_grows_and_has_full_jitter(
-    branch: Scope,
-) -> None:
+def test_the_pause_before_the_write_is_sent_again_grows_and_has_full_jitter(branch: Scope) -> None:
     update = Update(branch)
     update.cancelled(BUSY, now_ms=0)
     assert [update.pause(now_ms=ms, drawn=1) for ms in (0, 3000, 60_000)] == [1, 4, 10]

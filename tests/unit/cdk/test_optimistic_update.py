@@ -62,9 +62,7 @@ def variable(branch: Scope) -> str:
     return branch.variable
 
 
-def test_a_conflict_and_only_that_begins_it_again_with_full_jitter(
-    machine: Scope, variable: str
-) -> None:
+def test_only_a_conflict_begins_it_again_with_full_jitter(machine: Scope, variable: str) -> None:
     path = ["Debit: Update", "Debit: Read", "Look", "Compute", "Debit: Write", "Done"]
     assert happy_path(machine) == path, "three transitions besides the task"
     update = machine.states["Debit: Update"]
@@ -155,9 +153,7 @@ SEEN: dict[str, tuple[Json | None, str, Json, Json, str]] = {
 
 
 @pytest.mark.parametrize("case", SEEN)
-def test_the_condition_is_that_the_item_is_as_it_was_read(
-    branch: Scope, variable: str, case: str
-) -> None:
+def test_the_item_has_to_be_as_it_was_read(branch: Scope, variable: str, case: str) -> None:
     item, condition, names, values, next_version = SEEN[case]
     seen, states = branch.states["Debit: Read"]["Assign"][variable], read_states(item)
     found = evaluate(seen["unchanged"], states=states)
@@ -199,7 +195,7 @@ def test_what_the_task_returns_is_put_at_its_place_with_the_next_version_and_nul
     assert leaves is None
 
 
-def test_a_machine_may_get_put_and_delete_items_of_this_table_and_nothing_else(
+def test_a_machine_may_get_put_and_delete_items_of_this_table_only(
     template: Json,
 ) -> None:
     found = statements(template, "DebitsMachine")

@@ -13,7 +13,7 @@ from fairlock import InvalidRequest
 from fairlock.cdk import LockService, Pace, Waiting
 from fairlock.cdk.guard.guard_arguments import checked_only_newest
 from tests.unit.cdk.conftest import NewApp
-from tests.unit.cdk.guard_forms import RELEASE, GuardFactory, role
+from tests.unit.cdk.guard_forms import RELEASE, GuardFactory, machine, role
 from tests.unit.cdk.template import (
     EvaluationError,
     Scope,
@@ -39,7 +39,7 @@ SUPERSEDED = {"acquired": False, "reason": "SUPERSEDED", "newest": 9}
 @pytest.fixture(scope="module")
 def newest(guards: GuardFactory) -> dict[str, Scope]:
     return {
-        way: definition_of(guards.guard(only_newest="{% $states.input.build %}", **props))
+        way: guards.definition(only_newest="{% $states.input.build %}", **props)
         for way, props in WAYS.items()
     }
 
@@ -68,7 +68,7 @@ def test_the_version_is_evaluated_once_and_sent_and_a_superseded_guard_leaves_th
 
 
 def test_by_time_the_version_is_when_the_guard_was_entered(guards: GuardFactory) -> None:
-    [lock] = definition_of(guards.guard(only_newest=True)).states["Guard: Enter"]["Assign"].values()
+    [lock] = guards.definition(only_newest=True).states["Guard: Enter"]["Assign"].values()
     assert lock["only_newest"] == "{% $millis() %}"
 
 
@@ -77,11 +77,11 @@ def test_a_number_is_sent_as_it_is_also_by_heartbeats(guards: GuardFactory) -> N
     assert [each["only_newest"] for each in definition_of(guard).requests()] == [0, 0, 0]
 
 
-def test_the_queue_takes_a_superseded_answer_and_only_one_of_its_own(
+def test_the_queue_takes_a_superseded_answer_of_its_own_only(
     newest: dict[str, Scope],
 ) -> None:
-    machine = newest["queue"]
-    [(variable, assign)] = machine.states["Guard: Acquire"]["Assign"].items()
+    queued = newest["queue"]
+    [(variable, assign)] = queued.states["Guard: Acquire"]["Assign"].items()
     owner = {"lock_name": "a", "owner_id": "o"}
     lock = {variable: {**owner, "waiting_since_ms": 1, "restarts": 0, "only_newest": 7}}
     answer = {**SUPERSEDED, **owner}
@@ -96,8 +96,7 @@ def test_on_superseded_goes_with_only_newest(stack: Stack, guards: GuardFactory)
     elsewhere = sfn.Pass(stack, "Superseded elsewhere")
     with pytest.raises(InvalidRequest, match="on_superseded: goes with only_newest only"):
         guards.guard(on_superseded=elsewhere)
-    guard = guards.guard(only_newest=True, on_superseded=elsewhere)
-    machine = definition_of(guard)
+    machine = guards.definition(only_newest=True, on_superseded=elsewhere)
     assert machine.states["Guard: Superseded"]["Next"] == "Superseded elsewhere"
     assert "Guard: Newer granted" not in machine.states
 
@@ -118,10 +117,8 @@ def locks(user: Stack) -> LockService:
     return LockService(user, "Locks", pace=True, reaper=False)
 
 
-def states_of(user: Stack, construct_id: str, body: sfn.IChainable, **machine: Any) -> Json:  # noqa: ANN401 - a machine's
-    definition = sfn.DefinitionBody.from_chainable(body)
-    made = sfn.StateMachine(user, construct_id, definition_body=definition, **machine)
-    resource: Any = made.node.default_child
+def states_of(user: Stack, name: str, body: sfn.IChainable, **props: Any) -> Json:  # noqa: ANN401 - a machine's
+    resource: Any = machine(user, body, name, **props).node.default_child
     return dict(json.loads(flattened(user.resolve(resource.definition_string)))["States"])
 
 
@@ -133,12 +130,10 @@ def test_it_is_a_call_and_a_wait_in_either_language(
     name = sfn.JsonPath.string_at("$.vendor") if in_path else "{% $states.input.vendor %}"
     pace = Pace(user, vendor, service=locks, pace_name=name, rate=(10, MINUTE), burst=2)
     states = states_of(user, f"Machine{language.name}", pace, query_language=language)
-    enter, reserve, choice, too_late, wait = (
-        states[f"{vendor}: {purpose}"]
-        for purpose in ("Enter", "Reserve", "Reserved?", "Too late", "Wait")
-    )
-    [variable] = enter["Assign"]
-    assert enter["Assign"][variable] == {
+    purposes = ("Enter", "Reserve", "Reserved?", "Too late", "Wait")
+    enter, reserve, choice, too_late, wait = (states[f"{vendor}: {each}"] for each in purposes)
+    [(variable, entered)] = enter["Assign"].items()
+    assert entered == {
         "pace_name": "{% $states.input.vendor %}",
         "reservation_id": "{% $uuid() %}",
     }
@@ -155,15 +150,8 @@ def test_it_is_a_call_and_a_wait_in_either_language(
 
 def test_a_refusal_may_go_elsewhere(user: Stack, locks: LockService) -> None:
     skipped = sfn.Pass.jsonata(user, "Skipped")
-    pace = Pace(
-        user,
-        "Skips",
-        service=locks,
-        pace_name="report",
-        rate=(1, Duration.hours(1)),
-        max_wait=Duration.seconds(0),
-        on_too_late=skipped,
-    )
+    waits_not = {"max_wait": Duration.seconds(0), "on_too_late": skipped}
+    pace = Pace(user, "Skips", service=locks, pace_name="x", rate=(1, MINUTE), **waits_not)
     work = sfn.Pass.jsonata(user, "SkipsWork")
     states = states_of(user, "MachineSkips", pace.next(work))
     assert states["Skips: Reserved?"]["Default"] == "Skipped"

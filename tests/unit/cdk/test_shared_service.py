@@ -15,6 +15,7 @@ from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.errors import InvalidRequest
 from tests.unit.cdk.guard_forms import functions_by_arn, machine, role
 from tests.unit.cdk.template import (
+    Json,
     actions,
     durable_function,
     listed,
@@ -25,17 +26,10 @@ from tests.unit.cdk.template import (
     template_of,
 )
 
-Json = dict[str, Any]
-
 HERE = Environment(account="123456789012", region="us-east-1")
 BY_A_GUARD = ["AcquireFunctionArn", "ReleaseFunctionArn"]
-ALWAYS = sorted(
-    [*BY_A_GUARD, "HeartbeatFunctionArn", "LockTableName", "LogGroupNames", "ServiceName"]
-)
-OF_A_REAPER = [
-    *("ReapDeadLetterQueueArn", "ReapFunctionArn", "ReapQueueArn"),
-    "WatchesEveryMachine",
-]
+ALWAYS = [*BY_A_GUARD, "HeartbeatFunctionArn", "LockTableName", "LogGroupNames", "ServiceName"]
+OF_REAPER = ["ReapDeadLetterQueueArn", "ReapFunctionArn", "ReapQueueArn", "WatchesEveryMachine"]
 OF_ADMINISTRATORS = {
     "grant_inspect": "InspectFunctionArn",
     "grant_force_release": "ForceReleaseFunctionArn",
@@ -56,12 +50,9 @@ def locks(user: Stack) -> SharedLockService:
 def read_by(stack: Stack) -> list[str]:
     """The parameters of the Parameter Store that a stack reads when it is deployed."""
     found = template_of(stack)["Parameters"].values()
-    return sorted(
-        parameter["Default"].removeprefix("/fairlock/Fairlock/")
-        for parameter in found
-        if parameter["Type"] == "AWS::SSM::Parameter::Value<String>"
-        and parameter["Default"].startswith("/fairlock/")
-    )
+    names = [each["Default"] for each in found if each["Type"].startswith("AWS::SSM::Parameter")]
+    prefix = "/fairlock/Fairlock/"
+    return sorted(name.removeprefix(prefix) for name in names if name.startswith("/fairlock/"))
 
 
 def shared_by(template: Json) -> dict[str, object]:
@@ -78,7 +69,7 @@ def guard(stack: Stack, name: str, service: Any, task: Any = None) -> LockGuard:
     return LockGuard(stack, name, service=service, task=work, lock_name="x")
 
 
-def test_the_stack_fairlock_shares_what_its_outputs_tell_the_log_groups_and_that_it_watches_all(
+def test_the_stack_shares_its_outputs_log_groups_and_that_it_watches_all(
     lock_template: Json,
 ) -> None:
     groups = ("Acquire", "Heartbeat", "Release", "ReaperReap")
@@ -86,7 +77,7 @@ def test_the_stack_fairlock_shares_what_its_outputs_tell_the_log_groups_and_that
     told = {name: short(output["Value"]) for name, output in lock_template["Outputs"].items()}
     expected = {**told, "LogGroupNames": logs, "WatchesEveryMachine": "true"}
     assert short(shared_by(lock_template)) == {
-        f"/fairlock/Fairlock/{name}": expected[name] for name in (*ALWAYS, *OF_A_REAPER)
+        f"/fairlock/Fairlock/{name}": expected[name] for name in (*ALWAYS, *OF_REAPER)
     }
 
 
@@ -104,7 +95,7 @@ def test_what_a_user_reads_is_what_the_stack_shares_and_no_export(
     locks.grant_heartbeat(role(user))
     locks.grant_client(role(user, "Client"))
     locks.watch(machine(user, guard(user, "G", locks)))
-    assert read_by(user) == names_shared_by(lock_stack) == sorted(ALWAYS + OF_A_REAPER)
+    assert read_by(user) == names_shared_by(lock_stack) == sorted(ALWAYS + OF_REAPER)
     assert resources(template_of(user), "AWS::Events::Rule") == {}
     assert "Fn::ImportValue" not in json.dumps(template_of(user))
     assert not any("Export" in output for output in lock_template["Outputs"].values())
@@ -149,28 +140,16 @@ def test_a_client_of_a_prefix_is_let_at_the_partitions_of_its_locks_and_at_singl
     assert "dynamodb:Scan" not in actions(template)
 
 
-@pytest.mark.parametrize(
-    ("props", "names"),
-    [
-        ({"reaper": False}, ALWAYS),
-        (
-            {"durable": True, "administration": True},
-            [
-                *(*ALWAYS, *OF_A_REAPER, *OF_ADMINISTRATORS.values()),
-                "ServesEveryDurableFunction",
-            ],
-        ),
-    ],
-    ids=["no reaper", "durable, administration"],
-)
-def test_a_service_shares_what_it_has(own: Stack, props: dict[str, Any], names: list[str]) -> None:
-    LockService(own, "Locks", **props).share()
-    assert names_shared_by(own) == sorted(names)
+def test_a_service_shares_what_it_has(app: App, own: Stack) -> None:
+    other = Stack(app, "Other")
+    LockService(own, "Locks", reaper=False).share()
+    LockService(other, "Locks", durable=True, administration=True).share()
+    assert names_shared_by(own) == sorted(ALWAYS)
+    more = {*OF_ADMINISTRATORS.values(), "ServesEveryDurableFunction"}
+    assert names_shared_by(other) == sorted({*ALWAYS, *OF_REAPER} | more)
 
 
-def test_a_narrowed_service_does_not_tell_that_it_watches_every_machine(
-    app: App, own: Stack
-) -> None:
+def test_a_narrowed_service_does_not_tell_that_it_watches_all(app: App, own: Stack) -> None:
     watched = machine(own)
     first, later = Stack(app, "First"), Stack(app, "Later")
     narrowed, shared = LockService(first, "Locks"), LockService(later, "Locks")
@@ -179,7 +158,7 @@ def test_a_narrowed_service_does_not_tell_that_it_watches_every_machine(
     shared.share()
     shared.watch(watched)
     for stack in (first, later):
-        assert names_shared_by(stack) == sorted({*ALWAYS, *OF_A_REAPER} - {"WatchesEveryMachine"})
+        assert names_shared_by(stack) == sorted({*ALWAYS, *OF_REAPER} - {"WatchesEveryMachine"})
 
 
 def test_what_is_granted_by_itself_is_read_by_itself(app: App) -> None:
@@ -209,7 +188,7 @@ def test_one_service_of_a_stack_can_be_shared_and_have_outputs_which_are_those_o
     assert set(template_of(own)["Outputs"]) == set(lock_template["Outputs"])
 
 
-def test_a_service_in_a_nested_stack_has_no_name_and_without_request_nothing_is_told(
+def test_a_nested_service_has_no_name_and_without_request_tells_nothing(
     own: Stack,
 ) -> None:
     locks = LockService(NestedStack(own, "Nested"), "Locks", reaper=False)
@@ -225,7 +204,7 @@ def test_a_service_in_a_nested_stack_has_no_name_and_without_request_nothing_is_
 KEY = "arn:aws:kms:us-east-1:123456789012:key/of-the-table"
 
 
-def test_a_client_may_use_the_table_of_another_stack_and_its_key_and_an_administrator_more(
+def test_a_client_may_use_table_and_key_of_another_stack_and_administrators_more(
     own: Stack,
 ) -> None:
     key = kms.Key.from_key_arn(own, "Key", KEY)
@@ -238,16 +217,15 @@ def test_a_client_may_use_the_table_of_another_stack_and_its_key_and_an_administ
         for each in statements(template, "Role")
         for action in listed(each["Action"])
     }
+    executions = {"states:SendTaskSuccess", "states:DescribeExecution"}
+    durable = {"lambda:SendDurableExecutionCallbackSuccess", "lambda:GetDurableExecution"}
     assert "LockTableName" in allowed["dynamodb:UpdateItem"]
     assert allowed["kms:Decrypt"] == KEY
-    assert {"states:SendTaskSuccess", "states:DescribeExecution"} <= set(allowed)
+    assert executions <= set(allowed)
     on_table = ("GetItem", "Query", "Scan", "UpdateItem", "DeleteItem")
-    settings = ("DescribeTable", "DescribeTimeToLive")
-    assert {each for each in actions(template, "OnCall") if not each.startswith("kms:")} == {
-        *(f"dynamodb:{action}" for action in (*on_table, *settings)),
-        *("states:SendTaskSuccess", "states:DescribeExecution"),
-        *("lambda:SendDurableExecutionCallbackSuccess", "lambda:GetDurableExecution"),
-    }
+    table = {f"dynamodb:{each}" for each in (*on_table, "DescribeTable", "DescribeTimeToLive")}
+    found = {each for each in actions(template, "OnCall") if not each.startswith("kms:")}
+    assert found == table | executions | durable
 
 
 def test_a_guard_in_another_region_than_its_service_is_refused(app: App) -> None:

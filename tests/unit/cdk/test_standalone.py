@@ -75,9 +75,7 @@ def without_variable(states: Mapping[str, Json]) -> Json:
 
 @pytest.mark.parametrize("keep_alive_seconds", [None, 20])
 @pytest.mark.parametrize("work", [CHAIN, PASS, {"Type": "Map", "ItemProcessor": CHAIN}])
-def test_whatever_is_guarded_every_path_releases(
-    work: Json, keep_alive_seconds: int | None
-) -> None:
+def test_every_path_releases(work: Json, keep_alive_seconds: int | None) -> None:
     states = machine(work, keep_alive_seconds=keep_alive_seconds)["States"]
     escaped = partial(ways_out_unreleased, Scope(states, "Guard: Enter"), "Guard: Acquire")
     assert escaped(release_function=RELEASE) == set()
@@ -189,7 +187,7 @@ def test_the_command_tells_what_is_wrong(asl: Asl) -> None:
         assert (status, told in errors) == (64, True)
 
 
-def test_the_command_names_what_is_not_installed(
+def test_the_command_names_what_is_missing(
     asl: Asl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with monkeypatch.context() as patches:

@@ -21,9 +21,8 @@ from lambdas import acquire, heartbeat, release, runtime
 from tests.support import FakeClock, LambdaContextStub
 from tests.support.store_bench import FakeWorkflows
 from tests.unit.cdk.conftest import NewApp
-from tests.unit.cdk.template import flattened, properties, template_of
+from tests.unit.cdk.template import Json, flattened, properties, template_of
 
-Json = dict[str, Any]
 Datum = tuple[float, float]
 
 
@@ -155,9 +154,7 @@ def test_the_alarm_fires_while_a_lock_is_stuck_and_is_over_soon_after(
     assert not run.fires()
 
 
-def test_the_alarm_does_not_fire_when_turns_are_short_however_many_wait(
-    run: Run, clock: FakeClock
-) -> None:
+def test_the_alarm_does_not_fire_when_turns_are_short(run: Run, clock: FakeClock) -> None:
     holder = HOLDER
     for number in range(12):
         waiter = {**QUEUED, "owner_id": f"waiter-{number}-0123456789"}

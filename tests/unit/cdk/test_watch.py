@@ -18,14 +18,13 @@ from tests.unit.cdk.template import (
     ACCOUNT,
     PARTITION,
     REGION,
+    Json,
     durable_function,
     properties,
     resolved,
     short,
     template_of,
 )
-
-Json = dict[str, Any]
 
 LONGEST_RULE_NAME = 64
 ELSEWHERE = "arn:aws:states:eu-west-1:123456789012:stateMachine:billing"
@@ -44,9 +43,7 @@ def named(*arns: str) -> list[str | Json]:
     return [each for arn in arns for each in (arn, {"prefix": f"{arn}/"})]
 
 
-def test_the_machines_that_are_watched_are_in_the_rules_of_their_services_once_and_no_others(
-    own: Stack,
-) -> None:
+def test_each_watched_machine_is_in_the_rules_of_its_services_once(own: Stack) -> None:
     locks, more = LockService(own, "Locks"), LockService(own, "More")
     one, two, three, _ = (machine(own, name=name) for name in ("One", "Two", "Three", "Four"))
     imported = sfn.StateMachine.from_state_machine_arn(own, "Imported", ELSEWHERE)
@@ -67,9 +64,7 @@ def senders(stack: Stack) -> tuple[list[Any], list[Any]]:
     return dead_letters["aws:SourceArn"], events["aws:SourceArn"]
 
 
-def test_machines_of_other_stacks_need_no_reference_back_and_the_queue_takes_their_rules_only(
-    app: App, own: Stack
-) -> None:
+def test_a_machine_of_another_stack_needs_no_reference_back(app: App, own: Stack) -> None:
     other = Stack(app, "Other")
     locks = LockService(own, "Locks")
     far, near = machine(other, name="Far"), machine(own, name="Near")
@@ -182,9 +177,7 @@ def test_machines_fill_their_rules_which_take_no_more(own: Stack) -> None:
     assert longest + one_more > LONGEST_PATTERN
 
 
-def test_as_many_rules_as_may_be_fit_the_queues_policies_and_not_many_more_would(
-    app: App, own: Stack
-) -> None:
+def test_the_most_rules_fit_the_queues_policies_and_few_more_would(app: App, own: Stack) -> None:
     """A service with machines of so many stacks has as many rules."""
     locks = LockService(own, "Locks")
     for number in range(_MOST_RULES):
@@ -215,7 +208,7 @@ def may_send(policy: str, rule: str | None, *, principal: str = "") -> bool:
     return bool(evaluate_resource_policy(document, request, service=service).decision == "Allow")
 
 
-def test_no_forged_rule_and_no_principal_but_the_reapers_role_can_tell_the_reaper_anything(
+def test_no_forged_rule_and_no_principal_can_tell_the_reaper_anything(
     own: Stack,
 ) -> None:
     """Else a caller that may make a rule could free the lock of an execution that runs."""

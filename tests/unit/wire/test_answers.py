@@ -180,9 +180,7 @@ REQUEST: dict[str, Any] = {"lock_name": "a", "owner_id": "o" * 16}
         (VALID_EXECUTION, False),
     ],
 )
-def test_an_execution_of_each_version_is_durable_and_nothing_else(
-    arn: str, *, durable: bool
-) -> None:
+def test_an_execution_of_each_version_is_durable(arn: str, *, durable: bool) -> None:
     assert is_durable(arn) is durable
     assert is_standard(arn) is (arn == VALID_EXECUTION)
 
@@ -251,9 +249,7 @@ def test_a_large_table_is_told_in_several_answers_and_no_lock_is_lost_or_told_tw
             assert pages(table) == [NAMES[:2], NAMES[2:4], NAMES[4:]]
 
 
-def test_a_list_ends_in_time_also_while_it_finds_nothing_to_tell(
-    table: MemoryTable, clock: FakeClock
-) -> None:
+def test_a_list_ends_in_time_also_without_a_find(table: MemoryTable, clock: FakeClock) -> None:
     store = store_over(table, clock)
     for name in NAMES:
         store.release(release("anna", lock_name=name))

@@ -290,9 +290,7 @@ FIELDS = "its fields are lock_name, owner_id, lease_seconds, data"
     ],
     ids=["a sentence", "missing", "unknown", "misspelled", "two mistakes", "too long"],
 )
-def test_the_message_blames_the_first_mistake_in_a_sentence(
-    parse: Parser, event: object, message: str
-) -> None:
+def test_the_message_blames_the_first_mistake(parse: Parser, event: object, message: str) -> None:
     assert str(blamed(parse, event)).startswith(message)
 
 

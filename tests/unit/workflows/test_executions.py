@@ -187,7 +187,7 @@ def test_a_waiter_is_told_what_acquire_would_have_answered(kind: Kind, stubbed: 
 
 
 @every_kind
-def test_a_token_that_no_one_waits_with_is_gone_and_any_other_error_is_unknown(
+def test_a_token_of_no_waiter_is_gone_and_any_other_error_unknown(
     kind: Kind, stubbed: Stubbed
 ) -> None:
     for code in kind.gone:
@@ -220,7 +220,7 @@ def test_a_push_that_the_engine_is_too_busy_for_is_repeated_but_not_for_ever(
 
 
 @every_kind
-def test_without_an_answer_nothing_is_known(
+def test_no_answer_tells_nothing(
     kind: Kind, stubbed: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def times_out(**_: object) -> None:
@@ -261,7 +261,7 @@ def test_an_execution_that_is_forgotten_where_it_ran_is_over_and_any_other_error
 # A heartbeat state is told its end.
 
 
-def test_a_heartbeat_whose_work_has_ended_succeeds_with_the_answer_to_its_release(
+def test_a_heartbeat_is_told_the_answer_to_the_release(
     stubbed: Stubbed,
 ) -> None:
     no_release = {"released": False, **OWN, "reason": "NOT_HELD"}
@@ -271,9 +271,7 @@ def test_a_heartbeat_whose_work_has_ended_succeeds_with_the_answer_to_its_releas
         assert stubbed.engine().end_heartbeat(TOKEN, end) is Delivery.DELIVERED
 
 
-def test_a_heartbeat_whose_lock_is_lost_fails_by_the_name_that_workflows_match_on(
-    stubbed: Stubbed,
-) -> None:
+def test_a_heartbeat_of_a_lost_lock_fails_by_the_name_of_the_error(stubbed: Stubbed) -> None:
     failure = {"taskToken": TOKEN, "error": "LockLost", "cause": "lock 'x' is gone"}
     stubbed.stub.add_response("send_task_failure", {}, failure)
     lost = LockLost("lock 'x' is gone")
@@ -294,9 +292,7 @@ def test_a_heartbeat_that_is_not_told_is_gone_or_unknown(stubbed: Stubbed) -> No
 @pytest.mark.parametrize(
     "kind", [Kind(**{**vars(DURABLE), "asked": {"DurableExecutionArn": DURABLE_EXECUTION}})]
 )
-def test_an_sdk_that_cannot_leave_the_data_out_asks_with_them(
-    stubbed: Stubbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_sdk_asks_with_the_data(stubbed: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
     operation = stubbed.client.meta.service_model.operation_model("GetDurableExecution")
     monkeypatch.delitem(operation.input_shape.members, "IncludeExecutionData")
     assert stubbed.describe({"Status": "RUNNING"}) == RUNS
