@@ -14,7 +14,7 @@ from app import build
 from fairlock.cdk import LockAlarms, LockMonitoring, LockService
 from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.cli import main
-from tests.unit.cdk.guard_forms import Cases, GuardFactory, build_forms
+from tests.unit.cdk.guard_forms import Cases, build_forms
 from tests.unit.cdk.template import Json, made, template_of
 
 NewApp = Callable[..., App]
@@ -116,8 +116,8 @@ def stack(new_app: NewApp) -> Stack:
 
 
 @pytest.fixture(scope="module")
-def guards(stack: Stack) -> GuardFactory:
-    return GuardFactory(stack)
+def guards(new_app: NewApp) -> Cases:
+    return Cases(new_app(), "Guards")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Guards in state machines, as many as a test likes, and one machine for each form of a guard."""
+"""Guards alone and in state machines, as many as a test likes, and a machine for each form."""
 
 from __future__ import annotations
 
@@ -51,30 +51,6 @@ def request_of(machine: Scope, **more: object) -> dict[str, object]:
     }
 
 
-class GuardFactory:
-    """Makes guards in scopes of their own, in no machine."""
-
-    def __init__(self, stack: Stack) -> None:
-        self._stack = stack
-        self._made = 0
-        self.locks = functions_by_arn(stack)
-
-    def guard(self, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
-        self._made += 1
-        scope = Construct(self._stack, f"Guard{self._made}")
-        task = sfn.Pass(scope, "Work")
-        arguments = {"lock_name": "x", "waiting": Waiting.poll(), **props}
-        return LockGuard(scope, name, service=self.locks, task=task, **arguments)
-
-    def definition(self, **props: Any) -> Scope:  # noqa: ANN401 - a guard's
-        return definition_of(self.guard(**props))
-
-    def lock_name(self, lock_name: str) -> str:
-        """What the guard's first state makes of a lock name."""
-        [lock] = self.guard(lock_name=lock_name).start_state.to_state_json()["Assign"].values()
-        return str(Stack.of(self._stack).resolve(lock["lock_name"]))
-
-
 def machine(
     scope: Construct,
     body: sfn.IChainable | None = None,
@@ -92,7 +68,7 @@ def role(scope: Construct, name: str = "Role") -> iam.Role:
 
 
 class Cases(Stack):
-    """One construct a case, which makes guards, and mostly a machine."""
+    """One construct a case, which makes guards, and mostly a machine; and guards alone."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
@@ -106,6 +82,20 @@ class Cases(Stack):
         if told:
             self.told[name] = f"{self.node.path}/{name}/{told}"
         return Case(self, name)
+
+    def guard(self, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
+        """One in no machine, which polls if nothing else is said."""
+        case = Case(self, f"Guard{len(self.node.children)}")
+        given = {"lock_name": "x", "waiting": Waiting.poll(), "task": case.step("Work"), **props}
+        return case.guard(name, **given)
+
+    def definition(self, **props: Any) -> Scope:  # noqa: ANN401 - a guard's
+        return definition_of(self.guard(**props))
+
+    def lock_name(self, lock_name: str) -> str:
+        """What a guard's first state makes of a lock name."""
+        [lock] = self.guard(lock_name=lock_name).start_state.to_state_json()["Assign"].values()
+        return str(self.resolve(lock["lock_name"]))
 
     def guarded(self, name: str, told: str = "", **props: Any) -> None:  # noqa: ANN401 - a guard's
         """A case with a machine of one guard."""

@@ -27,7 +27,7 @@ from fairlock.cdk import (
     Waiting,
 )
 from fairlock.errors import InvalidRequest
-from tests.unit.cdk.guard_forms import Case, Cases, GuardFactory
+from tests.unit.cdk.guard_forms import Case, Cases
 from tests.unit.cdk.template import Json, evaluate
 
 seconds, hours, millis = Duration.seconds, Duration.hours, Duration.millis
@@ -280,7 +280,7 @@ def test_a_wrong_call_is_refused_with_the_next_step() -> None:
             call(cases.case(f"Case{number}"))
 
 
-def test_arguments_within_the_rules_are_accepted(guards: GuardFactory) -> None:
+def test_arguments_within_the_rules_are_accepted(guards: Cases) -> None:
     within: list[Json] = [
         {"lock_name": "ä" * 256},
         {"limit": 100},
@@ -311,11 +311,11 @@ def test_arguments_within_the_rules_are_accepted(guards: GuardFactory) -> None:
         ("$order.id", "$order.id"),
     ],
 )
-def test_a_json_path_becomes_jsonata(guards: GuardFactory, path: str, expression: str) -> None:
+def test_a_json_path_becomes_jsonata(guards: Cases, path: str, expression: str) -> None:
     assert guards.lock_name(sfn.JsonPath.string_at(path)) == f"{{% {expression} %}}"
 
 
-def test_a_path_or_function_without_counterpart_in_jsonata_is_refused(guards: GuardFactory) -> None:
+def test_a_path_or_function_without_counterpart_in_jsonata_is_refused(guards: Cases) -> None:
     paths = ("$..customer", "$.a[*]", "$.a[?(@.b==1)]", "$.a[0:2]")
     tokens = [*map(sfn.JsonPath.string_at, paths), sfn.JsonPath.uuid()]
     formats = [sfn.JsonPath.format("{}", token) for token in (tokens[0], tokens[-1])]
@@ -325,7 +325,7 @@ def test_a_path_or_function_without_counterpart_in_jsonata_is_refused(guards: Gu
             guards.guard(lock_name=token)
 
 
-def test_a_formatted_path_becomes_a_concatenation(guards: GuardFactory) -> None:
+def test_a_formatted_path_becomes_a_concatenation(guards: Cases) -> None:
     token = sfn.JsonPath.format(
         "o'clock/{}/{}!", sfn.JsonPath.string_at("$.a"), sfn.JsonPath.string_at("$$.Execution.Name")
     )
@@ -333,13 +333,13 @@ def test_a_formatted_path_becomes_a_concatenation(guards: GuardFactory) -> None:
     assert evaluate(guards.lock_name(token), states=states) == "o'clock/7/run!"
 
 
-def test_a_part_of_a_string_cannot_be_a_path(guards: GuardFactory) -> None:
+def test_a_part_of_a_string_cannot_be_a_path(guards: Cases) -> None:
     rule = r"must be a JsonPath token as a whole.*JsonPath.string_at\('\$.id'\)\) \(got 'customer/…"
     with pytest.raises(InvalidRequest, match=rf"^lock_name: {rule}'\)$"):
         guards.guard(lock_name=f"customer/{sfn.JsonPath.string_at('$.customer')}")
 
 
-def test_a_name_without_the_f_before_it_is_refused(guards: GuardFactory) -> None:
+def test_a_name_without_the_f_before_it_is_refused(guards: Cases) -> None:
     told = r"^lock_name: must not contain \{.*\}, which nothing replaces: for a value of the wor"
     names = ("customer/{id}", "customer/{event['id']!r}", "{a}/{b}", "customer/{}", "customer/{0}")
     for name in names:
@@ -348,13 +348,13 @@ def test_a_name_without_the_f_before_it_is_refused(guards: GuardFactory) -> None
                 guards.guard(lock_name=lock_name)
 
 
-def test_other_braces_and_what_is_known_at_deployment_are_literal(guards: GuardFactory) -> None:
+def test_other_braces_and_what_is_known_at_deployment_are_literal(guards: Cases) -> None:
     assert guards.lock_name(f"report-{Aws.REGION}").startswith("{'Fn::Join'")
     for name in ("deploy/${Stage}", '{"id":7}', "a{", "}{"):
         assert guards.lock_name(name) == name
 
 
-def test_the_fencing_token_is_known_before_the_guard(stack: Stack, guards: GuardFactory) -> None:
+def test_the_fencing_token_is_known_before_the_guard(stack: Stack, guards: Cases) -> None:
     guard = guards.guard("Charge per-customer!")
     scope = guard.node.scope
     assert scope is not None
@@ -365,7 +365,7 @@ def test_the_fencing_token_is_known_before_the_guard(stack: Stack, guards: Guard
     assert guard.fencing_token_path.startswith("$lock_Charge_per_customer__")
 
 
-def test_guards_with_long_ids_get_names_that_step_functions_takes(guards: GuardFactory) -> None:
+def test_guards_with_long_ids_get_names_that_step_functions_takes(guards: Cases) -> None:
     guard = guards.guard("G" * 200)
     assert len(guard.start_state.state_id) <= 80
     assert len(guard.fencing_token_path) <= 80

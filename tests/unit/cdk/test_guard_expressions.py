@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from fairlock.cdk import Waiting
 from fairlock.cdk.guard import guard_arguments
 from fairlock.cdk.guard.guard_arguments import checked_limit, checked_only_newest
-from tests.unit.cdk.guard_forms import GuardFactory
+from tests.unit.cdk.guard_forms import Cases
 from tests.unit.cdk.template import EvaluationError, Json, evaluate, machine_of
 
 
@@ -34,24 +33,20 @@ def test_the_error_of_the_work_leaves_as_it_is(forms: Json) -> None:
 # `LockGuard(shared=True)`: what its states ask for.
 
 
-@pytest.mark.parametrize(
-    ("options", "number"),
-    [
-        ({"keep_alive": Duration.seconds(5), "waiting": Waiting.poll()}, 2),
-        ({"keep_alive": Duration.seconds(5), "waiting": Waiting.queue()}, 3),
-        ({"express": True}, 1),
-    ],
-)
 def test_each_call_of_a_reader_asks_to_share_with_twenty_or_as_many_as_the_guard_says(
-    guards: GuardFactory, options: Json, number: int
+    guards: Cases,
 ) -> None:
-    either: tuple[Json, Json] = {}, {"limit": 3}
-    for limits in either:
-        made = guards.definition(shared=True, **options, **limits).requests()
-        expected = (True, limits.get("limit", 20))
-        assert [(each["shared"], each["limit"]) for each in made] == [expected] * number
-    writer = guards.definition(**options)
-    assert not [each for each in writer.requests() if "shared" in each]
+    kept = {"keep_alive": Duration.seconds(5)}
+    for options, number in (
+        ({**kept, "waiting": Waiting.poll()}, 2),
+        ({**kept, "waiting": Waiting.queue()}, 3),
+        ({"express": True}, 1),
+    ):
+        for limits, limit in (({}, 20), ({"limit": 3}, 3)):
+            made = guards.definition(shared=True, **options, **limits).requests()
+            assert [(each["shared"], each["limit"]) for each in made] == [(True, limit)] * number
+        writer = guards.definition(**options)
+        assert not [each for each in writer.requests() if "shared" in each]
 
 
 # A release that fails for good beside a heartbeat: the result is carried out in an error.
@@ -137,18 +132,14 @@ def test_a_result_that_would_be_rounded_is_an_error_of_its_own(failure: Json) ->
 # What only shows when a workflow runs, such as an id that is missing, fails by its field and rule.
 
 
-@pytest.mark.parametrize(
-    ("field", "checked"),
-    [("limit", partial(checked_limit, shared=False)), ("only_newest", checked_only_newest)],
-)
-def test_a_number_that_is_missing_when_the_workflow_runs_is_named(
-    field: str, checked: Callable[[str], object]
-) -> None:
-    made = str(checked(f"{{% $states.input.{field} %}}"))
-    text = rf"^{field}: \$states.input.{field} must give a value: it is missing"
-    with pytest.raises(EvaluationError, match=text):
-        evaluate(made, states={"input": {}})
-    assert evaluate(made, states={"input": {field: 3}}) == 3
+def test_a_number_that_is_missing_when_the_workflow_runs_is_named() -> None:
+    checks = {"limit": partial(checked_limit, shared=False), "only_newest": checked_only_newest}
+    for field, checked in checks.items():
+        made = str(checked(f"{{% $states.input.{field} %}}"))
+        told = rf"^{field}: \$states.input.{field} must give a value: it is missing"
+        with pytest.raises(EvaluationError, match=told):
+            evaluate(made, states={"input": {}})
+        assert evaluate(made, states={"input": {field: 3}}) == 3
 
 
 CUSTOMER = "{% 'customer/' & $states.input.customer_id %}"
@@ -160,18 +151,15 @@ def name_of(lock_name: str) -> str:
     return str(stack.resolve(guard_arguments.workflow_lock_name(stack, lock_name)))
 
 
-@pytest.mark.parametrize("lock_name", [CUSTOMER, BY_PATH], ids=["JSONata", "JsonPath"])
-def test_a_part_that_is_there_makes_the_name_and_a_missing_one_none(
-    lock_name: str,
-) -> None:
-    name = name_of(lock_name)
-    for value in (7, "ä 7"):
-        found = evaluate(name, states={"input": {"customer_id": value}})
-        assert found == f"customer/{value}"
+def test_a_part_that_is_there_makes_the_name_and_a_missing_one_none() -> None:
     told = r"^lock_name: \$states.input.customer_id must be a text or a number: it is missing, null"
-    for given in ({}, *({"customer_id": each} for each in (None, "", {"id": 7}, [7]))):
-        with pytest.raises(EvaluationError, match=told):
-            evaluate(name, states={"input": given})
+    for name in map(name_of, (CUSTOMER, BY_PATH)):
+        for value in (7, "ä 7"):
+            found = evaluate(name, states={"input": {"customer_id": value}})
+            assert found == f"customer/{value}"
+        for given in ({}, *({"customer_id": each} for each in (None, "", {"id": 7}, [7]))):
+            with pytest.raises(EvaluationError, match=told):
+                evaluate(name, states={"input": given})
 
 
 def test_without_the_check_all_customers_without_an_id_have_one_lock() -> None:
@@ -191,17 +179,14 @@ def test_jsonata_that_is_no_mere_concatenation_stays_as_it_is() -> None:
         assert name_of(f"{{% {expression} %}}") == f"{{% {expression} %}}"
 
 
-@pytest.mark.parametrize(
-    ("expression", "name"),
-    [
+def test_operands_may_be_calls_quoted_names_and_brackets() -> None:
+    given = {"id": 7, "customer id": 8, "list": ["x", "y"]}
+    functions = {"f": lambda text, number: f"{text}{number}"}
+    for expression, name in (
         ("'a/' & $f('x & y', $states.input.id) & '/b'", "a/x & y7/b"),
         ('"o\'r/" & $states.input.`customer id`', "o'r/8"),
         ("'a/' & ($states.input.id + 1)", "a/8"),
         ("$states.input.id & '/' & $states.input.list[1]", "7/y"),
-    ],
-)
-def test_operands_may_be_calls_quoted_names_and_brackets(expression: str, name: str) -> None:
-    given = {"id": 7, "customer id": 8, "list": ["x", "y"]}
-    functions = {"f": lambda text, number: f"{text}{number}"}
-    found = name_of(f"{{% {expression} %}}")
-    assert evaluate(found, states={"input": given}, functions=functions) == name
+    ):
+        found = name_of(f"{{% {expression} %}}")
+        assert evaluate(found, states={"input": given}, functions=functions) == name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -18,9 +18,10 @@ from fairlock.cdk.guard import guard_arguments
 from fairlock.errors import InvalidRequest
 from fairlock.wire.rules import LOCK_NAME, in_lock_order
 from tests.unit.cdk.conftest import Asl
-from tests.unit.cdk.guard_forms import RELEASE, GuardFactory
+from tests.unit.cdk.guard_forms import RELEASE, Cases
 from tests.unit.cdk.template import (
     EvaluationError,
+    Json,
     Scope,
     evaluate,
     happy_path,
@@ -39,7 +40,7 @@ def names_entered(scope: Scope) -> list[str]:
     return [lock["lock_name"] for lock in locks if "owner_id" in lock]
 
 
-def test_names_are_short_enough_for_any_construct_id(guards: GuardFactory) -> None:
+def test_names_are_short_enough_for_any_construct_id(guards: Cases) -> None:
     names = [f"lock {number}" for number in range(10)]
     for length in (45, 46, 80):
         scope = guards.definition(name="G" * length, lock_name=names, keep_alive=KEPT)
@@ -50,7 +51,7 @@ def test_names_are_short_enough_for_any_construct_id(guards: GuardFactory) -> No
 
 @pytest.mark.parametrize("waiting", WAYS)
 def test_it_takes_the_locks_by_the_bytes_of_their_names_and_releases_them_in_reverse(
-    guards: GuardFactory, waiting: Waiting
+    guards: Cases, waiting: Waiting
 ) -> None:
     names = [SMILE, "b", FULL_WIDTH_TILDE, "B"]
     scope = guards.definition(lock_name=names, waiting=waiting)
@@ -67,23 +68,19 @@ def test_it_takes_the_locks_by_the_bytes_of_their_names_and_releases_them_in_rev
 @pytest.mark.parametrize("waiting", WAYS)
 @pytest.mark.parametrize("keep_alive", [None, KEPT])
 def test_every_way_out_releases_all_locks_that_were_taken(
-    guards: GuardFactory, waiting: Waiting, keep_alive: Duration | None
+    guards: Cases, waiting: Waiting, keep_alive: Duration | None
 ) -> None:
     scope = guards.definition(lock_name=["a", "b", "c"], waiting=waiting, keep_alive=keep_alive)
     assert not ways_out_unreleased(scope, scope.start_at, release_function=RELEASE)
-    for purpose, ends in (
-        ("Give up", "Guard: Timed out"),
-        ("Release after error", "Guard: Failed"),
-    ):
+    ways = (("Give up", "Guard: Timed out"), ("Release after error", "Guard: Failed"))
+    for purpose, ends in ways:
         chain = [f"Guard (3): {purpose}", f"Guard (2): {purpose}", f"Guard: {purpose}", ends]
         for before, after in pairwise(chain):
             assert scope.states[before]["Next"] == after
             assert [rule["Next"] for rule in scope.states[before]["Catch"]] == [after]
 
 
-def test_the_second_lock_is_waited_for_as_long_as_the_first_and_named(
-    guards: GuardFactory,
-) -> None:
+def test_the_second_lock_is_waited_for_as_long_as_the_first_and_named(guards: Cases) -> None:
     states = guards.definition(lock_name=["a", "b"], waiting=Waiting.queue()).states
     assert states["Guard (2): Time left?"]["Choices"][0]["Next"] == "Guard (2): Give up"
     entered = states["Guard (2): Enter"]["Assign"]
@@ -100,37 +97,38 @@ def test_the_second_lock_is_waited_for_as_long_as_the_first_and_named(
     assert cause.endswith("; none of the locks is held")
 
 
-def never_tried(scope: Scope) -> set[str]:
-    """Those of three locks for which no release is tried if each call of release fails."""
-    released: list[str] = []
-    [work] = [state for state in scope.states.values() if state["Type"] == "Parallel"]
-    name, states = "Guard (3): Release", work["Branches"][0]["States"]
+def tried(states: Mapping[str, Json], name: str, ends: str) -> list[Json]:
+    """The states that are entered from a release on if each call fails."""
+    entered: list[Json] = []
     while states[name]["Type"] == "Task":
-        released.append(states[name]["Arguments"]["Payload"]["lock_name"])
-        [name] = [rule["Next"] for rule in states[name]["Catch"]]
-    assert name == "Guard: Lock not released"
-    caught = next(rule for rule in work["Catch"] if "LockNotReleased" in rule["ErrorEquals"][0])
-    name = caught["Next"]
-    while scope.states[name]["Type"] == "Task":
-        state = scope.states[name]
-        assert state["Output"] == "{% $states.input %}"
-        assert {rule["Next"] for rule in state["Catch"]} == {state["Next"]}
-        released.append(state["Arguments"]["Payload"]["lock_name"])
-        name = state["Next"]
-    assert name == "Guard: Not released"
-    acquires = [state for n, state in scope.states.items() if n.endswith(": Acquire")]
-    assert len(acquires) == 3
-    return {state["Arguments"]["Payload"]["lock_name"] for state in acquires} - set(released)
+        entered.append(states[name])
+        [name] = {rule["Next"] for rule in states[name]["Catch"]}
+    assert name == ends
+    return entered
 
 
 @pytest.mark.parametrize("waiting", WAYS)
-def test_a_failed_release_leaves_out_no_other_one(guards: GuardFactory, waiting: Waiting) -> None:
+def test_a_failed_release_leaves_out_no_other_one(guards: Cases, waiting: Waiting) -> None:
     scope = guards.definition(lock_name=["a", "b", "c"], waiting=waiting, keep_alive=KEPT)
-    assert not never_tried(scope)
+    [work] = [state for state in scope.states.values() if state["Type"] == "Parallel"]
+    [caught] = [each for each in work["Catch"] if "LockNotReleased" in each["ErrorEquals"][0]]
+    body = next(scope.inner()).states
+    inside = tried(body, "Guard (3): Release", "Guard: Lock not released")
+    behind = tried(scope.states, caught["Next"], "Guard: Not released")
+    for state in behind:
+        assert state["Output"] == "{% $states.input %}"
+        assert {rule["Next"] for rule in state["Catch"]} == {state["Next"]}
+    acquires = [state for name, state in scope.states.items() if name.endswith(": Acquire")]
+    assert len(acquires) == 3
+    of_acquires, of_releases = (
+        {each["Arguments"]["Payload"]["lock_name"] for each in calls}
+        for calls in (acquires, [*inside, *behind])
+    )
+    assert of_acquires == of_releases
 
 
 @cache
-def order_of(guards: GuardFactory, count: int) -> str:
+def order_of(guards: Cases, count: int) -> str:
     """How the guard's first state orders so many names: whatever they are, the text is the same."""
     asked = [f"{{% $states.input.n{number} %}}" for number in range(count)]
     scope = guards.definition(lock_name=asked)
@@ -139,7 +137,7 @@ def order_of(guards: GuardFactory, count: int) -> str:
     return str(expression)
 
 
-def ordered(guards: GuardFactory, names: Sequence[str | None]) -> Any:  # noqa: ANN401 - what JSONata gives
+def ordered(guards: Cases, names: Sequence[str | None]) -> Any:  # noqa: ANN401 - what JSONata gives
     """The names in order, as the guard's first state evaluates them."""
     expression = order_of(guards, len(names))
     given = {f"n{number}": name for number, name in enumerate(names) if name is not None}
@@ -147,30 +145,23 @@ def ordered(guards: GuardFactory, names: Sequence[str | None]) -> Any:  # noqa: 
 
 
 def some_name(seeded: random.Random) -> str:
-    alphabets = (
-        "aAzZ0/ '\"\\{}$~",
-        "éßÿœ\u07ff",
-        "€漢\uff5e\ufffd\ud7ff",
-        "😀𐀀\U0001f1e6\U000e0100",
-    )
+    of_one_byte, of_two = "aAzZ0/ '\"\\{}$~", "éßÿœ\u07ff"
+    alphabets = (of_one_byte, of_two, "€漢\uff5e\ufffd\ud7ff", "😀𐀀\U0001f1e6\U000e0100")
     letters = [seeded.choice(seeded.choice(alphabets)) for _ in range(seeded.randint(1, 4))]
     return unicodedata.normalize("NFC", "".join(letters))
 
 
-def test_names_known_at_run_time_come_in_the_order_of_python(
-    guards: GuardFactory,
-) -> None:
+def test_names_known_at_run_time_come_in_the_order_of_python(guards: Cases) -> None:
     seeded = random.Random(14)  # noqa: S311 - the same names each time
     assert ordered(guards, [SMILE, "b", FULL_WIDTH_TILDE]) == ["b", FULL_WIDTH_TILDE, SMILE]
     for _ in range(40):
-        names = list(
-            {name for name in (some_name(seeded) for _ in range(5)) if LOCK_NAME.allows(name)}
-        )
+        drawn = {some_name(seeded) for _ in range(5)}
+        names = [name for name in drawn if LOCK_NAME.allows(name)]
         if len(names) > 1:
             assert ordered(guards, names) == in_lock_order(names), names
 
 
-def test_by_utf_16_they_do_not(guards: GuardFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_utf_16_they_do_not(guards: Cases, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: what JSONata compares if it is given the names themselves."""
     by_units = "function($name) { $utf16($name) }"
     monkeypatch.setattr(guard_arguments, "_KEY", by_units)
@@ -182,7 +173,7 @@ def test_by_utf_16_they_do_not(guards: GuardFactory, monkeypatch: pytest.MonkeyP
     assert found == [SMILE, FULL_WIDTH_TILDE] != in_lock_order(names.values())
 
 
-def test_a_name_twice_or_missing_ends_the_workflow_before_any_grant(guards: GuardFactory) -> None:
+def test_a_name_twice_or_missing_ends_the_workflow_before_any_grant(guards: Cases) -> None:
     wrong: list[tuple[list[Any], str]] = [
         (["b", "a", "b"], "lock_name: b must come once: correct one of its expressions"),
         (["a", None], r"lock_name: \$states\.input\.n1 must give a value: it is missing"),
@@ -195,7 +186,7 @@ def test_a_name_twice_or_missing_ends_the_workflow_before_any_grant(guards: Guar
             ordered(guards, names)
 
 
-def test_the_fencing_tokens_are_an_object_by_lock_name(guards: GuardFactory) -> None:
+def test_the_fencing_tokens_are_an_object_by_lock_name(guards: Cases) -> None:
     guard = guards.guard(lock_name=["a", "b"])
     variables = [name[1:] for name in guard.fencing_tokens.split() if name.endswith("lock_name:")]
     known = [name.split(".")[0].lstrip("{$") for name in variables]
@@ -206,7 +197,7 @@ def test_the_fencing_tokens_are_an_object_by_lock_name(guards: GuardFactory) -> 
             getattr(guard, one)
 
 
-def test_a_list_of_one_is_a_plain_guard(guards: GuardFactory) -> None:
+def test_a_list_of_one_is_a_plain_guard(guards: Cases) -> None:
     plain, listed = (guards.definition(lock_name=name) for name in ("x", ["x"]))
     assert [*plain.states] == [*listed.states]
     assert not [name for name in plain.assigned() if name.endswith("_entered")]

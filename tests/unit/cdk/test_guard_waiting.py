@@ -8,7 +8,7 @@ from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk import LockGuard, Waiting
 from fairlock.cdk.guard.service_calls import FallbackPeriods, divide_wait, period_after_restart
-from tests.unit.cdk.guard_forms import RELEASE, GuardFactory, request_of
+from tests.unit.cdk.guard_forms import RELEASE, Cases, request_of
 from tests.unit.cdk.template import (
     EvaluationError,
     Json,
@@ -75,7 +75,7 @@ def test_acquire_sleeps_on_a_task_token_and_repeats_only_what_may_help(forms: Js
     }
 
 
-def test_max_wait_is_as_many_tries_as_it_has_fallback_periods(guards: GuardFactory) -> None:
+def test_max_wait_is_as_many_tries_as_it_has_fallback_periods(guards: Cases) -> None:
     for max_wait_seconds, fallback_seconds, seconds, number in (
         (5, 10, 5, 1),
         (8, 10, 8, 1),
@@ -89,7 +89,7 @@ def test_max_wait_is_as_many_tries_as_it_has_fallback_periods(guards: GuardFacto
         assert (acquire["TimeoutSeconds"], acquire["Retry"][0]) == (seconds, next_period(number))
 
 
-def test_the_queue_is_the_default_and_polling_that_of_express(guards: GuardFactory) -> None:
+def test_the_queue_is_the_default_and_polling_that_of_express(guards: Cases) -> None:
     standard = acquire_of(guards.guard(waiting=None))
     express = acquire_of(guards.guard(waiting=None, express=True))
     assert standard["Resource"].endswith("lambda:invoke.waitForTaskToken")
@@ -111,26 +111,20 @@ def at(machine: Scope, waited_ms: int = 0, *, redriven: bool = False, **fields: 
     }
 
 
-@pytest.mark.parametrize(
-    ("fields", "waited_ms", "next_state"),
-    [
-        ({"acquired": True}, 0, "Charge"),
-        ({"acquired": True}, HALF_HOUR_MS + 1, "Charge"),
-        ({"acquired": False, "reason": "ALREADY_RELEASED"}, 0, "Guard: Wait"),
-        ({"acquired": False, "reason": "ALREADY_RELEASED"}, HALF_HOUR_MS, "Guard: Give up"),
-        ({"acquired": False, "reason": "HELD"}, HALF_HOUR_MS - 1, "Guard: Wait"),
-        ({"acquired": False, "reason": "HELD"}, HALF_HOUR_MS, "Guard: Give up"),
-        ({}, 0, "Guard: Wait"),
-    ],
-)
-def test_the_answer_decides(forms: Json, fields: Json, waited_ms: int, next_state: str) -> None:
+def test_the_answer_decides_where_to_go(forms: Json) -> None:
     machine = machine_of(forms, "Flat")
-    assert machine.chosen("Guard: Acquired?", **at(machine, waited_ms, **fields)) == next_state
+    refused: list[Json] = [{"reason": reason} for reason in ("ALREADY_RELEASED", "HELD")]
+    for fields, waited_ms, then in (
+        *(({"acquired": True}, waited_ms, "Charge") for waited_ms in (0, HALF_HOUR_MS + 1)),
+        *(({"acquired": False, **each}, HALF_HOUR_MS - 1, "Guard: Wait") for each in refused),
+        *(({"acquired": False, **each}, HALF_HOUR_MS, "Guard: Give up") for each in refused),
+        ({}, 0, "Guard: Wait"),
+    ):
+        given = at(machine, waited_ms, **fields)
+        assert machine.chosen("Guard: Acquired?", **given) == then, (fields, waited_ms)
 
 
-def test_an_acquisition_released_meanwhile_waits_as_from_its_first_entry(
-    forms: Json,
-) -> None:
+def test_an_acquisition_released_meanwhile_waits_as_from_its_first_entry(forms: Json) -> None:
     """Or from a redrive on."""
     machine = machine_of(forms, "QueueFlat")
     ways = ((0, "Wait"), (HALF_HOUR_MS - 1, "Wait"), (HALF_HOUR_MS, "Give up"))
@@ -140,58 +134,52 @@ def test_an_acquisition_released_meanwhile_waits_as_from_its_first_entry(
             assert machine.chosen("Guard: Time left?", **given) == f"Guard: {then}", given
 
 
-@pytest.mark.parametrize(
-    ("form", "fields"), [("Flat", {"retry_after_seconds": 8}), ("QueueFlat", {"pause_seconds": 8})]
-)
-def test_the_wait_is_the_advice_or_the_pause_but_never_past_the_deadline(
-    forms: Json, form: str, fields: Json
-) -> None:
-    machine = machine_of(forms, form)
-    wait = machine.states["Guard: Wait"]
-    for waited_ms, seconds in (
-        (0, 8),
-        (HALF_HOUR_MS - 2_001, 3),  # rounded up, so that the last try is not before the deadline
-        (HALF_HOUR_MS - 1, 1),
-        (HALF_HOUR_MS + 5_000, 1),
-    ):
-        assert evaluate(wait["Seconds"], **at(machine, waited_ms, **fields)) == seconds
-    assert wait["Next"] == ("Guard: Acquire" if form == "Flat" else "Guard: Acquire again")
+def test_the_wait_is_the_advice_or_the_pause_but_never_past_the_deadline(forms: Json) -> None:
+    for form, field in (("Flat", "retry_after_seconds"), ("QueueFlat", "pause_seconds")):
+        machine = machine_of(forms, form)
+        wait = machine.states["Guard: Wait"]
+        for waited_ms, seconds in (
+            (0, 8),
+            (HALF_HOUR_MS - 2_001, 3),  # rounded up, so that the last try is not too early
+            (HALF_HOUR_MS - 1, 1),
+            (HALF_HOUR_MS + 5_000, 1),
+        ):
+            assert evaluate(wait["Seconds"], **at(machine, waited_ms, **{field: 8})) == seconds
+        assert wait["Next"] == ("Guard: Acquire" if form == "Flat" else "Guard: Acquire again")
 
 
-@pytest.mark.parametrize(
-    ("reason", "seconds", "owner_id", "restarts"),
-    [("HELD", 7, "me", 3), ("ALREADY_RELEASED", 8, "another", 4)],
-)
 def test_a_poll_for_an_acquisition_that_was_released_meanwhile_is_another_owners(
-    forms: Json, reason: str, seconds: int, owner_id: str, restarts: int
+    forms: Json,
 ) -> None:
     machine = machine_of(forms, "Flat")
-    given = at(machine, retry_after_seconds=7, restarts=3, reason=reason)
     wait = machine.states["Guard: Wait"]
-    [assigned] = wait["Assign"].values()
-    assert evaluate(wait["Seconds"], **given) == seconds
-    lock = evaluate(assigned, **given)
-    lock.pop("pause_seconds", None)
-    [before] = given["variables"].values()
-    assert lock == {**before, "owner_id": owner_id, "restarts": restarts}
+    for reason, seconds, owner_id, restarts in (
+        ("HELD", 7, "me", 3),
+        ("ALREADY_RELEASED", 8, "another", 4),
+    ):
+        given = at(machine, retry_after_seconds=7, restarts=3, reason=reason)
+        assert evaluate(wait["Seconds"], **given) == seconds
+        lock = evaluate(wait["Assign"][machine.variable], **given)
+        lock.pop("pause_seconds", None)
+        before = given["variables"][machine.variable]
+        assert lock == {**before, "owner_id": owner_id, "restarts": restarts}
 
 
-@pytest.mark.parametrize("state", ["Guard: Acquire", "Guard: Acquire again"])
-@pytest.mark.parametrize(("restarts", "pause_seconds"), [(0, 1), (3, 8)])
 def test_in_the_queue_it_begins_again_as_another_owner_after_a_pause_that_doubles(
-    forms: Json, state: str, restarts: int, pause_seconds: int
+    forms: Json,
 ) -> None:
     machine = machine_of(forms, "QueueFlat")
-    caught = machine.states[state]["Catch"][0]
-    assert (caught["ErrorEquals"], caught["Next"]) == (["LockLost"], "Guard: Time left?")
-    [assigned] = caught["Assign"].values()
-    assert evaluate(assigned, **at(machine, restarts=restarts)) == {
-        "lock_name": "customer/7",
-        "owner_id": "another",
-        "waiting_since_ms": ENTERED_MS,
-        "restarts": restarts + 1,
-        "pause_seconds": pause_seconds,
-    }
+    for state in ("Guard: Acquire", "Guard: Acquire again"):
+        caught = machine.states[state]["Catch"][0]
+        assert (caught["ErrorEquals"], caught["Next"]) == (["LockLost"], "Guard: Time left?")
+        for restarts, pause_seconds in ((0, 1), (3, 8)):
+            given = at(machine, restarts=restarts)
+            assert evaluate(caught["Assign"][machine.variable], **given) == {
+                **given["variables"][machine.variable],
+                "owner_id": "another",
+                "restarts": restarts + 1,
+                "pause_seconds": pause_seconds,
+            }
 
 
 def test_after_a_restart_each_period_is_followed_by_a_look_at_the_time(forms: Json) -> None:
@@ -209,36 +197,29 @@ def test_after_a_restart_each_period_is_followed_by_a_look_at_the_time(forms: Js
 
 @pytest.mark.parametrize("max_wait_seconds", [5, 1800, 6 * 86_400])
 def test_a_wait_whose_every_acquisition_is_released_ends_after_few_restarts(
-    guards: GuardFactory, max_wait_seconds: int
+    guards: Cases, max_wait_seconds: int
 ) -> None:
-    machine = guards.definition(
-        waiting=Waiting.queue(), max_wait=Duration.seconds(max_wait_seconds)
-    )
+    max_wait = Duration.seconds(max_wait_seconds)
+    machine = guards.definition(waiting=Waiting.queue(), max_wait=max_wait)
+    pause = machine.states["Guard: Wait"]["Seconds"]
     [restarted] = machine.states["Guard: Acquire again"]["Catch"][0]["Assign"].values()
     waited_ms, lock = 0, {"restarts": 0}
     while machine.chosen("Guard: Time left?", **at(machine, waited_ms)) == "Guard: Wait":
         lock = evaluate(restarted, **at(machine, waited_ms, **lock))
-        seconds = evaluate(
-            machine.states["Guard: Wait"]["Seconds"], **at(machine, waited_ms, **lock)
-        )
-        waited_ms += 1000 * seconds
+        waited_ms += 1000 * evaluate(pause, **at(machine, waited_ms, **lock))
     assert waited_ms == max_wait_seconds * 1000
     assert 2 ** (lock["restarts"] - 1) <= max_wait_seconds + 1
 
 
-@pytest.mark.parametrize(
-    ("holders", "shown"), [(["one"], "one"), ([*"012345678"], "0, 1, 2, 3, 4"), ([], "")]
-)
-def test_the_timeout_says_how_long_and_who_holds(
-    forms: Json, holders: list[str], shown: str
-) -> None:
+def test_the_timeout_says_how_long_and_who_holds(forms: Json) -> None:
     machine = machine_of(forms, "Flat")
     timed_out = machine.states["Guard: Timed out"]
     assert timed_out["Error"] == "LockWaitTimeout"
-    given = at(machine, HALF_HOUR_MS + 1_500, holders=[{"owner_name": name} for name in holders])
-    cause = evaluate(timed_out["Cause"], **given)
     told = "lock customer/7 was not granted within max_wait of 1800 s (waited 1801 s), held by "
-    assert cause == told + shown
+    for names, shown in ((["one"], "one"), ([*"012345678"], "0, 1, 2, 3, 4"), ([], "")):
+        holders = [{"owner_name": name} for name in names]
+        given = at(machine, HALF_HOUR_MS + 1_500, holders=holders)
+        assert evaluate(timed_out["Cause"], **given) == told + shown
 
 
 # Which answers are believed.
@@ -282,9 +263,9 @@ def test_an_answer_to_this_acquisition_is_believed_and_that_to_another_one_is_un
 @pytest.mark.parametrize(
     "props",
     [{"waiting": Waiting.queue()}, {"waiting": Waiting.poll()}, {"waiting": None, "express": True}],
-    ids=["queue", "polling", "Express"],
+    ids=str,
 )
-def test_it_asks_once_and_then_works_or_gives_up(guards: GuardFactory, props: Json) -> None:
+def test_it_asks_once_and_then_works_or_gives_up(guards: Cases, props: Json) -> None:
     machine = guards.definition(max_wait=Duration.seconds(0), **props)
     acquire = machine.states["Guard: Acquire"]
     assert acquire["Resource"].endswith(":states:::lambda:invoke")
@@ -300,8 +281,8 @@ def test_it_asks_once_and_then_works_or_gives_up(guards: GuardFactory, props: Js
     assert ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE) == set()
 
 
-def test_a_busy_lock_leads_to_where_a_wait_that_is_over_leads(guards: GuardFactory) -> None:
-    elsewhere = sfn.Pass(guards.locks, "Skipped")
+def test_a_busy_lock_leads_to_where_a_wait_that_is_over_leads(guards: Cases) -> None:
+    elsewhere = sfn.Pass(guards, "Skipped")
     guard = guards.guard(max_wait=Duration.seconds(0), on_timeout=elsewhere)
     assert definition_of(guard).states["Guard: Give up"]["Next"] == "Skipped"
 
@@ -309,17 +290,16 @@ def test_a_busy_lock_leads_to_where_a_wait_that_is_over_leads(guards: GuardFacto
 # `max_wait` is divided into equal periods that add up to it.
 
 
-@pytest.mark.parametrize("fallback_seconds", [10, 300, 3600])
-def test_the_periods_add_up_to_max_wait_within_two_seconds(
-    fallback_seconds: int,
-) -> None:
-    for max_wait_seconds in (*range(5, 4000, 11), *range(4000, 7 * 86_400, 17_001)):
-        if max_wait_seconds > fallback_seconds * 2000:
-            continue
-        periods = divide_wait(max_wait_seconds, fallback_seconds=fallback_seconds)
-        assert abs(periods.total_seconds - max_wait_seconds) <= 2, (max_wait_seconds, periods)
-        if max_wait_seconds > fallback_seconds:
-            assert periods.seconds + periods.pause_seconds <= fallback_seconds
+def test_the_periods_add_up_to_max_wait_within_two_seconds() -> None:
+    """Each with its pause is as long as a fallback period at most."""
+    for fallback_seconds in (10, 300, 3600):
+        for max_wait_seconds in (*range(5, 4000, 11), *range(4000, 7 * 86_400, 17_001)):
+            if max_wait_seconds > fallback_seconds * 2000:
+                continue
+            periods = divide_wait(max_wait_seconds, fallback_seconds=fallback_seconds)
+            assert abs(periods.total_seconds - max_wait_seconds) <= 2, (max_wait_seconds, periods)
+            if max_wait_seconds > fallback_seconds:
+                assert periods.seconds + periods.pause_seconds <= fallback_seconds
 
 
 def test_a_period_after_a_restart_is_short_beside_the_wait_but_not_for_the_history() -> None:

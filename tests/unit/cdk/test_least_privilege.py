@@ -194,9 +194,7 @@ def with_plain_definitions(template: Json) -> Json:
     return plain
 
 
-def test_the_whole_service_follows_the_aws_solutions_rules(
-    everything_stack: Stack,
-) -> None:
+def test_the_whole_service_follows_the_aws_solutions_rules(everything_stack: Stack) -> None:
     assert findings(everything_stack) == []
 
 
@@ -254,9 +252,7 @@ def test_cfn_lint_accepts_the_demo_stack(demo_app: App) -> None:
     assert lint(with_plain_definitions(template_of(demo))) == []
 
 
-def test_cfn_lint_accepts_the_machines_of_all_forms_and_finds_a_wrong_one(
-    forms: Json,
-) -> None:
+def test_cfn_lint_accepts_the_machines_of_all_forms_and_finds_a_wrong_one(forms: Json) -> None:
     role = {"RoleArn": "arn:aws:iam::123456789012:role/any"}
     kind = "AWS::StepFunctions::StateMachine"
     machines: dict[str, Json] = {

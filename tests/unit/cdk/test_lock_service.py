@@ -158,9 +158,7 @@ def test_a_service_over_an_existing_table_makes_none_and_sets_nothing_of_it(own:
 # Parts of a service that are asked for: functions of administrators, lifecycle events.
 
 
-def test_each_function_that_is_asked_for_has_its_handler_and_output(
-    everything: Json,
-) -> None:
+def test_each_function_that_is_asked_for_has_its_handler_and_output(everything: Json) -> None:
     handlers = {"ForceRelease": "force_release", "SetLimit": "set_limit"}
     for function in ("Inspect", "ForceRelease", "SetLimit", "Pace"):
         handler = handlers.get(function, function.lower())

@@ -107,9 +107,7 @@ def test_the_stack_names_no_account_and_no_region(lock_template: Json) -> None:
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
 
 
-def test_events_go_to_the_queue_or_if_that_fails_to_the_dead_letters(
-    deployed: Deployed,
-) -> None:
+def test_events_go_to_the_queue_or_if_that_fails_to_the_dead_letters(deployed: Deployed) -> None:
     """Without data."""
     rule = deployed["ReaperEveryMachine"]["Properties"]
     assert rule["EventPattern"] == {

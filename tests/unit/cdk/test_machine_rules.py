@@ -254,9 +254,7 @@ def test_each_broken_rule_is_told_and_nothing_else_is_refused(
         assert [fault for fault in faults if fault.startswith(told)], told
 
 
-def test_without_the_rule_an_early_token_is_synthesized(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_the_rule_an_early_token_is_synthesized(monkeypatch: pytest.MonkeyPatch) -> None:
     app = App()
     token_before(Cases(app, "Cases"))
     assert app.node.validate()

@@ -118,9 +118,7 @@ def test_alarms_are_made_by_thresholds_or_a_topic_which_is_told_of_each_end_as_w
     assert warned.id == "/Own/Unheard"
 
 
-def test_each_alarm_has_its_threshold_and_none_fires_by_silence(
-    template: Json,
-) -> None:
+def test_each_alarm_has_its_threshold_and_none_fires_by_silence(template: Json) -> None:
     found = alarms(template)
     own = [each for each in found.values() if each.get("Namespace") == NAMESPACE]
     [name] = {each["Dimensions"][0]["Value"]["Ref"] for each in own}

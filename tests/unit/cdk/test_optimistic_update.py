@@ -195,9 +195,7 @@ def test_what_the_task_returns_is_put_at_its_place_with_the_next_version_and_nul
     assert leaves is None
 
 
-def test_a_machine_may_get_put_and_delete_items_of_this_table_only(
-    template: Json,
-) -> None:
+def test_a_machine_may_get_put_and_delete_items_of_this_table_only(template: Json) -> None:
     found = statements(template, "DebitsMachine")
     actions = [f"dynamodb:{name}" for name in ("GetItem", "PutItem", "DeleteItem")]
     assert [statement["Action"] for statement in found] == actions

@@ -13,7 +13,7 @@ from fairlock import InvalidRequest
 from fairlock.cdk import LockService, Pace, Waiting
 from fairlock.cdk.guard.guard_arguments import checked_only_newest
 from tests.unit.cdk.conftest import NewApp
-from tests.unit.cdk.guard_forms import RELEASE, GuardFactory, machine, role
+from tests.unit.cdk.guard_forms import RELEASE, Cases, machine, role
 from tests.unit.cdk.template import (
     EvaluationError,
     Scope,
@@ -37,7 +37,7 @@ SUPERSEDED = {"acquired": False, "reason": "SUPERSEDED", "newest": 9}
 
 
 @pytest.fixture(scope="module")
-def newest(guards: GuardFactory) -> dict[str, Scope]:
+def newest(guards: Cases) -> dict[str, Scope]:
     return {
         way: guards.definition(only_newest="{% $states.input.build %}", **props)
         for way, props in WAYS.items()
@@ -67,19 +67,17 @@ def test_the_version_is_evaluated_once_and_sent_and_a_superseded_guard_leaves_th
     assert cause == "lock deploy: version 7 is superseded, 9 was granted the lock"
 
 
-def test_by_time_the_version_is_when_the_guard_was_entered(guards: GuardFactory) -> None:
+def test_by_time_the_version_is_when_the_guard_was_entered(guards: Cases) -> None:
     [lock] = guards.definition(only_newest=True).states["Guard: Enter"]["Assign"].values()
     assert lock["only_newest"] == "{% $millis() %}"
 
 
-def test_a_number_is_sent_as_it_is_also_by_heartbeats(guards: GuardFactory) -> None:
+def test_a_number_is_sent_as_it_is_also_by_heartbeats(guards: Cases) -> None:
     guard = guards.guard(only_newest=0, waiting=Waiting.queue(), keep_alive=Duration.seconds(20))
     assert [each["only_newest"] for each in definition_of(guard).requests()] == [0, 0, 0]
 
 
-def test_the_queue_takes_a_superseded_answer_of_its_own_only(
-    newest: dict[str, Scope],
-) -> None:
+def test_the_queue_takes_a_superseded_answer_of_its_own_only(newest: dict[str, Scope]) -> None:
     queued = newest["queue"]
     [(variable, assign)] = queued.states["Guard: Acquire"]["Assign"].items()
     owner = {"lock_name": "a", "owner_id": "o"}
@@ -92,8 +90,8 @@ def test_the_queue_takes_a_superseded_answer_of_its_own_only(
             evaluate(assign, variables=lock, states={"result": {**answer, **forged}})
 
 
-def test_on_superseded_goes_with_only_newest(stack: Stack, guards: GuardFactory) -> None:
-    elsewhere = sfn.Pass(stack, "Superseded elsewhere")
+def test_on_superseded_goes_with_only_newest(guards: Cases) -> None:
+    elsewhere = sfn.Pass(guards, "Superseded elsewhere")
     with pytest.raises(InvalidRequest, match="on_superseded: goes with only_newest only"):
         guards.guard(on_superseded=elsewhere)
     machine = guards.definition(only_newest=True, on_superseded=elsewhere)

@@ -188,9 +188,7 @@ def test_one_service_of_a_stack_can_be_shared_and_have_outputs_which_are_those_o
     assert set(template_of(own)["Outputs"]) == set(lock_template["Outputs"])
 
 
-def test_a_nested_service_has_no_name_and_without_request_tells_nothing(
-    own: Stack,
-) -> None:
+def test_a_nested_service_has_no_name_and_without_request_tells_nothing(own: Stack) -> None:
     locks = LockService(NestedStack(own, "Nested"), "Locks", reaper=False)
     with pytest.raises(InvalidRequest, match=r"^stack_name: .* known at synth"):
         locks.share()

@@ -261,9 +261,7 @@ def test_an_execution_that_is_forgotten_where_it_ran_is_over_and_any_other_error
 # A heartbeat state is told its end.
 
 
-def test_a_heartbeat_is_told_the_answer_to_the_release(
-    stubbed: Stubbed,
-) -> None:
+def test_a_heartbeat_is_told_the_answer_to_the_release(stubbed: Stubbed) -> None:
     no_release = {"released": False, **OWN, "reason": "NOT_HELD"}
     for end, answer in ((RELEASED, {"released": True, **OWN}), (NOT_HELD, no_release)):
         told = {"taskToken": TOKEN, "output": json.dumps(answer, ensure_ascii=False)}
