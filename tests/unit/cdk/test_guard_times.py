@@ -35,7 +35,6 @@ def choice(case: Case, condition: str = "{% $states.input.urgent %}") -> sfn.Cho
 
 
 def token_in(case: Case) -> str:
-    """The fencing token in an expression of JSONata."""
     return LockGuard.fencing_token_of(case, "Guard").strip("{}% ")
 
 

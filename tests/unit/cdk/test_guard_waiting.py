@@ -39,7 +39,6 @@ def next_period(number: int) -> Json:
 
 
 def acquire_of(guard: LockGuard) -> Json:
-    """The definition of a guard's Acquire."""
     return dict(definition_of(guard).states["Guard: Acquire"])
 
 

@@ -44,7 +44,6 @@ PAST = "must not lead to the task, which would run without the lock"
 
 
 def asks(case: Case, condition: str, then: sfn.IChainable) -> sfn.Choice:
-    """A state that goes on to another one by a condition."""
     choice = sfn.Choice.jsonata(case, f"{condition.title()}?")
     return choice.when(sfn.Condition.jsonata(f"{{% $states.input.{condition} %}}"), then)
 

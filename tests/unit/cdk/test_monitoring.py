@@ -60,7 +60,6 @@ def watching(new_app: NewApp, alarms: LockAlarms, watch: Sequence[str] = ()) -> 
 
 
 def graphs(template: Json) -> list[Json]:
-    """The properties of each."""
     [dashboard] = properties(template, "AWS::CloudWatch::Dashboard")
     body = flattened(dashboard["DashboardBody"])
     return [each["properties"] for each in json.loads(body)["widgets"]]

@@ -46,7 +46,6 @@ PASS = {"Type": "Pass"}
 
 
 def one(state: Json) -> Json:
-    """A machine with a single state."""
     return {"StartAt": "In", "States": {"In": state}}
 
 

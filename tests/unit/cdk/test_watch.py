@@ -133,7 +133,6 @@ LONGEST_NAME: Final = 80
 
 
 def machines(stack: Stack, count: int) -> list[sfn.IStateMachine]:
-    """State machines with the longest ARNs."""
     return [
         sfn.StateMachine.from_state_machine_arn(
             stack, f"Machine{number}", f"{MACHINE}{number:0{LONGEST_NAME}}"

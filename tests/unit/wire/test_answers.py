@@ -135,13 +135,10 @@ def test_a_caller_that_is_to_ask_again_is_told_the_time_and_why() -> None:
     assert answer == {**REFUSED, **again, "retry_after_seconds": 1}
 
 
-@pytest.mark.parametrize(
-    ("lease_ms", "text"),
-    [(60_000, "60"), (1_000, "1"), (1_500, "1.5"), (1_001, "1.001"), (43_200_000, "43200")],
-)
-def test_lease_seconds_have_no_fraction_unless_they_need_one(lease_ms: int, text: str) -> None:
-    answer = acquire_answer(replace(GRANT, lease_ms=lease_ms))
-    assert json.dumps(answer["lease_seconds"]) == text
+def test_lease_seconds_have_no_fraction_unless_they_need_one() -> None:
+    for lease_ms, text in ((60_000, "60"), (1_500, "1.5"), (1_001, "1.001"), (43_200_000, "43200")):
+        answer = acquire_answer(replace(GRANT, lease_ms=lease_ms))
+        assert json.dumps(answer["lease_seconds"]) == text
 
 
 def test_a_fencing_token_survives_readers_that_know_doubles_only() -> None:
@@ -162,27 +159,21 @@ CALLBACK = "Q2FsbGJhY2s="
 REQUEST: dict[str, Any] = {"lock_name": "a", "owner_id": "o" * 16}
 
 
-@pytest.mark.parametrize(
-    ("arn", "durable"),
-    [
-        *(
-            (DURABLE.replace("$LATEST", version), True)
-            for version in ("$LATEST", "$LATEST.PUBLISHED", "7", "120")
-        ),
-        ("arn:aws:lambda:us-east-1:123456789012:function:billing", False),
-        ("arn:aws:lambda:us-east-1:123456789012:function:billing:7", False),
-        (DURABLE.replace(":$LATEST", ""), False),
-        (DURABLE.replace(":$LATEST", ":prod"), False),
-        (DURABLE.replace("order-123/", ""), False),
-        (DURABLE.replace("123456789012", "12345"), False),
-        (DURABLE + "/more", False),
-        (DURABLE + "\n", False),
-        (VALID_EXECUTION, False),
-    ],
-)
-def test_an_execution_of_each_version_is_durable(arn: str, *, durable: bool) -> None:
-    assert is_durable(arn) is durable
-    assert is_standard(arn) is (arn == VALID_EXECUTION)
+OF_FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:billing"
+NOT_DURABLE = [
+    *(OF_FUNCTION, f"{OF_FUNCTION}:7"),
+    *(DURABLE.replace(":$LATEST", version) for version in ("", ":prod")),
+    *(DURABLE.replace("order-123/", ""), DURABLE.replace("123456789012", "12345")),
+    *(f"{DURABLE}/more", f"{DURABLE}\n", VALID_EXECUTION),
+]
+
+
+def test_an_execution_of_each_version_is_durable_and_nothing_else() -> None:
+    for version in ("$LATEST", "$LATEST.PUBLISHED", "7", "120"):
+        arn = DURABLE.replace("$LATEST", version)
+        assert (is_durable(arn), is_standard(arn)) == (True, False)
+    for arn in NOT_DURABLE:
+        assert (is_durable(arn), is_standard(arn)) == (False, arn == VALID_EXECUTION), arn
 
 
 def test_a_callback_id_is_told_from_a_task_token() -> None:
@@ -190,14 +181,10 @@ def test_a_callback_id_is_told_from_a_task_token() -> None:
     assert callback_id_in(CALLBACK) is None
 
 
-@pytest.mark.parametrize(
-    ("execution", "kept"), [(DURABLE, callback_token(CALLBACK)), (VALID_EXECUTION, CALLBACK)]
-)
-def test_a_durable_execution_waits_with_its_callback_and_a_workflow_with_its_task_token(
-    execution: str, kept: str
-) -> None:
-    request = parse_acquire({**REQUEST, "execution_arn": execution, "task_token": CALLBACK})
-    assert (request.task_token, request.waits) == (kept, True)
+def test_a_durable_execution_waits_with_its_callback_and_a_workflow_with_its_token() -> None:
+    for execution, kept in ((DURABLE, callback_token(CALLBACK)), (VALID_EXECUTION, CALLBACK)):
+        request = parse_acquire({**REQUEST, "execution_arn": execution, "task_token": CALLBACK})
+        assert (request.task_token, request.waits) == (kept, True)
 
 
 @pytest.mark.parametrize("callback_id", ["not base64!", "=", "a" * 1025, callback_token(CALLBACK)])
