@@ -299,9 +299,8 @@ def test_arguments_within_the_rules_are_accepted(guards: Cases) -> None:
         guards.guard(**props)
 
 
-@pytest.mark.parametrize(
-    ("path", "expression"),
-    [
+def test_a_json_path_becomes_jsonata(guards: Cases) -> None:
+    for path, expression in (
         ("$", "$states.input"),
         ("$.customer", "$states.input.customer"),
         ("$.a[0].b", "$states.input.a[0].b"),
@@ -309,10 +308,8 @@ def test_arguments_within_the_rules_are_accepted(guards: Cases) -> None:
         ("$.and", "$states.input.`and`"),
         ("$$.Execution.Name", "$states.context.Execution.Name"),
         ("$order.id", "$order.id"),
-    ],
-)
-def test_a_json_path_becomes_jsonata(guards: Cases, path: str, expression: str) -> None:
-    assert guards.lock_name(sfn.JsonPath.string_at(path)) == f"{{% {expression} %}}"
+    ):
+        assert guards.lock_name(sfn.JsonPath.string_at(path)) == f"{{% {expression} %}}"
 
 
 def test_a_path_or_function_without_counterpart_in_jsonata_is_refused(guards: Cases) -> None:
@@ -354,14 +351,14 @@ def test_other_braces_and_what_is_known_at_deployment_are_literal(guards: Cases)
         assert guards.lock_name(name) == name
 
 
-def test_the_fencing_token_is_known_before_the_guard(stack: Stack, guards: Cases) -> None:
+def test_the_fencing_token_is_known_before_the_guard(guards: Cases) -> None:
     guard = guards.guard("Charge per-customer!")
     scope = guard.node.scope
     assert scope is not None
     assert guard.fencing_token == f"{{% {guard.fencing_token_path} %}}"
     assert LockGuard.fencing_token_of(scope, guard.node.id) == guard.fencing_token
     assert LockGuard.fencing_token_path_of(scope, guard.node.id) == guard.fencing_token_path
-    assert LockGuard.fencing_token_of(stack, guard.node.id) != guard.fencing_token
+    assert LockGuard.fencing_token_of(guards, guard.node.id) != guard.fencing_token
     assert guard.fencing_token_path.startswith("$lock_Charge_per_customer__")
 
 

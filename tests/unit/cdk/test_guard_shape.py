@@ -60,9 +60,8 @@ POLLED, WAITED = ["Guard: Acquire", "Guard: Acquired?"], ["Guard: Acquire"]
 KEPT = ["Guard: Release", "Guard: Heartbeat"]
 
 
-@pytest.mark.parametrize(
-    ("form", "path"),
-    [
+def test_uncontended_a_guard_costs_so_many_transitions(forms: Json) -> None:
+    for form, path in (
         ("FlatInJsonata", [*POLLED, *BARE, "Guard: Release"]),
         ("TaskWithOwnCatch", [*POLLED, *OF_ITS_OWN, "Guard: Release"]),
         ("QueueFlatInJsonata", [*WAITED, *BARE, "Guard: Release"]),
@@ -70,10 +69,8 @@ KEPT = ["Guard: Release", "Guard: Heartbeat"]
         ("KeepAliveFlatInJsonata", [*WAITED, "Guard: Work", *BARE, *KEPT]),
         ("KeepAliveTaskWithOwnCatch", [*WAITED, "Guard: Work", "Guard: Body", "Charge", *KEPT]),
         ("KeepAlivePollFlatInJsonata", [*POLLED, "Guard: Work", *BARE, *KEPT]),
-    ],
-)
-def test_uncontended_a_guard_costs_few_transitions(forms: Json, form: str, path: list[str]) -> None:
-    assert happy_path(machine_of(forms, form)) == ["Guard: Enter", *path]
+    ):
+        assert happy_path(machine_of(forms, form)) == ["Guard: Enter", *path]
 
 
 RELEASED_AFTER_ERRORS = [
@@ -87,31 +84,23 @@ def test_every_error_of_the_work_leads_to_a_release(forms: Json) -> None:
         assert machine_of(forms, form).states[work]["Catch"] == RELEASED_AFTER_ERRORS
 
 
-CALLS = ["Acquire", "Release", "Release after error", "Give up"]
-
-
 THROTTLED = repeated("Lambda.TooManyRequestsException", most=100, longest=20)
 
 
-@pytest.mark.parametrize(
-    ("form", "repeats"),
-    [
+def test_calls_are_repeated_with_full_jitter_but_mistakes_are_not(forms: Json) -> None:
+    """And those of an Express guard name no execution that could be described."""
+    mistakes = {"ErrorEquals": ["InvalidRequest", "LockLost"], "MaxAttempts": 0}
+    for form, repeats in (
         ("Flat", [THROTTLED, repeated("States.ALL", most=8, longest=20)]),
         ("Express", [repeated("States.ALL", most=3, longest=20)]),
-    ],
-)
-def test_calls_are_repeated_but_mistakes_are_not(
-    forms: Json, form: str, repeats: list[Json]
-) -> None:
-    """And those of an Express guard name no execution that could be described."""
-    for purpose in CALLS:
-        call = machine_of(forms, form).states[f"Guard: {purpose}"]
-        mistakes = ["InvalidRequest", "LockLost"]
-        assert call["Retry"] == [{"ErrorEquals": mistakes, "MaxAttempts": 0}, *repeats]
-        assert call["TimeoutSeconds"] == 30
-        asked = call["Arguments"]["Payload"]
-        assert ("execution_arn" in asked) == (form == "Flat")
-        assert ("owner_name" in asked) == (purpose == "Acquire")
+    ):
+        for purpose in ("Acquire", "Release", "Release after error", "Give up"):
+            call = machine_of(forms, form).states[f"Guard: {purpose}"]
+            assert call["Retry"] == [mistakes, *repeats]
+            assert call["TimeoutSeconds"] == 30
+            asked = call["Arguments"]["Payload"]
+            assert ("execution_arn" in asked) == (form == "Flat")
+            assert ("owner_name" in asked) == (purpose == "Acquire")
 
 
 def test_what_follows_the_guard_follows_a_failed_release_but_no_timeout(forms: Json) -> None:
@@ -242,31 +231,31 @@ LOCK = "lock_Guard_01234567"
 TOKEN = f"${LOCK}.fencing_token"
 
 
-@pytest.mark.parametrize(
-    ("language", "fields", "is_text"),
-    [
-        ("JSONata", {"Output": f"{{% {TOKEN} %}}"}, False),
-        ("JSONata", {"Output": [{"deep": f"{{% [1, {TOKEN}] %}}"}]}, False),
-        ("JSONata", {"Output": TOKEN}, True),
-        ("JSONata", {"Arguments": {"Payload.$": TOKEN}}, True),
-        ("JSONata", {"Output": f"token {{% {TOKEN} %}}"}, True),
-        ("JSONata", {"Comment": f"its fencing token is {TOKEN}"}, False),
-        ("JSONata", {"QueryLanguage": "JSONPath", "Parameters": {"token.$": TOKEN}}, False),
-        ("JSONPath", {"QueryLanguage": "JSONata", "Output": f"{{% {TOKEN} %}}"}, False),
-        ("JSONPath", {"Parameters": {"token.$": TOKEN}}, False),
-        ("JSONPath", {"Parameters": {"text.$": f"States.Format('{{}}', {TOKEN})"}}, False),
-        ("JSONPath", {"InputPath": TOKEN}, False),
-        ("JSONPath", {"Choices": [{"Variable": TOKEN, "IsPresent": True, "Next": "On"}]}, False),
-        ("JSONPath", {"Parameters": {"token": TOKEN}}, True),
-        ("JSONPath", {"Parameters": {"tokens": [TOKEN]}}, True),
-        ("JSONPath", {"Parameters": {"token": f"{{% {TOKEN} %}}"}}, True),
-        ("JSONPath", {"Parameters": {"token.$": f"{{% {TOKEN} %}}"}}, True),
-    ],
-)
-def test_a_variable_is_handed_on_as_text_where_nothing_evaluates_it(
-    language: str, fields: dict[str, Any], *, is_text: bool
-) -> None:
-    assert variables_as_text(fields, language=language) == ({LOCK} if is_text else set())
+READ: list[tuple[str, dict[str, Any], bool]] = [
+    ("JSONata", {"Output": f"{{% {TOKEN} %}}"}, False),
+    ("JSONata", {"Output": [{"deep": f"{{% [1, {TOKEN}] %}}"}]}, False),
+    ("JSONata", {"Output": TOKEN}, True),
+    ("JSONata", {"Arguments": {"Payload.$": TOKEN}}, True),
+    ("JSONata", {"Output": f"token {{% {TOKEN} %}}"}, True),
+    ("JSONata", {"Comment": f"its fencing token is {TOKEN}"}, False),
+    ("JSONata", {"QueryLanguage": "JSONPath", "Parameters": {"token.$": TOKEN}}, False),
+    ("JSONPath", {"QueryLanguage": "JSONata", "Output": f"{{% {TOKEN} %}}"}, False),
+    ("JSONPath", {"Parameters": {"token.$": TOKEN}}, False),
+    ("JSONPath", {"Parameters": {"text.$": f"States.Format('{{}}', {TOKEN})"}}, False),
+    ("JSONPath", {"InputPath": TOKEN}, False),
+    ("JSONPath", {"Choices": [{"Variable": TOKEN, "IsPresent": True, "Next": "On"}]}, False),
+    ("JSONPath", {"Parameters": {"token": TOKEN}}, True),
+    ("JSONPath", {"Parameters": {"tokens": [TOKEN]}}, True),
+    ("JSONPath", {"Parameters": {"token": f"{{% {TOKEN} %}}"}}, True),
+    ("JSONPath", {"Parameters": {"token.$": f"{{% {TOKEN} %}}"}}, True),
+]
+
+
+def test_a_variable_is_handed_on_as_text_where_nothing_evaluates_it() -> None:
+    for language, fields, is_text in READ:
+        assert variables_as_text(fields, language=language) == ({LOCK} if is_text else set()), (
+            fields
+        )
 
 
 def test_what_a_branch_names_is_not_the_parallel_s_own() -> None:

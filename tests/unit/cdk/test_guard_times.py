@@ -231,25 +231,22 @@ def test_a_longer_time_out_is_refused_also_with_the_retries_that_cdk_adds(case: 
     case.guard("In JSONPath", in_jsonpath, max_hold=TEN_MINUTES)
 
 
-@pytest.mark.parametrize(
-    ("retry", "longest"),
-    [
+def test_all_attempts_and_their_pauses_have_to_fit() -> None:
+    retries: list[tuple[list[dict[str, Any]], int]] = [
         ([], 10),
         ([{"ErrorEquals": ["States.ALL"]}], 10 + 3 * 10 + 1 + 2 + 4),
         ([{"MaxAttempts": 0}], 10),
         ([{"MaxAttempts": 2, "IntervalSeconds": 5, "BackoffRate": 1}], 3 * 10 + 10),
         ([{"MaxAttempts": 4, "IntervalSeconds": 5, "MaxDelaySeconds": 8}], 5 * 10 + 5 + 3 * 8),
         ([{"MaxAttempts": 1}, {"MaxAttempts": 2}], 4 * 10 + 1 + 1 + 2),
-    ],
-)
-def test_all_attempts_and_pauses_have_to_fit(retry: list[dict[str, Any]], longest: int) -> None:
-    task = {"TimeoutSeconds": 10, "Retry": retry}
-    assert list(faults_of_end(longest, task)) == []
-    assert len(list(faults_of_end(longest - 1, task))) == 1
-    assert list(faults_of_end(longest + 60, task, wait_seconds=60)) == []
-    assert len(list(faults_of_end(longest + 59, task, wait_seconds=60))) == 1
-    retry.append({"MaxAttempts": 99_999_999})  # Is refused soon.
-    assert len(list(faults_of_end(3600, task))) == 1
+    ]
+    for retry, longest in retries:
+        task = {"TimeoutSeconds": 10, "Retry": retry}
+        for wait in (0, 60):
+            assert list(faults_of_end(longest + wait, task, wait_seconds=wait)) == []
+            assert len(list(faults_of_end(longest + wait - 1, task, wait_seconds=wait))) == 1
+        retry.append({"MaxAttempts": 99_999_999})  # Is refused soon.
+        assert len(list(faults_of_end(3600, task))) == 1
 
 
 def test_a_later_retry_is_found_at_synth(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -261,19 +261,18 @@ def test_without_the_rule_an_early_token_is_synthesized(monkeypatch: pytest.Monk
     assert app.node.validate() == []
 
 
-@pytest.mark.parametrize("chained", [False, True])
-def test_what_is_done_instead_does_not_lead_to_the_task(*, chained: bool) -> None:
+def test_what_is_done_instead_does_not_lead_to_the_task() -> None:
+    cases = Cases(App(), "Cases")
     ends: list[tuple[str, dict[str, Any]]] = [
         ("on_timeout", {}),
         ("on_timeout", {"keep_alive": KEPT}),
         ("on_superseded", {"only_newest": True}),
     ]
-    cases = Cases(App(), "Cases")
     for number, (field, options) in enumerate(ends):
         case = cases.case(f"Case{number}")
-        way = {field: case.step("Log").next(case.work) if chained else case.work}
-        with pytest.raises(InvalidRequest, match=rf"^{field}: {PAST}"):
-            case.guard(task=case.work, **options, **way)
+        for way in (case.work, case.step("Log").next(case.work)):
+            with pytest.raises(InvalidRequest, match=rf"^{field}: {PAST}"):
+                case.guard(f"By {way.id}", case.work, **{**options, field: way})
 
 
 @pytest.fixture(scope="module")
