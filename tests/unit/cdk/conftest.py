@@ -14,7 +14,7 @@ from app import build
 from fairlock.cdk import LockAlarms, LockMonitoring, LockService
 from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.cli import main
-from tests.unit.cdk.guard_forms import Cases, build_forms
+from tests.unit.cdk.guard_forms import Cases, forms_of_guards
 from tests.unit.cdk.template import Json, made, template_of
 
 NewApp = Callable[..., App]
@@ -99,7 +99,7 @@ def everything(everything_stack: Stack) -> Json:
 @pytest.fixture(scope="session")
 def forms_stack(new_app: NewApp) -> Stack:
     cases = Cases(new_app(), "Forms")
-    build_forms(cases)
+    forms_of_guards(cases)
     return cases
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -167,85 +166,62 @@ class Form(Case):
         return tasks.LambdaInvoke(self, "Charge", lambda_function=self.function("Charge"))
 
 
-def _flat(form: Form) -> None:
+def few(cases: Cases, prefix: str, **props: Any) -> None:  # noqa: ANN401 - a guard's
+    """Forms of which each way to wait has states of its own."""
+    form = Form(cases, f"{prefix}Flat", **props)
     guard = form.guard(task=form.work_in_jsonpath(), limit=3, lease=Duration.minutes(2))
     form.machine(guard.next(sfn.Pass(form, "Done")))
-
-
-def _flat_in_jsonata(form: Form) -> None:
+    form = Form(cases, f"{prefix}FlatInJsonata", **props)
     form.machine(form.guard(), query_language=JSONATA)
+    form = Form(cases, f"{prefix}TaskWithOwnCatch", **props)
+    form.machine(form.guard(task=form.call("Charge").add_catch(form.step("Handled"))))
+    form = Form(cases, f"{prefix}Nested", **props)
+    inner = form.guard("Inner")
+    form.machine(form.guard("Outer", inner, lock_name="all-customers", limit=10))
+    form = Form(cases, f"{prefix}OnTimeout", **props)
+    guard = form.guard(max_wait=Duration.seconds(5), on_timeout=form.step("Later"))
+    form.machine(guard.next(form.step("Done")))
 
 
-def _chain(form: Form) -> None:
+def more(cases: Cases, prefix: str, **props: Any) -> None:  # noqa: ANN401 - a guard's
+    form = Form(cases, f"{prefix}Chain", **props)
     decide = sfn.Choice.jsonata(form, "Large?")
     decide.when(sfn.Condition.jsonata("{% true %}"), sfn.Succeed(form, "Enough"))
     decide.otherwise(sfn.Fail(form, "Refused", error="Refused"))
     form.machine(form.guard(task=form.work_in_jsonpath().next(decide)))
-
-
-def _task_with_own_catch(form: Form) -> None:
-    work = form.call("Charge")
-    work.add_catch(form.step("Handled"))
-    form.machine(form.guard(task=work))
-
-
-def _state_without_construct(form: Form) -> None:
+    form = Form(cases, f"{prefix}StateWithoutConstruct", **props)
     form.machine(form.guard(task=sfn.CustomState(form, "Raw", state_json={"Type": "Pass"})))
-
-
-def _nested(form: Form) -> None:
-    inner = form.guard("Inner")
-    form.machine(form.guard("Outer", inner, lock_name="all-customers", limit=10))
-
-
-def _two_in_a_row(form: Form) -> None:
+    form = Form(cases, f"{prefix}TwoInARow", **props)
     first, second = form.guard("First", form.call("One")), form.guard("Second", form.call("Two"))
     form.machine(first.next(second))
-
-
-def _map_iterations(form: Form) -> None:
+    form = Form(cases, f"{prefix}MapIterations", **props)
     each = form.map("Each", form.guard(lock_name="one-at-a-time"))
     form.machine(each, query_language=JSONATA)
-
-
-def _parallel_branches(form: Form) -> None:
+    form = Form(cases, f"{prefix}ParallelBranches", **props)
     both = sfn.Parallel.jsonata(form, "Both")
     for side in ("Left", "Right"):
         both.branch(form.guard(f"{side}Guard", form.call(side)))
     form.machine(both)
 
 
-def _on_timeout(form: Form) -> None:
-    guard = form.guard(max_wait=Duration.seconds(5), on_timeout=form.step("Later"))
-    form.machine(guard.next(form.step("Done")))
+FEW = ("Flat", "FlatInJsonata", "TaskWithOwnCatch", "Nested", "OnTimeout")
+MORE = ("Chain", "StateWithoutConstruct", "TwoInARow", "MapIterations", "ParallelBranches")
+FORMS = [
+    *("Express", *FEW, *MORE),
+    *(f"Queue{name}" for name in FEW),
+    *(f"KeepAlive{name}" for name in (*FEW, *MORE)),
+    *(f"KeepAlivePoll{name}" for name in FEW),
+]
 
 
-def _express(form: Form) -> None:
+def forms_of_guards(cases: Cases) -> None:
+    poll, queue = {"waiting": Waiting.poll()}, {"waiting": Waiting.queue()}
+    kept = {"keep_alive": INTERVAL}
+    for build in (few, more):
+        build(cases, "", **poll)
+        build(cases, "KeepAlive", **queue, **kept)
+    few(cases, "Queue", **queue)
+    few(cases, "KeepAlivePoll", **poll, **kept)
+    form = Form(cases, "Express", **poll)
     form.machine(form.guard(express=True), state_machine_type=EXPRESS)
-
-
-EVERY = (
-    *(_flat, _flat_in_jsonata, _chain, _task_with_own_catch, _state_without_construct),
-    *(_nested, _two_in_a_row, _map_iterations, _parallel_branches, _on_timeout),
-)
-# Most states of guards that queue, or poll and are kept alive, are those of the other forms.
-FEW = (_flat, _flat_in_jsonata, _task_with_own_catch, _nested, _on_timeout)
-Props = dict[str, Any]
-POLL: Props = {"waiting": Waiting.poll()}
-QUEUE: Props = {"waiting": Waiting.queue()}
-KEPT: Props = {"keep_alive": INTERVAL}
-FORMS: dict[str, tuple[Callable[[Form], None], Props]] = {
-    prefix + build.__name__.title().replace("_", ""): (build, props)
-    for prefix, props, builds in (
-        ("", POLL, (*EVERY, _express)),
-        ("Queue", QUEUE, FEW),
-        ("KeepAlive", QUEUE | KEPT, EVERY),
-        ("KeepAlivePoll", POLL | KEPT, FEW),
-    )
-    for build in builds
-}
-
-
-def build_forms(cases: Cases) -> None:
-    for name, (build, props) in FORMS.items():
-        build(Form(cases, name, **props))
+    assert {form.node.id for form in cases.node.children if isinstance(form, Form)} == {*FORMS}
