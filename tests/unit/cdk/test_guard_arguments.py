@@ -37,45 +37,31 @@ QUEUE, TEN_SECONDS = Waiting.queue(), Waiting.queue(fallback=Duration.seconds(10
 a_guard: Any = LockGuard
 a_service: Any = LockService
 a_wait: Any = Waiting.queue
-KEY = {"account": {"S": "anna"}}
+MINUTE = Duration.minutes(1)
 
 
-def update(case: Case, place: Construct, given: Json) -> object:
-    table = dynamodb.Table.from_table_name(case, "Accounts", "accounts")
-    right = {"table": table, "key": KEY, "task": case.step("Task")}
-    return OptimisticUpdate(place, "Update", **{**right, **given})
-
-
-def guard(case: Case, place: Construct, given: Json) -> object:
-    right = {"scope": place, "construct_id": "Guard", "service": case.stack.locks}
+def right_for_a_guard(case: Case) -> Json:
     what = {"task": case.step("Task"), "lock_name": "x", "waiting": Waiting.poll()}
-    return a_guard(**{**right, **what, **given})
+    return {"service": case.stack.locks, **what}
 
 
-def pace(case: Case, place: Construct, given: Json) -> object:
-    service = LockService.from_stack(case, "Shared", stack_name="Fairlock")
-    right: Json = {"construct_id": "Pace", "service": service, "pace_name": "v"}
-    return Pace(place, **{**right, "rate": (10, MINUTE), **given})
+def right_for_an_update(case: Case) -> Json:
+    table = dynamodb.Table.from_table_name(case, "Accounts", "accounts")
+    return {"table": table, "key": {"account": {"S": "anna"}}, "task": case.step("Task")}
 
 
-def monitoring(case: Case, place: Construct, given: Json) -> object:
-    return LockMonitoring(place, "Watch", **{"service": case.shared(), **given})
-
-
-def shared(_case: Case, place: Construct, given: Json) -> object:
-    return a_service.from_stack(place, **{"construct_id": "Shared", "stack_name": "A", **given})
-
-
-MAKE: dict[str, Callable[[Case, Construct, Json], object]] = {
-    "LockGuard": guard,
-    "LockService": lambda _, place, given: a_service(place, **{"construct_id": "Own", **given}),
-    "LockService.from_stack": shared,
-    "LockMonitoring": monitoring,
-    "LockAlarms": lambda _case, _place, given: LockAlarms(**given),
-    "OptimisticUpdate": update,
-    "Pace": pace,
-    "Waiting.queue": lambda _case, _place, given: a_wait(**given),
+MAKE: dict[str, tuple[Callable[..., object], Callable[[Case], Json]]] = {
+    "LockGuard": (LockGuard, right_for_a_guard),
+    "LockService": (LockService, lambda _: {}),
+    "LockService.from_stack": (LockService.from_stack, lambda _: {"stack_name": "A"}),
+    "LockMonitoring": (LockMonitoring, lambda case: {"service": case.shared()}),
+    "OptimisticUpdate": (OptimisticUpdate, right_for_an_update),
+    "Pace": (
+        Pace,
+        lambda case: {"service": case.shared(), "pace_name": "v", "rate": (10, MINUTE)},
+    ),
 }
+"""Constructs, and arguments that are right."""
 Mistakes = list[tuple[Json, str]]
 
 
@@ -84,7 +70,6 @@ def each(field: str, rule: str, *values: object, **others: object) -> Mistakes:
     return [({**others, field: value}, f"{field}: {rule}") for value in values]
 
 
-MINUTE = Duration.minutes(1)
 NO_DURATIONS = (60, math.nan, 10**400, True, "60", object())
 SEVERAL = {"lock_name": ["a", "b"]}
 A_TOKEN = sfn.JsonPath.string_at("$.id")
@@ -176,13 +161,6 @@ REFUSED: dict[str, Mistakes] = {
         *each("watch", "must be", [7], ["ä"], ["a "], ["a", "a"], ["x"] * 21, None, ["x" * 255]),
         *each("watch", "must be", [f"{number:03}".ljust(200, "x") for number in range(15)]),
     ],
-    "LockAlarms": [
-        *each("current_wait", "must be", 30, seconds(0)),
-        *each("hand_off_latency", "must be", millis(1)),
-        *each("lost", "must be", *(0, True)),
-        *each("throttles", "must be", 1.5),
-        *each("queue_length", "must be", "many"),
-    ],
     "OptimisticUpdate": [
         *each("key", "", {}, "anna", {"account": "anna"}),
         *each("key", "", *({"account": each} for each in ({"BOOL": True}, {"N": 7}, {"S": ""}))),
@@ -204,13 +182,20 @@ REFUSED: dict[str, Mistakes] = {
         *each("service", "", None),
         *each("construct_id", "", ""),
     ],
-    "Waiting.queue": [
-        *each("fallback", "must be a Duration, such as Duration", *NO_DURATIONS),
-        *each("fallback", "must be from 10 s to 43200 s", seconds(0), seconds(9), seconds(43_201)),
-        *each("fallback", "must be a whole", millis(10_500)),
-        *each("fall_back", "is no argument; use fallback", Duration.minutes(5)),
-    ],
 }
+OF_ALARMS: Mistakes = [
+    *each("current_wait", "must be", 30, seconds(0)),
+    *each("hand_off_latency", "must be", millis(1)),
+    *each("lost", "must be", *(0, True)),
+    *each("throttles", "must be", 1.5),
+    *each("queue_length", "must be", "many"),
+]
+OF_A_WAIT: Mistakes = [
+    *each("fallback", "must be a Duration, such as Duration", *NO_DURATIONS),
+    *each("fallback", "must be from 10 s to 43200 s", seconds(0), seconds(9), seconds(43_201)),
+    *each("fallback", "must be a whole", millis(10_500)),
+    *each("fall_back", "is no argument; use fallback", Duration.minutes(5)),
+]
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -219,11 +204,20 @@ def test_a_wrong_argument_is_refused_by_its_name_before_anything_is_made(what: s
     for number, (given, told) in enumerate(REFUSED[what]):
         case = cases.case(f"Case{number}")
         place = Construct(case, "Place")
+        make, right = MAKE[what]
+        arguments = {"scope": place, "construct_id": "Made", **right(case), **given}
         with pytest.raises(InvalidRequest, match=f"^{told}") as refused:
-            MAKE[what](case, place, given)
+            make(**arguments)
         error = refused.value
         assert str(error).startswith(f"{told.split(':')[0]}: {error.rule}"), given
         assert place.node.children == [], given
+
+
+def test_a_wrong_option_is_refused_by_its_name() -> None:
+    for make, mistakes in ((LockAlarms, OF_ALARMS), (a_wait, OF_A_WAIT)):
+        for given, told in mistakes:
+            with pytest.raises(InvalidRequest, match=f"^{told}"):
+                make(**given)
 
 
 def guarded_twice(case: Case) -> None:

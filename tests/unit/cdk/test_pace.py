@@ -20,7 +20,6 @@ from tests.unit.cdk.template import (
     definition_of,
     evaluate,
     flattened,
-    template_of,
     ways_out_unreleased,
 )
 
@@ -155,14 +154,6 @@ def test_a_refusal_may_go_elsewhere(user: Stack, locks: LockService) -> None:
     assert states["Skips: Reserved?"]["Default"] == "Skipped"
     assert states["Skips: Wait"]["Next"] == "SkipsWork"
     assert "Skips: Too late" not in states
-
-
-def test_a_service_of_another_stack_serves_too(user: Stack) -> None:
-    shared = LockService.from_stack(user, "Shared", stack_name="Fairlock")
-    Pace(user, "OfShared", service=shared, pace_name="vendor", rate=(1, MINUTE))
-    parameters = template_of(user)["Parameters"].values()
-    defaults = {parameter.get("Default") for parameter in parameters}
-    assert "/fairlock/Fairlock/PaceFunctionArn" in defaults
 
 
 def test_a_pace_outside_of_a_stack_is_refused(locks: LockService) -> None:

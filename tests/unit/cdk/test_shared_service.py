@@ -163,7 +163,8 @@ def test_a_narrowed_service_does_not_tell_that_it_watches_all(app: App, own: Sta
 
 def test_what_is_granted_by_itself_is_read_by_itself(app: App) -> None:
     """A durable function needs a service that serves every one."""
-    read = {**OF_ADMINISTRATORS, "grant_durable": "ServesEveryDurableFunction"}
+    durable = {"grant_durable": "ServesEveryDurableFunction"}
+    read = {**OF_ADMINISTRATORS, **durable, "grant_pace": "PaceFunctionArn"}
     stacks = {grant: Stack(app, name, env=HERE) for grant, name in read.items()}
     for grant, stack in stacks.items():
         locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
