@@ -145,9 +145,7 @@ def template(written: Written) -> Json:
     return dict(json.loads(written.template.read_text()))
 
 
-def test_only_code_names_and_metadata_differ_from_the_cdk(
-    template: Json, lock_template: Json
-) -> None:
+def test_only_code_and_metadata_differ_from_the_cdk(template: Json, lock_template: Json) -> None:
     """So what end-to-end tests show of that stack holds for the template, the reaper included.
 
     A stack that one of them made can be updated by the other: the logical ids are the same.

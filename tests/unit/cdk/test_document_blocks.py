@@ -113,9 +113,7 @@ def test_an_example_with_a_wrong_name_or_argument_is_found(own: Stack) -> None:
         run("LockGuard(self, 'G', service=locks, task=charge, lock_name='x', leese=1)", own)
 
 
-def test_the_policy_of_the_runbook_is_that_of_the_grant(
-    own: Stack, imported: SharedLockService
-) -> None:
+def test_the_runbooks_policy_is_that_of_the_grant(own: Stack, imported: SharedLockService) -> None:
     imported.grant_administration(role(own))
     [told] = [block.code for block in blocks("json") if block.document == "docs/runbook.md"]
     in_the_runbook = [each["Action"] for each in json.loads(told)["Statement"]]

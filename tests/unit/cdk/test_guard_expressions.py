@@ -33,9 +33,7 @@ def test_the_error_of_the_work_leaves_as_it_is(forms: Json) -> None:
 # `LockGuard(shared=True)`: what its states ask for.
 
 
-def test_each_call_of_a_reader_asks_to_share_with_twenty_or_as_many_as_the_guard_says(
-    guards: Cases,
-) -> None:
+def test_each_call_of_a_reader_asks_to_share_with_twenty_or_as_many_as_told(guards: Cases) -> None:
     kept = {"keep_alive": Duration.seconds(5)}
     for options, number in (
         ({**kept, "waiting": Waiting.poll()}, 2),

@@ -7,7 +7,7 @@ import random
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -65,19 +65,17 @@ def test_it_takes_the_locks_by_the_bytes_of_their_names_and_releases_them_in_rev
     ]
 
 
-@pytest.mark.parametrize("waiting", WAYS)
-@pytest.mark.parametrize("keep_alive", [None, KEPT])
-def test_every_way_out_releases_all_locks_that_were_taken(
-    guards: Cases, waiting: Waiting, keep_alive: Duration | None
-) -> None:
-    scope = guards.definition(lock_name=["a", "b", "c"], waiting=waiting, keep_alive=keep_alive)
-    assert not ways_out_unreleased(scope, scope.start_at, release_function=RELEASE)
+def test_every_way_out_releases_all_locks_that_were_taken(guards: Cases) -> None:
     ways = (("Give up", "Guard: Timed out"), ("Release after error", "Guard: Failed"))
-    for purpose, ends in ways:
-        chain = [f"Guard (3): {purpose}", f"Guard (2): {purpose}", f"Guard: {purpose}", ends]
-        for before, after in pairwise(chain):
-            assert scope.states[before]["Next"] == after
-            assert [rule["Next"] for rule in scope.states[before]["Catch"]] == [after]
+    for waiting, keep_alive in product(WAYS, (None, KEPT)):
+        names = ["a", "b", "c"]
+        scope = guards.definition(lock_name=names, waiting=waiting, keep_alive=keep_alive)
+        assert not ways_out_unreleased(scope, scope.start_at, release_function=RELEASE)
+        for purpose, ends in ways:
+            chain = [f"Guard (3): {purpose}", f"Guard (2): {purpose}", f"Guard: {purpose}", ends]
+            for before, after in pairwise(chain):
+                assert scope.states[before]["Next"] == after
+                assert [rule["Next"] for rule in scope.states[before]["Catch"]] == [after]
 
 
 def test_the_second_lock_is_waited_for_as_long_as_the_first_and_named(guards: Cases) -> None:

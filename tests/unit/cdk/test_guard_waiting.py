@@ -147,9 +147,7 @@ def test_the_wait_is_the_advice_or_the_pause_but_never_past_the_deadline(forms: 
         assert wait["Next"] == ("Guard: Acquire" if form == "Flat" else "Guard: Acquire again")
 
 
-def test_a_poll_for_an_acquisition_that_was_released_meanwhile_is_another_owners(
-    forms: Json,
-) -> None:
+def test_a_poll_after_a_release_meanwhile_is_another_owners(forms: Json) -> None:
     machine = machine_of(forms, "Flat")
     wait = machine.states["Guard: Wait"]
     for reason, seconds, owner_id, restarts in (
@@ -164,9 +162,7 @@ def test_a_poll_for_an_acquisition_that_was_released_meanwhile_is_another_owners
         assert lock == {**before, "owner_id": owner_id, "restarts": restarts}
 
 
-def test_in_the_queue_it_begins_again_as_another_owner_after_a_pause_that_doubles(
-    forms: Json,
-) -> None:
+def test_in_the_queue_it_begins_again_as_another_owner_after_a_pause(forms: Json) -> None:
     machine = machine_of(forms, "QueueFlat")
     for state in ("Guard: Acquire", "Guard: Acquire again"):
         caught = machine.states[state]["Catch"][0]

@@ -245,9 +245,7 @@ def faults(cases: Cases) -> list[str]:
     return [line.removeprefix("[] ") for line in lines if line.startswith("[] ")]
 
 
-def test_each_broken_rule_is_told_and_nothing_else_is_refused(
-    cases: Cases, faults: list[str]
-) -> None:
+def test_each_broken_rule_is_told_and_nothing_else(cases: Cases, faults: list[str]) -> None:
     assert {fault.split("/")[1] for fault in faults} == cases.told.keys()
     for told in cases.told.values():
         assert [fault for fault in faults if fault.startswith(told)], told

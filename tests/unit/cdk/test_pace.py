@@ -119,30 +119,26 @@ def states_of(user: Stack, name: str, body: sfn.IChainable, **props: Any) -> Jso
     return dict(json.loads(flattened(user.resolve(resource.definition_string)))["States"])
 
 
-@pytest.mark.parametrize("language", [sfn.QueryLanguage.JSONATA, sfn.QueryLanguage.JSON_PATH])
-def test_it_is_a_call_and_a_wait_in_either_language(
-    user: Stack, locks: LockService, language: sfn.QueryLanguage
-) -> None:
-    in_path, vendor = language == sfn.QueryLanguage.JSON_PATH, f"Vendor{language.name}"
-    name = sfn.JsonPath.string_at("$.vendor") if in_path else "{% $states.input.vendor %}"
-    pace = Pace(user, vendor, service=locks, pace_name=name, rate=(10, MINUTE), burst=2)
-    states = states_of(user, f"Machine{language.name}", pace, query_language=language)
-    purposes = ("Enter", "Reserve", "Reserved?", "Too late", "Wait")
-    enter, reserve, choice, too_late, wait = (states[f"{vendor}: {each}"] for each in purposes)
-    [(variable, entered)] = enter["Assign"].items()
-    assert entered == {
-        "pace_name": "{% $states.input.vendor %}",
-        "reservation_id": "{% $uuid() %}",
-    }
-    payload = reserve["Arguments"]["Payload"]
-    assert payload["rate"] == [10, 60]
-    assert (payload["burst"], payload["max_wait_seconds"]) == (2, 1800)
-    assert wait["Seconds"] == f"{{% ${variable}.wait_seconds %}}"
-    assert choice["Choices"][0]["Next"].endswith(": Wait")
-    assert choice["Default"].endswith(": Too late")
-    assert too_late["Error"] == "SlotTooLate"
-    for state in (enter, reserve, choice, wait):
-        assert state.get("Output", "{% $states.input %}") == "{% $states.input %}"
+def test_it_is_a_call_and_a_wait_in_either_language(user: Stack, locks: LockService) -> None:
+    by_path, by_jsonata = sfn.JsonPath.string_at("$.vendor"), "{% $states.input.vendor %}"
+    languages = {sfn.QueryLanguage.JSON_PATH: by_path, sfn.QueryLanguage.JSONATA: by_jsonata}
+    for language, name in languages.items():
+        vendor = f"Vendor{language.name}"
+        pace = Pace(user, vendor, service=locks, pace_name=name, rate=(10, MINUTE), burst=2)
+        states = states_of(user, f"Machine{language.name}", pace, query_language=language)
+        purposes = ("Enter", "Reserve", "Reserved?", "Too late", "Wait")
+        enter, reserve, choice, too_late, wait = (states[f"{vendor}: {each}"] for each in purposes)
+        [(variable, entered)] = enter["Assign"].items()
+        assert entered == {"pace_name": by_jsonata, "reservation_id": "{% $uuid() %}"}
+        payload = reserve["Arguments"]["Payload"]
+        assert payload["rate"] == [10, 60]
+        assert (payload["burst"], payload["max_wait_seconds"]) == (2, 1800)
+        assert wait["Seconds"] == f"{{% ${variable}.wait_seconds %}}"
+        assert choice["Choices"][0]["Next"].endswith(": Wait")
+        assert choice["Default"].endswith(": Too late")
+        assert too_late["Error"] == "SlotTooLate"
+        for state in (enter, reserve, choice, wait):
+            assert state.get("Output", "{% $states.input %}") == "{% $states.input %}"
 
 
 def test_a_refusal_may_go_elsewhere(user: Stack, locks: LockService) -> None:

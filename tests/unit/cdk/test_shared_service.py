@@ -69,9 +69,7 @@ def guard(stack: Stack, name: str, service: Any, task: Any = None) -> LockGuard:
     return LockGuard(stack, name, service=service, task=work, lock_name="x")
 
 
-def test_the_stack_shares_its_outputs_log_groups_and_that_it_watches_all(
-    lock_template: Json,
-) -> None:
+def test_the_stack_shares_outputs_log_groups_and_that_it_watches_all(lock_template: Json) -> None:
     groups = ("Acquire", "Heartbeat", "Release", "ReaperReap")
     logs = ",".join(f"<{function}Logs>" for function in groups)
     told = {name: short(output["Value"]) for name, output in lock_template["Outputs"].items()}
@@ -175,7 +173,7 @@ def test_what_is_granted_by_itself_is_read_by_itself(app: App) -> None:
         assert len(read_by(stack)) == 1 or grant == "grant_durable"
 
 
-def test_one_service_of_a_stack_can_be_shared_and_have_outputs_which_are_those_of_fairlock(
+def test_one_service_of_a_stack_can_be_shared_and_have_outputs(
     own: Stack, lock_template: Json
 ) -> None:
     locks = LockService(own, "Locks")
@@ -203,9 +201,7 @@ def test_a_nested_service_has_no_name_and_without_request_tells_nothing(own: Sta
 KEY = "arn:aws:kms:us-east-1:123456789012:key/of-the-table"
 
 
-def test_a_client_may_use_table_and_key_of_another_stack_and_administrators_more(
-    own: Stack,
-) -> None:
+def test_clients_may_use_table_and_key_of_another_stack_administrators_more(own: Stack) -> None:
     key = kms.Key.from_key_arn(own, "Key", KEY)
     locks = LockService.from_stack(own, "Locks", stack_name="Fairlock", encryption_key=key)
     locks.grant_client(role(own))

@@ -187,9 +187,7 @@ def test_a_waiter_is_told_what_acquire_would_have_answered(kind: Kind, stubbed: 
 
 
 @every_kind
-def test_a_token_of_no_waiter_is_gone_and_any_other_error_unknown(
-    kind: Kind, stubbed: Stubbed
-) -> None:
+def test_only_a_token_of_no_waiter_is_gone(kind: Kind, stubbed: Stubbed) -> None:
     for code in kind.gone:
         stubbed.refuses(kind.tells, code)
         assert stubbed.wake() is Delivery.GONE, code
