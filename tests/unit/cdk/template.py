@@ -207,13 +207,8 @@ class Scope:
 
 def machine_of(template: Json, name: str) -> Scope:
     """The one state machine whose logical id begins with a name."""
-    [definition] = [
-        resource["Properties"]["DefinitionString"]
-        for logical_id, resource in template["Resources"].items()
-        if resource["Type"] == "AWS::StepFunctions::StateMachine"
-        and logical_id.startswith(f"{name}Machine")
-    ]
-    body = json.loads(flattened(definition))
+    [found] = properties(template, "AWS::StepFunctions::StateMachine", f"{name}Machine")
+    body = json.loads(flattened(found["DefinitionString"]))
     return Scope(body["States"], body["StartAt"], language=body.get("QueryLanguage", "JSONPath"))
 
 

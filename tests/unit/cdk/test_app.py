@@ -59,18 +59,15 @@ SETTINGS: dict[str, tuple[object, str, object]] = {
 
 
 def test_without_context_nothing_is_lost_and_each_setting_is_given_as_a_text() -> None:
-    names = {"log_retention": "log_retention_days"}
-    given = {names.get(name, name): text for name, (_, text, _) in SETTINGS.items()}
+    given = {name: text for name, (_, text, _) in SETTINGS.items()}
+    given["log_retention_days"] = given.pop("log_retention")
     for number, found in ((0, settings()), (2, settings(**given))):
         expected = {name: setting[number] for name, setting in SETTINGS.items()}
         assert {name: getattr(found, name) for name in SETTINGS} == expected
-    # Of JSON, which must not become the name of a table: the service refuses it.
-    assert not settings(table_name=False).table_name
-
-
-def test_a_value_may_be_json_as_in_cdk_json() -> None:
+    # JSON as in cdk.json, of which none must become the name of a table: the service refuses it.
     as_texts = settings(demo="true", log_retention_days="7")
     assert settings(demo=True, log_retention_days=7) == as_texts
+    assert not settings(table_name=False).table_name
 
 
 def test_a_value_that_is_none_is_told_with_what_it_must_be() -> None:

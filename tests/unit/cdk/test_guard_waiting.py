@@ -6,7 +6,7 @@ import pytest
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
-from fairlock.cdk import LockGuard, Waiting
+from fairlock.cdk import Waiting
 from fairlock.cdk.guard.service_calls import FallbackPeriods, divide_wait, period_after_restart
 from tests.unit.cdk.guard_forms import RELEASE, Cases, request_of
 from tests.unit.cdk.template import (
@@ -30,16 +30,8 @@ OWN = {"lock_name": "customer/7", "owner_id": "me"}
 
 
 def next_period(number: int) -> Json:
-    return {
-        "ErrorEquals": ["States.Timeout"],
-        "IntervalSeconds": 1,
-        "BackoffRate": 1,
-        "MaxAttempts": number - 1,
-    }
-
-
-def acquire_of(guard: LockGuard) -> Json:
-    return dict(definition_of(guard).states["Guard: Acquire"])
+    pauses = {"IntervalSeconds": 1, "BackoffRate": 1}
+    return {"ErrorEquals": ["States.Timeout"], **pauses, "MaxAttempts": number - 1}
 
 
 def test_acquire_sleeps_on_a_task_token_and_repeats_only_what_may_help(forms: Json) -> None:
@@ -76,23 +68,20 @@ def test_acquire_sleeps_on_a_task_token_and_repeats_only_what_may_help(forms: Js
 
 def test_max_wait_is_as_many_tries_as_it_has_fallback_periods(guards: Cases) -> None:
     for max_wait_seconds, fallback_seconds, seconds, number in (
-        (5, 10, 5, 1),
-        (8, 10, 8, 1),
-        (25, 10, 8, 3),
-        (1800, 300, 299, 6),
-        (7 * 86_400, 12 * 3600, 43_199, 14),
+        *((5, 10, 5, 1), (8, 10, 8, 1), (25, 10, 8, 3)),
+        *((1800, 300, 299, 6), (7 * 86_400, 12 * 3600, 43_199, 14)),
     ):
         waiting = Waiting.queue(fallback=Duration.seconds(fallback_seconds))
         max_wait = Duration.seconds(max_wait_seconds)
-        acquire = acquire_of(guards.guard(waiting=waiting, max_wait=max_wait))
+        states = guards.definition(waiting=waiting, max_wait=max_wait).states
+        acquire = states["Guard: Acquire"]
         assert (acquire["TimeoutSeconds"], acquire["Retry"][0]) == (seconds, next_period(number))
 
 
 def test_the_queue_is_the_default_and_polling_that_of_express(guards: Cases) -> None:
-    standard = acquire_of(guards.guard(waiting=None))
-    express = acquire_of(guards.guard(waiting=None, express=True))
-    assert standard["Resource"].endswith("lambda:invoke.waitForTaskToken")
-    assert express["Resource"].endswith("lambda:invoke")
+    for express, resource in ((False, "lambda:invoke.waitForTaskToken"), (True, "lambda:invoke")):
+        states = guards.definition(waiting=None, express=express).states
+        assert states["Guard: Acquire"]["Resource"].endswith(resource)
 
 
 # What the expressions give, at a time after the guard was entered.

@@ -207,11 +207,8 @@ def test_clients_may_use_table_and_key_of_another_stack_administrators_more(own:
     locks.grant_client(role(own))
     locks.grant_administration(role(own, "OnCall"))
     template = template_of(own)
-    allowed = {
-        action: str(each["Resource"])
-        for each in statements(template, "Role")
-        for action in listed(each["Action"])
-    }
+    stated = statements(template, "Role")
+    allowed = {it: str(each["Resource"]) for each in stated for it in listed(each["Action"])}
     executions = {"states:SendTaskSuccess", "states:DescribeExecution"}
     durable = {"lambda:SendDurableExecutionCallbackSuccess", "lambda:GetDurableExecution"}
     assert "LockTableName" in allowed["dynamodb:UpdateItem"]
@@ -224,10 +221,8 @@ def test_clients_may_use_table_and_key_of_another_stack_administrators_more(own:
 
 
 def test_a_guard_in_another_region_than_its_service_is_refused(app: App) -> None:
-    here, there = (
-        Stack(app, region, env=Environment(account="123456789012", region=region))
-        for region in ("us-east-1", "eu-west-1")
-    )
+    here = Stack(app, "Here", env=HERE)
+    there = Stack(app, "There", env=Environment(account="123456789012", region="eu-west-1"))
     services = (functions_by_arn(here), LockService(here, "Own", reaper=False))
     for number, service in enumerate(services):
         guard(here, f"Guard{number}", service)

@@ -57,19 +57,9 @@ REFUSAL = Refusal(
     holders=(COMPETITOR,),
     retry_after_seconds=7,
 )
-REFUSED = {
-    "acquired": False,
-    **OWN,
-    "reason": "HELD",
-    "holders": [
-        {
-            "owner_name": "report-7",
-            "acquired_at": "2030-03-17T17:46:40.001Z",
-            "expires_at": "2030-03-17T17:46:40.002Z",
-        }
-    ],
-    "retry_after_seconds": 7,
-}
+AT = {"acquired_at": "2030-03-17T17:46:40.001Z", "expires_at": "2030-03-17T17:46:40.002Z"}
+HELD_BY = {"reason": "HELD", "holders": [{"owner_name": "report-7", **AT}]}
+REFUSED = {"acquired": False, **OWN, **HELD_BY, "retry_after_seconds": 7}
 QUEUED = Queued(
     lock_name="customer/1",
     owner_id=MINE,
@@ -112,10 +102,7 @@ ANSWERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a renewal": (heartbeat_answer(GRANT), {"renewed": True, **LEASE}),
     "no renewal": (heartbeat_answer(NOT_HELD), {"renewed": False, **OWN, "reason": "NOT_HELD"}),
     "a release": (release_answer(RELEASED), {"released": True, **OWN}),
-    "a repeated release": (
-        release_answer(replace(RELEASED, held_ms=None)),
-        {"released": True, **OWN},
-    ),
+    "a repeated one": (release_answer(replace(RELEASED, held_ms=None)), {"released": True, **OWN}),
     "no release": (release_answer(NOT_HELD), {"released": False, **OWN, "reason": "NOT_HELD"}),
 }
 
