@@ -146,7 +146,6 @@ def asl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
         monkeypatch.setattr(sys, "argv", ["fairlock", "asl", "--task", str(file), *words])
         with pytest.raises(SystemExit) as ended:
             main()
-        told = capsys.readouterr()
-        return ended.value.code, told.out, told.err
+        return ended.value.code, *capsys.readouterr()
 
     return run

@@ -229,10 +229,8 @@ def test_what_only_calls_itself_the_runtimes_python_leaves_sources_only(
 def test_the_runtimes_python_is_found_on_the_path_if_another_one_runs(
     asset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = SimpleNamespace(cache_tag="pypy311")
-    monkeypatch.setattr(
-        asset_module, "sys", SimpleNamespace(implementation=other, executable="none")
-    )
+    other = SimpleNamespace(implementation=SimpleNamespace(cache_tag="pypy311"), executable="none")
+    monkeypatch.setattr(asset_module, "sys", other)
     executable(tmp_path / "bin", RUNTIME, LAUNCHER)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     add(asset)

@@ -64,8 +64,8 @@ def names_shared_by(stack: Stack) -> list[str]:
     return sorted(name.removeprefix(prefix) for name in shared_by(template_of(stack)))
 
 
-def guard(stack: Stack, name: str, service: Any, task: Any = None) -> LockGuard:  # noqa: ANN401 - any service, any state
-    work = task or sfn.Pass(stack, f"{name}Work")
+def guard(stack: Stack, name: str, service: Any) -> LockGuard:  # noqa: ANN401 - any service
+    work = sfn.Pass(stack, f"{name}Work")
     return LockGuard(stack, name, service=service, task=work, lock_name="x")
 
 
@@ -127,14 +127,14 @@ def test_a_client_of_a_prefix_is_let_at_the_partitions_of_its_locks_and_at_singl
     locks.grant_client(client, prefix="team-a/")
     template = template_of(user)
     of_table = [each for each in statements(template) if "dynamodb" in str(each["Action"])]
-    keys = {
-        str(each["Action"]): each["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]
-        for each in of_table
-        if each["Condition"]["Null"] == {"dynamodb:LeadingKeys": "false"}
-    }
-    assert keys.pop("dynamodb:GetItem") == ["EXECUTION#*"]
-    assert list(keys.values()) == [["LOCK#team-a/*", "PACE#team-a/*"]]
-    assert len(of_table) == 2
+    keys = {str(each["Action"]): each["Condition"] for each in of_table}
+
+    def only(*patterns: str) -> Json:
+        leading = "dynamodb:LeadingKeys"
+        return {"ForAllValues:StringLike": {leading: [*patterns]}, "Null": {leading: "false"}}
+
+    assert keys.pop("dynamodb:GetItem") == only("EXECUTION#*")
+    assert list(keys.values()) == [only("LOCK#team-a/*", "PACE#team-a/*")]
     assert "dynamodb:Scan" not in actions(template)
 
 

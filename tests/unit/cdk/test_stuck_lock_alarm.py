@@ -38,17 +38,6 @@ def values_of(alarm: Json, lines: Iterable[str]) -> Iterator[float]:
                 yield from line[alarm["MetricName"]]
 
 
-def fires(alarm: Json, data: list[Datum], *, at: float) -> bool:
-    """Whether the alarm fires at a time, in seconds."""
-    assert alarm["TreatMissingData"] == "notBreaching"
-    assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
-    assert alarm["Statistic"] == "Maximum"
-    period = alarm["Period"]
-    first = at // period - alarm["EvaluationPeriods"] + 1
-    breaching = {when // period for when, value in data if value >= alarm["Threshold"]}
-    return sum(number >= first for number in breaching) >= int(alarm["DatapointsToAlarm"])
-
-
 pytestmark = pytest.mark.usefixtures("lambda_environment")
 
 CONTEXT = LambdaContextStub()
@@ -107,7 +96,13 @@ class Run:
         assert self.call(release.handler, request)["released"]
 
     def fires(self) -> bool:
-        return fires(self.alarm, self.data, at=self.clock.monotonic())
+        alarm, period = self.alarm, self.alarm["Period"]
+        assert alarm["TreatMissingData"] == "notBreaching"
+        assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
+        assert alarm["Statistic"] == "Maximum"
+        first = self.clock.monotonic() // period - alarm["EvaluationPeriods"] + 1
+        breaching = {at // period for at, value in self.data if value >= alarm["Threshold"]}
+        return sum(number >= first for number in breaching) >= alarm["DatapointsToAlarm"]
 
     def ask(self, request: Json, *, minutes: float, period_seconds: float) -> list[bool]:
         """Asks again and again; whether the alarm fires, looked at once a minute."""
@@ -166,12 +161,9 @@ def test_the_alarm_does_not_fire_when_turns_are_short(run: Run, clock: FakeClock
         holder = waiter
 
 
-def test_the_wait_until_the_grant_says_nothing_while_a_lock_is_stuck(
-    alarm: Json, clock: FakeClock, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_wait_until_the_grant_says_nothing_while_a_lock_is_stuck(run: Run) -> None:
     """The negative control: the same alarm over the metric that a hand-off emits."""
-    run = Run({**alarm, "MetricName": "WaitTime"}, clock, capsys)
-    run.call(acquire.handler, HOLDER)
+    run.alarm = {**run.alarm, "MetricName": "WaitTime"}
     assert not any(run.ask(QUEUED, minutes=75, period_seconds=FALLBACK_SECONDS + LATE_SECONDS))
     run.release(HOLDER)
     assert run.fires()
