@@ -21,10 +21,9 @@ from tests.support.bad_inputs import VALID_EXECUTION
 
 MINE = "mine-owner-id-0123456789"
 THEIRS = "their-owner-id-9876543210"
-OWN = {"lock_name": "customer/1", "owner_id": MINE}
+OWN: dict[str, Any] = {"lock_name": "customer/1", "owner_id": MINE}
 GRANT = Grant(
-    lock_name="customer/1",
-    owner_id=MINE,
+    **OWN,
     fencing_token=START_MS * 1000 + 1,
     lease_ms=60_000,
     acquired_at_ms=START_MS,
@@ -50,26 +49,16 @@ COMPETITOR = Holder(
     data='{"secret":true}',
     execution_arn=VALID_EXECUTION,
 )
-REFUSAL = Refusal(
-    lock_name="customer/1",
-    owner_id=MINE,
-    reason=RefusalReason.HELD,
-    holders=(COMPETITOR,),
-    retry_after_seconds=7,
-)
+BESIDE: dict[str, Any] = {"holders": (COMPETITOR,), "retry_after_seconds": 7}
+REFUSAL = Refusal(**OWN, **BESIDE, reason=RefusalReason.HELD)
+QUEUED = Queued(**OWN, **BESIDE, entered_at_ms=START_MS, position=3)
+NOT_HELD, RELEASED = NotHeld(**OWN), Released(**OWN, held_ms=12)
 AT = {"acquired_at": "2030-03-17T17:46:40.001Z", "expires_at": "2030-03-17T17:46:40.002Z"}
 HELD_BY = {"reason": "HELD", "holders": [{"owner_name": "report-7", **AT}]}
 REFUSED = {"acquired": False, **OWN, **HELD_BY, "retry_after_seconds": 7}
-QUEUED = Queued(
-    lock_name="customer/1",
-    owner_id=MINE,
-    entered_at_ms=START_MS,
-    position=3,
-    holders=(COMPETITOR,),
-    retry_after_seconds=5,
+UNSURE = (
+    "a lease is over, but Step Functions did not say whether its workflow still runs: still held"
 )
-NOT_HELD = NotHeld(lock_name="customer/1", owner_id=MINE)
-RELEASED = Released(lock_name="customer/1", owner_id=MINE, held_ms=12)
 ANSWERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a grant": (acquire_answer(GRANT), {"acquired": True, **LEASE}),
     "a repeated grant and a takeover look like any grant": (
@@ -83,21 +72,11 @@ ANSWERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "a refusal if Step Functions did not tell whether a holder lives": (
         acquire_answer(replace(REFUSAL, liveness_unknown=1)),
-        {
-            **REFUSED,
-            "detail": "a lease is over, but Step Functions did not say whether its workflow still"
-            " runs: still held",
-        },
+        {**REFUSED, "detail": UNSURE},
     ),
     "a place in the queue": (
         acquire_answer(QUEUED),
-        {
-            **REFUSED,
-            "reason": "QUEUED",
-            "ticket": START_MS,
-            "position": 3,
-            "retry_after_seconds": 5,
-        },
+        {**REFUSED, "reason": "QUEUED", "ticket": START_MS, "position": 3},
     ),
     "a renewal": (heartbeat_answer(GRANT), {"renewed": True, **LEASE}),
     "no renewal": (heartbeat_answer(NOT_HELD), {"renewed": False, **OWN, "reason": "NOT_HELD"}),
