@@ -17,7 +17,6 @@ from fairlock.cdk.guard.standalone import FunctionsByArn
 from tests.unit.cdk.template import Scope, definition_of
 
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function"
-RELEASE = f"{FUNCTION}:release"
 
 EXPRESS = sfn.StateMachineType.EXPRESS
 JSONATA = sfn.QueryLanguage.JSONATA

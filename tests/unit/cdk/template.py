@@ -238,7 +238,11 @@ def successors(state: Json) -> set[str]:
     return named | ({state["Default"]} if "Default" in state else set())
 
 
-def ways_out_unreleased(scope: Scope, start: str, *, release_function: str) -> set[str]:
+RELEASE = ":function:release"
+"""How the ARN of the function ends that releases, wherever a state calls it."""
+
+
+def ways_out_unreleased(scope: Scope, start: str) -> set[str]:
     """The last states of all paths from `start` that end without a call of release.
 
     A Parallel that ends well has released if one of its branches has on all its paths. An error
@@ -246,50 +250,44 @@ def ways_out_unreleased(scope: Scope, start: str, *, release_function: str) -> s
     """
     return {
         name
-        for name in _entered_unreleased(scope, start, release_function)
+        for name in _entered_unreleased(scope, start)
         if "End" in scope.states[name] or scope.states[name]["Type"] in {"Fail", "Succeed"}
-        if not _releasing_branches(scope.states[name], release_function)
+        if not _releasing_branches(scope.states[name])
     }
 
 
-def _entered_unreleased(scope: Scope, start: str, release_function: str) -> set[str]:
+def _entered_unreleased(scope: Scope, start: str) -> set[str]:
     seen: set[str] = set()
     ahead = [start]
     while ahead:
         name = ahead.pop()
         state = scope.states[name]
-        if name in seen or release_function in json.dumps(state.get("Arguments", {})):
+        if name in seen or RELEASE in json.dumps(state.get("Arguments", {})):
             continue
         seen.add(name)
-        releasing = _releasing_branches(state, release_function)
+        releasing = _releasing_branches(state)
         late = {
-            late_state["Error"]
+            branch.states[name]["Error"]
             for branch in releasing
-            for late_name in branch.states.keys()
-            - _entered_unreleased(branch, branch.start_at, release_function)
-            if (late_state := branch.states[late_name])["Type"] == "Fail"
+            for name in branch.states.keys() - _entered_unreleased(branch, branch.start_at)
+            if branch.states[name]["Type"] == "Fail"
         }
         ahead.extend(_followed(state, late) if releasing else successors(state))
     return seen
 
 
-def _releasing_branches(state: Json, release_function: str) -> list[Scope]:
+def _releasing_branches(state: Json) -> list[Scope]:
     branches = [Scope(body["States"], body["StartAt"]) for body in state.get("Branches", ())]
-    return [
-        branch
-        for branch in branches
-        if not ways_out_unreleased(branch, branch.start_at, release_function=release_function)
-    ]
+    return [branch for branch in branches if not ways_out_unreleased(branch, branch.start_at)]
 
 
 def _followed(state: Json, late_errors: set[str]) -> set[str]:
     """Where the errors lead that a releasing Parallel may fail with before it has released."""
+    late = str(late_errors)
     return {
         rule["Next"]
         for rule in state.get("Catch", ())
-        if not all(
-            any(f"'{name}'" in error for error in late_errors) for name in rule["ErrorEquals"]
-        )
+        if not all(f"'{name}'" in late for name in rule["ErrorEquals"])
     }
 
 

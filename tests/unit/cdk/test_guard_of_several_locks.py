@@ -18,7 +18,7 @@ from fairlock.cdk.guard import guard_arguments
 from fairlock.errors import InvalidRequest
 from fairlock.wire.rules import LOCK_NAME, in_lock_order
 from tests.unit.cdk.conftest import Asl
-from tests.unit.cdk.guard_forms import RELEASE, Cases
+from tests.unit.cdk.guard_forms import Cases
 from tests.unit.cdk.template import (
     EvaluationError,
     Json,
@@ -70,7 +70,7 @@ def test_every_way_out_releases_all_locks_that_were_taken(guards: Cases) -> None
     for waiting, keep_alive in product(WAYS, (None, KEPT)):
         names = ["a", "b", "c"]
         scope = guards.definition(lock_name=names, waiting=waiting, keep_alive=keep_alive)
-        assert not ways_out_unreleased(scope, scope.start_at, release_function=RELEASE)
+        assert not ways_out_unreleased(scope, scope.start_at)
         for purpose, ends in ways:
             chain = [f"Guard (3): {purpose}", f"Guard (2): {purpose}", f"Guard: {purpose}", ends]
             for before, after in pairwise(chain):

@@ -10,7 +10,7 @@ from aws_cdk import Duration
 
 from fairlock.cdk.guard.guard_arguments import checked_limit
 from fairlock.cdk.machines import variables_as_text
-from tests.unit.cdk.guard_forms import FORMS, FUNCTION, RELEASE, Cases, request_of
+from tests.unit.cdk.guard_forms import FORMS, FUNCTION, Cases, request_of
 from tests.unit.cdk.template import (
     EvaluationError,
     Json,
@@ -52,7 +52,7 @@ def test_every_state_is_in_jsonata_and_every_path_ends_in_a_release(forms: Json,
         languages = {state.get("QueryLanguage", machine.language) for state in own}
         assert (len(own) >= 7, languages) == (True, {"JSONata"})
         scope, acquire = machine.holding(f"{guard}: Acquire"), f"{guard}: Acquire"
-        assert ways_out_unreleased(scope, acquire, release_function=RELEASE) == set()
+        assert ways_out_unreleased(scope, acquire) == set()
 
 
 BARE, OF_ITS_OWN = ["Charge"], ["Guard: Work", "Charge"]
@@ -221,7 +221,7 @@ def test_work_that_ends_past_the_release_is_noticed(forms: Json) -> None:
     machine = machine_of(forms, "KeepAliveFlat")
     states = machine.states["Guard: Work"]["Branches"][0]["States"]
     states["Charge"]["Next"], states["Enough"] = "Enough", {"Type": "Succeed"}
-    escaped = ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE)
+    escaped = ways_out_unreleased(machine, "Guard: Acquire")
     assert escaped == {"Done"}
 
 

@@ -8,7 +8,7 @@ from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk import Waiting
 from fairlock.cdk.guard.service_calls import FallbackPeriods, divide_wait, period_after_restart
-from tests.unit.cdk.guard_forms import RELEASE, Cases, request_of
+from tests.unit.cdk.guard_forms import Cases, request_of
 from tests.unit.cdk.template import (
     EvaluationError,
     Json,
@@ -262,7 +262,7 @@ def test_it_asks_once_and_then_works_or_gives_up(guards: Cases, props: Json) -> 
     path = ["Guard: Enter", "Guard: Acquire", "Guard: Acquired?", "Guard: Work", "Work"]
     assert happy_path(machine) == [*path, "Guard: Release"]
     # Also after a refusal: a call that was repeated may have left one under way.
-    assert ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE) == set()
+    assert ways_out_unreleased(machine, "Guard: Acquire") == set()
 
 
 def test_a_busy_lock_leads_to_where_a_wait_that_is_over_leads(guards: Cases) -> None:

@@ -13,7 +13,7 @@ from fairlock import InvalidRequest
 from fairlock.cdk import LockService, Pace, Waiting
 from fairlock.cdk.guard.guard_arguments import checked_only_newest
 from tests.unit.cdk.conftest import NewApp
-from tests.unit.cdk.guard_forms import RELEASE, Cases, machine, role
+from tests.unit.cdk.guard_forms import Cases, machine, role
 from tests.unit.cdk.template import (
     EvaluationError,
     Scope,
@@ -60,7 +60,7 @@ def test_the_version_is_evaluated_once_and_sent_and_a_superseded_guard_leaves_th
     assert leaving["Arguments"]["Payload"]["queue"] is True
     failed = states[leaving["Next"]]
     assert (failed["Type"], failed["Error"]) == ("Fail", "Superseded")
-    assert ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE) == set()
+    assert ways_out_unreleased(machine, "Guard: Acquire") == set()
     versions = {"lock_name": "deploy", "only_newest": 7, "newest": 9}
     cause = evaluate(failed["Cause"], variables={variable: versions})
     assert cause == "lock deploy: version 7 is superseded, 9 was granted the lock"

@@ -26,7 +26,6 @@ from tests.unit.cdk.template import (
 
 Json = dict[str, Any]
 ARNS = {name: f"{FUNCTION}:{name.removesuffix('FunctionArn').lower()}" for name in FUNCTIONS}
-RELEASE = ARNS["ReleaseFunctionArn"]
 CUSTOMER = "{% 'customer/' & $states.input.customer %}"
 CHAIN = {
     "QueryLanguage": "JSONata",
@@ -77,9 +76,9 @@ def without_variable(states: Mapping[str, Json]) -> Json:
 def test_every_path_releases(work: Json, keep_alive_seconds: int | None) -> None:
     states = machine(work, keep_alive_seconds=keep_alive_seconds)["States"]
     escaped = partial(ways_out_unreleased, Scope(states, "Guard: Enter"), "Guard: Acquire")
-    assert escaped(release_function=RELEASE) == set()
+    assert escaped() == set()
     states["Guard: Work"]["Catch"][-1]["Next"] = "Guard: Failed"
-    assert escaped(release_function=RELEASE) == {"Guard: Failed"}
+    assert escaped() == {"Guard: Failed"}
 
 
 def test_a_machine_or_a_task_beside_a_heartbeat_runs_in_a_branch() -> None:
