@@ -107,17 +107,12 @@ def test_synth_needs_neither_credentials_nor_network(tmp_path: Path) -> None:
 
 def test_without_node_the_import_says_what_to_install() -> None:
     """CDK's own words are: '_NodeProcess' object has no attribute '_process'."""
-    imported = subprocess.run(
-        [sys.executable, "-c", "import fairlock.cdk"],
-        env={"PATH": "", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert imported.returncode == 1
+    command = [sys.executable, "-c", "import fairlock.cdk"]
+    alone = {"PATH": "", "PYTHONPATH": str(ROOT)}
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        subprocess.run(command, env=alone, capture_output=True, text=True, check=True, timeout=60)
     told = "\nImportError: fairlock.cdk needs Node.js 22 or newer, which the CDK runs"
-    assert told in imported.stderr
+    assert (failed.value.returncode, told in failed.value.stderr) == (1, True)
 
 
 # `make template`: the lock stack as a template and a zip that need no CDK to deploy.

@@ -125,37 +125,21 @@ def test_the_task_gets_the_input_and_the_item_as_dynamodb_spells_it(branch: Scop
 
 
 KEY_NAME = {"#key": "account"}
-SEEN: dict[str, tuple[Json | None, str, Json, Json, str]] = {
+SAME, SEVEN = "#version = :version", {":version": {"N": "7"}}
+WITHOUT = "attribute_exists(#key) AND attribute_not_exists(#version)"
+SEEN: list[tuple[Json | None, str, Json, Json, str]] = [
     # The item, and what the write does: its condition with names and values, the next version.
-    "no item": (None, "attribute_not_exists(#key)", KEY_NAME, {}, "1"),
-    "no version": (
-        JAVA_ITEM,
-        "attribute_exists(#key) AND attribute_not_exists(#version)",
-        {**KEY_NAME, "#version": "version"},
-        {},
-        "1",
-    ),
-    "version": (
-        VERSIONED,
-        "#version = :version AND attribute_not_exists(#write_id)",
-        NAMES,
-        {":version": {"N": "7"}},
-        "8",
-    ),
-    "version and id": (
-        STAMPED,
-        "#version = :version AND #write_id = :write_id",
-        NAMES,
-        {":version": {"N": "7"}, ":write_id": {"S": "x"}},
-        "8",
-    ),
-}
+    (None, "attribute_not_exists(#key)", KEY_NAME, {}, "1"),
+    (JAVA_ITEM, WITHOUT, {**KEY_NAME, "#version": "version"}, {}, "1"),
+    (VERSIONED, f"{SAME} AND attribute_not_exists(#write_id)", NAMES, SEVEN, "8"),
+    (STAMPED, f"{SAME} AND #write_id = :write_id", NAMES, {**SEVEN, ":write_id": {"S": "x"}}, "8"),
+]
 
 
 def test_the_condition_is_that_the_item_is_as_it_was_read(branch: Scope, variable: str) -> None:
     seen = branch.states["Debit: Read"]["Assign"][variable]
     assert seen["key"] == KEY
-    for item, condition, names, values, next_version in SEEN.values():
+    for item, condition, names, values, next_version in SEEN:
         states = read_states(item)
         found = evaluate(seen["unchanged"], states=states)
         assert found.pop("ExpressionAttributeValues", {}) == values
@@ -163,36 +147,26 @@ def test_the_condition_is_that_the_item_is_as_it_was_read(branch: Scope, variabl
         assert evaluate(seen["next"], states=states) == next_version
 
 
-def written(branch: Scope, variable: str, returned: Json | None) -> tuple[Json, Json | None]:
-    """The transaction's one write, and what leaves the state."""
-    seen = {
-        "key": {"account": {"S": "anna"}},
-        "token": "t",
-        "next": "8",
-        "unchanged": {"ConditionExpression": "c", "ExpressionAttributeNames": {"#key": "account"}},
-    }
-    write = branch.states["Debit: Write"]
-    scope: Json = {"states": {"input": returned}, "variables": {variable: seen}}
-    [transaction] = write["Arguments"]["TransactItems"]
-    return evaluate(transaction, **scope), evaluate(write["Output"], **scope)
-
-
-def test_what_the_task_returns_is_put_at_its_place_with_the_next_version_and_null_deletes_it(
+def test_what_the_task_returns_is_put_with_the_next_version_and_null_deletes(
     branch: Scope, variable: str
 ) -> None:
-    written_under = {
-        "TableName": TABLE,
-        "ConditionExpression": "c",
-        "ExpressionAttributeNames": KEY_NAME,
-    }
+    unchanged = {"ConditionExpression": "c", "ExpressionAttributeNames": KEY_NAME}
+    key = {"account": {"S": "anna"}}
+    seen = {"key": key, "token": "t", "next": "8", "unchanged": unchanged}
+    write = branch.states["Debit: Write"]
+    [transaction] = write["Arguments"]["TransactItems"]
+    under = {"TableName": TABLE, **unchanged}
     stamps = {"version": {"N": "8"}, "version_id": {"S": "t"}}
-    returned = {**API_ITEM, "account": {"S": "ben"}, "version": {"N": "99"}}
-    transaction, leaves = written(branch, variable, returned)
-    assert transaction == {"Put": {**written_under, "Item": {**JAVA_ITEM, **stamps}}}
-    assert leaves == {**API_ITEM, **stamps}
-    transaction, leaves = written(branch, variable, None)
-    assert transaction == {"Delete": {**written_under, "Key": {"account": {"S": "anna"}}}}
-    assert leaves is None
+    put = {"Put": {**under, "Item": {**JAVA_ITEM, **stamps}}}
+    delete = {"Delete": {**under, "Key": key}}
+    elsewhere = {**API_ITEM, "account": {"S": "ben"}, "version": {"N": "99"}}
+    for returned, sent, leaves in (
+        (elsewhere, put, {**API_ITEM, **stamps}),
+        (None, delete, None),
+    ):
+        given: Json = {"states": {"input": returned}, "variables": {variable: seen}}
+        assert evaluate(transaction, **given) == sent
+        assert evaluate(write["Output"], **given) == leaves
 
 
 def test_a_machine_may_get_put_and_delete_items_of_this_table_only(template: Json) -> None:
