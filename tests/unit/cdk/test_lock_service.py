@@ -47,12 +47,9 @@ def service(new_app: NewApp) -> LockService:
     )
 
 
-GRANTS = ("acquire", "heartbeat", "release", "use", "client")
-
-
 @pytest.fixture(scope="module")
 def template(service: LockService) -> Json:
-    for grant in GRANTS:
+    for grant in ("acquire", "heartbeat", "release", "use", "client"):
         assert getattr(service, f"grant_{grant}")(role(service, f"May{grant}")).success
     return template_of(Stack.of(service))
 
