@@ -110,12 +110,6 @@ def forms(forms_stack: Stack) -> Json:
 
 
 @pytest.fixture(scope="module")
-def stack(new_app: NewApp) -> Stack:
-    """A stack for constructs that are examined one by one."""
-    return Stack(new_app(), "Single")
-
-
-@pytest.fixture(scope="module")
 def guards(new_app: NewApp) -> Cases:
     return Cases(new_app(), "Guards")
 

@@ -15,8 +15,6 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 from jsonata.jexception import JException  # type: ignore[import-untyped]  # same
 
-# Finds resources of the service in a template.
-
 Json = dict[str, Any]
 
 

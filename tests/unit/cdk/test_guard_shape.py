@@ -231,6 +231,7 @@ LOCK = "lock_Guard_01234567"
 TOKEN = f"${LOCK}.fencing_token"
 
 
+A_BRANCH = {"StartAt": "Tell", "States": {"Tell": {"Type": "Pass", "Result": TOKEN}}}
 READ: list[tuple[str, dict[str, Any], bool]] = [
     ("JSONata", {"Output": f"{{% {TOKEN} %}}"}, False),
     ("JSONata", {"Output": [{"deep": f"{{% [1, {TOKEN}] %}}"}]}, False),
@@ -243,6 +244,7 @@ READ: list[tuple[str, dict[str, Any], bool]] = [
     ("JSONPath", {"Parameters": {"token.$": TOKEN}}, False),
     ("JSONPath", {"Parameters": {"text.$": f"States.Format('{{}}', {TOKEN})"}}, False),
     ("JSONPath", {"InputPath": TOKEN}, False),
+    ("JSONPath", {"Branches": [A_BRANCH]}, False),
     ("JSONPath", {"Choices": [{"Variable": TOKEN, "IsPresent": True, "Next": "On"}]}, False),
     ("JSONPath", {"Parameters": {"token": TOKEN}}, True),
     ("JSONPath", {"Parameters": {"tokens": [TOKEN]}}, True),
@@ -256,8 +258,3 @@ def test_a_variable_is_handed_on_as_text_where_nothing_evaluates_it() -> None:
         assert variables_as_text(fields, language=language) == ({LOCK} if is_text else set()), (
             fields
         )
-
-
-def test_what_a_branch_names_is_not_the_parallel_s_own() -> None:
-    branch = {"StartAt": "Tell", "States": {"Tell": {"Type": "Pass", "Result": TOKEN}}}
-    assert variables_as_text({"Branches": [branch]}, language="JSONPath") == set()

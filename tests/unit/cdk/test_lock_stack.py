@@ -11,6 +11,7 @@ from fairlock.errors import InvalidRequest
 from fairlock.protocol.claims import SECOND_PASS_MS
 from fairlock.store.reap import ExecutionEnded
 from lambdas.reap_messages import parse_reap_message
+from tests.support.bad_inputs import VALID_EXECUTION
 from tests.unit.cdk.template import Json, properties, resources, short, template_of
 
 Deployed = dict[str, Json]
@@ -104,8 +105,6 @@ def test_the_stack_names_no_account_and_no_region(lock_template: Json) -> None:
 
 # The reaper's template: which events it gets, by which way, and from which senders.
 
-EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
-
 
 def test_events_go_to_the_queue_or_if_that_fails_to_the_dead_letters(deployed: Deployed) -> None:
     """Without data."""
@@ -139,9 +138,9 @@ def test_the_handler_understands_what_the_rule_makes_of_an_event(deployed: Deplo
     ]
     for values, ended in events:
         message = target["InputTransformer"]["InputTemplate"]
-        for name, value in {"arn": EXECUTION, **values}.items():
+        for name, value in {"arn": VALID_EXECUTION, **values}.items():
             message = message.replace(f"<{name}>", value)
-        expected = ExecutionEnded(execution_arn=EXECUTION, **ended)
+        expected = ExecutionEnded(execution_arn=VALID_EXECUTION, **ended)
         assert parse_reap_message(message).ended == expected, values
 
 

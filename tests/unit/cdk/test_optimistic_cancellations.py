@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from aws_cdk import Stack
 from aws_cdk import aws_stepfunctions as sfn
-from constructs import Construct
 
 from fairlock.cdk import optimistic_update
 from fairlock.cdk.optimistic_update import VersionedExpressions
+from tests.unit.cdk.conftest import NewApp
 from tests.unit.cdk.template import (
     DEEPEST_ON_AWS,
     SPELLED,
@@ -28,8 +28,8 @@ from tests.unit.cdk.test_optimistic_update import read_states, update
 
 
 @pytest.fixture(scope="module")
-def branch(stack: Stack) -> Scope:
-    debits = Construct(stack, "Debits")
+def branch(new_app: NewApp) -> Scope:
+    debits = Stack(new_app(), "Debits")
     return next(definition_of(update(debits, "Debit", sfn.Pass(debits, "Compute"))).inner())
 
 

@@ -14,6 +14,7 @@ from constructs import Construct
 from fairlock.cdk import OptimisticUpdate
 from fairlock.optimistic import DEFAULT_RETRIES
 from tests.unit.cdk import guard_forms
+from tests.unit.cdk.conftest import NewApp
 from tests.unit.cdk.template import (
     Json,
     Scope,
@@ -31,8 +32,9 @@ KEY = {"account": {"S": "{% $states.input.account %}"}}
 
 
 @pytest.fixture(scope="module")
-def template(stack: Stack) -> Json:
+def template(new_app: NewApp) -> Json:
     """A machine with one update around a chain, and one with a pair, one of them nested."""
+    stack = Stack(new_app(), "Updates")
     debits, pair = Construct(stack, "Debits"), Construct(stack, "Pair")
     chain = sfn.Pass(debits, "Look").next(sfn.Pass(debits, "Compute"))
     guard_forms.machine(debits, update(debits, "Debit", chain).next(sfn.Pass(debits, "Done")))

@@ -19,6 +19,7 @@ from fairlock.clock import SystemClock
 from fairlock.wire.rules import DEFAULT_FALLBACK_SECONDS, DEFAULT_MAX_WAIT_SECONDS
 from lambdas import acquire, heartbeat, release, runtime
 from tests.support import FakeClock, LambdaContextStub
+from tests.support.bad_inputs import VALID_EXECUTION
 from tests.support.store_bench import FakeWorkflows
 from tests.unit.cdk.conftest import NewApp
 from tests.unit.cdk.template import Json, flattened, properties, template_of
@@ -47,14 +48,13 @@ LATE_SECONDS: Final = 1
 THRESHOLD_MINUTES: Final = 30
 SERVICE: Final = "Prod/Locks"
 LOCK = {"lock_name": "customer/1"}
-EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
 HOLDER = {**LOCK, "owner_id": "holder-0123456789", "lease_seconds": 3600}
 POLLING = {**LOCK, "owner_id": "poller-0123456789"}
 QUEUED = {
     **LOCK,
     "owner_id": "waiter-0123456789",
     "task_token": "token",
-    "execution_arn": EXECUTION,
+    "execution_arn": VALID_EXECUTION,
     "fallback_seconds": FALLBACK_SECONDS,
     "lease_seconds": 3600,
 }
