@@ -20,7 +20,6 @@ FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function"
 
 EXPRESS = sfn.StateMachineType.EXPRESS
 JSONATA = sfn.QueryLanguage.JSONATA
-INTERVAL = Duration.seconds(15)
 
 
 def functions_by_arn(
@@ -215,7 +214,7 @@ FORMS = [
 
 def forms_of_guards(cases: Cases) -> None:
     poll, queue = {"waiting": Waiting.poll()}, {"waiting": Waiting.queue()}
-    kept = {"keep_alive": INTERVAL}
+    kept = {"keep_alive": Duration.seconds(15)}
     for build in (few, more):
         build(cases, "", **poll)
         build(cases, "KeepAlive", **queue, **kept)

@@ -30,9 +30,8 @@ from tests.unit.cdk.template import actions, listed, template_of
 
 BLOCKS = [block for block in blocks("python") if python_world(block) == "cdk"]
 ARN = "arn:aws:{}:us-east-1:123456789012:{}"
-FUNCTION = repr(ARN.format("lambda", "function:any"))
 LEFT_OUT = {
-    r"(?<=function_arn=)…": FUNCTION,
+    r"(?<=function_arn=)…": repr(ARN.format("lambda", "function:any")),
     r"(?<=queue_arn=)…": repr(ARN.format("sqs", "dead-letters")),
     r"(?<=table_name=)…": "'locks'",
     r"(?<=encryption_key=)…": "None",

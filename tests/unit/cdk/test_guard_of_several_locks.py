@@ -22,7 +22,6 @@ from tests.unit.cdk.guard_forms import Cases
 from tests.unit.cdk.template import (
     EvaluationError,
     Json,
-    Scope,
     evaluate,
     happy_path,
     ways_out_unreleased,
@@ -32,12 +31,6 @@ WAYS = (Waiting.poll(), Waiting.queue())
 KEPT = Duration.seconds(5)
 FULL_WIDTH_TILDE, SMILE = "\uff5e", "😀"
 """UTF-16 has the second one before the first."""
-
-
-def names_entered(scope: Scope) -> list[str]:
-    entered = [name for name in happy_path(scope) if name.endswith(": Enter")]
-    locks = [lock for name in entered for lock in scope.states[name]["Assign"].values()]
-    return [lock["lock_name"] for lock in locks if "owner_id" in lock]
 
 
 def test_names_are_short_enough_for_any_construct_id(guards: Cases) -> None:
@@ -55,7 +48,10 @@ def test_it_takes_the_locks_by_the_bytes_of_their_names_and_releases_them_in_rev
 ) -> None:
     names = [SMILE, "b", FULL_WIDTH_TILDE, "B"]
     scope = guards.definition(lock_name=names, waiting=waiting)
-    assert names_entered(scope) == ["B", "b", FULL_WIDTH_TILDE, SMILE]
+    entered = [name for name in happy_path(scope) if name.endswith(": Enter")]
+    locks = [lock for name in entered for lock in scope.states[name]["Assign"].values()]
+    found = [lock["lock_name"] for lock in locks if "owner_id" in lock]
+    assert found == ["B", "b", FULL_WIDTH_TILDE, SMILE]
     path = [name for name in happy_path(scope) if "Acquired?" not in name]
     assert path == [
         *("Guard: Enter", "Guard: Acquire"),

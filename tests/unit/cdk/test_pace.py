@@ -16,8 +16,6 @@ from tests.unit.cdk.conftest import NewApp
 from tests.unit.cdk.guard_forms import Cases, machine, role
 from tests.unit.cdk.template import (
     EvaluationError,
-    Scope,
-    definition_of,
     evaluate,
     flattened,
     ways_out_unreleased,
@@ -26,44 +24,35 @@ from tests.unit.cdk.template import (
 # `only_newest` of a guard: where a superseded one goes, what it asks, and where it is refused.
 
 Json = dict[str, Any]
-WAYS: dict[str, Json] = {
-    "queue": {"waiting": Waiting.queue()},
-    "polling": {"waiting": Waiting.poll()},
-    "skipping": {"max_wait": Duration.seconds(0)},
-    "Express": {"waiting": None, "express": True},
-}
+WAYS: list[Json] = [
+    {"waiting": Waiting.queue()},
+    {"waiting": Waiting.poll()},
+    {"max_wait": Duration.seconds(0)},
+    {"waiting": None, "express": True},
+]
+BUILD = "{% $states.input.build %}"
 SUPERSEDED = {"acquired": False, "reason": "SUPERSEDED", "newest": 9}
 
 
-@pytest.fixture(scope="module")
-def newest(guards: Cases) -> dict[str, Scope]:
-    return {
-        way: guards.definition(only_newest="{% $states.input.build %}", **props)
-        for way, props in WAYS.items()
-    }
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_the_version_is_evaluated_once_and_sent_and_a_superseded_guard_leaves_the_queue_and_fails(
-    newest: dict[str, Scope], way: str
-) -> None:
-    machine = newest[way]
-    states, variable = machine.states, machine.variable
-    lock = states["Guard: Enter"]["Assign"][variable]
-    assert lock["only_newest"] == checked_only_newest("{% $states.input.build %}")
-    sent = states["Guard: Acquire"]["Arguments"]["Payload"]["only_newest"]
-    assert sent == f"{{% ${variable}.only_newest %}}"
-    for answer, then in (({"acquired": True}, "Work"), (SUPERSEDED, "Superseded")):
-        given = {variable: {**answer, "waiting_since_ms": 0}}
-        assert machine.chosen("Guard: Acquired?", variables=given) == f"Guard: {then}"
-    leaving = states["Guard: Superseded"]
-    assert leaving["Arguments"]["Payload"]["queue"] is True
-    failed = states[leaving["Next"]]
-    assert (failed["Type"], failed["Error"]) == ("Fail", "Superseded")
-    assert ways_out_unreleased(machine, "Guard: Acquire") == set()
-    versions = {"lock_name": "deploy", "only_newest": 7, "newest": 9}
-    cause = evaluate(failed["Cause"], variables={variable: versions})
-    assert cause == "lock deploy: version 7 is superseded, 9 was granted the lock"
+def test_the_version_is_sent_and_a_superseded_guard_leaves_and_fails(guards: Cases) -> None:
+    for way in WAYS:
+        scope = guards.definition(only_newest=BUILD, **way)
+        states, variable = scope.states, scope.variable
+        lock = states["Guard: Enter"]["Assign"][variable]
+        assert lock["only_newest"] == checked_only_newest(BUILD)
+        sent = states["Guard: Acquire"]["Arguments"]["Payload"]["only_newest"]
+        assert sent == f"{{% ${variable}.only_newest %}}"
+        for answer, then in (({"acquired": True}, "Work"), (SUPERSEDED, "Superseded")):
+            given = {variable: {**answer, "waiting_since_ms": 0}}
+            assert scope.chosen("Guard: Acquired?", variables=given) == f"Guard: {then}"
+        leaving = states["Guard: Superseded"]
+        assert leaving["Arguments"]["Payload"]["queue"] is True
+        failed = states[leaving["Next"]]
+        assert (failed["Type"], failed["Error"]) == ("Fail", "Superseded")
+        assert ways_out_unreleased(scope, "Guard: Acquire") == set()
+        versions = {"lock_name": "deploy", "only_newest": 7, "newest": 9}
+        cause = evaluate(failed["Cause"], variables={variable: versions})
+        assert cause == "lock deploy: version 7 is superseded, 9 was granted the lock"
 
 
 def test_by_time_the_version_is_when_the_guard_was_entered(guards: Cases) -> None:
@@ -72,12 +61,13 @@ def test_by_time_the_version_is_when_the_guard_was_entered(guards: Cases) -> Non
 
 
 def test_a_number_is_sent_as_it_is_also_by_heartbeats(guards: Cases) -> None:
-    guard = guards.guard(only_newest=0, waiting=Waiting.queue(), keep_alive=Duration.seconds(20))
-    assert [each["only_newest"] for each in definition_of(guard).requests()] == [0, 0, 0]
+    kept = {"waiting": Waiting.queue(), "keep_alive": Duration.seconds(20)}
+    requests = guards.definition(only_newest=0, **kept).requests()
+    assert [each["only_newest"] for each in requests] == [0, 0, 0]
 
 
-def test_the_queue_takes_a_superseded_answer_of_its_own_only(newest: dict[str, Scope]) -> None:
-    queued = newest["queue"]
+def test_the_queue_takes_a_superseded_answer_of_its_own_only(guards: Cases) -> None:
+    queued = guards.definition(only_newest=BUILD, waiting=Waiting.queue())
     [(variable, assign)] = queued.states["Guard: Acquire"]["Assign"].items()
     owner = {"lock_name": "a", "owner_id": "o"}
     lock = {variable: {**owner, "waiting_since_ms": 1, "restarts": 0, "only_newest": 7}}

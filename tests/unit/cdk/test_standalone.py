@@ -26,7 +26,6 @@ from tests.unit.cdk.template import (
 
 Json = dict[str, Any]
 ARNS = {name: f"{FUNCTION}:{name.removesuffix('FunctionArn').lower()}" for name in FUNCTIONS}
-CUSTOMER = "{% 'customer/' & $states.input.customer %}"
 CHAIN = {
     "QueryLanguage": "JSONata",
     "TimeoutSeconds": 3600,
@@ -49,7 +48,11 @@ def one(state: Json) -> Json:
 
 
 def machine(work: object, **options: Any) -> Json:  # noqa: ANN401 - those of a guarded machine
-    given = {"functions": ARNS, "lock_name": CUSTOMER, **options}
+    given = {
+        "functions": ARNS,
+        "lock_name": "{% 'customer/' & $states.input.customer %}",
+        **options,
+    }
     return guarded_machine(work, **given)
 
 

@@ -26,7 +26,6 @@ from tests.unit.cdk.template import (
     template_of,
 )
 
-LONGEST_RULE_NAME = 64
 ELSEWHERE = "arn:aws:states:eu-west-1:123456789012:stateMachine:billing"
 
 
@@ -81,7 +80,7 @@ def test_a_machine_of_another_stack_needs_no_reference_back(app: App, own: Stack
     names = {near_rule["Name"], rule["Name"]}
     for rules in senders(own):
         assert {arn["Fn::Join"][1][-1].removeprefix(":rule/") for arn in rules} == names
-    assert (len(names), max(map(len, names)) <= LONGEST_RULE_NAME) == (2, True)
+    assert (len(names), max(map(len, names)) <= 64) == (2, True)
 
 
 def test_a_machine_of_another_account_or_region_is_refused(app: App) -> None:

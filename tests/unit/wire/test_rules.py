@@ -237,16 +237,15 @@ def blamed(parse: Parser, event: object) -> InvalidRequest:
     return caught.value
 
 
-def _cases() -> list[Any]:
-    tables = {parse_acquire: ACQUIRES, parse_heartbeat: HEARTBEATS, parse_release: RELEASES}
-    return [
-        pytest.param(parse, bad, id=f"{parse.__name__}-{bad.name}")
-        for parse, table in tables.items()
-        for bad in (*table, *NO_OBJECTS)
-    ]
+BAD = {parse_acquire: ACQUIRES, parse_heartbeat: HEARTBEATS, parse_release: RELEASES}
+CASES = [
+    pytest.param(parse, bad, id=f"{parse.__name__}-{bad.name}")
+    for parse, table in BAD.items()
+    for bad in (*table, *NO_OBJECTS)
+]
 
 
-@pytest.mark.parametrize(("parse", "bad"), _cases())
+@pytest.mark.parametrize(("parse", "bad"), CASES)
 def test_bad_input_is_refused_naming_field_rule_and_value(parse: Parser, bad: BadInput) -> None:
     error = blamed(parse, bad.event)
     assert error.rule.startswith(bad.rule)
