@@ -74,7 +74,7 @@ def test_every_way_out_releases_all_locks_that_were_taken(guards: Cases) -> None
                 assert [rule["Next"] for rule in scope.states[before]["Catch"]] == [after]
 
 
-def test_the_second_lock_is_waited_for_as_long_as_the_first_and_named(guards: Cases) -> None:
+def test_one_wait_is_for_all_locks_and_its_end_names_the_busy_one(guards: Cases) -> None:
     states = guards.definition(lock_name=["a", "b"], waiting=Waiting.queue()).states
     assert states["Guard (2): Time left?"]["Choices"][0]["Next"] == "Guard (2): Give up"
     entered = states["Guard (2): Enter"]["Assign"]

@@ -20,7 +20,7 @@ PARTITION_AWS = "PartitionAws"
 OPERATIONS = ("Acquire", "Heartbeat", "Release", "ReaperReap")
 
 
-def test_the_table_is_recovered_encrypted_and_outlives_its_stack(deployed: Deployed) -> None:
+def test_the_table_can_be_recovered_and_outlives_its_stack(deployed: Deployed) -> None:
     """But not a failed creation: CloudFormation user guide, "DeletionPolicy attribute"."""
     keys = (("pk", "HASH"), ("sk", "RANGE"))
     table = deployed["Table"]

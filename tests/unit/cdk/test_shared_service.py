@@ -201,7 +201,7 @@ def test_a_nested_service_has_no_name_and_without_request_tells_nothing(own: Sta
 KEY = "arn:aws:kms:us-east-1:123456789012:key/of-the-table"
 
 
-def test_clients_may_use_table_and_key_of_another_stack_administrators_more(own: Stack) -> None:
+def test_clients_may_use_table_and_key_of_a_stack_and_administrators_more(own: Stack) -> None:
     key = kms.Key.from_key_arn(own, "Key", KEY)
     locks = LockService.from_stack(own, "Locks", stack_name="Fairlock", encryption_key=key)
     locks.grant_client(role(own))

@@ -175,7 +175,7 @@ def test_machines_fill_their_rules_which_take_no_more(own: Stack) -> None:
     assert longest + one_more > LONGEST_PATTERN
 
 
-def test_the_most_rules_fit_the_queues_policies_and_few_more_would(app: App, own: Stack) -> None:
+def test_as_many_rules_as_may_be_fit_the_policies_and_few_more_would(app: App, own: Stack) -> None:
     """A service with machines of so many stacks has as many rules."""
     locks = LockService(own, "Locks")
     for number in range(_MOST_RULES):
