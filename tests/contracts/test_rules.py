@@ -75,15 +75,15 @@ async def ask_durable(_world: World, fields: dict[str, Any]) -> None:
 
 
 async def ask_guard(_world: World, fields: dict[str, Any]) -> None:
-    from aws_cdk import Duration, Stack  # noqa: PLC0415 - starts Node
+    from aws_cdk import App, Duration  # noqa: PLC0415 - starts Node
 
-    from tests.unit.cdk.guard_forms import GuardFactory  # noqa: PLC0415 - same
+    from tests.unit.cdk.guard_forms import Cases  # noqa: PLC0415 - same
 
-    names, stack = {"name": "lock_name"}, Stack()
+    names = {"name": "lock_name"}
     given = {names.get(field, field): value for field, value in fields.items()}
     if isinstance(lease := given.get("lease"), int | float) and not isinstance(lease, bool):
         given["lease"] = Duration.millis(lease * 1000)
-    GuardFactory(stack).guard(**given)
+    Cases(App(), "Cases").guard(**given)
 
 
 async def ask_command(world: World, fields: dict[str, Any]) -> None:

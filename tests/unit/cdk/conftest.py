@@ -14,10 +14,9 @@ from app import build
 from fairlock.cdk import LockAlarms, LockMonitoring, LockService
 from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.cli import main
-from tests.unit.cdk.guard_forms import Cases, GuardFactory, build_forms
-from tests.unit.cdk.template import template_of
+from tests.unit.cdk.guard_forms import Cases, forms_of_guards
+from tests.unit.cdk.template import Json, made, template_of
 
-Json = dict[str, Any]
 NewApp = Callable[..., App]
 Asl = Callable[..., tuple[object, str, str]]
 """Runs `fairlock asl` with a task and further words: its status, its output, its errors."""
@@ -73,6 +72,12 @@ def lock_template(lock_stack: Stack) -> Json:
 
 
 @pytest.fixture(scope="session")
+def deployed(lock_template: Json) -> dict[str, Json]:
+    """What the stack Fairlock deploys, by short names."""
+    return made(lock_template)
+
+
+@pytest.fixture(scope="session")
 def everything_stack(new_app: NewApp) -> Stack:
     """A service with all that can be asked for."""
     stack = Stack(new_app(), "Everything")
@@ -94,7 +99,7 @@ def everything(everything_stack: Stack) -> Json:
 @pytest.fixture(scope="session")
 def forms_stack(new_app: NewApp) -> Stack:
     cases = Cases(new_app(), "Forms")
-    build_forms(cases)
+    forms_of_guards(cases)
     return cases
 
 
@@ -105,14 +110,8 @@ def forms(forms_stack: Stack) -> Json:
 
 
 @pytest.fixture(scope="module")
-def stack(new_app: NewApp) -> Stack:
-    """A stack for constructs that are examined one by one."""
-    return Stack(new_app(), "Single")
-
-
-@pytest.fixture(scope="module")
-def guards(stack: Stack) -> GuardFactory:
-    return GuardFactory(stack)
+def guards(new_app: NewApp) -> Cases:
+    return Cases(new_app(), "Guards")
 
 
 @pytest.fixture
@@ -141,7 +140,6 @@ def asl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
         monkeypatch.setattr(sys, "argv", ["fairlock", "asl", "--task", str(file), *words])
         with pytest.raises(SystemExit) as ended:
             main()
-        told = capsys.readouterr()
-        return ended.value.code, told.out, told.err
+        return ended.value.code, *capsys.readouterr()
 
     return run

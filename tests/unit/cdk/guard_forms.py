@@ -1,11 +1,12 @@
-"""Guards in state machines, as many as a test likes, and one machine for each form of a guard."""
+"""Guards alone and in state machines, as many as a test likes, and a machine for each form."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from aws_cdk import Duration, Stack
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -13,14 +14,12 @@ from constructs import Construct
 
 from fairlock.cdk import LockGuard, LockService, Waiting
 from fairlock.cdk.guard.standalone import FunctionsByArn
-from tests.unit.cdk.template import Scope
+from tests.unit.cdk.template import Scope, definition_of
 
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function"
-RELEASE = f"{FUNCTION}:release"
 
 EXPRESS = sfn.StateMachineType.EXPRESS
 JSONATA = sfn.QueryLanguage.JSONATA
-INTERVAL = Duration.seconds(15)
 
 
 def functions_by_arn(
@@ -49,41 +48,55 @@ def request_of(machine: Scope, **more: object) -> dict[str, object]:
     }
 
 
-class GuardFactory:
-    """Makes guards in scopes of their own, in no machine."""
+def machine(
+    scope: Construct,
+    body: sfn.IChainable | None = None,
+    name: str = "Machine",
+    **props: Any,  # noqa: ANN401 - a machine's
+) -> sfn.StateMachine:
+    """A state machine, of a state that does nothing if no body is given."""
+    chainable = body or sfn.Pass(scope, f"{name}Work")
+    definition = sfn.DefinitionBody.from_chainable(chainable)
+    return sfn.StateMachine(scope, name, definition_body=definition, **props)
 
-    def __init__(self, stack: Stack) -> None:
-        self._stack = stack
-        self._made = 0
-        self.locks = functions_by_arn(stack)
 
-    def guard(self, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
-        self._made += 1
-        scope = Construct(self._stack, f"Guard{self._made}")
-        task = sfn.Pass(scope, "Work")
-        arguments = {"lock_name": "x", "waiting": Waiting.poll(), **props}
-        return LockGuard(scope, name, service=self.locks, task=task, **arguments)
-
-    def lock_name(self, lock_name: str) -> str:
-        """What the guard's first state makes of a lock name."""
-        [lock] = self.guard(lock_name=lock_name).start_state.to_state_json()["Assign"].values()
-        return str(Stack.of(self._stack).resolve(lock["lock_name"]))
+def role(scope: Construct, name: str = "Role") -> iam.Role:
+    return iam.Role(scope, name, assumed_by=iam.AccountRootPrincipal())
 
 
 class Cases(Stack):
-    """One construct a case, which makes guards, and mostly a machine."""
+    """One construct a case, which makes guards, and mostly a machine; and guards alone."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
         self.locks = functions_by_arn(self)
         self.other_locks = functions_by_arn(self, "OtherLocks", f"{FUNCTION}:of-another-service")
+        self.told: dict[str, str] = {}
+        """What synth has to tell of the broken cases, by name."""
 
-    def case(self, name: str) -> Case:
+    def case(self, name: str, told: str = "") -> Case:
+        """One that is sound, or of which is told where below it, and how, a rule is broken."""
+        if told:
+            self.told[name] = f"{self.node.path}/{name}/{told}"
         return Case(self, name)
 
-    def guarded(self, name: str, **props: Any) -> None:  # noqa: ANN401 - a guard's
+    def guard(self, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
+        """One in no machine, which polls if nothing else is said."""
+        case = Case(self, f"Guard{len(self.node.children)}")
+        given = {"lock_name": "x", "waiting": Waiting.poll(), "task": case.step("Work"), **props}
+        return case.guard(name, **given)
+
+    def definition(self, **props: Any) -> Scope:  # noqa: ANN401 - a guard's
+        return definition_of(self.guard(**props))
+
+    def lock_name(self, lock_name: str) -> str:
+        """What a guard's first state makes of a lock name."""
+        [lock] = self.guard(lock_name=lock_name).start_state.to_state_json()["Assign"].values()
+        return str(self.resolve(lock["lock_name"]))
+
+    def guarded(self, name: str, told: str = "", **props: Any) -> None:  # noqa: ANN401 - a guard's
         """A case with a machine of one guard."""
-        case = self.case(name)
+        case = self.case(name, told)
         case.machine(case.guard(**props))
 
 
@@ -111,9 +124,20 @@ class Case(Construct):
     def function(self, name: str) -> lambda_.IFunction:
         return lambda_.Function.from_function_arn(self, f"{name}Function", f"{FUNCTION}:work")
 
+    @cached_property
+    def work(self) -> tasks.LambdaInvoke:
+        """The task of the case."""
+        return self.call("Call")
+
+    def tell(self, language: str = "JSONata", *, guard: str = "Guard") -> sfn.Pass:
+        """A state that needs a guard's fencing token."""
+        if language == "JSONata":
+            return self.step("Tell", outputs=LockGuard.fencing_token_of(self, guard))
+        path = LockGuard.fencing_token_path_of(self, guard)
+        return sfn.Pass(self, "Tell", parameters={"token": sfn.JsonPath.number_at(path)})
+
     def machine(self, body: sfn.IChainable, **props: Any) -> None:  # noqa: ANN401 - a machine's
-        definition = sfn.DefinitionBody.from_chainable(body)
-        sfn.StateMachine(self, "Machine", definition_body=definition, **props)
+        machine(self, body, **props)
 
     def map(
         self, name: str, body: sfn.IChainable, kind: sfn.StateMachineType | None = None
@@ -140,85 +164,62 @@ class Form(Case):
         return tasks.LambdaInvoke(self, "Charge", lambda_function=self.function("Charge"))
 
 
-def _flat(form: Form) -> None:
+def few(cases: Cases, prefix: str, **props: Any) -> None:  # noqa: ANN401 - a guard's
+    """Forms of which each way to wait has states of its own."""
+    form = Form(cases, f"{prefix}Flat", **props)
     guard = form.guard(task=form.work_in_jsonpath(), limit=3, lease=Duration.minutes(2))
     form.machine(guard.next(sfn.Pass(form, "Done")))
-
-
-def _flat_in_jsonata(form: Form) -> None:
+    form = Form(cases, f"{prefix}FlatInJsonata", **props)
     form.machine(form.guard(), query_language=JSONATA)
+    form = Form(cases, f"{prefix}TaskWithOwnCatch", **props)
+    form.machine(form.guard(task=form.call("Charge").add_catch(form.step("Handled"))))
+    form = Form(cases, f"{prefix}Nested", **props)
+    inner = form.guard("Inner")
+    form.machine(form.guard("Outer", inner, lock_name="all-customers", limit=10))
+    form = Form(cases, f"{prefix}OnTimeout", **props)
+    guard = form.guard(max_wait=Duration.seconds(5), on_timeout=form.step("Later"))
+    form.machine(guard.next(form.step("Done")))
 
 
-def _chain(form: Form) -> None:
+def more(cases: Cases, prefix: str, **props: Any) -> None:  # noqa: ANN401 - a guard's
+    form = Form(cases, f"{prefix}Chain", **props)
     decide = sfn.Choice.jsonata(form, "Large?")
     decide.when(sfn.Condition.jsonata("{% true %}"), sfn.Succeed(form, "Enough"))
     decide.otherwise(sfn.Fail(form, "Refused", error="Refused"))
     form.machine(form.guard(task=form.work_in_jsonpath().next(decide)))
-
-
-def _task_with_own_catch(form: Form) -> None:
-    work = form.call("Charge")
-    work.add_catch(form.step("Handled"))
-    form.machine(form.guard(task=work))
-
-
-def _state_without_construct(form: Form) -> None:
+    form = Form(cases, f"{prefix}StateWithoutConstruct", **props)
     form.machine(form.guard(task=sfn.CustomState(form, "Raw", state_json={"Type": "Pass"})))
-
-
-def _nested(form: Form) -> None:
-    inner = form.guard("Inner")
-    form.machine(form.guard("Outer", inner, lock_name="all-customers", limit=10))
-
-
-def _two_in_a_row(form: Form) -> None:
+    form = Form(cases, f"{prefix}TwoInARow", **props)
     first, second = form.guard("First", form.call("One")), form.guard("Second", form.call("Two"))
     form.machine(first.next(second))
-
-
-def _map_iterations(form: Form) -> None:
+    form = Form(cases, f"{prefix}MapIterations", **props)
     each = form.map("Each", form.guard(lock_name="one-at-a-time"))
     form.machine(each, query_language=JSONATA)
-
-
-def _parallel_branches(form: Form) -> None:
+    form = Form(cases, f"{prefix}ParallelBranches", **props)
     both = sfn.Parallel.jsonata(form, "Both")
     for side in ("Left", "Right"):
         both.branch(form.guard(f"{side}Guard", form.call(side)))
     form.machine(both)
 
 
-def _on_timeout(form: Form) -> None:
-    guard = form.guard(max_wait=Duration.seconds(5), on_timeout=form.step("Later"))
-    form.machine(guard.next(form.step("Done")))
+FEW = ("Flat", "FlatInJsonata", "TaskWithOwnCatch", "Nested", "OnTimeout")
+MORE = ("Chain", "StateWithoutConstruct", "TwoInARow", "MapIterations", "ParallelBranches")
+FORMS = [
+    *("Express", *FEW, *MORE),
+    *(f"Queue{name}" for name in FEW),
+    *(f"KeepAlive{name}" for name in (*FEW, *MORE)),
+    *(f"KeepAlivePoll{name}" for name in FEW),
+]
 
 
-def _express(form: Form) -> None:
+def forms_of_guards(cases: Cases) -> None:
+    poll, queue = {"waiting": Waiting.poll()}, {"waiting": Waiting.queue()}
+    kept = {"keep_alive": Duration.seconds(15)}
+    for build in (few, more):
+        build(cases, "", **poll)
+        build(cases, "KeepAlive", **queue, **kept)
+    few(cases, "Queue", **queue)
+    few(cases, "KeepAlivePoll", **poll, **kept)
+    form = Form(cases, "Express", **poll)
     form.machine(form.guard(express=True), state_machine_type=EXPRESS)
-
-
-EVERY = (
-    *(_flat, _flat_in_jsonata, _chain, _task_with_own_catch, _state_without_construct),
-    *(_nested, _two_in_a_row, _map_iterations, _parallel_branches, _on_timeout),
-)
-# Most states of guards that queue, or poll and are kept alive, are those of the other forms.
-FEW = (_flat, _flat_in_jsonata, _task_with_own_catch, _nested, _on_timeout)
-Props = dict[str, Any]
-POLL: Props = {"waiting": Waiting.poll()}
-QUEUE: Props = {"waiting": Waiting.queue()}
-KEPT: Props = {"keep_alive": INTERVAL}
-FORMS: dict[str, tuple[Callable[[Form], None], Props]] = {
-    prefix + build.__name__.title().replace("_", ""): (build, props)
-    for prefix, props, builds in (
-        ("", POLL, (*EVERY, _express)),
-        ("Queue", QUEUE, FEW),
-        ("KeepAlive", QUEUE | KEPT, EVERY),
-        ("KeepAlivePoll", POLL | KEPT, FEW),
-    )
-    for build in builds
-}
-
-
-def build_forms(cases: Cases) -> None:
-    for name, (build, props) in FORMS.items():
-        build(Form(cases, name, **props))
+    assert {form.node.id for form in cases.node.children if isinstance(form, Form)} == {*FORMS}

@@ -15,8 +15,6 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 from jsonata.jexception import JException  # type: ignore[import-untyped]  # same
 
-# Finds resources of the service in a template.
-
 Json = dict[str, Any]
 
 
@@ -52,18 +50,21 @@ def listed(value: Any) -> list[Any]:  # noqa: ANN401 - one thing, or several
     return value if isinstance(value, list) else [value]
 
 
-def one(template: Json, kind: str, prefix: str) -> tuple[str, Json]:
-    """The one resource of a kind whose logical id begins so, and goes on with the hash."""
-    [found] = [
-        (name, resource)
-        for name, resource in resources(template, kind).items()
-        if name[:-8] == f"Locks{prefix}"
-    ]
-    return found
+def made(template: Mapping[str, Any]) -> dict[str, Json]:
+    """What a service makes, by its name in the construct; see `short`."""
+    return {short(name): short(each) for name, each in template["Resources"].items()}
 
 
-def arn(logical_id: str) -> Json:
-    return {"Fn::GetAtt": [logical_id, "Arn"]}
+def short(value: Any) -> Any:  # noqa: ANN401 - a part of a template
+    """With references by the names of constructs, without that of the service: <Table.Arn>."""
+    if isinstance(value, list):
+        return [short(each) for each in value]
+    if isinstance(value, dict) and value.keys() & {"Ref", "Fn::GetAtt", "Fn::Join"}:
+        value = flattened(value)
+    if isinstance(value, dict):
+        return {key: short(each) for key, each in value.items()}
+    pattern = r"\b(?:Locks)?([A-Za-z]\w*?)[0-9A-F]{8}\b"
+    return re.sub(pattern, r"\1", value) if isinstance(value, str) else value
 
 
 # How Step Functions spells the types of an item: an independent translation.
@@ -189,16 +190,23 @@ class Scope:
         """The variables that states of this very scope assign."""
         return {name for state in self.states.values() for name in state.get("Assign", {})}
 
+    @property
+    def variable(self) -> str:
+        """The one of these, if there is one guard or update."""
+        [name] = self.assigned()
+        return name
+
+    def chosen(self, state: str, **given: Any) -> str:  # noqa: ANN401 - for `evaluate`
+        """The state after a Choice."""
+        choice = self.states[state]
+        ways = (way["Next"] for way in choice["Choices"] if evaluate(way["Condition"], **given))
+        return str(next(ways, choice["Default"]))
+
 
 def machine_of(template: Json, name: str) -> Scope:
     """The one state machine whose logical id begins with a name."""
-    [definition] = [
-        resource["Properties"]["DefinitionString"]
-        for logical_id, resource in template["Resources"].items()
-        if resource["Type"] == "AWS::StepFunctions::StateMachine"
-        and logical_id.startswith(f"{name}Machine")
-    ]
-    body = json.loads(flattened(definition))
+    [found] = properties(template, "AWS::StepFunctions::StateMachine", f"{name}Machine")
+    body = json.loads(flattened(found["DefinitionString"]))
     return Scope(body["States"], body["StartAt"], language=body.get("QueryLanguage", "JSONPath"))
 
 
@@ -228,7 +236,11 @@ def successors(state: Json) -> set[str]:
     return named | ({state["Default"]} if "Default" in state else set())
 
 
-def ways_out_unreleased(scope: Scope, start: str, *, release_function: str) -> set[str]:
+RELEASE = ":function:release"
+"""How the ARN of the function ends that releases, wherever a state calls it."""
+
+
+def ways_out_unreleased(scope: Scope, start: str) -> set[str]:
     """The last states of all paths from `start` that end without a call of release.
 
     A Parallel that ends well has released if one of its branches has on all its paths. An error
@@ -236,66 +248,58 @@ def ways_out_unreleased(scope: Scope, start: str, *, release_function: str) -> s
     """
     return {
         name
-        for name in _entered_unreleased(scope, start, release_function)
+        for name in _entered_unreleased(scope, start)
         if "End" in scope.states[name] or scope.states[name]["Type"] in {"Fail", "Succeed"}
-        if not _releasing_branches(scope.states[name], release_function)
+        if not _releasing_branches(scope.states[name])
     }
 
 
-def _entered_unreleased(scope: Scope, start: str, release_function: str) -> set[str]:
+def _entered_unreleased(scope: Scope, start: str) -> set[str]:
     seen: set[str] = set()
     ahead = [start]
     while ahead:
         name = ahead.pop()
         state = scope.states[name]
-        if name in seen or release_function in json.dumps(state.get("Arguments", {})):
+        if name in seen or RELEASE in json.dumps(state.get("Arguments", {})):
             continue
         seen.add(name)
-        releasing = _releasing_branches(state, release_function)
+        releasing = _releasing_branches(state)
         late = {
-            late_state["Error"]
+            branch.states[name]["Error"]
             for branch in releasing
-            for late_name in branch.states.keys()
-            - _entered_unreleased(branch, branch.start_at, release_function)
-            if (late_state := branch.states[late_name])["Type"] == "Fail"
+            for name in branch.states.keys() - _entered_unreleased(branch, branch.start_at)
+            if branch.states[name]["Type"] == "Fail"
         }
         ahead.extend(_followed(state, late) if releasing else successors(state))
     return seen
 
 
-def _releasing_branches(state: Json, release_function: str) -> list[Scope]:
+def _releasing_branches(state: Json) -> list[Scope]:
     branches = [Scope(body["States"], body["StartAt"]) for body in state.get("Branches", ())]
-    return [
-        branch
-        for branch in branches
-        if not ways_out_unreleased(branch, branch.start_at, release_function=release_function)
-    ]
+    return [branch for branch in branches if not ways_out_unreleased(branch, branch.start_at)]
 
 
 def _followed(state: Json, late_errors: set[str]) -> set[str]:
     """Where the errors lead that a releasing Parallel may fail with before it has released."""
+    late = str(late_errors)
     return {
         rule["Next"]
         for rule in state.get("Catch", ())
-        if not all(
-            any(f"'{name}'" in error for error in late_errors) for name in rule["ErrorEquals"]
-        )
+        if not all(f"'{name}'" in late for name in rule["ErrorEquals"])
     }
 
 
-@dataclass(frozen=True)
-class Handling:
-    """What becomes of an error of a state: how often it is repeated, and what comes then."""
-
-    repeats: int
-    then: str | None
+def repeated(*errors: str, most: int, longest: int, rate: float = 2) -> Json:
+    """The rule by which a state repeats what ended with an error."""
+    pauses = {"IntervalSeconds": 1, "BackoffRate": rate, "MaxDelaySeconds": longest}
+    return {"ErrorEquals": [*errors], **pauses, "MaxAttempts": most, "JitterStrategy": "FULL"}
 
 
-def handling(state: Json, error: str) -> Handling:
-    """By the rule that matches first, as Step Functions does it."""
+def handling(state: Json, error: str) -> tuple[int, str | None]:
+    """How often an error is repeated, and what comes then: by the rule that matches first."""
     retrier = next(filter(_matches(error), state.get("Retry", ())), {"MaxAttempts": 0})
     catcher = next(filter(_matches(error), state.get("Catch", ())), {"Next": None})
-    return Handling(retrier["MaxAttempts"], catcher["Next"])
+    return retrier["MaxAttempts"], catcher["Next"]
 
 
 def _matches(error: str) -> Callable[[Json], bool]:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aws_cdk import App, RemovalPolicy, Stack
@@ -20,7 +19,7 @@ from fairlock.cdk.service.asset import DISTRIBUTIONS, assemble
 from infra import template as template_module
 from infra.settings import SettingError, Settings
 from infra.template import NotPortableError, Written, portable, write
-from tests.unit.cdk.template import properties
+from tests.unit.cdk.template import Json, properties
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -36,9 +35,7 @@ def stacks(app: App) -> dict[str, Stack]:
     return {child.node.id: child for child in app.node.children if isinstance(child, Stack)}
 
 
-def test_the_app_is_the_lock_service_alone_unless_the_demo_that_uses_it_is_asked_for(
-    lock_app: App, demo_app: App
-) -> None:
+def test_the_app_is_the_lock_service_and_on_request_the_demo(lock_app: App, demo_app: App) -> None:
     assert set(stacks(lock_app)) == {"Fairlock"}
     deployed = stacks(demo_app)
     assert set(deployed) == {"Fairlock", "FairlockDemo", "FairlockDemoDurable"}
@@ -62,37 +59,31 @@ SETTINGS: dict[str, tuple[object, str, object]] = {
 
 
 def test_without_context_nothing_is_lost_and_each_setting_is_given_as_a_text() -> None:
-    names = {"log_retention": "log_retention_days"}
-    given = {names.get(name, name): text for name, (_, text, _) in SETTINGS.items()}
+    given = {name: text for name, (_, text, _) in SETTINGS.items()}
+    given["log_retention_days"] = given.pop("log_retention")
     for number, found in ((0, settings()), (2, settings(**given))):
         expected = {name: setting[number] for name, setting in SETTINGS.items()}
         assert {name: getattr(found, name) for name in SETTINGS} == expected
-    # Of JSON, which must not become the name of a table: the service refuses it.
+    # JSON as in cdk.json, of which none must become the name of a table: the service refuses it.
+    as_texts = settings(demo="true", log_retention_days="7")
+    assert settings(demo=True, log_retention_days=7) == as_texts
     assert not settings(table_name=False).table_name
 
 
-def test_a_value_may_be_json_as_in_cdk_json() -> None:
-    as_texts = settings(demo="true", log_retention_days="7")
-    assert settings(demo=True, log_retention_days=7) == as_texts
-
-
 def test_a_value_that_is_none_is_told_with_what_it_must_be() -> None:
-    for name, value, choices in (
-        ("demo", "yes", "true, false"),
-        ("removal_policy", "keep", "retain, destroy"),
-        ("deletion_protection", "1", "true, false"),
-        ("log_retention_days", "8", "1, 7, 14, 30, 90, 365"),
-        ("log_level", "TRACE", "DEBUG, INFO, WARNING, ERROR"),
-        ("tracing", "maybe", "true, false, default"),
-        ("architecture", "mips", "arm64, x86_64, default"),
+    sizes = ("1GB", "-1", "1e3", "", "٣٠٠", "9" * 5_000)
+    for name, value, rule in (
+        ("demo", "yes", "must be one of true, false"),
+        ("removal_policy", "keep", "must be one of retain, destroy"),
+        ("deletion_protection", "1", "must be one of true, false"),
+        ("log_retention_days", "8", "must be one of 1, 7, 14, 30, 90, 365"),
+        ("log_level", "TRACE", "must be one of DEBUG, INFO, WARNING, ERROR"),
+        ("tracing", "maybe", "must be one of true, false, default"),
+        ("architecture", "mips", "must be one of arm64, x86_64, default"),
+        *(("memory_size_mib", size, "must be a whole number") for size in sizes),
     ):
-        text = f"^-c {name}={value}: must be one of {choices}$"
-        with pytest.raises(SettingError, match=text):
+        with pytest.raises(SettingError, match=f"^-c {name}={value}: {rule}$"):
             settings(**{name: value})
-    for size in ("1GB", "-1", "1e3", "", "٣٠٠", "9" * 5_000):
-        text = rf"^-c memory_size_mib={size}: must be a whole number$"
-        with pytest.raises(SettingError, match=text):
-            settings(memory_size_mib=size)
 
 
 def test_synth_needs_neither_credentials_nor_network(tmp_path: Path) -> None:
@@ -116,24 +107,15 @@ def test_synth_needs_neither_credentials_nor_network(tmp_path: Path) -> None:
 
 def test_without_node_the_import_says_what_to_install() -> None:
     """CDK's own words are: '_NodeProcess' object has no attribute '_process'."""
-    imported = subprocess.run(
-        [sys.executable, "-c", "import fairlock.cdk"],
-        env={"PATH": "", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert imported.returncode == 1
+    command = [sys.executable, "-c", "import fairlock.cdk"]
+    alone = {"PATH": "", "PYTHONPATH": str(ROOT)}
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        subprocess.run(command, env=alone, capture_output=True, text=True, check=True, timeout=60)
     told = "\nImportError: fairlock.cdk needs Node.js 22 or newer, which the CDK runs"
-    assert told in imported.stderr
+    assert (failed.value.returncode, told in failed.value.stderr) == (1, True)
 
 
 # `make template`: the lock stack as a template and a zip that need no CDK to deploy.
-
-Json = dict[str, Any]
-MOST_BYTES_IN_A_REQUEST = 51_200
-"""Of a template that is not in a bucket."""
 
 
 @pytest.fixture(scope="module")
@@ -152,9 +134,7 @@ def template(written: Written) -> Json:
     return dict(json.loads(written.template.read_text()))
 
 
-def test_nothing_but_code_names_and_metadata_differs_from_what_the_cdk_made(
-    template: Json, lock_template: Json
-) -> None:
+def test_only_code_and_metadata_differ_from_the_cdk(template: Json, lock_template: Json) -> None:
     """So what end-to-end tests show of that stack holds for the template, the reaper included.
 
     A stack that one of them made can be updated by the other: the logical ids are the same.
@@ -176,18 +156,11 @@ def bare(resources: Json) -> Json:
     return left
 
 
-def test_every_function_takes_its_code_from_the_bucket_that_a_parameter_names(
-    template: Json, written: Written
-) -> None:
+def test_parameters_name_the_code_and_no_cdk_is_left(template: Json, written: Written) -> None:
     key = {"Fn::Sub": f"${{CodeKeyPrefix}}{written.code.name}"}
     places = [each["Code"] for each in properties(template, "AWS::Lambda::Function")]
     assert places == [{"S3Bucket": {"Ref": "CodeBucket"}, "S3Key": key}] * 4
     assert set(template["Parameters"]) == {"CodeBucket", "CodeKeyPrefix"}
-
-
-def test_nothing_of_the_cdk_is_left_and_other_stacks_find_it_by_whatever_name(
-    written: Written, template: Json
-) -> None:
     names = [each["Name"] for each in properties(template, "AWS::SSM::Parameter")]
     assert all(name["Fn::Sub"].startswith("/fairlock/${AWS::StackName}/") for name in names)
     text = written.template.read_text()
@@ -197,7 +170,7 @@ def test_nothing_of_the_cdk_is_left_and_other_stacks_find_it_by_whatever_name(
 def test_with_all_settings_it_is_small_enough_to_be_sent(tmp_path: Path) -> None:
     flags = ("administration", "deletion_protection", "durable", "lifecycle_events", "pace")
     written = write(tmp_path / "full", {**dict.fromkeys(flags, "true"), "table_name": "l" * 255})
-    assert written.template.stat().st_size < MOST_BYTES_IN_A_REQUEST
+    assert written.template.stat().st_size < 51_200  # else it would have to be in a bucket
 
 
 def test_a_template_that_still_needs_the_cdk_is_refused(lock_template: Json) -> None:

@@ -7,10 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from aws_cdk import App, AssetStaging, Stack, Stage
@@ -20,10 +19,7 @@ from fairlock.cdk.service import asset as asset_module
 from fairlock.cdk.service import functions
 from fairlock.cdk.service.asset import add_byte_code
 from tests.support.checkout import COUNT_COMPILED
-from tests.unit.cdk.template import properties
-
-Json = dict[str, Any]
-
+from tests.unit.cdk.template import Json, properties
 
 RUNTIME = f"python3.{sys.version_info.minor}"
 """The runtime whose Python runs these tests, so that they need no other."""
@@ -47,24 +43,12 @@ def code_of_handlers() -> Iterator[None]:
         yield
 
 
-class Pythons:
-    """Replaces what is on a machine: the runtime's Python, or none."""
-
-    def __init__(self) -> None:
-        self.has_one = True
-        self.asked_for: set[str] = set()
-
-    def add_byte_code(self, asset: Path, runtime: str) -> None:
-        self.asked_for.add(runtime)
-        if self.has_one:
-            add_byte_code(asset, RUNTIME)
-
-
 @pytest.fixture
-def pythons(monkeypatch: pytest.MonkeyPatch) -> Pythons:
-    made = Pythons()
-    monkeypatch.setattr(functions, "add_byte_code", made.add_byte_code)
-    return made
+def pythons(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """By the runtime that CDK asks for, the one whose Python is there: this one, or none."""
+    found = {functions.RUNTIME.name: RUNTIME}
+    monkeypatch.setattr(functions, "add_byte_code", lambda asset, name: add(asset, found[name]))
+    return found
 
 
 def synthesized(outdir: Path, context: Mapping[str, str] | None = None) -> Json:
@@ -84,17 +68,16 @@ def uploaded(outdir: Path) -> set[str]:
 
 
 def test_byte_code_is_for_the_functions_runtime_and_the_template_is_the_same_without(
-    tmp_path: Path, pythons: Pythons
+    tmp_path: Path, pythons: dict[str, str]
 ) -> None:
     with_one = synthesized(tmp_path / "with")
-    own = properties(with_one, "AWS::Lambda::Function")
-    assert {each["Runtime"] for each in own} == pythons.asked_for == {functions.RUNTIME.name}
-    pythons.has_one = False
+    [runtime] = {each["Runtime"] for each in properties(with_one, "AWS::Lambda::Function")}
+    here, pythons[runtime] = pythons[runtime], ELSEWHERE
     assert synthesized(tmp_path / "without") == with_one
     assert uploaded(tmp_path / "with") == EVERY_FILE
     assert uploaded(tmp_path / "without") == {*MODULES}
 
-    pythons.has_one = True  # It was installed meanwhile.
+    pythons[runtime] = here  # It was installed meanwhile.
     assert synthesized(tmp_path / "without") == with_one
     assert uploaded(tmp_path / "without") == EVERY_FILE
 
@@ -119,9 +102,10 @@ def test_a_stage_has_byte_code_too(app: App) -> None:
 # Byte code is added to a directory as a whole or not at all, and never gets in the way.
 
 
-@pytest.fixture(autouse=True)
-def _nothing_remembered() -> None:
-    asset_module._compiled.cache_clear()  # noqa: SLF001 - as in a new process
+def add(asset: Path, runtime: str = RUNTIME) -> None:
+    """Adds byte code as a new process does."""
+    asset_module._compiled.cache_clear()  # noqa: SLF001 - remembered from other tests
+    add_byte_code(asset, runtime)
 
 
 @pytest.fixture
@@ -157,7 +141,7 @@ def test_every_module_gets_its_byte_code_for_all_to_read_from_the_python_that_ru
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     before = os.umask(0o077)
     try:
-        add_byte_code(asset, RUNTIME)
+        add(asset)
     finally:
         os.umask(before)
     assert set(files_of(asset)) == EVERY_FILE
@@ -168,63 +152,47 @@ def test_every_module_gets_its_byte_code_for_all_to_read_from_the_python_that_ru
 def test_the_bytes_depend_on_no_path_and_no_setting_of_this_machine(
     asset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add_byte_code(asset, RUNTIME)
-    asset_module._compiled.cache_clear()  # noqa: SLF001 - compiled again
-    numbers = {"DONTWRITEBYTECODE": "1", "OPTIMIZE": "2", "HASHSEED": "7"}
-    paths = {"PYCACHEPREFIX": str(tmp_path / "elsewhere"), "PATH": str(tmp_path)}
-    for name, value in {**numbers, **paths}.items():
-        monkeypatch.setenv(f"PYTHON{name}", value)
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    add(asset)
+    numbers = {"PYTHONDONTWRITEBYTECODE": 1, "PYTHONOPTIMIZE": 2, "PYTHONHASHSEED": 7}
+    paths = {"PYTHONPYCACHEPREFIX": tmp_path / "elsewhere", "PYTHONPATH": tmp_path}
+    for name, value in {**numbers, **paths, "SOURCE_DATE_EPOCH": 0}.items():
+        monkeypatch.setenv(name, str(value))
     (tmp_path / "compileall.py").write_text("raise SystemExit(1)\n")
     (tmp_path / "other place").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "other place"))
     other = made(tmp_path / "with spaces" / "asset")
-    add_byte_code(other, RUNTIME)
+    add(other)
     assert files_of(other) == files_of(asset)
     assert b"/var/task/inner/two.py" in (asset / f"inner/__pycache__/two.{TAG}.pyc").read_bytes()
 
 
-def touched(source: Path) -> None:
-    """As the zip sets its time."""
-    os.utime(source, (315_532_800, 315_532_800))
-
-
-def changed(source: Path) -> None:
-    source.write_text("VALUE = 3\n")
-
-
-@pytest.mark.parametrize(
-    ("happens", "mode", "value", "compiled"),
-    [
-        pytest.param(touched, None, "1", "0", id="a source has another time"),
-        pytest.param(touched, "timestamp", "1", "1", id="control: byte code goes by the time"),
-        pytest.param(changed, None, "3", "1", id="someone changed a source on Lambda"),
-        pytest.param(changed, "unchecked-hash", "1", "0", id="control: byte code checks nothing"),
-    ],
-)
 def test_byte_code_is_used_if_its_source_has_the_same_text(
-    asset: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    happens: Callable[[Path], None],
-    mode: str | None,
-    *,
-    value: str,
-    compiled: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if mode is not None:
-        monkeypatch.setattr(asset_module, "_COMPILE", (*asset_module._COMPILE[:-1], mode))  # noqa: SLF001
-    add_byte_code(asset, RUNTIME)
-    happens(asset / "one.py")
-    assert run(asset) == [value, compiled]
+    """Of a source whose time the zip has set, and of one that someone has changed on Lambda."""
+    *command, _ = asset_module._COMPILE  # noqa: SLF001 - what the controls change
+    for mode, touched, changed in (
+        (None, ["1", "0"], ["3", "1"]),
+        ("timestamp", ["1", "1"], ["3", "1"]),  # The control: it goes by the time.
+        ("unchecked-hash", ["1", "0"], ["1", "0"]),  # The control: it checks nothing.
+    ):
+        if mode is not None:
+            monkeypatch.setattr(asset_module, "_COMPILE", (*command, mode))
+        asset = made(tmp_path / str(mode))
+        add(asset)
+        for text, found in (("VALUE = 1\n", touched), ("VALUE = 3\n", changed)):
+            (asset / "one.py").write_text(text)
+            os.utime(asset / "one.py", (315_532_800, 315_532_800))
+            assert run(asset) == found, mode
 
 
 def test_a_module_that_the_runtime_cannot_compile_leaves_sources_only(asset: Path) -> None:
     (asset / "newer.py").write_text("a newer syntax\n")
     before = files_of(asset)
-    add_byte_code(asset, RUNTIME)
+    add(asset)
     assert files_of(asset) == before
     (asset / "newer.py").unlink()
-    add_byte_code(asset, RUNTIME)
+    add(asset)
     assert set(files_of(asset)) == EVERY_FILE
 
 
@@ -254,28 +222,25 @@ def test_what_only_calls_itself_the_runtimes_python_leaves_sources_only(
     for kind in ("none", "directory", *NO_PYTHON_399):
         monkeypatch.setenv("PATH", f"{programs / kind}:/usr/bin:/bin")
         monkeypatch.setattr(asset_module, "_MOST_SECONDS", 0.2 if kind == "hangs" else 30)
-        asset_module._compiled.cache_clear()  # noqa: SLF001 - asked again
-        add_byte_code(asset, ELSEWHERE)
+        add(asset, ELSEWHERE)
         assert files_of(asset) == before, kind
 
 
 def test_the_runtimes_python_is_found_on_the_path_if_another_one_runs(
     asset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = SimpleNamespace(cache_tag="pypy311")
-    monkeypatch.setattr(
-        asset_module, "sys", SimpleNamespace(implementation=other, executable="none")
-    )
+    other = SimpleNamespace(implementation=SimpleNamespace(cache_tag="pypy311"), executable="none")
+    monkeypatch.setattr(asset_module, "sys", other)
     executable(tmp_path / "bin", RUNTIME, LAUNCHER)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    add_byte_code(asset, RUNTIME)
+    add(asset)
     assert set(files_of(asset)) == EVERY_FILE
 
 
 def test_an_asset_that_cannot_be_written_stays_as_it_is(asset: Path) -> None:
     (asset / "__pycache__").write_text("no directory")
     before = files_of(asset)
-    add_byte_code(asset, RUNTIME)
+    add(asset)
     left = files_of(asset)
     assert {path: left[path] for path in before} == before
 
@@ -288,7 +253,7 @@ def test_a_process_that_dies_while_it_writes_leaves_whole_files_and_the_next_one
     asset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = made(tmp_path / "expected")
-    add_byte_code(expected, RUNTIME)
+    add(expected)
     written: list[Path] = []
 
     def replace(source: Path, target: Path) -> None:
@@ -297,31 +262,28 @@ def test_a_process_that_dies_while_it_writes_leaves_whole_files_and_the_next_one
         written.append(target)
         shutil.move(source, target)
 
-    asset_module._compiled.cache_clear()  # noqa: SLF001
     with monkeypatch.context() as patched:
         patched.setattr("os.replace", replace)
         with pytest.raises(Killed):
-            add_byte_code(asset, RUNTIME)
+            add(asset)
     left = files_of(asset)
     assert len(left) == len(MODULES) + 1
     assert left.items() <= files_of(expected).items()
-    add_byte_code(asset, RUNTIME)
+    add(asset)
     assert files_of(asset) == files_of(expected)
 
 
-def test_two_processes_may_add_it_at_the_same_time(
-    asset: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    replace, others = os.replace, iter([add_byte_code])
+def test_two_processes_may_add_it_at_once(asset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace, others = os.replace, iter([add])
 
     def after_the_other(source: Path, target: Path) -> None:
         if asset in target.parents:
             for other in others:
-                other(asset, RUNTIME)
+                other(asset)
         replace(source, target)
 
     monkeypatch.setattr("os.replace", after_the_other)
-    add_byte_code(asset, RUNTIME)
+    add(asset)
     assert list(others) == []
     assert set(files_of(asset)) == EVERY_FILE
     assert run(asset) == ["1", "0"]
@@ -330,7 +292,7 @@ def test_two_processes_may_add_it_at_the_same_time(
 def test_byte_code_that_is_there_is_not_made_again_and_that_of_the_same_sources_once(
     asset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add_byte_code(asset, RUNTIME)
+    add(asset)
     add_byte_code(made(tmp_path / "again"), RUNTIME)
     assert asset_module._compiled.cache_info().misses == 1  # noqa: SLF001
     monkeypatch.setattr(asset_module, "_compiled", None)

@@ -13,7 +13,6 @@ import aws_cdk
 import pytest
 from aws_cdk import App, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
@@ -26,13 +25,13 @@ from fairlock.cdk import LockService
 from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.errors import InvalidRequest
 from tests.support.checkout import Block, blocks, python_world
+from tests.unit.cdk.guard_forms import machine, role
 from tests.unit.cdk.template import actions, listed, template_of
 
 BLOCKS = [block for block in blocks("python") if python_world(block) == "cdk"]
 ARN = "arn:aws:{}:us-east-1:123456789012:{}"
-FUNCTION = repr(ARN.format("lambda", "function:any"))
 LEFT_OUT = {
-    r"(?<=function_arn=)…": FUNCTION,
+    r"(?<=function_arn=)…": repr(ARN.format("lambda", "function:any")),
     r"(?<=queue_arn=)…": repr(ARN.format("sqs", "dead-letters")),
     r"(?<=table_name=)…": "'locks'",
     r"(?<=encryption_key=)…": "None",
@@ -88,8 +87,7 @@ def run(code: str, stack: Stack) -> dict[str, Any]:
         names["stack"] = names["Billing"](app, "Billing", function=names["function"])
     steps = [each for each in stack.node.children if isinstance(each, sfn.StateMachineFragment)]
     for number, step in enumerate(steps):
-        body = sfn.DefinitionBody.from_chainable(step)
-        sfn.StateMachine(stack, f"Machine{number}", definition_body=body)
+        machine(stack, step, f"Machine{number}")
     return names
 
 
@@ -114,10 +112,8 @@ def test_an_example_with_a_wrong_name_or_argument_is_found(own: Stack) -> None:
         run("LockGuard(self, 'G', service=locks, task=charge, lock_name='x', leese=1)", own)
 
 
-def test_the_policy_of_the_runbook_is_what_grant_administration_allows(
-    own: Stack, imported: SharedLockService
-) -> None:
-    imported.grant_administration(iam.Role(own, "OnCall", assumed_by=iam.AccountRootPrincipal()))
+def test_the_runbooks_policy_is_that_of_the_grant(own: Stack, imported: SharedLockService) -> None:
+    imported.grant_administration(role(own))
     [told] = [block.code for block in blocks("json") if block.document == "docs/runbook.md"]
     in_the_runbook = [each["Action"] for each in json.loads(told)["Statement"]]
     assert {action for each in in_the_runbook for action in listed(each)} == {

@@ -20,10 +20,12 @@ from tests.unit.cdk.template import (
     ACCOUNT,
     PARTITION,
     REGION,
+    actions,
     durable_function,
     properties,
     resolved,
     resources,
+    short,
     statements,
     template_of,
 )
@@ -33,17 +35,17 @@ Json = dict[str, Any]
 ACTIONS = ["lambda:GetDurableExecution", "lambda:SendDurableExecutionCallbackSuccess"]
 OF_USERS = {"Resource", "ServiceRole/Resource", "ServiceRole/DefaultPolicy/Resource"}
 ENDS = ["FAILED", "TIMED_OUT", "STOPPED"]
-MEETING = ("LocksAcquire", "LocksHeartbeat", "LocksRelease", "LocksReaperReap")
+MEETING = ("Acquire", "Heartbeat", "Release", "ReaperReap")
 
 
-def about_durable(template: Json) -> dict[str, Json]:
-    """The statements with the actions on durable executions, by the policy."""
-    return {
-        name: statement
-        for name, policy in resources(template, "AWS::IAM::Policy").items()
-        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+def about_durable(template: Json) -> list[tuple[list[str], object]]:
+    """The roles that may act on durable executions, and on those of which functions."""
+    return [
+        (short(policy["Roles"]), statement["Resource"])
+        for policy in properties(template, "AWS::IAM::Policy")
+        for statement in policy["PolicyDocument"]["Statement"]
         if statement["Action"] == ACTIONS
-    }
+    ]
 
 
 def durable_rules(template: Json) -> list[Json]:
@@ -52,24 +54,16 @@ def durable_rules(template: Json) -> list[Json]:
 
 
 def functions_that_meet_durable(template: Json) -> set[str]:
-    return {
-        name[:-8]
-        for name, function in resources(template, "AWS::Lambda::Function").items()
-        if "FAIRLOCK_DURABLE" in str(function["Properties"].get("Environment"))
-    }
+    functions = resources(template, "AWS::Lambda::Function").items()
+    return {short(name) for name, each in functions if "FAIRLOCK_DURABLE" in str(each)}
 
 
-def test_a_service_that_serves_no_durable_function_may_do_nothing_with_them(
-    lock_template: Json,
-) -> None:
-    assert about_durable(lock_template) == {}
-    assert durable_rules(lock_template) == []
+def test_a_service_without_durable_functions_may_do_nothing_with_them(lock_template: Json) -> None:
+    assert about_durable(lock_template) == durable_rules(lock_template) == []
     assert functions_that_meet_durable(lock_template) == set()
 
 
-def test_the_service_may_wake_and_ask_about_a_served_function_which_may_acquire_and_release(
-    own: Stack,
-) -> None:
+def test_the_service_may_ask_about_a_served_function_which_may_acquire(own: Stack) -> None:
     locks, function = LockService(own, "Locks"), durable_function(own)
     durable_function(own, "Other")
     locks.grant_durable(function)
@@ -77,15 +71,12 @@ def test_the_service_may_wake_and_ask_about_a_served_function_which_may_acquire_
     arn = own.resolve(function.function_arn)
     template = template_of(own)
     [billing] = properties(template, "AWS::Lambda::Function", "Billing")
-    found = [value["Fn::GetAtt"][0] for value in billing["Environment"]["Variables"].values()]
-    assert [name[:-8] for name in found] == ["LocksAcquire", "LocksRelease"]
-    own_policy = statements(template, "BillingServiceRoleDefaultPolicy")
-    assert {statement["Action"] for statement in own_policy} == {"lambda:InvokeFunction"}
-    [(name, statement)] = about_durable(template).items()
+    variables = short(billing["Environment"]["Variables"])
+    assert [*variables.values()] == ["<Acquire.Arn>", "<Release.Arn>"]
+    assert {*actions(template, "BillingServiceRoleDefaultPolicy")} == {"lambda:InvokeFunction"}
     # Without a version it would match no execution.
-    assert statement["Resource"] == {"Fn::Join": ["", [arn, ":*"]]}
-    roles = template["Resources"][name]["Properties"]["Roles"]
-    assert [role["Ref"][:-8] for role in roles] == [f"{each}Role" for each in MEETING]
+    every_version = {"Fn::Join": ["", [arn, ":*"]]}
+    assert about_durable(template) == [([f"<{each}Role>" for each in MEETING], every_version)]
     assert durable_rules(template) == [
         {"status": ENDS, "functionArn": [arn, {"prefix": {"Fn::Join": ["", [arn, ":"]]}}]}
     ]
@@ -106,26 +97,23 @@ def test_a_function_of_another_stack_needs_no_reference_back(app: App, own: Stac
     assert (len(about_durable(template)), len(durable_rules(template))) == (2, 1)
 
 
-def test_a_service_of_all_durable_functions_serves_those_of_other_apps_and_may_watch_machines(
-    own: Stack,
-) -> None:
+def test_a_service_of_all_durable_functions_serves_those_of_other_apps(own: Stack) -> None:
     locks = LockService(own, "Locks", durable=True)
     locks.grant_durable(durable_function(own))
     arn = own.format_arn(service="states", resource="stateMachine", resource_name="billing")
     locks.watch(sfn.StateMachine.from_state_machine_arn(own, "Machine", arn))
     template = template_of(own)
     found = about_durable(template)
-    policies = {name.partition("DefaultPolicy")[0] for name in found}
-    assert policies == {f"{each}Role" for each in MEETING}
-    assert all(":function:*" in str(statement["Resource"]) for statement in found.values())
+    assert {role for roles, _ in found for role in roles} == {f"<{each}Role>" for each in MEETING}
+    assert all(":function:*" in str(functions) for _, functions in found)
     assert durable_rules(template) == [{"status": ENDS}]
     assert len(resources(template, "AWS::Events::Rule")) == 2
 
 
 def test_versions_and_functions_of_another_region_are_refused(app: App) -> None:
+    regions = ("eu-west-1", "us-east-1")
     here, there = (
-        Stack(app, region, env=Environment(region=region, account=ACCOUNT))
-        for region in ("eu-west-1", "us-east-1")
+        Stack(app, each, env=Environment(region=each, account=ACCOUNT)) for each in regions
     )
     locks = LockService.from_stack(here, "Locks", stack_name="Fairlock")
     with pytest.raises(InvalidRequest, match="account and region"):
@@ -191,9 +179,7 @@ def test_a_few_functions_take_one_inline_policy(own: Stack) -> None:
     assert len(about_durable(template_of(own))) == 1
 
 
-def test_what_fits_no_policy_is_refused_with_the_setting_that_serves_all(
-    app: App, own: Stack
-) -> None:
+def test_what_fits_no_policy_is_refused_with_what_serves_all(app: App, own: Stack) -> None:
     locks = serving(own, 1)
     stacks = [Stack(app, f"Stack{number}") for number in range(40)]
     served: list[Stack] = []
@@ -205,9 +191,7 @@ def test_what_fits_no_policy_is_refused_with_the_setting_that_serves_all(
     assert managed <= MOST_MANAGED
 
 
-def test_the_service_may_decrypt_with_the_key_of_a_function(
-    own: Stack, imported: SharedLockService
-) -> None:
+def test_the_service_may_use_the_key_of_a_function(own: Stack, imported: SharedLockService) -> None:
     """Lambda developer guide, "Encryption for durable execution state": callbacks ask for it."""
     key = kms.Key.from_key_arn(own, "Key", KEY)
     functions = [durable_function(own, name) for name in ("One", "Two")]

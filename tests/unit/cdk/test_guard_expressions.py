@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,106 +14,12 @@ from aws_cdk import aws_stepfunctions as sfn
 from fairlock.cdk import Waiting
 from fairlock.cdk.guard import guard_arguments
 from fairlock.cdk.guard.guard_arguments import checked_limit, checked_only_newest
-from tests.unit.cdk.guard_forms import GuardFactory
-from tests.unit.cdk.template import EvaluationError, Scope, definition_of, evaluate, machine_of
-
-Json = dict[str, Any]
-
-ENTERED_MS = 1_900_000_000_000
-HALF_HOUR_MS = 1_800_000
+from tests.unit.cdk.guard_forms import Cases
+from tests.unit.cdk.template import EvaluationError, Json, evaluate, machine_of
 
 
-@pytest.fixture(scope="module")
-def machine(forms: Json) -> Scope:
-    return machine_of(forms, "Flat")
-
-
-def lock_variable(machine: Scope, **fields: object) -> Json:
-    [name] = machine.assigned()
-    return {name: {"lock_name": "customer/7", "waiting_since_ms": ENTERED_MS, **fields}}
-
-
-def chosen(machine: Scope, *, now_ms: int, **fields: object) -> str:
-    """The state after "Acquired?"."""
-    choice = machine.states["Guard: Acquired?"]
-    for rule in choice["Choices"]:
-        if evaluate(rule["Condition"], variables=lock_variable(machine, **fields), now_ms=now_ms):
-            return str(rule["Next"])
-    return str(choice["Default"])
-
-
-@pytest.mark.parametrize(
-    ("fields", "waited_ms", "next_state"),
-    [
-        ({"acquired": True}, 0, "Charge"),
-        ({"acquired": True}, HALF_HOUR_MS + 1, "Charge"),
-        ({"acquired": False, "reason": "ALREADY_RELEASED"}, 0, "Guard: Wait"),
-        ({"acquired": False, "reason": "ALREADY_RELEASED"}, HALF_HOUR_MS, "Guard: Give up"),
-        ({"acquired": False, "reason": "HELD"}, HALF_HOUR_MS - 1, "Guard: Wait"),
-        ({"acquired": False, "reason": "HELD"}, HALF_HOUR_MS, "Guard: Give up"),
-        ({}, 0, "Guard: Wait"),
-    ],
-)
-def test_the_answer_decides_where_to_go(
-    machine: Scope, fields: Json, waited_ms: int, next_state: str
-) -> None:
-    assert chosen(machine, now_ms=ENTERED_MS + waited_ms, **fields) == next_state
-
-
-def test_the_wait_is_the_advice_but_never_past_the_deadline(machine: Scope) -> None:
-    variables = lock_variable(machine, retry_after_seconds=7)
-    expression = machine.states["Guard: Wait"]["Seconds"]
-    for waited_ms, seconds in (
-        (0, 7),
-        (HALF_HOUR_MS - 2_001, 3),  # rounded up, so that the last try is not before the deadline
-        (HALF_HOUR_MS - 1, 1),
-        (HALF_HOUR_MS + 5_000, 1),
-    ):
-        assert evaluate(expression, variables=variables, now_ms=ENTERED_MS + waited_ms) == seconds
-
-
-@pytest.mark.parametrize(
-    ("reason", "seconds", "owner_id", "restarts"),
-    [("HELD", 7, "me", 3), ("ALREADY_RELEASED", 8, "another", 4)],
-)
-def test_an_acquisition_that_was_released_meanwhile_begins_again_as_another_owner(
-    machine: Scope, reason: str, seconds: int, owner_id: str, restarts: int
-) -> None:
-    answer = {"retry_after_seconds": 7, "owner_id": "me", "restarts": 3, "reason": reason}
-    variables, wait = lock_variable(machine, **answer), machine.states["Guard: Wait"]
-    [(name, assigned)] = wait["Assign"].items()
-    assert evaluate(wait["Seconds"], variables=variables, now_ms=ENTERED_MS) == seconds
-    lock = evaluate(assigned, variables=variables, functions={"uuid": lambda: "another"})
-    lock.pop("pause_seconds", None)
-    assert lock == {**variables[name], "owner_id": owner_id, "restarts": restarts}
-
-
-@pytest.mark.parametrize(
-    ("holders", "shown"),
-    [
-        ([{"owner_name": "one"}], "one"),
-        ([{"owner_name": str(number)} for number in range(9)], "0, 1, 2, 3, 4"),
-        ([], ""),
-    ],
-)
-def test_the_timeout_says_which_lock_how_long_and_who_holds_it(
-    machine: Scope, holders: list[Json], shown: str
-) -> None:
-    timed_out = machine.states["Guard: Timed out"]
-    cause = evaluate(
-        timed_out["Cause"],
-        variables=lock_variable(machine, holders=holders),
-        now_ms=ENTERED_MS + HALF_HOUR_MS + 1_500,
-    )
-    assert timed_out["Error"] == "LockWaitTimeout"
-    assert cause == (
-        "lock customer/7 was not granted within max_wait of 1800 s (waited 1801 s), "
-        f"held by {shown}"
-    )
-
-
-def test_the_error_of_the_work_leaves_as_it_is(machine: Scope) -> None:
-    failed = machine.states["Guard: Failed"]
+def test_the_error_of_the_work_leaves_as_it_is(forms: Json) -> None:
+    failed = machine_of(forms, "Flat").states["Guard: Failed"]
     for error_output, error, cause in (
         ({"Error": "CardDeclined", "Cause": "no funds"}, "CardDeclined", "no funds"),
         ({"Error": "CardDeclined"}, "CardDeclined", ""),
@@ -128,24 +33,18 @@ def test_the_error_of_the_work_leaves_as_it_is(machine: Scope) -> None:
 # `LockGuard(shared=True)`: what its states ask for.
 
 
-@pytest.mark.parametrize(
-    ("options", "number"),
-    [
-        ({"keep_alive": Duration.seconds(5), "waiting": Waiting.poll()}, 2),
-        ({"keep_alive": Duration.seconds(5), "waiting": Waiting.queue()}, 3),
+def test_each_call_of_a_reader_asks_to_share_with_twenty_or_as_many_as_told(guards: Cases) -> None:
+    kept = {"keep_alive": Duration.seconds(5)}
+    for options, number in (
+        ({**kept, "waiting": Waiting.poll()}, 2),
+        ({**kept, "waiting": Waiting.queue()}, 3),
         ({"express": True}, 1),
-    ],
-)
-def test_each_call_of_a_reader_asks_to_share_with_twenty_or_as_many_as_the_guard_says(
-    guards: GuardFactory, options: Json, number: int
-) -> None:
-    either: tuple[Json, Json] = {}, {"limit": 3}
-    for limits in either:
-        made = definition_of(guards.guard(shared=True, **options, **limits)).requests()
-        expected = (True, limits.get("limit", 20))
-        assert [(each["shared"], each["limit"]) for each in made] == [expected] * number
-    writer = definition_of(guards.guard(**options))
-    assert not [each for each in writer.requests() if "shared" in each]
+    ):
+        for limits, limit in (({}, 20), ({"limit": 3}, 3)):
+            made = guards.definition(shared=True, **options, **limits).requests()
+            assert [(each["shared"], each["limit"]) for each in made] == [(True, limit)] * number
+        writer = guards.definition(**options)
+        assert not [each for each in writer.requests() if "shared" in each]
 
 
 # A release that fails for good beside a heartbeat: the result is carried out in an error.
@@ -231,18 +130,14 @@ def test_a_result_that_would_be_rounded_is_an_error_of_its_own(failure: Json) ->
 # What only shows when a workflow runs, such as an id that is missing, fails by its field and rule.
 
 
-@pytest.mark.parametrize(
-    ("field", "checked"),
-    [("limit", partial(checked_limit, shared=False)), ("only_newest", checked_only_newest)],
-)
-def test_a_number_that_is_missing_when_the_workflow_runs_is_named(
-    field: str, checked: Callable[[str], object]
-) -> None:
-    made = str(checked(f"{{% $states.input.{field} %}}"))
-    text = rf"^{field}: \$states.input.{field} must give a value: it is missing"
-    with pytest.raises(EvaluationError, match=text):
-        evaluate(made, states={"input": {}})
-    assert evaluate(made, states={"input": {field: 3}}) == 3
+def test_a_number_that_is_missing_when_the_workflow_runs_is_named() -> None:
+    checks = {"limit": partial(checked_limit, shared=False), "only_newest": checked_only_newest}
+    for field, checked in checks.items():
+        made = str(checked(f"{{% $states.input.{field} %}}"))
+        told = rf"^{field}: \$states.input.{field} must give a value: it is missing"
+        with pytest.raises(EvaluationError, match=told):
+            evaluate(made, states={"input": {}})
+        assert evaluate(made, states={"input": {field: 3}}) == 3
 
 
 CUSTOMER = "{% 'customer/' & $states.input.customer_id %}"
@@ -254,18 +149,15 @@ def name_of(lock_name: str) -> str:
     return str(stack.resolve(guard_arguments.workflow_lock_name(stack, lock_name)))
 
 
-@pytest.mark.parametrize("lock_name", [CUSTOMER, BY_PATH], ids=["JSONata", "JsonPath"])
-def test_a_part_that_is_there_makes_the_name_and_one_that_is_missing_makes_none(
-    lock_name: str,
-) -> None:
-    name = name_of(lock_name)
-    for value in (7, "ä 7"):
-        found = evaluate(name, states={"input": {"customer_id": value}})
-        assert found == f"customer/{value}"
+def test_a_part_that_is_there_makes_the_name_and_a_missing_one_none() -> None:
     told = r"^lock_name: \$states.input.customer_id must be a text or a number: it is missing, null"
-    for given in ({}, *({"customer_id": each} for each in (None, "", {"id": 7}, [7]))):
-        with pytest.raises(EvaluationError, match=told):
-            evaluate(name, states={"input": given})
+    for name in map(name_of, (CUSTOMER, BY_PATH)):
+        for value in (7, "ä 7"):
+            found = evaluate(name, states={"input": {"customer_id": value}})
+            assert found == f"customer/{value}"
+        for given in ({}, *({"customer_id": each} for each in (None, "", {"id": 7}, [7]))):
+            with pytest.raises(EvaluationError, match=told):
+                evaluate(name, states={"input": given})
 
 
 def test_without_the_check_all_customers_without_an_id_have_one_lock() -> None:
@@ -285,17 +177,14 @@ def test_jsonata_that_is_no_mere_concatenation_stays_as_it_is() -> None:
         assert name_of(f"{{% {expression} %}}") == f"{{% {expression} %}}"
 
 
-@pytest.mark.parametrize(
-    ("expression", "name"),
-    [
+def test_operands_may_be_calls_quoted_names_and_brackets() -> None:
+    given = {"id": 7, "customer id": 8, "list": ["x", "y"]}
+    functions = {"f": lambda text, number: f"{text}{number}"}
+    for expression, name in (
         ("'a/' & $f('x & y', $states.input.id) & '/b'", "a/x & y7/b"),
         ('"o\'r/" & $states.input.`customer id`', "o'r/8"),
         ("'a/' & ($states.input.id + 1)", "a/8"),
         ("$states.input.id & '/' & $states.input.list[1]", "7/y"),
-    ],
-)
-def test_operands_may_be_calls_quoted_names_and_brackets(expression: str, name: str) -> None:
-    given = {"id": 7, "customer id": 8, "list": ["x", "y"]}
-    functions = {"f": lambda text, number: f"{text}{number}"}
-    found = name_of(f"{{% {expression} %}}")
-    assert evaluate(found, states={"input": given}, functions=functions) == name
+    ):
+        found = name_of(f"{{% {expression} %}}")
+        assert evaluate(found, states={"input": given}, functions=functions) == name

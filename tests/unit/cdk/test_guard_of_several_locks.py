@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 import random
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
-from aws_cdk import Duration, Stack
+from aws_cdk import Duration
 
 from fairlock.cdk import Waiting
 from fairlock.cdk.guard import guard_arguments
 from fairlock.errors import InvalidRequest
 from fairlock.wire.rules import LOCK_NAME, in_lock_order
 from tests.unit.cdk.conftest import Asl
-from tests.unit.cdk.guard_forms import RELEASE, GuardFactory
+from tests.unit.cdk.guard_forms import Cases
 from tests.unit.cdk.template import (
     EvaluationError,
-    Scope,
-    definition_of,
+    Json,
     evaluate,
     happy_path,
     ways_out_unreleased,
@@ -34,31 +33,25 @@ FULL_WIDTH_TILDE, SMILE = "\uff5e", "😀"
 """UTF-16 has the second one before the first."""
 
 
-def names_entered(scope: Scope) -> list[str]:
-    entered = [name for name in happy_path(scope) if name.endswith(": Enter")]
-    locks = [lock for name in entered for lock in scope.states[name]["Assign"].values()]
-    return [lock["lock_name"] for lock in locks if "owner_id" in lock]
-
-
-@pytest.mark.parametrize("length", [45, 46, 80])
-def test_names_of_states_and_variables_are_short_enough_for_any_construct_id(
-    guards: GuardFactory, length: int
-) -> None:
+def test_names_are_short_enough_for_any_construct_id(guards: Cases) -> None:
     names = [f"lock {number}" for number in range(10)]
-    guard = guards.guard("G" * length, lock_name=names, keep_alive=KEPT)
-    scope = definition_of(guard)
-    named = [name for name, _ in scope.all_states()]
-    named += [name for _, state in scope.all_states() for name in state.get("Assign", {})]
-    assert max(map(len, named)) <= 80
+    for length in (45, 46, 80, 200):
+        scope = guards.definition(name="G" * length, lock_name=names, keep_alive=KEPT)
+        states = [*scope.all_states()]
+        variables = [name for _, state in states for name in state.get("Assign", {})]
+        assert max(map(len, [*variables, *dict(states)])) <= 80
 
 
 @pytest.mark.parametrize("waiting", WAYS)
 def test_it_takes_the_locks_by_the_bytes_of_their_names_and_releases_them_in_reverse(
-    guards: GuardFactory, waiting: Waiting
+    guards: Cases, waiting: Waiting
 ) -> None:
     names = [SMILE, "b", FULL_WIDTH_TILDE, "B"]
-    scope = definition_of(guards.guard(lock_name=names, waiting=waiting))
-    assert names_entered(scope) == ["B", "b", FULL_WIDTH_TILDE, SMILE]
+    scope = guards.definition(lock_name=names, waiting=waiting)
+    entered = [name for name in happy_path(scope) if name.endswith(": Enter")]
+    locks = [lock for name in entered for lock in scope.states[name]["Assign"].values()]
+    found = [lock["lock_name"] for lock in locks if "owner_id" in lock]
+    assert found == ["B", "b", FULL_WIDTH_TILDE, SMILE]
     path = [name for name in happy_path(scope) if "Acquired?" not in name]
     assert path == [
         *("Guard: Enter", "Guard: Acquire"),
@@ -68,28 +61,21 @@ def test_it_takes_the_locks_by_the_bytes_of_their_names_and_releases_them_in_rev
     ]
 
 
-@pytest.mark.parametrize("waiting", WAYS)
-@pytest.mark.parametrize("keep_alive", [None, KEPT])
-def test_every_way_out_releases_all_locks_that_were_taken(
-    guards: GuardFactory, waiting: Waiting, keep_alive: Duration | None
-) -> None:
-    guard = guards.guard(lock_name=["a", "b", "c"], waiting=waiting, keep_alive=keep_alive)
-    scope = definition_of(guard)
-    assert not ways_out_unreleased(scope, scope.start_at, release_function=RELEASE)
-    for purpose, ends in (
-        ("Give up", "Guard: Timed out"),
-        ("Release after error", "Guard: Failed"),
-    ):
-        chain = [f"Guard (3): {purpose}", f"Guard (2): {purpose}", f"Guard: {purpose}", ends]
-        for before, after in pairwise(chain):
-            assert scope.states[before]["Next"] == after
-            assert [rule["Next"] for rule in scope.states[before]["Catch"]] == [after]
+def test_every_way_out_releases_all_locks_that_were_taken(guards: Cases) -> None:
+    ways = (("Give up", "Guard: Timed out"), ("Release after error", "Guard: Failed"))
+    for waiting, keep_alive in product(WAYS, (None, KEPT)):
+        names = ["a", "b", "c"]
+        scope = guards.definition(lock_name=names, waiting=waiting, keep_alive=keep_alive)
+        assert not ways_out_unreleased(scope, scope.start_at)
+        for purpose, ends in ways:
+            chain = [f"Guard (3): {purpose}", f"Guard (2): {purpose}", f"Guard: {purpose}", ends]
+            for before, after in pairwise(chain):
+                assert scope.states[before]["Next"] == after
+                assert [rule["Next"] for rule in scope.states[before]["Catch"]] == [after]
 
 
-def test_the_wait_for_the_second_lock_began_with_that_for_the_first_and_its_end_names_the_second(
-    guards: GuardFactory,
-) -> None:
-    states = definition_of(guards.guard(lock_name=["a", "b"], waiting=Waiting.queue())).states
+def test_one_wait_is_for_all_locks_and_its_end_names_the_busy_one(guards: Cases) -> None:
+    states = guards.definition(lock_name=["a", "b"], waiting=Waiting.queue()).states
     assert states["Guard (2): Time left?"]["Choices"][0]["Next"] == "Guard (2): Give up"
     entered = states["Guard (2): Enter"]["Assign"]
     [lock] = [lock for lock in entered.values() if "owner_id" in lock]
@@ -105,48 +91,47 @@ def test_the_wait_for_the_second_lock_began_with_that_for_the_first_and_its_end_
     assert cause.endswith("; none of the locks is held")
 
 
-def never_tried(scope: Scope) -> set[str]:
-    """Those of three locks for which no release is tried if each call of release fails."""
-    released: list[str] = []
-    [work] = [state for state in scope.states.values() if state["Type"] == "Parallel"]
-    name, states = "Guard (3): Release", work["Branches"][0]["States"]
+def tried(states: Mapping[str, Json], name: str, ends: str) -> list[Json]:
+    """The states that are entered from a release on if each call fails."""
+    entered: list[Json] = []
     while states[name]["Type"] == "Task":
-        released.append(states[name]["Arguments"]["Payload"]["lock_name"])
-        [name] = [rule["Next"] for rule in states[name]["Catch"]]
-    assert name == "Guard: Lock not released"
-    caught = next(rule for rule in work["Catch"] if "LockNotReleased" in rule["ErrorEquals"][0])
-    name = caught["Next"]
-    while scope.states[name]["Type"] == "Task":
-        state = scope.states[name]
-        assert state["Output"] == "{% $states.input %}"
-        assert {rule["Next"] for rule in state["Catch"]} == {state["Next"]}
-        released.append(state["Arguments"]["Payload"]["lock_name"])
-        name = state["Next"]
-    assert name == "Guard: Not released"
-    acquires = [state for n, state in scope.states.items() if n.endswith(": Acquire")]
-    assert len(acquires) == 3
-    return {state["Arguments"]["Payload"]["lock_name"] for state in acquires} - set(released)
+        entered.append(states[name])
+        [name] = {rule["Next"] for rule in states[name]["Catch"]}
+    assert name == ends
+    return entered
 
 
 @pytest.mark.parametrize("waiting", WAYS)
-def test_beside_heartbeats_a_release_that_fails_leaves_out_no_other_one(
-    guards: GuardFactory, waiting: Waiting
-) -> None:
-    scope = definition_of(guards.guard(lock_name=["a", "b", "c"], waiting=waiting, keep_alive=KEPT))
-    assert not never_tried(scope)
+def test_a_failed_release_leaves_out_no_other_one(guards: Cases, waiting: Waiting) -> None:
+    scope = guards.definition(lock_name=["a", "b", "c"], waiting=waiting, keep_alive=KEPT)
+    [work] = [state for state in scope.states.values() if state["Type"] == "Parallel"]
+    [caught] = [each for each in work["Catch"] if "LockNotReleased" in each["ErrorEquals"][0]]
+    body = next(scope.inner()).states
+    inside = tried(body, "Guard (3): Release", "Guard: Lock not released")
+    behind = tried(scope.states, caught["Next"], "Guard: Not released")
+    for state in behind:
+        assert state["Output"] == "{% $states.input %}"
+        assert {rule["Next"] for rule in state["Catch"]} == {state["Next"]}
+    acquires = [state for name, state in scope.states.items() if name.endswith(": Acquire")]
+    assert len(acquires) == 3
+    of_acquires, of_releases = (
+        {each["Arguments"]["Payload"]["lock_name"] for each in calls}
+        for calls in (acquires, [*inside, *behind])
+    )
+    assert of_acquires == of_releases
 
 
 @cache
-def order_of(guards: GuardFactory, count: int) -> str:
+def order_of(guards: Cases, count: int) -> str:
     """How the guard's first state orders so many names: whatever they are, the text is the same."""
     asked = [f"{{% $states.input.n{number} %}}" for number in range(count)]
-    scope = definition_of(guards.guard(lock_name=asked))
+    scope = guards.definition(lock_name=asked)
     assert scope.start_at == "Guard: Order"
     [expression] = scope.states["Guard: Order"]["Assign"].values()
     return str(expression)
 
 
-def ordered(guards: GuardFactory, names: Sequence[str | None]) -> Any:  # noqa: ANN401 - what JSONata gives
+def ordered(guards: Cases, names: Sequence[str | None]) -> Any:  # noqa: ANN401 - what JSONata gives
     """The names in order, as the guard's first state evaluates them."""
     expression = order_of(guards, len(names))
     given = {f"n{number}": name for number, name in enumerate(names) if name is not None}
@@ -154,46 +139,35 @@ def ordered(guards: GuardFactory, names: Sequence[str | None]) -> Any:  # noqa: 
 
 
 def some_name(seeded: random.Random) -> str:
-    alphabets = (
-        "aAzZ0/ '\"\\{}$~",
-        "éßÿœ\u07ff",
-        "€漢\uff5e\ufffd\ud7ff",
-        "😀𐀀\U0001f1e6\U000e0100",
-    )
+    of_one_byte, of_two = "aAzZ0/ '\"\\{}$~", "éßÿœ\u07ff"
+    alphabets = (of_one_byte, of_two, "€漢\uff5e\ufffd\ud7ff", "😀𐀀\U0001f1e6\U000e0100")
     letters = [seeded.choice(seeded.choice(alphabets)) for _ in range(seeded.randint(1, 4))]
     return unicodedata.normalize("NFC", "".join(letters))
 
 
-def test_names_that_are_known_at_run_time_come_in_the_same_order_as_in_python(
-    guards: GuardFactory,
-) -> None:
+def test_names_known_at_run_time_come_in_the_order_of_python(guards: Cases) -> None:
     seeded = random.Random(14)  # noqa: S311 - the same names each time
     assert ordered(guards, [SMILE, "b", FULL_WIDTH_TILDE]) == ["b", FULL_WIDTH_TILDE, SMILE]
     for _ in range(40):
-        names = list(
-            {name for name in (some_name(seeded) for _ in range(5)) if LOCK_NAME.allows(name)}
-        )
+        drawn = {some_name(seeded) for _ in range(5)}
+        names = [name for name in drawn if LOCK_NAME.allows(name)]
         if len(names) > 1:
             assert ordered(guards, names) == in_lock_order(names), names
 
 
-def test_by_utf_16_they_do_not(guards: GuardFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_utf_16_they_do_not(guards: Cases, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: what JSONata compares if it is given the names themselves."""
     by_units = "function($name) { $utf16($name) }"
     monkeypatch.setattr(guard_arguments, "_KEY", by_units)
     asked = ["{% $states.input.a %}", "{% $states.input.b %}"]
-    [expression] = (
-        definition_of(guards.guard(lock_name=asked)).states["Guard: Order"]["Assign"].values()
-    )
+    [expression] = guards.definition(lock_name=asked).states["Guard: Order"]["Assign"].values()
     names = {"a": SMILE, "b": FULL_WIDTH_TILDE}
     functions = {"utf16": lambda name: name.encode("utf-16-be").hex()}
     found = evaluate(expression, states={"input": names}, functions=functions)
     assert found == [SMILE, FULL_WIDTH_TILDE] != in_lock_order(names.values())
 
 
-def test_a_name_that_comes_twice_or_is_missing_ends_the_workflow_before_any_is_taken(
-    guards: GuardFactory,
-) -> None:
+def test_a_name_twice_or_missing_ends_the_workflow_before_any_grant(guards: Cases) -> None:
     wrong: list[tuple[list[Any], str]] = [
         (["b", "a", "b"], "lock_name: b must come once: correct one of its expressions"),
         (["a", None], r"lock_name: \$states\.input\.n1 must give a value: it is missing"),
@@ -206,34 +180,7 @@ def test_a_name_that_comes_twice_or_is_missing_ends_the_workflow_before_any_is_t
             ordered(guards, names)
 
 
-def test_a_list_that_breaks_a_rule_is_told_at_synth(guards: GuardFactory) -> None:
-    wrong: list[tuple[list[str], str]] = [
-        ([], r"^lock_name: must be a list of 1 to 20 lock names"),
-        (["a"] * 21, r"^lock_name: must be a list of 1 to 20 lock names"),
-        (["a", "b", "a"], r"^lock_name: must have each lock once \(got 'a'\)"),
-        (["{% $x %}", "{% $x %}"], r"^lock_name: must have each lock once"),
-        (["a", ""], r"^lock_name: must be a string of 1 to 512 bytes"),
-        (["a", Stack().account], r"^lock_name: must have literals, JSONata or JsonPath tokens"),
-    ]
-    for lock_name, told in wrong:
-        with pytest.raises(InvalidRequest, match=told):
-            guards.guard(lock_name=lock_name)
-
-
-def test_what_one_lock_may_be_asked_for_several_may_not(guards: GuardFactory) -> None:
-    several: dict[str, Any] = {"lock_name": ["a", "b"]}
-    with pytest.raises(InvalidRequest, match=r"^only_newest: must be left out for several locks"):
-        guards.guard(**several, only_newest=7)
-    # In an Express workflow the lease outlasts the wait.
-    with pytest.raises(InvalidRequest, match=r"^lease: must be longer than max_wait \(60 s\)"):
-        guards.guard(**several, express=True)
-    guards.guard(**several, express=True, lease=Duration.minutes(3))
-    guards.guard(**several, express=True, max_wait=Duration.seconds(0))
-
-
-def test_the_fencing_tokens_are_an_object_by_lock_name_and_there_is_no_single_one(
-    guards: GuardFactory,
-) -> None:
+def test_the_fencing_tokens_are_an_object_by_lock_name(guards: Cases) -> None:
     guard = guards.guard(lock_name=["a", "b"])
     variables = [name[1:] for name in guard.fencing_tokens.split() if name.endswith("lock_name:")]
     known = [name.split(".")[0].lstrip("{$") for name in variables]
@@ -244,8 +191,8 @@ def test_the_fencing_tokens_are_an_object_by_lock_name_and_there_is_no_single_on
             getattr(guard, one)
 
 
-def test_a_list_of_one_is_a_plain_guard(guards: GuardFactory) -> None:
-    plain, listed = (definition_of(guards.guard(lock_name=name)) for name in ("x", ["x"]))
+def test_a_list_of_one_is_a_plain_guard(guards: Cases) -> None:
+    plain, listed = (guards.definition(lock_name=name) for name in ("x", ["x"]))
     assert [*plain.states] == [*listed.states]
     assert not [name for name in plain.assigned() if name.endswith("_entered")]
 

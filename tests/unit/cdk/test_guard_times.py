@@ -1,7 +1,8 @@
-"""When a guard's wait is over there was no grant: `on_timeout` must not need its fencing token.
+"""What a guard's time allows: what is done when its wait is over, and how long its task may take.
 
-All handlers are in one app, which is validated as at synth: those that would fail at run time
-beside those that are right and near to one of the former.
+When the wait is over there was no grant: `on_timeout` must not need its fencing token. All handlers
+are in one app, which is validated as at synth: those that would fail at run time beside those that
+are right and near to one of the former.
 """
 
 from __future__ import annotations
@@ -21,18 +22,10 @@ from fairlock.cdk.guard.guard_rules import GuardInMachine, faults_of_end
 from tests.unit.cdk.guard_forms import Case, Cases
 from tests.unit.cdk.template import definition_of
 
-JSONATA, JSONPATH = "Jsonata", "JsonPath"
-LANGUAGES = (JSONATA, JSONPATH)
-RULE: Final = ": must not lead to a state that needs this guard's fencing token: "
+LANGUAGES: Final = ("JSONata", "JSONPath")
+RULE: Final = "must not lead to a state that needs this guard's fencing token: "
+NEEDED: Final = f"Guard: on_timeout: {RULE}"
 Handler = Callable[[Case, str], sfn.IChainable]
-
-
-def tell(case: Case, language: str, *, name: str = "Tell", guard: str = "Guard") -> sfn.Pass:
-    """A state that needs a guard's fencing token."""
-    if language == JSONATA:
-        return case.step(name, outputs=LockGuard.fencing_token_of(case, guard))
-    path = LockGuard.fencing_token_path_of(case, guard)
-    return sfn.Pass(case, name, parameters={"token": sfn.JsonPath.number_at(path)})
 
 
 def choice(case: Case, condition: str = "{% $states.input.urgent %}") -> sfn.Choice:
@@ -42,55 +35,39 @@ def choice(case: Case, condition: str = "{% $states.input.urgent %}") -> sfn.Cho
 
 
 def token_in(case: Case) -> str:
-    """The fencing token in an expression of JSONata."""
     return LockGuard.fencing_token_of(case, "Guard").strip("{}% ")
 
 
-def after_another(case: Case, language: str) -> sfn.IChainable:
-    return case.step("First").next(tell(case, language))
-
-
 def behind_a_choice(case: Case, language: str) -> sfn.IChainable:
-    return choice(case).otherwise(tell(case, language))
+    return choice(case).otherwise(case.tell(language))
 
 
 def in_a_parallel(case: Case, language: str) -> sfn.IChainable:
     return sfn.Parallel.jsonata(case, "Both").branch(behind_a_choice(case, language))
 
 
-def in_a_map(case: Case, language: str) -> sfn.IChainable:
-    return case.map("Each", after_another(case, language))
-
-
-def under_another_lock(case: Case, language: str) -> sfn.IChainable:
-    return case.guard("Fallback", tell(case, language))
-
-
 def in_a_condition(case: Case, language: str) -> sfn.IChainable:
-    if language == JSONATA:
+    if language == "JSONata":
         return choice(case, f"{{% {token_in(case)} > 5 %}}").otherwise(case.step("Later"))
+    return when_token_is_high(case)
+
+
+def when_token_is_high(case: Case, *first: sfn.Condition) -> sfn.IChainable:
     path = LockGuard.fencing_token_path_of(case, "Guard")
-    high = sfn.Condition.number_greater_than(path, 5)
-    which = sfn.Choice(case, "Which?").when(high, case.step("Urgent"))
-    return which.otherwise(case.step("Later"))
-
-
-def in_a_catch(case: Case, language: str) -> sfn.IChainable:
-    call = case.call("Mail")
-    call.add_catch(tell(case, language), errors=["Known"])
-    return call
+    high = sfn.Condition.and_(*first, sfn.Condition.number_greater_than(path, 5))
+    return sfn.Choice(case, "Which?").when(high, case.step("Urgent")).otherwise(case.step("Later"))
 
 
 BROKEN: Final[dict[str, Handler]] = {
-    "AtOnce": tell,
+    "AtOnce": lambda case, language: case.tell(language),
+    "InACondition": in_a_condition,
     "BehindAChoice": behind_a_choice,
     "InAParallel": in_a_parallel,
-    "InAMap": in_a_map,
-    "UnderAnotherLock": under_another_lock,
-    "InACondition": in_a_condition,
-    "InACatch": in_a_catch,
+    "InAMap": lambda case, language: case.map("Each", case.step("First").next(case.tell(language))),
+    "UnderAnotherLock": lambda case, language: case.guard("Fallback", case.tell(language)),
+    "InACatch": lambda case, language: case.work.add_catch(case.tell(language), errors=["Known"]),
 }
-BY_LANGUAGE: Final = ("AtOnce", "InACondition", "Joined")
+BY_LANGUAGE: Final = ("AtOnce", "InACondition")
 """What is read in another way in each query language; the way to a state is the same in both."""
 WAYS: Final[dict[str, dict[str, Any]]] = {
     "Queue": {},
@@ -102,50 +79,49 @@ WAYS: Final[dict[str, dict[str, Any]]] = {
 
 def broken(cases: Cases) -> None:
     for name, way in WAYS.items():
-        case = cases.case(name)
+        case = cases.case(name, NEEDED)
         task = case.step("One").next(case.step("Two"))
-        case.machine(case.guard(task=task, on_timeout=tell(case, JSONPATH), **way))
+        case.machine(case.guard(task=task, on_timeout=case.tell("JSONPath"), **way))
     for name, handler in BROKEN.items():
-        for language in LANGUAGES if name in BY_LANGUAGE else (JSONPATH,):
-            case = cases.case(f"{name}{language}")
+        for language in LANGUAGES if name in BY_LANGUAGE else LANGUAGES[1:]:
+            case = cases.case(f"{name}{language}", NEEDED)
             case.machine(case.guard(on_timeout=handler(case, language)))
     for language in LANGUAGES:
-        case = cases.case(f"Joined{language}")
-        after, skipped = tell(case, language), case.step("Skipped")
+        case = cases.case(f"Joined{language}", NEEDED)
+        after, skipped = case.tell(language), case.step("Skipped")
         skipped.next(after)
         case.machine(case.guard(on_timeout=skipped).next(after))
-    case = cases.case("ByTwoGuards")
-    give_up = tell(case, JSONATA)
+    case = cases.case("ByTwoGuards", NEEDED)
+    give_up = case.tell()
     first = case.guard(on_timeout=give_up)
     case.machine(first.next(case.guard("Second", on_timeout=give_up)))
-    case = cases.case("Prefixed")
-    guard = case.guard(on_timeout=tell(case, JSONPATH))
-    case.machine(guard.prefix_states("First "))
-    case = cases.case("Superseded")
-    case.machine(case.guard(only_newest=True, on_superseded=tell(case, JSONATA)))
+    case = cases.case("Prefixed", NEEDED)
+    case.machine(case.guard(on_timeout=case.tell("JSONPath")).prefix_states("First "))
+    case = cases.case("Superseded", f"Guard: on_superseded: {RULE}")
+    case.machine(case.guard(only_newest=True, on_superseded=case.tell()))
 
 
 def sound(cases: Cases) -> None:
     case = cases.case("OuterToken")
-    inner = case.guard("Inner", on_timeout=tell(case, JSONATA))
+    inner = case.guard("Inner", on_timeout=case.tell())
     case.machine(case.guard(task=inner, on_timeout=case.step("Later")))
     case = cases.case("OwnTokenOfTheFallback")
-    fallback = case.guard("Fallback", tell(case, JSONPATH, guard="Fallback"))
+    fallback = case.guard("Fallback", case.tell("JSONPath", guard="Fallback"))
     case.machine(case.guard(on_timeout=fallback))
     for language in LANGUAGES:
         case = cases.case(f"AChoiceAsks{language}")
         which = behind_a_choice(case, language)
         case.machine(case.guard(on_timeout=case.step("Skipped").next(which)).next(which))
     case = cases.case("InTheWork")
-    work = in_a_parallel(case, JSONPATH)
+    work = in_a_parallel(case, "JSONPath")
     case.machine(case.guard(task=work, on_timeout=case.step("Later")))
     case = cases.case("TriesAgain")
     wait = sfn.Wait.jsonata(case, "Pause", time=sfn.WaitTime.seconds("{% 60 %}"))
-    guard = case.guard(task=tell(case, JSONPATH), on_timeout=wait)
+    guard = case.guard(task=case.tell("JSONPath"), on_timeout=wait)
     wait.next(guard)
     case.machine(guard)
     case = cases.case("InAChild")
-    child = case.guard("Inner", tell(case, JSONPATH, guard="Inner"))
+    child = case.guard("Inner", case.tell("JSONPath", guard="Inner"))
     case.machine(case.guard(on_timeout=case.map("Each", child, sfn.StateMachineType.STANDARD)))
     asking = ("$exists(X) ? X : 'none'", "X ? X : 'none'", "{'token': X ?? 'none'}", "$exists(X)")
     for number, expression in enumerate(asking):
@@ -153,11 +129,8 @@ def sound(cases: Cases) -> None:
         asks = f"{{% {expression.replace('X', token_in(case))} %}}"
         case.machine(case.guard(on_timeout=case.step("Tell", outputs=asks)))
     case = cases.case("AsksInJsonPath")
-    path = LockGuard.fencing_token_path_of(case, "Guard")
-    high = sfn.Condition.number_greater_than(path, 5)
-    granted = sfn.Condition.and_(sfn.Condition.is_present(path), high)
-    which = sfn.Choice(case, "Granted?").when(granted, case.step("Urgent"))
-    case.machine(case.guard(on_timeout=which.otherwise(case.step("Later"))))
+    granted = sfn.Condition.is_present(LockGuard.fencing_token_path_of(case, "Guard"))
+    case.machine(case.guard(on_timeout=when_token_is_high(case, granted)))
     case = cases.case("OtherFields")
     variable = token_in(case).partition(".")[0]
     fields = {name: f"{{% {variable}.{name} %}}" for name in ("lock_name", "waiting_since_ms")}
@@ -168,43 +141,24 @@ def sound(cases: Cases) -> None:
 
 
 @pytest.fixture(scope="module")
-def app() -> App:
-    app = App()
-    cases = Cases(app, "Cases")
+def cases() -> Cases:
+    cases = Cases(App(), "Cases")
     for build in (sound, broken):
         build(cases)
-    return app
-
-
-REFUSED = {
-    f"Cases/{case}/Guard"
-    for case in (
-        *WAYS,
-        *("ByTwoGuards", "Prefixed", "Superseded"),
-        *(f"{name}{each}" for name in BY_LANGUAGE for each in LANGUAGES),
-        *(f"{name}{JSONPATH}" for name in BROKEN if name not in BY_LANGUAGE),
-    )
-}
+    return cases
 
 
 def test_a_handler_that_needs_the_token_of_a_grant_that_never_was_is_refused_and_no_other(
-    app: App,
+    cases: Cases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    faults = dict(fault.split(": ", 1) for fault in app.node.validate())
-    assert faults.keys() == REFUSED
-    for path, fault in faults.items():
-        field = "on_superseded" if "Superseded" in path else "on_timeout"
-        state = "Which?" if "InACondition" in path else "Tell"
-        assert fault.startswith(f"{field}{RULE}")
-        assert fault.endswith(f"(got {state!r})")
-
-
-def test_without_the_rule_all_would_be_synthesized(
-    app: App, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The control."""
+    faults = sorted(cases.node.root.node.validate())
+    expected = sorted(cases.told.values())
+    for fault, told in zip(faults, expected, strict=True):
+        assert fault.startswith(told)
+        assert fault.endswith("(got 'Which?')" if "InACondition" in fault else "(got 'Tell')")
+    # The control: without the rule, all would be synthesized.
     monkeypatch.setattr(GuardInMachine, "_tokens_without_a_grant", lambda *_: ())
-    assert app.node.validate() == []
+    assert cases.node.root.node.validate() == []
 
 
 # `max_hold` of a guard: the time-out of its task is not longer, or synth refuses the guard.
@@ -217,13 +171,8 @@ TASK = {"Type": "Task", "Resource": "arn:aws:states:::lambda:invoke", "TimeoutSe
 
 
 @pytest.fixture
-def empty_app() -> App:
-    return App()
-
-
-@pytest.fixture
-def case(empty_app: App) -> Case:
-    return Cases(empty_app, "Cases").case("Case")
+def case() -> Case:
+    return Cases(App(), "Cases").case("Case")
 
 
 def ends_after(seconds: int) -> dict[str, Any]:
@@ -231,18 +180,15 @@ def ends_after(seconds: int) -> dict[str, Any]:
     return {"task_timeout": timeout, "retry_on_service_exceptions": False}
 
 
-@pytest.mark.parametrize(
-    "way", [*WAYS.values(), {"express": True}, {"shared": True}], ids=[*WAYS, "Express", "Shared"]
-)
-def test_a_task_with_a_time_out_is_guarded_as_without_max_hold(
-    case: Case, way: dict[str, Any]
-) -> None:
-    plain = case.guard("Plain", case.call("A", **ends_after(600)), lock_name="x", **way)
-    capped = case.guard(
-        "Capped", case.call("B", **ends_after(600)), lock_name="x", max_hold=TEN_MINUTES, **way
+@pytest.mark.parametrize("way", [*WAYS.values(), {"express": True}, {"shared": True}], ids=str)
+def test_a_time_out_makes_max_hold_cost_no_state(case: Case, way: dict[str, Any]) -> None:
+    plain, capped = (
+        definition_of(
+            case.guard(name, case.call(f"{name}Call", **ends_after(600)), lock_name="x", **options)
+        )
+        for name, options in (("Plain", way), ("Capped", {**way, "max_hold": TEN_MINUTES}))
     )
-    states, expected = str(definition_of(capped).states), str(definition_of(plain).states)
-    assert len(states.replace("Capped", "Plain")) == len(expected)
+    assert len(str(capped.states).replace("Capped", "Plain")) == len(str(plain.states))
 
 
 def test_work_without_an_end_is_refused_and_what_to_do_is_told(case: Case) -> None:
@@ -266,81 +212,61 @@ def test_work_without_an_end_is_refused_and_what_to_do_is_told(case: Case) -> No
         assert "start a chain as a workflow of its own" in str(refused.value)
 
 
-def test_a_time_out_that_is_longer_is_refused_also_with_the_retries_that_cdk_adds(
-    case: Case,
-) -> None:
+def test_a_longer_time_out_is_refused_also_with_the_retries_that_cdk_adds(case: Case) -> None:
     """Seven attempts, and 2 + 4 + 8 + 16 + 32 + 64 s between them."""
-    timeout = sfn.Timeout.duration(Duration.seconds(60))
-    enough, short = Duration.seconds(7 * 60 + 126), Duration.seconds(7 * 60 + 125)
-    case.guard("Enough", case.call("A", task_timeout=timeout), max_hold=enough)
+    retried = {"task_timeout": sfn.Timeout.duration(Duration.seconds(60))}
+    several = {"lock_name": ["a", "b"], "max_wait": Duration.minutes(5)}
+    works: tuple[tuple[dict[str, Any], int, dict[str, Any], str], ...] = (
+        (retried, 7 * 60 + 126, {}, TOO_LONG),
+        (ends_after(600), 600, {}, TOO_LONG),
+        (ends_after(600), 300 + 600, several, "300 s may pass before it for the other locks"),
+    )
+    for number, (ends, seconds, options, told) in enumerate(works):
+        task, other = (case.call(f"{name}{number}", **ends) for name in ("Task", "Other"))
+        enough, short = Duration.seconds(seconds), Duration.seconds(seconds - 1)
+        case.guard(f"Enough{number}", task, max_hold=enough, **options)
+        with pytest.raises(InvalidRequest, match=told):
+            case.guard(f"Short{number}", other, max_hold=short, **options)
     in_jsonpath = sfn.CustomState(case, "Custom", state_json=TASK)
     case.guard("In JSONPath", in_jsonpath, max_hold=TEN_MINUTES)
-    for name, task, max_hold in (
-        ("Short", case.call("B", task_timeout=timeout), short),
-        ("Long", case.call("C", **ends_after(601)), TEN_MINUTES),
-    ):
-        with pytest.raises(InvalidRequest, match=TOO_LONG):
-            case.guard(name, task, max_hold=max_hold)
-    several = {"lock_name": ["a", "b"], "max_wait": Duration.minutes(5)}
-    enough = Duration.seconds(300 + 600)
-    case.guard("Several", case.call("D", **ends_after(600)), max_hold=enough, **several)
-    with pytest.raises(InvalidRequest, match="300 s may pass before it for the other locks"):
-        case.guard("Waits", case.call("E", **ends_after(600)), max_hold=TEN_MINUTES, **several)
-    wrong: Any
-    for wrong in (600, "10m", Duration.millis(1500)):
-        with pytest.raises(InvalidRequest, match="max_hold: must be a"):
-            case.guard("Wrong", case.step("Work"), max_hold=wrong)
-        case.node.try_remove_child("Work")
 
 
-@pytest.mark.parametrize(
-    ("retry", "longest"),
-    [
+def test_all_attempts_and_their_pauses_have_to_fit() -> None:
+    retries: list[tuple[list[dict[str, Any]], int]] = [
         ([], 10),
         ([{"ErrorEquals": ["States.ALL"]}], 10 + 3 * 10 + 1 + 2 + 4),
         ([{"MaxAttempts": 0}], 10),
         ([{"MaxAttempts": 2, "IntervalSeconds": 5, "BackoffRate": 1}], 3 * 10 + 10),
         ([{"MaxAttempts": 4, "IntervalSeconds": 5, "MaxDelaySeconds": 8}], 5 * 10 + 5 + 3 * 8),
         ([{"MaxAttempts": 1}, {"MaxAttempts": 2}], 4 * 10 + 1 + 1 + 2),
-    ],
-)
-def test_all_attempts_and_their_pauses_have_to_fit(
-    retry: list[dict[str, Any]], longest: int
-) -> None:
-    task = {"TimeoutSeconds": 10, "Retry": retry}
-    assert list(faults_of_end(longest, task)) == []
-    assert len(list(faults_of_end(longest - 1, task))) == 1
-    assert list(faults_of_end(longest + 60, task, wait_seconds=60)) == []
-    assert len(list(faults_of_end(longest + 59, task, wait_seconds=60))) == 1
-    retry.append({"MaxAttempts": 99_999_999})  # Is refused soon.
-    assert len(list(faults_of_end(3600, task))) == 1
+    ]
+    for retry, longest in retries:
+        task = {"TimeoutSeconds": 10, "Retry": retry}
+        for wait in (0, 60):
+            assert list(faults_of_end(longest + wait, task, wait_seconds=wait)) == []
+            assert len(list(faults_of_end(longest + wait - 1, task, wait_seconds=wait))) == 1
+        retry.append({"MaxAttempts": 99_999_999})  # Is refused soon.
+        assert len(list(faults_of_end(3600, task))) == 1
 
 
-def test_a_retry_that_is_added_later_is_found_at_synth(
-    empty_app: App, case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_later_retry_is_found_at_synth(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look at the task when it is guarded would not find that."""
     task = case.call("Work", **ends_after(400))
     case.machine(case.guard(task=task, max_hold=TEN_MINUTES))
     task.add_retry(max_attempts=2)
-    assert TOO_LONG in str(empty_app.node.validate())
+    assert TOO_LONG in str(case.node.root.node.validate())
     monkeypatch.setattr(guard_rules, "faults_of_end", lambda *_, **__: iter(()))
-    assert empty_app.node.validate() == []
+    assert case.node.root.node.validate() == []
 
 
-@pytest.mark.parametrize(
-    ("work", "options", "told"),
-    [
-        (TASK, {"max_hold_seconds": 599}, TOO_LONG),
-        (TASK, {"max_hold_seconds": 600, "lock_name": ["x", "y"]}, TOO_LONG),
-        ({"Type": "Pass"}, {"max_hold_seconds": 600}, NO_END),
-        ({"StartAt": "A", "States": {"A": TASK, "B": TASK}}, {"max_hold_seconds": 600}, NO_END),
-    ],
-)
-def test_a_machine_without_an_app_that_may_hold_longer_is_refused(
-    work: dict[str, Any], options: dict[str, Any], told: str
-) -> None:
+def test_a_machine_without_an_app_that_may_hold_longer_is_refused() -> None:
     machine = partial(standalone.guarded_machine, functions=FUNCTIONS, lock_name="x")
     assert machine(TASK, max_hold_seconds=600) == machine(TASK)
-    with pytest.raises(InvalidRequest, match=told):
-        machine(work, **options)
+    two = {"StartAt": "A", "States": {"A": TASK, "B": TASK}}
+    with pytest.raises(InvalidRequest, match=TOO_LONG):
+        machine(TASK, max_hold_seconds=599)
+    for work in ({"Type": "Pass"}, two):
+        with pytest.raises(InvalidRequest, match=NO_END):
+            machine(work, max_hold_seconds=600)
+    with pytest.raises(InvalidRequest, match=TOO_LONG):
+        machine(TASK, max_hold_seconds=600, lock_name=["x", "y"])

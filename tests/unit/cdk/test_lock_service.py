@@ -10,28 +10,21 @@ import pytest
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
-from aws_cdk.assertions import Match, Template
 
 from fairlock.cdk import LockService
 from fairlock.cdk.service.service_base import MetricOptions
 from fairlock.errors import InvalidRequest
 from fairlock.names import MetricName
 from tests.unit.cdk.conftest import NewApp
-from tests.unit.cdk.template import one, properties, statements, template_of
-
-Json = dict[str, Any]
+from tests.unit.cdk.guard_forms import role
+from tests.unit.cdk.template import Json, made, properties, short, statements, template_of
 
 STATISTICS = {
-    "HandOffLatency": "p95",
-    MetricName.HELD_TIME: "p95",
-    MetricName.WAIT_TIME: "p95",
-    MetricName.PACE_WAIT: "p95",
-    MetricName.QUEUE_LENGTH: "Maximum",
-    MetricName.CURRENT_WAIT: "Maximum",
+    **dict.fromkeys(("HandOffLatency", "HeldTime", "WaitTime", "PaceWait"), "p95"),
+    **dict.fromkeys((MetricName.QUEUE_LENGTH, MetricName.CURRENT_WAIT), "Maximum"),
 }
 
 
@@ -55,77 +48,58 @@ def service(new_app: NewApp) -> LockService:
 
 
 @pytest.fixture(scope="module")
-def template(service: LockService) -> Template:
-    for method in ("acquire", "heartbeat", "release", "use", "client"):
-        role = iam.Role(service, f"May{method.title()}", assumed_by=iam.AccountRootPrincipal())
-        grant = getattr(service, f"grant_{method}")(role)
-        assert isinstance(grant, iam.Grant)
-        assert grant.success
-    return Template.from_stack(Stack.of(service))
+def template(service: LockService) -> Json:
+    for grant in ("acquire", "heartbeat", "release", "use", "client"):
+        assert getattr(service, f"grant_{grant}")(role(service, f"May{grant}")).success
+    return template_of(Stack.of(service))
 
 
-def test_the_table_follows_its_options(template: Template) -> None:
-    template.has_resource(
-        "AWS::DynamoDB::Table",
-        {
-            "DeletionPolicy": "Delete",
-            "Properties": {
-                "TableName": "locks-of-a-name",
-                "DeletionProtectionEnabled": True,
-                "SSESpecification": {
-                    "SSEEnabled": True,
-                    "SSEType": "KMS",
-                    "KMSMasterKeyId": {"Fn::GetAtt": [Match.string_like_regexp("^Key"), "Arn"]},
-                },
-            },
-        },
-    )
+def test_the_table_follows_its_options(template: Json) -> None:
+    table = made(template)["Table"]
+    assert table["DeletionPolicy"] == "Delete"
+    given = {"TableName": "locks-of-a-name", "DeletionProtectionEnabled": True}
+    key = {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": "<Key.Arn>"}
+    assert table["Properties"].items() >= {**given, "SSESpecification": key}.items()
 
 
-def test_functions_and_logs_follow_their_options(template: Template) -> None:
-    template.resource_properties_count_is("AWS::Logs::LogGroup", {"RetentionInDays": 7}, 4)
-    template.resource_properties_count_is(
-        "AWS::Lambda::Function",
-        {
-            "MemorySize": 512,
-            "Architectures": ["x86_64"],
-            "TracingConfig": Match.absent(),
-            "Environment": {"Variables": Match.object_like({"POWERTOOLS_LOG_LEVEL": "WARNING"})},
-        },
-        4,
-    )
-    assert "xray" not in str(template.to_json())
+def test_functions_and_logs_follow_their_options(template: Json) -> None:
+    assert properties(template, "AWS::Logs::LogGroup") == [{"RetentionInDays": 7}] * 4
+    functions = properties(template, "AWS::Lambda::Function")
+    assert len(functions) == 4
+    for each in functions:
+        assert (each["MemorySize"], each["Architectures"]) == (512, ["x86_64"])
+        assert each["Environment"]["Variables"]["POWERTOOLS_LOG_LEVEL"] == "WARNING"
+        assert "TracingConfig" not in each
+    assert "xray" not in str(template)
     # Of the partition, because not every region can be told that the reaper may loop.
-    assert len(template.find_conditions("*")) == 1
+    assert len(template["Conditions"]) == 1
 
 
 def test_with_a_customer_key_each_role_and_client_may_use_that_key_and_the_queues_have_their_own(
-    template: Template,
+    template: Json,
 ) -> None:
     """EventBridge would need to be allowed to use the customer's key; that is the customer's."""
-    statement = {
-        "Action": ["kms:Decrypt", "kms:Encrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*"],
-        "Effect": "Allow",
-        "Resource": {"Fn::GetAtt": [Match.string_like_regexp("^Key"), "Arn"]},
-    }
-    described = {**statement, "Action": "kms:DescribeKey"}
-    document = {"PolicyDocument": {"Statement": Match.array_with([statement, described])}}
-    template.resource_properties_count_is("AWS::IAM::Policy", document, 5)
-    managed = {"SqsManagedSseEnabled": True, "KmsMasterKeyId": Match.absent()}
-    template.resource_properties_count_is("AWS::SQS::Queue", managed, 2)
+    use = ["kms:Decrypt", "kms:Encrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*"]
+    allowed = {"Effect": "Allow", "Resource": "<Key.Arn>"}
+    may_use = [{**allowed, "Action": action} for action in (use, "kms:DescribeKey")]
+    policies = short(properties(template, "AWS::IAM::Policy"))
+    stated = [policy["PolicyDocument"]["Statement"] for policy in policies]
+    of_key = [[each for each in policy if "kms" in str(each)] for policy in stated]
+    assert [found for found in of_key if found] == [may_use] * 5
+    for queue in properties(template, "AWS::SQS::Queue"):
+        assert (queue["SqsManagedSseEnabled"], queue.get("KmsMasterKeyId")) == (True, None)
 
 
-def test_a_grant_allows_its_functions_only(template: Template) -> None:
-    for grant in ("Acquire", "Heartbeat", "Release", "Use"):
-        policy = statements(template.to_json(), f"LocksMay{grant}DefaultPolicy")
-        assert {statement["Action"] for statement in policy} == {"lambda:InvokeFunction"}
-        invoked = [statement["Resource"][0]["Fn::GetAtt"][0][:-8] for statement in policy]
-        functions = ["Acquire", "Heartbeat", "Release"] if grant == "Use" else [grant]
-        assert invoked == [f"Locks{function}" for function in functions]
-
-
-def test_a_client_may_do_what_the_protocol_does_and_nothing_else(template: Template) -> None:
-    policy = statements(template.to_json(), "LocksMayClientDefaultPolicy")
+def test_a_grant_allows_its_functions_and_a_client_what_the_protocol_does_and_nothing_else(
+    template: Json,
+) -> None:
+    operations = ("Acquire", "Heartbeat", "Release")
+    grants = {"use": operations, **{each.lower(): [each] for each in operations}}
+    for grant, functions in grants.items():
+        policy = statements(template, f"LocksMay{grant}DefaultPolicy")
+        assert {each["Action"] for each in policy} == {"lambda:InvokeFunction"}
+        assert short([each["Resource"][0] for each in policy]) == [f"<{f}.Arn>" for f in functions]
+    policy = statements(template, "LocksMayclientDefaultPolicy")
     actions = ["ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem"]
     assert [statement["Action"] for statement in policy if "kms" not in str(statement)] == [
         [f"dynamodb:{action}" for action in actions],
@@ -135,15 +109,13 @@ def test_a_client_may_do_what_the_protocol_does_and_nothing_else(template: Templ
     ]
 
 
-@pytest.mark.parametrize("name", MetricName)
-def test_every_metric_that_the_handlers_emit_can_be_read(
-    service: LockService, name: MetricName
-) -> None:
-    for metric in (service.metric(name), service.metric(name.value)):
-        assert isinstance(metric, cloudwatch.Metric)
-        assert (metric.namespace, metric.metric_name) == ("Fairlock", name.value)
-        assert metric.dimensions == {"service": "Own/Locks"}
-        assert metric.statistic == STATISTICS.get(name, "Sum")
+def test_every_metric_that_the_handlers_emit_can_be_read(service: LockService) -> None:
+    for name in MetricName:
+        for metric in (service.metric(name), service.metric(name.value)):
+            assert isinstance(metric, cloudwatch.Metric)
+            assert (metric.namespace, metric.metric_name) == ("Fairlock", name.value)
+            assert metric.dimensions == {"service": "Own/Locks"}
+            assert metric.statistic == STATISTICS.get(name, "Sum")
 
 
 def test_a_metric_or_an_option_that_there_is_not_is_refused(service: LockService) -> None:
@@ -158,43 +130,6 @@ def test_a_metric_passes_on_every_option_of_cloudwatch(service: LockService) -> 
     assert set(MetricOptions.__annotations__) == set(theirs) - {"self"}
     metric = service.metric(MetricName.HELD_TIME, statistic="max", label="longest", visible=False)
     assert (metric.statistic, metric.label, metric.visible) == ("Maximum", "longest", False)
-
-
-# Settings that would fail at deployment or at import are refused at synth, by name and rule.
-
-LEVELS = "must be one of DEBUG, INFO, WARNING, ERROR, CRITICAL"
-MEMORY = "must be a whole number from 128 to 10240"
-FLAG = "must be True, False, or None for the default"
-NAME = "must be 3 to 255 letters, digits, hyphens, underscores and dots"
-POLICY = "must be RETAIN, RETAIN_ON_UPDATE_OR_DELETE or DESTROY of aws_cdk.RemovalPolicy"
-REFUSED: dict[str, tuple[str, tuple[object, ...]]] = {
-    "log_level": (LEVELS, ("info", "TRACE", 20, None)),
-    "log_retention": ("must be a member of aws_logs.RetentionDays", (30,)),
-    "memory_size_mib": (MEMORY, (127, 10_241, "256", 256.0, True)),
-    "tracing": (FLAG, (lambda_.Tracing.ACTIVE,)),
-    "recursive_loop": (FLAG, ("Allow",)),
-    "architecture": (
-        "must be a member of aws_lambda.Architecture, or None for the default",
-        ("arm64",),
-    ),
-    "reaper_concurrency": ("must be a whole number from 2 to 1000", (1, 1001, True, 2.5, "50")),
-    "table_name": (NAME, ("ab", "x" * 256, "my table", 12345)),
-    "removal_policy": (POLICY, (RemovalPolicy.SNAPSHOT, "retain")),
-    "deletion_protection": ("must be True or False", ("true",)),
-    "encryption_key": ("must be an aws_kms.IKey", ("alias/mine",)),
-    "table": ("must be an aws_dynamodb.ITable", ("locks",)),
-}
-
-
-def test_a_setting_is_refused_by_its_rule_and_nothing_is_made(own: Stack) -> None:
-    for field, (rule, values) in REFUSED.items():
-        for value in values:
-            wrong: dict[str, Any] = {field: value}
-            with pytest.raises(InvalidRequest) as refused:
-                LockService(own, "Locks", **wrong)
-            assert (refused.value.field, value) == (field, value)
-            assert refused.value.rule.startswith(rule)
-            assert own.node.children == []
 
 
 def test_a_service_over_an_existing_table_makes_none_and_sets_nothing_of_it(own: Stack) -> None:
@@ -220,21 +155,16 @@ def test_a_service_over_an_existing_table_makes_none_and_sets_nothing_of_it(own:
 # Parts of a service that are asked for: functions of administrators, lifecycle events.
 
 
-def test_each_function_that_is_asked_for_runs_its_handler_and_is_an_output(
-    everything: Json,
-) -> None:
+def test_each_function_that_is_asked_for_has_its_handler_and_output(everything: Json) -> None:
     handlers = {"ForceRelease": "force_release", "SetLimit": "set_limit"}
     for function in ("Inspect", "ForceRelease", "SetLimit", "Pace"):
-        _, made = one(everything, "AWS::Lambda::Function", function)
         handler = handlers.get(function, function.lower())
-        assert made["Properties"]["Handler"] == f"lambdas.{handler}.handler"
+        assert made(everything)[function]["Properties"]["Handler"] == f"lambdas.{handler}.handler"
         outputs = {f"{function}Function{kind}" for kind in ("Name", "Arn")}
         assert outputs <= set(everything["Outputs"])
 
 
-def test_lambda_leaves_out_waiters_without_a_version_and_claims_that_no_one_reaps(
-    everything: Json,
-) -> None:
+def test_lambda_leaves_out_plain_waiters_and_claims_that_no_one_reaps(everything: Json) -> None:
     [table] = properties(everything, "AWS::DynamoDB::Table")
     assert table["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
     [source] = properties(everything, "AWS::Lambda::EventSourceMapping", "LocksPublish")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from aws_cdk import Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -13,23 +11,19 @@ from fairlock.errors import InvalidRequest
 from fairlock.protocol.claims import SECOND_PASS_MS
 from fairlock.store.reap import ExecutionEnded
 from lambdas.reap_messages import parse_reap_message
-from tests.unit.cdk.template import arn, one, properties, resources, template_of
+from tests.support.bad_inputs import VALID_EXECUTION
+from tests.unit.cdk.template import Json, properties, resources, short, template_of
 
-Json = dict[str, Any]
+Deployed = dict[str, Json]
 
-SERVICE_NAME: Json = {"Fn::Join": ["", [{"Ref": "AWS::StackName"}, "/Locks"]]}
-
-PARTITION_AWS = "LocksPartitionAws444EEFFB"
-OPERATIONS = ["Acquire", "Heartbeat", "Release", "ReaperReap"]
-every_operation = pytest.mark.parametrize("operation", OPERATIONS)
+PARTITION_AWS = "PartitionAws"
+OPERATIONS = ("Acquire", "Heartbeat", "Release", "ReaperReap")
 
 
-def test_the_table_is_on_demand_with_ttl_recovery_and_encryption_and_outlives_its_stack(
-    lock_template: Json,
-) -> None:
+def test_the_table_can_be_recovered_and_outlives_its_stack(deployed: Deployed) -> None:
     """But not a failed creation: CloudFormation user guide, "DeletionPolicy attribute"."""
-    _, table = one(lock_template, "AWS::DynamoDB::Table", "Table")
     keys = (("pk", "HASH"), ("sk", "RANGE"))
+    table = deployed["Table"]
     assert table["Properties"] == {
         "AttributeDefinitions": [{"AttributeName": n, "AttributeType": "S"} for n, _ in keys],
         "KeySchema": [{"AttributeName": name, "KeyType": kind} for name, kind in keys],
@@ -43,38 +37,33 @@ def test_the_table_is_on_demand_with_ttl_recovery_and_encryption_and_outlives_it
     assert policies == ("RetainExceptOnCreate", "Retain")
 
 
-@every_operation
+@pytest.mark.parametrize("operation", OPERATIONS)
 def test_each_function_runs_its_handler_is_traced_and_retains_its_logs_for_a_month(
-    lock_template: Json, operation: str
+    deployed: Deployed, operation: str
 ) -> None:
-    _, function = one(lock_template, "AWS::Lambda::Function", operation)
-    table, _ = one(lock_template, "AWS::DynamoDB::Table", "Table")
-    role, _ = one(lock_template, "AWS::IAM::Role", f"{operation}Role")
-    logs, retained = one(lock_template, "AWS::Logs::LogGroup", f"{operation}Logs")
+    retained = deployed[f"{operation}Logs"]
     assert retained["Properties"] == {"RetentionInDays": 30}
     assert retained["DeletionPolicy"] == "RetainExceptOnCreate"
-    variables: Json = {"FAIRLOCK_TABLE_NAME": {"Ref": table}}
-    if operation == "ReaperReap":
-        queue, _ = one(lock_template, "AWS::SQS::Queue", "ReaperQueue")
-        variables["FAIRLOCK_REAP_QUEUE_URL"] = {"Ref": queue}
-    made = dict(function["Properties"])
-    assert set(made.pop("Code")) == {"S3Bucket", "S3Key"}
-    assert made.pop("Description").startswith("Fairlock: ")
-    loop = in_partition_aws("Allow", otherwise={"Ref": "AWS::NoValue"})
-    assert made.pop("RecursiveLoop", None) == (loop if operation == "ReaperReap" else None)
-    assert made == {
+    of_reaper = operation == "ReaperReap"
+    function = dict(deployed[operation]["Properties"])
+    assert set(function.pop("Code")) == {"S3Bucket", "S3Key"}
+    assert function.pop("Description").startswith("Fairlock: ")
+    loop = in_partition_aws("Allow", otherwise="<AWS::NoValue>")
+    assert function.pop("RecursiveLoop", None) == (loop if of_reaper else None)
+    assert function == {
         "Handler": f"lambdas.{operation.removeprefix('Reaper').lower()}.handler",
         "Runtime": "python3.13",
         "Architectures": [in_partition_aws("arm64", otherwise="x86_64")],
         "MemorySize": 256,
         "Timeout": 20,
         "TracingConfig": {"Mode": in_partition_aws("Active", otherwise="PassThrough")},
-        "Role": arn(role),
-        "LoggingConfig": {"LogGroup": {"Ref": logs}},
+        "Role": f"<{operation}Role.Arn>",
+        "LoggingConfig": {"LogGroup": f"<{operation}Logs>"},
         "Environment": {
             "Variables": {
-                **variables,
-                "POWERTOOLS_SERVICE_NAME": SERVICE_NAME,
+                "FAIRLOCK_TABLE_NAME": "<Table>",
+                **({"FAIRLOCK_REAP_QUEUE_URL": "<ReaperQueue>"} if of_reaper else {}),
+                "POWERTOOLS_SERVICE_NAME": "<AWS::StackName>/Locks",
                 "POWERTOOLS_METRICS_NAMESPACE": "Fairlock",
                 "POWERTOOLS_LOG_LEVEL": "INFO",
             }
@@ -82,7 +71,7 @@ def test_each_function_runs_its_handler_is_traced_and_retains_its_logs_for_a_mon
     }
 
 
-def in_partition_aws(value: str, *, otherwise: str | Json) -> Json:
+def in_partition_aws(value: str, *, otherwise: str) -> Json:
     """What holds in China as well: Lambda has no X-Ray there, and not everywhere the rest."""
     return {"Fn::If": [PARTITION_AWS, value, otherwise]}
 
@@ -91,24 +80,22 @@ def test_all_functions_share_one_asset_and_one_condition(lock_template: Json) ->
     functions = properties(lock_template, "AWS::Lambda::Function")
     assert len(functions) == len(OPERATIONS)
     assert len({function["Code"]["S3Key"] for function in functions}) == 1
-    condition = {"Fn::Equals": [{"Ref": "AWS::Partition"}, "aws"]}
-    assert lock_template["Conditions"] == {PARTITION_AWS: condition}
+    condition = {"Fn::Equals": ["<AWS::Partition>", "aws"]}
+    assert short(lock_template["Conditions"]) == {"LocksPartitionAws444EEFFB": condition}
 
 
 def test_the_outputs_are_what_callers_rely_on(lock_template: Json) -> None:
-    table, _ = one(lock_template, "AWS::DynamoDB::Table", "Table")
-    expected = {"LockTableName": {"Ref": table}, "LockTableArn": arn(table)}
-    expected["ServiceName"] = SERVICE_NAME
-    for operation in OPERATIONS:
-        function, _ = one(lock_template, "AWS::Lambda::Function", operation)
-        name = operation.removeprefix("Reaper")
-        expected[f"{name}FunctionName"] = {"Ref": function}
-        expected[f"{name}FunctionArn"] = arn(function)
-    for name in ("Queue", "DeadLetterQueue"):
-        queue, _ = one(lock_template, "AWS::SQS::Queue", f"Reaper{name}")
-        expected[f"Reap{name}Url"] = {"Ref": queue}
-        expected[f"Reap{name}Arn"] = arn(queue)
-    assert {name: output["Value"] for name, output in lock_template["Outputs"].items()} == expected
+    told = {name: short(output["Value"]) for name, output in lock_template["Outputs"].items()}
+    made = {f"{each.removeprefix('Reaper')}Function": each for each in OPERATIONS}
+    queues = {f"Reap{each}": f"Reaper{each}" for each in ("Queue", "DeadLetterQueue")}
+    assert told == {
+        "ServiceName": "<AWS::StackName>/Locks",
+        "LockTableName": "<Table>",
+        **{f"{name}Name": f"<{each}>" for name, each in made.items()},
+        **{f"{name}Url": f"<{each}>" for name, each in queues.items()},
+        **{f"{name}Arn": f"<{each}.Arn>" for name, each in (made | queues).items()},
+        "LockTableArn": "<Table.Arn>",
+    }
 
 
 def test_the_stack_names_no_account_and_no_region(lock_template: Json) -> None:
@@ -119,32 +106,18 @@ def test_the_stack_names_no_account_and_no_region(lock_template: Json) -> None:
 # The reaper's template: which events it gets, by which way, and from which senders.
 
 
-EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
-
-
-def queue_arn(template: Json, name: str) -> Json:
-    return arn(one(template, "AWS::SQS::Queue", f"Reaper{name}")[0])
-
-
-@pytest.fixture(scope="module")
-def target(lock_template: Json) -> Json:
-    """Where the rule sends every execution that may have left a lock."""
-    _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
-    assert rule["Properties"]["EventPattern"] == {
+def test_events_go_to_the_queue_or_if_that_fails_to_the_dead_letters(deployed: Deployed) -> None:
+    """Without data."""
+    rule = deployed["ReaperEveryMachine"]["Properties"]
+    assert rule["EventPattern"] == {
         "source": ["aws.states"],
         "detail-type": ["Step Functions Execution Status Change"],
         "detail": {"status": ["FAILED", "TIMED_OUT", "ABORTED"]},
         "replay-name": [{"exists": False}],
     }
-    [target] = rule["Properties"]["Targets"]
-    return dict(target)
-
-
-def test_events_go_to_the_queue_without_data_or_if_that_fails_to_the_dead_letter_queue(
-    lock_template: Json, target: Json
-) -> None:
-    assert target["Arn"] == queue_arn(lock_template, "Queue")
-    assert target["DeadLetterConfig"] == {"Arn": queue_arn(lock_template, "DeadLetterQueue")}
+    [target] = rule["Targets"]
+    assert target["Arn"] == "<ReaperQueue.Arn>"
+    assert target["DeadLetterConfig"] == {"Arn": "<ReaperDeadLetterQueue.Arn>"}
     assert target["InputTransformer"]["InputPathsMap"] == {
         "arn": "$.detail.executionArn",
         "redrives": "$.detail.redriveCount",
@@ -154,68 +127,51 @@ def test_events_go_to_the_queue_without_data_or_if_that_fails_to_the_dead_letter
     }
 
 
-@pytest.mark.parametrize(
-    ("values", "ended"),
-    [
-        (
-            {"redrives": "2", "stopped": "1893456000500", "status": "ABORTED"},
-            {"redrives": 2, "ended_at_ms": 1893456000500},
-        ),
+def test_the_handler_understands_what_the_rule_makes_of_an_event(deployed: Deployed) -> None:
+    """EventBridge puts values in place of names as they are; of a missing field, who knows."""
+    [target] = deployed["ReaperEveryMachine"]["Properties"]["Targets"]
+    stopped = {"redrives": "2", "stopped": "1893456000500", "status": "ABORTED"}
+    events: list[tuple[dict[str, str], Json]] = [
+        (stopped, {"redrives": 2, "ended_at_ms": 1893456000500}),
         ({"redrives": "3"}, {"redrives": 3}),
         *(({"redrives": each}, {"redrives": 0}) for each in ("0", "", "null", "<redrives>")),
-    ],
-    ids=str,
-)
-def test_the_handler_understands_what_the_rule_makes_of_an_event(
-    target: Json, values: dict[str, str], ended: Json
-) -> None:
-    """EventBridge puts values in place of names as they are; of a missing field, who knows."""
-    message = target["InputTransformer"]["InputTemplate"]
-    for name, value in {"arn": EXECUTION, **values}.items():
-        message = message.replace(f"<{name}>", value)
-    expected = ExecutionEnded(execution_arn=EXECUTION, **ended)
-    assert parse_reap_message(message).ended == expected
+    ]
+    for values, ended in events:
+        message = target["InputTransformer"]["InputTemplate"]
+        for name, value in {"arn": VALID_EXECUTION, **values}.items():
+            message = message.replace(f"<{name}>", value)
+        expected = ExecutionEnded(execution_arn=VALID_EXECUTION, **ended)
+        assert parse_reap_message(message).ended == expected, values
 
 
-def test_the_queue_gives_up_after_ten_tries_in_twenty_minutes_and_dead_letters_stay_two_weeks(
-    lock_template: Json,
-) -> None:
-    _, queue = one(lock_template, "AWS::SQS::Queue", "ReaperQueue")
-    _, dead_letters = one(lock_template, "AWS::SQS::Queue", "ReaperDeadLetterQueue")
+def test_the_queue_gives_up_after_ten_tries_and_dead_letters_stay(deployed: Deployed) -> None:
     stays = {"SqsManagedSseEnabled": True, "MessageRetentionPeriod": 1_209_600}
-    assert dead_letters["Properties"] == stays
-    redrive = {
-        "deadLetterTargetArn": queue_arn(lock_template, "DeadLetterQueue"),
-        "maxReceiveCount": 10,
-    }
-    assert queue["Properties"] == {**stays, "VisibilityTimeout": 120, "RedrivePolicy": redrive}
+    assert deployed["ReaperDeadLetterQueue"]["Properties"] == stays
+    redrive = {"deadLetterTargetArn": "<ReaperDeadLetterQueue.Arn>", "maxReceiveCount": 10}
+    queue = {**stays, "VisibilityTimeout": 120, "RedrivePolicy": redrive}
+    assert deployed["ReaperQueue"]["Properties"] == queue
 
 
 @pytest.mark.parametrize("name", ["Queue", "DeadLetterQueue"])
-def test_no_one_but_the_rule_and_the_reap_function_may_send(lock_template: Json, name: str) -> None:
+def test_no_one_but_the_rule_and_the_reap_function_may_send(deployed: Deployed, name: str) -> None:
     """A key that a request does not have counts as not equal."""
-    _, policy = one(lock_template, "AWS::SQS::QueuePolicy", f"Reaper{name}Policy")
-    rule, _ = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
-    role, _ = one(lock_template, "AWS::IAM::Role", "ReaperReapRole")
+    rule = {"aws:SourceArn": ["<ReaperEveryMachine.Arn>"]}
+    senders = {**rule, "aws:PrincipalArn": "<ReaperReapRole.Arn>"}
     everybody = {"Effect": "Deny", "Principal": {"AWS": "*"}}
-    from_rule = {"aws:SourceArn": [arn(rule)]}
-    tls = {"Bool": {"aws:SecureTransport": "false"}}
-    events: Json = {"Effect": "Allow", "Principal": {"Service": "events.amazonaws.com"}}
-    expected: list[Json] = [{**everybody, "Action": "sqs:*", "Condition": tls}]
-    if name == "DeadLetterQueue":
-        expected.append({**events, "Condition": {"ArnEquals": from_rule}})
-    else:
-        senders = {**from_rule, "aws:PrincipalArn": arn(role)}
-        expected += [events, {**everybody, "Condition": {"ArnNotEquals": senders}}]
-    send = {"Action": "sqs:SendMessage", "Resource": queue_arn(lock_template, name)}
-    assert policy["Properties"]["PolicyDocument"]["Statement"] == [
-        {**send, **statement} for statement in expected
+    events = {"Effect": "Allow", "Principal": {"Service": "events.amazonaws.com"}}
+    tls = {"Action": "sqs:*", "Condition": {"Bool": {"aws:SecureTransport": "false"}}}
+    may_send: dict[str, list[Json]] = {
+        "Queue": [events, {**everybody, "Condition": {"ArnNotEquals": senders}}],
+        "DeadLetterQueue": [{**events, "Condition": {"ArnEquals": rule}}],
+    }
+    send = {"Action": "sqs:SendMessage", "Resource": f"<Reaper{name}.Arn>"}
+    policy = deployed[f"Reaper{name}Policy"]["Properties"]["PolicyDocument"]
+    assert policy["Statement"] == [
+        {**send, **each} for each in ({**everybody, **tls}, *may_send[name])
     ]
 
 
-def test_whether_the_reaper_may_loop_can_be_set_for_a_region_without_the_setting(
-    own: Stack,
-) -> None:
+def test_whether_the_reaper_may_loop_can_be_set_for_a_region_without_it(own: Stack) -> None:
     """Lambda developer guide, "Recursive loop detection", "Supported AWS Regions".
 
     Lambda would stop it after about 16 rounds; its own bound is `MOST_ROUNDS`.
@@ -228,25 +184,19 @@ def test_whether_the_reaper_may_loop_can_be_set_for_a_region_without_the_setting
         assert [each["RecursiveLoop"] for each in functions if "RecursiveLoop" in each] == loops
 
 
-def test_fifty_functions_at_most_take_ten_messages_each_and_tell_which_failed(
-    lock_template: Json,
-) -> None:
+def test_fifty_functions_take_ten_messages_each_and_tell_which_failed(lock_template: Json) -> None:
     [mapping] = properties(lock_template, "AWS::Lambda::EventSourceMapping")
-    function, _ = one(lock_template, "AWS::Lambda::Function", "ReaperReap")
-    assert mapping == {
+    assert short(mapping) == {
         "BatchSize": 10,
-        "EventSourceArn": queue_arn(lock_template, "Queue"),
-        "FunctionName": {"Ref": function},
+        "EventSourceArn": "<ReaperQueue.Arn>",
+        "FunctionName": "<ReaperReap>",
         "FunctionResponseTypes": ["ReportBatchItemFailures"],
         "ScalingConfig": {"MaximumConcurrency": 50},
     }
 
 
-def test_the_second_pass_comes_when_no_acquire_from_before_can_still_run(
-    lock_template: Json,
-) -> None:
-    _, acquire = one(lock_template, "AWS::Lambda::Function", "Acquire")
-    assert acquire["Properties"]["Timeout"] + 10 <= SECOND_PASS_MS // 1000
+def test_at_the_second_pass_no_acquire_from_before_still_runs(deployed: Deployed) -> None:
+    assert deployed["Acquire"]["Properties"]["Timeout"] + 10 <= SECOND_PASS_MS // 1000
 
 
 def test_the_wait_of_events_and_dead_letters_are_counted_if_there_is_a_reaper(own: Stack) -> None:

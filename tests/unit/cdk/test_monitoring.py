@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,29 +18,23 @@ from aws_cdk.assertions import Annotations, Match
 from fairlock.cdk import LockAlarms, LockMonitoring, LockService
 from fairlock.cdk.monitoring import QUERIES
 from fairlock.cdk.service.shared_service import SharedLockService
-from fairlock.errors import InvalidRequest
 from fairlock.names import NAMESPACE, LogMessage, MetricName
 from tests.unit.cdk.conftest import NewApp
-from tests.unit.cdk.template import actions, flattened, properties, resources, template_of
-
-Json = dict[str, Any]
+from tests.unit.cdk.template import Json, actions, flattened, properties, resources, template_of
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "monitoring.md"
 EVERY_ALARM = LockAlarms(
     taken_over=1, queue_length=100, hand_off_latency=Duration.seconds(10), lost=2
 )
-DEFAULT_ALARMS = {
-    "CurrentWait",
-    "Lost",
-    "DeadLetters",
-    "ReaperDelay",
-    *(
-        f"{name}{kind}"
-        for name in ("Acquire", "Heartbeat", "Release", "Reap")
-        for kind in ("Errors", "Throttles")
-    ),
-    *("TableReadThrottles", "TableWriteThrottles"),
+WATCHED = ["deploy/*", "nightly report"]
+OF_A_REAPER = {"DeadLetters", "ReaperDelay", "ReapErrors", "ReapThrottles"}
+OF_FUNCTIONS = {
+    f"{name}{kind}"
+    for name in ("Acquire", "Heartbeat", "Release")
+    for kind in ("Errors", "Throttles")
 }
+OF_THE_TABLE = {"TableReadThrottles", "TableWriteThrottles"}
+DEFAULT_ALARMS = {"CurrentWait", "Lost"} | OF_A_REAPER | OF_FUNCTIONS | OF_THE_TABLE
 NOT_GRAPHED = {
     *(MetricName.EXTENDED, MetricName.CLAIM_NOT_REMOVED),
     *(MetricName.REACQUIRED, MetricName.SUPERSEDED),
@@ -49,22 +44,22 @@ NOT_GRAPHED = {
 
 
 @pytest.fixture(scope="module")
-def watching(new_app: NewApp) -> Stack:
-    """Watches a shared service, with a topic and every alarm."""
+def template(new_app: NewApp) -> Json:
+    """Of a stack that watches a shared service, with a topic and every alarm."""
+    return template_of(watching(new_app, EVERY_ALARM))
+
+
+def watching(new_app: NewApp, alarms: LockAlarms, watch: Sequence[str] = ()) -> Stack:
     stack = Stack(new_app(), "Watching")
     locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
     topic = sns.Topic(stack, "Topic", enforce_ssl=True)
-    LockMonitoring(stack, "Monitoring", service=locks, alarm_topic=topic, alarms=EVERY_ALARM)
+    LockMonitoring(
+        stack, "Monitoring", service=locks, alarm_topic=topic, alarms=alarms, watch=watch
+    )
     return stack
 
 
-@pytest.fixture(scope="module")
-def template(watching: Stack) -> Json:
-    return template_of(watching)
-
-
 def graphs(template: Json) -> list[Json]:
-    """The properties of each."""
     [dashboard] = properties(template, "AWS::CloudWatch::Dashboard")
     body = flattened(dashboard["DashboardBody"])
     return [each["properties"] for each in json.loads(body)["widgets"]]
@@ -83,14 +78,13 @@ def alarms(template: Json) -> dict[str, Json]:
 def test_the_dashboard_shows_every_metric_that_tells_of_trouble(template: Json) -> None:
     own = {name for name in graphed(template) if name.startswith(f"{NAMESPACE}/")}
     assert own == {f"{NAMESPACE}/{name}" for name in set(MetricName) - NOT_GRAPHED}
-    others = set(graphed(template)) - own
-    assert {
-        *("AWS/Lambda/Errors", "AWS/Lambda/Throttles", "AWS/Lambda/Duration"),
-        *("AWS/Lambda/Invocations", "AWS/DynamoDB/ConsumedReadCapacityUnits"),
-        "AWS/DynamoDB/ConsumedWriteCapacityUnits",
-        *("AWS/DynamoDB/ReadThrottleEvents", "AWS/DynamoDB/WriteThrottleEvents"),
+    of_table = ("ReadThrottleEvents", "WriteThrottleEvents")
+    consumed = ("ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits")
+    assert set(graphed(template)) - own == {
+        *(f"AWS/Lambda/{name}" for name in ("Errors", "Throttles", "Duration", "Invocations")),
+        *(f"AWS/DynamoDB/{name}" for name in (*of_table, *consumed)),
         "AWS/SQS/ApproximateNumberOfMessagesVisible",
-    } == others
+    }
 
 
 def test_the_picture_in_the_document_is_of_this_dashboard(template: Json) -> None:
@@ -123,9 +117,7 @@ def test_alarms_are_made_by_thresholds_or_a_topic_which_is_told_of_each_end_as_w
     assert warned.id == "/Own/Unheard"
 
 
-def test_each_alarm_has_the_threshold_that_was_asked_for_and_none_fires_by_silence(
-    template: Json,
-) -> None:
+def test_each_alarm_has_its_threshold_and_none_fires_by_silence(template: Json) -> None:
     found = alarms(template)
     own = [each for each in found.values() if each.get("Namespace") == NAMESPACE]
     [name] = {each["Dimensions"][0]["Value"]["Ref"] for each in own}
@@ -144,13 +136,10 @@ def test_each_alarm_has_the_threshold_that_was_asked_for_and_none_fires_by_silen
 def test_a_service_without_a_reaper_has_no_alarm_about_one(own: Stack) -> None:
     locks = LockService(own, "Locks", reaper=False)
     LockMonitoring(own, "Monitoring", service=locks, alarms=LockAlarms())
-    found = set(alarms(template_of(own)))
-    assert found == DEFAULT_ALARMS - {"DeadLetters", "ReaperDelay", "ReapErrors", "ReapThrottles"}
+    assert set(alarms(template_of(own))) == DEFAULT_ALARMS - OF_A_REAPER
 
 
-def test_an_own_service_has_the_alarms_and_queries_of_a_shared_one_and_those_of_its_events(
-    everything: Json,
-) -> None:
+def test_an_own_service_has_the_alarms_and_queries_of_its_events_too(everything: Json) -> None:
     of_events = {"PublishErrors", "PublishThrottles"}
     assert set(alarms(everything)) == DEFAULT_ALARMS | of_events
     functions = resources(everything, "AWS::Lambda::Function")
@@ -158,7 +147,7 @@ def test_an_own_service_has_the_alarms_and_queries_of_a_shared_one_and_those_of_
         assert len(query["LogGroupNames"]) == len(functions)
 
 
-def test_the_queries_read_the_logs_of_the_shared_functions(watching: Stack, template: Json) -> None:
+def test_the_queries_read_the_logs_of_the_shared_functions(template: Json) -> None:
     found = properties(template, "AWS::Logs::QueryDefinition")
     assert {each["QueryString"] for each in found} == set(QUERIES.values())
     [parameter] = [
@@ -168,20 +157,18 @@ def test_the_queries_read_the_logs_of_the_shared_functions(watching: Stack, temp
     ]
     for each in found:
         assert each["LogGroupNames"] == {"Fn::Split": [",", {"Ref": parameter}]}
-        assert watching.stack_name in each["Name"]
+        assert "Watching" in each["Name"]
 
 
 def test_a_query_names_fields_that_the_functions_log_and_both_messages_that_lost_counts() -> None:
     root = DOCUMENT.parent.parent
     paths = ("lambdas/runtime.py", "fairlock/store/context.py")
     logged = "".join((root / path).read_text() for path in paths)
-    for query in QUERIES.values():
-        for name in re.findall(r"\b(\w+_(?:name|arn|token|ms|by))\b", query):
-            assert name in logged
+    for name in re.findall(r"\b(\w+_(?:name|arn|token|ms|by))\b", str(QUERIES)):
+        assert name in logged
     for title in ("Lost and taken away", "Who held a lock"):
         [messages] = re.findall(r"message in \[(.*?)\]", QUERIES[title])
-        assert f'"{LogMessage.NOT_HELD}"' in messages
-        assert f'"{LogMessage.LOST}"' in messages
+        assert {f'"{LogMessage.NOT_HELD}"', f'"{LogMessage.LOST}"'} <= {*messages.split(", ")}
 
 
 def test_the_functions_log_no_message_that_the_enumeration_lacks() -> None:
@@ -189,21 +176,6 @@ def test_the_functions_log_no_message_that_the_enumeration_lacks() -> None:
     assert calls.search('logger.info("a new message")')
     for module in (DOCUMENT.parent.parent / "lambdas").glob("*.py"):
         assert calls.search(module.read_text()) is None, module.name
-
-
-@pytest.mark.parametrize(
-    ("field", "threshold"),
-    [
-        *(("current_wait", each) for each in (30, Duration.seconds(0))),
-        ("hand_off_latency", Duration.millis(1)),
-        *(("lost", each) for each in (0, True)),
-        ("throttles", 1.5),
-        ("queue_length", "many"),
-    ],
-)
-def test_a_threshold_that_means_nothing_is_refused_by_its_name(field: str, threshold: Any) -> None:  # noqa: ANN401 - mistakes
-    with pytest.raises(InvalidRequest, match=f"^{field}: must be"):
-        LockAlarms(**{field: threshold})
 
 
 def test_the_document_says_what_to_do_about_each_alarm(template: Json) -> None:
@@ -216,14 +188,11 @@ def test_the_document_says_what_to_do_about_each_alarm(template: Json) -> None:
     assert kinds == told
 
 
-def test_each_alarm_says_what_to_type_first_and_names_a_page_with_that_heading(
-    template: Json,
-) -> None:
+def test_each_alarm_says_what_to_type_first_and_names_a_page(template: Json) -> None:
     texts = [json.dumps(each["AlarmDescription"]) for each in alarms(template).values()]
+    first = r"First: (fairlock (ls --waiting|doctor) --table |run the saved query)"
     for text in texts:
-        assert re.search(
-            r"First: (fairlock (ls --waiting|doctor) --table |run the saved query)", text
-        )
+        assert re.search(first, text)
         row = re.search(r"Then: (\w+) in docs/runbook.md", text)
         assert row is not None
         assert f"**{row[1]}**" in (DOCUMENT.parent / "runbook.md").read_text()
@@ -234,26 +203,14 @@ def test_each_alarm_says_what_to_type_first_and_names_a_page_with_that_heading(
 
 # `LockMonitoring(watch=[…])`: a scheduled function measures waits, those of clients included.
 
-WATCHED = ["deploy/*", "nightly report"]
-
 
 @pytest.fixture(scope="module")
 def scheduled(new_app: NewApp) -> Json:
-    stack = Stack(new_app(), "Watching")
-    LockMonitoring(
-        stack,
-        "Monitoring",
-        service=LockService.from_stack(stack, "Locks", stack_name="Fairlock"),
-        alarm_topic=sns.Topic(stack, "Topic", enforce_ssl=True),
-        alarms=LockAlarms(current_wait=Duration.minutes(10)),
-        watch=WATCHED,
-    )
-    return template_of(stack)
+    alarms = LockAlarms(current_wait=Duration.minutes(10))
+    return template_of(watching(new_app, alarms, WATCHED))
 
 
-def test_a_schedule_invokes_a_function_that_may_only_read_the_table_and_is_not_repeated(
-    scheduled: Json,
-) -> None:
+def test_a_scheduled_function_may_only_read_and_is_not_repeated(scheduled: Json) -> None:
     """Lambda repeats an asynchronous invocation that fails, whatever EventBridge was told."""
     [(name, function)] = resources(scheduled, "AWS::Lambda::Function").items()
     assert function["Properties"]["Handler"] == "lambdas.watch.handler"
@@ -267,34 +224,25 @@ def test_a_schedule_invokes_a_function_that_may_only_read_the_table_and_is_not_r
     assert function["Properties"]["Timeout"] == 240
     [config] = properties(scheduled, "AWS::Lambda::EventInvokeConfig")
     assert (config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]) == (0, 300)
-    fires = [
-        (each["MetricName"], each["Threshold"])
-        for each in properties(scheduled, "AWS::CloudWatch::Alarm")
-        if each.get("Dimensions", [{}])[0].get("Value") == {"Ref": name}
-    ]
-    assert sorted(fires) == [("Errors", 1), ("Throttles", 1)]  # It measures nothing.
+    alarms = properties(scheduled, "AWS::CloudWatch::Alarm")
+    own = [each for each in alarms if {"Ref": name} in each.get("Dimensions", [{}])[0].values()]
+    fires = {each["MetricName"]: each["Threshold"] for each in own}
+    assert fires == {"Errors": 1, "Throttles": 1}  # It measures nothing.
     services = ("dynamodb:", "states:", "lambda:")
     may = {each for each in actions(scheduled) if each.startswith(services)}
     assert may == {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:Scan"}
 
 
-@pytest.mark.parametrize(
-    ("watched", "command"),
-    [
-        ("deploy/*", "fairlock ls --waiting --prefix deploy/ --table "),
-        ("nightly report", "fairlock show 'nightly report' --table "),
-    ],
-)
-def test_each_watched_name_has_an_alarm_that_says_which_locks_to_look_at(
-    scheduled: Json, watched: str, command: str
-) -> None:
-    dimension = {"Name": "locks", "Value": watched}
-    alarms = properties(scheduled, "AWS::CloudWatch::Alarm")
-    [alarm] = [each for each in alarms if dimension in each.get("Dimensions", [])]
-    assert (alarm["MetricName"], alarm["Threshold"]) == ("CurrentWait", 600_000)
-    assert alarm["AlarmActions"]
-    text = json.dumps(alarm["AlarmDescription"])
-    assert f"waited too long for {watched} and is still waiting.\\nFirst: {command}" in text
+def test_each_watched_name_has_an_alarm_that_says_which_locks_to_look_at(scheduled: Json) -> None:
+    commands = ("ls --waiting --prefix deploy/ --table ", "show 'nightly report' --table ")
+    for watched, command in zip(WATCHED, commands, strict=True):
+        dimension = {"Name": "locks", "Value": watched}
+        alarms = properties(scheduled, "AWS::CloudWatch::Alarm")
+        [alarm] = [each for each in alarms if dimension in each.get("Dimensions", [])]
+        assert (alarm["MetricName"], alarm["Threshold"]) == ("CurrentWait", 600_000)
+        assert alarm["AlarmActions"]
+        told = f"waited too long for {watched} and is still waiting.\\nFirst: fairlock {command}"
+        assert told in json.dumps(alarm["AlarmDescription"])
 
 
 @pytest.mark.parametrize("watch", [[], ["a", "b/c"]], ids=["no names", "single names"])
@@ -309,16 +257,9 @@ def test_what_is_not_watched_is_neither_scheduled_nor_scanned_for(
     assert "dynamodb:Scan" not in actions(made)
 
 
-def test_what_is_no_list_of_names_is_refused(own: Stack, imported: SharedLockService) -> None:
-    wrong: list[Any] = [
-        *("deploy/*", [""], ["a*b"], ["*a"], [7], ["ä"], ["a "], ["a", "a"], ["x"] * 21, None),
-        ["x" * 255],
-        [f"{number:03}".ljust(200, "x") for number in range(15)],
-    ]
-    for watch in wrong:
-        with pytest.raises(InvalidRequest, match=r"^watch: must be a list of at most 20 different"):
-            LockMonitoring(own, "Monitoring", service=imported, watch=watch)
-    # The longest list fits the variables of AWS, and names like others have their alarms.
+def test_the_longest_list_fits_the_variables_of_aws_and_names_like_others_have_their_alarms(
+    own: Stack, imported: SharedLockService
+) -> None:
     watch = ["x" * 254 + "*", *(f"{number:03}".ljust(250, "x") for number in range(10))]
     LockMonitoring(own, "Longest", service=imported, watch=watch)
     alike = LockMonitoring(

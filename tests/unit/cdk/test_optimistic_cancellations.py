@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from aws_cdk import Stack
 from aws_cdk import aws_stepfunctions as sfn
-from constructs import Construct
 
 from fairlock.cdk import optimistic_update
 from fairlock.cdk.optimistic_update import VersionedExpressions
+from tests.unit.cdk.conftest import NewApp
 from tests.unit.cdk.template import (
     DEEPEST_ON_AWS,
     SPELLED,
@@ -28,8 +28,8 @@ from tests.unit.cdk.test_optimistic_update import read_states, update
 
 
 @pytest.fixture(scope="module")
-def branch(stack: Stack) -> Scope:
-    debits = Construct(stack, "Debits")
+def branch(new_app: NewApp) -> Scope:
+    debits = Stack(new_app(), "Debits")
     return next(definition_of(update(debits, "Debit", sfn.Pass(debits, "Compute"))).inner())
 
 
@@ -38,44 +38,28 @@ BUSY = "Transaction cancelled … for specific reasons [TransactionConflict]"
 FALSE = "Transaction cancelled … for specific reasons [ConditionalCheckFailed]"
 
 
-@pytest.mark.parametrize(
-    ("reason", "then"),
-    [
-        ("ConditionalCheckFailed", "Debit: Conflict"),
-        ("ValidationError", "Debit: Conflict"),
-        ("ItemCollectionSizeLimitExceeded", "Debit: Conflict"),
-        ("TransactionConflict", "Debit: Wait"),
-        ("ThrottlingError", "Debit: Wait"),
-        ("ProvisionedThroughputExceeded", "Debit: Wait"),
-    ],
-)
-def test_a_cancellation_in_passing_says_nothing_of_the_condition(
-    branch: Scope, reason: str, then: str
-) -> None:
-    update = Update(branch, FakeTable([]))
-    update.cancelled(f"… specific reasons [{reason}] (Service: DynamoDb)", now_ms=1000)
-    assert update.after_a_cancellation(now_ms=1000) == then
+def test_a_cancellation_in_passing_says_nothing_of_the_condition(branch: Scope) -> None:
+    for_good = ("ConditionalCheckFailed", "ValidationError", "ItemCollectionSizeLimitExceeded")
+    in_passing = ("TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded")
+    for reasons, then in ((for_good, "Debit: Conflict"), (in_passing, "Debit: Wait")):
+        for reason in reasons:
+            cause = f"… specific reasons [{reason}] (Service: DynamoDb)"
+            assert Update(branch).cancelled(cause, now_ms=1000) == then, reason
 
 
-@pytest.mark.parametrize("cause", [FALSE, BUSY, "[ValidationError]"])
-def test_only_a_condition_that_was_false_is_a_conflict(branch: Scope, cause: str) -> None:
-    conflict = branch.states["Debit: Conflict"]
-    [variable] = branch.assigned()
-    variables: Json = {variable: {"cause": cause}}
-    error = f"VersionConflict.{variable}" if cause == FALSE else CANCELLED
-    assert evaluate(conflict["Error"], variables=variables) == error
-    assert evaluate(conflict["Cause"], variables=variables) == cause
+def test_only_a_condition_that_was_false_is_a_conflict(branch: Scope) -> None:
+    conflict, error = branch.states["Debit: Conflict"], f"VersionConflict.{branch.variable}"
+    for cause, told in ((FALSE, error), (BUSY, CANCELLED), ("[ValidationError]", CANCELLED)):
+        variables: Json = {branch.variable: {"cause": cause}}
+        assert evaluate(conflict["Error"], variables=variables) == told
+        assert evaluate(conflict["Cause"], variables=variables) == cause
 
 
-def test_a_write_is_sent_again_for_less_time_than_its_token_is_known(
-    branch: Scope,
-) -> None:
-    update = Update(branch, FakeTable([]))
+def test_a_write_is_sent_again_for_less_time_than_its_token_is_known(branch: Scope) -> None:
+    update = Update(branch)
     for now_ms in (0, 119_999):
-        update.cancelled(BUSY, now_ms=now_ms)
-        assert update.after_a_cancellation(now_ms=now_ms) == "Debit: Wait"
-    update.cancelled(BUSY, now_ms=120_000)
-    assert update.after_a_cancellation(now_ms=120_000) == "Debit: Conflict"
+        assert update.cancelled(BUSY, now_ms=now_ms) == "Debit: Wait"
+    assert update.cancelled(BUSY, now_ms=120_000) == "Debit: Conflict"
     write = branch.states["Debit: Write"]
     rule = write["Retry"][-1]
     pauses = [min(rule["MaxDelaySeconds"], 2**n) for n in range(rule["MaxAttempts"])]
@@ -83,10 +67,8 @@ def test_a_write_is_sent_again_for_less_time_than_its_token_is_known(
     assert sendings + 120 + update.pause(now_ms=119_999, drawn=1) + sendings < 600
 
 
-def test_the_pause_before_the_write_is_sent_again_grows_and_has_full_jitter(
-    branch: Scope,
-) -> None:
-    update = Update(branch, FakeTable([]))
+def test_the_pause_before_the_write_is_sent_again_grows_and_has_full_jitter(branch: Scope) -> None:
+    update = Update(branch)
     update.cancelled(BUSY, now_ms=0)
     assert [update.pause(now_ms=ms, drawn=1) for ms in (0, 3000, 60_000)] == [1, 4, 10]
     assert [update.pause(now_ms=60_000, drawn=drawn) for drawn in (0.1, 0.5)] == [1, 5]
@@ -95,7 +77,7 @@ def test_the_pause_before_the_write_is_sent_again_grows_and_has_full_jitter(
 class FakeTable:
     """One item, and for each sending what happens to it: it is done if nothing is said."""
 
-    def __init__(self, sendings: list[str]) -> None:
+    def __init__(self, *sendings: str) -> None:
         self.item: Json = {"account": {"S": "anna"}, "balance": {"N": "0"}, "version": {"N": "7"}}
         self._sendings = iter(sendings)
         self._done: set[str] = set()
@@ -129,93 +111,81 @@ class FakeTable:
 class Update:
     """Executes the states of an update from its read on; the task adds 1 to the balance."""
 
-    def __init__(self, branch: Scope, table: FakeTable) -> None:
+    def __init__(self, branch: Scope) -> None:
+        self._branch = branch
         self._states = {name.removeprefix("Debit: "): s for name, s in branch.states.items()}
-        [self._variable] = branch.assigned()
-        self._table = table
         self._seen: Json = {}
         self._now_ms = 0
 
-    def run(self, tries: int = 3) -> None:
-        for number in range(tries):
-            if self._try(f"token {number}") is None:
+    def run(self, table: FakeTable) -> None:
+        for number in range(3):
+            if self._is_made(table, f"token {number}"):
                 return
         pytest.fail("no try came through")
 
-    def _try(self, token: str) -> str | None:
-        """Reads, computes and writes; gives the error of a conflict."""
+    def _is_made(self, table: FakeTable, token: str) -> bool:
+        """Reads, computes and writes; a conflict ends the try."""
         read, write = self._states["Read"], self._states["Write"]
-        states = read_states(self._table.item)
+        states = read_states(table.item)
         output = evaluate(read["Output"], states=states)
-        assign = read["Assign"][self._variable]
+        assign = read["Assign"][self._branch.variable]
         seen = {name: evaluate(assign[name], states=states) for name in ("next", "unchanged")}
         self._seen = {"key": {"account": {"S": "anna"}}, "token": token, **seen}
         balance = str(int(output["item"]["balance"]["N"]) + 1)
-        new = {**output["item"], "balance": {"N": balance}}
-        timeouts = handling(write, "States.Timeout").repeats
+        given = {"input": {**output["item"], "balance": {"N": balance}}}
+        timeouts, _ = handling(write, "States.Timeout")
         while True:
             [transaction] = write["Arguments"]["TransactItems"]
-            request = self._evaluated(transaction, {"input": new})
+            request = evaluate(transaction, **self._at(states=given))
             self._now_ms += 1000
-            cause = self._table.transact({**request, "token": self._seen["token"]})
+            cause = table.transact({**request, "token": self._seen["token"]})
             if cause is None:
-                return None
+                return True
             if cause == "timeout":
                 timeouts -= 1
                 assert timeouts >= 0
                 continue
-            self.cancelled(cause, now_ms=self._now_ms)
-            then = self.after_a_cancellation(now_ms=self._now_ms).removeprefix("Debit: ")
+            then = self.cancelled(cause, now_ms=self._now_ms).removeprefix("Debit: ")
             if then == "Conflict":
-                error = str(self._evaluated(self._states[then]["Error"], {"input": new}))
-                assert error == f"VersionConflict.{self._variable}"
-                return error
+                error = evaluate(self._states[then]["Error"], **self._at(states=given))
+                assert error == f"VersionConflict.{self._branch.variable}"
+                return False
             assert self._states[then]["Next"] == "Debit: Write"
 
-    def cancelled(self, cause: str, *, now_ms: int) -> None:
+    def cancelled(self, cause: str, *, now_ms: int) -> str:
+        """The state after a cancellation."""
         self._now_ms = now_ms
         [rule] = self._states["Write"]["Catch"]
-        assert rule["ErrorEquals"] == [CANCELLED]
-        assert rule["Output"] == "{% $states.input %}"
+        assert (rule["ErrorEquals"], rule["Output"]) == ([CANCELLED], "{% $states.input %}")
         states = {"errorOutput": {"Error": CANCELLED, "Cause": cause}}
-        self._seen = self._evaluated(rule["Assign"][self._variable], states)
-
-    def after_a_cancellation(self, *, now_ms: int) -> str:
-        self._now_ms = now_ms
-        [rule] = self._states["Write"]["Catch"]
-        choice = self._states[rule["Next"].removeprefix("Debit: ")]
-        [again] = choice["Choices"]
-        is_again = self._evaluated(again["Condition"], {})
-        assert isinstance(is_again, bool)
-        return str(again["Next"] if is_again else choice["Default"])
+        self._seen = evaluate(rule["Assign"][self._branch.variable], **self._at(states=states))
+        return self._branch.chosen(rule["Next"], **self._at())
 
     def pause(self, *, now_ms: int, drawn: float) -> int:
         self._now_ms = now_ms
-        return int(self._evaluated(self._states["Wait"]["Seconds"], {}, drawn=drawn))
+        seconds = self._states["Wait"]["Seconds"]
+        return int(evaluate(seconds, **self._at(functions={"random": lambda: drawn})))
 
-    def _evaluated(self, value: str, states: Json, *, drawn: float = 1) -> Any:  # noqa: ANN401 - what JSONata gives
-        seen: Json = {self._variable: self._seen}
-        drawing = {"random": lambda: drawn}
-        now_ms = self._now_ms
-        return evaluate(value, states=states, variables=seen, now_ms=now_ms, functions=drawing)
+    def _at(self, **given: Any) -> Json:  # noqa: ANN401 - for `evaluate`
+        """What is known when a state is entered."""
+        return {"variables": {self._branch.variable: self._seen}, "now_ms": self._now_ms, **given}
 
 
-LATE = ["timeout", "busy, then the open one lands"]
+LATE = ("timeout", "busy, then the open one lands")
 
 
 def test_a_write_that_lands_late_is_not_made_twice(branch: Scope) -> None:
-    table = FakeTable(LATE)
-    Update(branch, table).run()
+    table = FakeTable(*LATE)
+    Update(branch).run(table)
     assert (table.item["balance"], table.item["version"]) == ({"N": "1"}, {"N": "8"})
 
 
 def test_it_would_be_if_each_cancellation_led_to_another_read(branch: Scope) -> None:
     states = copy.deepcopy(dict(branch.states))
-    [variable] = branch.assigned()
     states["Debit: In passing?"]["Choices"][0]["Next"] = "Debit: Conflict"
-    states["Debit: Conflict"]["Error"] = f"{{% 'VersionConflict.{variable}' %}}"
-    table = FakeTable(LATE)
-    Update(Scope(states, branch.start_at), table).run()
+    states["Debit: Conflict"]["Error"] = f"{{% 'VersionConflict.{branch.variable}' %}}"
+    table = FakeTable(*LATE)
+    Update(Scope(states, branch.start_at)).run(table)
     assert table.item["balance"] == {"N": "2"}
 
 
@@ -258,14 +228,11 @@ def nested(levels: int) -> Value:
     return {"outer": value}
 
 
-@pytest.mark.parametrize("levels", [1, MOST_LEVELS])
-def test_however_deeply_an_item_is_nested_the_evaluation_is_as_deep(levels: int) -> None:
-    item = nested(levels)
-    assert read(item, deepest=MEASURED_DEPTH) == item
-    assert written(item, deepest=MEASURED_DEPTH) == {**as_java(item), **STAMPS}
-
-
-def test_the_measured_depth_is_the_least_that_will_do() -> None:
+def test_however_deeply_an_item_is_nested_the_evaluation_is_as_deep() -> None:
+    for levels in (1, MOST_LEVELS):
+        item = nested(levels)
+        assert read(item, deepest=MEASURED_DEPTH) == item
+        assert written(item, deepest=MEASURED_DEPTH) == {**as_java(item), **STAMPS}
     with pytest.raises(TooDeepError):
         written(nested(1), deepest=MEASURED_DEPTH - 1)
 
@@ -292,18 +259,14 @@ def test_whatever_the_names_and_texts_only_types_are_spelled_again(text: str) ->
         assert is_translated({text: value, "plain": value}), value
 
 
-@pytest.mark.parametrize(
-    ("careless", "item"),
-    [
+def test_a_careless_translation_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    spelled = optimistic_update._TO_JAVA  # noqa: SLF001 - what is broken here
+    ways: list[tuple[dict[str, str], Value]] = [
         ({'/"BOOL":/': '"Bool":'}, {"BOOL": {"S": "x"}}),
         ({r"/BOOL(\W+)true/": "Bool$1true"}, {"a": {"S": '"BOOL":true'}}),
-    ],
-    ids=["name", "text"],
-)
-def test_a_careless_translation_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, careless: dict[str, str], item: Value
-) -> None:
-    assert is_translated(item)
-    spelling = {**optimistic_update._TO_JAVA, **careless}  # noqa: SLF001 - what is broken here
-    monkeypatch.setattr(optimistic_update, "_TO_JAVA", spelling)
-    assert not is_translated(item)
+    ]
+    for careless, item in ways:
+        monkeypatch.setattr(optimistic_update, "_TO_JAVA", spelled)
+        assert is_translated(item)
+        monkeypatch.setattr(optimistic_update, "_TO_JAVA", {**spelled, **careless})
+        assert not is_translated(item)

@@ -12,8 +12,9 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from fairlock.cdk import OptimisticUpdate
-from fairlock.errors import InvalidRequest
 from fairlock.optimistic import DEFAULT_RETRIES
+from tests.unit.cdk import guard_forms
+from tests.unit.cdk.conftest import NewApp
 from tests.unit.cdk.template import (
     Json,
     Scope,
@@ -21,6 +22,7 @@ from tests.unit.cdk.template import (
     evaluate,
     happy_path,
     machine_of,
+    repeated,
     statements,
     template_of,
 )
@@ -30,24 +32,21 @@ KEY = {"account": {"S": "{% $states.input.account %}"}}
 
 
 @pytest.fixture(scope="module")
-def template(stack: Stack) -> Json:
+def template(new_app: NewApp) -> Json:
     """A machine with one update around a chain, and one with a pair, one of them nested."""
+    stack = Stack(new_app(), "Updates")
     debits, pair = Construct(stack, "Debits"), Construct(stack, "Pair")
     chain = sfn.Pass(debits, "Look").next(sfn.Pass(debits, "Compute"))
-    add_machine(debits, update(debits, "Debit", chain).next(sfn.Pass(debits, "Done")))
+    guard_forms.machine(debits, update(debits, "Debit", chain).next(sfn.Pass(debits, "Done")))
     inner = update(pair, "Inner", sfn.Pass(pair, "Compute"), retries=0)
     after = update(pair, "After", sfn.Pass(pair, "More"))
-    add_machine(pair, update(pair, "Outer", inner).next(after))
+    guard_forms.machine(pair, update(pair, "Outer", inner).next(after))
     return template_of(stack)
 
 
 def update(scope: Construct, name: str, task: sfn.IChainable, **props: Any) -> OptimisticUpdate:  # noqa: ANN401 - props
     table = dynamodb.Table.from_table_name(scope, f"{name}Table", TABLE)
     return OptimisticUpdate(scope, name, **{"table": table, "key": KEY, "task": task, **props})
-
-
-def add_machine(scope: Construct, body: sfn.IChainable) -> None:
-    sfn.StateMachine(scope, "Machine", definition_body=sfn.DefinitionBody.from_chainable(body))
 
 
 @pytest.fixture(scope="module")
@@ -62,29 +61,17 @@ def branch(machine: Scope) -> Scope:
 
 @pytest.fixture(scope="module")
 def variable(branch: Scope) -> str:
-    [variable] = branch.assigned()
-    return variable
+    return branch.variable
 
 
-def test_a_conflict_and_only_that_begins_it_again_with_full_jitter(
-    machine: Scope, variable: str
-) -> None:
+def test_only_a_conflict_begins_it_again_with_full_jitter(machine: Scope, variable: str) -> None:
     path = ["Debit: Update", "Debit: Read", "Look", "Compute", "Debit: Write", "Done"]
     assert happy_path(machine) == path, "three transitions besides the task"
     update = machine.states["Debit: Update"]
-    assert update["Retry"] == [
-        {
-            "ErrorEquals": [f"VersionConflict.{variable}"],
-            "IntervalSeconds": 1,
-            "BackoffRate": 1.5,
-            "MaxDelaySeconds": 10,
-            "MaxAttempts": DEFAULT_RETRIES,
-            "JitterStrategy": "FULL",
-        }
-    ]
-    assert [(rule["ErrorEquals"], rule["Next"]) for rule in update["Catch"]] == [
-        ([f"VersionConflict.{variable}"], "Debit: Gave up")
-    ]
+    conflict = f"VersionConflict.{variable}"
+    assert update["Retry"] == [repeated(conflict, most=DEFAULT_RETRIES, longest=10, rate=1.5)]
+    [rule] = update["Catch"]
+    assert (rule["ErrorEquals"], rule["Next"]) == ([conflict], "Debit: Gave up")
     gave_up = machine.states["Debit: Gave up"]
     assert (gave_up["Error"], gave_up["Cause"]) == (
         "VersionConflict",
@@ -97,14 +84,7 @@ def test_the_read_is_consistent_and_the_write_a_transaction_and_both_are_repeate
 ) -> None:
     read, write = branch.states["Debit: Read"], branch.states["Debit: Write"]
     never = ["DynamoDb.TransactionCanceledException", "States.QueryEvaluationError"]
-    every = {
-        "ErrorEquals": ["States.ALL"],
-        "IntervalSeconds": 1,
-        "BackoffRate": 2,
-        "MaxDelaySeconds": 10,
-        "MaxAttempts": 5,
-        "JitterStrategy": "FULL",
-    }
+    every = repeated("States.ALL", most=5, longest=10)
     for call in (read, write):
         assert call["Retry"] == [{"ErrorEquals": never, "MaxAttempts": 0}, every]
     assert read["Arguments"] == {"TableName": TABLE, "Key": KEY, "ConsistentRead": True}
@@ -147,81 +127,51 @@ def test_the_task_gets_the_input_and_the_item_as_dynamodb_spells_it(branch: Scop
 
 
 KEY_NAME = {"#key": "account"}
-SEEN: dict[str, tuple[Json | None, str, Json, Json, str]] = {
+SAME, SEVEN = "#version = :version", {":version": {"N": "7"}}
+WITHOUT = "attribute_exists(#key) AND attribute_not_exists(#version)"
+SEEN: list[tuple[Json | None, str, Json, Json, str]] = [
     # The item, and what the write does: its condition with names and values, the next version.
-    "no item": (None, "attribute_not_exists(#key)", KEY_NAME, {}, "1"),
-    "no version": (
-        JAVA_ITEM,
-        "attribute_exists(#key) AND attribute_not_exists(#version)",
-        {**KEY_NAME, "#version": "version"},
-        {},
-        "1",
-    ),
-    "version": (
-        VERSIONED,
-        "#version = :version AND attribute_not_exists(#write_id)",
-        NAMES,
-        {":version": {"N": "7"}},
-        "8",
-    ),
-    "version and id": (
-        STAMPED,
-        "#version = :version AND #write_id = :write_id",
-        NAMES,
-        {":version": {"N": "7"}, ":write_id": {"S": "x"}},
-        "8",
-    ),
-}
+    (None, "attribute_not_exists(#key)", KEY_NAME, {}, "1"),
+    (JAVA_ITEM, WITHOUT, {**KEY_NAME, "#version": "version"}, {}, "1"),
+    (VERSIONED, f"{SAME} AND attribute_not_exists(#write_id)", NAMES, SEVEN, "8"),
+    (STAMPED, f"{SAME} AND #write_id = :write_id", NAMES, {**SEVEN, ":write_id": {"S": "x"}}, "8"),
+]
 
 
-@pytest.mark.parametrize("case", SEEN)
-def test_the_condition_is_that_the_item_is_as_it_was_read(
-    branch: Scope, variable: str, case: str
-) -> None:
-    item, condition, names, values, next_version = SEEN[case]
-    seen, states = branch.states["Debit: Read"]["Assign"][variable], read_states(item)
-    found = evaluate(seen["unchanged"], states=states)
-    assert found.pop("ExpressionAttributeValues", {}) == values
-    assert found == {"ConditionExpression": condition, "ExpressionAttributeNames": names}
-    assert evaluate(seen["next"], states=states) == next_version
+def test_the_condition_is_that_the_item_is_as_it_was_read(branch: Scope, variable: str) -> None:
+    seen = branch.states["Debit: Read"]["Assign"][variable]
     assert seen["key"] == KEY
+    for item, condition, names, values, next_version in SEEN:
+        states = read_states(item)
+        found = evaluate(seen["unchanged"], states=states)
+        assert found.pop("ExpressionAttributeValues", {}) == values
+        assert found == {"ConditionExpression": condition, "ExpressionAttributeNames": names}
+        assert evaluate(seen["next"], states=states) == next_version
 
 
-def written(branch: Scope, variable: str, returned: Json | None) -> tuple[Json, Json | None]:
-    """The transaction's one write, and what leaves the state."""
-    seen = {
-        "key": {"account": {"S": "anna"}},
-        "token": "t",
-        "next": "8",
-        "unchanged": {"ConditionExpression": "c", "ExpressionAttributeNames": {"#key": "account"}},
-    }
-    write = branch.states["Debit: Write"]
-    scope: Json = {"states": {"input": returned}, "variables": {variable: seen}}
-    [transaction] = write["Arguments"]["TransactItems"]
-    return evaluate(transaction, **scope), evaluate(write["Output"], **scope)
-
-
-def test_what_the_task_returns_is_put_at_its_place_with_the_next_version_and_null_deletes_it(
+def test_what_the_task_returns_is_put_with_the_next_version_and_null_deletes(
     branch: Scope, variable: str
 ) -> None:
-    written_under = {
-        "TableName": TABLE,
-        "ConditionExpression": "c",
-        "ExpressionAttributeNames": KEY_NAME,
-    }
+    unchanged = {"ConditionExpression": "c", "ExpressionAttributeNames": KEY_NAME}
+    key = {"account": {"S": "anna"}}
+    seen = {"key": key, "token": "t", "next": "8", "unchanged": unchanged}
+    write = branch.states["Debit: Write"]
+    [transaction] = write["Arguments"]["TransactItems"]
+    under = {"TableName": TABLE, **unchanged}
     stamps = {"version": {"N": "8"}, "version_id": {"S": "t"}}
-    returned = {**API_ITEM, "account": {"S": "ben"}, "version": {"N": "99"}}
-    transaction, leaves = written(branch, variable, returned)
-    assert transaction == {"Put": {**written_under, "Item": {**JAVA_ITEM, **stamps}}}
-    assert leaves == {**API_ITEM, **stamps}
-    transaction, leaves = written(branch, variable, None)
-    assert transaction == {"Delete": {**written_under, "Key": {"account": {"S": "anna"}}}}
-    assert leaves is None
+    put = {"Put": {**under, "Item": {**JAVA_ITEM, **stamps}}}
+    delete = {"Delete": {**under, "Key": key}}
+    elsewhere = {**API_ITEM, "account": {"S": "ben"}, "version": {"N": "99"}}
+    for returned, sent, leaves in (
+        (elsewhere, put, {**API_ITEM, **stamps}),
+        (None, delete, None),
+    ):
+        given: Json = {"states": {"input": returned}, "variables": {variable: seen}}
+        assert evaluate(transaction, **given) == sent
+        assert evaluate(write["Output"], **given) == leaves
 
 
-def test_a_machine_may_get_put_and_delete_items_of_this_table_and_nothing_else(
-    template: Json,
-) -> None:
+def test_a_machine_may_get_put_and_delete_items_of_this_table_only(template: Json) -> None:
     found = statements(template, "DebitsMachine")
     actions = [f"dynamodb:{name}" for name in ("GetItem", "PutItem", "DeleteItem")]
     assert [statement["Action"] for statement in found] == actions
@@ -232,37 +182,8 @@ def test_two_updates_fit_into_one_machine_and_into_each_other(template: Json) ->
     machine = machine_of(template, "Pair")
     names = [name for name, _ in machine.all_states()]
     assigned = [name for scope in machine.all_scopes() for name in scope.assigned()]
-    retried = [
-        tuple(state["Retry"][0]["ErrorEquals"])
-        for _, state in machine.all_states()
-        if state["Type"] == "Parallel"
-    ]
+    parallels = [state for _, state in machine.all_states() if state["Type"] == "Parallel"]
+    retried = [str(each["Retry"][0]["ErrorEquals"]) for each in parallels]
     assert len(names) == len(set(names))
     assert len(assigned) == len(set(assigned)) == 3
     assert len(retried) == len(set(retried)) == 3
-
-
-A_TOKEN = sfn.JsonPath.string_at("$.id")
-WRONG: dict[str, list[dict[str, Any]]] = {
-    "key": [
-        *({"key": each} for each in ({}, "anna", {"account": "anna"})),
-        *({"key": {"account": each}} for each in ({"BOOL": True}, {"N": 7}, {"S": ""})),
-        *({"key": {"account": {"S": each}}} for each in ("customer/{% $x %}", "$.id", A_TOKEN)),
-    ],
-    "table": [{"table": None}, {"table": "accounts"}],
-    "task": [{"task": None}, {"task": sfn.Pass}],
-    "version_attribute": [
-        {"key": {"version": {"S": "x"}}},
-        *({"version_attribute": each} for each in ("", "a`b", "account")),
-    ],
-    "retries": [{"retries": each} for each in (-1, 101, True, 1.5)],
-}
-
-
-@pytest.mark.parametrize("field", WRONG)
-def test_arguments_that_break_a_rule_are_refused_by_name(stack: Stack, field: str) -> None:
-    for number, props in enumerate(WRONG[field]):
-        scope = Construct(stack, f"Refused {field}{number}")
-        with pytest.raises(InvalidRequest) as caught:
-            update(scope, "Update", **{"task": sfn.Pass(scope, "Compute"), **props})
-        assert caught.value.field == field, props

@@ -7,97 +7,68 @@ from typing import Any
 
 import pytest
 from aws_cdk import App, Duration, Environment, Stack
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock import InvalidRequest
 from fairlock.cdk import LockService, Pace, Waiting
 from fairlock.cdk.guard.guard_arguments import checked_only_newest
 from tests.unit.cdk.conftest import NewApp
-from tests.unit.cdk.guard_forms import RELEASE, Cases, GuardFactory
+from tests.unit.cdk.guard_forms import Cases, machine, role
 from tests.unit.cdk.template import (
     EvaluationError,
-    Scope,
-    definition_of,
     evaluate,
     flattened,
-    template_of,
     ways_out_unreleased,
 )
 
 # `only_newest` of a guard: where a superseded one goes, what it asks, and where it is refused.
 
 Json = dict[str, Any]
-WAYS: dict[str, Json] = {
-    "queue": {"waiting": Waiting.queue()},
-    "polling": {"waiting": Waiting.poll()},
-    "skipping": {"max_wait": Duration.seconds(0)},
-    "Express": {"waiting": None, "express": True},
-}
-every_way = pytest.mark.parametrize("way", WAYS)
+WAYS: list[Json] = [
+    {"waiting": Waiting.queue()},
+    {"waiting": Waiting.poll()},
+    {"max_wait": Duration.seconds(0)},
+    {"waiting": None, "express": True},
+]
+BUILD = "{% $states.input.build %}"
 SUPERSEDED = {"acquired": False, "reason": "SUPERSEDED", "newest": 9}
 
 
-@pytest.fixture(scope="module")
-def newest(guards: GuardFactory) -> dict[str, Scope]:
-    return {
-        way: definition_of(guards.guard(only_newest="{% $states.input.build %}", **props))
-        for way, props in WAYS.items()
-    }
+def test_the_version_is_sent_and_a_superseded_guard_leaves_and_fails(guards: Cases) -> None:
+    for way in WAYS:
+        scope = guards.definition(only_newest=BUILD, **way)
+        states, variable = scope.states, scope.variable
+        lock = states["Guard: Enter"]["Assign"][variable]
+        assert lock["only_newest"] == checked_only_newest(BUILD)
+        sent = states["Guard: Acquire"]["Arguments"]["Payload"]["only_newest"]
+        assert sent == f"{{% ${variable}.only_newest %}}"
+        for answer, then in (({"acquired": True}, "Work"), (SUPERSEDED, "Superseded")):
+            given = {variable: {**answer, "waiting_since_ms": 0}}
+            assert scope.chosen("Guard: Acquired?", variables=given) == f"Guard: {then}"
+        leaving = states["Guard: Superseded"]
+        assert leaving["Arguments"]["Payload"]["queue"] is True
+        failed = states[leaving["Next"]]
+        assert (failed["Type"], failed["Error"]) == ("Fail", "Superseded")
+        assert ways_out_unreleased(scope, "Guard: Acquire") == set()
+        versions = {"lock_name": "deploy", "only_newest": 7, "newest": 9}
+        cause = evaluate(failed["Cause"], variables={variable: versions})
+        assert cause == "lock deploy: version 7 is superseded, 9 was granted the lock"
 
 
-@every_way
-def test_the_version_is_evaluated_once_and_sent_and_each_answer_has_its_way(
-    newest: dict[str, Scope], way: str
-) -> None:
-    states = newest[way].states
-    [(variable, lock)] = states["Guard: Enter"]["Assign"].items()
-    assert lock["only_newest"] == checked_only_newest("{% $states.input.build %}")
-    sent = states["Guard: Acquire"]["Arguments"]["Payload"]["only_newest"]
-    assert sent == f"{{% ${variable}.only_newest %}}"
-    choice = states["Guard: Acquired?"]
-    for answer, then in (({"acquired": True}, "Work"), (SUPERSEDED, "Superseded")):
-        values = {variable: {**answer, "waiting_since_ms": 0}}
-        ways = (
-            rule["Next"]
-            for rule in choice["Choices"]
-            if evaluate(rule["Condition"], variables=values) is True
-        )
-        assert next(ways, choice["Default"]) == f"Guard: {then}"
-
-
-@every_way
-def test_a_superseded_guard_leaves_the_queue_and_then_fails(
-    newest: dict[str, Scope], way: str
-) -> None:
-    machine = newest[way]
-    leaving = machine.states["Guard: Superseded"]
-    assert leaving["Arguments"]["Payload"]["queue"] is True
-    failed = machine.states[leaving["Next"]]
-    assert (failed["Type"], failed["Error"]) == ("Fail", "Superseded")
-    assert ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE) == set()
-    [variable] = machine.assigned()
-    lock = {"lock_name": "deploy", "only_newest": 7, "newest": 9}
-    cause = evaluate(failed["Cause"], variables={variable: lock})
-    assert cause == "lock deploy: version 7 is superseded, 9 was granted the lock"
-
-
-def test_by_time_the_version_is_when_the_guard_was_entered(guards: GuardFactory) -> None:
-    [lock] = definition_of(guards.guard(only_newest=True)).states["Guard: Enter"]["Assign"].values()
+def test_by_time_the_version_is_when_the_guard_was_entered(guards: Cases) -> None:
+    [lock] = guards.definition(only_newest=True).states["Guard: Enter"]["Assign"].values()
     assert lock["only_newest"] == "{% $millis() %}"
 
 
-def test_a_number_is_sent_as_it_is_also_by_heartbeats(guards: GuardFactory) -> None:
-    guard = guards.guard(only_newest=0, waiting=Waiting.queue(), keep_alive=Duration.seconds(20))
-    assert [each["only_newest"] for each in definition_of(guard).requests()] == [0, 0, 0]
+def test_a_number_is_sent_as_it_is_also_by_heartbeats(guards: Cases) -> None:
+    kept = {"waiting": Waiting.queue(), "keep_alive": Duration.seconds(20)}
+    requests = guards.definition(only_newest=0, **kept).requests()
+    assert [each["only_newest"] for each in requests] == [0, 0, 0]
 
 
-def test_the_queue_takes_a_superseded_answer_and_only_one_of_its_own(
-    newest: dict[str, Scope],
-) -> None:
-    machine = newest["queue"]
-    [variable] = machine.assigned()
-    [assign] = machine.states["Guard: Acquire"]["Assign"].values()
+def test_the_queue_takes_a_superseded_answer_of_its_own_only(guards: Cases) -> None:
+    queued = guards.definition(only_newest=BUILD, waiting=Waiting.queue())
+    [(variable, assign)] = queued.states["Guard: Acquire"]["Assign"].items()
     owner = {"lock_name": "a", "owner_id": "o"}
     lock = {variable: {**owner, "waiting_since_ms": 1, "restarts": 0, "only_newest": 7}}
     answer = {**SUPERSEDED, **owner}
@@ -108,38 +79,13 @@ def test_the_queue_takes_a_superseded_answer_and_only_one_of_its_own(
             evaluate(assign, variables=lock, states={"result": {**answer, **forged}})
 
 
-def test_a_version_that_is_none_or_a_readers_is_refused(guards: GuardFactory) -> None:
-    for wrong in (-1, 1.5, "7", None, "{% %}", 2**53):
-        with pytest.raises(InvalidRequest, match="only_newest: must be"):
-            guards.guard(only_newest=wrong)
-    with pytest.raises(InvalidRequest, match="only_newest: must be left out with shared"):
-        guards.guard(only_newest=7, shared=True)
-
-
-def test_on_superseded_goes_with_only_newest(stack: Stack, guards: GuardFactory) -> None:
-    elsewhere = sfn.Pass(stack, "Superseded elsewhere")
+def test_on_superseded_goes_with_only_newest(guards: Cases) -> None:
+    elsewhere = sfn.Pass(guards, "Superseded elsewhere")
     with pytest.raises(InvalidRequest, match="on_superseded: goes with only_newest only"):
         guards.guard(on_superseded=elsewhere)
-    guard = guards.guard(only_newest=True, on_superseded=elsewhere)
-    machine = definition_of(guard)
+    machine = guards.definition(only_newest=True, on_superseded=elsewhere)
     assert machine.states["Guard: Superseded"]["Next"] == "Superseded elsewhere"
     assert "Guard: Newer granted" not in machine.states
-
-
-def test_in_a_map_a_literal_name_is_refused_and_around_one_it_is_not(new_app: NewApp) -> None:
-    cases = Cases(new_app(), "Machines")
-    for kind in (None, sfn.StateMachineType.STANDARD):
-        for lock_name in ("deploy", "{% $states.input.service %}"):
-            case = cases.case(f"{kind}{len(lock_name)}")
-            guard = case.guard(only_newest=True, lock_name=lock_name)
-            case.machine(case.map("Each", guard, kind))
-    around = cases.case("Around")
-    work = around.map("Each", around.step("Work"))
-    around.machine(around.guard(task=work, only_newest=True))
-    faults = cases.node.scope.node.validate()  # type: ignore[union-attr]  # the app
-    assert len(faults) == 2
-    told = "only_newest: must be left out in a Map whose iterations want the same lock"
-    assert all(f"{len('deploy')}/Guard: {told}" in fault for fault in faults)
 
 
 # `LockService(pace=True)` and the state `Pace`: what is deployed, and what is refused at synth.
@@ -158,91 +104,42 @@ def locks(user: Stack) -> LockService:
     return LockService(user, "Locks", pace=True, reaper=False)
 
 
-def states_of(user: Stack, construct_id: str, body: sfn.IChainable, **machine: Any) -> Json:  # noqa: ANN401 - a machine's
-    definition = sfn.DefinitionBody.from_chainable(body)
-    made = sfn.StateMachine(user, construct_id, definition_body=definition, **machine)
-    resource: Any = made.node.default_child
+def states_of(user: Stack, name: str, body: sfn.IChainable, **props: Any) -> Json:  # noqa: ANN401 - a machine's
+    resource: Any = machine(user, body, name, **props).node.default_child
     return dict(json.loads(flattened(user.resolve(resource.definition_string)))["States"])
 
 
-@pytest.mark.parametrize("language", [sfn.QueryLanguage.JSONATA, sfn.QueryLanguage.JSON_PATH])
-def test_it_is_a_call_and_a_wait_in_either_language(
-    user: Stack, locks: LockService, language: sfn.QueryLanguage
-) -> None:
-    in_path, vendor = language == sfn.QueryLanguage.JSON_PATH, f"Vendor{language.name}"
-    name = sfn.JsonPath.string_at("$.vendor") if in_path else "{% $states.input.vendor %}"
-    pace = Pace(user, vendor, service=locks, pace_name=name, rate=(10, MINUTE), burst=2)
-    states = states_of(user, f"Machine{language.name}", pace, query_language=language)
-    enter, reserve, choice, too_late, wait = (
-        states[f"{vendor}: {purpose}"]
-        for purpose in ("Enter", "Reserve", "Reserved?", "Too late", "Wait")
-    )
-    [variable] = enter["Assign"]
-    assert enter["Assign"][variable] == {
-        "pace_name": "{% $states.input.vendor %}",
-        "reservation_id": "{% $uuid() %}",
-    }
-    payload = reserve["Arguments"]["Payload"]
-    assert payload["rate"] == [10, 60]
-    assert (payload["burst"], payload["max_wait_seconds"]) == (2, 1800)
-    assert wait["Seconds"] == f"{{% ${variable}.wait_seconds %}}"
-    assert choice["Choices"][0]["Next"].endswith(": Wait")
-    assert choice["Default"].endswith(": Too late")
-    assert too_late["Error"] == "SlotTooLate"
-    for state in (enter, reserve, choice, wait):
-        assert state.get("Output", "{% $states.input %}") == "{% $states.input %}"
+def test_it_is_a_call_and_a_wait_in_either_language(user: Stack, locks: LockService) -> None:
+    by_path, by_jsonata = sfn.JsonPath.string_at("$.vendor"), "{% $states.input.vendor %}"
+    languages = {sfn.QueryLanguage.JSON_PATH: by_path, sfn.QueryLanguage.JSONATA: by_jsonata}
+    for language, name in languages.items():
+        vendor = f"Vendor{language.name}"
+        pace = Pace(user, vendor, service=locks, pace_name=name, rate=(10, MINUTE), burst=2)
+        states = states_of(user, f"Machine{language.name}", pace, query_language=language)
+        purposes = ("Enter", "Reserve", "Reserved?", "Too late", "Wait")
+        enter, reserve, choice, too_late, wait = (states[f"{vendor}: {each}"] for each in purposes)
+        [(variable, entered)] = enter["Assign"].items()
+        assert entered == {"pace_name": by_jsonata, "reservation_id": "{% $uuid() %}"}
+        payload = reserve["Arguments"]["Payload"]
+        assert payload["rate"] == [10, 60]
+        assert (payload["burst"], payload["max_wait_seconds"]) == (2, 1800)
+        assert wait["Seconds"] == f"{{% ${variable}.wait_seconds %}}"
+        assert choice["Choices"][0]["Next"].endswith(": Wait")
+        assert choice["Default"].endswith(": Too late")
+        assert too_late["Error"] == "SlotTooLate"
+        for state in (enter, reserve, choice, wait):
+            assert state.get("Output", "{% $states.input %}") == "{% $states.input %}"
 
 
 def test_a_refusal_may_go_elsewhere(user: Stack, locks: LockService) -> None:
     skipped = sfn.Pass.jsonata(user, "Skipped")
-    pace = Pace(
-        user,
-        "Skips",
-        service=locks,
-        pace_name="report",
-        rate=(1, Duration.hours(1)),
-        max_wait=Duration.seconds(0),
-        on_too_late=skipped,
-    )
+    waits_not = {"max_wait": Duration.seconds(0), "on_too_late": skipped}
+    pace = Pace(user, "Skips", service=locks, pace_name="x", rate=(1, MINUTE), **waits_not)
     work = sfn.Pass.jsonata(user, "SkipsWork")
     states = states_of(user, "MachineSkips", pace.next(work))
     assert states["Skips: Reserved?"]["Default"] == "Skipped"
     assert states["Skips: Wait"]["Next"] == "SkipsWork"
     assert "Skips: Too late" not in states
-
-
-def test_a_service_of_another_stack_serves_too(user: Stack) -> None:
-    shared = LockService.from_stack(user, "Shared", stack_name="Fairlock")
-    Pace(user, "OfShared", service=shared, pace_name="vendor", rate=(1, MINUTE))
-    parameters = template_of(user)["Parameters"].values()
-    defaults = {parameter.get("Default") for parameter in parameters}
-    assert "/fairlock/Fairlock/PaceFunctionArn" in defaults
-
-
-WRONG: dict[str, list[object]] = {
-    "rate": [
-        *((many, MINUTE) for many in (0, -1)),
-        *((10, each) for each in (60, Duration.days(32))),
-        *(10, (1_000, Duration.seconds(1)), (1, Duration.millis(1_500))),
-    ],
-    "burst": [0, "{% 2 %}"],
-    "max_wait": [Duration.days(8), 30],
-    "pace_name": ["", "n" * 513, "$.vendor", 7],
-    "on_too_late": ["Skipped"],
-    "service": [None],
-    "construct_id": [""],
-}
-
-
-@pytest.mark.parametrize("field", WRONG)
-def test_wrong_use_is_told_at_synth(user: Stack, locks: LockService, field: str) -> None:
-    right = {"construct_id": "Wrong", "service": locks, "pace_name": "vendor", "rate": (10, MINUTE)}
-    for value in WRONG[field]:
-        arguments: Json = {**right, field: value}
-        with pytest.raises(InvalidRequest) as refused:
-            Pace(user, **arguments)
-        assert refused.value.field == field, value
-        assert user.node.try_find_child("Wrong") is None
 
 
 def test_a_pace_outside_of_a_stack_is_refused(locks: LockService) -> None:
@@ -255,4 +152,4 @@ def test_a_service_without_the_function_says_how_to_get_it(user: Stack) -> None:
     with pytest.raises(InvalidRequest, match="pace: must be True where the service is made"):
         Pace(user, "None", service=without, pace_name="vendor", rate=(10, MINUTE))
     with pytest.raises(InvalidRequest, match="pace: must be True"):
-        without.grant_pace(iam.Role(user, "R", assumed_by=iam.AccountRootPrincipal()))
+        without.grant_pace(role(user))

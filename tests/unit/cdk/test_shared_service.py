@@ -7,37 +7,29 @@ from typing import Any
 
 import pytest
 from aws_cdk import App, Environment, NestedStack, Stack
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk import LockGuard, LockService, MetricName
 from fairlock.cdk.service.shared_service import SharedLockService
 from fairlock.errors import InvalidRequest
-from tests.unit.cdk.guard_forms import functions_by_arn
+from tests.unit.cdk.guard_forms import functions_by_arn, machine, role
 from tests.unit.cdk.template import (
+    Json,
     actions,
     durable_function,
     listed,
-    one,
     properties,
     resources,
+    short,
     statements,
     template_of,
 )
 
-Json = dict[str, Any]
-
-ELSEWHERE = "arn:aws:states:eu-west-1:123456789012:stateMachine:billing"
 HERE = Environment(account="123456789012", region="us-east-1")
 BY_A_GUARD = ["AcquireFunctionArn", "ReleaseFunctionArn"]
-ALWAYS = sorted(
-    [*BY_A_GUARD, "HeartbeatFunctionArn", "LockTableName", "LogGroupNames", "ServiceName"]
-)
-OF_A_REAPER = [
-    *("ReapDeadLetterQueueArn", "ReapFunctionArn", "ReapQueueArn"),
-    "WatchesEveryMachine",
-]
+ALWAYS = [*BY_A_GUARD, "HeartbeatFunctionArn", "LockTableName", "LogGroupNames", "ServiceName"]
+OF_REAPER = ["ReapDeadLetterQueueArn", "ReapFunctionArn", "ReapQueueArn", "WatchesEveryMachine"]
 OF_ADMINISTRATORS = {
     "grant_inspect": "InspectFunctionArn",
     "grant_force_release": "ForceReleaseFunctionArn",
@@ -58,12 +50,9 @@ def locks(user: Stack) -> SharedLockService:
 def read_by(stack: Stack) -> list[str]:
     """The parameters of the Parameter Store that a stack reads when it is deployed."""
     found = template_of(stack)["Parameters"].values()
-    return sorted(
-        parameter["Default"].removeprefix("/fairlock/Fairlock/")
-        for parameter in found
-        if parameter["Type"] == "AWS::SSM::Parameter::Value<String>"
-        and parameter["Default"].startswith("/fairlock/")
-    )
+    names = [each["Default"] for each in found if each["Type"].startswith("AWS::SSM::Parameter")]
+    prefix = "/fairlock/Fairlock/"
+    return sorted(name.removeprefix(prefix) for name in names if name.startswith("/fairlock/"))
 
 
 def shared_by(template: Json) -> dict[str, object]:
@@ -75,33 +64,18 @@ def names_shared_by(stack: Stack) -> list[str]:
     return sorted(name.removeprefix(prefix) for name in shared_by(template_of(stack)))
 
 
-def role(stack: Stack, name: str = "Role") -> iam.Role:
-    return iam.Role(stack, name, assumed_by=iam.AccountRootPrincipal())
-
-
-def guard(stack: Stack, name: str, service: Any, task: Any = None) -> LockGuard:  # noqa: ANN401 - any service, any state
-    work = task or sfn.Pass(stack, f"{name}Work")
+def guard(stack: Stack, name: str, service: Any) -> LockGuard:  # noqa: ANN401 - any service
+    work = sfn.Pass(stack, f"{name}Work")
     return LockGuard(stack, name, service=service, task=work, lock_name="x")
 
 
-def machine(stack: Stack, work: sfn.IChainable | None = None) -> sfn.StateMachine:
-    body = sfn.DefinitionBody.from_chainable(work or sfn.Pass(stack, "Nothing"))
-    return sfn.StateMachine(stack, "Machine", definition_body=body)
-
-
-def test_the_stack_fairlock_shares_what_its_outputs_tell_the_log_groups_and_that_it_watches_all(
-    lock_template: Json,
-) -> None:
-    shared = shared_by(lock_template)
-    logs = [
-        {"Ref": one(lock_template, "AWS::Logs::LogGroup", f"{prefix}Logs")[0]}
-        for prefix in ("Acquire", "Heartbeat", "Release", "ReaperReap")
-    ]
-    separated = [part for log_group in logs for part in (log_group, ",")][:-1]
-    own = {"LogGroupNames": {"Fn::Join": ["", separated]}, "WatchesEveryMachine": "true"}
-    told = {name: output["Value"] for name, output in lock_template["Outputs"].items()}
-    assert shared == {
-        f"/fairlock/Fairlock/{name}": {**told, **own}[name] for name in [*ALWAYS, *OF_A_REAPER]
+def test_the_stack_shares_outputs_log_groups_and_that_it_watches_all(lock_template: Json) -> None:
+    groups = ("Acquire", "Heartbeat", "Release", "ReaperReap")
+    logs = ",".join(f"<{function}Logs>" for function in groups)
+    told = {name: short(output["Value"]) for name, output in lock_template["Outputs"].items()}
+    expected = {**told, "LogGroupNames": logs, "WatchesEveryMachine": "true"}
+    assert short(shared_by(lock_template)) == {
+        f"/fairlock/Fairlock/{name}": expected[name] for name in (*ALWAYS, *OF_REAPER)
     }
 
 
@@ -119,7 +93,7 @@ def test_what_a_user_reads_is_what_the_stack_shares_and_no_export(
     locks.grant_heartbeat(role(user))
     locks.grant_client(role(user, "Client"))
     locks.watch(machine(user, guard(user, "G", locks)))
-    assert read_by(user) == names_shared_by(lock_stack) == sorted(ALWAYS + OF_A_REAPER)
+    assert read_by(user) == names_shared_by(lock_stack) == sorted(ALWAYS + OF_REAPER)
     assert resources(template_of(user), "AWS::Events::Rule") == {}
     assert "Fn::ImportValue" not in json.dumps(template_of(user))
     assert not any("Export" in output for output in lock_template["Outputs"].values())
@@ -153,39 +127,27 @@ def test_a_client_of_a_prefix_is_let_at_the_partitions_of_its_locks_and_at_singl
     locks.grant_client(client, prefix="team-a/")
     template = template_of(user)
     of_table = [each for each in statements(template) if "dynamodb" in str(each["Action"])]
-    keys = {
-        str(each["Action"]): each["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]
-        for each in of_table
-        if each["Condition"]["Null"] == {"dynamodb:LeadingKeys": "false"}
-    }
-    assert keys.pop("dynamodb:GetItem") == ["EXECUTION#*"]
-    assert list(keys.values()) == [["LOCK#team-a/*", "PACE#team-a/*"]]
-    assert len(of_table) == 2
+    keys = {str(each["Action"]): each["Condition"] for each in of_table}
+
+    def only(*patterns: str) -> Json:
+        leading = "dynamodb:LeadingKeys"
+        return {"ForAllValues:StringLike": {leading: [*patterns]}, "Null": {leading: "false"}}
+
+    assert keys.pop("dynamodb:GetItem") == only("EXECUTION#*")
+    assert list(keys.values()) == [only("LOCK#team-a/*", "PACE#team-a/*")]
     assert "dynamodb:Scan" not in actions(template)
 
 
-@pytest.mark.parametrize(
-    ("props", "names"),
-    [
-        ({"reaper": False}, ALWAYS),
-        (
-            {"durable": True, "administration": True},
-            [
-                *(*ALWAYS, *OF_A_REAPER, *OF_ADMINISTRATORS.values()),
-                "ServesEveryDurableFunction",
-            ],
-        ),
-    ],
-    ids=["no reaper", "durable, administration"],
-)
-def test_a_service_shares_what_it_has(own: Stack, props: dict[str, Any], names: list[str]) -> None:
-    LockService(own, "Locks", **props).share()
-    assert names_shared_by(own) == sorted(names)
+def test_a_service_shares_what_it_has(app: App, own: Stack) -> None:
+    other = Stack(app, "Other")
+    LockService(own, "Locks", reaper=False).share()
+    LockService(other, "Locks", durable=True, administration=True).share()
+    assert names_shared_by(own) == sorted(ALWAYS)
+    more = {*OF_ADMINISTRATORS.values(), "ServesEveryDurableFunction"}
+    assert names_shared_by(other) == sorted({*ALWAYS, *OF_REAPER} | more)
 
 
-def test_a_narrowed_service_does_not_tell_that_it_watches_every_machine(
-    app: App, own: Stack
-) -> None:
+def test_a_narrowed_service_does_not_tell_that_it_watches_all(app: App, own: Stack) -> None:
     watched = machine(own)
     first, later = Stack(app, "First"), Stack(app, "Later")
     narrowed, shared = LockService(first, "Locks"), LockService(later, "Locks")
@@ -194,18 +156,13 @@ def test_a_narrowed_service_does_not_tell_that_it_watches_every_machine(
     shared.share()
     shared.watch(watched)
     for stack in (first, later):
-        assert names_shared_by(stack) == sorted({*ALWAYS, *OF_A_REAPER} - {"WatchesEveryMachine"})
-
-
-def test_a_machine_of_another_region_is_refused(user: Stack, locks: SharedLockService) -> None:
-    elsewhere = sfn.StateMachine.from_state_machine_arn(user, "Elsewhere", ELSEWHERE)
-    with pytest.raises(InvalidRequest, match=r"^machine: must be in the service's region"):
-        locks.watch(elsewhere)
+        assert names_shared_by(stack) == sorted({*ALWAYS, *OF_REAPER} - {"WatchesEveryMachine"})
 
 
 def test_what_is_granted_by_itself_is_read_by_itself(app: App) -> None:
     """A durable function needs a service that serves every one."""
-    read = {**OF_ADMINISTRATORS, "grant_durable": "ServesEveryDurableFunction"}
+    durable = {"grant_durable": "ServesEveryDurableFunction"}
+    read = {**OF_ADMINISTRATORS, **durable, "grant_pace": "PaceFunctionArn"}
     stacks = {grant: Stack(app, name, env=HERE) for grant, name in read.items()}
     for grant, stack in stacks.items():
         locks = LockService.from_stack(stack, "Locks", stack_name="Fairlock")
@@ -216,29 +173,7 @@ def test_what_is_granted_by_itself_is_read_by_itself(app: App) -> None:
         assert len(read_by(stack)) == 1 or grant == "grant_durable"
 
 
-@pytest.mark.parametrize("other_stack", ["Fairlock", "Other"])
-def test_two_references_to_one_service_are_the_same_service_for_nested_guards(
-    app: App, user: Stack, locks: SharedLockService, other_stack: str
-) -> None:
-    inner = guard(user, "Inner", locks)
-    other = LockService.from_stack(user, "OtherLocks", stack_name=other_stack)
-    machine(user, guard(user, "Outer", other, task=inner))
-    found = [fault for each in app.node.find_all() for fault in each.node.validate()]
-    same = "lock_name: must not be that of the guard around" in str(found)
-    assert (bool(found), same) == (other_stack == "Fairlock",) * 2
-
-
-def test_what_cannot_be_the_name_of_a_stack_is_refused_before_anything_is_declared(
-    user: Stack,
-) -> None:
-    for wrong in ("", "9lives", "a/b", "x" * 129, None, 7):
-        name: Any = wrong
-        with pytest.raises(InvalidRequest, match=r"^stack_name: must be the name of a stack"):
-            LockService.from_stack(user, "Locks", stack_name=name)
-    assert user.node.try_find_child("Locks") is None
-
-
-def test_one_service_of_a_stack_can_be_shared_and_have_outputs_which_are_those_of_fairlock(
+def test_one_service_of_a_stack_can_be_shared_and_have_outputs(
     own: Stack, lock_template: Json
 ) -> None:
     locks = LockService(own, "Locks")
@@ -252,9 +187,7 @@ def test_one_service_of_a_stack_can_be_shared_and_have_outputs_which_are_those_o
     assert set(template_of(own)["Outputs"]) == set(lock_template["Outputs"])
 
 
-def test_a_service_in_a_nested_stack_has_no_name_and_without_request_nothing_is_told(
-    own: Stack,
-) -> None:
+def test_a_nested_service_has_no_name_and_without_request_tells_nothing(own: Stack) -> None:
     locks = LockService(NestedStack(own, "Nested"), "Locks", reaper=False)
     with pytest.raises(InvalidRequest, match=r"^stack_name: .* known at synth"):
         locks.share()
@@ -268,36 +201,28 @@ def test_a_service_in_a_nested_stack_has_no_name_and_without_request_nothing_is_
 KEY = "arn:aws:kms:us-east-1:123456789012:key/of-the-table"
 
 
-def test_a_client_may_use_the_table_of_another_stack_and_its_key_and_an_administrator_more(
-    own: Stack,
-) -> None:
+def test_clients_may_use_table_and_key_of_a_stack_and_administrators_more(own: Stack) -> None:
     key = kms.Key.from_key_arn(own, "Key", KEY)
     locks = LockService.from_stack(own, "Locks", stack_name="Fairlock", encryption_key=key)
     locks.grant_client(role(own))
     locks.grant_administration(role(own, "OnCall"))
     template = template_of(own)
-    allowed = {
-        action: str(each["Resource"])
-        for each in statements(template, "Role")
-        for action in listed(each["Action"])
-    }
+    stated = statements(template, "Role")
+    allowed = {it: str(each["Resource"]) for each in stated for it in listed(each["Action"])}
+    executions = {"states:SendTaskSuccess", "states:DescribeExecution"}
+    durable = {"lambda:SendDurableExecutionCallbackSuccess", "lambda:GetDurableExecution"}
     assert "LockTableName" in allowed["dynamodb:UpdateItem"]
     assert allowed["kms:Decrypt"] == KEY
-    assert {"states:SendTaskSuccess", "states:DescribeExecution"} <= set(allowed)
+    assert executions <= set(allowed)
     on_table = ("GetItem", "Query", "Scan", "UpdateItem", "DeleteItem")
-    settings = ("DescribeTable", "DescribeTimeToLive")
-    assert {each for each in actions(template, "OnCall") if not each.startswith("kms:")} == {
-        *(f"dynamodb:{action}" for action in (*on_table, *settings)),
-        *("states:SendTaskSuccess", "states:DescribeExecution"),
-        *("lambda:SendDurableExecutionCallbackSuccess", "lambda:GetDurableExecution"),
-    }
+    table = {f"dynamodb:{each}" for each in (*on_table, "DescribeTable", "DescribeTimeToLive")}
+    found = {each for each in actions(template, "OnCall") if not each.startswith("kms:")}
+    assert found == table | executions | durable
 
 
 def test_a_guard_in_another_region_than_its_service_is_refused(app: App) -> None:
-    here, there = (
-        Stack(app, region, env=Environment(account="123456789012", region=region))
-        for region in ("us-east-1", "eu-west-1")
-    )
+    here = Stack(app, "Here", env=HERE)
+    there = Stack(app, "There", env=Environment(account="123456789012", region="eu-west-1"))
     services = (functions_by_arn(here), LockService(here, "Own", reaper=False))
     for number, service in enumerate(services):
         guard(here, f"Guard{number}", service)

@@ -1,14 +1,13 @@
 """The alarm of `LockMonitoring` fires while a lock is stuck, by what the functions print.
 
-What CloudWatch would make of it is computed for what these alarms use: one metric with a plain
-statistic, periods without a value that count as good, and as many bad ones as `DatapointsToAlarm`
-says.
+What CloudWatch would make of it is computed for what these alarms use: the maximum of one metric,
+periods without a value that count as good, and as many bad ones as `DatapointsToAlarm` says.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pytest
@@ -20,14 +19,12 @@ from fairlock.clock import SystemClock
 from fairlock.wire.rules import DEFAULT_FALLBACK_SECONDS, DEFAULT_MAX_WAIT_SECONDS
 from lambdas import acquire, heartbeat, release, runtime
 from tests.support import FakeClock, LambdaContextStub
+from tests.support.bad_inputs import VALID_EXECUTION
 from tests.support.store_bench import FakeWorkflows
 from tests.unit.cdk.conftest import NewApp
-from tests.unit.cdk.template import flattened, properties, template_of
+from tests.unit.cdk.template import Json, flattened, properties, template_of
 
-Json = dict[str, Any]
 Datum = tuple[float, float]
-
-_STATISTICS: Final[dict[str, Callable[[list[float]], float]]] = {"Maximum": max, "Sum": sum}
 
 
 def values_of(alarm: Json, lines: Iterable[str]) -> Iterator[float]:
@@ -42,19 +39,6 @@ def values_of(alarm: Json, lines: Iterable[str]) -> Iterator[float]:
                 yield from line[alarm["MetricName"]]
 
 
-def fires(alarm: Json, data: list[Datum], *, at: float) -> bool:
-    """Whether the alarm fires at a time, in seconds."""
-    assert alarm["TreatMissingData"] == "notBreaching"
-    assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
-    statistic, period = _STATISTICS[alarm["Statistic"]], alarm["Period"]
-    last = int(at // period)
-    breaching = 0
-    for number in range(last - alarm["EvaluationPeriods"] + 1, last + 1):
-        values = [value for when, value in data if int(when // period) == number]
-        breaching += bool(values) and statistic(values) >= alarm["Threshold"]
-    return breaching >= int(alarm["DatapointsToAlarm"])
-
-
 pytestmark = pytest.mark.usefixtures("lambda_environment")
 
 CONTEXT = LambdaContextStub()
@@ -64,14 +48,13 @@ LATE_SECONDS: Final = 1
 THRESHOLD_MINUTES: Final = 30
 SERVICE: Final = "Prod/Locks"
 LOCK = {"lock_name": "customer/1"}
-EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
 HOLDER = {**LOCK, "owner_id": "holder-0123456789", "lease_seconds": 3600}
 POLLING = {**LOCK, "owner_id": "poller-0123456789"}
 QUEUED = {
     **LOCK,
     "owner_id": "waiter-0123456789",
     "task_token": "token",
-    "execution_arn": EXECUTION,
+    "execution_arn": VALID_EXECUTION,
     "fallback_seconds": FALLBACK_SECONDS,
     "lease_seconds": 3600,
 }
@@ -113,7 +96,13 @@ class Run:
         assert self.call(release.handler, request)["released"]
 
     def fires(self) -> bool:
-        return fires(self.alarm, self.data, at=self.clock.monotonic())
+        alarm, period = self.alarm, self.alarm["Period"]
+        assert alarm["TreatMissingData"] == "notBreaching"
+        assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
+        assert alarm["Statistic"] == "Maximum"
+        first = self.clock.monotonic() // period - alarm["EvaluationPeriods"] + 1
+        breaching = {at // period for at, value in self.data if value >= alarm["Threshold"]}
+        return sum(number >= first for number in breaching) >= alarm["DatapointsToAlarm"]
 
     def ask(self, request: Json, *, minutes: float, period_seconds: float) -> list[bool]:
         """Asks again and again; whether the alarm fires, looked at once a minute."""
@@ -160,9 +149,7 @@ def test_the_alarm_fires_while_a_lock_is_stuck_and_is_over_soon_after(
     assert not run.fires()
 
 
-def test_the_alarm_does_not_fire_when_turns_are_short_however_many_wait(
-    run: Run, clock: FakeClock
-) -> None:
+def test_the_alarm_does_not_fire_when_turns_are_short(run: Run, clock: FakeClock) -> None:
     holder = HOLDER
     for number in range(12):
         waiter = {**QUEUED, "owner_id": f"waiter-{number}-0123456789"}
@@ -174,29 +161,23 @@ def test_the_alarm_does_not_fire_when_turns_are_short_however_many_wait(
         holder = waiter
 
 
-def test_the_wait_until_the_grant_says_nothing_while_a_lock_is_stuck(
-    alarm: Json, clock: FakeClock, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_wait_until_the_grant_says_nothing_while_a_lock_is_stuck(run: Run) -> None:
     """The negative control: the same alarm over the metric that a hand-off emits."""
-    run = Run({**alarm, "MetricName": "WaitTime"}, clock, capsys)
-    run.call(acquire.handler, HOLDER)
+    run.alarm = {**run.alarm, "MetricName": "WaitTime"}
     assert not any(run.ask(QUEUED, minutes=75, period_seconds=FALLBACK_SECONDS + LATE_SECONDS))
     run.release(HOLDER)
     assert run.fires()
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        {**POLLING, "waiting_since_ms": 1_577_836_800_000},
-        {**POLLING, "waiting_since_ms": 4_000_000_000_000},
-        # The service knows since when it is in the queue.
-        {**QUEUED, "waiting_since_ms": 1_900_000_000_000 - 3_600_000},
-    ],
-    ids=["since 2020", "since 2096", "a waiter since an hour"],
-)
-def test_a_caller_raises_no_alarm_by_an_absurd_begin_of_its_wait(run: Run, request_: Json) -> None:
-    assert not any(run.ask(request_, minutes=3, period_seconds=60))
+def test_a_caller_raises_no_alarm_by_an_absurd_begin_of_its_wait(run: Run) -> None:
+    for asking, since_ms in (
+        (POLLING, 1_577_836_800_000),  # 2020
+        (POLLING, 4_000_000_000_000),  # 2096
+        # An hour ago: the service knows since when it is in the queue.
+        (QUEUED, 1_900_000_000_000 - 3_600_000),
+    ):
+        request = {**asking, "waiting_since_ms": since_ms}
+        assert not any(run.ask(request, minutes=3, period_seconds=60))
 
 
 def test_by_default_a_guard_has_told_of_a_wait_that_is_too_long_before_it_gives_up() -> None:

@@ -21,10 +21,9 @@ from tests.support.bad_inputs import VALID_EXECUTION
 
 MINE = "mine-owner-id-0123456789"
 THEIRS = "their-owner-id-9876543210"
-OWN = {"lock_name": "customer/1", "owner_id": MINE}
+OWN: dict[str, Any] = {"lock_name": "customer/1", "owner_id": MINE}
 GRANT = Grant(
-    lock_name="customer/1",
-    owner_id=MINE,
+    **OWN,
     fencing_token=START_MS * 1000 + 1,
     lease_ms=60_000,
     acquired_at_ms=START_MS,
@@ -50,36 +49,16 @@ COMPETITOR = Holder(
     data='{"secret":true}',
     execution_arn=VALID_EXECUTION,
 )
-REFUSAL = Refusal(
-    lock_name="customer/1",
-    owner_id=MINE,
-    reason=RefusalReason.HELD,
-    holders=(COMPETITOR,),
-    retry_after_seconds=7,
+BESIDE: dict[str, Any] = {"holders": (COMPETITOR,), "retry_after_seconds": 7}
+REFUSAL = Refusal(**OWN, **BESIDE, reason=RefusalReason.HELD)
+QUEUED = Queued(**OWN, **BESIDE, entered_at_ms=START_MS, position=3)
+NOT_HELD, RELEASED = NotHeld(**OWN), Released(**OWN, held_ms=12)
+AT = {"acquired_at": "2030-03-17T17:46:40.001Z", "expires_at": "2030-03-17T17:46:40.002Z"}
+HELD_BY = {"reason": "HELD", "holders": [{"owner_name": "report-7", **AT}]}
+REFUSED = {"acquired": False, **OWN, **HELD_BY, "retry_after_seconds": 7}
+UNSURE = (
+    "a lease is over, but Step Functions did not say whether its workflow still runs: still held"
 )
-REFUSED = {
-    "acquired": False,
-    **OWN,
-    "reason": "HELD",
-    "holders": [
-        {
-            "owner_name": "report-7",
-            "acquired_at": "2030-03-17T17:46:40.001Z",
-            "expires_at": "2030-03-17T17:46:40.002Z",
-        }
-    ],
-    "retry_after_seconds": 7,
-}
-QUEUED = Queued(
-    lock_name="customer/1",
-    owner_id=MINE,
-    entered_at_ms=START_MS,
-    position=3,
-    holders=(COMPETITOR,),
-    retry_after_seconds=5,
-)
-NOT_HELD = NotHeld(lock_name="customer/1", owner_id=MINE)
-RELEASED = Released(lock_name="customer/1", owner_id=MINE, held_ms=12)
 ANSWERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a grant": (acquire_answer(GRANT), {"acquired": True, **LEASE}),
     "a repeated grant and a takeover look like any grant": (
@@ -93,29 +72,16 @@ ANSWERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "a refusal if Step Functions did not tell whether a holder lives": (
         acquire_answer(replace(REFUSAL, liveness_unknown=1)),
-        {
-            **REFUSED,
-            "detail": "a lease is over, but Step Functions did not say whether its workflow still"
-            " runs: still held",
-        },
+        {**REFUSED, "detail": UNSURE},
     ),
     "a place in the queue": (
         acquire_answer(QUEUED),
-        {
-            **REFUSED,
-            "reason": "QUEUED",
-            "ticket": START_MS,
-            "position": 3,
-            "retry_after_seconds": 5,
-        },
+        {**REFUSED, "reason": "QUEUED", "ticket": START_MS, "position": 3},
     ),
     "a renewal": (heartbeat_answer(GRANT), {"renewed": True, **LEASE}),
     "no renewal": (heartbeat_answer(NOT_HELD), {"renewed": False, **OWN, "reason": "NOT_HELD"}),
     "a release": (release_answer(RELEASED), {"released": True, **OWN}),
-    "a repeated release": (
-        release_answer(replace(RELEASED, held_ms=None)),
-        {"released": True, **OWN},
-    ),
+    "a repeated one": (release_answer(replace(RELEASED, held_ms=None)), {"released": True, **OWN}),
     "no release": (release_answer(NOT_HELD), {"released": False, **OWN, "reason": "NOT_HELD"}),
 }
 
@@ -135,13 +101,10 @@ def test_a_caller_that_is_to_ask_again_is_told_the_time_and_why() -> None:
     assert answer == {**REFUSED, **again, "retry_after_seconds": 1}
 
 
-@pytest.mark.parametrize(
-    ("lease_ms", "text"),
-    [(60_000, "60"), (1_000, "1"), (1_500, "1.5"), (1_001, "1.001"), (43_200_000, "43200")],
-)
-def test_lease_seconds_have_no_fraction_unless_they_need_one(lease_ms: int, text: str) -> None:
-    answer = acquire_answer(replace(GRANT, lease_ms=lease_ms))
-    assert json.dumps(answer["lease_seconds"]) == text
+def test_lease_seconds_have_no_fraction_unless_they_need_one() -> None:
+    for lease_ms, text in ((60_000, "60"), (1_500, "1.5"), (1_001, "1.001"), (43_200_000, "43200")):
+        answer = acquire_answer(replace(GRANT, lease_ms=lease_ms))
+        assert json.dumps(answer["lease_seconds"]) == text
 
 
 def test_a_fencing_token_survives_readers_that_know_doubles_only() -> None:
@@ -162,29 +125,21 @@ CALLBACK = "Q2FsbGJhY2s="
 REQUEST: dict[str, Any] = {"lock_name": "a", "owner_id": "o" * 16}
 
 
-@pytest.mark.parametrize(
-    ("arn", "durable"),
-    [
-        *(
-            (DURABLE.replace("$LATEST", version), True)
-            for version in ("$LATEST", "$LATEST.PUBLISHED", "7", "120")
-        ),
-        ("arn:aws:lambda:us-east-1:123456789012:function:billing", False),
-        ("arn:aws:lambda:us-east-1:123456789012:function:billing:7", False),
-        (DURABLE.replace(":$LATEST", ""), False),
-        (DURABLE.replace(":$LATEST", ":prod"), False),
-        (DURABLE.replace("order-123/", ""), False),
-        (DURABLE.replace("123456789012", "12345"), False),
-        (DURABLE + "/more", False),
-        (DURABLE + "\n", False),
-        (VALID_EXECUTION, False),
-    ],
-)
-def test_an_execution_of_each_version_is_durable_and_nothing_else(
-    arn: str, *, durable: bool
-) -> None:
-    assert is_durable(arn) is durable
-    assert is_standard(arn) is (arn == VALID_EXECUTION)
+OF_FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:billing"
+NOT_DURABLE = [
+    *(OF_FUNCTION, f"{OF_FUNCTION}:7"),
+    *(DURABLE.replace(":$LATEST", version) for version in ("", ":prod")),
+    *(DURABLE.replace("order-123/", ""), DURABLE.replace("123456789012", "12345")),
+    *(f"{DURABLE}/more", f"{DURABLE}\n", VALID_EXECUTION),
+]
+
+
+def test_an_execution_of_each_version_is_durable_and_nothing_else() -> None:
+    for version in ("$LATEST", "$LATEST.PUBLISHED", "7", "120"):
+        arn = DURABLE.replace("$LATEST", version)
+        assert (is_durable(arn), is_standard(arn)) == (True, False)
+    for arn in NOT_DURABLE:
+        assert (is_durable(arn), is_standard(arn)) == (False, arn == VALID_EXECUTION), arn
 
 
 def test_a_callback_id_is_told_from_a_task_token() -> None:
@@ -192,14 +147,10 @@ def test_a_callback_id_is_told_from_a_task_token() -> None:
     assert callback_id_in(CALLBACK) is None
 
 
-@pytest.mark.parametrize(
-    ("execution", "kept"), [(DURABLE, callback_token(CALLBACK)), (VALID_EXECUTION, CALLBACK)]
-)
-def test_a_durable_execution_waits_with_its_callback_and_a_workflow_with_its_task_token(
-    execution: str, kept: str
-) -> None:
-    request = parse_acquire({**REQUEST, "execution_arn": execution, "task_token": CALLBACK})
-    assert (request.task_token, request.waits) == (kept, True)
+def test_a_durable_execution_waits_with_its_callback_and_a_workflow_with_its_token() -> None:
+    for execution, kept in ((DURABLE, callback_token(CALLBACK)), (VALID_EXECUTION, CALLBACK)):
+        request = parse_acquire({**REQUEST, "execution_arn": execution, "task_token": CALLBACK})
+        assert (request.task_token, request.waits) == (kept, True)
 
 
 @pytest.mark.parametrize("callback_id", ["not base64!", "=", "a" * 1025, callback_token(CALLBACK)])
@@ -251,7 +202,7 @@ def test_a_large_table_is_told_in_several_answers_and_no_lock_is_lost_or_told_tw
             assert pages(table) == [NAMES[:2], NAMES[2:4], NAMES[4:]]
 
 
-def test_a_list_ends_in_time_also_while_it_finds_nothing_to_tell(
+def test_a_list_ends_in_time_although_it_finds_nothing(
     table: MemoryTable, clock: FakeClock
 ) -> None:
     store = store_over(table, clock)

@@ -74,40 +74,33 @@ BEATING = KeepAliveRequest(
     acquisition=KEPT_ALIVE, execution_arn=VALID_EXECUTION, task_token="a-task-token"
 )
 LEAVING = ReleaseRequest(**OWN, waits=True, execution_arn=VALID_EXECUTION)
-PARSED: dict[str, tuple[Callable[[Any], object], dict[str, Any], object]] = {
+SAME: dict[str, Any] = {
+    "owner_name": "billing",
+    "limit": 3,
+    "execution_arn": VALID_EXECUTION,
+    "waiting_since_ms": 1_900_000_000_000,
+}
+"""Fields that a request has under the same names."""
+Parser = Callable[[Any], object]
+PARSED: dict[str, tuple[Parser, dict[str, Any], object]] = {
     "acquire": (
         parse_acquire,
         {},
-        AcquireRequest(
-            **OWN,
-            owner_name="",
-            lease_ms=60_000,
-            limit=1,
-            data=None,
-            execution_arn=None,
-            waiting_since_ms=None,
-        ),
+        AcquireRequest(**OWN, owner_name="", lease_ms=60_000, limit=1, data=None),
     ),
     "acquire with all fields": (
         parse_acquire,
         {
-            "owner_name": "billing",
+            **SAME,
             "lease_seconds": 1.5,
-            "limit": 3,
             "data": {"why": "é", "list": [1, None]},
-            "execution_arn": VALID_EXECUTION,
             "entered_at_ms": 1_900_000_000_005,
-            "waiting_since_ms": 1_900_000_000_000,
         },
         AcquireRequest(
-            **OWN,
-            owner_name="billing",
+            **{**OWN, **SAME},
             lease_ms=1_500,
-            limit=3,
             data='{"why":"é","list":[1,null]}',
-            execution_arn=VALID_EXECUTION,
             called_at_ms=1_900_000_000_005,
-            waiting_since_ms=1_900_000_000_000,
         ),
     ),
     "the time of the call says nothing of the wait": (
@@ -157,118 +150,84 @@ def test_a_new_owner_id_is_made_for_each_acquisition_that_brings_none() -> None:
         assert parse_release({"lock_name": "x", "owner_id": owner_id}).owner_id == owner_id
 
 
-@pytest.mark.parametrize(
-    ("fields", "waits", "ticket"),
-    [
-        ({}, False, None),
-        ({"ticket": None}, False, None),
-        ({"ticket": 7}, True, 7),
-        ({"ticket": 0}, True, 0),
-        ({"queue": True}, True, None),
-        ({"queue": False}, False, None),
-        ({"ticket": 7, "queue": False}, True, 7),
-        ({"ticket": None, "queue": True}, True, None),
-    ],
-)
-def test_a_release_leaves_the_queue_if_it_names_the_queue_or_a_ticket(
-    fields: dict[str, Any], *, waits: bool, ticket: int | None
-) -> None:
-    parsed = parse_release({**NAMED, **fields})
-    assert (parsed.waits, parsed.ticket) == (waits, ticket)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{}, {"ticket": None}, {"entered_at_ms": START_MS}, {"waiting_since_ms": START_MS}],
-    ids=str,
-)
-def test_a_waiter_without_a_ticket_has_none_whatever_times_it_tells(fields: dict[str, Any]) -> None:
-    parsed = parse_acquire({**NAMED, "queue": True, **fields})
-    assert (parsed.ticket, parsed.claimed_at_ms) == (None, None)
-
-
-def test_a_task_token_keeps_its_place_in_the_queue_a_minute_longer_than_its_fallback_period() -> (
-    None
-):
-    event = {**BEAT, "queue": True, "fallback_seconds": 300}
-    assert parse_acquire(event).waiter_timeout_ms == 360_000
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("lock_name", "x"),
-        ("lock_name", "customers of Zürich/Anna & Ben"),
-        ("lock_name", "café"),
-        ("lock_name", "ναός/日本/עברית"),
-        ("lock_name", "x" * 512),
-        ("lock_name", "€" * 170 + "xx"),
-        ("lock_name", "LOCK#a#STATE"),
-        ("lock_name", "😀 1"),
-        ("owner_id", "x" * 16),
-        ("owner_id", "x" * 128),
-        ("owner_id", " !\"#$%&'()*+,-./09:;<=>?@AZ[\\]^_`az{|}~"),
-        ("owner_name", ""),
-        ("owner_name", "x" * 512),
-        ("owner_name", "é" * 512),
-        ("owner_name", "😀" * 256),
-        ("execution_arn", VALID_EXECUTION),
-        ("execution_arn", VALID_EXECUTION.replace("aws", "aws-us-gov")),
-        ("execution_arn", VALID_EXECUTION.replace("run-1", "r" * 80)),
-    ],
-)
-def test_text_on_the_boundary_is_kept_as_it_is(field: str, value: str) -> None:
-    request = parse_acquire({**NAMED, field: value})
-    assert getattr(request, field) == value
-
-
+TEXTS = [
+    *(("lock_name", name) for name in ("x", "x" * 512, "€" * 170 + "xx", "LOCK#a#STATE", "😀 1")),
+    *(("lock_name", name) for name in ("Zürich/Anna & Ben", "café", "ναός/日本/עברית")),
+    *(("owner_id", text) for text in ("x" * 16, "x" * 128)),
+    ("owner_id", " !\"#$%&'()*+,-./09:;<=>?@AZ[\\]^_`az{|}~"),
+    *(("owner_name", name) for name in ("", "x" * 512, "é" * 512, "😀" * 256)),
+    ("execution_arn", VALID_EXECUTION),
+    ("execution_arn", VALID_EXECUTION.replace("aws", "aws-us-gov")),
+    ("execution_arn", VALID_EXECUTION.replace("run-1", "r" * 80)),
+]
+WHOLE = [
+    *(("limit", number) for number in (1, 100, 5.0)),
+    # From 2020 to the year 9999.
+    *(("waiting_since_ms", at) for at in (1_577_836_800_000, 1.9e12, 253_402_300_799_999)),
+]
 LEASES = ((1, 1_000), (1.0, 1_000), (1.0004, 1_000), (1.0006, 1_001), (43_200, 43_200_000))
+LEAVES: list[tuple[dict[str, Any], bool, int | None]] = [
+    # A release leaves the queue if it names the queue or a ticket.
+    ({}, False, None),
+    ({"ticket": None}, False, None),
+    ({"ticket": 7}, True, 7),
+    ({"ticket": 0}, True, 0),
+    ({"queue": True}, True, None),
+    ({"queue": False}, False, None),
+    ({"ticket": 7, "queue": False}, True, 7),
+    ({"ticket": None, "queue": True}, True, None),
+]
+NO_TICKETS = ({}, {"ticket": None}, {"entered_at_ms": START_MS}, {"waiting_since_ms": START_MS})
+KEPT: list[tuple[Parser, dict[str, Any], dict[str, object]]] = [
+    *((parse_acquire, {field: text}, {field: text}) for field, text in TEXTS),
+    *((parse_acquire, {field: number}, {field: int(number)}) for field, number in WHOLE),
+    *(
+        (parse, {"lease_seconds": seconds}, {"lease_ms": lease_ms})
+        for parse in (parse_acquire, parse_heartbeat)
+        for seconds, lease_ms in LEASES
+    ),
+    *((parse_release, each, {"waits": waits, "ticket": ticket}) for each, waits, ticket in LEAVES),
+    # A waiter without a ticket has none, whatever times it tells.
+    *(
+        (parse_acquire, {"queue": True, **each}, {"ticket": None, "claimed_at_ms": None})
+        for each in NO_TICKETS
+    ),
+    # A place in the queue lasts a minute longer than the fallback period.
+    (
+        parse_acquire,
+        {**BEAT, "queue": True, "fallback_seconds": 300},
+        {"waiter_timeout_ms": 360_000},
+    ),
+]
 
 
-@pytest.mark.parametrize(("seconds", "lease_ms"), LEASES)
-def test_a_lease_is_kept_in_milliseconds(seconds: float, lease_ms: int) -> None:
-    for parse in (parse_acquire, parse_heartbeat):
-        request: Any = parse({**NAMED, "lease_seconds": seconds})
-        assert request.lease_ms == lease_ms
+@pytest.mark.parametrize(("parse", "fields", "kept"), KEPT)
+def test_what_is_on_the_boundary_is_kept_by_its_meaning(
+    parse: Parser, fields: dict[str, Any], kept: dict[str, object]
+) -> None:
+    request = parse({**NAMED, **fields})
+    for name, value in kept.items():
+        found = getattr(request, name)
+        assert (found, type(found)) == (value, type(value))
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *(("limit", value) for value in (1, 100, 5.0)),
-        # From 2020 to the year 9999.
-        *(
-            ("waiting_since_ms", value)
-            for value in (1_577_836_800_000, 1.9e12, 253_402_300_799_999)
-        ),
-    ],
-)
-def test_a_whole_number_may_be_written_as_a_float(field: str, value: float) -> None:
-    parsed = getattr(parse_acquire({**NAMED, field: value}), field)
-    assert (parsed, type(parsed)) == (int(value), int)
-
-
-@pytest.mark.parametrize(
-    ("data", "size"),
-    [
+def test_data_is_measured_in_bytes_of_compact_utf8() -> None:
+    data: list[tuple[dict[str, Any], int]] = [
         ({}, 2),
         ({"a": "x" * 2040}, 2048),
         ({"a": "€" * 680}, 2048),
         ({"a": 1e300}, 12),
         (nested(32), 188),
-    ],
-    ids=["empty", "2048 bytes", "2048 bytes of 3-byte characters", "a large number", "32 levels"],
-)
-def test_data_is_measured_in_bytes_of_compact_utf8(data: dict[str, Any], size: int) -> None:
-    kept = parse_acquire({**NAMED, "data": data}).data
-    assert kept is not None
-    assert len(kept.encode()) == size
+    ]
+    for value, size in data:
+        kept = parse_acquire({**NAMED, "data": value}).data
+        assert kept is not None
+        assert len(kept.encode()) == size
 
 
 # Requests that break a rule: which field is blamed, with which sentence, showing which value.
 
 
-Parser = Callable[[object], object]
 LONGEST_VALUE_SHOWN = 60 + len("''… (1000000 characters)")
 
 
@@ -278,20 +237,15 @@ def blamed(parse: Parser, event: object) -> InvalidRequest:
     return caught.value
 
 
-def _cases() -> list[Any]:
-    tables = [
-        (parse_acquire, [*ACQUIRES, *NO_OBJECTS]),
-        (parse_heartbeat, [*HEARTBEATS, *NO_OBJECTS]),
-        (parse_release, [*RELEASES, *NO_OBJECTS]),
-    ]
-    return [
-        pytest.param(parse, bad, id=f"{parse.__name__}-{bad.name}")
-        for parse, table in tables
-        for bad in table
-    ]
+BAD = {parse_acquire: ACQUIRES, parse_heartbeat: HEARTBEATS, parse_release: RELEASES}
+CASES = [
+    pytest.param(parse, bad, id=f"{parse.__name__}-{bad.name}")
+    for parse, table in BAD.items()
+    for bad in (*table, *NO_OBJECTS)
+]
 
 
-@pytest.mark.parametrize(("parse", "bad"), _cases())
+@pytest.mark.parametrize(("parse", "bad"), CASES)
 def test_bad_input_is_refused_naming_field_rule_and_value(parse: Parser, bad: BadInput) -> None:
     error = blamed(parse, bad.event)
     assert error.rule.startswith(bad.rule)
@@ -304,43 +258,35 @@ def test_bad_input_is_refused_naming_field_rule_and_value(parse: Parser, bad: Ba
 
 
 FIELDS = "its fields are lock_name, owner_id, lease_seconds, data"
+BLAMED: list[tuple[Parser, object, str]] = [
+    (parse_acquire, {**NAMED, "limit": 0}, f"limit: {TEXT_LIMIT} (got 0)"),
+    (parse_release, {"lock_name": "x"}, "owner_id: is required (it is missing)"),
+    (
+        parse_heartbeat,
+        {**NAMED, "force": True},
+        f"force: is not a field of this request; {FIELDS} (got True)",
+    ),
+    # A misspelled field, and not the one that it leaves missing.
+    (parse_release, {"lock_nmae": "x", "owner_id": VALID_OWNER}, "lock_nmae: is not a field"),
+    # A broken rule, and not a field that there is not.
+    (parse_acquire, {"lock_name": "x", "zzz": 1, "limit": 0}, f"limit: {TEXT_LIMIT} (got 0)"),
+    # A number that is too long to be printed.
+    (parse_acquire, {"lock_name": "x", "limit": 10**5000}, f"limit: {TEXT_LIMIT} (got "),
+]
 
 
-@pytest.mark.parametrize(
-    ("parse", "event", "message"),
-    [
-        (parse_acquire, {**NAMED, "limit": 0}, f"limit: {TEXT_LIMIT} (got 0)"),
-        (parse_release, {"lock_name": "x"}, "owner_id: is required (it is missing)"),
-        (
-            parse_heartbeat,
-            {**NAMED, "force": True},
-            f"force: is not a field of this request; {FIELDS} (got True)",
-        ),
-        # A misspelled field, and not the one that it leaves missing.
-        (parse_release, {"lock_nmae": "x", "owner_id": VALID_OWNER}, "lock_nmae: is not a field"),
-        # A broken rule, and not a field that there is not.
-        (parse_acquire, {"lock_name": "x", "zzz": 1, "limit": 0}, f"limit: {TEXT_LIMIT} (got 0)"),
-        # A number that is too long to be printed.
-        (parse_acquire, {"lock_name": "x", "limit": 10**5000}, f"limit: {TEXT_LIMIT} (got "),
-    ],
-    ids=["a sentence", "missing", "unknown", "misspelled", "two mistakes", "too long"],
-)
-def test_the_message_blames_the_first_mistake_in_a_sentence(
-    parse: Parser, event: object, message: str
-) -> None:
-    assert str(blamed(parse, event)).startswith(message)
+def test_the_message_blames_the_first_mistake_in_a_sentence() -> None:
+    for parse, event, message in BLAMED:
+        assert str(blamed(parse, event)).startswith(message)
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["x" * 1_000_000, "\0" * 1_000, "\ud800" * 60, ["x" * 100] * 100, {"k" * 100: 1}, 10**3000],
-    ids=["long text", "control characters", "surrogates", "list", "object", "digits"],
-)
-def test_a_value_is_shown_shortened(value: object) -> None:
-    error = blamed(parse_acquire, {"lock_name": value})
-    assert error.value is not None
-    assert len(error.value) <= LONGEST_VALUE_SHOWN
-    assert len(str(error)) < 260
+def test_a_value_is_shown_shortened() -> None:
+    long = ("x" * 1_000_000, ["x" * 100] * 100, {"k" * 100: 1}, 10**3000)
+    for value in (*long, "\0" * 1_000, "\ud800" * 60):
+        error = blamed(parse_acquire, {"lock_name": value})
+        assert error.value is not None
+        assert len(error.value) <= LONGEST_VALUE_SHOWN
+        assert len(str(error)) < 260
 
 
 def test_a_long_name_of_an_unknown_field_is_shown_shortened() -> None:

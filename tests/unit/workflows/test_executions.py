@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, Final
@@ -56,34 +56,13 @@ ACCOUNT = "123456789012"
 STARTED, ENDED = datetime(2030, 1, 1, tzinfo=UTC), datetime.fromtimestamp(START_MS / 1000, UTC)
 
 
-@dataclass(frozen=True)
-class Kind:
-    """Of engines: its calls and their fields.
-
-    Attributes:
-        gone: the errors by which no one waits with a token any more.
-        late: the one of these that an earlier sending, whose reply was lost, may have caused.
-    """
-
-    service: Any
-    engine: type[StepFunctions | DurableFunctions]
-    execution: str
-    token: str
-    tells: str
-    told: dict[str, Any]
-    describes: str
-    asked: dict[str, Any]
-    described: dict[str, Any]
-    ended_at: str
-    gone: tuple[str, ...]
-    late: str
-    throttled: str
-    forgotten: str
-    statuses: dict[str, Liveness]
-
-
+Kind = SimpleNamespace
+"""Of engines: its calls and their fields; `gone` are the errors by which no one waits with a token
+any more, and `late` is the one of these that an earlier sending, whose reply was lost, may cause.
+"""
 TOKEN, CALLBACK = "AAAAKgAAAAIAAAAAAAAAAQ", "Q2FsbGJhY2s="
-OVER = ("SUCCEEDED", "FAILED", "TIMED_OUT")
+ENDS = ("SUCCEEDED", "FAILED", "TIMED_OUT")
+RUNS, OVER, UNKNOWN = map(Execution, (Liveness.RUNNING, Liveness.OVER, Liveness.UNKNOWN))
 STANDARD: Final = Kind(
     service="stepfunctions",
     engine=StepFunctions,
@@ -98,16 +77,20 @@ STANDARD: Final = Kind(
         "stateMachineArn": "arn:aws:states:us-east-1:123456789012:stateMachine:billing",
         "startDate": STARTED,
     },
-    ended_at="stopDate",
     gone=("TaskDoesNotExist", "TaskTimedOut", "InvalidToken"),
     late="TaskTimedOut",
     throttled="ThrottlingException",
     forgotten="ExecutionDoesNotExist",
-    statuses={
-        **dict.fromkeys(("RUNNING", "PENDING_REDRIVE"), Liveness.RUNNING),
-        **dict.fromkeys((*OVER, "ABORTED"), Liveness.OVER),
-        "HIBERNATING": Liveness.UNKNOWN,
-    },
+    executions=[
+        *(({"status": status}, RUNS) for status in ("RUNNING", "PENDING_REDRIVE")),
+        *(({"status": status}, OVER) for status in (*ENDS, "ABORTED")),
+        ({"status": "HIBERNATING"}, UNKNOWN),
+        ({"status": "FAILED", "stopDate": ENDED}, Execution(Liveness.OVER, ended_at_ms=START_MS)),
+        ({"status": "RUNNING", "redriveCount": 2}, Execution(Liveness.RUNNING, 2)),
+        ({"status": "ABORTED", "redriveCount": 1}, Execution(Liveness.OVER, 1)),
+        # A redriven execution may have the date at which it was stopped before.
+        ({"status": "RUNNING", "stopDate": ENDED}, RUNS),
+    ],
 )
 DURABLE_EXECUTION: Final = (
     "arn:aws:lambda:us-east-1:123456789012:function:billing:7/durable-execution/"
@@ -129,7 +112,6 @@ DURABLE: Final = Kind(
         "FunctionArn": "arn:aws:lambda:us-east-1:123456789012:function:billing:7",
         "StartTimestamp": STARTED,
     },
-    ended_at="EndTimestamp",
     gone=(
         "CallbackTimeoutException",
         "ResourceNotFoundException",
@@ -138,11 +120,15 @@ DURABLE: Final = Kind(
     late="CallbackTimeoutException",
     throttled="TooManyRequestsException",
     forgotten="ResourceNotFoundException",
-    statuses={
-        **dict.fromkeys(("RUNNING", "PAUSING", "PAUSED"), Liveness.RUNNING),
-        **dict.fromkeys((*OVER, "STOPPED", "DELETING"), Liveness.OVER),
-        "NEW_STATUS": Liveness.UNKNOWN,
-    },
+    executions=[
+        *(({"Status": status}, RUNS) for status in ("RUNNING", "PAUSING", "PAUSED")),
+        *(({"Status": status}, OVER) for status in (*ENDS, "STOPPED", "DELETING")),
+        ({"Status": "NEW_STATUS"}, UNKNOWN),
+        (
+            {"Status": "FAILED", "EndTimestamp": ENDED},
+            Execution(Liveness.OVER, ended_at_ms=START_MS),
+        ),
+    ],
 )
 every_kind = pytest.mark.parametrize(
     "kind", [DURABLE, STANDARD], ids=["a durable function", "a workflow"]
@@ -170,10 +156,12 @@ class Stubbed:
         meta: Any = {"RetryAttempts": retries}
         self.stub.add_client_error(call, code, http_status_code=429, response_meta=meta)
 
-    def describes(self, status: str, **more: object) -> None:
-        key = "status" if self.kind is STANDARD else "Status"
-        answer = {**self.kind.described, key: status, **more}
+    def describe(self, fields: dict[str, Any]) -> Execution:
+        """What is known of an execution of which the engine tells these fields."""
+        answer = {**self.kind.described, **fields}
         self.stub.add_response(self.kind.describes, answer, self.kind.asked)
+        described: Execution = self.engine().describe(self.kind.execution)
+        return described
 
 
 @pytest.fixture
@@ -199,9 +187,7 @@ def test_a_waiter_is_told_what_acquire_would_have_answered(kind: Kind, stubbed: 
 
 
 @every_kind
-def test_a_token_that_no_one_waits_with_is_gone_and_any_other_error_is_unknown(
-    kind: Kind, stubbed: Stubbed
-) -> None:
+def test_only_a_token_of_no_waiter_is_gone(kind: Kind, stubbed: Stubbed) -> None:
     for code in kind.gone:
         stubbed.refuses(kind.tells, code)
         assert stubbed.wake() is Delivery.GONE, code
@@ -245,128 +231,67 @@ def test_without_an_answer_nothing_is_known(
 
 
 @every_kind
-def test_each_status_of_an_execution(kind: Kind, stubbed: Stubbed) -> None:
-    for status, liveness in kind.statuses.items():
-        stubbed.describes(status)
-        assert stubbed.engine().describe(kind.execution) == Execution(liveness), status
+def test_what_is_known_of_an_execution(kind: Kind, stubbed: Stubbed) -> None:
+    for fields, expected in kind.executions:
+        assert stubbed.describe(fields) == expected, fields
 
 
-NO_GUESS = [
-    "throttled",
-    "AccessDeniedException",
-    "KMSAccessDeniedException",
-    "ServiceException",
-    "New",
-]
+NO_GUESS = ("AccessDeniedException", "KMSAccessDeniedException", "ServiceException", "New")
 
 
-@pytest.mark.parametrize(
-    ("code", "place", "account", "liveness"),
-    [
-        ("forgotten", ("", ""), ACCOUNT, Liveness.OVER),
-        # It runs where it is, and its lock must not be taken from it.
-        ("forgotten", ("us-east-1", "eu-central-1"), ACCOUNT, Liveness.UNKNOWN),
-        ("forgotten", (ACCOUNT, "210987654321"), ACCOUNT, Liveness.UNKNOWN),
-        ("forgotten", ("", ""), None, Liveness.UNKNOWN),
-        *((code, ("", ""), ACCOUNT, Liveness.UNKNOWN) for code in NO_GUESS),
-    ],
-)
 @every_kind
 def test_an_execution_that_is_forgotten_where_it_ran_is_over_and_any_other_error_is_no_guess(
-    kind: Kind,
-    stubbed: Stubbed,
-    code: str,
-    place: tuple[str, str],
-    *,
-    account: str | None,
-    liveness: Liveness,
+    kind: Kind, stubbed: Stubbed
 ) -> None:
-    stubbed.refuses(kind.describes, getattr(kind, code, code))
-    arn = kind.execution.replace(*place)
-    assert stubbed.engine(account).describe(arn) == Execution(liveness)
-
-
-@every_kind
-def test_it_is_told_when_an_execution_ended_if_it_has(kind: Kind, stubbed: Stubbed) -> None:
-    stubbed.describes("FAILED", **{kind.ended_at: ENDED})
-    ended = Execution(Liveness.OVER, ended_at_ms=START_MS)
-    assert stubbed.engine().describe(kind.execution) == ended
-
-
-@pytest.mark.parametrize(
-    ("status", "more", "expected"),
-    [
-        ("RUNNING", {"redriveCount": 2}, Execution(Liveness.RUNNING, 2)),
-        ("ABORTED", {"redriveCount": 1}, Execution(Liveness.OVER, 1)),
-        # A redriven execution may have the date at which it was stopped before.
-        ("RUNNING", {"stopDate": ENDED}, Execution(Liveness.RUNNING)),
-    ],
-)
-def test_how_often_an_execution_was_redriven_is_told(
-    stubbed: Stubbed, status: str, more: dict[str, Any], expected: Execution
-) -> None:
-    stubbed.describes(status, **more)
-    assert stubbed.engine().describe(VALID_EXECUTION) == expected
+    here = kind.execution
+    elsewhere = (("us-east-1", "eu-central-1"), (ACCOUNT, "210987654321"))
+    for code, arn, account, known in (
+        (kind.forgotten, here, ACCOUNT, OVER),
+        # It runs where it is, and its lock must not be taken from it.
+        *((kind.forgotten, here.replace(*place), ACCOUNT, UNKNOWN) for place in elsewhere),
+        (kind.forgotten, here, None, UNKNOWN),
+        *((code, here, ACCOUNT, UNKNOWN) for code in (kind.throttled, *NO_GUESS)),
+    ):
+        stubbed.refuses(kind.describes, code)
+        assert stubbed.engine(account).describe(arn) == known, (code, arn, account)
 
 
 # A heartbeat state is told its end.
 
 
-@pytest.mark.parametrize(
-    ("end", "answer"),
-    [(RELEASED, {"released": True}), (NOT_HELD, {"released": False, "reason": "NOT_HELD"})],
-    ids=["released", "not held"],
-)
-def test_a_heartbeat_whose_work_has_ended_succeeds_with_the_answer_to_its_release(
-    stubbed: Stubbed, end: Released | NotHeld, answer: dict[str, object]
-) -> None:
-    told: list[dict[str, object]] = []
-    stubbed.client.meta.events.register(
-        "provide-client-params.sfn.SendTaskSuccess",
-        lambda params, **_: told.append(json.loads(params["output"])),
-    )
-    stubbed.stub.add_response("send_task_success", {})
-    assert stubbed.engine().end_heartbeat(TOKEN, end) is Delivery.DELIVERED
-    assert told == [{**answer, **OWN}]
+def test_a_heartbeat_is_told_the_answer_to_the_release(stubbed: Stubbed) -> None:
+    no_release = {"released": False, **OWN, "reason": "NOT_HELD"}
+    for end, answer in ((RELEASED, {"released": True, **OWN}), (NOT_HELD, no_release)):
+        told = {"taskToken": TOKEN, "output": json.dumps(answer, ensure_ascii=False)}
+        stubbed.stub.add_response("send_task_success", {}, told)
+        assert stubbed.engine().end_heartbeat(TOKEN, end) is Delivery.DELIVERED
 
 
-def test_a_heartbeat_whose_lock_is_lost_fails_by_the_name_that_workflows_match_on(
-    stubbed: Stubbed,
-) -> None:
+def test_a_heartbeat_of_a_lost_lock_fails_by_the_name_of_the_error(stubbed: Stubbed) -> None:
     failure = {"taskToken": TOKEN, "error": "LockLost", "cause": "lock 'x' is gone"}
     stubbed.stub.add_response("send_task_failure", {}, failure)
     lost = LockLost("lock 'x' is gone")
     assert stubbed.engine().end_heartbeat(TOKEN, lost) is Delivery.DELIVERED
 
 
-@pytest.mark.parametrize(
-    ("code", "pushed"), [("TaskTimedOut", Delivery.GONE), ("New", Delivery.UNKNOWN)]
-)
-@pytest.mark.parametrize(
-    ("end", "call"),
-    [(RELEASED, "send_task_success"), (LockLost("gone"), "send_task_failure")],
-    ids=["done", "lost"],
-)
-def test_a_heartbeat_that_is_not_told_is_gone_or_unknown(
-    stubbed: Stubbed, code: str, pushed: Delivery, end: Released | LockLost, call: str
-) -> None:
-    stubbed.refuses(call, code)
-    assert stubbed.engine().end_heartbeat(TOKEN, end) is pushed
+def test_a_heartbeat_that_is_not_told_is_gone_or_unknown(stubbed: Stubbed) -> None:
+    calls = ((RELEASED, "send_task_success"), (LockLost("gone"), "send_task_failure"))
+    for code, pushed in (("TaskTimedOut", Delivery.GONE), ("New", Delivery.UNKNOWN)):
+        for end, call in calls:
+            stubbed.refuses(call, code)
+            assert stubbed.engine().end_heartbeat(TOKEN, end) is pushed
 
 
 # Engines that cannot be asked, and the choice between them.
 
 
 @pytest.mark.parametrize(
-    "kind", [replace(DURABLE, asked={"DurableExecutionArn": DURABLE_EXECUTION})]
+    "kind", [Kind(**{**vars(DURABLE), "asked": {"DurableExecutionArn": DURABLE_EXECUTION}})]
 )
-def test_an_sdk_that_cannot_leave_the_data_out_asks_with_them(
-    stubbed: Stubbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_sdk_asks_with_the_data(stubbed: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
     operation = stubbed.client.meta.service_model.operation_model("GetDurableExecution")
     monkeypatch.delitem(operation.input_shape.members, "IncludeExecutionData")
-    stubbed.describes("RUNNING")
-    assert stubbed.engine().describe(DURABLE_EXECUTION).liveness is Liveness.RUNNING
+    assert stubbed.describe({"Status": "RUNNING"}) == RUNS
 
 
 @pytest.mark.parametrize(
@@ -381,7 +306,7 @@ def test_an_sdk_that_cannot_leave_the_data_out_asks_with_them(
 )
 def test_who_cannot_ask_tells_no_one_and_knows_nothing(engine: Any) -> None:  # noqa: ANN401 - of several kinds
     assert engine.wake_waiter("token", GRANT) is Delivery.UNKNOWN
-    assert engine.describe(VALID_EXECUTION) == Execution(Liveness.UNKNOWN)
+    assert engine.describe(VALID_EXECUTION) == UNKNOWN
     assert NoWorkflows().end_heartbeat("token", RELEASED) is Delivery.UNKNOWN
 
 
@@ -410,23 +335,16 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize("near", [None, VALID_EXECUTION])
-def test_no_workflow_and_one_of_this_account_and_region_are_served(near: str | None) -> None:
-    require_same_account(near, function_arn=FUNCTION)
-    require_same_account(near, function_arn=f"{FUNCTION}:live")
+def test_no_workflow_and_one_of_this_account_and_region_are_served() -> None:
+    for near in (None, VALID_EXECUTION):
+        for function_arn in (FUNCTION, f"{FUNCTION}:live"):
+            require_same_account(near, function_arn=function_arn)
 
 
 @pytest.mark.parametrize("far", ELSEWHERE.values(), ids=ELSEWHERE.keys())
-@pytest.mark.parametrize(
-    ("handler", "event"),
-    [(acquire.handler, NAMED), (heartbeat.handler, BEAT), (release.handler, NAMED)],
-)
-def test_every_function_refuses_a_workflow_elsewhere_before_it_asks_the_table(
-    far: str,
-    handler: Callable[..., object],
-    event: dict[str, object],
-) -> None:
+def test_every_function_refuses_a_workflow_elsewhere_before_it_asks_the_table(far: str) -> None:
     """There is no table here, nor are there credentials."""
     rule = re.escape("must be an execution of this service's account and region (123456789012, us-")
-    with pytest.raises(InvalidRequest, match=f"^execution_arn: {rule}"):
-        handler({**event, "execution_arn": far}, LambdaContextStub())
+    for function, event in ((acquire, NAMED), (heartbeat, BEAT), (release, NAMED)):
+        with pytest.raises(InvalidRequest, match=f"^execution_arn: {rule}"):
+            function.handler({**event, "execution_arn": far}, LambdaContextStub())
