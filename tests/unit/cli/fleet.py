@@ -37,6 +37,14 @@ TABLE = "cli-locks"
 SECONDS = 60.0
 
 Process: TypeAlias = "ForkedProcess | subprocess.Popen[str]"
+Outcome = tuple[int, str, str]
+FULL: Final = {2: "/dev/full"}
+"""Streams of a command whose errors cannot be written."""
+
+
+def closed(*numbers: int) -> dict[int, str | None]:
+    """Streams of a command, of which these are closed."""
+    return dict.fromkeys(numbers)
 
 
 @dataclass
@@ -76,9 +84,11 @@ class Fleet:
         self.processes.append(process)
         return process
 
-    def run(self, *arguments: str, **environment: str) -> tuple[int, str, str]:
-        """Exit status, output and errors."""
-        return outcome(self.start(*arguments, streams=None, **environment))
+    def run(
+        self, *arguments: str, streams: Mapping[int, str | None] | None = None, **environment: str
+    ) -> Outcome:
+        """Starts it, and waits for its end."""
+        return outcome(self.start(*arguments, streams=streams, **environment))
 
     def end(self) -> None:
         """Kills whatever still runs: a command has a group of its own, and may ignore signals."""
@@ -98,6 +108,17 @@ class Fleet:
         until(path.exists)
         return path
 
+    def runs(self, name: str) -> bool:
+        """Whether the process whose number this file tells is there, and no zombie."""
+        try:
+            return state_of(self.home / name) != "Z"
+        except FileNotFoundError:
+            return False
+
+    def lose(self, name: str) -> None:
+        """The holder vanishes from the table; the next heartbeat finds that out."""
+        self.dynamodb.delete_item(TableName=TABLE, Key=lock_key(name))
+
     def state(self, name: str) -> LockState:
         key = lock_key(name)
         answer = self.dynamodb.get_item(TableName=TABLE, Key=key, ConsistentRead=True)
@@ -113,8 +134,9 @@ class Fleet:
         return answer["Count"]
 
 
-def outcome(process: Process) -> tuple[int, str, str]:
-    output, errors = process.communicate(timeout=SECONDS)
+def outcome(process: Process, given: str = "") -> Outcome:
+    """Exit status, output and errors, once it has read what it is given."""
+    output, errors = process.communicate(given, timeout=SECONDS)
     return process.wait(SECONDS), output, errors
 
 
@@ -130,14 +152,6 @@ def state_of(pid: Path) -> str:
     """The state of the process whose number the file tells: T if it is stopped."""
     status = Path(f"/proc/{pid.read_text().strip()}/stat").read_text()
     return status.rpartition(")")[2].split()[0]
-
-
-def runs(pid: Path) -> bool:
-    """Whether the process whose number the file tells is there, and no zombie."""
-    try:
-        return state_of(pid) != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def until_renewed(fleet: Fleet, name: str) -> None:
