@@ -10,7 +10,7 @@ import time
 import pytest
 
 from fairlock.cli import exit_codes
-from tests.unit.cli.fleet import FULL, Fleet, outcome, until
+from tests.unit.cli.fleet import FULL, Fleet, Streams, outcome, until
 
 POLITE = (
     "echo $$ > pid; trap 'touch stopped; exit 0' TERM; touch ready; while :; do sleep 0.05; done"
@@ -24,9 +24,7 @@ while :; do sleep 0.05; done
 
 
 @pytest.mark.parametrize("streams", [{}, FULL], ids=["told", "no line can be written"])
-def test_a_command_whose_lock_is_lost_may_end_by_itself(
-    fleet: Fleet, streams: dict[int, str | None]
-) -> None:
+def test_a_command_whose_lock_is_lost_may_end_by_itself(fleet: Fleet, streams: Streams) -> None:
     line = ("run", "polite", "--lease", "2", "--", "sh", "-c", POLITE)
     process = fleet.start(*line, streams=streams)
     fleet.file("ready")
