@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hatchling import build
@@ -90,8 +91,13 @@ def home_of(names: Iterable[str], home: Path) -> Path:
     return home
 
 
-def run(script: str, *places: Path) -> tuple[str, dict[str, object]]:
-    """What a script prints, and the JSON of its last line."""
+def run(
+    script: str, *places: Path, environment: Mapping[str, str] | None = None
+) -> tuple[str, dict[str, Any]]:
+    """What a script prints, and the JSON of its last line.
+
+    It runs isolated (-I), without site-packages (-S), leaving no byte code (-B).
+    """
     paths = [str(place) for place in places]
     finished = subprocess.run(
         [sys.executable, "-I", "-S", "-B", "-c", f"import sys; sys.path[:0] = {paths}\n{script}"],
@@ -99,6 +105,7 @@ def run(script: str, *places: Path) -> tuple[str, dict[str, object]]:
         capture_output=True,
         text=True,
         timeout=60,
+        env=environment,
     )
     assert finished.returncode == 0, finished.stderr
     *printed, last = finished.stdout.splitlines()
