@@ -154,8 +154,8 @@ def test_the_idle_time_is_from_the_question_for_release_to_the_arrival_of_the_ne
 )
 def test_what_is_no_handover_is_not_counted(asked_ms: int, granted_ms: int) -> None:
     first = guarded_execution("a-1", granted_ms=100, released_ms=1_100)
-    times = {"asked_ms": asked_ms, "granted_ms": granted_ms, "released_ms": 2_000}
-    assert handovers([first, guarded_execution("a-2", **times)]) == []  # type: ignore[arg-type]  # times
+    second = guarded_execution("a-2", asked_ms=asked_ms, granted_ms=granted_ms)
+    assert handovers([first, second]) == []
 
 
 def test_locks_change_hands_each_for_itself() -> None:

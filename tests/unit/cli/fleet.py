@@ -279,15 +279,14 @@ def become(
 
     A stream that is closed is None in `sys`, as a start of the interpreter would have it.
     """
-    os.closerange(0, 256)
+    os.closerange(3, 256)
     for number, file in streams:
-        if file is None:
-            setattr(sys, ("stdin", "stdout", "stderr")[number], None)
-            continue
-        opened = os.open(file, os.O_RDWR)
-        if opened != number:
-            os.dup2(opened, number)
-            os.close(opened)
+        opened = os.open(file or os.devnull, os.O_RDWR)
+        os.dup2(opened, number)
+        os.close(opened)
+    for number in (number for number, file in streams if file is None):
+        os.close(number)
+        setattr(sys, ("stdin", "stdout", "stderr")[number], None)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(home)

@@ -77,7 +77,7 @@ def test_a_message_says_what_to_write_in_a_shell_and_not_in_python(
     assert "for the table of a stack, give --stack (An error" in refused
     account.table.outage = None
     assert fairlock("run customer/ -- true").status == 0
-    [logged] = [exit_codes.LogLines().format(record) for record in caplog.records]
+    logged = "".join(LogLines().format(record) for record in caplog.records)
     assert 'pass the value: "customer/${customer_id:?}" refuses an empty one' in logged
     assert not re.search("from_stack|composite_name", refused + logged)
 

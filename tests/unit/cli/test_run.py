@@ -122,25 +122,22 @@ def test_what_a_failed_test_leaves_running_is_ended(fleet: Fleet) -> None:
     until(lambda: not fleet.runs("pid"))
 
 
+@pytest.mark.parametrize(
+    ("number", "status", "waiters"),
+    [(signal.SIGTERM, 128 + signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL, 1)],
+)
 def test_a_signal_while_it_waits_leaves_the_queue_and_starts_nothing(
-    fleet: Fleet, locks: LockClient
+    fleet: Fleet, locks: LockClient, number: signal.Signals, status: int, waiters: int
 ) -> None:
-    with locks.hold("busy"):
-        process = fleet.start("run", "busy", "--", "touch", "ran")
-        until(lambda: fleet.waiters("busy") == 1)
-        process.send_signal(signal.SIGTERM)
-        assert outcome(process) == (128 + signal.SIGTERM, "", "")
-        assert fleet.waiters("busy") == 0
+    """The control is killed, and stays in the queue."""
+    name = f"busy {number}"
+    with locks.hold(name):
+        process = fleet.start("run", name, "--", "touch", "ran")
+        until(lambda: fleet.waiters(name) == 1)
+        process.send_signal(number)
+        assert outcome(process) == (status, "", "")
+        assert fleet.waiters(name) == waiters
     assert not (fleet.home / "ran").exists()
-
-
-def test_a_waiter_that_is_killed_would_stay_in_the_queue(fleet: Fleet, locks: LockClient) -> None:
-    with locks.hold("kill"):
-        process = fleet.start("run", "kill", "--", "true")
-        until(lambda: fleet.waiters("kill") == 1)
-        process.kill()
-        assert outcome(process)[0] == -signal.SIGKILL
-        assert fleet.waiters("kill") == 1
 
 
 def test_the_commands_status_is_known_although_our_parent_ignores_its_children(
