@@ -170,9 +170,8 @@ def run_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str])
 
 
 @pytest.fixture
-def fairlock(run_line: Run, account: Account) -> Run:
+def fairlock(run_line: Run, account: Account) -> Run:  # noqa: ARG001 - which it asks
     """Runs a line over the table in memory."""
-    assert account.asked == []
     return run_line
 
 

@@ -21,8 +21,7 @@ RESTORED_AT = datetime(2030, 3, 18, 3, 0, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
-def lock(account: Account, store: Operations) -> None:
-    assert account.fails == {}
+def lock(store: Operations) -> None:
     store.acquire(acquire("anna"))
 
 

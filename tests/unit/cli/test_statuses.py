@@ -156,6 +156,7 @@ def test_no_answer_is_69_and_nothing_is_started(line: str, fairlock: Run, accoun
     assert errors.endswith(f"; {NETWORK}{so}\n")
 
 
+@pytest.mark.usefixtures("account")
 @pytest.mark.parametrize(
     ("cause", "advice"),
     [
@@ -165,9 +166,8 @@ def test_no_answer_is_69_and_nothing_is_started(line: str, fairlock: Run, accoun
     ],
 )
 def test_the_advice_fits_what_has_happened(
-    cause: Exception, advice: str, account: Account, capsys: pytest.CaptureFixture[str]
+    cause: Exception, advice: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert account.asked == []
     with pytest.raises(exit_codes.Ended) as ended, Target(table="locks").named_in_errors(so="; so"):
         raise_if_unknown(cause)
     told = capsys.readouterr().err
