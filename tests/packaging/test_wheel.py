@@ -20,7 +20,7 @@ from fairlock.cdk.service.asset import OLDEST
 from release import checks, environments
 from release.environments import CheckFailedError, oldest_and_newest
 from testbed.localaws import LocalAws
-from tests.packaging.conftest import FOR_THE_COMMAND, REQUIRED, home_of, run
+from tests.packaging.conftest import home_of, required_by, run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -107,7 +107,7 @@ print(json.dumps(told))
 def test_every_name_is_there_and_what_is_optional_says_what_to_install(
     installed: Path, tmp_path: Path
 ) -> None:
-    needed = (*REQUIRED, *FOR_THE_COMMAND)
+    needed = required_by("fairlock[cli]", installed=installed)
     printed, told = run(EVERY_NAME, installed, home_of(needed, tmp_path))
     assert "from its repository with the extra 'async'" in str(told["AsyncLockClient"])
     assert "from its repository with the extra 'cdk'" in str(told["LockService"])
@@ -284,10 +284,6 @@ def test_a_command_that_fails_shows_what_it_printed(tmp_path: Path) -> None:
 
 # The wheel beside what it requires does the usual jobs, without the CDK and without Node.
 
-FOR_ASYNCIO = (
-    *("aiobotocore", "greenlet", "aiohttp", "aiohappyeyeballs", "aiosignal", "aioitertools"),
-    *("attrs", "frozenlist", "idna", "multidict", "propcache", "wrapt", "yarl"),
-)
 JOBS = """
 import asyncio, contextlib, io, json, os, sys
 os.environ.clear()
@@ -345,7 +341,7 @@ print(json.dumps(told))
 def test_the_wheel_does_the_usual_jobs_without_the_cdk_and_says_what_needs_it(
     installed: Path, aws: LocalAws, tmp_path: Path
 ) -> None:
-    home = home_of((*REQUIRED, *FOR_THE_COMMAND, *FOR_ASYNCIO), tmp_path)
+    home = home_of(required_by("fairlock[cli,async]", installed=installed), tmp_path)
     environment = {**aws.environment, "FAIRLOCK_TABLE_NAME": "locks-of-jobs", "PATH": str(home)}
     task = home / "task.json"
     task.write_text('{"Type": "Pass"}')

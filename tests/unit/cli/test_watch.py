@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from rich.console import Console
@@ -180,27 +180,23 @@ def _locks() -> tuple[LockClient, FakeClock]:
     """Held by workflows and processes, waited for, free, and by a holder whose lease is over."""
     table, clock = Table(), FakeClock()
     store = store_over(table.memory, clock)
-    _hold(store, "reports/2030-03-17/europe-west/monthly-summary", "worker-3:1:report.py")
+
+    def ask(name: str, owner_name: str, **fields: Any) -> None:  # noqa: ANN401 - of the request
+        fields = {"lock_name": name, "owner_name": owner_name, **fields}
+        store.acquire(acquire(owner_name[-16:], **fields))
+
+    ask("reports/2030-03-17/europe-west/monthly-summary", "worker-3:1:report.py")
     clock.advance(45)
-    _hold(store, "deploy/production", "build-7:4411:ci", lease_ms=300_000)
+    ask("deploy/production", "build-7:4411:ci", lease_ms=300_000)
     clock.advance(40)
-    _hold(store, "customer/1234", f"{_MACHINE}:run-1")
+    ask("customer/1234", f"{_MACHINE}:run-1")
     for number in range(2):
         clock.advance(9)
-        _wait(store, "customer/1234", f"{_MACHINE}:run-{number + 2}")
+        ask("customer/1234", f"{_MACHINE}:run-{number + 2}", waits=True)
     for number in range(3):
-        _hold(store, "imports", f"worker-{number}:1:import.py", limit=5)
+        ask("imports", f"worker-{number}:1:import.py", limit=5)
     clock.advance(3)
     return client_of(table, clock), clock
-
-
-def _hold(store: Operations, name: str, owner_name: str, **fields: int) -> None:
-    short = owner_name[-16:]
-    store.acquire(acquire(short, lock_name=name, **{"owner_name": owner_name, **fields}))
-
-
-def _wait(store: Operations, name: str, owner_name: str) -> None:
-    store.acquire(acquire(owner_name[-16:], lock_name=name, owner_name=owner_name, waits=True))
 
 
 def test_the_picture_in_the_document_is_what_watch_shows_today() -> None:
