@@ -287,11 +287,6 @@ def test_the_advice_is_a_fifth_of_the_wait_so_far_from_a_second_to_a_minute(
     assert advice(waited_ms=waited_seconds and int(waited_seconds * 1000)) == seconds
 
 
-@pytest.mark.parametrize(("fraction", "seconds"), [(0, 30), (0.5, 60), (0.999_999, 90)])
-def test_jitter_takes_away_or_adds_up_to_a_half(fraction: float, seconds: int) -> None:
-    assert advice(waited_ms=HOUR_MS, fraction=fraction) == seconds
-
-
 @given(
     waited_ms=st.integers(min_value=-HOUR_MS, max_value=10**12),
     ends_in_ms=st.lists(st.integers(min_value=-HOUR_MS, max_value=12 * HOUR_MS)),
@@ -320,7 +315,7 @@ def test_of_several_leases_the_one_that_ends_next_counts_and_none_that_is_over()
     assert advice(waited_ms=HOUR_MS, ends_in_ms=[-1, -HOUR_MS, 0]) == 60
 
 
-def test_callers_refused_together_are_spread_over_the_seconds_after_the_jitter() -> None:
+def test_jitter_of_a_half_spreads_callers_that_were_refused_together() -> None:
     fractions = [i / 1000 for i in range(1000)]
     seen = {advice(waited_ms=HOUR_MS, fraction=fraction) for fraction in fractions}
     assert seen == set(range(30, 91))

@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -65,12 +66,21 @@ class Fleet:
         self.environment["FAIRLOCK_TEST_MARK"] = uuid4().hex
 
     def start(
-        self, *arguments: str, streams: Streams = MappingProxyType({}), **environment: str
+        self, line: str, *words: str, streams: Streams = MappingProxyType({}), **environment: str
     ) -> ForkedProcess:
-        """`fairlock` with these arguments; a stream may be a file, or closed (None)."""
+        """`fairlock` with the words of the line and these."""
         surroundings = {**os.environ, **self.environment, **environment}
-        process = self.forks.start(arguments, surroundings, self.home, streams)
+        every = [*shlex.split(line), *words]
+        process = self.forks.start(every, surroundings, self.home, streams)
         self.processes.append(process)
+        return process
+
+    def started(
+        self, line: str, *words: str, streams: Streams = MappingProxyType({})
+    ) -> ForkedProcess:
+        """The same, once its command has made the file `ready`."""
+        process = self.start(line, *words, streams=streams)
+        self.file("ready")
         return process
 
     def popen(self, words: list[str], **environment: str) -> subprocess.Popen[str]:
@@ -88,10 +98,10 @@ class Fleet:
         return process
 
     def run(
-        self, *arguments: str, streams: Streams = MappingProxyType({}), **environment: str
+        self, line: str, *words: str, streams: Streams = MappingProxyType({}), **environment: str
     ) -> Outcome:
         """Starts it, and waits for its end."""
-        return outcome(self.start(*arguments, streams=streams, **environment))
+        return outcome(self.start(line, *words, streams=streams, **environment))
 
     def end(self) -> None:
         """Kills whatever still runs: a command has a group of its own, and may ignore signals."""

@@ -25,9 +25,7 @@ while :; do sleep 0.05; done
 
 @pytest.mark.parametrize("streams", [{}, FULL], ids=["told", "no line can be written"])
 def test_a_command_whose_lock_is_lost_may_end_by_itself(fleet: Fleet, streams: Streams) -> None:
-    line = ("run", "polite", "--lease", "2", "--", "sh", "-c", POLITE)
-    process = fleet.start(*line, streams=streams)
-    fleet.file("ready")
+    process = fleet.started("run polite --lease 2 -- sh -c", POLITE, streams=streams)
     fleet.lose("polite")
     status, _, errors = outcome(process)
     assert status == exit_codes.LOST == 76
@@ -41,9 +39,7 @@ def test_a_command_whose_lock_is_lost_may_end_by_itself(fleet: Fleet, streams: S
 
 
 def test_a_command_that_does_not_end_is_killed_with_all_it_has_started(fleet: Fleet) -> None:
-    options = ("--lease", "2", "--grace", "0.3")
-    process = fleet.start("run", "stubborn", *options, "--", "sh", "-c", STUBBORN)
-    fleet.file("ready")
+    process = fleet.started("run stubborn --lease 2 --grace 0.3 -- sh -c", STUBBORN)
     fleet.lose("stubborn")
     assert outcome(process)[0] == 76
     until(lambda: not fleet.runs("pid") and not fleet.runs("child"))
@@ -51,9 +47,7 @@ def test_a_command_that_does_not_end_is_killed_with_all_it_has_started(fleet: Fl
 
 def test_while_the_lock_is_held_nothing_is_ended(fleet: Fleet) -> None:
     """The control: TERM by itself does not end it, so what ended it above was the KILL."""
-    options = ("--lease", "2", "--grace", "0.3")
-    process = fleet.start("run", "kept", *options, "--", "sh", "-c", STUBBORN)
-    fleet.file("ready")
+    process = fleet.started("run kept --lease 2 --grace 0.3 -- sh -c", STUBBORN)
     process.send_signal(signal.SIGTERM)
     [first] = fleet.state("kept").holders
     until(lambda: fleet.state("kept").holders[0].revision > first.revision + 1)
@@ -67,8 +61,7 @@ def test_while_the_lock_is_held_nothing_is_ended(fleet: Fleet) -> None:
 def test_a_process_that_was_frozen_for_longer_than_its_lease_ends_the_command(
     fleet: Fleet,
 ) -> None:
-    process = fleet.start("run", "frozen", "--lease", "3", "--", "sh", "-c", POLITE)
-    fleet.file("ready")
+    process = fleet.started("run frozen --lease 3 -- sh -c", POLITE)
     process.send_signal(signal.SIGSTOP)
     [holder] = fleet.state("frozen").holders
     until(lambda: time.time() * 1000 > holder.expires_at_ms + 1000)
@@ -82,7 +75,7 @@ def test_a_process_that_was_frozen_for_longer_than_its_lease_ends_the_command(
 def test_a_command_ends_with_fairlock_even_if_that_is_killed(fleet: Fleet) -> None:
     """The control is a process that the command has started: no one ends that."""
     script = "sleep 600 & echo $! > descendant; echo $$ > command; exec sleep 600"
-    process = fleet.start("run", "killed", "--", "sh", "-c", script)
+    process = fleet.start("run killed -- sh -c", script)
     command = fleet.file("command")
     until(lambda: command.read_text().strip())
     assert fleet.runs("command")
@@ -91,15 +84,14 @@ def test_a_command_ends_with_fairlock_even_if_that_is_killed(fleet: Fleet) -> No
     assert fleet.runs("descendant")
 
 
-SHORT = ("--lease", "1", "--grace", "0.3", "--max-hold", "2.5")
+SHORT = "run capped --lease 1 --grace 0.3 --max-hold 2.5 -- sh -c"
 """A command that has 1.2 s before TERM."""
 
 
 def test_a_command_gets_term_before_its_max_hold_is_over_and_the_lock_is_released(
     fleet: Fleet,
 ) -> None:
-    process = fleet.start("run", "capped", *SHORT, "--", "sh", "-c", POLITE)
-    status, _, errors = outcome(process)
+    status, _, errors = fleet.run(SHORT, POLITE)
     assert status == 124
     told = "fairlock: lock 'capped' has been held for nearly its max_hold; the command is ended"
     assert told in errors.splitlines()
@@ -109,10 +101,9 @@ def test_a_command_gets_term_before_its_max_hold_is_over_and_the_lock_is_release
 
 
 def test_a_command_that_ignores_term_is_killed_before_another_may_begin(fleet: Fleet) -> None:
-    process = fleet.start("run", "capped", *SHORT, "--", "sh", "-c", STUBBORN)
-    fleet.file("ready")
+    process = fleet.started(SHORT, STUBBORN)
     after = "for p in pid child; do cat /proc/$(cat $p)/status; done | grep State > still; true"
-    next_one = fleet.start("run", "capped", "--lease", "2", "--", "sh", "-c", after)
+    next_one = fleet.start("run capped --lease 2 -- sh -c", after)
     assert outcome(process)[0] == 124
     assert outcome(next_one)[0] == 0
     states = (fleet.home / "still").read_text().splitlines()
@@ -121,8 +112,7 @@ def test_a_command_that_ignores_term_is_killed_before_another_may_begin(fleet: F
 
 def test_without_max_hold_it_runs_on(fleet: Fleet) -> None:
     """The control: nothing else ends it after that time."""
-    process = fleet.start("run", "kept", *SHORT[:4], "--", "sh", "-c", POLITE)
-    fleet.file("ready")
+    process = fleet.started("run kept --lease 1 --grace 0.3 -- sh -c", POLITE)
     [holder] = fleet.state("kept").holders
     until(lambda: time.time() * 1000 > holder.acquired_at_ms + 3500)
     assert fleet.runs("pid")
@@ -130,4 +120,4 @@ def test_without_max_hold_it_runs_on(fleet: Fleet) -> None:
 
 
 def test_a_command_that_ends_in_time_keeps_its_status(fleet: Fleet) -> None:
-    assert fleet.run("run", "capped", *SHORT, "--", "sh", "-c", "exit 7")[0] == 7
+    assert fleet.run(SHORT, "exit 7")[0] == 7

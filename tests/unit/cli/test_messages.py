@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -98,22 +98,11 @@ class Unread(io.StringIO):
         return super().write(text)
 
 
-@dataclass
-class Lines:
-    """What was told."""
-
-    told: list[str] = field(default_factory=list)
-    first: threading.Event = field(default_factory=threading.Event)
-
-    def say(self, line: object) -> None:
-        self.told.append(str(line))
-        self.first.set()
-
-
 @pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> Lines:
-    lines = Lines()
-    monkeypatch.setattr(exit_codes, "say", lines.say)
+def lines(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[str]:
+    """What is told."""
+    lines = SimpleQueue[str]()
+    monkeypatch.setattr(exit_codes, "say", lambda line: lines.put(str(line)))
     return lines
 
 
@@ -125,26 +114,29 @@ def told(after_seconds: float, line: str = "waiting") -> Any:  # noqa: ANN401 - 
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_long_wait_is_told_once_and_the_lock_at_its_end(lines: Lines, *, fails: bool) -> None:
+def test_a_long_wait_is_told_once_and_the_lock_at_its_end(
+    lines: SimpleQueue[str], *, fails: bool
+) -> None:
     with suppress(TimeoutError), told(0):
-        assert lines.first.wait(BOUND)
+        assert lines.get(timeout=BOUND) == "waiting"
         if fails:
             raise TimeoutError
-    assert lines.told == ["waiting", *([] if fails else [f"lock {LOCK!r} acquired after 42 s"])]
+    assert fails or lines.get(timeout=BOUND) == f"lock {LOCK!r} acquired after 42 s"
+    assert lines.empty()
 
 
 @pytest.mark.parametrize(("after_seconds", "line"), [(BOUND, "waiting"), (0, "")])
 def test_a_short_wait_and_one_for_no_one_are_not_told_and_no_thread_is_left(
-    after_seconds: float, line: str, lines: Lines
+    after_seconds: float, line: str, lines: SimpleQueue[str]
 ) -> None:
     before = threading.active_count()
     with told(after_seconds, line):
         pass
     assert threading.active_count() == before
-    assert lines.told == []
+    assert lines.empty()
 
 
-def test_a_line_that_is_late_holds_nothing_up_and_is_not_told(lines: Lines) -> None:
+def test_a_line_that_is_late_holds_nothing_up_and_is_not_told(lines: SimpleQueue[str]) -> None:
     """The table does not answer the reads any more, but has answered the acquire."""
     asked, may_go_on = threading.Event(), threading.Event()
 
@@ -159,7 +151,7 @@ def test_a_line_that_is_late_holds_nothing_up_and_is_not_told(lines: Lines) -> N
     [late] = set(threading.enumerate()) - before
     may_go_on.set()
     late.join(BOUND)
-    assert lines.told == []
+    assert lines.empty()
 
 
 @pytest.mark.parametrize("nobody", [Unread(), None])
@@ -252,12 +244,12 @@ def test_who_reads_no_terminal_is_told_of_the_wait_and_of_its_end(
     assert re.fullmatch(rf"lock '{LOCK}' acquired after \d+ s", acquired)
 
 
-@pytest.mark.parametrize(("option", "lines"), [("", 2), ("--quiet", 1)])
+@pytest.mark.parametrize(("option", "count"), [("", 2), ("--quiet", 1)])
 def test_quietly_only_the_end_of_a_vain_wait_is_told(
-    option: str, lines: int, fairlock: Run, store: Operations, monkeypatch: pytest.MonkeyPatch
+    option: str, count: int, fairlock: Run, store: Operations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "UNTOLD_WAIT_SECONDS", 0)
     store.acquire(acquire("anna"))
     status, _, errors = fairlock(f"run {LOCK} --max-wait 1 {option} -- true")
-    assert (status, len(errors.splitlines())) == (exit_codes.TAKEN, lines)
+    assert (status, len(errors.splitlines())) == (exit_codes.TAKEN, count)
     assert "not handed over within 1 s; last held by" in errors.splitlines()[-1]

@@ -35,7 +35,7 @@ touch ready; while :; do sleep 0.05; done
 
 def test_the_commands_status_output_and_environment_are_its_own(fleet: Fleet) -> None:
     show = 'echo "$FAIRLOCK_LOCK_NAME $FAIRLOCK_FENCING_TOKEN"; echo oops >&2; exit 7'
-    status, output, errors = fleet.run("run", "nightly", "--", "sh", "-c", show)
+    status, output, errors = fleet.run("run nightly -- sh -c", show)
     state = fleet.state("nightly")
     assert (status, output, errors) == (7, f"nightly {state.fencing_token}\n", "oops\n")
     assert state.held == 0
@@ -47,7 +47,7 @@ def test_commands_under_one_lock_run_one_at_a_time_while_those_under_two_collide
     """All locks are held until all wait, so that those who may begin at the same time do so."""
 
     def start(name: str, directory: str) -> ForkedProcess:
-        return fleet.start("run", name, "--max-wait", "120", "--", "sh", "-c", ALONE, directory)
+        return fleet.start(f"run {name} --max-wait 120 -- sh -c", ALONE, directory)
 
     held = [locks.acquire(name) for name in "abc"]
     under_one = [start(name, "one") for name in "aa"]
@@ -81,9 +81,8 @@ def test_a_lock_is_renewed_for_as_long_as_the_command_runs_and_others_see_whose_
     fleet: Fleet, locks: LockClient
 ) -> None:
     command = "touch ready; while [ ! -e enough ]; do sleep 0.05; done"
-    options = ("--lease", "2", "--owner-name", "nightly job", "--data", '{"host": 7}')
-    process = fleet.start("run", "long", *options, "--", "sh", "-c", command)
-    fleet.file("ready")
+    line = "run long --lease 2 --owner-name 'nightly job' --data '{\"host\": 7}' -- sh -c"
+    process = fleet.started(line, command)
     [first] = fleet.state("long").holders
     until(lambda: fleet.state("long").holders[0].expires_at_ms > first.expires_at_ms + 2000)
     assert locks.try_acquire("long") is None
@@ -93,8 +92,7 @@ def test_a_lock_is_renewed_for_as_long_as_the_command_runs_and_others_see_whose_
 
 
 def test_signals_are_passed_on_and_the_commands_answer_is_the_status(fleet: Fleet) -> None:
-    process = fleet.start("run", "signalled", "--", "sh", "-c", TRAPPING)
-    fleet.file("ready")
+    process = fleet.started("run signalled -- sh -c", TRAPPING)
     process.send_signal(signal.SIGINT)
     fleet.file("interrupted")
     process.send_signal(signal.SIGTERM)
@@ -115,8 +113,7 @@ def test_a_signal_that_is_ignored_from_the_start_stays_ignored(fleet: Fleet) -> 
 
 def test_what_a_failed_test_leaves_running_is_ended(fleet: Fleet) -> None:
     ignore = "trap '' TERM INT; echo $$ > pid; touch ready; while :; do sleep 0.05; done"
-    fleet.start("run", "left", "--", "sh", "-c", ignore)
-    fleet.file("ready")
+    fleet.started("run left -- sh -c", ignore)
     assert fleet.runs("pid")
     fleet.end()
     until(lambda: not fleet.runs("pid"))
@@ -130,9 +127,9 @@ def test_a_signal_while_it_waits_leaves_the_queue_and_starts_nothing(
     fleet: Fleet, locks: LockClient, number: signal.Signals, status: int, waiters: int
 ) -> None:
     """The control is killed, and stays in the queue."""
-    name = f"busy {number}"
+    name = f"busy-{number}"
     with locks.hold(name):
-        process = fleet.start("run", name, "--", "touch", "ran")
+        process = fleet.start(f"run {name} -- touch ran")
         until(lambda: fleet.waiters(name) == 1)
         process.send_signal(number)
         assert outcome(process) == (status, "", "")
@@ -266,9 +263,8 @@ def test_without_the_variable_it_waits_for_itself(fairlock: Run, store: Operatio
 
 def test_it_is_refused_by_the_arn_of_the_table_and_two_levels_below(fleet: Fleet) -> None:
     table = f"arn:aws:dynamodb:us-east-1:000000000000:table/{TABLE}"
-    run = (sys.executable, "-m", "fairlock", "run")
-    inner = (*run, "deep", "--table", table, "--", "echo", "ran")
-    ended = fleet.run("run", "deep", "--", *run, "between", "--", *inner)
+    run = f"{sys.executable} -m fairlock run"
+    ended = fleet.run(f"run deep -- {run} between -- {run} deep --table {table} -- echo ran")
     assert ended[:2] == (exit_codes.USAGE, "")
 
 
@@ -277,10 +273,10 @@ def test_what_a_run_that_is_over_has_left_in_the_environment_refuses_nothing(
     fleet: Fleet, told: str
 ) -> None:
     """A process that outlives the command inherits the variable, and may lock later."""
-    left = fleet.run("run", "outlived", "--", *INSIDE.split())[1]
+    left = fleet.run(f"run outlived -- {INSIDE}")[1]
     assert [held["name"] for held in json.loads(left)] == ["outlived"]
     later = {HELD_LOCKS_VARIABLE: left if told == "ended" else "{not JSON"}
-    assert fleet.run("run", "outlived", "--", "echo", "ran", **later)[1] == "ran\n"
+    assert fleet.run("run outlived -- echo ran", **later)[1] == "ran\n"
 
 
 # A release that fails is told, and the command's status stands.
@@ -294,7 +290,7 @@ def test_a_table_that_is_gone_after_the_command_has_run_is_told_beside_its_statu
     fleet: Fleet, status: int
 ) -> None:
     """The control is a lock that cannot be acquired: 78, and the command is not started."""
-    words = ("run", "x", "--table", "short-lived", "--", "sh", "-c", ENDS_WHEN_TOLD, str(status))
+    words = ("run x --table short-lived -- sh -c", ENDS_WHEN_TOLD, str(status))
     create_table(fleet.dynamodb, "short-lived")
     process = fleet.start(*words)
     until(lambda: fleet.dynamodb.scan(TableName="short-lived")["Count"])
@@ -342,46 +338,43 @@ def test_an_outage_that_outlasts_the_lease_is_a_loss(
 
 
 def test_it_becomes_the_command_which_ends_with_its_own_status(fleet: Fleet) -> None:
-    line = ("pace", "becomes", "--rate", "10/1m", "--")
-    assert fleet.run(*line, "sh", "-c", "echo $$; exit 7")[0] == 7
-    process = fleet.start("pace", "same-process", "--rate", "10/1m", "--", "sh", "-c", "echo $$")
-    assert outcome(process) == (0, f"{process.pid}\n", "")
+    process = fleet.start("pace becomes --rate 10/1m -- sh -c 'echo $$; exit 7'")
+    assert outcome(process) == (7, f"{process.pid}\n", "")
 
 
 def test_a_slot_that_is_too_late_starts_nothing(fleet: Fleet) -> None:
-    hourly = ("pace", "hourly", "--rate", "1/1h", "--max-wait", "0")
-    assert fleet.run(*hourly, "--", "true")[0] == 0
-    status, out, errors = fleet.run(*hourly, "--", "echo", "ran")
+    hourly = "pace hourly --rate 1/1h --max-wait 0"
+    assert fleet.run(f"{hourly} -- true")[0] == 0
+    status, out, errors = fleet.run(f"{hourly} -- echo ran")
     assert (status, out) == (exit_codes.TAKEN, "")
     assert "pace 'hourly': the next slot begins in 3" in errors
     assert errors.endswith("nothing was reserved; the command was not started\n")
-    assert fleet.run(*hourly, "--late-exit-code", "0", "--", "echo", "ran")[:2] == (0, "")
+    assert fleet.run(f"{hourly} --late-exit-code 0 -- echo ran")[:2] == (0, "")
 
 
 def test_a_long_wait_for_a_slot_is_told_unless_quiet(fleet: Fleet) -> None:
-    line = ("pace", "told", "--rate", "1/4s", "--max-wait", "60")
-    fleet.run(*line, "--", "true")
-    errors = fleet.run(*line, "--", "true")[2]
+    line = "pace told --rate 1/4s --max-wait 60"
+    fleet.run(f"{line} -- true")
+    errors = fleet.run(f"{line} -- true")[2]
     assert re.fullmatch(
         "fairlock: waiting for a slot of pace 'told', for up to 60 s\n"
         "fairlock: slot of pace 'told' begins after [3-9] s\n",
         errors,
     )
-    assert fleet.run(*line, "--quiet", "--", "true")[1:] == ("", "")
+    assert fleet.run(f"{line} --quiet -- true")[1:] == ("", "")
 
 
 def test_the_command_is_not_deaf_to_a_closed_pipe(fleet: Fleet) -> None:
     """Python ignores SIGPIPE, and a program that is started inherits what is ignored."""
-    command = ("sh", "-c", "grep SigIgn /proc/self/status")
-    _, out, _ = fleet.run("pace", "pipes", "--rate", "10/1m", "--", *command)
+    _, out, _ = fleet.run("pace pipes --rate 10/1m -- grep SigIgn /proc/self/status")
     ignored = int(out.split()[1], 16)
     assert not ignored & 1 << 12  # SIGPIPE is 13.
 
 
 def test_paces_are_no_locks_for_ls_and_show(fleet: Fleet) -> None:
-    assert fleet.run("pace", "unseen", "--rate", "1/1h", "--", "true")[0] == 0
-    assert "unseen" not in fleet.run("ls", "--free")[1]
-    assert fleet.run("show", "unseen")[0] == exit_codes.UNKNOWN_LOCK
+    assert fleet.run("pace unseen --rate 1/1h -- true")[0] == 0
+    assert "unseen" not in fleet.run("ls --free")[1]
+    assert fleet.run("show unseen")[0] == exit_codes.UNKNOWN_LOCK
 
 
 def test_a_rate_is_a_number_and_a_time() -> None:

@@ -102,7 +102,7 @@ NOT_STARTED = [
 def test_a_command_that_cannot_be_started_is_told_as_shells_do(
     command: str, status: int, told: str, fairlock: Run, fleet: Fleet
 ) -> None:
-    paced = fleet.run("pace", f"not started: {status}", "--rate=10/1s", "--", command)
+    paced = fleet.run(f"pace not-started-{status} --rate=10/1s --", command)
     for ended, output, errors in (fairlock(f"run x -- '{command}'"), paced):
         assert (ended, output, told in errors) == (status, "", True)
 
