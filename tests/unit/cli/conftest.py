@@ -36,6 +36,13 @@ def shared_descriptions() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def no_preference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By which rich would take a pipe for a terminal, or print other colours."""
+    for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture
 def table(clock: FakeClock) -> Table:
     return Table(clock)
