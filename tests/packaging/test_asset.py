@@ -16,6 +16,7 @@ import pytest
 from fairlock.cdk.service import asset as _asset
 from fairlock.cdk.service.asset import AssetError, assemble
 from tests.packaging.conftest import run
+from tests.packaging.test_handlers_alone import CLIENTS
 from tests.support.checkout import imports_of, module_of
 
 MOST_BYTES = 1_500_000
@@ -66,19 +67,11 @@ def imported_by(handlers: list[str], modules: dict[str, Path]) -> set[str]:
     return reached
 
 
-HANDLERS = [
-    f"lambdas.{name}"
-    for name in (
-        *("acquire", "heartbeat", "release", "reap", "publish", "pace", "watch"),
-        *("force_release", "inspect", "set_limit"),
-    )
-]
-
-
 def test_of_this_package_it_has_what_the_handlers_import_and_nothing_else(asset: Path) -> None:
     """A stray module is noticed."""
     modules = {**own_modules(asset), "fairlock.store.stray": asset / "fairlock" / "errors.py"}
-    assert set(modules) - imported_by(HANDLERS, modules) == {"fairlock.store.stray"}
+    handlers = [f"lambdas.{name}" for name in CLIENTS]
+    assert set(modules) - imported_by(handlers, modules) == {"fairlock.store.stray"}
 
 
 def test_it_is_small(asset: Path) -> None:
