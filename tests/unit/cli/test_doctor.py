@@ -16,7 +16,7 @@ from tests.support.faulty_table import client_error
 from tests.unit.cli.conftest import CALLER, NAME, Account, Run, terminal, text_of
 
 LEFT_BEHIND = "Fairlock-LocksTable1A2B-OLD"
-DENIED = client_error("AccessDeniedException")
+DENIED: Exception = client_error("AccessDeniedException")
 RESTORED_AT = datetime(2030, 3, 18, 3, 0, tzinfo=UTC)
 
 

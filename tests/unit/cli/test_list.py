@@ -79,6 +79,15 @@ def test_no_line_is_wider_than_the_terminal_and_no_name_is_lost(
 
 
 @pytest.mark.usefixtures("of_all_kinds")
+@pytest.mark.parametrize(("width", "room"), [(80, 15), (99, 22), (100, 29), (120, 39)])
+def test_a_long_owner_is_cut_earlier_on_a_narrow_terminal(
+    lister: LockClient, width: int, room: int
+) -> None:
+    row = listed(lister, terminal(width), prefix="customer/")[1]
+    assert row.split()[2] == "y" * (room - 1) + "…"
+
+
+@pytest.mark.usefixtures("of_all_kinds")
 def test_free_locks_are_listed_on_request_and_waited_for_ones_alone(lister: LockClient) -> None:
     def first_words(**options: bool) -> set[str]:
         return {line.split()[0] for line in listed(lister, terminal(200), **options)[1:] if line}

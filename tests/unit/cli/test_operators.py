@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -21,19 +22,19 @@ from tests.unit.cli.conftest import CALLER, Account, Run
 from tests.unit.client.doubles import Table
 
 
-class Person(io.StringIO):
+@dataclass
+class Person:
     """Sits at the terminal, and answers when something else has happened."""
 
-    def __init__(self, answer: str, meanwhile: Callable[[], object]) -> None:
-        super().__init__(f"{answer}\n")
-        self._meanwhile = meanwhile
+    answer: str
+    meanwhile: Callable[[], object]
 
     def isatty(self) -> bool:
         return True
 
-    def readline(self, *_size: int | None) -> str:
-        self._meanwhile()
-        return super().readline()
+    def readline(self, *_size: int) -> str:
+        self.meanwhile()
+        return f"{self.answer}\n"
 
 
 Answers = Callable[..., None]

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from botocore.exceptions import NoCredentialsError
@@ -275,7 +276,7 @@ def test_what_a_run_that_is_over_has_left_in_the_environment_refuses_nothing(
     """A process that outlives the command inherits the variable, and may lock later."""
     left = fleet.run(f"run outlived -- {INSIDE}")[1]
     assert [held["name"] for held in json.loads(left)] == ["outlived"]
-    later = {HELD_LOCKS_VARIABLE: left if told == "ended" else "{not JSON"}
+    later: Any = {HELD_LOCKS_VARIABLE: left if told == "ended" else "{not JSON"}
     assert fleet.run("run outlived -- echo ran", **later)[1] == "ran\n"
 
 
