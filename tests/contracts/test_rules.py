@@ -131,7 +131,7 @@ DOORS: dict[str, tuple[type[World], Callable[..., Any], set[str]]] = {
 def can_be_asked(door: str, field: str, value: Any) -> bool:  # noqa: ANN401 - of any type
     """A guard takes a lease as a Duration, and refuses other types in words of its own.
 
-    A command takes texts: what its own parser refuses is told by tests/unit/cli/test_commands.py.
+    A command takes texts: what its own parser refuses is told by tests/unit/cli/test_statuses.py.
     """
     if door == "a guard" and field == "lease":
         return value in {0, 43_201} and not isinstance(value, bool)

@@ -45,16 +45,9 @@ def too_long(paths: Iterable[Path]) -> list[str]:
     return [path.name for path in paths if len(path.read_text().splitlines()) > MOST_LINES]
 
 
-def test_a_name_of_a_file_occurs_once_in_the_package() -> None:
-    assert names_of_several(files()) == []
-
-
-def test_the_package_has_few_files() -> None:
+def test_the_package_has_few_files_none_too_long_and_no_name_twice() -> None:
     assert len(files()) <= MOST_FILES
-
-
-def test_no_file_is_too_long_to_be_read_as_a_page() -> None:
-    assert too_long(files()) == []
+    assert (names_of_several(files()), too_long(files())) == ([], [])
 
 
 def test_a_second_file_of_a_name_and_a_long_one_are_found(tmp_path: Path) -> None:

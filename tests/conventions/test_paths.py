@@ -30,6 +30,7 @@ from fairlock.testing.fake_table import MemoryTable
 from lambdas import acquire, reap, release, runtime
 from tests.support import FakeClock, LambdaContextStub
 from tests.support.bad_inputs import VALID_EXECUTION
+from tests.support.faulty_table import REQUESTS, Fault, FaultyTable
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = (f"{ROOT}/fairlock/", f"{ROOT}/lambdas/")
@@ -89,7 +90,8 @@ class Bench:
     status: str = "RUNNING"
 
     def client(self, service: str) -> Any:  # noqa: ANN401 - stands for clients of boto3
-        return Requests(self, "dynamodb", self.table) if service == "dynamodb" else self
+        note = Fault(of=REQUESTS, before=lambda: self.way.note_request("dynamodb"))
+        return FaultyTable(self.table, note) if service == "dynamodb" else self
 
     def send_task_success(self, **_request: object) -> None:
         self.way.note_request("engine")
@@ -124,26 +126,6 @@ class Bench:
         finally:
             sys.setprofile(before)
             threading.setprofile(None)
-
-
-@dataclass
-class Requests:
-    """An AWS client that counts."""
-
-    bench: Bench
-    service: str
-    inner: Any
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - an operation of boto3
-        operation = getattr(self.inner, name)
-        if name in {"exceptions", "meta"}:
-            return operation
-
-        def send(**request: Any) -> Any:  # noqa: ANN401 - same
-            self.bench.way.note_request(self.service)
-            return operation(**request)
-
-        return send
 
 
 @pytest.fixture

@@ -18,10 +18,9 @@ import pytest
 
 from fairlock.names import MetricName
 from fairlock.protocol import schema
+from tests.support.checkout import ROOT, documents
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("fairlock", "lambdas", "infra")
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**/*.md")
 
 OLD_WORDS = {
     "unheard": "undelivered",
@@ -141,11 +140,6 @@ def sources() -> list[Path]:
     return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
-def documents() -> list[Path]:
-    found = {path for pattern in DOCUMENTS for path in ROOT.glob(pattern)}
-    return sorted(found - {ROOT / GENERATED})
-
-
 def parts_of(path: Path) -> set[str]:
     return set(path.relative_to(ROOT).with_suffix("").parts)
 
@@ -167,7 +161,10 @@ def test_names_in_the_code_in_the_table_in_metrics_and_on_the_wire_have_no_old_w
     assert old_words_in({name for name in public if name[0] != "_"} | stored | fields) == []
 
 
-@pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
+WRITTEN = [path for path in documents() if path != ROOT / GENERATED]
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
 def test_documents_have_no_old_word(path: Path) -> None:
     assert old_words_in_text(path.read_text()) == []
 

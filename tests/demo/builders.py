@@ -29,11 +29,14 @@ def guarded_execution(
     token: int = 1_700_000_000_000_001,
     asked_ms: int = 0,
     granted_ms: int = 100,
-    released_ms: int = 1_100,
+    released_ms: int | None = None,
     seen: str = "opening",
     read: int = OPENING,
     amount: int = 10,
 ) -> Execution:
+    """It asks until it is granted the lock, and asks for its release a second later."""
+    if released_ms is None:
+        released_ms = granted_ms + 1_000
     held = {"acquired": False, "reason": "HELD", "retry_after_seconds": 1}
     grant = {"acquired": True, "fencing_token": token, "acquired_at_ms": granted_ms - 5}
     worked_ms = (granted_ms + 20, released_ms - 20)
@@ -145,7 +148,6 @@ def turn_taking(
                 token=1_700_000_000_000_000 + number,
                 asked_ms=number * asked_apart_ms,
                 granted_ms=granted_ms,
-                released_ms=granted_ms + 1_000,
                 seen=before.charge_id if before else "opening",
                 read=before.balance_written if before else OPENING,
                 amount=10 * (number + 1),
@@ -164,16 +166,8 @@ def _run(title: str, mode: Mode, turns: dict[str, list[Execution]]) -> Run:
 
 
 def _next(name: str, account_id: str, *, asked_ms: int, granted_ms: int) -> Execution:
-    token = 1_700_000_000_000_002
-    execution = guarded_execution(
-        name,
-        account_id,
-        token=token,
-        asked_ms=asked_ms,
-        granted_ms=granted_ms,
-        released_ms=granted_ms + 1_000,
-    )
-    return queued(execution)
+    times = {"asked_ms": asked_ms, "granted_ms": granted_ms}
+    return queued(guarded_execution(name, account_id, token=1_700_000_000_000_002, **times))
 
 
 EMPTY = Run(title="Nobody", mode=Mode.QUEUE, executions=(), accounts=())

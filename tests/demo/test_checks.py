@@ -92,26 +92,25 @@ def test_a_run_in_which_nothing_happened_fails(check: RunCheck, run: Run) -> Non
 
 FIRST, SECOND, *OTHERS = POLLING.executions
 HOLDER = guarded_execution("first", granted_ms=100, released_ms=1_100)
-LATER = {"granted_ms": 2_000, "released_ms": 3_000}
 
 
 def entering(granted_ms: int) -> Run:
-    return of(guarded_execution("second", granted_ms=granted_ms, released_ms=3_000), HOLDER)
+    return of(guarded_execution("second", granted_ms=granted_ms), HOLDER)
 
 
 def asking(asked_ms: int) -> Run:
-    times = {"asked_ms": asked_ms, "granted_ms": 1_150, "released_ms": 2_000}
-    return of(HOLDER, queued(guarded_execution("a-2", **times)))  # type: ignore[arg-type]  # times
+    return of(HOLDER, queued(guarded_execution("a-2", asked_ms=asked_ms, granted_ms=1_150)))
 
 
 def tokens(first: int, second: int) -> Run:
-    return of(guarded_execution("b", token=second, **LATER), guarded_execution("a", token=first))  # type: ignore[arg-type]  # times
+    late = guarded_execution("b", token=second, granted_ms=2_000)
+    return of(late, guarded_execution("a", token=first))
 
 
 def waited(granted_ms: int) -> Run:
     """One that asked in vain for a fallback period, behind another one."""
     first = queued(guarded_execution("a-1", granted_ms=100, released_ms=granted_ms - 50))
-    late = guarded_execution("a-2", granted_ms=granted_ms, released_ms=granted_ms + 1_000)
+    late = guarded_execution("a-2", granted_ms=granted_ms)
     return of(first, timed_out(queued(late), 0))
 
 
@@ -210,8 +209,7 @@ def test_an_error_that_was_renamed_or_not_raised_or_leaked_fails(broken: Executi
 
 def erin(*in_vain_ms: int, asked_ms: int = 500, granted_ms: int = 1_600) -> Execution:
     """The next one asked once and got in; or it asked at these times in vain before."""
-    times = {"asked_ms": asked_ms, "granted_ms": granted_ms, "released_ms": granted_ms + 500}
-    late = guarded_execution("erin-2", "erin", **times)  # type: ignore[arg-type]  # times
+    late = guarded_execution("erin-2", "erin", asked_ms=asked_ms, granted_ms=granted_ms)
     return timed_out(late, *in_vain_ms) if in_vain_ms else queued(late)
 
 

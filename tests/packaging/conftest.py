@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable
-from importlib.metadata import distribution
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, distribution, distributions
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hatchling import build
+from packaging.requirements import Requirement
 
 from fairlock.cdk.service.asset import assemble
 
@@ -63,17 +65,41 @@ def asset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def boto3_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with boto3 and what it needs, and not with the rest of site-packages."""
-    return home_of(REQUIRED, tmp_path_factory.mktemp("runtime"))
+    return home_of(required_by("boto3"), tmp_path_factory.mktemp("runtime"))
 
 
 # A directory with a few distributions, and programs that find nothing else.
 
-REQUIRED = ("boto3", "botocore", "jmespath", "s3transfer", "python-dateutil", "six", "urllib3")
-FOR_THE_COMMAND = (
-    *("typer", "rich", "shellingham", "click", "markdown-it-py", "mdurl", "pygments"),
-    *("annotated-doc", "typing-extensions"),
-    *("pydantic", "pydantic-core", "annotated-types", "typing-inspection"),  # of typer
-)
+
+def required_by(*wanted: str, installed: Path | None = None) -> set[str]:
+    """The names of all distributions that these require, with themselves, and without Fairlock.
+
+    Args:
+        wanted: requirements.
+        installed: a directory where Fairlock is installed, if one of them is Fairlock.
+    """
+    places = [] if installed is None else [str(installed)]
+    names: set[str] = set()
+    seen: set[str] = set()
+    waiting = [*map(Requirement, wanted)]
+    while waiting:
+        each = waiting.pop()
+        if str(each) in seen:
+            continue
+        seen.add(str(each))
+        if each.name == "fairlock":
+            [found] = distributions(path=places)
+        else:
+            names.add(each.name)
+            try:
+                found = distribution(each.name)
+            except PackageNotFoundError:
+                continue
+        for needed in map(Requirement, found.requires or ()):
+            extras = [{"extra": extra} for extra in ("", *each.extras)]
+            if needed.marker is None or any(map(needed.marker.evaluate, extras)):
+                waiting.append(needed)
+    return names
 
 
 def home_of(names: Iterable[str], home: Path) -> Path:
@@ -90,8 +116,13 @@ def home_of(names: Iterable[str], home: Path) -> Path:
     return home
 
 
-def run(script: str, *places: Path) -> tuple[str, dict[str, object]]:
-    """What a script prints, and the JSON of its last line."""
+def run(
+    script: str, *places: Path, environment: Mapping[str, str] | None = None
+) -> tuple[str, dict[str, Any]]:
+    """What a script prints, and the JSON of its last line.
+
+    It runs isolated (-I), without site-packages (-S), leaving no byte code (-B).
+    """
     paths = [str(place) for place in places]
     finished = subprocess.run(
         [sys.executable, "-I", "-S", "-B", "-c", f"import sys; sys.path[:0] = {paths}\n{script}"],
@@ -99,6 +130,7 @@ def run(script: str, *places: Path) -> tuple[str, dict[str, object]]:
         capture_output=True,
         text=True,
         timeout=60,
+        env=environment,
     )
     assert finished.returncode == 0, finished.stderr
     *printed, last = finished.stdout.splitlines()

@@ -11,14 +11,14 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, distribution, distributions
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
 from release.checks import APP, commands_of_the_app
-from tests.packaging.conftest import home_of
+from tests.packaging.conftest import home_of, required_by
 
 ROOT = Path(__file__).resolve().parents[2]
 WHERE = """
@@ -27,31 +27,7 @@ print(fairlock.__file__, *map(importlib.util.find_spec, ("testbed", "infra", "la
 """
 
 
-def required_by_the_app(installed: Path) -> tuple[Requirement, set[str]]:
-    """What requirements.txt asks of Fairlock, and the names of all that is needed for the rest."""
-    lines = (APP / "requirements.txt").read_text().splitlines()
-    asked = {one.name: one for one in map(Requirement, lines)}
-    [ours] = distributions(path=[str(installed)])
-    names: set[str] = set()
-    waiting = [(one, ours if name == "fairlock" else None) for name, one in asked.items()]
-    seen: set[tuple[str, str]] = set()
-    while waiting:
-        wanted, found = waiting.pop()
-        if (key := (wanted.name, ",".join(sorted(wanted.extras)))) in seen:
-            continue
-        seen.add(key)
-        if found is None:
-            names.add(wanted.name)
-            try:
-                found = distribution(wanted.name)
-            except PackageNotFoundError:
-                continue
-        for requirement in map(Requirement, found.requires or ()):
-            extras = ("", *wanted.extras)
-            marker = requirement.marker
-            if marker is None or any(marker.evaluate({"extra": extra}) for extra in extras):
-                waiting.append((requirement, None))
-    return asked["fairlock"], names
+ASKED = (APP / "requirements.txt").read_text().splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +38,7 @@ def folder(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(APP, home, ignore=ignored)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / ".venv")], check=True)
     [site] = (home / ".venv" / "lib").glob("python3.*/site-packages")
-    home_of(required_by_the_app(installed)[1], site)
+    home_of(required_by(*ASKED, installed=installed), site)
     for part in installed.iterdir():
         (site / part.name).symlink_to(part)
     (home / "node_modules").symlink_to(ROOT / "node_modules")
@@ -90,7 +66,8 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_the_app_asks_for_this_version_and_its_environment_has_nothing_else_of_ours(
     installed: Path, folder: Path
 ) -> None:
-    asked, names = required_by_the_app(installed)
+    [asked] = [one for one in map(Requirement, ASKED) if one.name == "fairlock"]
+    names = required_by(*ASKED, installed=installed)
     [ours] = distributions(path=[str(installed)])
     assert asked.specifier.contains(ours.version)
     assert {"boto3", "aws-cdk-lib", "pytest"} <= names

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -17,6 +15,8 @@ import pytest
 
 from fairlock.cdk.service import asset as _asset
 from fairlock.cdk.service.asset import AssetError, assemble
+from tests.packaging.conftest import run
+from tests.packaging.test_handlers_alone import CLIENTS
 from tests.support.checkout import imports_of, module_of
 
 MOST_BYTES = 1_500_000
@@ -67,19 +67,11 @@ def imported_by(handlers: list[str], modules: dict[str, Path]) -> set[str]:
     return reached
 
 
-HANDLERS = [
-    f"lambdas.{name}"
-    for name in (
-        *("acquire", "heartbeat", "release", "reap", "publish", "pace", "watch"),
-        *("force_release", "inspect", "set_limit"),
-    )
-]
-
-
 def test_of_this_package_it_has_what_the_handlers_import_and_nothing_else(asset: Path) -> None:
     """A stray module is noticed."""
     modules = {**own_modules(asset), "fairlock.store.stray": asset / "fairlock" / "errors.py"}
-    assert set(modules) - imported_by(HANDLERS, modules) == {"fairlock.store.stray"}
+    handlers = [f"lambdas.{name}" for name in CLIENTS]
+    assert set(modules) - imported_by(handlers, modules) == {"fairlock.store.stray"}
 
 
 def test_it_is_small(asset: Path) -> None:
@@ -124,10 +116,9 @@ def test_a_compiled_module_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 LAYER = """
-import sys
-sys.path[:0] = [sys.argv[1]]
+import json
 from typing_extensions import Sentinel, TypeIs, assert_never, deprecated, override
-print(sys.modules["typing_extensions"].__file__)
+print(json.dumps({"home": sys.modules["typing_extensions"].__file__}))
 """
 
 
@@ -136,9 +127,7 @@ def test_a_layer_finds_all_of_typing_extensions(asset: Path) -> None:
 
     So the asset's module is what OpenTelemetry of a layer imports, for instance.
     """
-    command = [sys.executable, "-B", "-I", "-S", "-c", LAYER, str(asset)]
-    imported = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
-    assert imported.stdout.strip() == str(asset / "typing_extensions.py")
+    assert run(LAYER, asset)[1] == {"home": str(asset / "typing_extensions.py")}
 
 
 def test_a_missing_distribution_is_told_with_the_cure(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fairlock.cdk.service.asset import add_byte_code
+from tests.packaging.conftest import run
 from tests.support.checkout import COUNT_COMPILED
 
 ELSEWHERE = {"AWS_DEFAULT_REGION": "us-east-1", "FAIRLOCK_TABLE_NAME": "locks"}
@@ -23,9 +23,8 @@ ON_LAMBDA = {
 }
 
 PRELUDE = """
-import importlib, json, socket, sys
-asset, boto3_home, name = sys.argv[1:]
-sys.path[:0] = [asset, boto3_home]
+import importlib, json, socket
+asset, boto3_home = sys.path[:2]
 touched = []
 def blocked(*args, **kwargs):
     touched.append(repr(args))
@@ -101,20 +100,9 @@ def run_alone(
     boto3_home: Path,
     handler: str,
     environment: Mapping[str, str] = ELSEWHERE,
-) -> dict[str, object]:
-    """Runs isolated (-I), without site-packages (-S), leaving no bytecode (-B)."""
-    arguments = [str(asset), str(boto3_home), handler]
-    finished = subprocess.run(
-        [sys.executable, "-I", "-S", "-B", "-c", PRELUDE + script, *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=dict(environment),
-    )
-    assert finished.returncode == 0, finished.stderr
-    answer: dict[str, object] = json.loads(finished.stdout.splitlines()[-1])
-    return answer
+) -> dict[str, Any]:
+    script = f"name = {handler!r}\n{PRELUDE}{script}"
+    return run(script, asset, boto3_home, environment=environment)[1]
 
 
 CLIENTS = {
@@ -188,10 +176,8 @@ def test_a_module_that_imports_what_is_left_out_would_be_noticed(
     }
     with_modules(asset, tmp_path, **source)
     found = run_alone(IMPORT_EVERY_MODULE, tmp_path, boto3_home, "")
-    failed = found["failed"]
-    assert isinstance(failed, dict)
-    assert failed["lambdas.client"] == "No module named 'fairlock.client'"
-    assert failed["lambdas.parser"].startswith("cannot import name 'parser'")
+    assert found["failed"]["lambdas.client"] == "No module named 'fairlock.client'"
+    assert found["failed"]["lambdas.parser"].startswith("cannot import name 'parser'")
 
 
 def test_handlers_run_on_the_asset_alone(asset: Path, boto3_home: Path) -> None:
@@ -228,4 +214,4 @@ def test_with_byte_code_the_import_of_every_handler_compiles_nothing_and_without
     counts = run_alone(COUNT, compiled, boto3_home, every)
     assert counts["compiled"] == 0
     assert counts["imported"] == run_alone(COUNT, asset, boto3_home, every)["compiled"]
-    assert int(str(counts["imported"])) > 100
+    assert counts["imported"] > 100

@@ -20,20 +20,18 @@ from fairlock.cdk.service.asset import OLDEST
 from release import checks, environments
 from release.environments import CheckFailedError, oldest_and_newest
 from testbed.localaws import LocalAws
-from tests.packaging.conftest import FOR_THE_COMMAND, REQUIRED, home_of, run
+from tests.packaging.conftest import home_of, required_by, run
 
 ROOT = Path(__file__).resolve().parents[2]
 
 ASSEMBLE = """
-import importlib.util, pathlib, site, sys
-site.addsitedir(sys.argv[1])
-sys.path.append(sys.argv[3])
+import importlib.util, json, pathlib, site
+site.addsitedir(sys.path[0])
 package = pathlib.Path(importlib.util.find_spec("fairlock").origin).parent
 spec = importlib.util.spec_from_file_location("asset", package / "cdk" / "service" / "asset.py")
 asset = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(asset)
-print(package)
-print(asset.assemble(pathlib.Path(sys.argv[2])).name)
+print(json.dumps({"package": str(package), "name": asset.assemble(pathlib.Path(OUT)).name}))
 """
 
 
@@ -67,18 +65,11 @@ def test_every_way_to_install_gives_the_asset_of_the_checkout(
 ) -> None:
     """The directory's name is the hash of its content."""
     site: Path = request.getfixturevalue(way)
-    dependencies = str(distribution("jmespath").locate_file(""))
-    finished = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", ASSEMBLE, str(site), str(tmp_path), dependencies],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    package, name = finished.stdout.split()
-    assert Path(package) == (site if way == "installed" else ROOT) / "fairlock"
-    assert name == asset.name
-    assembled = tmp_path / "fairlock-handlers" / name
+    dependencies = Path(str(distribution("jmespath").locate_file("")))
+    told = run(f"OUT = {str(tmp_path)!r}{ASSEMBLE}", site, dependencies)[1]
+    package = str((site if way == "installed" else ROOT) / "fairlock")
+    assert told == {"package": package, "name": asset.name}
+    assembled = tmp_path / "fairlock-handlers" / asset.name
     assert {path.relative_to(assembled) for path in assembled.rglob("*")} == {
         path.relative_to(asset) for path in asset.rglob("*")
     }
@@ -116,7 +107,7 @@ print(json.dumps(told))
 def test_every_name_is_there_and_what_is_optional_says_what_to_install(
     installed: Path, tmp_path: Path
 ) -> None:
-    needed = (*REQUIRED, *FOR_THE_COMMAND)
+    needed = required_by("fairlock[cli]", installed=installed)
     printed, told = run(EVERY_NAME, installed, home_of(needed, tmp_path))
     assert "from its repository with the extra 'async'" in str(told["AsyncLockClient"])
     assert "from its repository with the extra 'cdk'" in str(told["LockService"])
@@ -153,22 +144,20 @@ def metadata(repository: str, home: Path) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize("given", [URL, f"{URL}/"])
+@pytest.mark.parametrize("given", [URL, f"{URL}/", ""])
 def test_a_release_names_the_repository_and_links_to_it(given: str, tmp_path: Path) -> None:
+    """Without an address nothing is made up."""
     told = metadata(given, tmp_path)
-    assert told["urls"]["Repository"] == URL
-    assert told["urls"]["Changelog"] == f"{URL}/blob/main/CHANGELOG.md"
     readme = told["readme"]["text"]
-    assert not RELATIVE.findall(readme)
-    assert f"]({URL}/blob/main/docs/protocol.md)" in readme
-    assert f"]({URL}/raw/main/docs/images/demo.svg)" in readme
-
-
-def test_without_an_address_nothing_is_made_up(tmp_path: Path) -> None:
-    told = metadata("", tmp_path)
-    assert not told.get("urls")
-    assert told["readme"]["text"] == (ROOT / "README.md").read_text()
-    assert RELATIVE.findall(told["readme"]["text"])
+    if not given:
+        assert not told.get("urls")
+        assert readme == (ROOT / "README.md").read_text()
+    else:
+        assert told["urls"]["Repository"] == URL
+        assert told["urls"]["Changelog"] == f"{URL}/blob/main/CHANGELOG.md"
+        assert f"]({URL}/blob/main/docs/protocol.md)" in readme
+        assert f"]({URL}/raw/main/docs/images/demo.svg)" in readme
+    assert bool(RELATIVE.findall(readme)) == (not given)
 
 
 # A user's project that tests its own code: docs/testing.md as it stands, against the wheel.
@@ -242,18 +231,15 @@ Nothing.
 """
 
 
-def test_the_changelog_has_a_section_for_the_version_that_would_be_built() -> None:
-    version = checks.project()["version"]
-    _, notes = checks.notes_of(version, (checks.ROOT / "CHANGELOG.md").read_text())
-    assert notes.startswith("The first release.")
-    assert "## " not in notes.replace("### ", "")
-
-
 def test_the_notes_of_a_version_end_where_the_next_begin() -> None:
     assert checks.notes_of("0.2.0", CHANGELOG) == ("2030-03-17", "- Second.")
     assert checks.notes_of("0.1.0", CHANGELOG) == ("not released", "- First.")
     with pytest.raises(CheckFailedError, match=r"no heading `## 0\.3\.0"):
         checks.notes_of("0.3.0", CHANGELOG)
+    ours = (checks.ROOT / "CHANGELOG.md").read_text()
+    _, notes = checks.notes_of(checks.project()["version"], ours)
+    assert notes.startswith("The first release.")
+    assert "## " not in notes.replace("### ", "")
 
 
 @pytest.mark.parametrize(
@@ -298,10 +284,6 @@ def test_a_command_that_fails_shows_what_it_printed(tmp_path: Path) -> None:
 
 # The wheel beside what it requires does the usual jobs, without the CDK and without Node.
 
-FOR_ASYNCIO = (
-    *("aiobotocore", "greenlet", "aiohttp", "aiohappyeyeballs", "aiosignal", "aioitertools"),
-    *("attrs", "frozenlist", "idna", "multidict", "propcache", "wrapt", "yarl"),
-)
 JOBS = """
 import asyncio, contextlib, io, json, os, sys
 os.environ.clear()
@@ -359,12 +341,12 @@ print(json.dumps(told))
 def test_the_wheel_does_the_usual_jobs_without_the_cdk_and_says_what_needs_it(
     installed: Path, aws: LocalAws, tmp_path: Path
 ) -> None:
-    home = home_of((*REQUIRED, *FOR_THE_COMMAND, *FOR_ASYNCIO), tmp_path)
+    home = home_of(required_by("fairlock[cli,async]", installed=installed), tmp_path)
     environment = {**aws.environment, "FAIRLOCK_TABLE_NAME": "locks-of-jobs", "PATH": str(home)}
     task = home / "task.json"
     task.write_text('{"Type": "Pass"}')
     script = f"ENVIRONMENT, TASK = {environment!r}, {str(task)!r}{JOBS}"
-    told: Any = run(script, installed, home)[1]
+    told = run(script, installed, home)[1]
     assert told["create-table"][0] == 0
     [listed] = told["ls"][1].splitlines()
     assert json.loads(listed)["lock_name"] == "a"

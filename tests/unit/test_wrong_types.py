@@ -10,8 +10,7 @@ import asyncio
 import gc
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial, wraps
@@ -78,7 +77,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "try_acquire": {"name": "a"},
     "hold": {"name": "a"},
     "hold_all": {"names": ["a", "b"]},
-    "lead": {"name": "a", "work": None},
+    "lead": {"name": "a"},
     "adopt": {"name": "a", "owner_id": OWNER_ID},
     "release": {"name": "a", "owner_id": OWNER_ID},
     "describe": {"name": "a"},
@@ -138,28 +137,29 @@ def arguments_of(function: Call) -> list[str]:
     return [name for name in inspect.signature(function).parameters if name != "self"]
 
 
-def verdict(argument: str, label: str, error: Exception | None) -> list[str]:
-    """Nothing if the argument was refused by its own name, else what happened instead."""
-    if isinstance(error, InvalidRequest) and error.field == argument and error.rule:
-        return []
-    told = "accepted" if error is None else f"{type(error).__name__}: {error}"
-    return [f"{argument} = {label}: {told}"]
-
-
-def outcome(call: Callable[[], object]) -> Exception | None:
-    try:
-        call()
-    except Exception as error:  # noqa: BLE001 - the test tells which it was
-        return error
-    return None
-
-
-def not_refused(function: Call, base: Mapping[str, Any], arguments: Iterable[str]) -> list[str]:
+async def not_refused(
+    call: Callable[..., Awaitable[object]], base: Mapping[str, Any], arguments: Iterable[str]
+) -> list[str]:
+    """What happened instead where an argument was not refused by its own name."""
     odd: list[str] = []
     for argument, (label, value) in product(arguments, WRONG.items()):
-        call = partial(function, **{**base, argument: value})
-        odd += verdict(argument, label, outcome(call))
+        told = "accepted"
+        try:
+            await call(**{**base, argument: value})
+        except InvalidRequest as error:
+            told = "" if error.field == argument and error.rule else f"InvalidRequest: {error}"
+        except Exception as error:  # noqa: BLE001 - the test tells which it was
+            told = f"{type(error).__name__}: {error}"
+        if told:
+            odd.append(f"{argument} = {label}: {told}")
     return odd
+
+
+def of_a_function(function: Call, base: Mapping[str, Any], arguments: Iterable[str]) -> list[str]:
+    async def call(**named: Any) -> None:  # noqa: ANN401 - mistakes are no types
+        function(**named)
+
+    return asyncio.run(not_refused(call, base, arguments))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -170,81 +170,59 @@ def test_a_function_refuses_a_wrong_type_by_the_name_of_the_argument(name: str) 
     if "settings" in arguments:
         arguments = [*arguments, *ClientOptions.__annotations__]
     arguments = [each for each in arguments if each not in {"settings", *UNUSED.get(name, ())}]
-    assert not_refused(function, base, arguments) == []
+    assert of_a_function(function, base, arguments) == []
 
 
-def used(method: str, of: Any, **named: Any) -> None:  # noqa: ANN401 - a client or a lock
-    """Calls a method, and begins what it returns."""
-    made = getattr(of, method)(**named)
-    if isinstance(made, AbstractContextManager):
-        with made:
-            pass
-    elif method == "list":
-        assert [*made] == []
+def work(_lock: object, _stop: object) -> None:
+    """It does not begin."""
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_client_refuses_a_wrong_type_by_the_name_of_the_argument(method: str) -> None:
-    base = dict(METHODS[method])
-    if method == "lead":
-        base["work"] = lambda _lock, _stop: None
-    with FakeLockClient() as locks:
-        call = partial(used, method, locks)
-        assert not_refused(call, base, arguments_of(getattr(LockClient, method))) == []
-        assert list(locks.list()) == []
+async def work_async(_lock: object, _stop: object) -> None:
+    """It does not begin."""
 
 
-@pytest.mark.parametrize("method", OF_A_LOCK)
-def test_a_lock_refuses_a_wrong_type_by_the_name_of_the_argument(method: str) -> None:
-    with FakeLockClient() as locks, locks.hold("a") as lock:
-        call = partial(used, method, lock)
-        assert not_refused(call, OF_A_LOCK[method], arguments_of(getattr(Lock, method))) == []
+WORK: dict[type, Call] = {FakeLockClient: work, FakeAsyncLockClient: work_async}
+
+
+async def done(made: Any) -> Any:  # noqa: ANN401 - of either client
+    return await made if inspect.isawaitable(made) else made
+
+
+@pytest.mark.parametrize("kind", WORK)
+@pytest.mark.parametrize("method", [*METHODS, *OF_A_LOCK])
+def test_a_client_and_a_lock_refuse_a_wrong_type_by_the_name_of_the_argument(
+    kind: type, method: str
+) -> None:
+    async def scene() -> None:
+        locks = kind()
+        lock = await done(locks.acquire("held"))
+        requests = [*locks.table.requests]
+        of = lock if method in OF_A_LOCK else locks
+
+        async def call(**named: Any) -> None:  # noqa: ANN401 - mistakes are no types
+            made = getattr(of, method)(**named)
+            if method == "list":
+                made = next(made) if kind is FakeLockClient else anext(made)
+            elif method in {"hold", "hold_all"}:
+                made = made.__enter__() if kind is FakeLockClient else made.__aenter__()
+            await done(made)
+
+        base = {**METHODS, **OF_A_LOCK}[method] | ({"work": WORK[kind]} if method == "lead" else {})
+        arguments = arguments_of(getattr(type(of), method))
+        assert await not_refused(call, base, arguments) == []
         lock.check()
+        assert locks.table.requests == requests
+        await done(locks.close())
+
+    asyncio.run(scene())
 
 
 def test_a_wait_for_a_loss_refuses_a_wrong_timeout() -> None:
     """A negative one is over at once, as for every event of Python."""
     with FakeLockClient() as locks, locks.hold("a") as lock:
         wait: Any = lock.lost.wait
-        assert not_refused(wait, {}, ["timeout"]) == ["timeout = a negative number: accepted"]
+        assert of_a_function(wait, {}, ["timeout"]) == ["timeout = a negative number: accepted"]
         assert not wait(timedelta(seconds=3))
-
-
-async def never(_lock: object, _stop: object) -> None:
-    """Work that does not begin."""
-
-
-async def awaited(method: str, of: Any, named: Mapping[str, Any]) -> Exception | None:  # noqa: ANN401 - same
-    try:
-        made = getattr(of, method)(**named)
-        if method in {"hold", "hold_all"}:
-            async with made:
-                pass
-        elif method == "list":
-            assert [each async for each in made] == []
-        elif inspect.isawaitable(made):
-            await made
-    except Exception as error:  # noqa: BLE001 - the test tells which it was
-        return error
-    return None
-
-
-@pytest.mark.parametrize("method", [*METHODS, *OF_A_LOCK])
-def test_with_asyncio_it_is_the_same(method: str) -> None:
-    base = {**METHODS, **OF_A_LOCK}[method] | ({"work": never} if method == "lead" else {})
-
-    async def work() -> list[str]:
-        odd: list[str] = []
-        async with FakeAsyncLockClient() as locks, locks.hold("held") as lock:
-            of: Any = lock if method in OF_A_LOCK else locks
-            for argument in arguments_of(getattr(type(of), method)):
-                for label, value in WRONG.items():
-                    error = await awaited(method, of, {**base, argument: value})
-                    odd += verdict(argument, label, error)
-            lock.check()
-        return odd
-
-    assert asyncio.run(work()) == []
 
 
 def test_every_public_method_is_tried() -> None:
@@ -262,7 +240,7 @@ def callables_of(kind: type) -> set[str]:
 def test_without_its_check_an_argument_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "require", lambda *_told: None)
     base = {"fencing_token": 5}
-    assert len(not_refused(fence_condition, base, ["attribute"])) == len(WRONG)
+    assert len(of_a_function(fence_condition, base, ["attribute"])) == len(WRONG)
 
 
 UNKNOWN: dict[str, tuple[Call, str]] = {

@@ -1,19 +1,28 @@
-"""`fairlock run` against an embedded AWS; locks in memory, and consoles whose width is known."""
+"""The command in this process over a table in memory; `fairlock run` in processes; consoles."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from email.utils import formatdate
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any, ClassVar, NamedTuple, cast
 
 import botocore.loaders
 import pytest
 from rich.console import Console
 
 from fairlock import LockClient, create_table
+from fairlock.cli import main
+from fairlock.cli.target import Target
 from testbed.localaws import LocalAws
 from tests.support import FakeClock, Operations, store_over
+from tests.support.faulty_table import ENDPOINT, client_error
 from tests.unit.cli.fleet import TABLE, Fleet, Forks, share_descriptions
 from tests.unit.client.doubles import Table
 
@@ -27,14 +36,150 @@ def shared_descriptions() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def no_preference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By which rich would take a pipe for a terminal, or print other colours."""
+    for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture
-def table() -> Table:
-    return Table()
+def table(clock: FakeClock) -> Table:
+    return Table(clock)
 
 
 @pytest.fixture
 def store(table: Table, clock: FakeClock) -> Operations:
     return store_over(table.memory, clock)
+
+
+NAME = "Fairlock-LocksTable1A2B-NEW"
+CALLER = "arn:aws:sts::123456789012:assumed-role/OnCall/olga"
+
+
+@dataclass
+class Account:
+    """The services that a command asks, with what may be wrong there.
+
+    Attributes:
+        fails: what operations raise.
+        parameters: what the Parameter Store has, by name.
+        clock_is_ahead: seconds by which the service's clock is ahead of ours.
+        fields: of the table's description.
+        ttl: of its TTL.
+        names: of the account's tables.
+        asked: the operations, in order.
+    """
+
+    table: Table
+    clock: FakeClock
+    meta: ClassVar = SimpleNamespace(endpoint_url=ENDPOINT, region_name="us-east-1")
+    fails: dict[str, Exception] = field(default_factory=dict)
+    parameters: dict[str, str] = field(default_factory=dict)
+    clock_is_ahead: float = 0.0
+    fields: dict[str, Any] = field(default_factory=dict)
+    ttl: dict[str, str] = field(default_factory=dict)
+    names: list[str] = field(default_factory=lambda: [NAME, "another-table"])
+    asked: list[str] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a client has
+        if name == "exceptions":
+            return self.table.exceptions
+
+        def call(**arguments: Any) -> Any:  # noqa: ANN401 - same
+            self.asked.append(name)
+            if name in self.fails:
+                raise self.fails[name]
+            answer = vars(Account).get(f"_{name}")
+            if answer is not None:
+                return answer(self, **arguments)
+            return getattr(self.table, name)(**arguments)
+
+        return call
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _describe_table(self, TableName: str) -> dict[str, Any]:  # noqa: N803 - boto3's
+        key = {"HASH": "pk", "RANGE": "sk"}
+        now = self.clock.now_ms / 1000 + self.clock_is_ahead
+        return {
+            "Table": {
+                "TableName": TableName,
+                "TableArn": f"arn:aws:dynamodb:us-east-1:123456789012:table/{TableName}",
+                "KeySchema": [{"KeyType": k, "AttributeName": n} for k, n in key.items()],
+                "AttributeDefinitions": [
+                    {"AttributeName": n, "AttributeType": "S"} for n in key.values()
+                ],
+                **self.fields,
+            },
+            "ResponseMetadata": {
+                "HTTPHeaders": {"date": formatdate(now, usegmt=True), "x-amzn-requestid": "r"}
+            },
+        }
+
+    def _describe_time_to_live(self, **_table: str) -> dict[str, Any]:
+        right = {"TimeToLiveStatus": "ENABLED", "AttributeName": "expiry_time"}
+        return {"TimeToLiveDescription": {**right, **self.ttl}}
+
+    def _list_tables(self, **start: str) -> dict[str, Any]:
+        first = self.names.index(start["ExclusiveStartTableName"]) + 1 if start else 0
+        page = self.names[first : first + 1]
+        more = first + 1 < len(self.names)
+        return {"TableNames": page, **({"LastEvaluatedTableName": page[-1]} if more else {})}
+
+    def _get_parameter(self, Name: str) -> dict[str, Any]:  # noqa: N803 - same
+        return {"Parameter": {"Value": self.parameters[Name]}}
+
+    def _get_caller_identity(self) -> dict[str, str]:
+        return {"Arn": CALLER}
+
+    def _describe_execution(self, **_execution: str) -> None:
+        raise client_error("ExecutionDoesNotExist")
+
+
+@pytest.fixture
+def account(table: Table, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Account:
+    """All sessions of boto3 that commands make are of this account."""
+    account = Account(table, clock)
+    session = SimpleNamespace(
+        region_name="us-east-1", profile_name="default", client=lambda *_, **__: account
+    )
+    monkeypatch.setattr(Target, "_session", session)
+    return account
+
+
+class Answer(NamedTuple):
+    """How a command has ended, and what it has printed."""
+
+    status: object
+    out: str
+    err: str
+
+
+Run = Callable[[str], Answer]
+
+
+@pytest.fixture
+def run_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs the words of a line in this process, on a table named locks."""
+    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delattr(os, "execvp")  # By which `pace` would end this process.
+
+    def run(line: str) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["fairlock", *shlex.split(line)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Answer(ended.value.code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def fairlock(run_line: Run, account: Account) -> Run:  # noqa: ARG001 - which it asks
+    """Runs a line over the table in memory."""
+    return run_line
 
 
 @pytest.fixture(scope="session")

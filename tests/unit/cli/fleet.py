@@ -9,18 +9,20 @@ from __future__ import annotations
 import functools
 import json
 import os
+import select
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import uuid4
 
 import boto3
@@ -37,6 +39,16 @@ TABLE = "cli-locks"
 SECONDS = 60.0
 
 Process: TypeAlias = "ForkedProcess | subprocess.Popen[str]"
+Outcome = tuple[int, str, str]
+Streams = Mapping[int, str | None]
+"""By number: a file that a stream is, or None if it is closed."""
+FULL: Final[Streams] = {2: "/dev/full"}
+"""Streams of a command whose errors cannot be written."""
+
+
+def closed(*numbers: int) -> Streams:
+    """Streams of a command, of which these are closed."""
+    return dict.fromkeys(numbers)
 
 
 @dataclass
@@ -54,12 +66,21 @@ class Fleet:
         self.environment["FAIRLOCK_TEST_MARK"] = uuid4().hex
 
     def start(
-        self, *arguments: str, streams: Mapping[int, str | None] | None = None, **environment: str
+        self, line: str, *words: str, streams: Streams = MappingProxyType({}), **environment: str
     ) -> ForkedProcess:
-        """`fairlock` with these arguments; a stream may be a file, or closed (None)."""
+        """`fairlock` with the words of the line and these."""
         surroundings = {**os.environ, **self.environment, **environment}
-        process = self.forks.start([*arguments], surroundings, self.home, streams or {})
+        every = [*shlex.split(line), *words]
+        process = self.forks.start(every, surroundings, self.home, streams)
         self.processes.append(process)
+        return process
+
+    def started(
+        self, line: str, *words: str, streams: Streams = MappingProxyType({})
+    ) -> ForkedProcess:
+        """The same, once its command has made the file `ready`."""
+        process = self.start(line, *words, streams=streams)
+        self.file("ready")
         return process
 
     def popen(self, words: list[str], **environment: str) -> subprocess.Popen[str]:
@@ -76,9 +97,11 @@ class Fleet:
         self.processes.append(process)
         return process
 
-    def run(self, *arguments: str, **environment: str) -> tuple[int, str, str]:
-        """Exit status, output and errors."""
-        return outcome(self.start(*arguments, streams=None, **environment))
+    def run(
+        self, line: str, *words: str, streams: Streams = MappingProxyType({}), **environment: str
+    ) -> Outcome:
+        """Starts it, and waits for its end."""
+        return outcome(self.start(line, *words, streams=streams, **environment))
 
     def end(self) -> None:
         """Kills whatever still runs: a command has a group of its own, and may ignore signals."""
@@ -98,6 +121,17 @@ class Fleet:
         until(path.exists)
         return path
 
+    def runs(self, name: str) -> bool:
+        """Whether the process whose number this file tells is there, and no zombie."""
+        try:
+            return state_of(self.home / name) != "Z"
+        except FileNotFoundError:
+            return False
+
+    def lose(self, name: str) -> None:
+        """The holder vanishes from the table; the next heartbeat finds that out."""
+        self.dynamodb.delete_item(TableName=TABLE, Key=lock_key(name))
+
     def state(self, name: str) -> LockState:
         key = lock_key(name)
         answer = self.dynamodb.get_item(TableName=TABLE, Key=key, ConsistentRead=True)
@@ -113,8 +147,9 @@ class Fleet:
         return answer["Count"]
 
 
-def outcome(process: Process) -> tuple[int, str, str]:
-    output, errors = process.communicate(timeout=SECONDS)
+def outcome(process: Process, given: str = "") -> Outcome:
+    """Exit status, output and errors, once it has read what it is given."""
+    output, errors = process.communicate(given, timeout=SECONDS)
     return process.wait(SECONDS), output, errors
 
 
@@ -132,14 +167,6 @@ def state_of(pid: Path) -> str:
     return status.rpartition(")")[2].split()[0]
 
 
-def runs(pid: Path) -> bool:
-    """Whether the process whose number the file tells is there, and no zombie."""
-    try:
-        return state_of(pid) != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def until_renewed(fleet: Fleet, name: str) -> None:
     """Twice from now on, so that one heartbeat that is under way does not count."""
     revision = fleet.state(name).holders[0].revision
@@ -148,28 +175,30 @@ def until_renewed(fleet: Fleet, name: str) -> None:
 
 # `fairlock` as a process that is forked from one that has imported it.
 
-STREAMS: Final = 3
-_LONGEST_REQUEST: Final = 1 << 20
-
 
 class ForkedProcess:
-    """What tests use of `subprocess.Popen`, of a process that another one has forked."""
+    """What tests use of `subprocess.Popen`, of a process that another one has forked.
 
-    def __init__(self, pid: int, streams: list[int], status: int) -> None:
-        self.pid = pid
-        self.stdin: IO[str] = os.fdopen(streams[0], "w")
-        self.stdout: IO[str] = os.fdopen(streams[1])
-        self.stderr: IO[str] = os.fdopen(streams[2])
+    Attributes:
+        output: the file with what it has printed.
+        errors: the file with what it has told.
+    """
+
+    def __init__(self, server: socket.socket, output: Path, errors: Path) -> None:
+        self.output = output
+        self.errors = errors
         self.returncode: int | None = None
-        self._ended = threading.Event()
-        threading.Thread(target=self._wait, args=(status,), daemon=True).start()
+        self._server = server
+        self._told = server.makefile()
+        self.pid = int(self._told.readline())
 
     def poll(self) -> int | None:
+        if self.returncode is None and select.select([self._server], [], [], 0)[0]:
+            self.wait()
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        # The parent waits for it, so it may be gone before its end is told here.
-        if not self._ended.is_set():
+        if self.poll() is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
@@ -177,29 +206,16 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> int:
-        assert self._ended.wait(timeout), "it has not ended"
-        assert self.returncode is not None
+        if self.returncode is None:
+            self._server.settimeout(timeout)
+            with self._server, self._told:
+                self.returncode = int(self._told.readline())
         return self.returncode
 
     def communicate(self, given: str = "", timeout: float | None = None) -> tuple[str, str]:
-        """Close its input, read all it tells and wait for its end, as `Popen` does."""
-        if self.stdin.closed:
-            return "", ""
-        with self.stdin:
-            self.stdin.write(given)
-        readers = ThreadPoolExecutor(2)
-        told = [readers.submit(stream.read) for stream in (self.stdout, self.stderr)]
-        readers.shutdown(wait=False)
-        output, errors = (each.result(timeout) for each in told)
-        self.stdout.close()
-        self.stderr.close()
+        assert not given, "its input is empty"
         self.wait(timeout)
-        return output, errors
-
-    def _wait(self, status: int) -> None:
-        with os.fdopen(status) as pipe:
-            self.returncode = int(pipe.read())
-        self._ended.set()
+        return self.output.read_text(), self.errors.read_text()
 
 
 class Forks:
@@ -207,44 +223,40 @@ class Forks:
 
     def __init__(self) -> None:
         self._ours, theirs = socket.socketpair()
-        words = [sys.executable, "-m", __name__, str(theirs.fileno())]
-        checkout = Path(__file__).parents[3]
         with theirs:
             self._server = subprocess.Popen(
-                words,
-                cwd=checkout,
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                cwd=Path(__file__).parents[3],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                # Pipes: streams are of the same kind, and buffered alike, in all that it forks.
+                # Pipes: no terminal, so that all that it forks buffers what it prints.
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env={**os.environ, "AWS_DEFAULT_REGION": "us-east-1"},
             )
 
     def start(
-        self,
-        words: list[str],
-        environment: dict[str, str],
-        home: Path,
-        streams: Mapping[int, str | None],
+        self, words: Sequence[str], environment: Mapping[str, str], home: Path, streams: Streams
     ) -> ForkedProcess:
-        pipes = [os.pipe() for _ in range(STREAMS + 1)]
-        (input_, *outputs) = pipes
-        given = [input_[0], *(written for _, written in outputs)]
-        request: dict[str, Any] = {"words": words, "environment": environment, "home": str(home)}
-        request["streams"] = list(streams.items())
-        text = json.dumps(request).encode() + b"\n"
-        socket.send_fds(self._ours, [text[:1]], given)
-        self._ours.sendall(text[1:])
-        pid = int(self._ours.recv(64))
-        for number in given:
-            os.close(number)
-        stdout, stderr, status = (read for read, _ in outputs)
-        return ForkedProcess(pid, [input_[1], stdout, stderr], status)
+        output, errors = home / uuid4().hex, home / uuid4().hex
+        for file in (output, errors):
+            file.touch()
+        own = {0: "/dev/null", 1: str(output), 2: str(errors)}
+        request = {
+            "words": words,
+            "environment": environment,
+            "home": str(home),
+            "streams": [*{**own, **streams}.items()],
+        }
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._ours, [b"!"], [theirs.fileno()])
+        ours.sendall(json.dumps(request).encode() + b"\n")
+        return ForkedProcess(ours, output, errors)
 
     def close(self) -> None:
         self._ours.close()
-        self._server.communicate(timeout=60)
+        self._server.communicate(timeout=SECONDS)
 
 
 def share_descriptions() -> None:
@@ -252,52 +264,50 @@ def share_descriptions() -> None:
     botocore.loaders.create_loader = functools.cache(botocore.loaders.create_loader)
 
 
-def serve(connection: socket.socket) -> None:
+def serve(requests: socket.socket) -> None:
     """Forks for each request. Returns in the processes that it has forked, and does not here."""
     while True:
-        first, given, _, _ = socket.recv_fds(connection, 1, STREAMS + 1)
-        if not first:
+        asked, given, _, _ = socket.recv_fds(requests, 1, 1)
+        if not asked:
             os._exit(0)
-        text = first
-        while not text.endswith(b"\n"):
-            text += connection.recv(_LONGEST_REQUEST)
+        client = socket.socket(fileno=given[0])
+        request = json.loads(client.makefile().readline())
         pid = os.fork()
         if pid == 0:
-            become(json.loads(text), given)
-            connection.detach()
+            client.detach()
+            requests.detach()
+            become(**request)
             return
-        *streams, status = given
-        for number in streams:
-            os.close(number)
-        threading.Thread(target=tell_end, args=(pid, status), daemon=True).start()
-        connection.sendall(str(pid).encode())
+        client.sendall(f"{pid}\n".encode())
+        threading.Thread(target=tell_end, args=(pid, client), daemon=True).start()
 
 
-def become(request: dict[str, Any], given: list[int]) -> None:
+def become(
+    words: list[str], environment: dict[str, str], home: str, streams: list[tuple[int, str | None]]
+) -> None:
     """Take over the caller's streams, environment and directory, and nothing else that is open.
 
     A stream that is closed is None in `sys`, as a start of the interpreter would have it.
     """
-    for number in range(STREAMS):
-        os.dup2(given[number], number)
-    os.closerange(STREAMS, 256)
-    for number, file in request["streams"]:
+    os.closerange(3, 256)
+    for number, file in streams:
+        opened = os.open(file or os.devnull, os.O_RDWR)
+        os.dup2(opened, number)
+        os.close(opened)
+    for number in (number for number, file in streams if file is None):
         os.close(number)
-        if file is None:
-            setattr(sys, ("stdin", "stdout", "stderr")[number], None)
-        else:
-            assert os.open(file, os.O_RDWR) == number
+        setattr(sys, ("stdin", "stdout", "stderr")[number], None)
     os.environ.clear()
-    os.environ.update(request["environment"])
-    os.chdir(request["home"])
-    sys.argv = ["fairlock", *request["words"]]
+    os.environ.update(environment)
+    os.chdir(home)
+    sys.argv = ["fairlock", *words]
 
 
-def tell_end(pid: int, status: int) -> None:
+def tell_end(pid: int, client: socket.socket) -> None:
     """As the parent, which alone is told how it has ended."""
     _, ended = os.waitpid(pid, 0)
-    with os.fdopen(status, "w") as pipe:
-        pipe.write(str(os.waitstatus_to_exitcode(ended)))
+    with client:
+        client.sendall(f"{os.waitstatus_to_exitcode(ended)}\n".encode())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from rich.console import Console
@@ -46,14 +46,15 @@ def watched(
     """Reads before the first step, and after each."""
     read, rest = reader(locks, list(names), None), list(steps)
 
-    def read_after_step() -> Iterable[LockDescription]:
-        found = list(read())
-        if rest:
-            rest.pop(0)()
-        return found
+    def read_before_step() -> Iterable[LockDescription]:
+        try:
+            return list(read())
+        finally:
+            if rest:
+                rest.pop(0)()
 
     times = len(steps) + 1
-    assert watch(read_after_step, console, clock, every=5, times=times, as_json=as_json) == 0
+    assert watch(read_before_step, console, clock, every=5, times=times, as_json=as_json) == 0
 
 
 @pytest.mark.parametrize("names", [(), ("a",)], ids=["all", "by name"])
@@ -93,29 +94,19 @@ def test_a_terminal_shows_the_present(
         assert all(len(line) <= width + 20 for line in shown_lines(console))
 
 
-@pytest.mark.parametrize("is_terminal", [False, True])
+CONSOLES = pytest.mark.parametrize("console_of", [pipe, lambda: terminal(200)])
+
+
+@CONSOLES
 def test_a_table_that_does_not_answer_is_told_and_read_again(
-    locks: LockClient, store: Operations, table: Table, clock: FakeClock, *, is_terminal: bool
+    locks: LockClient, table: Table, clock: FakeClock, console_of: Callable[[], Console]
 ) -> None:
-    store.acquire(acquire("anna", lock_name="a"))
-    console = terminal(200) if is_terminal else pipe()
+    console = console_of()
 
-    def fail() -> None:
-        table.outage = lost_reply()
+    def answers(outage: Exception | None) -> Step:
+        return lambda: setattr(table, "outage", outage)
 
-    def recover() -> None:
-        table.outage = None
-
-    read, rest = reader(locks, [], None), [fail, recover]
-
-    def read_before_step() -> Iterable[LockDescription]:
-        try:
-            return list(read())
-        finally:
-            if rest:
-                rest.pop(0)()
-
-    assert watch(read_before_step, console, clock, every=5, times=3) == 0
+    watched(locks, console, clock, answers(lost_reply()), answers(None))
     assert text_of(console).count("no answer: the lock table did not answer") == 1
 
 
@@ -127,17 +118,21 @@ class InterruptedClock(FakeClock):
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("is_terminal", [False, True])
-def test_ctrl_c_ends_it_cleanly(locks: LockClient, *, is_terminal: bool) -> None:
-    console, clock = terminal(80) if is_terminal else pipe(), InterruptedClock()
-    assert watch(reader(locks, [], None), console, clock, every=5) == 0
+@CONSOLES
+def test_ctrl_c_ends_it_cleanly(locks: LockClient, console_of: Callable[[], Console]) -> None:
+    clock = InterruptedClock()
+    assert watch(reader(locks, [], None), console_of(), clock, every=5) == 0
     assert clock.waits == [5]
 
 
-@pytest.mark.parametrize("console", [pipe(), terminal(80)], ids=["pipe", "terminal"])
+@CONSOLES
 def test_as_json_each_change_is_an_object_and_a_free_lock_has_no_holders(
-    locks: LockClient, store: Operations, clock: FakeClock, console: Console
+    locks: LockClient,
+    store: Operations,
+    clock: FakeClock,
+    console_of: Callable[[], Console],
 ) -> None:
+    console = console_of()
     watched(
         *(locks, console, clock),
         lambda: store.acquire(acquire("anna", lock_name="a")),
@@ -168,14 +163,13 @@ _MACHINE: Final = "arn:aws:states:us-east-1:123456789012:execution:Billing"
 def draw(command: str, width: int) -> str:
     """A picture of the command on a terminal so wide, as SVG."""
     locks, clock = _locks()
-    screen = io.StringIO()
-    console = Console(file=screen, width=width, force_terminal=True, color_system="standard")
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system="standard")
     if command == "ls":
         list_locks(locks, console, PLACE, prefix=None, waiting=False, free=False, as_json=False)
     else:
         watch(reader(locks, [], None), console, clock, every=5, times=1)
     # Each drawing of `watch` erases the one before, line by line.
-    last = screen.getvalue().rpartition(_ERASE_LINE)[2]
+    last = text_of(console).rpartition(_ERASE_LINE)[2]
     recorder = Console(file=io.StringIO(), width=width, record=True, force_terminal=True)
     recorder.print(Text.from_ansi(last.removesuffix(_SHOW_CURSOR).rstrip()))
     picture = recorder.export_svg(title=f"fairlock {command}", unique_id=f"{command}-{width}")
@@ -186,27 +180,23 @@ def _locks() -> tuple[LockClient, FakeClock]:
     """Held by workflows and processes, waited for, free, and by a holder whose lease is over."""
     table, clock = Table(), FakeClock()
     store = store_over(table.memory, clock)
-    _hold(store, "reports/2030-03-17/europe-west/monthly-summary", "worker-3:1:report.py")
+
+    def ask(name: str, owner_name: str, **fields: Any) -> None:  # noqa: ANN401 - of the request
+        fields = {"lock_name": name, "owner_name": owner_name, **fields}
+        store.acquire(acquire(owner_name[-16:], **fields))
+
+    ask("reports/2030-03-17/europe-west/monthly-summary", "worker-3:1:report.py")
     clock.advance(45)
-    _hold(store, "deploy/production", "build-7:4411:ci", lease_ms=300_000)
+    ask("deploy/production", "build-7:4411:ci", lease_ms=300_000)
     clock.advance(40)
-    _hold(store, "customer/1234", f"{_MACHINE}:run-1")
+    ask("customer/1234", f"{_MACHINE}:run-1")
     for number in range(2):
         clock.advance(9)
-        _wait(store, "customer/1234", f"{_MACHINE}:run-{number + 2}")
+        ask("customer/1234", f"{_MACHINE}:run-{number + 2}", waits=True)
     for number in range(3):
-        _hold(store, "imports", f"worker-{number}:1:import.py", limit=5)
+        ask("imports", f"worker-{number}:1:import.py", limit=5)
     clock.advance(3)
     return client_of(table, clock), clock
-
-
-def _hold(store: Operations, name: str, owner_name: str, **fields: int) -> None:
-    short = owner_name[-16:]
-    store.acquire(acquire(short, lock_name=name, **{"owner_name": owner_name, **fields}))
-
-
-def _wait(store: Operations, name: str, owner_name: str) -> None:
-    store.acquire(acquire(owner_name[-16:], lock_name=name, owner_name=owner_name, waits=True))
 
 
 def test_the_picture_in_the_document_is_what_watch_shows_today() -> None:
