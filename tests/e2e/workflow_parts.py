@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from aws_cdk import Duration
@@ -9,6 +13,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
+
+from infra.durable_package import package
 
 LOCK: Final = "{% $states.input.lock %}"
 SECONDS: Final = "{% $states.input.seconds %}"
@@ -52,6 +58,14 @@ def invoke_by_path(
     )
 
 
+@contextmanager
+def durable_code() -> Iterator[lambda_.Code]:
+    """The code of `durable/worker`, for functions made in this block: CDK copies it for each."""
+    with tempfile.TemporaryDirectory() as directory:
+        built = package(Path(__file__).parent / "durable" / "worker", Path(directory, "function"))
+        yield lambda_.Code.from_asset(str(built))
+
+
 def durable_function(
     scope: Construct,
     construct_id: str,
@@ -60,7 +74,7 @@ def durable_function(
     seconds: int,
     **props: Any,  # noqa: ANN401 - a function's
 ) -> lambda_.Function:
-    """A durable function of `durable/worker`, each of whose executions may take so long."""
+    """A durable function of this code, each of whose executions may take so long."""
     config = lambda_.DurableConfig(execution_timeout=Duration.seconds(seconds))
     return lambda_.Function(
         scope,

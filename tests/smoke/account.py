@@ -27,6 +27,7 @@ from tests.smoke.separate_stacks import (
     SmokeKeys,
     SmokeRetained,
     SmokeTokenInMap,
+    SmokeTokenInMapByPath,
     SmokeWatching,
 )
 from tests.smoke.stack import SmokeWorkflows
@@ -62,6 +63,7 @@ class Sizes:
         interval_seconds: of keep_alive, longer than a cold start of a function.
         delay_seconds: how late a push may be.
         miss_seconds: by how much a wait may miss `max_wait`.
+        answers: of DynamoDB, whose dates are compared.
     """
 
     iterations: int = 40
@@ -73,6 +75,7 @@ class Sizes:
     interval_seconds: int = 5
     delay_seconds: float = 5
     miss_seconds: float = 2
+    answers: int = 1_000
 
 
 IN_AWS: Final = Sizes()
@@ -86,6 +89,7 @@ EMBEDDED: Final = Sizes(
     interval_seconds=2,
     delay_seconds=10,  # the machine may be busy with other tests
     miss_seconds=10,
+    answers=50,
 )
 """A few, in the embedded AWS."""
 
@@ -218,9 +222,9 @@ def _synthesize(directory: Path, sizes: Sizes) -> None:
     locks = LockStack(app, SERVICE, settings=settings).locks
     SmokeWorkflows(app, WORKFLOWS, locks=locks, interval_seconds=sizes.interval_seconds)
     OptimisticForms(app, UPDATES, locks=locks)
-    SmokeTokenInMap(app, TOKEN_IN_MAP, locks=locks, by_path=False)
-    SmokeTokenInMap(app, TOKEN_IN_MAP_BY_PATH, locks=locks, by_path=True)
-    SmokeKeys(app, KEYS)
+    SmokeTokenInMap(app, TOKEN_IN_MAP, locks=locks)
+    SmokeTokenInMapByPath(app, TOKEN_IN_MAP_BY_PATH, locks=locks)
+    SmokeKeys(app, KEYS, locks=locks)
     SmokeRetained(app, RETAINED)
     SmokeEvents(app, EVENTS)
     SmokeWatching(app, WATCHING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import boto3
 import pytest
 
 from tests.e2e.deployment import Deployment
+from tests.e2e.lifetimes.contested_lock import ContestedLock
 from tests.smoke import account
 from tests.smoke.account import (
     DEPLOYED,
@@ -95,7 +97,7 @@ def test_a_case_that_does_not_say_what_it_decides_is_refused() -> None:
 
 
 def test_a_retained_table_outlives_its_stack_and_a_new_deployment_has_another(
-    account: Account, lock: str
+    account: Account, lock: ContestedLock
 ) -> None:
     """Decides whether a destroyed service's table and locks stay, and a redeployment ignores them.
 
@@ -117,18 +119,14 @@ def test_a_retained_table_outlives_its_stack_and_a_new_deployment_has_another(
 
     with ExitStack() as removal:
         removal.callback(lambda: delete_tables(account.client("dynamodb"), [*tables]))
-        with deployed() as first:
-            assert _acquire(first, lock, "the first")
+        with deployed() as service:
+            first = replace(lock, deployment=service)
+            assert first.ask(owner_name="the first")["acquired"]
         assert not stacks.exists(RETAINED)
-        assert first.holders(lock) == ["the first"]
-        with deployed() as second:
-            assert _acquire(second, lock, "the second")
+        assert first.holders() == ["the first"]
+        with deployed() as service:
+            second = replace(lock, deployment=service)
+            assert second.ask(owner_name="the second")["acquired"]
             account.tell(f"destroyed and redeployed: {len(tables)} old table stays")
-            assert second.table_name != first.table_name
-            assert (first.holders(lock), second.holders(lock)) == (["the first"], ["the second"])
-
-
-def _acquire(service: Deployment, lock: str, owner: str) -> bool:
-    owner_id = f"{owner} owner of {lock}"
-    answer = service.invoke("Acquire", lock_name=lock, owner_id=owner_id, owner_name=owner)
-    return bool(answer["acquired"])
+            assert second.deployment.table_name != first.deployment.table_name
+            assert (first.holders(), second.holders()) == (["the first"], ["the second"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import tempfile
 import uuid
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,13 +17,11 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from fairlock.cdk import LockGuard, LockService, Waiting
-from infra.durable_package import package
 from tests.e2e.deployment import Deployment, Json, wait_until
-from tests.e2e.workflow_parts import LOCK, durable_function, invoke
+from tests.e2e.workflow_parts import LOCK, durable_code, durable_function, invoke
 
 TIMES: Final = int(os.environ.get("FAIRLOCK_DURABLE_TIMES", "1"))
 """How often each end of an execution is measured; `make durable` does it 20 times."""
-WORKER: Final = Path(__file__).parent / "worker"
 TIMES_OUT_SECONDS: Final = 6
 _MOST_STARTS: Final = 5
 
@@ -158,10 +155,8 @@ class DurableForms(Stack):
     def __init__(self, scope: Construct, construct_id: str, *, locks: LockService) -> None:
         super().__init__(scope, construct_id)
         self.locks = locks
-        with tempfile.TemporaryDirectory() as directory:
-            # CDK copies it into the cloud assembly at once.
-            built = package(WORKER, Path(directory, "function"))
-            self._declare(lambda_.Code.from_asset(str(built)))
+        with durable_code() as code:
+            self._declare(code)
 
     def _declare(self, code: lambda_.Code) -> None:
         for name, seconds in (("Durable", 3600), ("TimesOut", TIMES_OUT_SECONDS)):

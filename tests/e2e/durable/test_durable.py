@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import time
@@ -19,6 +18,7 @@ from fairlock import LockClient
 from tests.e2e.conftest import Tell
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.durable.executions import TIMES, DurableLock
+from tests.e2e.durable.worker.inside import plain
 from tests.support.checkout import ROOT
 
 IS_LONG: Final = TIMES > 1
@@ -75,12 +75,7 @@ def _await_waiters(lock: DurableLock, count: int) -> None:
 
 def _hold(client: LockClient, lock: DurableLock, name: str) -> None:
     with client.hold(lock.lock, max_wait=300, lease=60) as held:
-        for what in ("in", "out"):
-            line = f"{what} {name} {held.fencing_token} {time.time():.4f}\n"
-            descriptor = os.open(lock.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-            os.write(descriptor, line.encode())
-            os.close(descriptor)
-            time.sleep(0.05)
+        plain(lock.event(name, token=held.fencing_token), None)
 
 
 OF_THE_BODY: Final = 2

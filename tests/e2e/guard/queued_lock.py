@@ -31,7 +31,7 @@ class QueuedLock(ContestedLock):
 
     def __post_init__(self) -> None:
         with CALLING:
-            self.ask(owner_id=self.owner_id, owner_name=HOLDER, lease_seconds=600)
+            self.ask(owner_id=self.owner_id, owner_name=HOLDER, lease_seconds=3600)
 
     def start(self, machine: str, **inputs: object) -> str:
         """Starts a workflow that wants the lock, and tells when its work began and ended."""

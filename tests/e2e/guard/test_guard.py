@@ -159,9 +159,7 @@ def test_a_wait_that_is_over_fails_with_an_error_of_its_own(deployment: Deployme
         ended.cause or "",
     )
     assert told, ended.cause
-    entered = deployment.timeline(execution).entered
-    waited_seconds = entered("Guard: Timed out") - entered("Guard: Enter")
-    assert 2 <= int(told[1]) <= waited_seconds + 1
+    assert 2 <= int(told[1]) <= deployment.waited(execution, until="Guard: Timed out") + 1
     assert deployment.held(taken) == 1
 
 

@@ -72,6 +72,9 @@ class ContestedLock:
         [holder] = self.deployment.state(self.lock).holders
         return holder
 
+    def held(self) -> int:
+        return self.deployment.held(self.lock)
+
     def waiters(self) -> list[str]:
         return self.deployment.waiters(self.lock)
 

@@ -74,10 +74,10 @@ def test_a_dead_execution_of_a_machine_with_a_key_loses_its_lock_without_a_grant
 
 
 def test_control_the_functions_may_not_read_the_data_of_such_an_execution(
-    enforcing: Deployment,
+    enforcing: Deployment, identities: Identities
 ) -> None:
     execution = keyed_execution(enforcing)
-    functions = Identities(enforcing).client("Acquire", "stepfunctions")
+    functions = identities.client("Acquire", "stepfunctions")
     with pytest.raises(ClientError, match="KmsAccessDenied"):
         functions.describe_execution(executionArn=execution)
     known = functions.describe_execution(executionArn=execution, includedData="METADATA_ONLY")

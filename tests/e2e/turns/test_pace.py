@@ -16,6 +16,7 @@ from tests.e2e.other_service import INTERVAL_SECONDS
 WORKFLOWS = 4
 _STATES = 4
 """Enter, Reserve, Reserved?, Wait."""
+ITERATIONS = 3
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def test_workflows_begin_an_interval_apart_in_the_order_in_which_they_asked(
 def entered(paced: Deployment, execution_arn: str, state: str) -> float:
     """When the workflow entered a state of the fragment."""
     [name] = [one for one in paced.states_entered(execution_arn) if one.endswith(f": {state}")]
-    return paced.timeline(execution_arn).entered(name)
+    return paced.entered(execution_arn, name)
 
 
 def test_once_an_hour_exactly_one_workflow_runs(paced: Deployment, name: str) -> None:
@@ -77,6 +78,13 @@ def test_a_slot_that_is_too_late_and_a_name_that_breaks_its_rule_fail_by_name(
     assert (failed.cause or "").startswith(f"pace {name}: the next slot begins in 3")
     assert (failed.cause or "").endswith(" s, and max_wait is 0 s; nothing was reserved")
     assert paced.run("PaceFails", {"pace": ""}).error == "InvalidRequest"
+
+
+def test_each_iteration_of_a_map_has_a_slot_of_its_own(paced: Deployment, name: str) -> None:
+    assert paced.run("PaceEach", {"pace": name}).status == "SUCCEEDED"
+    first = next_slot(paced, name)
+    assert paced.run("PaceInMap", {"pace": name}).status == "SUCCEEDED"
+    assert next_slot(paced, name) >= first + ITERATIONS * INTERVAL_SECONDS
 
 
 def test_clients_functions_and_workflows_share_a_pace(paced: Deployment, name: str) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fairlock import LockClient, LockWaitTimeout, Superseded
+from fairlock import LockClient, LockWaitTimeout
 from tests.e2e.conftest import Tell
-from tests.e2e.deployment import Deployment, Json, most_inside, wait_until
+from tests.e2e.deployment import Deployment, most_inside, wait_until
 from tests.e2e.turns.stack import FALLBACK_SECONDS, GIVES_UP_SECONDS
 
 
@@ -117,7 +115,7 @@ def test_the_newest_runs_and_all_others_are_told_that_they_need_not(
     outputs = [deployment.ended(arn).output for arn in arns]
     assert outputs == ["superseded"] * WAITING + ["ran"]
     assert (deployment.waiters(lock), deployment.state(lock).newest) == ([], NEWEST)
-    entered = [deployment.timeline(arn).entered("Guard: Acquired?") - began for arn in arns[:-1]]
+    entered = [deployment.entered(arn, "Guard: Acquired?") - began for arn in arns[:-1]]
     tell(f"superseded, fallback period {FALLBACK_SECONDS} s: until they learn it", entered)
 
 
@@ -145,63 +143,3 @@ def test_by_time_the_later_execution_supersedes(
         wait_until(lambda: deployment.queue_length(lock) == 2)
     outputs = [deployment.ended(arn).output for arn in (first, second)]
     assert outputs == ["superseded", "ran"]
-
-
-# The table's stream, the function that reads it and EventBridge, as CDK deploys them.
-
-
-class Subscriber:
-    """A queue that a rule of the default bus brings the events of one lock to."""
-
-    def __init__(self, deployment: Deployment, lock_name: str) -> None:
-        self.sqs = deployment.aws.client("sqs")
-        events, rule = deployment.aws.client("events"), f"of-a-test-{uuid.uuid4()}"
-        self.url = self.sqs.create_queue(QueueName=rule)["QueueUrl"]
-        found = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=["QueueArn"])
-        arn = found["Attributes"]["QueueArn"]
-        bus_may_send = {
-            "Effect": "Allow",
-            "Principal": {"Service": "events.amazonaws.com"},
-            "Action": "sqs:SendMessage",
-            "Resource": arn,
-        }
-        policy = json.dumps({"Version": "2012-10-17", "Statement": [bus_may_send]})
-        self.sqs.set_queue_attributes(QueueUrl=self.url, Attributes={"Policy": policy})
-        pattern = {"source": ["fairlock"], "detail": {"lock_name": [lock_name]}}
-        events.put_rule(Name=rule, EventPattern=json.dumps(pattern))
-        events.put_targets(Rule=rule, Targets=[{"Id": "queue", "Arn": arn}])
-        self.came: dict[str, Json] = {}
-
-    def has(self, *kinds: str) -> bool:
-        """Whether events of these kinds came."""
-        found = self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10)
-        for message in found.get("Messages", []):
-            event = json.loads(message["Body"])
-            self.came[event["detail-type"]] = event["detail"]
-        return self.came.keys() >= {*kinds}
-
-
-def test_a_grant_a_release_and_a_superseded_waiter_become_events_of_the_default_bus(
-    deployment: Deployment, lock: str
-) -> None:
-    telling = deployment.of("OtherService")
-    subscriber = Subscriber(telling, lock)
-    client = telling.aws.client("dynamodb")
-    with (
-        LockClient(telling.table_name, client=client) as locks,
-        LockClient(telling.table_name, client=client) as waiting,
-        ThreadPoolExecutor(2) as pool,
-    ):
-        holder = locks.acquire(lock, only_newest=1, owner_name="build 1")
-        superseded = pool.submit(waiting.acquire, lock, only_newest=2, owner_name="build 2")
-        wait_until(lambda: telling.queue_length(lock) == 1)
-        last = pool.submit(locks.acquire, lock, only_newest=9)
-        wait_until(lambda: telling.queue_length(lock) == 2)
-        holder.release()
-        last.result(timeout=60).release()
-        with pytest.raises(Superseded):
-            superseded.result(timeout=60)
-    wait_until(lambda: subscriber.has("Waiter superseded", "Lock granted", "Lock released"))
-    told = subscriber.came["Waiter superseded"]
-    assert (told["owner_name"], told["version"], told["newest"]) == ("build 2", 2, 9)
-    assert holder.owner_id not in json.dumps(subscriber.came)

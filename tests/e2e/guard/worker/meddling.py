@@ -55,8 +55,8 @@ def released_meanwhile(event: Json) -> Json:
     return _pass_on("ACQUIRE", event)
 
 
-def broken(_event: Json) -> Json:
-    """Fails every call."""
+def broken(_event: Json, _context: object = None) -> Json:
+    """Fails every call, also as a handler."""
     message = "broken"
     raise InvalidRequest(message)
 
