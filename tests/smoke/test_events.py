@@ -200,11 +200,12 @@ def test_grants_releases_and_the_superseded_reach_a_rule_and_renewals_and_waiter
         assert service.invoke("Heartbeat", lock_name=name, owner_id=owner["owner_id"])["renewed"]
         gives_up = {"lock_name": name, "owner_id": leaving["owner_id"], "ticket": queued["ticket"]}
         service.invoke("Release", **gives_up)
-        for version, waiter in ((3, older), (9, newest)):
-            service.invoke("Acquire", **waiter, only_newest=version, queue=True)
-        for holder in (owner, newest):
-            released = service.invoke("Release", lock_name=name, owner_id=holder["owner_id"])
-            assert released["released"] is True
+        service.invoke("Acquire", **older, only_newest=3, queue=True)
+        service.invoke("Acquire", **newest, only_newest=9, queue=True)
+        service.invoke("Release", lock_name=name, owner_id=owner["owner_id"])
+        handed_over = service.invoke("Acquire", **newest, only_newest=9, queue=True)
+        assert handed_over["acquired"] is True
+        service.invoke("Release", lock_name=name, owner_id=newest["owner_id"])
         wait_until(lambda: len(received.of_locks(name)) >= len(TOLD), seconds=LONG_SECONDS)
         told = received.of_locks(name)
         account.tell(f"raw events: {json.dumps(told)}")

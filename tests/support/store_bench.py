@@ -6,7 +6,7 @@ import copy
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from botocore.exceptions import ClientError, ReadTimeoutError
@@ -15,7 +15,6 @@ from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.errors import LockLost, LockStoreUnavailable
 from fairlock.protocol import schema
 from fairlock.protocol.ceiling import SetCeilingRequest
-from fairlock.protocol.claims import write_claim
 from fairlock.protocol.items import new_waiter
 from fairlock.protocol.model import (
     ForceReleaseRequest,
@@ -26,7 +25,6 @@ from fairlock.protocol.model import (
     Waiter,
 )
 from fairlock.protocol.outcomes import NotHeld, Queued, Reaped, Refusal, Released
-from fairlock.protocol.table_requests import Update
 from fairlock.store.context import Event
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.store.reap import ExecutionEnded
@@ -378,11 +376,3 @@ def copied(bench: Bench, text: str, send: Callable[[Operations], object]) -> Wir
     wire = Wire(bench.client, text)
     send(bench.store(wire))
     return wire
-
-
-def claim_whatever_has_ended(*args: Any, **kwargs: Any) -> Update:  # noqa: ANN401 - as `write_claim`
-    """For controls: the claim of an acquisition that is over is written again."""
-    update, alive = write_claim(*args, **kwargs), "attribute_not_exists(#ended)"
-    assert alive in update.condition
-    always = f"({alive} OR attribute_exists(#ended))"
-    return replace(update, condition=update.condition.replace(alive, always))

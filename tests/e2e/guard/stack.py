@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from aws_cdk import CfnOutput, Duration, Stack, Stage
+from aws_cdk import App, CfnOutput, Duration, Stack
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -51,6 +51,18 @@ def function(scope: Construct, construct_id: str, **props: Any) -> lambda_.Funct
         timeout=Duration.minutes(5),
         **props,
     )
+
+
+def shared_worker(scope: Construct) -> lambda_.Function:
+    """The function that does as its input says, one for all stacks: it starts cold once."""
+    app = scope.node.root
+    assert isinstance(app, App)
+    stack = app.node.try_find_child("Worker")
+    if stack is None:
+        return function(Stack(app, "Worker"), "Worker", handler="worker.handler")
+    worker = stack.node.find_child("Worker")
+    assert isinstance(worker, lambda_.Function)
+    return worker
 
 
 class Form(Construct):
@@ -104,15 +116,7 @@ class Forms(Stack):
 
     @cached_property
     def worker(self) -> lambda_.Function:
-        """The function that does as its input says, one for all stacks: it starts cold once."""
-        app = Stage.of(self)
-        assert app is not None
-        stack = app.node.try_find_child("Worker")
-        if stack is None:
-            return function(Stack(app, "Worker"), "Worker", handler="worker.handler")
-        worker = stack.node.find_child("Worker")
-        assert isinstance(worker, lambda_.Function)
-        return worker
+        return shared_worker(self)
 
     def add(
         self,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 
@@ -67,21 +66,13 @@ UNGUARDED_SECONDS: Final = 6
 """The work of workflows that no one stops: three intervals."""
 
 
-@dataclass(frozen=True)
-class Lost:
-    """What became of a workflow whose lock was released by force in its work.
-
-    Attributes:
-        ended: how it ended.
-        seconds: from then until it ended.
-        heartbeats: how many of them began in that time.
-        finished: whether its work came to its end.
-    """
+class Lost(NamedTuple):
+    """What became of a workflow whose lock was released by force in its work."""
 
     ended: Ended
-    seconds: float
-    heartbeats: int
-    finished: bool
+    seconds: float  # from then until it ended
+    heartbeats: int  # begun in that time
+    finished: bool  # whether its work came to its end
 
 
 def force_released(deployment: Deployment, machine: str, *, seconds: int) -> Lost:

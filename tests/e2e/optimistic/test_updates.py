@@ -11,6 +11,7 @@ import pytest
 
 from fairlock import optimistic
 from tests.e2e.deployment import Deployment, Ended
+from tests.e2e.together import together
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -58,14 +59,18 @@ class Account:
         return self.deployment.run("Replace", {"account": self.name, **request})
 
 
-@pytest.fixture
-def account(deployment: Deployment) -> Account:
+def new_account(deployment: Deployment) -> Account:
     return Account(
         deployment=deployment,
         name=f"account-{uuid.uuid4()}",
         table_name=deployment.outputs["OptimisticForms"]["AccountsTable"],
         client=deployment.aws.client("dynamodb"),
     )
+
+
+@pytest.fixture
+def account(deployment: Deployment) -> Account:
+    return new_account(deployment)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +148,9 @@ def test_the_first_write_makes_the_item_and_null_deletes_it(account: Account) ->
     assert (deleted.status, deleted.output, account.item()) == ("SUCCEEDED", None, {})
 
 
-def test_only_dynamodb_limits_how_deeply_an_item_is_nested(account: Account) -> None:
-    ended = account.replace(new={"deep": nested(DEEPEST + 1)})
+@together
+def test_only_dynamodb_limits_how_deeply_an_item_is_nested(deployment: Deployment) -> None:
+    ended = new_account(deployment).replace(new={"deep": nested(DEEPEST + 1)})
     assert (ended.status, ended.error) == ("FAILED", "DynamoDb.ValidationException")
     assert str(ended.cause).startswith("Nesting Levels have exceeded supported limits")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,21 +16,23 @@ from constructs import Construct
 from fairlock import LockClient
 from fairlock.cdk import ILockService
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.guard.stack import function
+from tests.e2e.guard.stack import shared_worker
+from tests.support.checkout import blocks
 
 LONGEST_SECONDS: Final = 120
 LOCK_NAME: Final = '"customer/7"'
 
 Charge = Callable[..., None]
 
-_README: Final = Path(__file__).resolve().parents[3] / "README.md"
-_PYTHON: Final = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
 
 def sample(word: str) -> str:
     """The one Python block of the README that contains a word."""
-    [code] = [code for code in _PYTHON.findall(_README.read_text()) if word in code]
-    return str(code)
+    [found] = [
+        block.code
+        for block in blocks("python")
+        if block.document == "README.md" and word in block.code
+    ]
+    return found
 
 
 def run_sample(code: str, **names: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever the sample uses
@@ -42,8 +43,8 @@ def run_sample(code: str, **names: Any) -> dict[str, Any]:  # noqa: ANN401 - wha
 
 def guard_sample(scope: Construct, construct_id: str, *, locks: ILockService) -> Stack:
     """The sample's stack, deployed after the service that it finds by its stack's name."""
-    worker = function(Stack(scope, f"{construct_id}Worker"), "Worker", handler="worker.handler")
-    stack = run_sample(sample("class Billing("))["Billing"](scope, construct_id, function=worker)
+    billing = run_sample(sample("class Billing("))["Billing"]
+    stack = billing(scope, construct_id, function=shared_worker(scope))
     assert isinstance(stack, Stack)
     assert isinstance(locks, Construct)
     stack.add_stack_dependency(Stack.of(locks))

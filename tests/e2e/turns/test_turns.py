@@ -11,25 +11,29 @@ import pytest
 from fairlock import LockClient, LockWaitTimeout
 from tests.e2e.conftest import Tell
 from tests.e2e.deployment import Deployment, most_inside, wait_until
+from tests.e2e.together import together
 from tests.e2e.turns.stack import FALLBACK_SECONDS, GIVES_UP_SECONDS
 
 
-@pytest.fixture
-def names() -> tuple[str, str]:
+def two_names() -> tuple[str, str]:
     """Two locks that no other test has. The last letters are in another order in UTF-16."""
     of_this_test = uuid.uuid4()
     return f"{of_this_test}/\uff5e", f"{of_this_test}/😀"
 
 
 @pytest.fixture
-def lock(names: tuple[str, str]) -> str:
-    return names[0]
+def lock() -> str:
+    return two_names()[0]
+
+
+def client_of(deployment: Deployment) -> LockClient:
+    dynamodb, workflows = (deployment.aws.client(name) for name in ("dynamodb", "stepfunctions"))
+    return LockClient(deployment.table_name, client=dynamodb, stepfunctions=workflows)
 
 
 @pytest.fixture
 def locks(deployment: Deployment) -> Iterator[LockClient]:
-    dynamodb, workflows = (deployment.aws.client(name) for name in ("dynamodb", "stepfunctions"))
-    with LockClient(deployment.table_name, client=dynamodb, stepfunctions=workflows) as locks:
+    with client_of(deployment) as locks:
         yield locks
 
 
@@ -49,8 +53,9 @@ def test_workflows_and_a_client_read_at_the_same_time_and_a_writer_is_alone(
 
 
 def test_workflows_and_a_client_with_crossed_lists_take_turns_and_leave_nothing(
-    deployment: Deployment, locks: LockClient, names: tuple[str, str]
+    deployment: Deployment, locks: LockClient
 ) -> None:
+    names = two_names()
     lists = [names, names[::-1]] * 2
     with locks.hold_all(names[::-1], max_wait=60):
         started = [
@@ -65,11 +70,12 @@ def test_workflows_and_a_client_with_crossed_lists_take_turns_and_leave_nothing(
     assert [deployment.held(name) for name in names] == [0, 0]
 
 
+@together
 def test_if_the_second_is_not_free_in_time_both_are_and_the_error_names_the_second(
-    deployment: Deployment, locks: LockClient, names: tuple[str, str]
+    deployment: Deployment,
 ) -> None:
-    first, second = names
-    with locks.hold(second):
+    first, second = two_names()
+    with client_of(deployment) as locks, locks.hold(second):
         failed = deployment.run("TurnBothFails", {"one": second, "other": first})
         assert (failed.status, failed.error) == ("FAILED", "LockWaitTimeout")
         told = f"{second} was not granted within max_wait of {GIVES_UP_SECONDS} s"
