@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -304,15 +304,8 @@ class CloudFormation:
         self._client.get_waiter(event).wait(StackName=stack, WaiterConfig=self._polls)
 
 
-def delete_tables(client: Any, names: list[str]) -> None:  # noqa: ANN401 - a boto3 client
-    """Deletes tables that outlived their stack; missing ones do no harm."""
+def delete_retained(client: Any, operation: str, argument: str, names: Iterable[str]) -> None:  # noqa: ANN401 - a boto3 client
+    """Deletes what outlived its stack; what is missing does no harm."""
     for name in names:
         with suppress(client.exceptions.ResourceNotFoundException):
-            client.delete_table(TableName=name)
-
-
-def delete_log_groups(client: Any, names: list[str]) -> None:  # noqa: ANN401 - a boto3 client
-    """The same for log groups."""
-    for name in names:
-        with suppress(client.exceptions.ResourceNotFoundException):
-            client.delete_log_group(logGroupName=name)
+            getattr(client, operation)(**{argument: name})

@@ -19,8 +19,7 @@ from tests.smoke.account import (
     RETAINED,
     SEPARATE,
     Account,
-    delete_log_groups,
-    delete_tables,
+    delete_retained,
     in_aws,
 )
 from tests.smoke.conftest import decided_by
@@ -113,12 +112,14 @@ def test_a_retained_table_outlives_its_stack_and_a_new_deployment_has_another(
         finally:
             # Even if the creation has failed: what is to be retained outlives its rollback.
             tables.update(stacks.resources(RETAINED, "AWS::DynamoDB::Table"))
-            log_groups = stacks.resources(RETAINED, "AWS::Logs::LogGroup")
-            removal.callback(delete_log_groups, account.client("logs"), log_groups)
+            groups = stacks.resources(RETAINED, "AWS::Logs::LogGroup")
+            delete_groups = (account.client("logs"), "delete_log_group", "logGroupName")
+            removal.callback(delete_retained, *delete_groups, groups)
             stacks.delete(RETAINED)
 
     with ExitStack() as removal:
-        removal.callback(lambda: delete_tables(account.client("dynamodb"), [*tables]))
+        delete_tables = (account.client("dynamodb"), "delete_table", "TableName")
+        removal.callback(delete_retained, *delete_tables, tables)  # those that are there then
         with deployed() as service:
             first = replace(lock, deployment=service)
             assert first.ask(owner_name="the first")["acquired"]

@@ -263,8 +263,8 @@ def test_each_of_a_herd_is_woken_by_a_push(account: Account, taken: QueuedLock) 
     for number in range(herd):
         executions.append(taken.start("Holds"))
         if account.is_embedded:  # else each of them is a cold start of this machine
-            wait_until(lambda number=number: len(taken.waiters()) >= number)  # type: ignore[misc]  # this one
-    wait_until(lambda: len(taken.waiters()) == herd, seconds=LONG_SECONDS)
+            taken.await_waiters(number)
+    taken.await_waiters(herd, seconds=LONG_SECONDS)
     taken.release()
     spans = sorted(outputs(workflows, *executions), key=lambda span: float(span["began_ms"]))
     gaps = [after["began_ms"] - before["ended_ms"] for before, after in itertools.pairwise(spans)]

@@ -32,6 +32,7 @@ NO_NAME_HAS: Final = (
 NO_TEXTS: Final = (None, 5, True, ["nightly-report"], {"name": "nightly-report"})
 NO_NUMBERS: Final = (None, True, "60", [60], float("nan"), float("inf"), -float("inf"))
 NO_BOOLEANS: Final = (None, 1, "true")
+TIMES: Final = ("entered_at_ms", "waiting_since_ms")
 NO_TIMES: Final = (-1, 0, 1_900_000_000_000.5, 253_402_300_800_000, *NO_NUMBERS)
 """The last of the numbers is the year 10000."""
 
@@ -92,8 +93,7 @@ WRONG: Final[dict[str, tuple[str, Sequence[Any]]]] = {
             VALID_EXECUTION.replace("run-1", "😀" * 80).replace("billing", "é" * 64 + "b" * 16),
         ),
     ),
-    "entered_at_ms": (_SINCE_1970, NO_TIMES),
-    "waiting_since_ms": (_SINCE_1970, NO_TIMES),
+    **dict.fromkeys(TIMES, (_SINCE_1970, NO_TIMES)),
     "ticket": (
         "must be the ticket of an earlier answer, a whole number; or null for none",
         (-1, 1.5, "1", True),
@@ -137,7 +137,7 @@ def _wrong(fields: str, valid: dict[str, str] = NAMED) -> list[BadInput]:
     ]
 
 
-def _refused(rule: str, valid: dict[str, str] = NAMED, **fields: Any) -> list[BadInput]:  # noqa: ANN401 - anything
+def _refused(rule: str, fields: dict[str, Any], valid: dict[str, str] = NAMED) -> list[BadInput]:
     """Requests that are valid but for one of these fields, of which the caller is told this."""
     return [
         BadInput(event={**valid, field: value}, field=field, rule=rule)
@@ -156,34 +156,36 @@ ACQUIRES: Final = [
     *_wrong("ticket fallback_seconds queue task_token"),
     *_refused(
         "must not be sent with task_token: the claim of the execution tells a late call",
+        {"entered_at_ms": 1_900_000_000_000},
         BEAT,
-        entered_at_ms=1_900_000_000_000,
     ),
     *(
         row
         for seconds in (1_795_486_316, 1_795_486_316.5)
-        for row in _refused(TEXT_NO_SECONDS, entered_at_ms=seconds, waiting_since_ms=seconds)
+        for row in _refused(TEXT_NO_SECONDS, dict.fromkeys(TIMES, seconds))
     ),
     _missing(
         "execution_arn", {**NAMED, "task_token": "a-task-token"}, "is required with task_token"
     ),
-    *_refused(TEXT_UNKNOWN, lockname="x", Limit=1, **{"": 1}),
+    *_refused(TEXT_UNKNOWN, {"lockname": "x", "Limit": 1, "": 1}),
 ]
 HEARTBEATS: Final = [
     *OF_ALL,
     *_wrong("lease_seconds data"),
     _missing("owner_id", {"lock_name": "x"}),
-    *_refused(TEXT_UNKNOWN, limit=1, owner_name="anna", entered_at_ms=1, keep_alive=True),
-    *_refused(TEXT_UNKNOWN, execution_arn=VALID_EXECUTION),
+    *_refused(TEXT_UNKNOWN, {"limit": 1, "owner_name": "anna", "entered_at_ms": 1}),
+    *_refused(TEXT_UNKNOWN, {"keep_alive": True, "execution_arn": VALID_EXECUTION}),
     *_wrong("lock_name owner_id owner_name lease_seconds limit task_token execution_arn", BEAT),
     _missing("execution_arn", {**NAMED, "task_token": "a-task-token"}),
-    *_refused(TEXT_UNKNOWN, BEAT, waiting_since_ms=1, data={}, queue=True, keep_alive=True),
+    *_refused(TEXT_UNKNOWN, {"waiting_since_ms": 1, "data": {}}, BEAT),
+    *_refused(TEXT_UNKNOWN, {"queue": True, "keep_alive": True}, BEAT),
 ]
 RELEASES: Final = [
     *OF_ALL,
     *_wrong("ticket queue execution_arn keep_alive"),
     _missing("owner_id", {"lock_name": "x"}),
-    *_refused(TEXT_UNKNOWN, lease_seconds=60, data={}, entered_at_ms=1, task_token="a-task-token"),
+    *_refused(TEXT_UNKNOWN, {"lease_seconds": 60, "data": {}, "entered_at_ms": 1}),
+    *_refused(TEXT_UNKNOWN, {"task_token": "a-task-token"}),
     _missing("execution_arn", {**NAMED, "keep_alive": True}),
 ]
 NO_OBJECTS: Final = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -44,9 +43,6 @@ class QueuedLock(ContestedLock):
             entered = self.deployment.states_entered
             wait_until(lambda: execution in self.waiters() or "Guard: Wait" in entered(execution))
         return execution
-
-    def await_waiters(self, condition: Callable[[Sequence[str]], bool]) -> None:
-        wait_until(lambda: condition(self.waiters()))
 
     def release(self, owner_id: str = "") -> float:
         """Releases through the deployed function; answers when it was asked to."""

@@ -238,13 +238,6 @@ def token(form: Form) -> sfn.IChainable:
     return form.guard(sfn.Pass.jsonata(form, "First").next(form.work(payload=payload)))
 
 
-def token_path(form: Form) -> sfn.IChainable:
-    """A bare JSONPath task that is given the fencing token."""
-    path = sfn.JsonPath.number_at(LockGuard.fencing_token_path_of(form, "Guard"))
-    payload = sfn.TaskInput.from_object({"return": {"token": path}})
-    return form.guard(form.work_by_path(payload=payload))
-
-
 def nested(form: Form) -> sfn.IChainable:
     """A guard around a guard, on two locks."""
     inner = form.guard(form.work(), "Inner", lock_name="{% 'inner/' & $states.input.lock %}")
@@ -286,8 +279,7 @@ FORMS: Final[Sequence[tuple[Body, str, sfn.QueryLanguage | None]]] = (
     (flat_path, "Poll Skip", None),
     (chain_path, "KeptAlive", None),
     (decides, "Poll KeptAlive", JSONATA),
-    (token, "Queue KeptAlive", JSONATA),
-    (token_path, "Poll", None),
+    (token, "KeptAlive", JSONATA),
     (nested, "Queue", None),
     (shares, "Poll Queue KeptAlive", JSONATA),
     (in_map, "Queue", JSONATA),

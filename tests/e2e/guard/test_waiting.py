@@ -34,8 +34,8 @@ def queued(line: QueuedLock, machine: str, number: int) -> list[str]:
     """So many workflows in the queue, the oldest first."""
     for started in range(number):
         line.start(machine)
-        line.await_waiters(lambda waiters, least=started - MOST_STARTING: len(waiters) > least)  # type: ignore[misc]  # the default binds this round's
-    line.await_waiters(lambda waiters: len(waiters) == number)
+        line.await_waiters(started - MOST_STARTING + 1)
+    line.await_waiters(number)
     return line.waiters()
 
 
@@ -101,7 +101,7 @@ def test_a_forged_answer_lets_no_one_in_and_the_waiter_waits_on(
     execution = line.join(QUEUE)
     attack(deployment, execution, waiting_token(line, execution))
     wait_until(lambda: len(deployment.acquires(execution)) > 1)
-    line.await_waiters(lambda waiters: list(waiters) == [execution])
+    wait_until(lambda: line.waiters() == [execution])
     released_at = line.release()
     assert line.began(execution) > released_at
     assert deployment.failed_calls(execution) == ["States.QueryEvaluationError"]

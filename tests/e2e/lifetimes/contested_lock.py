@@ -6,13 +6,12 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 from fairlock.clock import DATE_RESOLUTION_MS, FRONT_END_MS
 from fairlock.protocol.model import Holder
-from tests.e2e.deployment import Deployment, Ended, Json, wait_until
+from tests.e2e.deployment import LONGEST_WAIT_SECONDS, Deployment, Ended, Json, wait_until
 
 TOLERANCE_SECONDS: Final = FRONT_END_MS / 1000
 OVER_SECONDS: Final = TOLERANCE_SECONDS + DATE_RESOLUTION_MS / 1000
@@ -61,12 +60,16 @@ class ContestedLock:
     def ended(self, execution_arn: str) -> Ended:
         return self.deployment.ended(execution_arn)
 
-    def await_holder(self, execution_arn: str, *, lock: str | None = None) -> None:
-        wait_until(lambda: execution_arn in self.holders(lock))
+    def await_holder(self, execution_arn: str) -> None:
+        wait_until(lambda: execution_arn in self.holders())
 
-    def holders(self, lock: str | None = None) -> list[str]:
+    def await_waiters(self, number: int, *, seconds: float = LONGEST_WAIT_SECONDS) -> None:
+        """Until so many executions are in the queue, or more."""
+        wait_until(lambda: len(self.waiters()) >= number, seconds=seconds)
+
+    def holders(self) -> list[str]:
         """Who holds the lock; no one if it was never used."""
-        return self.deployment.holders(lock or self.lock)
+        return self.deployment.holders(self.lock)
 
     def holder(self) -> Holder:
         [holder] = self.deployment.state(self.lock).holders
@@ -97,20 +100,12 @@ class ContestedLock:
 
 @dataclass(frozen=True)
 class GatedLock(ContestedLock):
-    """A lock at whose name a handler stops before one of its requests.
+    """A lock at whose name a handler stops before one of its requests."""
 
-    Attributes:
-        operation: which handler stops: "acquire" or "release".
-        requests: how many it makes before.
-    """
-
-    operation: str = "acquire"
-    requests: int = 0
-    lock: str = ""
-
-    def __post_init__(self) -> None:
-        lock = f"gate/{self.operation}/{self.requests}/{uuid.uuid4()}"
-        object.__setattr__(self, "lock", lock)
+    @classmethod
+    def of(cls, deployment: Deployment, operation: str, requests: int) -> GatedLock:
+        """The handler of "acquire" or "release" makes so many requests before it stops."""
+        return cls(deployment, f"gate/{operation}/{requests}/{uuid.uuid4()}")
 
     def await_arrival(self) -> None:
         """Until the handler stands before the gate."""
@@ -123,10 +118,5 @@ class GatedLock(ContestedLock):
 
     def beside(self, suffix: str) -> Path:
         """A file of this lock in the directory of the gates."""
-        return self._gate.with_suffix(suffix)
-
-    @cached_property
-    def _gate(self) -> Path:
-        return (
-            Path(self.deployment.outputs["DyingWorkflows"]["Gates"]) / self.lock.rpartition("/")[2]
-        )
+        gates = Path(self.deployment.outputs["DyingWorkflows"]["Gates"])
+        return gates / f"{self.lock.rpartition('/')[2]}{suffix}"

@@ -65,7 +65,7 @@ def in_the_queue(deployment: Deployment, machine: str) -> Death:
 
 def in_acquire(deployment: Deployment, machine: str) -> Death:
     """StopExecution when acquire has written the grant, and has not told the workflow of it."""
-    lock = GatedLock(deployment, operation="acquire", requests=2)
+    lock = GatedLock.of(deployment, "acquire", 2)
     victim = lock.start(machine, seconds=FOR_EVER_SECONDS)
     lock.await_arrival()
     follower = lock.start_behind("Stays", seconds=0)
@@ -76,7 +76,7 @@ def in_acquire(deployment: Deployment, machine: str) -> Death:
 
 def in_release(deployment: Deployment, machine: str) -> Death:
     """StopExecution when release has been called; it lands when the next one holds the lock."""
-    lock = GatedLock(deployment, operation="release", requests=0)
+    lock = GatedLock.of(deployment, "release", 0)
     victim = lock.start(machine, seconds=0)
     lock.await_arrival()
     may_end = lock.beside(".follower-may-end")
@@ -300,14 +300,14 @@ def test_an_acquire_that_lands_after_the_first_reap_pass_is_freed_by_the_second(
     deployment: Deployment,
 ) -> Figures:
     """The workflow holds an outer lock: once that is free, the first pass is over."""
-    lock = GatedLock(deployment, requests=0)
+    lock = GatedLock.of(deployment, "acquire", 0)
     outer = f"outer/{lock.lock}"
     with CALLING:
         victim = lock.start("StaysInTwo", seconds=FOR_EVER_SECONDS)
         lock.await_arrival()
-        assert lock.holders(outer) == [victim]
+        assert deployment.holders(outer) == [victim]
         died_at = lock.stop(victim)
-        wait_until(lambda: lock.holders(outer) == [])
+        wait_until(lambda: deployment.holders(outer) == [])
         lock.open()
         assert lock.holders() == [victim]
         follower = lock.start_behind("Stays", seconds=0)
