@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from aws_cdk import Duration
+from aws_cdk import CfnOutput, Duration
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
+from fairlock.cdk import ILockService, LockService
 from infra.durable_package import package
 
 LOCK: Final = "{% $states.input.lock %}"
@@ -70,22 +72,27 @@ def durable_function(
     scope: Construct,
     construct_id: str,
     *,
+    locks: ILockService,
     code: lambda_.Code,
     seconds: int,
+    key: kms.IKey | None = None,
     **props: Any,  # noqa: ANN401 - a function's
 ) -> lambda_.Function:
-    """A durable function of this code, each of whose executions may take so long."""
-    config = lambda_.DurableConfig(execution_timeout=Duration.seconds(seconds))
-    return lambda_.Function(
+    """A durable function that may hold locks, each execution for so long; an output names it."""
+    function = lambda_.Function(
         scope,
         construct_id,
         code=code,
         handler="inside.durable",
         runtime=lambda_.Runtime.PYTHON_3_13,
         timeout=Duration.minutes(1),
-        durable_config=config,
+        durable_config=lambda_.DurableConfig(execution_timeout=Duration.seconds(seconds)),
         **props,
     )
+    assert isinstance(locks, LockService)
+    locks.grant_durable(function, key=key)
+    CfnOutput(scope, f"{construct_id}FunctionName", value=function.function_name)
+    return function
 
 
 def stay(scope: Construct, name: str = "Stay") -> sfn.Chain:

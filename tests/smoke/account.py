@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,49 +49,20 @@ SEPARATE: Final = (TOKEN_IN_MAP, TOKEN_IN_MAP_BY_PATH, KEYS, RETAINED, EVENTS)
 _LONGEST_CDK_SECONDS: Final = 1200
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """How much of everything: by default what the design asks for, as in AWS.
-
-    Attributes:
-        iterations: of a Map, on one lock.
-        stopped: executions that are stopped together, each with a lock of its own.
-        claims: locks that one execution holds when it is stopped.
-        permits: of one lock.
-        sharing: executions that want one of these permits.
-        herd: executions that wait for one lock.
-        interval_seconds: of keep_alive, longer than a cold start of a function.
-        delay_seconds: how late a push may be.
-        miss_seconds: by how much a wait may miss `max_wait`.
-        answers: of DynamoDB, whose dates are compared.
-    """
-
-    iterations: int = 40
-    stopped: int = 200
-    claims: int = 2000
-    permits: int = 100
-    sharing: int = 300
-    herd: int = 200
-    interval_seconds: int = 5
-    delay_seconds: float = 5
-    miss_seconds: float = 2
-    answers: int = 1_000
-
-
-IN_AWS: Final = Sizes()
-EMBEDDED: Final = Sizes(
-    iterations=3,
-    stopped=3,
-    claims=2,
-    permits=3,
-    sharing=5,
-    herd=4,
-    interval_seconds=2,
-    delay_seconds=10,  # the machine may be busy with other tests
-    miss_seconds=10,
-    answers=50,
-)
-"""A few, in the embedded AWS."""
+SIZES: Final = {
+    "iterations": (40, 3),  # of a Map, on one lock
+    "stopped": (200, 3),  # executions that are stopped together, each with a lock of its own
+    "claims": (2000, 2),  # locks that one execution holds when it is stopped
+    "permits": (100, 3),  # of one lock
+    "sharing": (300, 5),  # executions that want one of these permits
+    "herd": (200, 4),  # executions that wait for one lock
+    "answers": (1000, 50),  # of DynamoDB, whose dates are compared
+    "interval_seconds": (5, 2),  # of keep_alive, longer than a cold start of a function
+    "delay_seconds": (5, 10),  # how late a push may be; this machine may be busy with other tests
+    "miss_seconds": (2, 10),  # by how much a wait may miss `max_wait`
+}
+"""How much of everything: what the design asks for in AWS, and a few in the embedded AWS."""
+IN_AWS, EMBEDDED = ({name: size[at] for name, size in SIZES.items()} for at in (0, 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +78,7 @@ class Account:
     """
 
     is_embedded: bool
-    sizes: Sizes
+    sizes: Mapping[str, int]
     workflows: Deployment
     stacks: CloudFormation
     decides: str = ""
@@ -213,14 +184,14 @@ def _stop_executions(client: Any, stacks: CloudFormation) -> None:  # noqa: ANN4
                 client.stop_execution(executionArn=execution["executionArn"])
 
 
-def _synthesize(directory: Path, sizes: Sizes) -> None:
+def _synthesize(directory: Path, sizes: Mapping[str, int]) -> None:
     """In this process: another one would take seconds to start."""
     app = App(outdir=str(directory))
     settings = Settings(
         removal_policy=RemovalPolicy.DESTROY, log_retention=logs.RetentionDays.ONE_DAY
     )
     locks = LockStack(app, SERVICE, settings=settings).locks
-    SmokeWorkflows(app, WORKFLOWS, locks=locks, interval_seconds=sizes.interval_seconds)
+    SmokeWorkflows(app, WORKFLOWS, locks=locks, interval_seconds=sizes["interval_seconds"])
     OptimisticForms(app, UPDATES, locks=locks)
     SmokeTokenInMap(app, TOKEN_IN_MAP, locks=locks)
     SmokeTokenInMapByPath(app, TOKEN_IN_MAP_BY_PATH, locks=locks)

@@ -97,18 +97,16 @@ class SmokeWorkflows(Forms):
 
     def _durable(self) -> None:
         """A durable function that holds locks, and a queue of the events of its executions."""
-        assert isinstance(self.locks, LockService)
         with durable_code() as code:
             function = durable_function(
                 self,
                 "Durable",
+                locks=self.locks,
                 code=code,
                 seconds=DURABLE_SECONDS,
                 architecture=lambda_.Architecture.ARM_64,
                 log_group=short_logs(self, "DurableLogs"),
             )
-        self.locks.grant_durable(function)
-        CfnOutput(self, "DurableFunctionName", value=function.function_name)
         pattern = events.EventPattern(
             source=["aws.lambda"],
             detail_type=["Durable Execution Status Change"],

@@ -126,11 +126,11 @@ def test_the_locks_of_many_stopped_executions_are_freed_without_a_dead_letter(
     """Decides whether throttles or recursion detection stop the reaper after a mass stop."""
     workflows, sizes = account.workflows, account.sizes
     began = datetime.now(UTC)
-    locks = [replace(lock, lock=f"{lock.lock}/{number}") for number in range(sizes.stopped)]
+    locks = [replace(lock, lock=f"{lock.lock}/{number}") for number in range(sizes["stopped"])]
     executions = [each.start("Holds", seconds=WORK_SECONDS) for each in locks]
     for each, execution in zip(locks, executions, strict=True):
         each.await_holder(execution)
-    many = [replace(lock, lock=f"{lock.lock}/one/{number}") for number in range(sizes.claims)]
+    many = [replace(lock, lock=f"{lock.lock}/one/{number}") for number in range(sizes["claims"])]
     terms = {"execution_arn": executions[0], "lease_seconds": 12 * 3600}
     assert all(in_parallel(account, lambda each: each.ask(**terms)["acquired"], many))
 

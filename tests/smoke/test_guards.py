@@ -81,7 +81,7 @@ def test_polling_ends_on_time_and_goes_the_other_way(account: Account, taken: Qu
     assert outputs(account.workflows, execution) == [{"later": inputs}]
     waited = account.workflows.waited(execution)
     account.tell(f"polling, max_wait of {POLLS_SECONDS} s: gave up after {waited:.2f} s")
-    assert POLLS_SECONDS <= waited < POLLS_SECONDS + account.sizes.delay_seconds
+    assert POLLS_SECONDS <= waited < POLLS_SECONDS + account.sizes["delay_seconds"]
     taken.release()
     [span] = outputs(account.workflows, account.workflows.start("Polls", inputs))
     assert span["began_ms"] <= span["ended_ms"]
@@ -104,12 +104,12 @@ def test_a_push_after_two_fallback_periods_wakes_the_waiter_and_a_longer_wait_en
     pushed, gives_up = taken.start("Waits"), given_up.start("Waits")
     wait_until(
         lambda: workflows.calls(pushed) > PERIODS,
-        seconds=(PERIODS + 1) * SHORT_FALLBACK_SECONDS + account.sizes.delay_seconds,
+        seconds=(PERIODS + 1) * SHORT_FALLBACK_SECONDS + account.sizes["delay_seconds"],
     )
     released_at = taken.release()
     late = taken.began(pushed) - released_at
     account.tell(f"pushed after {PERIODS} fallback periods, {late:.2f} s after the release")
-    assert 0 <= late < account.sizes.delay_seconds
+    assert 0 <= late < account.sizes["delay_seconds"]
     events = [event["type"] for event in workflows.events(pushed)]
     assert events.count("TaskTimedOut") == PERIODS
 
@@ -117,7 +117,7 @@ def test_a_push_after_two_fallback_periods_wakes_the_waiter_and_a_longer_wait_en
     waited = workflows.waited(gives_up)
     account.tell(f"max_wait of {WAITS_SECONDS} s took {waited:.2f} s")
     assert (end.status, end.error) == ("FAILED", "LockWaitTimeout")
-    assert abs(waited - WAITS_SECONDS) <= account.sizes.miss_seconds
+    assert abs(waited - WAITS_SECONDS) <= account.sizes["miss_seconds"]
     assert given_up.waiters() == []
 
 
@@ -133,14 +133,14 @@ def test_heartbeats_renew_the_lease_and_end_with_the_work(
     account: Account, lock: ContestedLock
 ) -> None:
     """Decides whether SendTaskSuccess ends a heartbeat's state when the work beside it ends."""
-    seconds = HEARTBEATS * account.sizes.interval_seconds + 1
+    seconds = HEARTBEATS * account.sizes["interval_seconds"] + 1
     execution = lock.start("KeptAlive", seconds=seconds)
     [span] = outputs(account.workflows, execution)
     heartbeats = len(account.workflows.entries(execution, "Guard: Heartbeat"))
     lag = account.workflows.stopped_at(execution) - span["ended_ms"] / 1000
     account.tell(f"{heartbeats} heartbeats in {seconds} s; ended {lag:.2f} s after the work")
     assert heartbeats >= HEARTBEATS
-    assert lag < account.sizes.delay_seconds
+    assert lag < account.sizes["delay_seconds"]
     assert lock.held() == 0
 
 
@@ -159,7 +159,7 @@ def test_a_lock_that_is_lost_stops_the_work(account: Account, lock: ContestedLoc
     seconds = account.workflows.stopped_at(execution) - lost_at
     account.tell(f"lock lost: the work was stopped after {seconds:.2f} s")
     assert (end.status, end.error) == ("FAILED", "LockLost")
-    assert seconds < account.sizes.interval_seconds + account.sizes.delay_seconds
+    assert seconds < account.sizes["interval_seconds"] + account.sizes["delay_seconds"]
 
 
 def test_a_result_survives_a_release_that_fails_for_good(
@@ -176,7 +176,7 @@ def test_a_redriven_execution_takes_its_lock_again(account: Account, lock: Conte
 
     Also whether DescribeExecution counts redrives as the protocol assumes.
     """
-    execution = start_and_see_it_work(lock, seconds=HEARTBEATS * account.sizes.interval_seconds)
+    execution = start_and_see_it_work(lock, seconds=HEARTBEATS * account.sizes["interval_seconds"])
     lock.stop(execution)
     wait_until(lambda: lock.holders() == [])
     account.workflows.redrive(execution)
@@ -197,12 +197,12 @@ def test_a_lock_with_many_permits_keeps_its_limit_while_work_takes_a_second(
     account: Account, lock: ContestedLock
 ) -> None:
     """Decides whether DynamoDB throttles one item with 100 permits and work of a second."""
-    workflows, permits = account.workflows, account.sizes.permits
+    workflows, permits = account.workflows, account.sizes["permits"]
     # One after the other, the first ones would have ended before the last ones begin.
     executions = in_parallel(
         account,
         lambda _: lock.start("Holds", seconds=WORK_SECONDS, limit=permits),
-        range(account.sizes.sharing),
+        range(account.sizes["sharing"]),
     )
     spans = outputs(workflows, *executions)
     most = most_inside(spans)
@@ -227,12 +227,12 @@ def test_a_lock_with_many_permits_keeps_its_limit_while_work_takes_a_second(
 @pytest.mark.parametrize("machine", ["GuardInMap", "GuardInDistributedMap"])
 def test_iterations_take_turns(account: Account, lock: ContestedLock, machine: str) -> None:
     """Decides whether many iterations, or child executions, get one lock one after the other."""
-    items = [{"lock": lock.lock, "seconds": WORK_SECONDS}] * account.sizes.iterations
+    items = [{"lock": lock.lock, "seconds": WORK_SECONDS}] * account.sizes["iterations"]
     execution = account.workflows.start(machine, {"items": items})
     [spans] = outputs(account.workflows, execution)
     seconds = account.workflows.seconds(execution)
     account.tell(f"{machine}: {len(spans)} iterations on one lock took {seconds:.1f} s")
-    assert (len(spans), most_inside(spans)) == (account.sizes.iterations, 1)
+    assert (len(spans), most_inside(spans)) == (account.sizes["iterations"], 1)
     assert lock.held() == 0
 
 
@@ -259,7 +259,7 @@ def test_children_of_a_distributed_map_are_given_the_fencing_token(
 
 def test_each_of_a_herd_is_woken_by_a_push(account: Account, taken: QueuedLock) -> None:
     """Decides whether pushes reach all waiters of a herd, or some only their fallback poll."""
-    workflows, herd, executions = account.workflows, account.sizes.herd, list[str]()
+    workflows, herd, executions = account.workflows, account.sizes["herd"], list[str]()
     for number in range(herd):
         executions.append(taken.start("Holds"))
         if account.is_embedded:  # else each of them is a cold start of this machine

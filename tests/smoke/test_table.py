@@ -58,7 +58,7 @@ def test_each_answer_has_a_date_of_its_own(account: Account, lock: ContestedLock
 def test_the_dates_of_all_front_ends_fit_together(account: Account) -> None:
     """Decides whether front ends stay within half a second either way, which the rules allow."""
     dynamodb, table = account.client("dynamodb"), account.workflows.table_name
-    clock, answers = LockTable(dynamodb, table).aws_clock, account.sizes.answers
+    clock, answers = LockTable(dynamodb, table).aws_clock, account.sizes["answers"]
     edges: list[tuple[float, float]] = []
     for number in range(answers):
         sent = clock.monotonic()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 import time
@@ -62,11 +63,17 @@ def test_durable_functions_workflows_and_clients_take_turns_in_the_order_of_entr
         thread.join(120)
     client.close()
     notes = [note for note in lock.notes() if note.name != "first"]
-    assert len(notes) == 2 * (len(names) - 1)
-    assert [name for name in lock.order() if name != "first"] == names[1:]
-    assert [each for each in lock.overlaps() if "first" not in each] == []
+    in_turns = [(what, name) for name in names[1:] for what in ("in", "out")]
+    assert [(note.what, note.name) for note in notes] == in_turns
+    tokens = [note.token for note in notes]
+    assert tokens == sorted(tokens)
     assert lock.deployment.held(lock.lock) == 0
-    tell("durable functions, hand-off to one of them", lock.handed_over_to("durable"))
+    seconds = [
+        entry.at - leaving.at
+        for leaving, entry in itertools.pairwise(notes)
+        if entry.what == "in" and entry.name.startswith("durable")
+    ]
+    tell("durable functions, hand-off to one of them", seconds)
 
 
 def _await_waiters(lock: DurableLock, count: int) -> None:

@@ -17,7 +17,7 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 
 from fairlock.cdk import LockService, Waiting
 from fairlock.cdk.service.functions import handler_code
-from tests.e2e.guard.stack import EXPRESS, LIMIT, Form, Forms, Props, Spoilt, flat
+from tests.e2e.guard.stack import EXPRESS, Form, Forms, Props, Spoilt, flat
 from tests.e2e.workflow_parts import INPUT, LOCK, SECONDS, stay
 
 PLAIN_LEASE_SECONDS: Final = 5
@@ -39,7 +39,6 @@ LAYER: Final = Path(__file__).parent / "layer"
 def terms(lease_seconds: int, *, interval_seconds: int | None = None, **more: Any) -> Props:  # noqa: ANN401 - a guard's
     """Of guards that differ in lease and keep_alive only."""
     return {
-        "limit": LIMIT,
         "lease": Duration.seconds(lease_seconds),
         "max_wait": Duration.minutes(5),
         "keep_alive": Duration.seconds(interval_seconds) if interval_seconds else None,

@@ -176,9 +176,14 @@ def add_keyed_functions(stack: LockStack) -> None:
     with durable_code() as code:
         for name, granted in KEYED.items():
             key = kms.Key(stack, f"{name}Key")
-            function = durable_function(stack, name, code=code, seconds=600)
+            function = durable_function(
+                stack,
+                name,
+                locks=stack.locks,
+                code=code,
+                seconds=600,
+                key=key if granted else None,
+            )
             resource = function.node.default_child
             assert isinstance(resource, lambda_.CfnFunction)
             resource.add_property_override("DurableConfig.KMSKeyArn", key.key_arn)
-            stack.locks.grant_durable(function, key=key if granted else None)
-            CfnOutput(stack, f"{name}FunctionName", value=function.function_name)

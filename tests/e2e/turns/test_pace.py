@@ -12,6 +12,7 @@ from fairlock.protocol.pace import MICROSECONDS
 from fairlock.protocol.schema import pace_key
 from tests.e2e.deployment import Deployment
 from tests.e2e.other_service import INTERVAL_SECONDS
+from tests.e2e.together import together
 
 WORKFLOWS = 4
 _STATES = 4
@@ -24,10 +25,14 @@ def paced(deployment: Deployment) -> Deployment:
     return deployment.of("OtherService")
 
 
-@pytest.fixture
-def name() -> str:
+def new_name() -> str:
     """A pace that no other test takes turns at."""
     return f"pace-{uuid.uuid4()}"
+
+
+@pytest.fixture
+def name() -> str:
+    return new_name()
 
 
 def next_slot(paced: Deployment, name: str) -> float:
@@ -35,9 +40,11 @@ def next_slot(paced: Deployment, name: str) -> float:
     return int(found["Item"]["next_slot_us"]["N"]) / MICROSECONDS
 
 
+@together
 def test_workflows_begin_an_interval_apart_in_the_order_in_which_they_asked(
-    paced: Deployment, name: str
+    deployment: Deployment,
 ) -> None:
+    paced, name = deployment.of("OtherService"), new_name()
     started = [paced.start("PaceEach", {"pace": name, "n": n}) for n in range(WORKFLOWS)]
     ended = [paced.ended(execution) for execution in started]
     assert [(one.status, one.output) for one in ended] == [
