@@ -43,23 +43,6 @@ def invoke(
     )
 
 
-def invoke_by_path(
-    scope: Construct,
-    name: str,
-    function: lambda_.IFunction,
-    **options: Any,  # noqa: ANN401 - same
-) -> tasks.LambdaInvoke:
-    """The same in a JSONPath state."""
-    return tasks.LambdaInvoke.json_path(
-        scope,
-        name,
-        lambda_function=function,
-        output_path="$.Payload",
-        retry_on_service_exceptions=False,
-        **options,
-    )
-
-
 @contextmanager
 def durable_code() -> Iterator[lambda_.Code]:
     """The code of `durable/worker`, for functions made in this block: CDK copies it for each."""

@@ -39,7 +39,7 @@ from tests.support import (
     release,
     store_over,
 )
-from tests.support.faulty_table import ENDPOINT, WRITES, Fault, FaultyTable
+from tests.support.faulty_table import ENDPOINT, WRITES, Fault, FaultyTable, writes_of
 
 
 @dataclass
@@ -314,7 +314,7 @@ class Wire:
             return attribute
 
         def call(**request: Any) -> Any:  # noqa: ANN401 - same
-            if self.late is None and any(self.text in _expressions(w) for w in _writes(request)):
+            if self.late is None and any(self.text in _expressions(w) for w in writes_of(request)):
                 self.late = name, copy.deepcopy(request)
                 if self.held_back:
                     raise ReadTimeoutError(endpoint_url=ENDPOINT)
@@ -333,7 +333,7 @@ class Wire:
         request = copy.deepcopy(request)
         request.pop("ClientRequestToken", None)  # DynamoDB forgets it after ten minutes.
         for condition in without:
-            found = [w for w in _writes(request) if condition in w["ConditionExpression"]]
+            found = [w for w in writes_of(request) if condition in w["ConditionExpression"]]
             assert found, f"{condition!r} is in no condition"
             for write in found:
                 _take_out(write, condition)
@@ -342,12 +342,6 @@ class Wire:
         except ClientError:
             return False
         return True
-
-
-def _writes(request: dict[str, Any]) -> list[dict[str, Any]]:
-    if "TransactItems" in request:
-        return [write for item in request["TransactItems"] for write in item.values()]
-    return [request]
 
 
 def _expressions(write: dict[str, Any]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -121,6 +123,32 @@ class DurableLock:
     @cached_property
     def functions(self) -> Any:  # noqa: ANN401 - a boto3 client
         return self.deployment.aws.client("lambda", max_pool_connections=32)
+
+
+@contextmanager
+def without_events(deployment: Deployment, source: str) -> Iterator[None]:
+    """No status event of this source reaches the reaper: contenders have to ask."""
+    events = deployment.aws.client("events")
+    rules = [
+        rule["Name"]
+        for rule in events.list_rules()["Rules"]
+        if source in rule.get("EventPattern", "")
+    ]
+    assert rules
+    try:
+        for rule in rules:
+            events.disable_rule(Name=rule)
+        yield
+    finally:
+        for rule in rules:
+            events.enable_rule(Name=rule)
+
+
+def take(deployment: Deployment, lock: str) -> None:
+    """Until the next caller is granted the lock of an execution that is over."""
+    owner = {"lock_name": lock, "owner_id": str(uuid.uuid4())}
+    wait_until(lambda: bool(deployment.invoke("Acquire", **owner)["acquired"]))
+    deployment.invoke("Release", **owner)
 
 
 class DurableForms(Forms):

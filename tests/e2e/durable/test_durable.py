@@ -18,7 +18,7 @@ import pytest
 from fairlock import LockClient
 from tests.e2e.conftest import Tell
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.durable.executions import TIMES, DurableLock
+from tests.e2e.durable.executions import TIMES, DurableLock, take, without_events
 from tests.e2e.durable.worker.inside import plain
 from tests.support.checkout import ROOT
 
@@ -133,32 +133,14 @@ def test_an_execution_that_times_out_is_reaped(lock: DurableLock, tell: Tell) ->
 
 
 def test_without_events_the_lock_is_free_after_the_lease(lock: DurableLock, tell: Tell) -> None:
-    events = lock.deployment.aws.client("events")
-    rules = [
-        rule["Name"]
-        for rule in events.list_rules()["Rules"]
-        if "aws.lambda" in rule.get("EventPattern", "")
-    ]
-    assert rules
-    try:
-        for rule in rules:
-            events.disable_rule(Name=rule)
-        took = []
+    took = []
+    with without_events(lock.deployment, "aws.lambda"):
         for number in range(TIMES):
             arn = lock.start_inside(f"unnoticed-{number}", stays=True, lease=LEASE_SECONDS)
             lock.stop(arn)
             stopped_at = time.monotonic()
-            owner = f"knocks-{number}".ljust(16, "-")
-            wait_until(
-                lambda owner=owner: lock.deployment.invoke(  # type: ignore[misc]  # same
-                    "Acquire", lock_name=lock.lock, owner_id=owner
-                )["acquired"]
-            )
+            take(lock.deployment, lock.lock)
             took.append(time.monotonic() - stopped_at)
-            lock.deployment.invoke("Release", lock_name=lock.lock, owner_id=owner)
-    finally:
-        for rule in rules:
-            events.enable_rule(Name=rule)
     assert max(took) < LEASE_SECONDS + TOLERANCE_SECONDS + SLACK_SECONDS
     tell(f"durable functions, stopped untold, lease {LEASE_SECONDS} s, taken by the next", took)
 

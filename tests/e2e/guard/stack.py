@@ -23,7 +23,7 @@ from fairlock.cdk import ILockService, LockGuard, LockService, Waiting
 from fairlock.cdk.fragments import jsonata
 from fairlock.cdk.guard import service_calls
 from fairlock.cdk.guard.service_calls import ANSWER
-from tests.e2e.workflow_parts import INPUT, LOCK, invoke, invoke_by_path, once_each, stay
+from tests.e2e.workflow_parts import INPUT, LOCK, invoke, once_each, stay
 
 JSONATA: Final = sfn.QueryLanguage.JSONATA
 PER_EXECUTION: Final = "{% 'form/' & $states.context.Execution.Name %}"
@@ -79,7 +79,14 @@ class Form(Construct):
 
     def work_by_path(self, name: str = "Work", **options: Any) -> tasks.LambdaInvoke:  # noqa: ANN401 - LambdaInvoke's
         """The function in a JSONPath state."""
-        return invoke_by_path(self, name, self.forms.worker, **options)
+        return tasks.LambdaInvoke.json_path(
+            self,
+            name,
+            lambda_function=self.forms.worker,
+            output_path="$.Payload",
+            retry_on_service_exceptions=False,
+            **options,
+        )
 
     def guard(self, task: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
         arguments = {

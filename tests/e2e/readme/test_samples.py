@@ -13,7 +13,6 @@ from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from fairlock import LockClient
 from fairlock.cdk import ILockService
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.guard.stack import shared_worker
@@ -75,38 +74,21 @@ def test_the_client_of_the_readme_waits_for_its_guard_and_its_guard_for_the_clie
     customer, gate = f"readme-{uuid.uuid4()}", tmp_path / "gate"
     lock_name, task = f"customer/{customer}", {"customer_id": customer, "until": str(gate)}
     tokens: list[int] = []
+    executions = [deployment.start("Billing", task)]
+    wait_until(lambda: deployment.holders(lock_name) == executions)
+    tokens.append(deployment.state(lock_name).holders[0].fencing_token)
 
-    first = deployment.start("Billing", task)
-    wait_until(lambda: deployment.holders(lock_name) == [first])
-    with (
-        LockClient(deployment.table_name) as seen,
-        ThreadPoolExecutor(1, thread_name_prefix="client") as threads,
-    ):
+    def charge(_customer: str, *, fencing_token: int) -> None:
+        tokens.append(fencing_token)
+        executions.append(deployment.start("Billing", task))
+        wait_until(lambda: deployment.queue_length(lock_name) == 1)
+        assert "Charge" not in deployment.states_entered(executions[1])
 
-        def token_of_holder() -> int:
-            found = seen.describe(lock_name)
-            assert found is not None
-            return found.holders[0].fencing_token
-
-        def waiting() -> int:
-            found = seen.describe(lock_name)
-            return 0 if found is None else found.waiters.count
-
-        def charge(_customer: str, *, fencing_token: int) -> None:
-            tokens.append(fencing_token)
-            second.append(deployment.start("Billing", task))
-            wait_until(lambda: waiting() == 1)
-            assert "Charge" not in deployment.states_entered(second[0])
-
-        second: list[str] = []
-        tokens.append(token_of_holder())
+    with ThreadPoolExecutor(1, thread_name_prefix="client") as threads:
         client: Future[None] = threads.submit(run_client, lock_name, charge)
-        wait_until(lambda: waiting() == 1 or client.done())
+        wait_until(lambda: deployment.queue_length(lock_name) == 1 or client.done())
         assert len(tokens) == 1  # The client waits for the guard.
         gate.touch()
         client.result(LONGEST_SECONDS)
-    assert [deployment.ended(execution).status for execution in (first, *second)] == [
-        "SUCCEEDED",
-        "SUCCEEDED",
-    ]
+    assert [deployment.ended(each).status for each in executions] == ["SUCCEEDED"] * 2
     assert tokens[1] == tokens[0] + 1
