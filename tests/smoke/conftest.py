@@ -18,8 +18,7 @@ import boto3
 import pytest
 
 from tests.e2e.deployment import Deployment
-from tests.e2e.guard.queued_lock import QueuedLock
-from tests.e2e.lifetimes.contested_lock import ContestedLock
+from tests.e2e.locks import ContestedLock, QueuedLock
 from tests.smoke.account import Account, embedded, in_aws
 
 AWS = pytest.param("aws", marks=[pytest.mark.aws, pytest.mark.timeout(1800)])

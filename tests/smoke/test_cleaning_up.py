@@ -12,7 +12,7 @@ import boto3
 import pytest
 
 from tests.e2e.deployment import Deployment
-from tests.e2e.lifetimes.contested_lock import ContestedLock
+from tests.e2e.locks import ContestedLock
 from tests.smoke import account
 from tests.smoke.account import (
     DEPLOYED,

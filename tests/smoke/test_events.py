@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.durable.executions import DurableLock
-from tests.e2e.lifetimes.contested_lock import ContestedLock
+from tests.e2e.locks import ContestedLock
 from tests.smoke.account import EVENTS, WORKFLOWS, Account
 from tests.smoke.conftest import LONG_SECONDS, dead_letters, in_parallel
 from tests.smoke.separate_stacks import LIFECYCLE_PREFIX

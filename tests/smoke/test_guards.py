@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.deployment import Deployment, Ended, most_inside, wait_until
-from tests.e2e.guard.queued_lock import QueuedLock
-from tests.e2e.lifetimes.contested_lock import ContestedLock
+from tests.e2e.locks import ContestedLock, QueuedLock
 from tests.e2e.optimistic.test_updates import DEEPEST, EVERY_TYPE, nested, own_attributes
 from tests.e2e.optimistic.test_updates import Account as Item
 from tests.smoke.account import (

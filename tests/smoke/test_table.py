@@ -17,8 +17,7 @@ from fairlock.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS
 from fairlock.clock import date_in
 from fairlock.protocol.schema import lock_key
 from tests.e2e.deployment import SECOND_PASS_SECONDS, Deployment, Json, wait_until
-from tests.e2e.guard.queued_lock import QueuedLock
-from tests.e2e.lifetimes.contested_lock import ContestedLock
+from tests.e2e.locks import ContestedLock, QueuedLock
 from tests.smoke.account import KEYS, Account
 from tests.smoke.conftest import dead_letters, outputs
 

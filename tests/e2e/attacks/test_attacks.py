@@ -8,7 +8,7 @@ import uuid
 from typing import Any, Final
 
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.lifetimes.contested_lock import ContestedLock
+from tests.e2e.locks import ContestedLock
 from tests.e2e.together import together
 
 LONG_SECONDS: Final = 600

@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 
 from tests.e2e.deployment import Deployment, Ended, wait_until
-from tests.e2e.lifetimes.contested_lock import CALLING, ContestedLock, GatedLock
 from tests.e2e.lifetimes.stack import MAX_WAIT_SECONDS
+from tests.e2e.locks import CALLING, ContestedLock, GatedLock
 from tests.e2e.together import together
 
 WORK_SECONDS: Final = 3

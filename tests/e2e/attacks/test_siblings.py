@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.lifetimes.contested_lock import CALLING, ContestedLock
 from tests.e2e.lifetimes.stack import LONG_LEASE_SECONDS
+from tests.e2e.locks import CALLING, ContestedLock
 from tests.e2e.together import together
 
 LONG_SECONDS: Final = 600

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.deployment import Deployment, Ended, most_inside, wait_until
-from tests.e2e.guard.queued_lock import HOLDER, QueuedLock
 from tests.e2e.guard.stack import ELSEWHERE_SECONDS
+from tests.e2e.locks import HOLDER, QueuedLock
 from tests.e2e.together import together
 
 AT_ONCE = 4

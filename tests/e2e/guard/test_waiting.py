@@ -15,9 +15,8 @@ from fairlock.protocol.claims import ReapStage, claims_of, read_claim
 from fairlock.protocol.schema import EXECUTION_ARN, TASK_TOKEN
 from fairlock.protocol.waiters import oldest_waiters
 from tests.e2e.deployment import Deployment, most_inside, wait_until
-from tests.e2e.guard.queued_lock import HOLDER, QueuedLock
 from tests.e2e.guard.stack import GIVES_UP_SECONDS, KEEP_ALIVE_SECONDS, SHORT_FALLBACK_SECONDS
-from tests.e2e.lifetimes.contested_lock import OVER_SECONDS
+from tests.e2e.locks import HOLDER, OVER_SECONDS, QueuedLock
 from tests.e2e.together import together
 
 QUEUE: Final = "QueuePatient"

@@ -11,8 +11,8 @@ import pytest
 
 from tests.e2e.conftest import Tell
 from tests.e2e.deployment import Deployment, Ended, wait_until
-from tests.e2e.lifetimes.contested_lock import CALLING, ContestedLock
 from tests.e2e.lifetimes.stack import INTERVAL_SECONDS, LONG_INTERVAL_SECONDS
+from tests.e2e.locks import CALLING, ContestedLock
 from tests.e2e.together import TIMES, Figures, together, wait_for_all
 
 # What keep_alive costs: no time after the work, and a call for each interval.

@@ -13,19 +13,19 @@ import pytest
 
 from fairlock.clock import stored_end_ms
 from tests.e2e.deployment import LONGEST_WAIT_SECONDS, SECOND_PASS_SECONDS, Deployment, wait_until
-from tests.e2e.lifetimes.contested_lock import (
+from tests.e2e.lifetimes.stack import (
+    EXPRESS_LEASE_SECONDS,
+    FALLBACK_SECONDS,
+    LONG_LEASE_SECONDS,
+    PLAIN_LEASE_SECONDS,
+)
+from tests.e2e.locks import (
     CALLING,
     CALLING_AGAIN,
     OVER_SECONDS,
     TOLERANCE_SECONDS,
     ContestedLock,
     GatedLock,
-)
-from tests.e2e.lifetimes.stack import (
-    EXPRESS_LEASE_SECONDS,
-    FALLBACK_SECONDS,
-    LONG_LEASE_SECONDS,
-    PLAIN_LEASE_SECONDS,
 )
 from tests.e2e.together import Figures, together
 
