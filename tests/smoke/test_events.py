@@ -8,11 +8,11 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from botocore.exceptions import ClientError
 
-from tests.e2e.deployment import Deployment, wait_until
+from tests.e2e.deployment import Deployment, Json, wait_until
 from tests.e2e.durable.executions import DurableLock
 from tests.e2e.locks import ContestedLock
 from tests.smoke.account import EVENTS, WORKFLOWS, Account
@@ -23,7 +23,6 @@ from tests.smoke.stack import DURABLE_SECONDS
 # Case 8: the raw status events of Step Functions.
 
 
-Json = dict[str, Any]
 ENDS = {"SUCCEEDED": 0, "FAILED": 0, "TIMED_OUT": 60, "ABORTED": 60}
 """Each kind of end, and how long the work would take."""
 

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import pytest
 
@@ -34,13 +34,8 @@ FOR_EVER_SECONDS: Final = 3000
 # A lock lives as long as the workflow that holds it, however that one dies.
 
 
-class Death(NamedTuple):
-    """A workflow that has died, and the next one, which waited behind it."""
-
-    lock: ContestedLock
-    victim: str
-    follower: str
-    at: float
+Death = tuple[ContestedLock, str, str, float]
+"""Of a workflow: its lock, the workflow, the next one, which waited behind it, and when it died."""
 
 
 def in_its_work(deployment: Deployment, machine: str) -> Death:
@@ -48,7 +43,7 @@ def in_its_work(deployment: Deployment, machine: str) -> Death:
     lock = ContestedLock(deployment)
     victim = lock.start_inside(machine, seconds=FOR_EVER_SECONDS)
     follower = lock.start_behind("Stays", seconds=0)
-    return Death(lock, victim, follower, lock.stop(victim))
+    return lock, victim, follower, lock.stop(victim)
 
 
 def in_the_queue(deployment: Deployment, machine: str) -> Death:
@@ -60,7 +55,7 @@ def in_the_queue(deployment: Deployment, machine: str) -> Death:
     died_at = lock.stop(victim)
     wait_until(lambda: victim not in lock.waiters())
     lock.release(owner_id)
-    return Death(lock, victim, follower, died_at)
+    return lock, victim, follower, died_at
 
 
 def in_acquire(deployment: Deployment, machine: str) -> Death:
@@ -71,7 +66,7 @@ def in_acquire(deployment: Deployment, machine: str) -> Death:
     follower = lock.start_behind("Stays", seconds=0)
     died_at = lock.stop(victim)
     lock.open()
-    return Death(lock, victim, follower, died_at)
+    return lock, victim, follower, died_at
 
 
 def in_release(deployment: Deployment, machine: str) -> Death:
@@ -86,7 +81,7 @@ def in_release(deployment: Deployment, machine: str) -> Death:
     lock.open()
     assert lock.holders() == [follower], "the late release changes nothing"
     may_end.touch()
-    return Death(lock, victim, follower, died_at)
+    return lock, victim, follower, died_at
 
 
 def of_itself(deployment: Deployment, machine: str) -> Death:
@@ -94,7 +89,7 @@ def of_itself(deployment: Deployment, machine: str) -> Death:
     victim = lock.start_inside(machine, seconds=15 if machine == "MeetsError" else FOR_EVER_SECONDS)
     follower = lock.start_behind("Stays", seconds=0)
     wait_until(lambda: not deployment.is_running(victim))
-    return Death(lock, victim, follower, deployment.stopped_at(victim))
+    return lock, victim, follower, deployment.stopped_at(victim)
 
 
 def with_its_task(deployment: Deployment, machine: str) -> Death:
@@ -106,7 +101,7 @@ def with_its_task(deployment: Deployment, machine: str) -> Death:
     follower = lock.start_behind("Stays", seconds=0)
     died_at = time.time()
     kill.touch()
-    return Death(lock, victim, follower, died_at)
+    return lock, victim, follower, died_at
 
 
 @together

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import boto3
 import pytest
 
 from fairlock import optimistic
-from tests.e2e.deployment import Deployment, Ended
+from tests.e2e.deployment import Deployment, Ended, Json
 from tests.e2e.together import together
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.service_resource import Table
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
