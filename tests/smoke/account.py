@@ -6,7 +6,7 @@ import json
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -89,6 +89,15 @@ class Account:
 
     def output(self, name: str, *, stack: str = WORKFLOWS) -> str:
         return self.workflows.outputs[stack][name]
+
+    @contextmanager
+    def created(self, stack: str, *, service: str = "") -> Iterator[Deployment]:
+        """A stack for the time of a block. Its own lock service is meant if no other one is."""
+        try:
+            outputs = {**self.workflows.outputs, stack: self.stacks.create(stack)}
+            yield replace(self.workflows, outputs=outputs, service=service or stack)
+        finally:
+            self.stacks.delete(stack)
 
     def needs_aws(self, reason: str) -> None:
         """Skips the rest of a case that the embedded AWS cannot decide."""
@@ -262,14 +271,6 @@ class CloudFormation:
             for each in page["StackResourceSummaries"]
             if each["ResourceType"] == kind and "PhysicalResourceId" in each
         ]
-
-    @contextmanager
-    def created(self, stack: str) -> Iterator[dict[str, str]]:
-        """A stack for the time of a block, its outputs given."""
-        try:
-            yield self.create(stack)
-        finally:
-            self.delete(stack)
 
     def _wait(self, event: str, stack: str) -> None:
         self._client.get_waiter(event).wait(StackName=stack, WaiterConfig=self._polls)

@@ -108,7 +108,7 @@ def test_a_retained_table_outlives_its_stack_and_a_new_deployment_has_another(
     def deployed() -> Iterator[Deployment]:
         try:
             outputs = {RETAINED: stacks.create(RETAINED)}
-            yield Deployment(aws=account.workflows.aws, outputs=outputs, service=RETAINED)
+            yield replace(account.workflows, outputs=outputs, service=RETAINED)
         finally:
             # Even if the creation has failed: what is to be retained outlives its rollback.
             tables.update(stacks.resources(RETAINED, "AWS::DynamoDB::Table"))

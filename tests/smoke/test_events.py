@@ -190,9 +190,8 @@ def test_grants_releases_and_the_superseded_reach_a_rule_and_renewals_and_waiter
         {"lock_name": name, "owner_id": f"{who} of {name}", "owner_name": who}
         for who in ("the owner", "who leaves", "the older one", "the newest")
     )
-    with account.stacks.created(EVENTS) as created:
-        service = Deployment(aws=account.workflows.aws, outputs={EVENTS: created}, service=EVENTS)
-        received = Mailbox(account, created["LifecycleEventsUrl"])
+    with account.created(EVENTS) as service:
+        received = Mailbox(account, service.outputs[EVENTS]["LifecycleEventsUrl"])
         _wait_for_the_stream(service, received)
         granted = service.invoke("Acquire", **owner, only_newest=1)
         queued = service.invoke("Acquire", **leaving, only_newest=2, queue=True)

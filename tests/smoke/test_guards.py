@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.deployment import Deployment, Ended, most_inside, wait_until
+from tests.e2e.deployment import Ended, most_inside, wait_until
 from tests.e2e.locks import ContestedLock, QueuedLock
 from tests.e2e.optimistic.test_updates import DEEPEST, EVERY_TYPE, nested, own_attributes
 from tests.e2e.optimistic.test_updates import Account as Item
@@ -243,9 +243,7 @@ def test_children_of_a_distributed_map_are_given_the_fencing_token(
 
     AWS's documentation leaves it open, so each machine has a stack of its own: AWS may refuse it.
     """
-    with account.stacks.created(stack) as created:
-        outside = {SERVICE: account.workflows.outputs[SERVICE], stack: created}
-        workflows = Deployment(aws=account.workflows.aws, outputs=outside, service=SERVICE)
+    with account.created(stack, service=SERVICE) as workflows:
         ended = workflows.run("DistributedMapInGuard", {"lock": lock.lock, "items": [1, 2]})
         assert ended.status == "SUCCEEDED", ended
         token = workflows.state(lock.lock).fencing_token

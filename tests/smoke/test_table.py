@@ -16,7 +16,7 @@ from fairlock.aws.lock_table import LockTable
 from fairlock.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS
 from fairlock.clock import date_in
 from fairlock.protocol.schema import lock_key
-from tests.e2e.deployment import SECOND_PASS_SECONDS, Deployment, Json, wait_until
+from tests.e2e.deployment import SECOND_PASS_SECONDS, Json, wait_until
 from tests.e2e.locks import ContestedLock, QueuedLock
 from tests.smoke.account import KEYS, Account
 from tests.smoke.conftest import dead_letters, outputs
@@ -110,8 +110,7 @@ def test_a_service_with_a_key_wakes_the_waiters_of_a_machine_with_that_key(
 
     And whether functions that may not use it cannot: that is shown with the figures.
     """
-    with account.stacks.created(KEYS) as created:
-        workflows = Deployment(aws=account.workflows.aws, outputs={KEYS: created}, service=KEYS)
+    with account.created(KEYS) as workflows:
         taken = QueuedLock(workflows)
         waiter = taken.join("KnownKey")
         released_at = taken.release()
