@@ -11,6 +11,7 @@ import pytest
 from fairlock import LockClient, LockWaitTimeout
 from tests.e2e.conftest import Tell
 from tests.e2e.deployment import Deployment, most_inside, wait_until
+from tests.e2e.locks import CALLING
 from tests.e2e.together import together
 from tests.e2e.turns.stack import FALLBACK_SECONDS, GIVES_UP_SECONDS
 
@@ -76,7 +77,14 @@ def test_if_the_second_is_not_free_in_time_both_are_and_the_error_names_the_seco
 ) -> None:
     first, second = two_names()
     with client_of(deployment) as locks, locks.hold(second):
-        failed = deployment.run("TurnBothFails", {"one": second, "other": first})
+        with CALLING:
+            execution = deployment.start("TurnBothFails", {"one": second, "other": first})
+            wait_until(
+                lambda: (
+                    deployment.holders(first) == [execution] or not deployment.is_running(execution)
+                )
+            )
+        failed = deployment.ended(execution)
         assert (failed.status, failed.error) == ("FAILED", "LockWaitTimeout")
         told = f"{second} was not granted within max_wait of {GIVES_UP_SECONDS} s"
         assert told in (failed.cause or "")
