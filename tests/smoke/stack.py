@@ -74,7 +74,7 @@ class SmokeWorkflows(Forms):
         self.add("KeptAlive", stays, **terms)
         assert isinstance(self.locks, LockService)
         acquire, heartbeat = self.locks.acquire_function, self.locks.heartbeat_function
-        not_released = Spoilt(acquire, heartbeat, self._function("Refuses", "meddling.broken"))
+        not_released = Spoilt(acquire, heartbeat, self._function("Refuses", "meddling.refuse"))
         self.add("NotReleased", flat, service=not_released, **terms)
 
     def _ways_to_wait(self) -> None:

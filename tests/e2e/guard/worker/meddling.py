@@ -31,6 +31,11 @@ def lossy(event: Json, _context: object) -> Json:
     return lost_reply(event)
 
 
+def refuse(event: Json, _context: object) -> Json:
+    """A call for a lock of any name, which fails for good."""
+    return broken(event)
+
+
 def lost_reply(event: Json) -> Json:
     """The first call for each lock is granted, but the caller does not hear of it."""
     answer = _pass_on("ACQUIRE", event)
@@ -55,8 +60,8 @@ def released_meanwhile(event: Json) -> Json:
     return _pass_on("ACQUIRE", event)
 
 
-def broken(_event: Json, _context: object = None) -> Json:
-    """Fails every call, also as a handler."""
+def broken(_event: Json) -> Json:
+    """Fails every call."""
     message = "broken"
     raise InvalidRequest(message)
 
