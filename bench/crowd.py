@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from bench.bed import spread
 from bench.workflows import QUEUE
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.guard.queued_lock import QueuedLock
+from tests.e2e.locks import QueuedLock
 
 _MOST_STARTING = 4
 _SETTLE_SECONDS = 1

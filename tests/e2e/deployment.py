@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,45 +19,6 @@ from fairlock.protocol.schema import EXECUTION_ARN, HELD, lock_key
 from fairlock.protocol.table_requests import Item
 from fairlock.protocol.waiters import waiters_of
 from testbed.localaws import LocalAws
-
-
-@dataclass(frozen=True)
-class ExecutionHistory:
-    """The history of an execution. Times in epoch seconds."""
-
-    events: Sequence[dict[str, Any]]
-
-    def entered(self, state: str) -> float:
-        """When a state was entered first. One that was never entered fails the test."""
-        times = self.entries(state)
-        assert times, f"{state} was never entered: {self}"
-        return times[0]
-
-    def entries(self, state: str, *, after: float = 0.0) -> list[float]:
-        """When a state was entered since a moment, in whatever branch."""
-        times = [_seconds(event) for event in self.events if _name(event) == state]
-        return [entered for entered in times if entered > after]
-
-    def calls(self, state: str, *, after: float = 0.0) -> list[float]:
-        """When the task of a state was begun, repeated calls included, since a moment.
-
-        Of an execution that runs one state after the other.
-        """
-        begun, within = [], None
-        for event in self.events:
-            within = _name(event) or within
-            if within == state and event["type"] == "TaskScheduled":
-                begun.append(_seconds(event))
-        return [moment for moment in begun if moment > after]
-
-    def __str__(self) -> str:
-        """For the message of a test that fails."""
-        began = _seconds(self.events[0])
-        lines = (
-            f"{_seconds(event) - began:8.3f} {event['type']} {_name(event) or ''}"
-            for event in self.events
-        )
-        return "\n".join(["", *lines])
 
 
 def _name(event: dict[str, Any]) -> str | None:
@@ -184,21 +145,43 @@ class Deployment:
 
     def states_entered(self, execution_arn: str) -> list[str]:
         """The names of the states in the order in which they were entered."""
-        return [name for event in self._history(execution_arn) if (name := _name(event))]
+        return [name for event in self.events(execution_arn) if (name := _name(event))]
 
-    def timeline(self, execution_arn: str) -> ExecutionHistory:
-        """When what happened in it."""
-        return ExecutionHistory(self._history(execution_arn))
+    def entries(self, execution_arn: str, state: str, *, after: float = 0.0) -> list[float]:
+        """When a state was entered since a moment, in whatever branch, in epoch seconds."""
+        found = [_seconds(e) for e in self.events(execution_arn) if _name(e) == state]
+        return [entered for entered in found if entered > after]
+
+    def entered(self, execution_arn: str, state: str) -> float:
+        """When a state was entered first. One that was never entered fails the test."""
+        return self.entries(execution_arn, state)[0]
+
+    def waited(self, execution_arn: str, *, until: str = "Guard: Give up") -> float:
+        """Seconds from the beginning of a guard until it gave up."""
+        entered = [self.entered(execution_arn, state) for state in ("Guard: Enter", until)]
+        return entered[1] - entered[0]
+
+    def acquires(self, execution_arn: str, *, after: float = 0.0) -> list[float]:
+        """When its guard has called acquire since a moment, repeated calls included.
+
+        Of an execution that runs one state after the other.
+        """
+        begun, within = [], None
+        for event in self.events(execution_arn):
+            within = _name(event) or within
+            if within == "Guard: Acquire" and event["type"] == "TaskScheduled":
+                begun.append(_seconds(event))
+        return [moment for moment in begun if moment > after]
 
     def transitions(self, execution_arn: str) -> int:
         """What is billed: states entered, and one more for every time a task was repeated."""
-        kinds: list[str] = [event["type"] for event in self._history(execution_arn)]
+        kinds: list[str] = [event["type"] for event in self.events(execution_arn)]
         entered = sum(kind.endswith("StateEntered") for kind in kinds)
         return entered + kinds.count("TaskScheduled") - kinds.count("TaskStateEntered")
 
     def calls(self, execution_arn: str) -> int:
         """How many tasks were begun, repeated ones included."""
-        return sum(event["type"] == "TaskScheduled" for event in self._history(execution_arn))
+        return sum(event["type"] == "TaskScheduled" for event in self.events(execution_arn))
 
     def stop(self, execution_arn: str) -> None:
         """StopExecution: nothing inside the workflow can catch it."""
@@ -246,7 +229,7 @@ class Deployment:
         """The errors of all tasks and of what they assign, also of those that were repeated."""
         return [
             event[details]["error"]
-            for event in self._history(execution_arn)
+            for event in self.events(execution_arn)
             for details in ("taskFailedEventDetails", "evaluationFailedEventDetails")
             if details in event
         ]
@@ -267,7 +250,8 @@ class Deployment:
         ]
         return arn
 
-    def _history(self, execution_arn: str) -> list[Json]:
+    def events(self, execution_arn: str) -> list[Json]:
+        """Its history."""
         paginator = self._workflows.get_paginator("get_execution_history")
         return [
             event

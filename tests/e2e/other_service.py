@@ -11,17 +11,18 @@ from fairlock.cdk import LockService
 from tests.e2e.guard.stack import Forms, Props
 from tests.e2e.lifetimes.stack import LONG, PLAIN, Lifetimes, stays
 from tests.e2e.turns.stack import paced, paced_or_skipped
+from tests.e2e.workflow_parts import once_each
 
 INTERVAL_SECONDS: Final = 1
 
 
 class OtherService(Forms):
-    """It has paces and lifecycle events, and its reaper hears of one machine only."""
+    """It has paces, and its reaper hears of one machine only."""
 
     waiting = Lifetimes.waiting
 
     def declare(self) -> None:
-        self.locks = service = LockService(self, "Locks", pace=True, lifecycle_events=True)
+        self.locks = service = LockService(self, "Locks", pace=True)
         service.add_outputs()
         service.watch(self.add("Watched", stays, **LONG))
         self.add("Unreaped", stays, **LONG)
@@ -31,3 +32,4 @@ class OtherService(Forms):
         self.add("PaceEach", partial(paced, **each))
         self.add("PaceHourly", partial(paced_or_skipped, **hourly))
         self.add("PaceFails", partial(paced, **hourly))
+        self.add("PaceInMap", lambda form: once_each(form, paced(form, **each)))

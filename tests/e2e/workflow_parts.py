@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
-from aws_cdk import Duration
+from aws_cdk import CfnOutput, Duration
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
+
+from fairlock.cdk import ILockService, LockService
+from infra.durable_package import package
 
 LOCK: Final = "{% $states.input.lock %}"
 SECONDS: Final = "{% $states.input.seconds %}"
@@ -35,43 +43,39 @@ def invoke(
     )
 
 
-def invoke_by_path(
-    scope: Construct,
-    name: str,
-    function: lambda_.IFunction,
-    **options: Any,  # noqa: ANN401 - same
-) -> tasks.LambdaInvoke:
-    """The same in a JSONPath state."""
-    return tasks.LambdaInvoke.json_path(
-        scope,
-        name,
-        lambda_function=function,
-        output_path="$.Payload",
-        retry_on_service_exceptions=False,
-        **options,
-    )
+@contextmanager
+def durable_code() -> Iterator[lambda_.Code]:
+    """The code of `durable/worker`, for functions made in this block: CDK copies it for each."""
+    with tempfile.TemporaryDirectory() as directory:
+        built = package(Path(__file__).parent / "durable" / "worker", Path(directory, "function"))
+        yield lambda_.Code.from_asset(str(built))
 
 
 def durable_function(
     scope: Construct,
     construct_id: str,
     *,
+    locks: ILockService,
     code: lambda_.Code,
     seconds: int,
+    key: kms.IKey | None = None,
     **props: Any,  # noqa: ANN401 - a function's
 ) -> lambda_.Function:
-    """A durable function of `durable/worker`, each of whose executions may take so long."""
-    config = lambda_.DurableConfig(execution_timeout=Duration.seconds(seconds))
-    return lambda_.Function(
+    """A durable function that may hold locks, each execution for so long; an output names it."""
+    function = lambda_.Function(
         scope,
         construct_id,
         code=code,
         handler="inside.durable",
         runtime=lambda_.Runtime.PYTHON_3_13,
         timeout=Duration.minutes(1),
-        durable_config=config,
+        durable_config=lambda_.DurableConfig(execution_timeout=Duration.seconds(seconds)),
         **props,
     )
+    assert isinstance(locks, LockService)
+    locks.grant_durable(function, key=key)
+    CfnOutput(scope, f"{construct_id}FunctionName", value=function.function_name)
+    return function
 
 
 def stay(scope: Construct, name: str = "Stay") -> sfn.Chain:

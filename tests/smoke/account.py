@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -27,6 +27,7 @@ from tests.smoke.separate_stacks import (
     SmokeKeys,
     SmokeRetained,
     SmokeTokenInMap,
+    SmokeTokenInMapByPath,
     SmokeWatching,
 )
 from tests.smoke.stack import SmokeWorkflows
@@ -48,46 +49,20 @@ SEPARATE: Final = (TOKEN_IN_MAP, TOKEN_IN_MAP_BY_PATH, KEYS, RETAINED, EVENTS)
 _LONGEST_CDK_SECONDS: Final = 1200
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """How much of everything: by default what the design asks for, as in AWS.
-
-    Attributes:
-        iterations: of a Map, on one lock.
-        stopped: executions that are stopped together, each with a lock of its own.
-        claims: locks that one execution holds when it is stopped.
-        permits: of one lock.
-        sharing: executions that want one of these permits.
-        herd: executions that wait for one lock.
-        interval_seconds: of keep_alive, longer than a cold start of a function.
-        delay_seconds: how late a push may be.
-        miss_seconds: by how much a wait may miss `max_wait`.
-    """
-
-    iterations: int = 40
-    stopped: int = 200
-    claims: int = 2000
-    permits: int = 100
-    sharing: int = 300
-    herd: int = 200
-    interval_seconds: int = 5
-    delay_seconds: float = 5
-    miss_seconds: float = 2
-
-
-IN_AWS: Final = Sizes()
-EMBEDDED: Final = Sizes(
-    iterations=3,
-    stopped=3,
-    claims=2,
-    permits=3,
-    sharing=5,
-    herd=4,
-    interval_seconds=2,
-    delay_seconds=10,  # the machine may be busy with other tests
-    miss_seconds=10,
-)
-"""A few, in the embedded AWS."""
+SIZES: Final = {
+    "iterations": (40, 3),  # of a Map, on one lock
+    "stopped": (200, 3),  # executions that are stopped together, each with a lock of its own
+    "claims": (2000, 2),  # locks that one execution holds when it is stopped
+    "permits": (100, 3),  # of one lock
+    "sharing": (300, 5),  # executions that want one of these permits
+    "herd": (200, 4),  # executions that wait for one lock
+    "answers": (1000, 50),  # of DynamoDB, whose dates are compared
+    "interval_seconds": (5, 2),  # of keep_alive, longer than a cold start of a function
+    "delay_seconds": (5, 10),  # how late a push may be; this machine may be busy with other tests
+    "miss_seconds": (2, 10),  # by how much a wait may miss `max_wait`
+}
+"""How much of everything: what the design asks for in AWS, and a few in the embedded AWS."""
+IN_AWS, EMBEDDED = ({name: size[at] for name, size in SIZES.items()} for at in (0, 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +78,7 @@ class Account:
     """
 
     is_embedded: bool
-    sizes: Sizes
+    sizes: Mapping[str, int]
     workflows: Deployment
     stacks: CloudFormation
     decides: str = ""
@@ -114,6 +89,15 @@ class Account:
 
     def output(self, name: str, *, stack: str = WORKFLOWS) -> str:
         return self.workflows.outputs[stack][name]
+
+    @contextmanager
+    def created(self, stack: str, *, service: str = "") -> Iterator[Deployment]:
+        """A stack for the time of a block. Its own lock service is meant if no other one is."""
+        try:
+            outputs = {**self.workflows.outputs, stack: self.stacks.create(stack)}
+            yield replace(self.workflows, outputs=outputs, service=service or stack)
+        finally:
+            self.stacks.delete(stack)
 
     def needs_aws(self, reason: str) -> None:
         """Skips the rest of a case that the embedded AWS cannot decide."""
@@ -209,18 +193,18 @@ def _stop_executions(client: Any, stacks: CloudFormation) -> None:  # noqa: ANN4
                 client.stop_execution(executionArn=execution["executionArn"])
 
 
-def _synthesize(directory: Path, sizes: Sizes) -> None:
+def _synthesize(directory: Path, sizes: Mapping[str, int]) -> None:
     """In this process: another one would take seconds to start."""
     app = App(outdir=str(directory))
     settings = Settings(
         removal_policy=RemovalPolicy.DESTROY, log_retention=logs.RetentionDays.ONE_DAY
     )
     locks = LockStack(app, SERVICE, settings=settings).locks
-    SmokeWorkflows(app, WORKFLOWS, locks=locks, interval_seconds=sizes.interval_seconds)
+    SmokeWorkflows(app, WORKFLOWS, locks=locks, interval_seconds=sizes["interval_seconds"])
     OptimisticForms(app, UPDATES, locks=locks)
-    SmokeTokenInMap(app, TOKEN_IN_MAP, locks=locks, by_path=False)
-    SmokeTokenInMap(app, TOKEN_IN_MAP_BY_PATH, locks=locks, by_path=True)
-    SmokeKeys(app, KEYS)
+    SmokeTokenInMap(app, TOKEN_IN_MAP, locks=locks)
+    SmokeTokenInMapByPath(app, TOKEN_IN_MAP_BY_PATH, locks=locks)
+    SmokeKeys(app, KEYS, locks=locks)
     SmokeRetained(app, RETAINED)
     SmokeEvents(app, EVENTS)
     SmokeWatching(app, WATCHING)
@@ -288,27 +272,12 @@ class CloudFormation:
             if each["ResourceType"] == kind and "PhysicalResourceId" in each
         ]
 
-    @contextmanager
-    def created(self, stack: str) -> Iterator[dict[str, str]]:
-        """A stack for the time of a block, its outputs given."""
-        try:
-            yield self.create(stack)
-        finally:
-            self.delete(stack)
-
     def _wait(self, event: str, stack: str) -> None:
         self._client.get_waiter(event).wait(StackName=stack, WaiterConfig=self._polls)
 
 
-def delete_tables(client: Any, names: list[str]) -> None:  # noqa: ANN401 - a boto3 client
-    """Deletes tables that outlived their stack; missing ones do no harm."""
+def delete_retained(client: Any, operation: str, argument: str, names: Iterable[str]) -> None:  # noqa: ANN401 - a boto3 client
+    """Deletes what outlived its stack; what is missing does no harm."""
     for name in names:
         with suppress(client.exceptions.ResourceNotFoundException):
-            client.delete_table(TableName=name)
-
-
-def delete_log_groups(client: Any, names: list[str]) -> None:  # noqa: ANN401 - a boto3 client
-    """The same for log groups."""
-    for name in names:
-        with suppress(client.exceptions.ResourceNotFoundException):
-            client.delete_log_group(logGroupName=name)
+            getattr(client, operation)(**{argument: name})

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import inspect
 import os
-import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -19,7 +17,8 @@ from typing import Any, TypeVar
 import boto3
 import pytest
 
-from tests.e2e.deployment import Ended, wait_until
+from tests.e2e.deployment import Deployment
+from tests.e2e.locks import ContestedLock, QueuedLock
 from tests.smoke.account import Account, embedded, in_aws
 
 AWS = pytest.param("aws", marks=[pytest.mark.aws, pytest.mark.timeout(1800)])
@@ -50,9 +49,15 @@ def account(
 
 
 @pytest.fixture
-def lock() -> str:
-    """The name of a lock that no other case uses."""
-    return f"smoke/{uuid.uuid4()}"
+def lock(account: Account) -> ContestedLock:
+    """A lock that no other case uses."""
+    return ContestedLock(account.workflows, f"smoke/{uuid.uuid4()}")
+
+
+@pytest.fixture
+def taken(account: Account) -> QueuedLock:
+    """Another one, which the case holds."""
+    return QueuedLock(account.workflows, f"smoke/{uuid.uuid4()}")
 
 
 def decided_by(case: Callable[..., object]) -> str:
@@ -85,51 +90,12 @@ def in_parallel(account: Account, call: Callable[[Any], _T], values: Iterable[An
         return list(pool.map(call, values))
 
 
-def ended(account: Account, executions: Sequence[str]) -> list[Ended]:
-    """How executions end, which run at the same time."""
-    return [account.workflows.ended(each, seconds=LONG_SECONDS) for each in executions]
-
-
-def outputs(account: Account, executions: Sequence[str]) -> list[Any]:
+def outputs(workflows: Deployment, *executions: str) -> list[Any]:
     """The outputs of executions, all of which must succeed."""
-    ends = ended(account, executions)
+    ends = [workflows.ended(each, seconds=LONG_SECONDS) for each in executions]
     failed = [end for end in ends if end.status != "SUCCEEDED"]
     assert not failed, failed[:3]
     return [end.output for end in ends]
-
-
-@contextmanager
-def held(account: Account, lock: str, *, limit: int = 1) -> Iterator[Callable[[], float]]:
-    """A lock that the test holds; what is given releases it, and tells when it was asked to.
-
-    The lock is released at the end of the block in any case.
-    """
-    owner = {"lock_name": lock, "owner_id": str(uuid.uuid4())}
-    answer = account.workflows.invoke(
-        "Acquire", owner_name="smoke test", lease_seconds=3600, limit=limit, **owner
-    )
-    assert answer["acquired"] is True, answer
-    released: list[float] = []
-
-    def release() -> float:
-        released.append(time.time())
-        assert account.workflows.invoke("Release", **owner)["released"] is True
-        return released[0]
-
-    try:
-        yield release
-    finally:
-        if not released:
-            account.workflows.invoke("Release", **owner)
-
-
-def await_holder(account: Account, lock: str, execution: str) -> None:
-    wait_until(lambda: execution in account.workflows.holders(lock))
-
-
-def await_waiters(account: Account, lock: str, number: int) -> None:
-    """Until so many executions are in the queue."""
-    wait_until(lambda: len(account.workflows.waiters(lock)) >= number, seconds=LONG_SECONDS)
 
 
 def dead_letters(account: Account) -> int:

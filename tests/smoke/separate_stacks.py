@@ -15,12 +15,13 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from fairlock.cdk import LockGuard, LockMonitoring, LockService
-from tests.e2e.guard.stack import JSONATA
-from tests.e2e.workflow_parts import LOCK, stay
+from tests.e2e.guard.stack import Form, Forms, Props
+from tests.e2e.lifetimes.stack import stays
 
 LIFECYCLE_PREFIX: Final = "smoke-events/"
 """Of the names of locks whose events the rule lets through."""
-_PENDING_DAYS: Final = 7  # the shortest time after which KMS deletes a key
+WATCHED: Final = 120
+"""State machines, so 20 rules in the policy of a queue."""
 
 
 def short_logs(scope: Construct, construct_id: str) -> logs.LogGroup:
@@ -53,81 +54,66 @@ def short_lived(stack: Stack, **props: Any) -> LockService:  # noqa: ANN401 - a 
     return locks
 
 
-WATCHED: Final = 120
-"""State machines, so 20 rules in the policy of a queue."""
-
-
-class SmokeTokenInMap(Stack):
+class SmokeTokenInMap(Forms):
     """A guard around a Distributed Map, whose ItemSelector reads the fencing token."""
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, locks: LockService, by_path: bool
-    ) -> None:
-        super().__init__(scope, construct_id)
-        if by_path:
-            token = LockGuard.fencing_token_path_of(self, "Guard")
-            selector = {
-                "item": sfn.JsonPath.string_at("$$.Map.Item.Value"),
-                "fencing_token": sfn.JsonPath.number_at(token),
-            }
-            each = sfn.DistributedMap(
-                self, "Each", label="Each", items_path="$.items", item_selector=selector
-            )
-        else:
-            items = sfn.ProvideItems.jsonata("{% $states.input.items %}")
-            selector = {
-                "item": "{% $states.context.Map.Item.Value %}",
-                "fencing_token": LockGuard.fencing_token_of(self, "Guard"),
-            }
-            each = sfn.DistributedMap.jsonata(
-                self, "Each", label="Each", items=items, item_selector=selector
-            )
-        each.item_processor(sfn.Pass.jsonata(self, "Show"))
-        guard = LockGuard(self, "Guard", service=locks, lock_name=LOCK, task=each)
-        machine = sfn.StateMachine(
-            self,
-            "Machine",
-            definition_body=sfn.DefinitionBody.from_chainable(guard),
-            query_language=None if by_path else JSONATA,
+    def declare(self) -> None:
+        self.add("DistributedMapInGuard", self._body)
+
+    def _body(self, form: Form) -> sfn.IChainable:
+        items = sfn.ProvideItems.jsonata("{% $states.input.items %}")
+        selector = {
+            "item": "{% $states.context.Map.Item.Value %}",
+            "fencing_token": LockGuard.fencing_token_of(form, "Guard"),
+        }
+        each = sfn.DistributedMap.jsonata(
+            form, "Each", label="Each", items=items, item_selector=selector
         )
-        CfnOutput(self, "DistributedMapInGuardArn", value=machine.state_machine_arn)
+        return form.guard(each.item_processor(sfn.Pass.jsonata(form, "Show")))
 
 
-class SmokeKeys(Stack):
+class SmokeTokenInMapByPath(Forms):
+    """The same in JSONPath."""
+
+    def declare(self) -> None:
+        self.add("DistributedMapInGuard", self._body, language=None)
+
+    def _body(self, form: Form) -> sfn.IChainable:
+        selector = {
+            "item": sfn.JsonPath.string_at("$$.Map.Item.Value"),
+            "fencing_token": sfn.JsonPath.number_at(LockGuard.fencing_token_path_of(form, "Guard")),
+        }
+        each = sfn.DistributedMap(
+            form, "Each", label="Each", items_path="$.items", item_selector=selector
+        )
+        return form.guard(each.item_processor(sfn.Pass.jsonata(form, "Show")))
+
+
+class SmokeKeys(Forms):
     """A lock table with a customer's key, and two machines, each encrypted with a key.
 
     The functions of the service may use the key of the table, which is that of the first machine.
     No one lets them use the key of the second.
     """
 
-    def __init__(self, scope: Construct, construct_id: str) -> None:
-        super().__init__(scope, construct_id)
-        known, foreign = self._key("TableKey"), self._key("MachineKey")
-        locks = short_lived(self, reaper=False, encryption_key=known)
-        self._machine("KnownKey", locks, known)
-        self._machine("ForeignKey", locks, foreign)
-
-    def _key(self, construct_id: str) -> kms.Key:
-        return kms.Key(
-            self,
-            construct_id,
-            removal_policy=RemovalPolicy.DESTROY,
-            pending_window=Duration.days(_PENDING_DAYS),
+    def declare(self) -> None:
+        known, foreign = (
+            kms.Key(
+                self,
+                name,
+                removal_policy=RemovalPolicy.DESTROY,
+                pending_window=Duration.days(7),  # the shortest time after which KMS deletes a key
+            )
+            for name in ("TableKey", "MachineKey")
         )
-
-    def _machine(self, name: str, locks: LockService, key: kms.Key) -> None:
-        scope = Construct(self, name)
-        guard = LockGuard(scope, "Guard", service=locks, lock_name=LOCK, task=stay(scope))
-        machine = sfn.StateMachine(
-            scope,
-            "Machine",
-            # Without a name CDK allows the use of the key to a machine whose name is empty.
-            state_machine_name=f"{self.stack_name}{name}",
-            definition_body=sfn.DefinitionBody.from_chainable(guard),
-            query_language=JSONATA,
-            encryption_configuration=sfn.CustomerManagedEncryptionConfiguration(key),
-        )
-        CfnOutput(self, f"{name}Arn", value=machine.state_machine_arn)
+        self.locks = short_lived(self, reaper=False, encryption_key=known)
+        for name, key in (("KnownKey", known), ("ForeignKey", foreign)):
+            encrypted: Props = {
+                # Without a name CDK allows the use of the key to a machine whose name is empty.
+                "state_machine_name": f"{self.stack_name}{name}",
+                "encryption_configuration": sfn.CustomerManagedEncryptionConfiguration(key),
+            }
+            self.add(name, stays, machine=encrypted)
 
 
 class SmokeRetained(Stack):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,14 @@ import boto3
 import pytest
 
 from tests.e2e.deployment import Deployment
+from tests.e2e.locks import ContestedLock
 from tests.smoke import account
 from tests.smoke.account import (
     DEPLOYED,
     RETAINED,
     SEPARATE,
     Account,
-    delete_log_groups,
-    delete_tables,
+    delete_retained,
     in_aws,
 )
 from tests.smoke.conftest import decided_by
@@ -95,7 +96,7 @@ def test_a_case_that_does_not_say_what_it_decides_is_refused() -> None:
 
 
 def test_a_retained_table_outlives_its_stack_and_a_new_deployment_has_another(
-    account: Account, lock: str
+    account: Account, lock: ContestedLock
 ) -> None:
     """Decides whether a destroyed service's table and locks stay, and a redeployment ignores them.
 
@@ -107,28 +108,26 @@ def test_a_retained_table_outlives_its_stack_and_a_new_deployment_has_another(
     def deployed() -> Iterator[Deployment]:
         try:
             outputs = {RETAINED: stacks.create(RETAINED)}
-            yield Deployment(aws=account.workflows.aws, outputs=outputs, service=RETAINED)
+            yield replace(account.workflows, outputs=outputs, service=RETAINED)
         finally:
             # Even if the creation has failed: what is to be retained outlives its rollback.
             tables.update(stacks.resources(RETAINED, "AWS::DynamoDB::Table"))
-            log_groups = stacks.resources(RETAINED, "AWS::Logs::LogGroup")
-            removal.callback(delete_log_groups, account.client("logs"), log_groups)
+            groups = stacks.resources(RETAINED, "AWS::Logs::LogGroup")
+            delete_groups = (account.client("logs"), "delete_log_group", "logGroupName")
+            removal.callback(delete_retained, *delete_groups, groups)
             stacks.delete(RETAINED)
 
     with ExitStack() as removal:
-        removal.callback(lambda: delete_tables(account.client("dynamodb"), [*tables]))
-        with deployed() as first:
-            assert _acquire(first, lock, "the first")
+        delete_tables = (account.client("dynamodb"), "delete_table", "TableName")
+        removal.callback(delete_retained, *delete_tables, tables)  # those that are there then
+        with deployed() as service:
+            first = replace(lock, deployment=service)
+            assert first.ask(owner_name="the first")["acquired"]
         assert not stacks.exists(RETAINED)
-        assert first.holders(lock) == ["the first"]
-        with deployed() as second:
-            assert _acquire(second, lock, "the second")
+        assert first.holders() == ["the first"]
+        with deployed() as service:
+            second = replace(lock, deployment=service)
+            assert second.ask(owner_name="the second")["acquired"]
             account.tell(f"destroyed and redeployed: {len(tables)} old table stays")
-            assert second.table_name != first.table_name
-            assert (first.holders(lock), second.holders(lock)) == (["the first"], ["the second"])
-
-
-def _acquire(service: Deployment, lock: str, owner: str) -> bool:
-    owner_id = f"{owner} owner of {lock}"
-    answer = service.invoke("Acquire", lock_name=lock, owner_id=owner_id, owner_name=owner)
-    return bool(answer["acquired"])
+            assert second.deployment.table_name != first.deployment.table_name
+            assert (first.holders(), second.holders()) == (["the first"], ["the second"])

@@ -5,24 +5,24 @@ from __future__ import annotations
 import itertools
 import json
 import time
-import uuid
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from botocore.exceptions import ClientError
 
-from tests.e2e.deployment import Deployment, wait_until
+from tests.e2e.deployment import Deployment, Json, wait_until
 from tests.e2e.durable.executions import DurableLock
+from tests.e2e.locks import ContestedLock
 from tests.smoke.account import EVENTS, WORKFLOWS, Account
-from tests.smoke.conftest import LONG_SECONDS, await_holder, dead_letters, in_parallel
+from tests.smoke.conftest import LONG_SECONDS, dead_letters, in_parallel
 from tests.smoke.separate_stacks import LIFECYCLE_PREFIX
 from tests.smoke.stack import DURABLE_SECONDS
 
 # Case 8: the raw status events of Step Functions.
 
 
-Json = dict[str, Any]
 ENDS = {"SUCCEEDED": 0, "FAILED": 0, "TIMED_OUT": 60, "ABORTED": 60}
 """Each kind of end, and how long the work would take."""
 
@@ -93,21 +93,21 @@ def test_each_kind_of_end_is_reported_with_execution_status_and_redrive_count(
 
 
 def test_the_lock_of_a_child_execution_is_free_when_its_parent_is_stopped(
-    account: Account, lock: str
+    account: Account, lock: ContestedLock
 ) -> None:
     """Decides whether child executions of a Distributed Map that are aborted send status events.
 
     Without events the lock stays until another caller wants it, which no one does here.
     """
     workflows = account.workflows
-    items = [{"lock": lock, "seconds": WORK_SECONDS}]
+    items = [{"lock": lock.lock, "seconds": WORK_SECONDS}]
     execution = workflows.start("GuardInDistributedMap", {"items": items})
-    wait_until(lambda: workflows.holders(lock) != [])
-    [child] = workflows.holders(lock)
+    wait_until(lambda: lock.holders() != [])
+    [child] = lock.holders()
     assert "/Each:" in child
     workflows.stop(execution)
     stopped_at = time.time()
-    wait_until(lambda: workflows.holders(lock) == [])
+    wait_until(lambda: lock.holders() == [])
     assert workflows.ended(child).status == "ABORTED"
     account.tell(f"the lock of an aborted child was free after {time.time() - stopped_at:.1f} s")
 
@@ -120,27 +120,23 @@ _METRIC_DELAY_SECONDS = 180
 
 
 def test_the_locks_of_many_stopped_executions_are_freed_without_a_dead_letter(
-    account: Account, lock: str
+    account: Account, lock: ContestedLock
 ) -> None:
     """Decides whether throttles or recursion detection stop the reaper after a mass stop."""
-    workflows = account.workflows
+    workflows, sizes = account.workflows, account.sizes
     began = datetime.now(UTC)
-    locks = [f"{lock}/{number}" for number in range(account.sizes.stopped)]
-    executions = [
-        workflows.start("Holds", {"lock": name, "seconds": WORK_SECONDS}) for name in locks
-    ]
-    for name, execution in zip(locks, executions, strict=True):
-        await_holder(account, name, execution)
-    many = [f"{lock}/one/{number}" for number in range(account.sizes.claims)]
-    in_parallel(account, lambda name: _acquire_for(account, executions[0], name), many)
+    locks = [replace(lock, lock=f"{lock.lock}/{number}") for number in range(sizes["stopped"])]
+    executions = [each.start("Holds", seconds=WORK_SECONDS) for each in locks]
+    for each, execution in zip(locks, executions, strict=True):
+        each.await_holder(execution)
+    many = [replace(lock, lock=f"{lock.lock}/one/{number}") for number in range(sizes["claims"])]
+    terms = {"execution_arn": executions[0], "lease_seconds": 12 * 3600}
+    assert all(in_parallel(account, lambda each: each.ask(**terms)["acquired"], many))
 
     stopped_at = time.time()
     in_parallel(account, workflows.stop, executions)
-    for name in (*locks, *many):
-        wait_until(
-            lambda name=name: workflows.holders(name) == [],  # type: ignore[misc]  # this one
-            seconds=LONG_SECONDS,
-        )
+    for each in (*locks, *many):
+        wait_until(lambda each=each: each.holders() == [], seconds=LONG_SECONDS)  # type: ignore[misc]  # this one
     seconds = time.time() - stopped_at
     account.tell(f"{len(executions)} stopped, {len(many)} locks of one: free in {seconds:.1f} s")
     for execution in executions:  # until the second pass is done with them
@@ -151,17 +147,6 @@ def test_the_locks_of_many_stopped_executions_are_freed_without_a_dead_letter(
         )
     assert dead_letters(account) == 0
     assert _dropped_as_recursive(account, began) == 0
-
-
-def _acquire_for(account: Account, execution: str, lock: str) -> None:
-    answer = account.workflows.invoke(
-        "Acquire",
-        lock_name=lock,
-        owner_id=str(uuid.uuid4()),
-        execution_arn=execution,
-        lease_seconds=12 * 3600,
-    )
-    assert answer["acquired"] is True, answer
 
 
 def _dropped_as_recursive(account: Account, since: datetime) -> int:
@@ -184,34 +169,51 @@ def _dropped_as_recursive(account: Account, since: datetime) -> int:
 
 # Case 17: lifecycle events, from the stream to the target of a rule; and the monitoring.
 
+TOLD: Final = [
+    ("Lock granted", "the newest"),
+    ("Lock granted", "the owner"),
+    ("Lock released", "the newest"),
+    ("Lock released", "the owner"),
+    ("Waiter superseded", "the older one"),
+]
 
-def test_a_grant_and_a_release_reach_a_rule_and_a_renewal_and_a_waiter_do_not(
-    account: Account, lock: str
+
+def test_grants_releases_and_the_superseded_reach_a_rule_and_renewals_and_waiters_do_not(
+    account: Account, lock: ContestedLock
 ) -> None:
     """Decides whether the stream's filter lets locks through, and events reach a rule's target.
 
     And whether AWS accepts the dashboard, the alarms and the saved queries of a LockMonitoring.
     """
-    lock = f"{LIFECYCLE_PREFIX}{lock}"
-    owner = {"lock_name": lock, "owner_id": f"owner of {lock}"}
-    waiter = {"lock_name": lock, "owner_id": f"waiter of {lock}"}
-    with account.stacks.created(EVENTS) as created:
-        service = Deployment(aws=account.workflows.aws, outputs={EVENTS: created}, service=EVENTS)
-        received = Mailbox(account, created["LifecycleEventsUrl"])
+    name = f"{LIFECYCLE_PREFIX}{lock.lock}"
+    owner, leaving, older, newest = (
+        {"lock_name": name, "owner_id": f"{who} of {name}", "owner_name": who}
+        for who in ("the owner", "who leaves", "the older one", "the newest")
+    )
+    with account.created(EVENTS) as service:
+        received = Mailbox(account, service.outputs[EVENTS]["LifecycleEventsUrl"])
         _wait_for_the_stream(service, received)
-        granted = service.invoke("Acquire", owner_name="smoke test", **owner)
-        queued = service.invoke("Acquire", queue=True, **waiter)
-        assert service.invoke("Heartbeat", **owner)["renewed"] is True
-        service.invoke("Release", ticket=queued["ticket"], **waiter)  # gives up its place
-        assert service.invoke("Release", **owner)["released"] is True
-        wait_until(lambda: len(received.of_locks(lock)) >= 2, seconds=LONG_SECONDS)
-        told = received.of_locks(lock)
+        granted = service.invoke("Acquire", **owner, only_newest=1)
+        queued = service.invoke("Acquire", **leaving, only_newest=2, queue=True)
+        assert service.invoke("Heartbeat", lock_name=name, owner_id=owner["owner_id"])["renewed"]
+        gives_up = {"lock_name": name, "owner_id": leaving["owner_id"], "ticket": queued["ticket"]}
+        service.invoke("Release", **gives_up)
+        service.invoke("Acquire", **older, only_newest=3, queue=True)
+        service.invoke("Acquire", **newest, only_newest=9, queue=True)
+        service.invoke("Release", lock_name=name, owner_id=owner["owner_id"])
+        handed_over = service.invoke("Acquire", **newest, only_newest=9, queue=True)
+        assert handed_over["acquired"] is True
+        service.invoke("Release", lock_name=name, owner_id=newest["owner_id"])
+        wait_until(lambda: len(received.of_locks(name)) >= len(TOLD), seconds=LONG_SECONDS)
+        told = received.of_locks(name)
         account.tell(f"raw events: {json.dumps(told)}")
-        assert [each["detail-type"] for each in told] == ["Lock granted", "Lock released"]
-        tokens = {each["detail"]["fencing_token"] for each in told}
+        details = [(each["detail-type"], each["detail"]) for each in told]
+        assert sorted((kind, detail["owner_name"]) for kind, detail in details) == TOLD
+        tokens = {d["fencing_token"] for _, d in details if d["owner_name"] == "the owner"}
         assert tokens == {granted["fencing_token"]}
-        assert {each["detail"]["owner_name"] for each in told} == {"smoke test"}
-        assert owner["owner_id"] not in json.dumps(told)
+        [superseded] = [detail for kind, detail in details if kind == "Waiter superseded"]
+        assert (superseded["version"], superseded["newest"]) == (3, 9)
+        assert f"of {name}" not in json.dumps(told), "an owner id is not told"
         account.tell(_monitoring(account))
 
 
@@ -245,7 +247,7 @@ GONE: Final = frozenset(
 
 
 def test_a_durable_function_waits_without_invocations_and_its_end_frees_the_lock(
-    account: Account, lock: str, tmp_path: Path
+    account: Account, lock: ContestedLock, tmp_path: Path
 ) -> None:
     """Decides whether `hold` waits without invocations, and a stop and a timeout reach the reaper.
 
@@ -253,7 +255,7 @@ def test_a_durable_function_waits_without_invocations_and_its_end_frees_the_lock
     LockStoreMisconfigured, which names the version. The raw events are shown with the figures.
     """
     notes = tmp_path if account.is_embedded else Path("/tmp")  # noqa: S108 - Lambda's own
-    executions = DurableLock(account.workflows, notes, lock, WORKFLOWS)
+    executions = DurableLock(account.workflows, notes, lock.lock, WORKFLOWS)
     holder = executions.start_inside("holder", stays=True)
     waiter = executions.start_behind("waiter", stays=True)
     wait_until(lambda: executions.invocations(waiter) == 1)

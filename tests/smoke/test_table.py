@@ -7,7 +7,6 @@ import json
 import re
 import time
 import uuid
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -17,14 +16,14 @@ from fairlock.aws.lock_table import LockTable
 from fairlock.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS
 from fairlock.clock import date_in
 from fairlock.protocol.schema import lock_key
-from tests.e2e.deployment import SECOND_PASS_SECONDS, Deployment, Json, wait_until
+from tests.e2e.deployment import SECOND_PASS_SECONDS, Json, wait_until
+from tests.e2e.locks import ContestedLock, QueuedLock
 from tests.smoke.account import KEYS, Account
-from tests.smoke.conftest import await_waiters, dead_letters, ended, held, outputs
+from tests.smoke.conftest import dead_letters, outputs
 
 # Case 18: each answer of DynamoDB tells AWS's time, by which all leases go.
 
 
-ANSWERS = 1_000
 THROTTLE_TRIES = 20_000
 NOT_THERE: dict[str, Any] = {"ConditionExpression": "attribute_exists(pk) AND pk = :no"}
 
@@ -37,10 +36,10 @@ def answer_of(call: Any, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as
     return answered
 
 
-def test_each_answer_has_a_date_of_its_own(account: Account, lock: str) -> None:
+def test_each_answer_has_a_date_of_its_own(account: Account, lock: ContestedLock) -> None:
     """Decides whether refusals have one too: a lease of another is judged by nothing else."""
     dynamodb, table = account.client("dynamodb"), account.workflows.table_name
-    key = dict(lock_key(lock))
+    key = dict(lock_key(lock.lock))
     write = {"TableName": table, "Key": key, "ExpressionAttributeValues": {":no": {"S": "no"}}}
     refused = {**write, **NOT_THERE}
     answers = {
@@ -58,10 +57,9 @@ def test_each_answer_has_a_date_of_its_own(account: Account, lock: str) -> None:
 def test_the_dates_of_all_front_ends_fit_together(account: Account) -> None:
     """Decides whether front ends stay within half a second either way, which the rules allow."""
     dynamodb, table = account.client("dynamodb"), account.workflows.table_name
-    locks = LockTable(dynamodb, table)
-    clock = locks.aws_clock
+    clock, answers = LockTable(dynamodb, table).aws_clock, account.sizes["answers"]
     edges: list[tuple[float, float]] = []
-    for number in range(ANSWERS):
+    for number in range(answers):
         sent = clock.monotonic()
         answer = dynamodb.get_item(TableName=table, Key=dict(lock_key(f"date-{number}")))
         date_ms = date_in(answer)
@@ -69,18 +67,17 @@ def test_the_dates_of_all_front_ends_fit_together(account: Account) -> None:
         # What this one answer says of AWS's time less our monotonic clock: at least and at most.
         edges.append((date_ms / 1000 - clock.monotonic(), date_ms / 1000 + 1 - sent))
     apart = max(least for least, _ in edges) - min(most for _, most in edges)
-    account.tell(f"front ends over {ANSWERS} answers: {max(0.0, apart):.3f} s apart at least")
+    account.tell(f"front ends over {answers} answers: {max(0.0, apart):.3f} s apart at least")
     assert apart < 1
 
 
-def test_a_throttle_has_a_date_too(account: Account, lock: str) -> None:
+def test_a_throttle_has_a_date_too(account: Account) -> None:
     """Decides whether a throttle has one: nothing is judged by it, the request is repeated."""
     account.needs_aws("it does not throttle")
     dynamodb, table = account.client("dynamodb"), account.workflows.table_name
+    read = {"TableName": table, "Key": dict(lock_key("throttled")), "ConsistentRead": True}
     for _ in range(THROTTLE_TRIES):
-        answer = answer_of(
-            dynamodb.get_item, TableName=table, Key=dict(lock_key(lock)), ConsistentRead=True
-        )
+        answer = answer_of(dynamodb.get_item, **read)
         if "Error" in answer:
             account.tell(f"{answer['Error']['Code']}: Date {date_in(answer)}")
             return
@@ -93,7 +90,7 @@ def test_a_throttle_has_a_date_too(account: Account, lock: str) -> None:
 def test_fencing_token_and_time_reach_a_function_as_integers(account: Account) -> None:
     """Decides whether Step Functions sends 16 digits as an integer, and not as 1.9E15."""
     execution = account.workflows.start("Integers", {})
-    [[jsonata, path]] = outputs(account, [execution])
+    [[jsonata, path]] = outputs(account.workflows, execution)
     assert jsonata["types"] == {"fencing_token": "int", "now_ms": "int"}
     assert path["types"] == {"fencing_token": "int"}
     name = execution.rpartition(":")[2]
@@ -107,25 +104,20 @@ def test_fencing_token_and_time_reach_a_function_as_integers(account: Account) -
 
 
 def test_a_service_with_a_key_wakes_the_waiters_of_a_machine_with_that_key(
-    account: Account, lock: str
+    account: Account,
 ) -> None:
     """Decides whether functions that may use a machine's KMS key can complete its task tokens.
 
     And whether functions that may not use it cannot: that is shown with the figures.
     """
-    with account.stacks.created(KEYS) as created:
-        workflows = Deployment(aws=account.workflows.aws, outputs={KEYS: created}, service=KEYS)
-        encrypted = replace(account, workflows=workflows)
-        with held(encrypted, lock) as release:
-            waiter = workflows.start("KnownKey", {"lock": lock, "seconds": 0})
-            await_waiters(encrypted, lock, 1)
-            released_at = release()
-        [span] = outputs(encrypted, [waiter])
-        late = span["began_ms"] / 1000 - released_at
+    with account.created(KEYS) as workflows:
+        taken = QueuedLock(workflows)
+        waiter = taken.join("KnownKey")
+        released_at = taken.release()
+        late = taken.began(waiter) - released_at
         account.tell(f"machine with a known key: woken {late:.2f} s after the release")
-        assert len(workflows.timeline(waiter).calls("Guard: Acquire")) == 1
-        foreign = workflows.start("ForeignKey", {"lock": f"{lock}/foreign", "seconds": 0})
-        [end] = ended(encrypted, [foreign])
+        assert len(workflows.acquires(waiter)) == 1
+        end = workflows.run("ForeignKey", {"lock": "foreign", "seconds": 0})
         account.tell(f"machine with a foreign key: {end.status} {end.error} {end.cause}")
     account.needs_aws("it enforces no permissions for keys")
 
@@ -145,7 +137,7 @@ ERRORS = {
 
 @pytest.mark.parametrize("error", ERRORS)
 def test_an_error_of_step_functions_is_caught_around_the_guard_by_its_name(
-    account: Account, lock: str, error: str
+    account: Account, lock: ContestedLock, error: str
 ) -> None:
     """Decides whether a Fail state raises an error named States.… under that name.
 
@@ -157,63 +149,59 @@ def test_an_error_of_step_functions_is_caught_around_the_guard_by_its_name(
     # AWS names a nested execution's failure States.TaskFailed, the embedded AWS as the child does.
     if account.is_embedded and task == "Nest":
         error = "Child"
+    locks = [ContestedLock(account.workflows, f"{lock.lock}/{kind}") for kind in KINDS]
     executions = [
-        account.workflows.start(
-            "Errors", {"lock": f"{lock}/{kind}", "guard": f"{kind}{task}", **inputs}
-        )
-        for kind in KINDS
+        each.start("Errors", guard=f"{kind}{task}", **inputs)
+        for kind, each in zip(KINDS, locks, strict=True)
     ]
     # No entry of its own catches States.TaskFailed: that name in a Catch means any error but one.
     caught_as = "States.ALL" if task == "Nest" else error
     expected: list[Json] = [{"caught_as": caught_as, "error": error}] * len(KINDS)
-    assert outputs(account, executions) == expected
-    assert [account.workflows.held(f"{lock}/{kind}") for kind in KINDS] == [0] * len(KINDS)
+    assert outputs(account.workflows, *executions) == expected
+    assert [each.held() for each in locks] == [0] * len(KINDS)
 
 
 # Functions that are called directly, and the way of an event to the reaper.
 
 
-def test_direct_callers_hold_the_lock_one_after_the_other(account: Account, lock: str) -> None:
+def test_direct_callers_hold_the_lock_one_after_the_other(lock: ContestedLock) -> None:
     """Decides whether the functions may do in AWS what they do: table, tracing, logs, metrics."""
-    invoke = account.workflows.invoke
-    first, second = (
-        {"lock_name": lock, "owner_id": f"owner-{number}-of-{lock}"} for number in (1, 2)
-    )
-    granted = invoke("Acquire", **first)
+    first, second = (f"owner-{number}-of-{lock.lock}" for number in (1, 2))
+    granted = lock.ask(owner_id=first)
     assert granted["acquired"] is True
-    assert invoke("Acquire", **first)["fencing_token"] == granted["fencing_token"]
-    assert invoke("Acquire", **second)["reason"] == "HELD"
-    assert invoke("Heartbeat", **first)["renewed"] is True
-    assert invoke("Release", **first)["released"] is True
-    later = invoke("Acquire", **second)
+    assert lock.ask(owner_id=first)["fencing_token"] == granted["fencing_token"]
+    assert lock.ask(owner_id=second)["reason"] == "HELD"
+    heartbeat = {"lock_name": lock.lock, "owner_id": first}
+    assert lock.deployment.invoke("Heartbeat", **heartbeat)["renewed"] is True
+    lock.release(first)
+    later = lock.ask(owner_id=second)
     assert later["fencing_token"] > granted["fencing_token"]
-    assert invoke("Acquire", **second)["fencing_token"] == later["fencing_token"]
-    assert invoke("Release", **second)["released"] is True
-    assert account.workflows.held(lock) == 0
+    assert lock.ask(owner_id=second)["fencing_token"] == later["fencing_token"]
+    lock.release(second)
+    assert lock.held() == 0
 
 
-def test_a_mistake_is_a_typed_error(account: Account, lock: str) -> None:
+def test_a_mistake_is_a_typed_error(account: Account, lock: ContestedLock) -> None:
     """Decides whether Lambda reports an error by the class name that workflows match on."""
     response = account.client("lambda").invoke(
         FunctionName=account.workflows.function_name("Acquire"),
-        Payload=json.dumps({"lock_name": lock, "limit": 0}),
+        Payload=json.dumps({"lock_name": lock.lock, "limit": 0}),
     )
     answer = json.load(response["Payload"])
     assert answer["errorType"] == "InvalidRequest"
     assert answer["errorMessage"].startswith("limit: ")
-    assert account.workflows.holders(lock) == []
+    assert lock.holders() == []
 
 
 def test_a_lock_of_a_stopped_workflow_is_reaped_long_before_its_lease_is_over(
-    account: Account, lock: str
+    account: Account, lock: ContestedLock
 ) -> None:
     """Decides whether the event of a stop reaches the reaper: its rule, queue, policy and role."""
     workflows = account.workflows
-    execution = workflows.start("Holds", {"lock": f"{lock}/other", "seconds": 600})
-    holder = {"owner_id": f"owner-of-{lock}", "execution_arn": execution, "lease_seconds": 3600}
-    assert workflows.invoke("Acquire", lock_name=lock, **holder)["acquired"] is True
+    execution = workflows.start("Holds", {"lock": f"{lock.lock}/other", "seconds": 600})
+    assert lock.ask(execution_arn=execution, lease_seconds=3600)["acquired"] is True
     workflows.stop(execution)
-    wait_until(lambda: workflows.holders(lock) == [], seconds=60)
+    wait_until(lambda: lock.holders() == [], seconds=60)
     account.tell(f"1 execution stopped: {dead_letters(account)} dead letters")
     assert dead_letters(account) == 0
 

@@ -49,7 +49,7 @@ UNKNOWNS: Final = (
 )
 
 
-def client_error(code: str, status: int = 400) -> ClientError:
+def client_error(code: str, status: int = 400, *, retries: int = 2) -> ClientError:
     return ClientError(
         {
             "Error": {"Code": code, "Message": "as a test wants it"},
@@ -58,7 +58,7 @@ def client_error(code: str, status: int = 400) -> ClientError:
                 "RequestId": "r",
                 "HostId": "h",
                 "HTTPHeaders": {},
-                "RetryAttempts": 2,
+                "RetryAttempts": retries,
             },
         },
         "UpdateItem",
@@ -67,9 +67,7 @@ def client_error(code: str, status: int = 400) -> ClientError:
 
 def refusal(code: str) -> ClientError:
     """An answer to the first and only sending of a request."""
-    error = client_error(code)
-    error.response["ResponseMetadata"]["RetryAttempts"] = 0
-    return error
+    return client_error(code, retries=0)
 
 
 def unknown_outcomes() -> dict[str, Exception]:
@@ -112,6 +110,13 @@ At = int | Collection[int]
 
 class Killed(BaseException):
     """The process ended here."""
+
+
+def writes_of(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a request writes: of a transaction several items."""
+    if "TransactItems" in request:
+        return [write for item in request["TransactItems"] for write in item.values()]
+    return [request]
 
 
 @dataclass

@@ -76,13 +76,15 @@ def removal_of_a_claim_under_a_pass(bench: Bench) -> Wire:
     return wire
 
 
-@late_copy("record_heartbeat", "#asked_at_ms <= :now", **KEEPS_THE_TOKEN)
-def heartbeat_before_a_redrive(bench: Bench) -> Wire:
+@late_copy("record_heartbeat", "#asked_at_ms <= :now", redriven=True, **KEEPS_THE_TOKEN)
+@late_copy("record_heartbeat", "#asked_at_ms <= :now", redriven=False, **KEEPS_THE_TOKEN)
+def heartbeat_before_the_last_one(bench: Bench, *, redriven: bool) -> Wire:
     bench.wait("anna")
     first = workflow_heartbeat("anna", "first")
     wire = late(bench, "SET #task_token", lambda store: store.keep_alive(first))
-    bench.come_back()
-    bench.clock.advance(1)
+    if redriven:
+        bench.come_back()
+    bench.clock.advance(3)
     bench.beat("anna", "second")
     return wire
 
@@ -129,16 +131,6 @@ def fence_of_a_redriven_execution(bench: Bench) -> Wire:
     with suppress(LockStoreUnavailable):
         bench.reap(client=wire)
     bench.redrive()
-    return wire
-
-
-@late_copy("record_heartbeat", "#asked_at_ms <= :now", **KEEPS_THE_TOKEN)
-def heartbeat_of_a_state_that_was_repeated(bench: Bench) -> Wire:
-    bench.wait("anna")
-    first = workflow_heartbeat("anna", "first")
-    wire = late(bench, "SET #task_token", lambda store: store.keep_alive(first))
-    bench.clock.advance(3)
-    bench.beat("anna", "second")
     return wire
 
 

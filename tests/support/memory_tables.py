@@ -10,7 +10,7 @@ from typing import Any
 from fairlock.protocol.model import AcquireRequest
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock
-from tests.support.faulty_table import WRITES
+from tests.support.faulty_table import WRITES, writes_of
 
 WRITE_UNIT_BYTES = 1024
 _ARN = "arn:aws:states:us-east-1:123456789012:execution:Billing-MachineD1A2B3C4-x1y2z3:"
@@ -66,19 +66,11 @@ class MeteredTable:
     write_units: int = 0
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the table has
-        return getattr(self.inner, name)
+        attribute = getattr(self.inner, name)
+        return (lambda **request: self._write(attribute, request)) if name in WRITES else attribute
 
-    def update_item(self, **request: Any) -> Any:  # noqa: ANN401 - as boto3 answers
-        return self._write(self.inner.update_item, request, [request])
-
-    def delete_item(self, **request: Any) -> Any:  # noqa: ANN401 - same
-        return self._write(self.inner.delete_item, request, [request])
-
-    def transact_write_items(self, **request: Any) -> Any:  # noqa: ANN401 - same
-        writes = [write for each in request["TransactItems"] for write in each.values()]
-        return self._write(self.inner.transact_write_items, request, writes, times=2)
-
-    def _write(self, send: Any, request: Any, writes: Any, times: int = 1) -> Any:  # noqa: ANN401 - same
+    def _write(self, send: Any, request: dict[str, Any]) -> Any:  # noqa: ANN401 - a method
+        writes, times = writes_of(request), 2 if "TransactItems" in request else 1
         before = [self._bytes(write) for write in writes]
         try:
             return send(**request)

@@ -6,7 +6,7 @@ import copy
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from botocore.exceptions import ClientError, ReadTimeoutError
@@ -15,7 +15,6 @@ from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.errors import LockLost, LockStoreUnavailable
 from fairlock.protocol import schema
 from fairlock.protocol.ceiling import SetCeilingRequest
-from fairlock.protocol.claims import write_claim
 from fairlock.protocol.items import new_waiter
 from fairlock.protocol.model import (
     ForceReleaseRequest,
@@ -26,7 +25,6 @@ from fairlock.protocol.model import (
     Waiter,
 )
 from fairlock.protocol.outcomes import NotHeld, Queued, Reaped, Refusal, Released
-from fairlock.protocol.table_requests import Update
 from fairlock.store.context import Event
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.store.reap import ExecutionEnded
@@ -41,7 +39,7 @@ from tests.support import (
     release,
     store_over,
 )
-from tests.support.faulty_table import ENDPOINT, WRITES, Fault, FaultyTable
+from tests.support.faulty_table import ENDPOINT, WRITES, Fault, FaultyTable, writes_of
 
 
 @dataclass
@@ -316,7 +314,7 @@ class Wire:
             return attribute
 
         def call(**request: Any) -> Any:  # noqa: ANN401 - same
-            if self.late is None and any(self.text in _expressions(w) for w in _writes(request)):
+            if self.late is None and any(self.text in _expressions(w) for w in writes_of(request)):
                 self.late = name, copy.deepcopy(request)
                 if self.held_back:
                     raise ReadTimeoutError(endpoint_url=ENDPOINT)
@@ -335,7 +333,7 @@ class Wire:
         request = copy.deepcopy(request)
         request.pop("ClientRequestToken", None)  # DynamoDB forgets it after ten minutes.
         for condition in without:
-            found = [w for w in _writes(request) if condition in w["ConditionExpression"]]
+            found = [w for w in writes_of(request) if condition in w["ConditionExpression"]]
             assert found, f"{condition!r} is in no condition"
             for write in found:
                 _take_out(write, condition)
@@ -344,12 +342,6 @@ class Wire:
         except ClientError:
             return False
         return True
-
-
-def _writes(request: dict[str, Any]) -> list[dict[str, Any]]:
-    if "TransactItems" in request:
-        return [write for item in request["TransactItems"] for write in item.values()]
-    return [request]
 
 
 def _expressions(write: dict[str, Any]) -> str:
@@ -378,11 +370,3 @@ def copied(bench: Bench, text: str, send: Callable[[Operations], object]) -> Wir
     wire = Wire(bench.client, text)
     send(bench.store(wire))
     return wire
-
-
-def claim_whatever_has_ended(*args: Any, **kwargs: Any) -> Update:  # noqa: ANN401 - as `write_claim`
-    """For controls: the claim of an acquisition that is over is written again."""
-    update, alive = write_claim(*args, **kwargs), "attribute_not_exists(#ended)"
-    assert alive in update.condition
-    always = f"({alive} OR attribute_exists(#ended))"
-    return replace(update, condition=update.condition.replace(alive, always))

@@ -6,9 +6,9 @@ As tests/e2e/lifetimes tests it, without the scenarios that suite plays beside i
 from __future__ import annotations
 
 from tests.e2e.deployment import Deployment
-from tests.e2e.lifetimes.contested_lock import ContestedLock
 from tests.e2e.lifetimes.stack import INTERVAL_SECONDS
 from tests.e2e.lifetimes.test_keep_alive import force_released
+from tests.e2e.locks import ContestedLock
 
 
 def test_three_heartbeats_beat_beside_the_work_and_end_with_it(deployment: Deployment) -> None:
@@ -18,7 +18,7 @@ def test_three_heartbeats_beat_beside_the_work_and_end_with_it(deployment: Deplo
     ended = contested.ended(execution)
     assert ended.status == "SUCCEEDED"
     # The first one begins with the work, and each lasts for an interval.
-    assert len(deployment.timeline(execution).entries("Guard: Heartbeat")) in {3, 4}
+    assert len(deployment.entries(execution, "Guard: Heartbeat")) in {3, 4}
     assert deployment.stopped_at(execution) - ended.output["ended_ms"] / 1000 < INTERVAL_SECONDS
     assert contested.holders() == []
 

@@ -8,7 +8,7 @@ import uuid
 from typing import Any, Final
 
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.lifetimes.contested_lock import ContestedLock
+from tests.e2e.locks import ContestedLock
 from tests.e2e.together import together
 
 LONG_SECONDS: Final = 600
@@ -17,74 +17,63 @@ REFUSED: Final = "NotAuthorizedForSourceException"
 """Of PutEventsResultEntry in EventBridge's API reference."""
 
 
-class Forger:
-    """Someone who may put events and make buses and rules, in the account of the service."""
+def put(deployment: Deployment, execution: str, *, source: str, bus: str = "default") -> str | None:
+    """An event that says that the execution has been stopped; the error of EventBridge."""
+    detail = {
+        "executionArn": execution,
+        "status": "ABORTED",
+        "redriveCount": 0,
+        "stopDate": round(time.time() * 1000),
+    }
+    entry = {"Source": source, "DetailType": DETAIL_TYPE, "Detail": json.dumps(detail)}
+    events: Any = deployment.aws.client("events")
+    [told] = events.put_events(Entries=[{**entry, "EventBusName": bus}])["Entries"]
+    code = told.get("ErrorCode")
+    return None if code is None else str(code)
 
-    def __init__(self, deployment: Deployment) -> None:
-        self.deployment = deployment
-        self.events: Any = deployment.aws.client("events")
 
-    def put(self, execution: str, *, source: str, bus: str = "default") -> str | None:
-        """An event that says that the execution has been stopped; the error of EventBridge."""
-        detail = {
-            "executionArn": execution,
-            "status": "ABORTED",
-            "redriveCount": 0,
-            "stopDate": round(time.time() * 1000),
-        }
-        entry = {"Source": source, "DetailType": DETAIL_TYPE, "Detail": json.dumps(detail)}
-        [told] = self.events.put_events(Entries=[{**entry, "EventBusName": bus}])["Entries"]
-        code = told.get("ErrorCode")
-        return None if code is None else str(code)
+def make_rule(deployment: Deployment) -> str:
+    """A rule that sends events of a source of its own to the reaper's queue; that source."""
+    source, events = f"forged.{uuid.uuid4()}", deployment.aws.client("events")
+    name = f"fairlock-reaper-{uuid.uuid4().hex[:24]}"
+    events.put_rule(Name=name, EventPattern=json.dumps({"source": [source]}))
+    queue = deployment.outputs["Fairlock"]["ReapQueueArn"]
+    events.put_targets(Rule=name, Targets=[{"Id": "reaper", "Arn": queue}])
+    return source
 
-    def make_bus(self) -> str:
-        name = f"bus-{uuid.uuid4()}"
-        self.events.create_event_bus(Name=name)
-        return name
 
-    def make_rule(self) -> str:
-        """A rule that sends events of a source of its own to the reaper's queue; that source."""
-        source = f"forged.{uuid.uuid4()}"
-        name = f"fairlock-reaper-{uuid.uuid4().hex[:24]}"
-        self.events.put_rule(Name=name, EventPattern=json.dumps({"source": [source]}))
-        queue = self.deployment.outputs["Fairlock"]["ReapQueueArn"]
-        self.events.put_targets(Rule=name, Targets=[{"Id": "reaper", "Arn": queue}])
-        return source
-
-    def reap_passes(self, execution: str) -> int:
-        """How many passes the reaper has made for it, by its own log."""
-        function = self.deployment.outputs["Fairlock"]["ReapFunctionName"]
-        functions, logs = (self.deployment.aws.client(name) for name in ("lambda", "logs"))
-        found = functions.get_function_configuration(FunctionName=function)
-        pages = logs.get_paginator("filter_log_events").paginate(
-            logGroupName=found["LoggingConfig"]["LogGroup"], filterPattern="reaped"
-        )
-        lines = [event["message"] for page in pages for event in page["events"]]
-        told = [json.loads(line) for line in lines if line.startswith('{"level"')]
-        return sum(
-            each["message"] == "reaped" and each["execution_arn"] == execution for each in told
-        )
+def reap_passes(deployment: Deployment, execution: str) -> int:
+    """How many passes the reaper has made for it, by its own log."""
+    functions, logs = (deployment.aws.client(name) for name in ("lambda", "logs"))
+    found = functions.get_function_configuration(FunctionName=deployment.function_name("Reap"))
+    pages = logs.get_paginator("filter_log_events").paginate(
+        logGroupName=found["LoggingConfig"]["LogGroup"], filterPattern="reaped"
+    )
+    lines = [event["message"] for page in pages for event in page["events"]]
+    told = [json.loads(line) for line in lines if line.startswith('{"level"')]
+    return sum(each["message"] == "reaped" and each["execution_arn"] == execution for each in told)
 
 
 @together
 def test_no_event_that_others_make_reaches_the_reaper_and_control_that_of_aws_does(
     deployment: Deployment,
 ) -> None:
-    forger, lock = Forger(deployment), ContestedLock(deployment)
+    """They may put events and make buses and rules, in the account of the service."""
+    lock, bus = ContestedLock(deployment), f"bus-{uuid.uuid4()}"
     execution = lock.start_inside("Stays", seconds=LONG_SECONDS)
-    bus = forger.make_bus()
+    deployment.aws.client("events").create_event_bus(Name=bus)
     for source, on in (("aws.states", "default"), ("aws.lambda", "default"), ("aws.states", bus)):
-        assert forger.put(execution, source=source, bus=on) == REFUSED
-    for source in ("states", "AWS.states", "my.aws.states", forger.make_rule()):
-        assert forger.put(execution, source=source) is None
-    assert forger.put(execution, source="my.states", bus=bus) is None
+        assert put(deployment, execution, source=source, bus=on) == REFUSED
+    for source in ("states", "AWS.states", "my.aws.states", make_rule(deployment)):
+        assert put(deployment, execution, source=source) is None
+    assert put(deployment, execution, source="my.states", bus=bus) is None
 
     later = ContestedLock(deployment)  # Its event was put later, and has been served:
     second = later.start_inside("Stays", seconds=LONG_SECONDS)
     later.stop(second)
     wait_until(lambda: later.holders() == [])
-    assert (forger.reap_passes(execution), lock.holders()) == (0, [execution])
+    assert (reap_passes(deployment, execution), lock.holders()) == (0, [execution])
 
     lock.stop(execution)
     wait_until(lambda: lock.holders() == [])
-    wait_until(lambda: forger.reap_passes(execution) > 0)
+    wait_until(lambda: reap_passes(deployment, execution) > 0)

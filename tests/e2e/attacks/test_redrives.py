@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 
 from tests.e2e.deployment import Deployment, Ended, wait_until
-from tests.e2e.lifetimes.contested_lock import CALLING, ContestedLock, GatedLock
 from tests.e2e.lifetimes.stack import MAX_WAIT_SECONDS
+from tests.e2e.locks import CALLING, ContestedLock, GatedLock
 from tests.e2e.together import together
 
 WORK_SECONDS: Final = 3
@@ -65,7 +65,7 @@ def test_stopped_between_two_requests_of_a_call_it_works_under_its_lock(
     deployment: Deployment, operation: str, requests: int, *, reaped: bool
 ) -> None:
     """The call goes on when the redrive has begun."""
-    lock = GatedLock(deployment, operation=operation, requests=requests)
+    lock = GatedLock.of(deployment, operation, requests)
     with CALLING:
         execution = lock.start("StaysAtGate", seconds=WORK_SECONDS)
         lock.await_arrival()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-import uuid
 from typing import Any, Final
 
 import pytest
 
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.lifetimes.contested_lock import CALLING, ContestedLock
 from tests.e2e.lifetimes.stack import LONG_LEASE_SECONDS
+from tests.e2e.locks import CALLING, ContestedLock
 from tests.e2e.together import together
 
 LONG_SECONDS: Final = 600
@@ -22,33 +21,24 @@ SOON_SECONDS: Final = LONG_LEASE_SECONDS / 2
 """Whatever frees the locks by then, it is not the end of a lease."""
 
 
-def new_locks(number: int) -> list[str]:
-    """Names that no other test uses."""
-    return [f"sibling/{uuid.uuid4()}" for _ in range(number)]
-
-
-def item(lock: str, seconds: float = LONG_SECONDS, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - of the input
+def item(lock: ContestedLock, seconds: float = LONG_SECONDS, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - of the input
     """An item of the input: which lock, and for how long."""
-    return {"lock": lock, "seconds": seconds, **more}
+    return {"lock": lock.lock, "seconds": seconds, **more}
 
 
-def failing(lock: str) -> dict[str, Any]:
+def failing(lock: ContestedLock) -> dict[str, Any]:
     """An item whose work fails after some seconds."""
     return item(lock, FAILS_AFTER_SECONDS, **{"raise": ERROR})
 
 
-def await_count(deployment: Deployment, locks: list[str], held: int, waiting: int) -> None:
+def await_count(*locks: ContestedLock, held: int, waiting: int) -> None:
     """Until so many hold these locks, and so many wait."""
 
     def is_so() -> bool:
-        holders = sum(len(deployment.holders(lock)) for lock in locks)
-        return (holders, sum(len(deployment.waiters(lock)) for lock in locks)) == (held, waiting)
+        holders = sum(len(lock.holders()) for lock in locks)
+        return (holders, sum(len(lock.waiters()) for lock in locks)) == (held, waiting)
 
     wait_until(is_so)
-
-
-def owners_of(deployment: Deployment, locks: list[str]) -> list[str]:
-    return [owner for lock in locks for owner in deployment.holders(lock)]
 
 
 @together
@@ -57,14 +47,14 @@ def test_what_its_siblings_held_and_waited_for_is_free_long_before_their_leases_
     deployment: Deployment, machine: str, error: str
 ) -> None:
     """Two hold, one waits behind one of them, and the fourth fails."""
-    locks = new_locks(3)
+    locks = [ContestedLock(deployment) for _ in range(3)]
     items = [item(locks[0]), item(locks[0]), item(locks[1]), failing(locks[2])]
     with CALLING:
         execution = deployment.start(machine, {"items": items})
-        await_count(deployment, locks, 3, 1)
+        await_count(*locks, held=3, waiting=1)
     ended = deployment.ended(execution)
     assert (ended.status, ended.error) == ("FAILED", error)
-    await_count(deployment, locks, 0, 0)
+    await_count(*locks, held=0, waiting=0)
     assert time.time() - deployment.stopped_at(execution) < SOON_SECONDS
 
 
@@ -72,12 +62,12 @@ def test_what_its_siblings_held_and_waited_for_is_free_long_before_their_leases_
 def test_a_lock_that_is_handed_to_a_sibling_that_just_ended_goes_on_to_the_next_one(
     deployment: Deployment,
 ) -> None:
-    lock, own = ContestedLock(deployment), new_locks(1)[0]
-    items = [item(lock.lock), item(lock.lock), failing(own)]
+    lock, own = ContestedLock(deployment), ContestedLock(deployment)
+    items = [item(lock), item(lock), failing(own)]
     with CALLING:
         owner_id = lock.ask(lease_seconds=LONG_SECONDS)["owner_id"]
         execution = deployment.start("Each", {"items": items})
-        await_count(deployment, [lock.lock, own], 2, 2)
+        await_count(lock, own, held=2, waiting=2)
     assert deployment.ended(execution).error == ERROR
     failed_at = deployment.stopped_at(execution)
     lock.release(owner_id)
@@ -90,18 +80,18 @@ def test_a_tolerated_failure_releases_its_lock_and_leaves_the_other_child_alone(
     deployment: Deployment,
 ) -> None:
     """Each child of a distributed Map holds under the ARN of its own execution."""
-    locks = new_locks(2)
-    items = [failing(locks[0]), item(locks[1], WORK_SECONDS)]
+    first, second = ContestedLock(deployment), ContestedLock(deployment)
+    items = [failing(first), item(second, WORK_SECONDS)]
     with CALLING:
         execution = deployment.start("EachChildTolerated", {"items": items})
-        await_count(deployment, locks, 2, 0)
-        failed, other = owners_of(deployment, locks)
-        behind = ContestedLock(deployment, locks[0]).start_behind("Stays", seconds=0)
+        await_count(first, second, held=2, waiting=0)
+        [failed], [other] = first.holders(), second.holders()
+        behind = first.start_behind("Stays", seconds=0)
     assert "/Each:" in failed != other
     assert deployment.ended(behind).status == "SUCCEEDED"
     assert deployment.stopped_at(behind) - deployment.stopped_at(failed) < SOON_SECONDS
     assert deployment.ended(execution).status == "SUCCEEDED"
-    await_count(deployment, locks, 0, 0)
+    await_count(first, second, held=0, waiting=0)
 
 
 @together
@@ -110,15 +100,15 @@ def test_iterations_and_children_that_are_redriven_wait_and_work_again(
     deployment: Deployment, machine: str
 ) -> None:
     """One works, and one waits for it; both are stopped with their workflow."""
-    [lock] = locks = new_locks(1)
+    lock = ContestedLock(deployment)
     with CALLING:
         execution = deployment.start(machine, {"items": [item(lock, WORK_SECONDS)] * 2})
-        await_count(deployment, locks, 1, 1)
+        await_count(lock, held=1, waiting=1)
         deployment.stop(execution)
-        await_count(deployment, locks, 0, 0)
+        await_count(lock, held=0, waiting=0)
         deployment.redrive(execution)
     assert deployment.ended(execution).status == "SUCCEEDED"
-    await_count(deployment, locks, 0, 0)
+    await_count(lock, held=0, waiting=0)
 
 
 @together
@@ -127,16 +117,15 @@ def test_each_of_two_nested_workflows_loses_its_own_lock_with_its_own_end(
     deployment: Deployment, which: str, status: str
 ) -> None:
     """A workflow holds a lock while another one, which it has started, holds a second one."""
-    outer, inner = locks = new_locks(2)
+    outer, inner = ContestedLock(deployment), ContestedLock(deployment)
     with CALLING:
-        inputs = {"lock": outer, "inner": inner, "seconds": LONG_SECONDS}
-        execution = deployment.start("Nests", inputs)
-        await_count(deployment, locks, 2, 0)
-        started = deployment.holders(inner)[0]
+        execution = outer.start("Nests", inner=inner.lock, seconds=LONG_SECONDS)
+        await_count(outer, inner, held=2, waiting=0)
+        [started] = inner.holders()
         assert started != execution
         deployment.stop(started if which == "inner" else execution)
     stopped_at = time.time()
-    await_count(deployment, locks if which == "inner" else [outer], 0, 0)
+    await_count(outer, *([inner] if which == "inner" else []), held=0, waiting=0)
     assert time.time() - stopped_at < SOON_SECONDS
     assert deployment.ended(execution).status == status
     if deployment.is_running(started):

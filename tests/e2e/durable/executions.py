@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-import tempfile
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from aws_cdk import CfnOutput, Duration, Stack
+from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
-from constructs import Construct
 
-from fairlock.cdk import LockGuard, LockService, Waiting
-from infra.durable_package import package
+from fairlock.cdk import LockGuard
 from tests.e2e.deployment import Deployment, Json, wait_until
-from tests.e2e.workflow_parts import LOCK, durable_function, invoke
+from tests.e2e.guard.stack import Form, Forms
+from tests.e2e.workflow_parts import durable_code, durable_function, invoke
 
 TIMES: Final = int(os.environ.get("FAIRLOCK_DURABLE_TIMES", "1"))
 """How often each end of an execution is measured; `make durable` does it 20 times."""
-WORKER: Final = Path(__file__).parent / "worker"
 TIMES_OUT_SECONDS: Final = 6
 _MOST_STARTS: Final = 5
 
@@ -118,31 +116,6 @@ class DurableLock:
         lines = [line.split() for line in self.file.read_text().splitlines()]
         return [Note(what, name, int(token), float(at)) for what, name, token, at in lines]
 
-    def overlaps(self) -> list[str]:
-        """Who was inside beside another caller."""
-        inside: set[str] = set()
-        found = []
-        for note in self.notes():
-            if note.what == "in":
-                found += [f"{note.name} beside {other}" for other in inside - {note.name}]
-                inside.add(note.name)
-            inside -= {note.name} if note.what == "out" else set()
-        return found
-
-    def order(self) -> list[str]:
-        """Who came in, in the order of the fencing tokens."""
-        came = {note.name: note.token for note in self.notes() if note.what == "in"}
-        return sorted(came, key=lambda name: came[name])
-
-    def handed_over_to(self, prefix: str) -> list[float]:
-        """Seconds from an exit to the entry of the next, if that one's name begins so."""
-        pairs = itertools.pairwise(self.notes())
-        return [
-            entry.at - leaving.at
-            for leaving, entry in pairs
-            if (leaving.what, entry.what) == ("out", "in") and entry.name.startswith(prefix)
-        ]
-
     @property
     def file(self) -> Path:
         return self.directory / self.lock.rpartition("/")[2]
@@ -152,44 +125,56 @@ class DurableLock:
         return self.deployment.aws.client("lambda", max_pool_connections=32)
 
 
-class DurableForms(Stack):
+@contextmanager
+def without_events(deployment: Deployment, source: str) -> Iterator[None]:
+    """No status event of this source reaches the reaper: contenders have to ask."""
+    events = deployment.aws.client("events")
+    rules = [
+        rule["Name"]
+        for rule in events.list_rules()["Rules"]
+        if source in rule.get("EventPattern", "")
+    ]
+    assert rules
+    try:
+        for rule in rules:
+            events.disable_rule(Name=rule)
+        yield
+    finally:
+        for rule in rules:
+            events.enable_rule(Name=rule)
+
+
+def take(deployment: Deployment, lock: str) -> None:
+    """Until the next caller is granted the lock of an execution that is over."""
+    owner = {"lock_name": lock, "owner_id": str(uuid.uuid4())}
+    wait_until(lambda: bool(deployment.invoke("Acquire", **owner)["acquired"]))
+    deployment.invoke("Release", **owner)
+
+
+class DurableForms(Forms):
     """Two durable functions, one of which soon times out, and a guarded workflow."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, locks: LockService) -> None:
-        super().__init__(scope, construct_id)
-        self.locks = locks
-        with tempfile.TemporaryDirectory() as directory:
-            # CDK copies it into the cloud assembly at once.
-            built = package(WORKER, Path(directory, "function"))
-            self._declare(lambda_.Code.from_asset(str(built)))
+    def declare(self) -> None:
+        with durable_code() as code:
+            for name, seconds in (("Durable", 3600), ("TimesOut", TIMES_OUT_SECONDS)):
+                durable_function(self, name, locks=self.locks, code=code, seconds=seconds)
+            plain = lambda_.Function(
+                self,
+                "Plain",
+                code=code,
+                handler="inside.plain",
+                runtime=lambda_.Runtime.PYTHON_3_13,
+                timeout=Duration.minutes(1),
+            )
+        max_wait = Duration.minutes(10)
+        self.add("BesideDurable", partial(notes, function=plain), max_wait=max_wait)
 
-    def _declare(self, code: lambda_.Code) -> None:
-        for name, seconds in (("Durable", 3600), ("TimesOut", TIMES_OUT_SECONDS)):
-            function = durable_function(self, name, code=code, seconds=seconds)
-            self.locks.grant_durable(function)
-            CfnOutput(self, f"{name}FunctionName", value=function.function_name)
-        plain = lambda_.Function(
-            self,
-            "Plain",
-            code=code,
-            handler="inside.plain",
-            runtime=lambda_.Runtime.PYTHON_3_13,
-            timeout=Duration.minutes(1),
-        )
-        payload = {
-            "name": "{% $states.input.name %}",
-            "notes": "{% $states.input.notes %}",
-            "token": LockGuard.fencing_token_of(self, "Guard"),
-        }
-        guard = LockGuard(
-            self,
-            "Guard",
-            service=self.locks,
-            task=invoke(self, "Work", plain, payload),
-            lock_name=LOCK,
-            waiting=Waiting.queue(fallback=Duration.minutes(5)),
-            max_wait=Duration.minutes(10),
-        )
-        body = sfn.DefinitionBody.from_chainable(guard)
-        machine = sfn.StateMachine(self, "Machine", definition_body=body)
-        CfnOutput(self, "BesideDurableArn", value=machine.state_machine_arn)
+
+def notes(form: Form, *, function: lambda_.IFunction) -> sfn.IChainable:
+    """A task that notes its fencing token, as the durable functions do."""
+    payload = {
+        "name": "{% $states.input.name %}",
+        "notes": "{% $states.input.notes %}",
+        "token": LockGuard.fencing_token_of(form, "Guard"),
+    }
+    return form.guard(invoke(form, "Work", function, payload))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import os
+import itertools
 import re
 import threading
 import time
@@ -18,7 +18,8 @@ import pytest
 from fairlock import LockClient
 from tests.e2e.conftest import Tell
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.durable.executions import TIMES, DurableLock
+from tests.e2e.durable.executions import TIMES, DurableLock, take, without_events
+from tests.e2e.durable.worker.inside import plain
 from tests.support.checkout import ROOT
 
 IS_LONG: Final = TIMES > 1
@@ -62,11 +63,17 @@ def test_durable_functions_workflows_and_clients_take_turns_in_the_order_of_entr
         thread.join(120)
     client.close()
     notes = [note for note in lock.notes() if note.name != "first"]
-    assert len(notes) == 2 * (len(names) - 1)
-    assert [name for name in lock.order() if name != "first"] == names[1:]
-    assert [each for each in lock.overlaps() if "first" not in each] == []
+    in_turns = [(what, name) for name in names[1:] for what in ("in", "out")]
+    assert [(note.what, note.name) for note in notes] == in_turns
+    tokens = [note.token for note in notes]
+    assert tokens == sorted(tokens)
     assert lock.deployment.held(lock.lock) == 0
-    tell("durable functions, hand-off to one of them", lock.handed_over_to("durable"))
+    seconds = [
+        entry.at - leaving.at
+        for leaving, entry in itertools.pairwise(notes)
+        if entry.what == "in" and entry.name.startswith("durable")
+    ]
+    tell("durable functions, hand-off to one of them", seconds)
 
 
 def _await_waiters(lock: DurableLock, count: int) -> None:
@@ -75,12 +82,7 @@ def _await_waiters(lock: DurableLock, count: int) -> None:
 
 def _hold(client: LockClient, lock: DurableLock, name: str) -> None:
     with client.hold(lock.lock, max_wait=300, lease=60) as held:
-        for what in ("in", "out"):
-            line = f"{what} {name} {held.fencing_token} {time.time():.4f}\n"
-            descriptor = os.open(lock.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-            os.write(descriptor, line.encode())
-            os.close(descriptor)
-            time.sleep(0.05)
+        plain(lock.event(name, token=held.fencing_token), None)
 
 
 OF_THE_BODY: Final = 2
@@ -131,32 +133,14 @@ def test_an_execution_that_times_out_is_reaped(lock: DurableLock, tell: Tell) ->
 
 
 def test_without_events_the_lock_is_free_after_the_lease(lock: DurableLock, tell: Tell) -> None:
-    events = lock.deployment.aws.client("events")
-    rules = [
-        rule["Name"]
-        for rule in events.list_rules()["Rules"]
-        if "aws.lambda" in rule.get("EventPattern", "")
-    ]
-    assert rules
-    try:
-        for rule in rules:
-            events.disable_rule(Name=rule)
-        took = []
+    took = []
+    with without_events(lock.deployment, "aws.lambda"):
         for number in range(TIMES):
             arn = lock.start_inside(f"unnoticed-{number}", stays=True, lease=LEASE_SECONDS)
             lock.stop(arn)
             stopped_at = time.monotonic()
-            owner = f"knocks-{number}".ljust(16, "-")
-            wait_until(
-                lambda owner=owner: lock.deployment.invoke(  # type: ignore[misc]  # same
-                    "Acquire", lock_name=lock.lock, owner_id=owner
-                )["acquired"]
-            )
+            take(lock.deployment, lock.lock)
             took.append(time.monotonic() - stopped_at)
-            lock.deployment.invoke("Release", lock_name=lock.lock, owner_id=owner)
-    finally:
-        for rule in rules:
-            events.enable_rule(Name=rule)
     assert max(took) < LEASE_SECONDS + TOLERANCE_SECONDS + SLACK_SECONDS
     tell(f"durable functions, stopped untold, lease {LEASE_SECONDS} s, taken by the next", took)
 
@@ -166,7 +150,7 @@ def test_a_body_that_outlasts_its_lease_is_not_robbed(lock: DurableLock) -> None
     knocks = {"lock_name": lock.lock, "owner_id": "knocks-knocks-knocks"}
     while sleeper in lock.holders():
         answer = lock.deployment.invoke("Acquire", **knocks)
-        assert not answer["acquired"] or lock.describe(sleeper)["Status"] != "RUNNING"
+        assert not answer["acquired"] or len(lock.notes()) == 2, "the body has not left"
         time.sleep(0.5)
     assert lock.ended(sleeper)["Status"] == "SUCCEEDED"
     came, left = lock.notes()

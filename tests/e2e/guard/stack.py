@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from aws_cdk import CfnOutput, Duration, Stack, Stage
+from aws_cdk import App, CfnOutput, Duration, Stack
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -22,17 +23,21 @@ from fairlock.cdk import ILockService, LockGuard, LockService, Waiting
 from fairlock.cdk.fragments import jsonata
 from fairlock.cdk.guard import service_calls
 from fairlock.cdk.guard.service_calls import ANSWER
-from tests.e2e.workflow_parts import INPUT, LOCK, invoke, invoke_by_path, once_each, stay
+from tests.e2e.workflow_parts import INPUT, LOCK, invoke, once_each, stay
 
 JSONATA: Final = sfn.QueryLanguage.JSONATA
 PER_EXECUTION: Final = "{% 'form/' & $states.context.Execution.Name %}"
+PER_EXECUTION_BY_PATH: Final = sfn.JsonPath.format(
+    "form/{}", sfn.JsonPath.string_at("$$.Execution.Name")
+)
 LIMIT: Final = "{% $exists($states.input.limit) ? $states.input.limit : 1 %}"
 SHORT_FALLBACK_SECONDS: Final = 10
 KEEP_ALIVE_SECONDS: Final = 2
 ELSEWHERE_SECONDS: Final = 5
 GIVES_UP_SECONDS: Final = (8, 25)
 Props = dict[str, Any]
-"""Arguments of a guard."""
+"""Arguments of a construct, mostly of a guard."""
+EXPRESS: Final[Props] = {"state_machine_type": sfn.StateMachineType.EXPRESS}
 
 
 def function(scope: Construct, construct_id: str, **props: Any) -> lambda_.Function:  # noqa: ANN401 - a function's
@@ -49,13 +54,12 @@ def function(scope: Construct, construct_id: str, **props: Any) -> lambda_.Funct
 
 
 def shared_worker(scope: Construct) -> lambda_.Function:
-    """The function that does as its input says, one for all stacks: each starts it cold once."""
-    app = Stage.of(scope)
-    assert app is not None
+    """The function that does as its input says, one for all stacks: it starts cold once."""
+    app = scope.node.root
+    assert isinstance(app, App)
     stack = app.node.try_find_child("Worker")
     if stack is None:
-        stack = Stack(app, "Worker")
-        return function(stack, "Worker", handler="worker.handler")
+        return function(Stack(app, "Worker"), "Worker", handler="worker.handler")
     worker = stack.node.find_child("Worker")
     assert isinstance(worker, lambda_.Function)
     return worker
@@ -75,13 +79,19 @@ class Form(Construct):
 
     def work_by_path(self, name: str = "Work", **options: Any) -> tasks.LambdaInvoke:  # noqa: ANN401 - LambdaInvoke's
         """The function in a JSONPath state."""
-        return invoke_by_path(self, name, self.forms.worker, **options)
+        return tasks.LambdaInvoke.json_path(
+            self,
+            name,
+            lambda_function=self.forms.worker,
+            output_path="$.Payload",
+            retry_on_service_exceptions=False,
+            **options,
+        )
 
     def guard(self, task: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
         arguments = {
             "service": self.forms.locks,
             "lock_name": self.forms.lock_name,
-            "lease": Duration.seconds(30),
             "waiting": self.forms.waiting,
             **props,
             **self.terms,
@@ -99,18 +109,21 @@ Body = Callable[[Form], sfn.IChainable]
 class Forms(Stack):
     """One state machine a form; the output `<form>Arn` names it. A stack says which forms."""
 
-    waiting: Waiting
+    waiting = Waiting.queue()
     lock_name = LOCK
 
     def __init__(self, scope: Construct, construct_id: str, *, locks: ILockService) -> None:
         super().__init__(scope, construct_id)
         self.locks = locks
-        self.worker = shared_worker(self)
         self.declare()
 
     def declare(self) -> None:
         """Adds the forms."""
         raise NotImplementedError
+
+    @cached_property
+    def worker(self) -> lambda_.Function:
+        return shared_worker(self)
 
     def add(
         self,
@@ -118,21 +131,20 @@ class Forms(Stack):
         body: Body,
         *,
         language: sfn.QueryLanguage | None = JSONATA,
-        kind: sfn.StateMachineType | None = None,
-        timeout_seconds: int | None = None,
+        machine: Props | None = None,
         **terms: Any,  # noqa: ANN401 - a guard's
     ) -> sfn.StateMachine:
+        """Adds a form: a state machine with these properties, whose guards have these terms."""
         form = Form(self, name, terms)
-        machine = sfn.StateMachine(
-            form,
-            "Machine",
-            definition_body=sfn.DefinitionBody.from_chainable(body(form)),
-            query_language=language,
-            state_machine_type=kind,
-            timeout=None if timeout_seconds is None else Duration.seconds(timeout_seconds),
-        )
-        CfnOutput(self, f"{name}Arn", value=machine.state_machine_arn)
-        return machine
+        definition = sfn.DefinitionBody.from_chainable(body(form))
+        props: Props = {
+            "definition_body": definition,
+            "query_language": language,
+            **(machine or {}),
+        }
+        made = sfn.StateMachine(form, "Machine", **props)
+        CfnOutput(self, f"{name}Arn", value=made.state_machine_arn)
+        return made
 
 
 class GuardForms(Forms):
@@ -155,8 +167,7 @@ class GuardForms(Forms):
             terms = {**ways["Queue"], "max_wait": Duration.seconds(seconds)}
             self.add(f"QueueGivesUp{seconds}", waits, language=None, **terms)
         half_a_minute = Duration.seconds(30)
-        express = sfn.StateMachineType.EXPRESS
-        self.add("ExpressFlat", flat, kind=express, express=True, max_wait=half_a_minute)
+        self.add("ExpressFlat", flat, machine=EXPRESS, express=True, max_wait=half_a_minute)
         with believing_any_answer():
             self.add("QueueBelieving", waits, language=None, waiting=Waiting.queue())
             self.add("KeptAliveBelieving", shares, **ways["KeptAlive"])
@@ -205,8 +216,7 @@ def flat(form: Form) -> sfn.IChainable:
 
 def flat_path(form: Form) -> sfn.IChainable:
     """A bare task, and a lock, in JSONPath."""
-    name = sfn.JsonPath.format("form/{}", sfn.JsonPath.string_at("$$.Execution.Name"))
-    return form.guard(form.work_by_path(), lock_name=name)
+    return form.guard(form.work_by_path(), lock_name=PER_EXECUTION_BY_PATH)
 
 
 def chain_path(form: Form) -> sfn.IChainable:
@@ -233,13 +243,6 @@ def token(form: Form) -> sfn.IChainable:
     """A chain whose second state is given the fencing token."""
     payload = {"return": {"token": LockGuard.fencing_token_of(form, "Guard")}}
     return form.guard(sfn.Pass.jsonata(form, "First").next(form.work(payload=payload)))
-
-
-def token_path(form: Form) -> sfn.IChainable:
-    """A bare JSONPath task that is given the fencing token."""
-    path = sfn.JsonPath.number_at(LockGuard.fencing_token_path_of(form, "Guard"))
-    payload = sfn.TaskInput.from_object({"return": {"token": path}})
-    return form.guard(form.work_by_path(payload=payload))
 
 
 def nested(form: Form) -> sfn.IChainable:
@@ -283,8 +286,7 @@ FORMS: Final[Sequence[tuple[Body, str, sfn.QueryLanguage | None]]] = (
     (flat_path, "Poll Skip", None),
     (chain_path, "KeptAlive", None),
     (decides, "Poll KeptAlive", JSONATA),
-    (token, "Queue KeptAlive", JSONATA),
-    (token_path, "Poll", None),
+    (token, "KeptAlive", JSONATA),
     (nested, "Queue", None),
     (shares, "Poll Queue KeptAlive", JSONATA),
     (in_map, "Queue", JSONATA),

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.deployment import Deployment, Ended, Json, most_inside, wait_until
+from tests.e2e.deployment import Deployment, Ended, most_inside, wait_until
 from tests.e2e.guard.stack import ELSEWHERE_SECONDS
+from tests.e2e.locks import HOLDER, QueuedLock
 from tests.e2e.together import together
 
 AT_ONCE = 4
@@ -36,10 +37,6 @@ def lock_of(execution_arn: str, prefix: str = "form") -> str:
     return f"{prefix}/{execution_arn.rsplit(':', 1)[1]}"
 
 
-def owner_of(lock_name: str) -> Json:
-    return {"lock_name": lock_name, "owner_id": str(uuid.uuid4())}
-
-
 # What enters a guard reaches the task, and what the task returns leaves it.
 
 VALUES = [[7], None, {"a": [1, {"b": None}], "text": "ä€"}]
@@ -51,11 +48,9 @@ def test_any_json_passes_unchanged(deployment: Deployment, machine: str) -> None
     assert run_all(deployment, machine, VALUES) == [Ended("SUCCEEDED", each) for each in VALUES]
 
 
-@pytest.mark.parametrize("machine", ["QueueToken", "KeptAliveToken", "PollTokenPath"])
-def test_the_task_is_given_the_fencing_token_of_its_grant(
-    deployment: Deployment, machine: str
-) -> None:
-    first, second = (deployment.run(machine, {}).output["token"] for _ in range(2))
+def test_the_task_is_given_the_fencing_token_of_its_grant(deployment: Deployment) -> None:
+    """In a branch beside heartbeats; in a plain guard see smoke/test_table.py."""
+    first, second = (deployment.run("KeptAliveToken", {}).output["token"] for _ in range(2))
     assert isinstance(first, int)
     assert 1_700_000_000_000_000 < first < second  # the seed is the epoch in microseconds
 
@@ -139,30 +134,20 @@ def test_an_express_workflow_that_aws_runs_twice_does_its_work_twice_and_never_a
 # Giving up.
 
 
-def taken_lock(deployment: Deployment) -> str:
-    """The name of a lock that another caller holds for the time of the test."""
-    name = f"taken/{uuid.uuid4()}"
-    request = {**owner_of(name), "owner_name": "a test", "lease_seconds": 60}
-    assert deployment.invoke("Acquire", **request)["acquired"] is True
-    return name
-
-
 @together
 def test_a_wait_that_is_over_fails_with_an_error_of_its_own(deployment: Deployment) -> None:
-    taken = taken_lock(deployment)
-    execution = deployment.start("GivesUp", {"lock": taken})
+    taken = QueuedLock(deployment)
+    execution = taken.start("GivesUp")
     ended = deployment.ended(execution)
     assert (ended.status, ended.error) == ("FAILED", "LockWaitTimeout")
     told = re.fullmatch(
-        rf"lock {taken} was not granted within max_wait of 2 s "
-        r"\(waited (\d+) s\), held by a test",
+        rf"lock {taken.lock} was not granted within max_wait of 2 s "
+        rf"\(waited (\d+) s\), held by {HOLDER}",
         ended.cause or "",
     )
     assert told, ended.cause
-    entered = deployment.timeline(execution).entered
-    waited_seconds = entered("Guard: Timed out") - entered("Guard: Enter")
-    assert 2 <= int(told[1]) <= waited_seconds + 1
-    assert deployment.held(taken) == 1
+    assert 2 <= int(told[1]) <= deployment.waited(execution, until="Guard: Timed out") + 1
+    assert taken.held() == 1
 
 
 @together
@@ -170,12 +155,12 @@ def test_a_wait_that_is_over_fails_with_an_error_of_its_own(deployment: Deployme
 def test_a_wait_that_is_over_can_go_another_way_with_the_input_untouched(
     deployment: Deployment, way: str
 ) -> None:
-    taken = taken_lock(deployment)
-    value = {"lock": taken, "a": [1]}
+    taken = QueuedLock(deployment)
+    value = {"lock": taken.lock, "a": [1]}
     execution = deployment.start(f"{way}Elsewhere", value)
     assert deployment.ended(execution) == Ended(status="SUCCEEDED", output={"later": value})
     assert deployment.seconds(execution) >= ELSEWHERE_SECONDS
-    assert (deployment.holders(taken), deployment.waiters(taken)) == (["a test"], [])
+    assert (taken.holders(), taken.waiters()) == ([HOLDER], [])
 
 
 def test_a_mistake_in_the_request_fails_at_once_and_is_not_repeated(
@@ -191,15 +176,15 @@ def test_a_mistake_in_the_request_fails_at_once_and_is_not_repeated(
 
 def test_a_busy_lock_is_skipped_and_its_queue_left_alone(deployment: Deployment) -> None:
     """By a guard whose `max_wait` is zero."""
-    taken = taken_lock(deployment)
-    value = {"lock": taken, "a": [1]}
+    taken = QueuedLock(deployment)
+    value = {"lock": taken.lock, "a": [1]}
     failing = deployment.start("SkipWaits", value)
     ended = deployment.ended(failing)
     assert (ended.status, ended.error) == ("FAILED", "LockWaitTimeout")
-    assert (ended.cause or "").endswith("held by a test")
+    assert (ended.cause or "").endswith(f"held by {HOLDER}")
     assert deployment.transitions(failing) == 5
 
-    assert deployment.invoke("Acquire", **owner_of(taken), queue=True)["reason"] == "QUEUED"
+    assert taken.ask(queue=True)["reason"] == "QUEUED"
     going_elsewhere = deployment.start("SkipElsewhere", value)
     assert deployment.ended(going_elsewhere) == Ended("SUCCEEDED", output={"later": value})
     assert deployment.states_entered(going_elsewhere) == [
@@ -210,7 +195,7 @@ def test_a_busy_lock_is_skipped_and_its_queue_left_alone(deployment: Deployment)
         "Later",
     ]
     assert deployment.calls(going_elsewhere) == 2
-    assert (deployment.queue_length(taken), deployment.holders(taken)) == (1, ["a test"])
+    assert (deployment.queue_length(taken.lock), taken.holders()) == (1, [HOLDER])
     free = {"lock": f"free/{uuid.uuid4()}", "return": 1}
     assert deployment.run("SkipElsewhere", free).output == {"after": 1}
 

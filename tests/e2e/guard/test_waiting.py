@@ -15,9 +15,8 @@ from fairlock.protocol.claims import ReapStage, claims_of, read_claim
 from fairlock.protocol.schema import EXECUTION_ARN, TASK_TOKEN
 from fairlock.protocol.waiters import oldest_waiters
 from tests.e2e.deployment import Deployment, most_inside, wait_until
-from tests.e2e.guard.queued_lock import HOLDER, QueuedLock
 from tests.e2e.guard.stack import GIVES_UP_SECONDS, KEEP_ALIVE_SECONDS, SHORT_FALLBACK_SECONDS
-from tests.e2e.lifetimes.contested_lock import OVER_SECONDS
+from tests.e2e.locks import HOLDER, OVER_SECONDS, QueuedLock
 from tests.e2e.together import together
 
 QUEUE: Final = "QueuePatient"
@@ -34,8 +33,8 @@ def queued(line: QueuedLock, machine: str, number: int) -> list[str]:
     """So many workflows in the queue, the oldest first."""
     for started in range(number):
         line.start(machine)
-        line.await_waiters(lambda waiters, least=started - MOST_STARTING: len(waiters) > least)  # type: ignore[misc]  # the default binds this round's
-    line.await_waiters(lambda waiters: len(waiters) == number)
+        line.await_waiters(started - MOST_STARTING + 1)
+    line.await_waiters(number)
     return line.waiters()
 
 
@@ -100,8 +99,8 @@ def test_a_forged_answer_lets_no_one_in_and_the_waiter_waits_on(
     line = QueuedLock(deployment)
     execution = line.join(QUEUE)
     attack(deployment, execution, waiting_token(line, execution))
-    wait_until(lambda: len(deployment.timeline(execution).calls("Guard: Acquire")) > 1)
-    line.await_waiters(lambda waiters: list(waiters) == [execution])
+    wait_until(lambda: len(deployment.acquires(execution)) > 1)
+    wait_until(lambda: line.waiters() == [execution])
     released_at = line.release()
     assert line.began(execution) > released_at
     assert deployment.failed_calls(execution) == ["States.QueryEvaluationError"]
@@ -130,7 +129,7 @@ def test_a_forged_answer_ends_no_heartbeat_unless_the_check_is_left_out(
     complete(deployment, token, {})
     forged_at = time.time()
     assert deployment.ended(execution).status == "SUCCEEDED"
-    later = deployment.timeline(execution).entries("Guard: Heartbeat", after=forged_at)
+    later = deployment.entries(execution, "Guard: Heartbeat", after=forged_at)
     assert (later != []) is goes_on
     # The forged answer is not believed; that of the release is, and ends the heartbeat.
     refused = deployment.failed_calls(execution).count("States.QueryEvaluationError")
@@ -149,7 +148,7 @@ def test_a_dead_waiter_at_the_head_of_the_queue_is_passed_over_at_once(
     released_at = line.release()
     assert line.holders() in ([second], [])
     assert line.began(second) > released_at
-    assert deployment.timeline(second).calls("Guard: Acquire", after=released_at) == []
+    assert deployment.acquires(second, after=released_at) == []
 
 
 @together
@@ -168,7 +167,7 @@ def test_a_releaser_that_is_killed_delays_the_queue_by_its_lease_and_a_poll(
         assert (line.holders(), line.waiters()) == ([HOLDER], [execution])
         free_at = line.holder().expires_at_ms / 1000 + OVER_SECONDS
     assert line.began(execution) > free_at
-    assert len(deployment.timeline(execution).calls("Guard: Acquire", after=free_at)) == 1
+    assert len(deployment.acquires(execution, after=free_at)) == 1
 
 
 @together
@@ -180,7 +179,7 @@ def test_control_without_a_fallback_poll_it_waits_on(deployment: Deployment) -> 
     assert (line.holders(), line.waiters()) == ([execution], [])
     time.sleep(SHORT_FALLBACK_SECONDS + 5)  # the others have asked by then
     assert deployment.is_running(execution)
-    assert deployment.timeline(execution).calls("Guard: Acquire", after=released_at) == []
+    assert deployment.acquires(execution, after=released_at) == []
     deployment.stop(execution)
 
 
@@ -199,8 +198,7 @@ def test_a_wait_ends_with_its_error_within_two_seconds_of_max_wait(
     assert f"not granted within max_wait of {seconds} s" in (ended.cause or "")
     failed = set(deployment.failed_calls(execution))
     assert failed <= {"States.Timeout"}, "else the wait begins again"
-    entered = deployment.timeline(execution).entered
-    assert abs(entered("Guard: Give up") - entered("Guard: Enter") - seconds) <= 2
+    assert abs(deployment.waited(execution) - seconds) <= 2
     assert (line.waiters(), line.holders()) == ([], [HOLDER])
 
 

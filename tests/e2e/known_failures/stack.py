@@ -9,7 +9,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 
-from fairlock.cdk import LockService, Waiting
+from fairlock.cdk import LockService
 from tests.e2e.guard.stack import Form, Forms, function
 from tests.e2e.workflow_parts import INPUT, LOCK, RESULT, invoke, once_each, stay
 
@@ -24,8 +24,6 @@ BOTH_RESULTS: Final = "{% {'work': $states.input, 'release': $states.result.Payl
 
 class KnownFailures(Forms):
     """Their input names the `lock`."""
-
-    waiting = Waiting.queue()
 
     def declare(self) -> None:
         assert isinstance(self.locks, LockService)

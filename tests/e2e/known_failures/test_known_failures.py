@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.e2e.deployment import Deployment, most_inside, wait_until
-from tests.e2e.lifetimes.contested_lock import ContestedLock
+from tests.e2e.locks import ContestedLock
 
 MOST_TRIES = 5
 """For those who are to be inside at once, and whom a busy machine may have begun one by one."""

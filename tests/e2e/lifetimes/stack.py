@@ -17,7 +17,7 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 
 from fairlock.cdk import LockService, Waiting
 from fairlock.cdk.service.functions import handler_code
-from tests.e2e.guard.stack import LIMIT, Form, Forms, Props, Spoilt, flat
+from tests.e2e.guard.stack import EXPRESS, Form, Forms, Props, Spoilt, flat
 from tests.e2e.workflow_parts import INPUT, LOCK, SECONDS, stay
 
 PLAIN_LEASE_SECONDS: Final = 5
@@ -39,12 +39,16 @@ LAYER: Final = Path(__file__).parent / "layer"
 def terms(lease_seconds: int, *, interval_seconds: int | None = None, **more: Any) -> Props:  # noqa: ANN401 - a guard's
     """Of guards that differ in lease and keep_alive only."""
     return {
-        "limit": LIMIT,
         "lease": Duration.seconds(lease_seconds),
         "max_wait": Duration.minutes(5),
         "keep_alive": Duration.seconds(interval_seconds) if interval_seconds else None,
         **more,
     }
+
+
+def ends_after(seconds: int) -> Props:
+    """Of a machine whose executions time out."""
+    return {"timeout": Duration.seconds(seconds)}
 
 
 PLAIN: Final = terms(PLAIN_LEASE_SECONDS)
@@ -69,8 +73,6 @@ class Lifetimes(Forms):
 class DyingWorkflows(Forms):
     """Over the service of `Fairlock`, whose reaper gets the events of all machines."""
 
-    waiting = Waiting.queue()
-
     def declare(self) -> None:
         gated: Props = {**LONG, "service": self._gates()}
         self.add("Stays", stays, **LONG)
@@ -78,7 +80,7 @@ class DyingWorkflows(Forms):
         self.add("StaysKeptAlive", stays, **LONG_KEPT_ALIVE)
         self.add("StaysAtGate", stays, **gated)
         self.add("StaysInTwo", stays_in_two, **gated)
-        self.add("TimesOut", stays, timeout_seconds=TIMEOUT_SECONDS, **LONG)
+        self.add("TimesOut", stays, machine=ends_after(TIMEOUT_SECONDS), **LONG)
         self.add("MeetsError", meets_error, language=None, **LONG)
         self.add("WorksLong", flat, **LONG)
         self.add("Impatient", stays, **{**LONG, "max_wait": Duration.seconds(MAX_WAIT_SECONDS)})
@@ -89,10 +91,10 @@ class DyingWorkflows(Forms):
         express = {
             **terms(EXPRESS_LEASE_SECONDS, express=True, waiting=Waiting.poll()),
             "max_wait": Duration.minutes(1),
-            "kind": sfn.StateMachineType.EXPRESS,
         }
-        self.add("ExpressByTimeout", stays, timeout_seconds=EXPRESS_TIMEOUT_SECONDS, **express)
-        self.add("ExpressByError", meets_error, language=None, **express)
+        soon = {**EXPRESS, **ends_after(EXPRESS_TIMEOUT_SECONDS)}
+        self.add("ExpressByTimeout", stays, machine=soon, **express)
+        self.add("ExpressByError", meets_error, language=None, machine=EXPRESS, **express)
 
     def _gates(self) -> Spoilt:
         """The service's handlers with gates in them; a test finds these in the output `Gates`."""

@@ -7,25 +7,25 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import pytest
 
 from fairlock.clock import stored_end_ms
 from tests.e2e.deployment import LONGEST_WAIT_SECONDS, SECOND_PASS_SECONDS, Deployment, wait_until
-from tests.e2e.lifetimes.contested_lock import (
+from tests.e2e.lifetimes.stack import (
+    EXPRESS_LEASE_SECONDS,
+    FALLBACK_SECONDS,
+    LONG_LEASE_SECONDS,
+    PLAIN_LEASE_SECONDS,
+)
+from tests.e2e.locks import (
     CALLING,
     CALLING_AGAIN,
     OVER_SECONDS,
     TOLERANCE_SECONDS,
     ContestedLock,
     GatedLock,
-)
-from tests.e2e.lifetimes.stack import (
-    EXPRESS_LEASE_SECONDS,
-    FALLBACK_SECONDS,
-    LONG_LEASE_SECONDS,
-    PLAIN_LEASE_SECONDS,
 )
 from tests.e2e.together import Figures, together
 
@@ -34,13 +34,8 @@ FOR_EVER_SECONDS: Final = 3000
 # A lock lives as long as the workflow that holds it, however that one dies.
 
 
-class Death(NamedTuple):
-    """A workflow that has died, and the next one, which waited behind it."""
-
-    lock: ContestedLock
-    victim: str
-    follower: str
-    at: float
+Death = tuple[ContestedLock, str, str, float]
+"""Of a workflow: its lock, the workflow, the next one, which waited behind it, and when it died."""
 
 
 def in_its_work(deployment: Deployment, machine: str) -> Death:
@@ -48,7 +43,7 @@ def in_its_work(deployment: Deployment, machine: str) -> Death:
     lock = ContestedLock(deployment)
     victim = lock.start_inside(machine, seconds=FOR_EVER_SECONDS)
     follower = lock.start_behind("Stays", seconds=0)
-    return Death(lock, victim, follower, lock.stop(victim))
+    return lock, victim, follower, lock.stop(victim)
 
 
 def in_the_queue(deployment: Deployment, machine: str) -> Death:
@@ -60,23 +55,23 @@ def in_the_queue(deployment: Deployment, machine: str) -> Death:
     died_at = lock.stop(victim)
     wait_until(lambda: victim not in lock.waiters())
     lock.release(owner_id)
-    return Death(lock, victim, follower, died_at)
+    return lock, victim, follower, died_at
 
 
 def in_acquire(deployment: Deployment, machine: str) -> Death:
     """StopExecution when acquire has written the grant, and has not told the workflow of it."""
-    lock = GatedLock(deployment, operation="acquire", requests=2)
+    lock = GatedLock.of(deployment, "acquire", 2)
     victim = lock.start(machine, seconds=FOR_EVER_SECONDS)
     lock.await_arrival()
     follower = lock.start_behind("Stays", seconds=0)
     died_at = lock.stop(victim)
     lock.open()
-    return Death(lock, victim, follower, died_at)
+    return lock, victim, follower, died_at
 
 
 def in_release(deployment: Deployment, machine: str) -> Death:
     """StopExecution when release has been called; it lands when the next one holds the lock."""
-    lock = GatedLock(deployment, operation="release", requests=0)
+    lock = GatedLock.of(deployment, "release", 0)
     victim = lock.start(machine, seconds=0)
     lock.await_arrival()
     may_end = lock.beside(".follower-may-end")
@@ -86,7 +81,7 @@ def in_release(deployment: Deployment, machine: str) -> Death:
     lock.open()
     assert lock.holders() == [follower], "the late release changes nothing"
     may_end.touch()
-    return Death(lock, victim, follower, died_at)
+    return lock, victim, follower, died_at
 
 
 def of_itself(deployment: Deployment, machine: str) -> Death:
@@ -94,7 +89,7 @@ def of_itself(deployment: Deployment, machine: str) -> Death:
     victim = lock.start_inside(machine, seconds=15 if machine == "MeetsError" else FOR_EVER_SECONDS)
     follower = lock.start_behind("Stays", seconds=0)
     wait_until(lambda: not deployment.is_running(victim))
-    return Death(lock, victim, follower, deployment.stopped_at(victim))
+    return lock, victim, follower, deployment.stopped_at(victim)
 
 
 def with_its_task(deployment: Deployment, machine: str) -> Death:
@@ -106,7 +101,7 @@ def with_its_task(deployment: Deployment, machine: str) -> Death:
     follower = lock.start_behind("Stays", seconds=0)
     died_at = time.time()
     kill.touch()
-    return Death(lock, victim, follower, died_at)
+    return lock, victim, follower, died_at
 
 
 @together
@@ -207,7 +202,7 @@ def test_without_any_event_a_lock_goes_to_a_waiting_workflow_after_a_lease_and_a
         over_at = lock.holder().expires_at_ms / 1000 + OVER_SECONDS
     granted_at = lock.ended(follower).output["began_ms"] / 1000
     assert granted_at >= over_at - OVER_SECONDS + TOLERANCE_SECONDS
-    asked = len(deployment.timeline(follower).calls("Guard: Acquire", after=over_at))
+    asked = len(deployment.acquires(follower, after=over_at))
     assert asked == int(granted_at >= over_at), "else by a Date that was cut by less than a second"
     what = f"all events lost, lease {PLAIN_LEASE_SECONDS} s, poll {FALLBACK_SECONDS} s, queue: held"
     return {what: granted_at - died_at}
@@ -300,14 +295,14 @@ def test_an_acquire_that_lands_after_the_first_reap_pass_is_freed_by_the_second(
     deployment: Deployment,
 ) -> Figures:
     """The workflow holds an outer lock: once that is free, the first pass is over."""
-    lock = GatedLock(deployment, requests=0)
+    lock = GatedLock.of(deployment, "acquire", 0)
     outer = f"outer/{lock.lock}"
     with CALLING:
         victim = lock.start("StaysInTwo", seconds=FOR_EVER_SECONDS)
         lock.await_arrival()
-        assert lock.holders(outer) == [victim]
+        assert deployment.holders(outer) == [victim]
         died_at = lock.stop(victim)
-        wait_until(lambda: lock.holders(outer) == [])
+        wait_until(lambda: deployment.holders(outer) == [])
         lock.open()
         assert lock.holders() == [victim]
         follower = lock.start_behind("Stays", seconds=0)

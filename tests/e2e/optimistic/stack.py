@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
-from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import CfnOutput, Duration, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
-from constructs import Construct
 
-from fairlock.cdk import ILockService, OptimisticUpdate
+from fairlock.cdk import OptimisticUpdate
+from tests.e2e.guard.stack import Form, Forms
+from tests.e2e.workflow_parts import INPUT
 
 KEY: Final = {"account": {"S": "{% $states.input.account %}"}}
-THINKING_SECONDS: Final = 1
+THINKING: Final = sfn.WaitTime.duration(Duration.seconds(1))
 """So long between reading and writing that executions started together overlap."""
+BALANCE: Final = "$number($states.input.item.balance.N) - $states.input.input.amount"
+OVERDRAWN: Final = f"{{% {BALANCE} < -$number($states.input.item.overdraft.N) %}}"
+DEBITED: Final = f"{{% $merge([$states.input.item, {{'balance': {{'N': $string({BALANCE})}}}}]) %}}"
 
 
-class OptimisticForms(Stack):
-    """One state machine a form: the output `<form>Arn` names it, `AccountsTable` the table."""
+class OptimisticForms(Forms):
+    """Machines without a guard; the output `AccountsTable` names the table."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, locks: ILockService) -> None:  # noqa: ARG002 - as all stacks of workflows
-        super().__init__(scope, construct_id)
+    def declare(self) -> None:
         self.accounts = dynamodb.Table(
             self,
             "Accounts",
@@ -30,79 +34,54 @@ class OptimisticForms(Stack):
             removal_policy=RemovalPolicy.DESTROY,
         )
         CfnOutput(self, "AccountsTable", value=self.accounts.table_name)
-        self._machine("Debit", self._debit())
-        self._machine("DebitOnce", self._debit("Once", retries=0))
-        self._machine("DebitNaive", self._naive_debit())
-        self._machine("Replace", self._replace())
+        self.add("Debit", self._debit, language=None)
+        self.add("DebitOnce", partial(self._debit, retries=0), language=None)
+        self.add("DebitNaive", self._naive_debit, language=None)
+        self.add("Replace", self._replace, language=None)
 
-    def _machine(self, name: str, body: sfn.IChainable) -> None:
-        machine = sfn.StateMachine(
-            self, name, definition_body=sfn.DefinitionBody.from_chainable(body)
-        )
-        CfnOutput(self, f"{name}Arn", value=machine.state_machine_arn)
+    def _update(self, form: Form, task: sfn.IChainable, **props: Any) -> OptimisticUpdate:  # noqa: ANN401 - props
+        return OptimisticUpdate(form, "Update", table=self.accounts, key=KEY, task=task, **props)
 
-    def _debit(self, name: str = "Debit", **props: Any) -> OptimisticUpdate:  # noqa: ANN401 - props
+    def _debit(self, form: Form, **props: Any) -> OptimisticUpdate:  # noqa: ANN401 - same
         """Takes the amount off the balance; fails with Overdrawn below the overdraft limit."""
-        return OptimisticUpdate(
-            self, f"{name}Update", table=self.accounts, key=KEY, task=self._compute(name), **props
-        )
+        return self._update(form, computes(form), **props)
 
-    def _compute(self, name: str) -> sfn.Chain:
-        scope = Construct(self, f"{name}Task")
-        balance = "$number($states.input.item.balance.N) - $states.input.input.amount"
-        overdrawn = f"{balance} < -$number($states.input.item.overdraft.N)"
-        think = sfn.Wait.jsonata(
-            scope, f"{name} thinks", time=sfn.WaitTime.duration(Duration.seconds(THINKING_SECONDS))
-        )
-        debit = sfn.Pass.jsonata(
-            scope,
-            f"{name} debits",
-            outputs=(
-                f"{{% $merge([$states.input.item, {{'balance': {{'N': $string({balance})}}}}]) %}}"
-            ),
-        )
-        refuse = sfn.Fail(scope, f"{name} refuses", error="Overdrawn")
-        choice = sfn.Choice.jsonata(scope, f"{name} overdrawn?")
-        choice.when(sfn.Condition.jsonata(f"{{% {overdrawn} %}}"), refuse)
-        choice.otherwise(debit)
-        return sfn.Chain.start(think).next(choice.afterwards())
-
-    def _naive_debit(self) -> sfn.IChainable:
+    def _naive_debit(self, form: Form) -> sfn.IChainable:
         """The control: reads, computes, and writes without a condition."""
-        read = tasks.CallAwsService.jsonata(
-            self,
-            "NaiveRead",
-            service="dynamodb",
-            action="getItem",
-            parameters={
-                "TableName": self.accounts.table_name,
-                "Key": KEY,
-                "ConsistentRead": True,
-            },
-            iam_resources=[self.accounts.table_arn],
-            outputs={"input": "{% $states.input %}", "item": "{% $states.result.Item %}"},
+        read, write = (
+            tasks.CallAwsService.jsonata(
+                form,
+                action,
+                service="dynamodb",
+                action=action,
+                parameters={"TableName": self.accounts.table_name, **parameters},
+                iam_resources=[self.accounts.table_arn],
+                outputs=outputs,
+            )
+            for action, parameters, outputs in (
+                (
+                    "getItem",
+                    {"Key": KEY, "ConsistentRead": True},
+                    {"input": INPUT, "item": "{% $states.result.Item %}"},
+                ),
+                ("putItem", {"Item": INPUT}, None),
+            )
         )
-        write = tasks.CallAwsService.jsonata(
-            self,
-            "NaiveWrite",
-            service="dynamodb",
-            action="putItem",
-            parameters={
-                "TableName": self.accounts.table_name,
-                "Item": "{% $states.input %}",
-            },
-            iam_resources=[self.accounts.table_arn],
-        )
-        return read.next(self._compute("Naive")).next(write)
+        return read.next(computes(form)).next(write)
 
-    def _replace(self) -> OptimisticUpdate:
+    def _replace(self, form: Form) -> OptimisticUpdate:
         """Writes what the execution's input says, null included; shows what it was given."""
-        scope = Construct(self, "ReplaceTask")
-        stop = sfn.Succeed.jsonata(scope, "Enough", outputs="{% $states.input %}")
-        give = sfn.Pass(scope, "Give", output_path="$.input.new")
-        choice = sfn.Choice.jsonata(scope, "Only reads?")
+        stop = sfn.Succeed.jsonata(form, "Enough", outputs=INPUT)
+        choice = sfn.Choice.jsonata(form, "Only reads?")
         choice.when(sfn.Condition.jsonata("{% $exists($states.input.input.only_read) %}"), stop)
-        choice.otherwise(give)
-        return OptimisticUpdate(
-            self, "ReplaceUpdate", table=self.accounts, key=KEY, task=choice.afterwards()
-        )
+        choice.otherwise(sfn.Pass(form, "Give", output_path="$.input.new"))
+        return self._update(form, choice.afterwards())
+
+
+def computes(form: Form) -> sfn.Chain:
+    """The item with its new balance, after a while."""
+    think = sfn.Wait.jsonata(form, "Thinks", time=THINKING)
+    choice = sfn.Choice.jsonata(form, "Overdrawn?")
+    choice.when(sfn.Condition.jsonata(OVERDRAWN), sfn.Fail(form, "Refuses", error="Overdrawn"))
+    choice.otherwise(sfn.Pass.jsonata(form, "Debits", outputs=DEBITED))
+    return sfn.Chain.start(think).next(choice.afterwards())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,24 +13,25 @@ from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from fairlock import LockClient
 from fairlock.cdk import ILockService
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.guard.stack import function
+from tests.e2e.guard.stack import shared_worker
+from tests.support.checkout import blocks
 
 LONGEST_SECONDS: Final = 120
 LOCK_NAME: Final = '"customer/7"'
 
 Charge = Callable[..., None]
 
-_README: Final = Path(__file__).resolve().parents[3] / "README.md"
-_PYTHON: Final = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
 
 def sample(word: str) -> str:
     """The one Python block of the README that contains a word."""
-    [code] = [code for code in _PYTHON.findall(_README.read_text()) if word in code]
-    return str(code)
+    [found] = [
+        block.code
+        for block in blocks("python")
+        if block.document == "README.md" and word in block.code
+    ]
+    return found
 
 
 def run_sample(code: str, **names: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever the sample uses
@@ -42,8 +42,8 @@ def run_sample(code: str, **names: Any) -> dict[str, Any]:  # noqa: ANN401 - wha
 
 def guard_sample(scope: Construct, construct_id: str, *, locks: ILockService) -> Stack:
     """The sample's stack, deployed after the service that it finds by its stack's name."""
-    worker = function(Stack(scope, f"{construct_id}Worker"), "Worker", handler="worker.handler")
-    stack = run_sample(sample("class Billing("))["Billing"](scope, construct_id, function=worker)
+    billing = run_sample(sample("class Billing("))["Billing"]
+    stack = billing(scope, construct_id, function=shared_worker(scope))
     assert isinstance(stack, Stack)
     assert isinstance(locks, Construct)
     stack.add_stack_dependency(Stack.of(locks))
@@ -74,38 +74,21 @@ def test_the_client_of_the_readme_waits_for_its_guard_and_its_guard_for_the_clie
     customer, gate = f"readme-{uuid.uuid4()}", tmp_path / "gate"
     lock_name, task = f"customer/{customer}", {"customer_id": customer, "until": str(gate)}
     tokens: list[int] = []
+    executions = [deployment.start("Billing", task)]
+    wait_until(lambda: deployment.holders(lock_name) == executions)
+    tokens.append(deployment.state(lock_name).holders[0].fencing_token)
 
-    first = deployment.start("Billing", task)
-    wait_until(lambda: deployment.holders(lock_name) == [first])
-    with (
-        LockClient(deployment.table_name) as seen,
-        ThreadPoolExecutor(1, thread_name_prefix="client") as threads,
-    ):
+    def charge(_customer: str, *, fencing_token: int) -> None:
+        tokens.append(fencing_token)
+        executions.append(deployment.start("Billing", task))
+        wait_until(lambda: deployment.queue_length(lock_name) == 1)
+        assert "Charge" not in deployment.states_entered(executions[1])
 
-        def token_of_holder() -> int:
-            found = seen.describe(lock_name)
-            assert found is not None
-            return found.holders[0].fencing_token
-
-        def waiting() -> int:
-            found = seen.describe(lock_name)
-            return 0 if found is None else found.waiters.count
-
-        def charge(_customer: str, *, fencing_token: int) -> None:
-            tokens.append(fencing_token)
-            second.append(deployment.start("Billing", task))
-            wait_until(lambda: waiting() == 1)
-            assert "Charge" not in deployment.states_entered(second[0])
-
-        second: list[str] = []
-        tokens.append(token_of_holder())
+    with ThreadPoolExecutor(1, thread_name_prefix="client") as threads:
         client: Future[None] = threads.submit(run_client, lock_name, charge)
-        wait_until(lambda: waiting() == 1 or client.done())
+        wait_until(lambda: deployment.queue_length(lock_name) == 1 or client.done())
         assert len(tokens) == 1  # The client waits for the guard.
         gate.touch()
         client.result(LONGEST_SECONDS)
-    assert [deployment.ended(execution).status for execution in (first, *second)] == [
-        "SUCCEEDED",
-        "SUCCEEDED",
-    ]
+    assert [deployment.ended(each).status for each in executions] == ["SUCCEEDED"] * 2
     assert tokens[1] == tokens[0] + 1

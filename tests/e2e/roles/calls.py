@@ -17,13 +17,11 @@ Requests = Mapping[str, Json]
 ACCOUNT: Final = "000000000000"
 OTHER_TABLE: Final = "another-table"
 _EXECUTION: Final = f"arn:aws:states:us-east-1:{ACCOUNT}:execution:machine:gone"
-_NOT_USED: Final = "none"
 _FUNCTIONS: Final = (
     *("Acquire", "Heartbeat", "Release", "Reap", "Inspect", "ForceRelease", "SetLimit", "Publish"),
 )
 _KEY: Final = {"pk": {"S": "LOCK#none"}, "sk": {"S": "LOCK"}}
 _ELSEWHERE_STREAM: Final = f"arn:aws:dynamodb:us-east-1:{ACCOUNT}:table/{OTHER_TABLE}/stream/any"
-_ANYBODY: Final = '{"Version": "2012-10-17", "Statement": []}'
 
 
 @dataclass(frozen=True)
@@ -155,23 +153,15 @@ def _table(outputs: Mapping[str, str]) -> Requests:
         },
         "create_backup": {**table, "BackupName": "copy"},
         "tag_resource": {"ResourceArn": arn, "Tags": [{"Key": "a", "Value": "b"}]},
-        "put_resource_policy": {"ResourceArn": arn, "Policy": _ANYBODY},
+        "put_resource_policy": {"ResourceArn": arn, "Policy": '{"Statement": []}'},
         "delete_table": table,
         "list_tables": {},
     }
 
 
 def _functions(outputs: Mapping[str, str]) -> Iterator[Call]:
-    for operation, invokers in (
-        ("Acquire", "Guard User"),
-        ("Heartbeat", "Guard User"),
-        ("Release", "Guard User"),
-        ("Reap", ""),
-        ("Inspect", ""),
-        ("ForceRelease", ""),
-        ("SetLimit", ""),
-        ("Publish", ""),
-    ):
+    for operation in _FUNCTIONS:
+        invokers = "Guard User" if operation in {"Acquire", "Heartbeat", "Release"} else ""
         function = {"FunctionName": outputs[f"{operation}FunctionName"]}
         invocation = {"invoke": {**function, "Payload": b"{}"}}
         yield from _calls("lambda", operation, invocation, {"invoke": invokers})
@@ -209,7 +199,7 @@ def _workflows(machine_arn: str) -> Requests:
 
 def _queue(url: str) -> Requests:
     queue = {"QueueUrl": url}
-    message = {**queue, "ReceiptHandle": _NOT_USED}
+    message = {**queue, "ReceiptHandle": "none"}
     return {
         "send_message": {**queue, "MessageBody": "{}", "DelaySeconds": 900},
         "receive_message": {**queue, "MaxNumberOfMessages": 1},

@@ -13,7 +13,7 @@ from infra.lock_stack import LockStack
 from testbed.localaws import LocalAws
 from tests.e2e.deployment import Deployment
 from tests.e2e.roles.calls import ACCOUNT
-from tests.e2e.roles.identities import add_keyed_functions, add_roles
+from tests.e2e.roles.identities import Identities, add_keyed_functions, add_roles
 
 PRINCIPAL = "PolicyDocument.Statement.2.Condition.ArnNotEquals.aws:PrincipalArn"
 
@@ -48,3 +48,8 @@ def enforcing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         for bucket in storage.list_buckets()["Buckets"]:
             storage.delete_bucket_policy(Bucket=bucket["Name"])  # it refuses what comes without TLS
         yield Deployment(aws=aws, outputs=aws.deploy(app=assembly, stacks=("Fairlock",)))
+
+
+@pytest.fixture(scope="session")
+def identities(enforcing: Deployment) -> Identities:
+    return Identities(enforcing)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 from typing import Any, Final
 
 import boto3
@@ -13,24 +11,24 @@ from aws_cdk import CfnOutput, Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from fairlock.cdk import LockGuard
-from infra.durable_package import package
 from infra.lock_stack import LockStack
 from tests.e2e.deployment import Deployment
-from tests.e2e.durable.executions import WORKER
 from tests.e2e.roles.calls import ACCOUNT, AnyCall, Simulated
-from tests.e2e.workflow_parts import durable_function
+from tests.e2e.workflow_parts import durable_code, durable_function
 
 ROLES = (
     *("Acquire", "Heartbeat", "Release", "Reap", "Inspect", "ForceRelease", "SetLimit", "Publish"),
     *("Guard", "Client", "User", "Administrator"),
 )
-"""The functions' eight; a state machine with a guard; `grant_client`; `grant_use`; the control."""
+"""The functions' eight; a state machine with a guard; `grant_client`; `grant_use`; the control.
+
+Beside them "TeamA" may use the locks of one prefix.
+"""
 _DENIALS: Final = {"AccessDenied", "AccessDeniedException", "AuthorizationError"}
 _NOT_OF_THE_USER: Final = {
     "profile": (None, None, None, None),
@@ -48,7 +46,7 @@ class Identities:
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
-        self._credentials = {name: self._assumed(name) for name in ROLES}
+        self._credentials = {name: self._assumed(name) for name in (*ROLES, "TeamA")}
         self._session = boto3.session.Session(
             "unknown",
             "unknown",
@@ -71,7 +69,7 @@ class Identities:
         return False
 
     def client(self, role: str, service: str) -> Any:  # noqa: ANN401 - a boto3 client
-        """Sends as this role, until another one is used."""
+        """It sends as this role, until another one is used."""
         self._use(role)
         return self._client(service)
 
@@ -131,69 +129,61 @@ def add_roles(stack: LockStack) -> None:
     )
     definition = sfn.DefinitionBody.from_chainable(guard)
     machine = sfn.StateMachine(stack, "Machine", definition_body=definition)
-    client, user, administrator = (
+    client, user, administrator, team = (
         iam.Role(stack, name, assumed_by=iam.AccountRootPrincipal())
-        for name in ("Client", "User", "Administrator")
+        for name in ("Client", "User", "Administrator", "TeamA")
     )
     locks.grant_client(client)
     locks.grant_use(user)
-    team = iam.Role(stack, "TeamA", assumed_by=iam.AccountRootPrincipal())
     locks.grant_client(team, prefix="team-a/")
-    CfnOutput(stack, "TeamARoleArn", value=team.role_arn)
     administrator.add_to_policy(iam.PolicyStatement(actions=["*"], resources=["*"]))
-    functions = (locks.acquire_function, locks.heartbeat_function, locks.release_function)
-    others = (
-        reaper.function,
-        administration.inspect,
-        administration.force_release,
-        administration.set_limit,
-    )
-    roles = [
-        *(function.role for function in (*functions, *others, locks.publish_function)),
-        *(machine.role, client, user, administrator),
-    ]
-    for name, role in zip(ROLES, roles, strict=True):
+    functions = {
+        "Acquire": locks.acquire_function,
+        "Heartbeat": locks.heartbeat_function,
+        "Release": locks.release_function,
+        "Reap": reaper.function,
+        "Inspect": administration.inspect,
+        "ForceRelease": administration.force_release,
+        "SetLimit": administration.set_limit,
+        "Publish": locks.publish_function,
+    }
+    for name, function in functions.items():
+        CfnOutput(stack, f"{name}LogGroupArn", value=function.log_group.log_group_arn)
+    roles: dict[str, iam.IRole | None] = {
+        "Guard": machine.role,
+        "Client": client,
+        "User": user,
+        "Administrator": administrator,
+        "TeamA": team,
+        **{name: function.role for name, function in functions.items()},
+    }
+    for name, role in roles.items():
         assert role is not None
         CfnOutput(stack, f"{name}RoleArn", value=role.role_arn)
     CfnOutput(stack, "MachineArn", value=machine.state_machine_arn)
     assert locks.table.table_stream_arn is not None
     CfnOutput(stack, "StreamArn", value=locks.table.table_stream_arn)
-    for scope, name in (
-        (locks, "Acquire"),
-        (locks, "Heartbeat"),
-        (locks, "Release"),
-        (reaper, "Reap"),
-        (locks, "Inspect"),
-        (locks, "ForceRelease"),
-        (locks, "SetLimit"),
-        (locks, "Publish"),
-    ):
-        log_group = scope.node.find_child(f"{name}Logs")
-        assert isinstance(log_group, logs.LogGroup)
-        CfnOutput(stack, f"{name}LogGroupArn", value=log_group.log_group_arn)
 
 
 # Durable functions whose state a customer's key encrypts, beside the service in its stack.
 
-EXECUTION_SECONDS: Final = 600
 KEYED: Final = {"Keyed": True, "KeyUnknown": False}
 """The functions; to the second one's key the service is granted nothing."""
 
 
 def add_keyed_functions(stack: LockStack) -> None:
     """Adds them, with an output for the name of each."""
-    with tempfile.TemporaryDirectory() as directory:
-        # CDK copies it into the cloud assembly at once.
-        code = lambda_.Code.from_asset(str(package(WORKER, Path(directory, "function"))))
+    with durable_code() as code:
         for name, granted in KEYED.items():
-            _add_function(stack, name, code, granted=granted)
-
-
-def _add_function(stack: LockStack, name: str, code: lambda_.Code, *, granted: bool) -> None:
-    key = kms.Key(stack, f"{name}Key")
-    function = durable_function(stack, name, code=code, seconds=EXECUTION_SECONDS)
-    resource = function.node.default_child
-    assert isinstance(resource, lambda_.CfnFunction)
-    resource.add_property_override("DurableConfig.KMSKeyArn", key.key_arn)
-    stack.locks.grant_durable(function, key=key if granted else None)
-    CfnOutput(stack, f"{name}FunctionName", value=function.function_name)
+            key = kms.Key(stack, f"{name}Key")
+            function = durable_function(
+                stack,
+                name,
+                locks=stack.locks,
+                code=code,
+                seconds=600,
+                key=key if granted else None,
+            )
+            resource = function.node.default_child
+            assert isinstance(resource, lambda_.CfnFunction)
+            resource.add_property_override("DurableConfig.KMSKeyArn", key.key_arn)

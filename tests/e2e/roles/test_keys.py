@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,34 +12,13 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.durable.executions import DurableLock
+from tests.e2e.durable.executions import DurableLock, take, without_events
 from tests.e2e.roles.identities import Identities
 
 LEASE_SECONDS = 2
 FALLBACK_SECONDS = 20
 MACHINE_KEY = "arn:aws:kms:us-east-1:000000000000:key/12345678-1234-1234-1234-123456789012"
 STAYS = {"StartAt": "W", "States": {"W": {"Type": "Wait", "Seconds": 600, "End": True}}}
-
-
-@contextlib.contextmanager
-def without_events(deployment: Deployment) -> Iterator[None]:
-    """No status event reaches the reaper: contenders have to ask."""
-    events = deployment.aws.client("events")
-    rules = [rule["Name"] for rule in events.list_rules()["Rules"]]
-    try:
-        for rule in rules:
-            events.disable_rule(Name=rule)
-        yield
-    finally:
-        for rule in rules:
-            events.enable_rule(Name=rule)
-
-
-def take(deployment: Deployment, lock: str) -> None:
-    """Until the next caller is granted the lock of an execution that is over."""
-    owner = {"lock_name": lock, "owner_id": str(uuid.uuid4())}
-    wait_until(lambda: bool(deployment.invoke("Acquire", **owner)["acquired"]))
-    deployment.invoke("Release", **owner)
 
 
 @pytest.fixture
@@ -66,7 +43,7 @@ def test_a_dead_execution_of_a_machine_with_a_key_loses_its_lock_without_a_grant
 ) -> None:
     execution, name = keyed_execution(enforcing), f"keyed/{uuid.uuid4()}"
     held: dict[str, Any] = {"lock_name": name, "owner_id": str(uuid.uuid4())}
-    with without_events(enforcing):
+    with without_events(enforcing, "aws.states"):
         asked = {**held, "execution_arn": execution, "lease_seconds": LEASE_SECONDS}
         assert enforcing.invoke("Acquire", **asked)["acquired"] is True
         enforcing.stop(execution)
@@ -74,10 +51,10 @@ def test_a_dead_execution_of_a_machine_with_a_key_loses_its_lock_without_a_grant
 
 
 def test_control_the_functions_may_not_read_the_data_of_such_an_execution(
-    enforcing: Deployment,
+    enforcing: Deployment, identities: Identities
 ) -> None:
     execution = keyed_execution(enforcing)
-    functions = Identities(enforcing).client("Acquire", "stepfunctions")
+    functions = identities.client("Acquire", "stepfunctions")
     with pytest.raises(ClientError, match="KmsAccessDenied"):
         functions.describe_execution(executionArn=execution)
     known = functions.describe_execution(executionArn=execution, includedData="METADATA_ONLY")
@@ -88,7 +65,7 @@ def test_a_dead_execution_of_a_durable_function_with_a_key_loses_its_lock(
     lock: DurableLock,
 ) -> None:
     """Of an execution that is over nothing is decrypted, so no grant on the key is needed."""
-    with without_events(lock.deployment):
+    with without_events(lock.deployment, "aws.lambda"):
         terms = {"function": "KeyUnknown", "stays": True, "lease": LEASE_SECONDS}
         execution = lock.start_inside("dies", **terms)
         lock.stop(execution)

@@ -6,15 +6,13 @@ import contextlib
 import json
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
 
-import boto3
 import pytest
 
 from fairlock import LockClient, LockStoreMisconfigured
 from tests.e2e.deployment import Deployment, Json, wait_until
 from tests.e2e.roles.calls import AnyCall, calls
-from tests.e2e.roles.identities import ROLES, TRUST, Identities
+from tests.e2e.roles.identities import ROLES, Identities
 from tests.e2e.roles.test_keys import keyed_execution
 
 # The roles suffice for what the handlers do, on an embedded AWS that enforces them.
@@ -81,17 +79,9 @@ def test_what_an_ended_workflow_left_may_be_reaped_and_taken_again(enforcing: De
 
 
 def reap(enforcing: Deployment, execution_arn: str) -> Json:
-    functions = enforcing.aws.client("lambda")
-    [name] = [
-        function["FunctionName"]
-        for function in functions.list_functions()["Functions"]
-        if function["Handler"] == "lambdas.reap.handler"
-    ]
     message = {"execution_arn": execution_arn, "redrives": 0, "second_pass": False}
     record = {"messageId": "1", "body": json.dumps(message), "eventSource": "aws:sqs"}
-    response = functions.invoke(FunctionName=name, Payload=json.dumps({"Records": [record]}))
-    answer: Json = json.load(response["Payload"])
-    return answer
+    return enforcing.invoke("Reap", Records=[record])
 
 
 def test_a_role_without_its_policy_is_noticed(enforcing: Deployment) -> None:
@@ -115,29 +105,16 @@ MakeClient = Callable[[str], LockClient]
 
 
 @pytest.fixture
-def client_of(enforcing: Deployment) -> Iterator[MakeClient]:
-    """Clients with the credentials of a role."""
-    aws, outputs = enforcing.aws, enforcing.outputs["Fairlock"]
+def client_of(enforcing: Deployment, identities: Identities) -> Iterator[MakeClient]:
+    """Clients with the credentials of a role; one role at a time."""
     with contextlib.ExitStack() as stack:
 
         def made(role: str) -> LockClient:
-            arn = outputs[f"{role}RoleArn"]
-            name = arn.rpartition("/")[2]
-            aws.client("iam").update_assume_role_policy(RoleName=name, PolicyDocument=TRUST)
-            answer = aws.client("sts").assume_role(RoleArn=arn, RoleSessionName="client")
-            given = answer["Credentials"]
-            keys: Any = {
-                "aws_access_key_id": given["AccessKeyId"],
-                "aws_secret_access_key": given["SecretAccessKey"],
-                "aws_session_token": given["SessionToken"],
-                "region_name": "us-east-1",
-                "endpoint_url": aws.endpoint_url,
+            clients = {
+                "client": identities.client(role, "dynamodb"),
+                "stepfunctions": identities.client(role, "stepfunctions"),
             }
-            clients: Any = {
-                name: boto3.client(service, **keys)  # type: ignore[call-overload]  # one or the other
-                for name, service in (("client", "dynamodb"), ("stepfunctions", "stepfunctions"))
-            }
-            return stack.enter_context(LockClient(outputs["LockTableName"], max_wait=30, **clients))
+            return stack.enter_context(LockClient(enforcing.table_name, max_wait=30, **clients))
 
         yield made
 
@@ -217,11 +194,6 @@ def test_control_a_client_without_a_prefix_uses_any_name(client_of: MakeClient) 
 ADMINISTRATOR = "Administrator"
 JUDGED = [role for role in ROLES if role != ADMINISTRATOR]
 FEWEST_FORBIDDEN = 40
-
-
-@pytest.fixture(scope="session")
-def identities(enforcing: Deployment) -> Identities:
-    return Identities(enforcing)
 
 
 @pytest.fixture(scope="session")

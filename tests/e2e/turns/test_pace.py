@@ -12,10 +12,12 @@ from fairlock.protocol.pace import MICROSECONDS
 from fairlock.protocol.schema import pace_key
 from tests.e2e.deployment import Deployment
 from tests.e2e.other_service import INTERVAL_SECONDS
+from tests.e2e.together import together
 
 WORKFLOWS = 4
 _STATES = 4
 """Enter, Reserve, Reserved?, Wait."""
+ITERATIONS = 3
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +25,14 @@ def paced(deployment: Deployment) -> Deployment:
     return deployment.of("OtherService")
 
 
-@pytest.fixture
-def name() -> str:
+def new_name() -> str:
     """A pace that no other test takes turns at."""
     return f"pace-{uuid.uuid4()}"
+
+
+@pytest.fixture
+def name() -> str:
+    return new_name()
 
 
 def next_slot(paced: Deployment, name: str) -> float:
@@ -34,9 +40,11 @@ def next_slot(paced: Deployment, name: str) -> float:
     return int(found["Item"]["next_slot_us"]["N"]) / MICROSECONDS
 
 
+@together
 def test_workflows_begin_an_interval_apart_in_the_order_in_which_they_asked(
-    paced: Deployment, name: str
+    deployment: Deployment,
 ) -> None:
+    paced, name = deployment.of("OtherService"), new_name()
     started = [paced.start("PaceEach", {"pace": name, "n": n}) for n in range(WORKFLOWS)]
     ended = [paced.ended(execution) for execution in started]
     assert [(one.status, one.output) for one in ended] == [
@@ -59,7 +67,7 @@ def test_workflows_begin_an_interval_apart_in_the_order_in_which_they_asked(
 def entered(paced: Deployment, execution_arn: str, state: str) -> float:
     """When the workflow entered a state of the fragment."""
     [name] = [one for one in paced.states_entered(execution_arn) if one.endswith(f": {state}")]
-    return paced.timeline(execution_arn).entered(name)
+    return paced.entered(execution_arn, name)
 
 
 def test_once_an_hour_exactly_one_workflow_runs(paced: Deployment, name: str) -> None:
@@ -77,6 +85,13 @@ def test_a_slot_that_is_too_late_and_a_name_that_breaks_its_rule_fail_by_name(
     assert (failed.cause or "").startswith(f"pace {name}: the next slot begins in 3")
     assert (failed.cause or "").endswith(" s, and max_wait is 0 s; nothing was reserved")
     assert paced.run("PaceFails", {"pace": ""}).error == "InvalidRequest"
+
+
+def test_each_iteration_of_a_map_has_a_slot_of_its_own(paced: Deployment, name: str) -> None:
+    assert paced.run("PaceEach", {"pace": name}).status == "SUCCEEDED"
+    first = next_slot(paced, name)
+    assert paced.run("PaceInMap", {"pace": name}).status == "SUCCEEDED"
+    assert next_slot(paced, name) >= first + ITERATIONS * INTERVAL_SECONDS
 
 
 def test_clients_functions_and_workflows_share_a_pace(paced: Deployment, name: str) -> None:

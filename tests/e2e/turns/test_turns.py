@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fairlock import LockClient, LockWaitTimeout, Superseded
+from fairlock import LockClient, LockWaitTimeout
 from tests.e2e.conftest import Tell
-from tests.e2e.deployment import Deployment, Json, most_inside, wait_until
+from tests.e2e.deployment import Deployment, most_inside, wait_until
+from tests.e2e.locks import CALLING
+from tests.e2e.together import together
 from tests.e2e.turns.stack import FALLBACK_SECONDS, GIVES_UP_SECONDS
 
 
-@pytest.fixture
-def names() -> tuple[str, str]:
+def two_names() -> tuple[str, str]:
     """Two locks that no other test has. The last letters are in another order in UTF-16."""
     of_this_test = uuid.uuid4()
     return f"{of_this_test}/\uff5e", f"{of_this_test}/😀"
 
 
 @pytest.fixture
-def lock(names: tuple[str, str]) -> str:
-    return names[0]
+def lock() -> str:
+    return two_names()[0]
+
+
+def client_of(deployment: Deployment) -> LockClient:
+    dynamodb, workflows = (deployment.aws.client(name) for name in ("dynamodb", "stepfunctions"))
+    return LockClient(deployment.table_name, client=dynamodb, stepfunctions=workflows)
 
 
 @pytest.fixture
 def locks(deployment: Deployment) -> Iterator[LockClient]:
-    dynamodb, workflows = (deployment.aws.client(name) for name in ("dynamodb", "stepfunctions"))
-    with LockClient(deployment.table_name, client=dynamodb, stepfunctions=workflows) as locks:
+    with client_of(deployment) as locks:
         yield locks
 
 
@@ -51,8 +54,9 @@ def test_workflows_and_a_client_read_at_the_same_time_and_a_writer_is_alone(
 
 
 def test_workflows_and_a_client_with_crossed_lists_take_turns_and_leave_nothing(
-    deployment: Deployment, locks: LockClient, names: tuple[str, str]
+    deployment: Deployment, locks: LockClient
 ) -> None:
+    names = two_names()
     lists = [names, names[::-1]] * 2
     with locks.hold_all(names[::-1], max_wait=60):
         started = [
@@ -67,12 +71,20 @@ def test_workflows_and_a_client_with_crossed_lists_take_turns_and_leave_nothing(
     assert [deployment.held(name) for name in names] == [0, 0]
 
 
+@together
 def test_if_the_second_is_not_free_in_time_both_are_and_the_error_names_the_second(
-    deployment: Deployment, locks: LockClient, names: tuple[str, str]
+    deployment: Deployment,
 ) -> None:
-    first, second = names
-    with locks.hold(second):
-        failed = deployment.run("TurnBothFails", {"one": second, "other": first})
+    first, second = two_names()
+    with client_of(deployment) as locks, locks.hold(second):
+        with CALLING:
+            execution = deployment.start("TurnBothFails", {"one": second, "other": first})
+            wait_until(
+                lambda: (
+                    deployment.holders(first) == [execution] or not deployment.is_running(execution)
+                )
+            )
+        failed = deployment.ended(execution)
         assert (failed.status, failed.error) == ("FAILED", "LockWaitTimeout")
         told = f"{second} was not granted within max_wait of {GIVES_UP_SECONDS} s"
         assert told in (failed.cause or "")
@@ -117,7 +129,7 @@ def test_the_newest_runs_and_all_others_are_told_that_they_need_not(
     outputs = [deployment.ended(arn).output for arn in arns]
     assert outputs == ["superseded"] * WAITING + ["ran"]
     assert (deployment.waiters(lock), deployment.state(lock).newest) == ([], NEWEST)
-    entered = [deployment.timeline(arn).entered("Guard: Acquired?") - began for arn in arns[:-1]]
+    entered = [deployment.entered(arn, "Guard: Acquired?") - began for arn in arns[:-1]]
     tell(f"superseded, fallback period {FALLBACK_SECONDS} s: until they learn it", entered)
 
 
@@ -145,63 +157,3 @@ def test_by_time_the_later_execution_supersedes(
         wait_until(lambda: deployment.queue_length(lock) == 2)
     outputs = [deployment.ended(arn).output for arn in (first, second)]
     assert outputs == ["superseded", "ran"]
-
-
-# The table's stream, the function that reads it and EventBridge, as CDK deploys them.
-
-
-class Subscriber:
-    """A queue that a rule of the default bus brings the events of one lock to."""
-
-    def __init__(self, deployment: Deployment, lock_name: str) -> None:
-        self.sqs = deployment.aws.client("sqs")
-        events, rule = deployment.aws.client("events"), f"of-a-test-{uuid.uuid4()}"
-        self.url = self.sqs.create_queue(QueueName=rule)["QueueUrl"]
-        found = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=["QueueArn"])
-        arn = found["Attributes"]["QueueArn"]
-        bus_may_send = {
-            "Effect": "Allow",
-            "Principal": {"Service": "events.amazonaws.com"},
-            "Action": "sqs:SendMessage",
-            "Resource": arn,
-        }
-        policy = json.dumps({"Version": "2012-10-17", "Statement": [bus_may_send]})
-        self.sqs.set_queue_attributes(QueueUrl=self.url, Attributes={"Policy": policy})
-        pattern = {"source": ["fairlock"], "detail": {"lock_name": [lock_name]}}
-        events.put_rule(Name=rule, EventPattern=json.dumps(pattern))
-        events.put_targets(Rule=rule, Targets=[{"Id": "queue", "Arn": arn}])
-        self.came: dict[str, Json] = {}
-
-    def has(self, *kinds: str) -> bool:
-        """Whether events of these kinds came."""
-        found = self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10)
-        for message in found.get("Messages", []):
-            event = json.loads(message["Body"])
-            self.came[event["detail-type"]] = event["detail"]
-        return self.came.keys() >= {*kinds}
-
-
-def test_a_grant_a_release_and_a_superseded_waiter_become_events_of_the_default_bus(
-    deployment: Deployment, lock: str
-) -> None:
-    telling = deployment.of("OtherService")
-    subscriber = Subscriber(telling, lock)
-    client = telling.aws.client("dynamodb")
-    with (
-        LockClient(telling.table_name, client=client) as locks,
-        LockClient(telling.table_name, client=client) as waiting,
-        ThreadPoolExecutor(2) as pool,
-    ):
-        holder = locks.acquire(lock, only_newest=1, owner_name="build 1")
-        superseded = pool.submit(waiting.acquire, lock, only_newest=2, owner_name="build 2")
-        wait_until(lambda: telling.queue_length(lock) == 1)
-        last = pool.submit(locks.acquire, lock, only_newest=9)
-        wait_until(lambda: telling.queue_length(lock) == 2)
-        holder.release()
-        last.result(timeout=60).release()
-        with pytest.raises(Superseded):
-            superseded.result(timeout=60)
-    wait_until(lambda: subscriber.has("Waiter superseded", "Lock granted", "Lock released"))
-    told = subscriber.came["Waiter superseded"]
-    assert (told["owner_name"], told["version"], told["newest"]) == ("build 2", 2, 9)
-    assert holder.owner_id not in json.dumps(subscriber.came)

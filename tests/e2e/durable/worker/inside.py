@@ -34,8 +34,6 @@ def durable(event: dict[str, Any], context: DurableContext) -> int:
             context.wait(Duration.from_seconds(event["sleeps"]), name="sleep")
         if event.get("stays"):
             context.create_callback(name="stays").result()
-        if event.get("fails"):
-            int("no number")
         context.step(lambda _: note(event, "out", lock.fencing_token), name="out")
     return lock.fencing_token
 

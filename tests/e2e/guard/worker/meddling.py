@@ -31,6 +31,11 @@ def lossy(event: Json, _context: object) -> Json:
     return lost_reply(event)
 
 
+def refuse(event: Json, _context: object) -> Json:
+    """A call for a lock of any name, which fails for good."""
+    return broken(event)
+
+
 def lost_reply(event: Json) -> Json:
     """The first call for each lock is granted, but the caller does not hear of it."""
     answer = _pass_on("ACQUIRE", event)

@@ -12,10 +12,16 @@ from typing import Any
 def handler(event: Any, _context: object) -> Any:  # noqa: ANN401 - any JSON in, any JSON out
     """`{"raise": name}` fails, `{"sleep": s}` and `{"until": file}` wait; else an echo.
 
+    `{"big": n}` returns so many bytes, `{"types_of": {…}}` the values with their types.
     `{"die_when": file}` ends the process, in which nothing sees that coming.
     """
     if not isinstance(event, dict):
         return event
+    if "big" in event:
+        return "x" * event["big"]
+    if "types_of" in event:
+        values = event["types_of"]
+        return {"values": values, "types": {k: type(v).__name__ for k, v in values.items()}}
     if "raise" in event:
         raise type(event["raise"], (Exception,), {})(event.get("message", ""))
     if "die_when" in event:
