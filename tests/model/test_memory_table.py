@@ -16,8 +16,16 @@ from fairlock.protocol.table_requests import Update
 from fairlock.protocol.waiters import lock_and_oldest_waiters
 from fairlock.testing.fake_table import MemoryTable
 from tests.model.contention import transitions as contention
-from tests.model.contention.clients import NONE, Client, Faults
-from tests.model.contention.configurations import PAUL, workflows
+from tests.model.contention.configurations import (
+    OLGA,
+    PAUL,
+    Configuration,
+    anna,
+    ben,
+    carl,
+    dora,
+    workflows,
+)
 from tests.model.executions import transitions as executions
 from tests.model.executions.scenes import SCENES
 from tests.model.numbered_tables import LOCK, NumberedTables
@@ -29,6 +37,7 @@ from tests.model.replay import (
     Names,
     naming,
 )
+from tests.model.scene import Fault
 from tests.support import TABLE
 
 if TYPE_CHECKING:
@@ -39,20 +48,25 @@ Request = tuple[NumberedTables, int, Call]
 """The tables of a world, the number of one, and what is asked of it."""
 
 _CLIENTS = (
-    Client(name="anna", heartbeats=1, gives_up=True, polls=1),
-    Client(name="ben", pushed=False, polls=1),
-    Client(name="carl", limit=2),
-    Client(name="dora", limit=2, pushed=False),
+    anna(heartbeats=1, gives_up=True, polls=1),
+    ben(pushed=False, polls=1),
+    carl(limit=2),
+    dora(limit=2, pushed=False),
 )
-_ONE_GIVES_UP = (*workflows(1), Client(name="ben", gives_up=True))
-_ONE_LOWERS_THE_LIMIT = (
-    Client(name="anna", limit=2),
-    Client(name="ben", limit=2, pushed=False),
-    Client(name="carl", waits=False, pushed=False),
+_WALKED = (
+    Configuration("four", _CLIENTS, (Fault.CRASH, Fault.EPOCH)),
+    Configuration("three", workflows(3, gives_up=True)),
+    Configuration("a pause", (*workflows(2), PAUL)),
 )
-_ONE_RELEASES_THE_OTHER_BY_FORCE = (
-    Client(name="anna", waits=False, pushed=False),
-    Client(name="olga", waits=False, pushed=False, forces=True),
+_SMALL = (
+    Configuration("one gives up", (*workflows(1), ben(gives_up=True)), (Fault.LOST_REPLY,)),
+    Configuration("two", workflows(2), (Fault.LATE_JOIN,)),
+    Configuration(
+        "one lowers the limit",
+        (anna(limit=2), ben(limit=2, pushed=False), carl(waits=False, pushed=False)),
+        (Fault.EPOCH,),
+    ),
+    Configuration("one releases the other by force", (anna(waits=False, pushed=False), OLGA)),
 )
 _WALKS = 80
 
@@ -81,22 +95,12 @@ def _all_moves(world: contention.World) -> Iterator[tuple[Any, Any]]:
 
 
 def _requests_of_contention(names: Names) -> Iterator[Request]:
-    walked = (
-        contention.World(_CLIENTS, Faults(crashes=1, epochs=1), names),
-        contention.World(workflows(3, gives_up=True), Faults(), names),
-        contention.World((*workflows(2), PAUL), Faults(), names),
-    )
-    small = (
-        contention.World(_ONE_GIVES_UP, Faults(lost_replies=1), names),
-        contention.World(workflows(2), Faults(late_joins=1), names),
-        contention.World(_ONE_LOWERS_THE_LIMIT, Faults(epochs=1), names),
-        contention.World(_ONE_RELEASES_THE_OTHER_BY_FORCE, Faults(), names),
-    )
-    steps = [(world, *step) for world in walked for step in _walks(world, _WALKS)]
-    all_steps = [(world, *step) for world in small for step in _all_moves(world)]
-    for world, state, move in (*steps, *all_steps):
-        if move.call != NONE:
-            yield world.tables, state[0], world.progress.calls[move.call]
+    for scenes, steps in (_WALKED, lambda world: _walks(world, _WALKS)), (_SMALL, _all_moves):
+        for scene in scenes:
+            world = contention.World(scene, names)
+            for state, move in steps(world):
+                if move.call != contention.NONE:
+                    yield world.tables, state[0], world.progress.calls[move.call]
 
 
 def _requests_of_executions(names: Names) -> Iterator[Request]:
@@ -177,7 +181,7 @@ def test_every_kind_of_request_does_the_same_as_on_moto(
 def test_a_poll_reads_the_same_as_on_moto(dynamodb: DynamoDBClient) -> None:
     names = Names()
     with naming(names):
-        world = contention.World(workflows(4), Faults(), names)
+        world = contention.World(Configuration("four", workflows(4)), names)
         found = {move.to[0] for _, move in _walks(world, _WALKS)}
     by_size = {len(world.tables.items(number)): number for number in found}
     poll = lock_and_oldest_waiters(LOCK)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import Final
 
-from tests.model.contention.clients import Client, Faults
+from tests.model.contention.clients import Client
 from tests.model.contention.invariants import Invariant
+from tests.model.scene import Fault, Scene
 
 NAMES: Final = ("anna", "ben", "carl", "dora")
 anna, ben, carl, dora = (partial(Client, name=name) for name in NAMES)
@@ -16,19 +17,10 @@ anna, ben, carl, dora = (partial(Client, name=name) for name in NAMES)
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
-    """One search: which clients contend, what may go wrong, and which invariants are checked.
+class Configuration(Scene):
+    """Clients that contend for one lock."""
 
-    Attributes:
-        begin: the names of clients that have finished their first operation, one after the other,
-            when the search begins; it is smaller for that.
-    """
-
-    name: str
-    clients: tuple[Client, ...]
-    faults: Faults = field(default_factory=Faults)
     invariants: frozenset[StrEnum] = frozenset(Invariant)
-    begin: tuple[str, ...] = ()
 
 
 def workflows(number: int, *, limit: int = 1, gives_up: bool = False) -> tuple[Client, ...]:
@@ -51,12 +43,12 @@ _BEN_POLLS: Final = ben(pushed=False, polls=1)
 A_HEARTBEAT_IS_LATE: Final = Configuration(
     "a late copy beside a client that renews",
     (anna(pushed=False, waits=False, heartbeats=2), ben(pushed=False, waits=False, heartbeats=1)),
-    Faults(copies=1, epochs=1),
+    (Fault.COPY, Fault.EPOCH),
 )
 ONE_GIVES_UP_LATE: Final = Configuration(
     "a late copy beside a waiter that gives up",
     (_ANNA, ben(gives_up=True), _CARL),
-    Faults(copies=1),
+    (Fault.COPY,),
 )
 _ANNA_CALLS: Final = anna(pushed=False, waits=False, says_when=True)
 _BEN_CALLS: Final = ben(pushed=False, waits=False, says_when=True)
@@ -64,12 +56,12 @@ _CARL_CALLS: Final = carl(pushed=False, polls=2, gives_up=True, says_when=True)
 A_CALL_IS_LATE: Final = Configuration(
     "a late call of a direct caller",
     (_ANNA_CALLS, _BEN_CALLS, replace(_ANNA_CALLS, name="late", late_call_of="anna")),
-    Faults(late_calls=1, lost_replies=1),
+    (Fault.LATE_CALL, Fault.LOST_REPLY),
 )
 A_WAITER_CALLS_LATE: Final = Configuration(
     "a late call of a direct caller that waits",
     (_BEN, _CARL_CALLS, replace(_CARL_CALLS, name="late", late_call_of="carl")),
-    Faults(late_calls=1),
+    (Fault.LATE_CALL,),
 )
 
 READERS_AND_A_WRITER: Final = (anna(limit=2, shared=True), ben(limit=1), carl(limit=2, shared=True))
@@ -86,7 +78,7 @@ VERSIONS: Final = Configuration(
 A_NEWEST_DIES: Final = Configuration(
     "only the newest, and a workflow dies",
     (_V1, replace(_V2, polls=1), _V3),
-    Faults(crashes=1),
+    (Fault.CRASH,),
     invariants=_NEWEST_ONLY,
 )
 A_POLLING_NEWEST_DIES: Final = Configuration(
@@ -96,20 +88,20 @@ A_POLLING_NEWEST_DIES: Final = Configuration(
         replace(_V2, polls=1),
         replace(_V3, pushed=False, polls=1),
     ),
-    Faults(crashes=1, epochs=1),
+    (Fault.CRASH, Fault.EPOCH),
     invariants=_NEWEST_ONLY - {Invariant.END},
 )
 """A client that finds its grant renews it, and so ends the longer lease of a waiter that polls."""
 A_NEWEST_IS_LATE: Final = Configuration(
     "only the newest, and a late copy",
     (_V1, replace(_V2, gives_up=True), _V3),
-    Faults(copies=1),
+    (Fault.COPY,),
     invariants=_NEWEST_ONLY,
 )
 TWO_NEWEST: Final = Configuration(
     "only the newest of two permits, and a reply is lost",
     tuple(replace(client, limit=2) for client in (_V1, _V2, _V3)),
-    Faults(lost_replies=1),
+    (Fault.LOST_REPLY,),
     invariants=_NEWEST_ONLY - {Invariant.NEWEST},
 )
 """Two may hold: one that has not found its grant yet may come in before a lower one."""
@@ -127,7 +119,7 @@ RAISED_OVER_ONE_WHO_GIVES_UP: Final = Configuration(
 RESUME_AND_A_NEWEST_DIES: Final = Configuration(
     "a lock is paused and resumed beside versions, and a workflow dies",
     (_V1, replace(_V2, polls=1), PAUL),
-    Faults(crashes=1),
+    (Fault.CRASH,),
     invariants=_NEWEST_ONLY,
 )
 
@@ -143,34 +135,34 @@ CONFIGURATIONS: Final = (
         "a polling waiter among workflows",
         (_ANNA, _BEN_POLLS, carl(pushed=False, polls=1, gives_up=True)),
     ),
-    Configuration("a workflow dies", (_ANNA, _BEN_ASKS_AGAIN, _CARL), Faults(crashes=1)),
-    Configuration("two workflows die", workflows(3), Faults(crashes=2)),
-    Configuration("a workflow dies, and leases end", workflows(3), Faults(crashes=1, epochs=1)),
+    Configuration("a workflow dies", (_ANNA, _BEN_ASKS_AGAIN, _CARL), (Fault.CRASH,)),
+    Configuration("two workflows die", workflows(3), (Fault.CRASH, Fault.CRASH)),
+    Configuration("a workflow dies, and leases end", workflows(3), (Fault.CRASH, Fault.EPOCH)),
     Configuration(
-        "one of two permits is left behind", workflows(3, limit=2), Faults(crashes=1, epochs=1)
+        "one of two permits is left behind", workflows(3, limit=2), (Fault.CRASH, Fault.EPOCH)
     ),
     Configuration(
         "a dead workflow's handler goes on, and leases end",
         workflows(3),
-        Faults(orphans=1, epochs=1),
+        (Fault.ORPHAN, Fault.EPOCH),
     ),
     Configuration(
         "a reply and a push are lost",
         (_ANNA, ben(polls=1), _CARL),
-        Faults(lost_replies=1, lost_pushes=1),
+        (Fault.LOST_REPLY, Fault.LOST_PUSH),
     ),
     Configuration(
         "two permits, a reply and a push are lost",
         workflows(3, limit=2),
-        Faults(lost_replies=1, lost_pushes=1),
+        (Fault.LOST_REPLY, Fault.LOST_PUSH),
     ),
     Configuration(
         "a reply is lost while one gives up",
         (_ANNA, ben(gives_up=True), _CARL),
-        Faults(lost_replies=1),
+        (Fault.LOST_REPLY,),
     ),
     Configuration(
-        "a running workflow overruns its lease", (anna(heartbeats=1), _BEN, _CARL), Faults(epochs=1)
+        "a running workflow overruns its lease", (anna(heartbeats=1), _BEN, _CARL), (Fault.EPOCH,)
     ),
     Configuration("two clients want another limit than the third", (_ANNA, _BEN, carl(limit=2))),
     Configuration(
@@ -186,28 +178,28 @@ CONFIGURATIONS: Final = (
     Configuration(
         "readers and a writer, one dies, and leases end",
         READERS_AND_A_WRITER,
-        Faults(crashes=1, epochs=1),
+        (Fault.CRASH, Fault.EPOCH),
     ),
     Configuration(
         "mixed limits, and a workflow dies",
         (anna(limit=2), ben(limit=1), carl(limit=3, waits=False)),
-        Faults(crashes=1),
+        (Fault.CRASH,),
     ),
     Configuration(
         "mixed limits, and leases end",
         (anna(limit=2, pushed=False, waits=False), ben(limit=1), carl(limit=3, waits=False)),
-        Faults(epochs=1),
+        (Fault.EPOCH,),
     ),
-    Configuration("boto3 repeats a write that had happened", workflows(3), Faults(repeats=1)),
+    Configuration("boto3 repeats a write that had happened", workflows(3), (Fault.REPEAT,)),
     Configuration(
         "a late polling waiter asks again while it is dropped",
         (anna(pushed=False, heartbeats=1), _BEN_POLLS, _CARL),
-        Faults(epochs=1),
+        (Fault.EPOCH,),
     ),
     Configuration(
         "a join is seen in part by who leaves",
         workflows(3),
-        Faults(late_joins=1),
+        (Fault.LATE_JOIN,),
         invariants=_WHILE_JOINING,
     ),
     Configuration("a holder is released by force", (_ANNA, _BEN, _CARL, OLGA)),
@@ -218,17 +210,17 @@ CONFIGURATIONS: Final = (
     Configuration(
         "a holder is released by force, and a reply is lost",
         (_ANNA, _BEN, OLGA),
-        Faults(lost_replies=1, repeats=1),
+        (Fault.LOST_REPLY, Fault.REPEAT),
     ),
     Configuration(
         "a holder is released by force, and granted again",
         (anna(waits=False, pushed=False), ben(waits=False, pushed=False), OLGA),
-        Faults(lost_replies=1, epochs=1),
+        (Fault.LOST_REPLY, Fault.EPOCH),
     ),
     Configuration(
         "a workflow dies that is released by force",
         (_ANNA, _BEN, OLGA),
-        Faults(crashes=1, epochs=1),
+        (Fault.CRASH, Fault.EPOCH),
     ),
     Configuration(
         "holders release by what they remember",
@@ -237,12 +229,12 @@ CONFIGURATIONS: Final = (
     Configuration(
         "holders release by what they remember, a reply is lost and one dies",
         (_ANNA, ben(remembers=True), carl(remembers=True, polls=1)),
-        Faults(lost_replies=1, crashes=1),
+        (Fault.LOST_REPLY, Fault.CRASH),
     ),
     Configuration(
         "a holder that remembers overruns its lease",
         (anna(pushed=False), ben(remembers=True, heartbeats=1), carl(remembers=True, polls=1)),
-        Faults(epochs=1),
+        (Fault.EPOCH,),
     ),
     Configuration(
         "holders with other limits release by what they remember",
@@ -258,12 +250,12 @@ CONFIGURATIONS: Final = (
     ),
     Configuration("a ticket is forged", (_ANNA, _BEN, carl(pushed=False, forges=True, polls=1))),
     A_HEARTBEAT_IS_LATE,
-    Configuration("a late copy beside workflows", workflows(3), Faults(copies=1)),
+    Configuration("a late copy beside workflows", workflows(3), (Fault.COPY,)),
     ONE_GIVES_UP_LATE,
     Configuration(
         "a late copy, a workflow dies, and leases end",
         workflows(2),
-        Faults(copies=1, crashes=1, epochs=1),
+        (Fault.COPY, Fault.CRASH, Fault.EPOCH),
     ),
     A_CALL_IS_LATE,
     A_WAITER_CALLS_LATE,
@@ -274,11 +266,11 @@ CONFIGURATIONS: Final = (
             replace(_BEN_CALLS, limit=2),
             replace(_ANNA_CALLS, name="late", limit=2, late_call_of="anna"),
         ),
-        Faults(late_calls=1, copies=1),
+        (Fault.LATE_CALL, Fault.COPY),
     ),
-    Configuration("a late copy beside two permits", workflows(3, limit=2), Faults(copies=1)),
+    Configuration("a late copy beside two permits", workflows(3, limit=2), (Fault.COPY,)),
     Configuration(
-        "a late copy, and a holder is released by force", (_ANNA, _BEN, OLGA), Faults(copies=1)
+        "a late copy, and a holder is released by force", (_ANNA, _BEN, OLGA), (Fault.COPY,)
     ),
     VERSIONS,
     A_NEWEST_DIES,
@@ -288,7 +280,7 @@ CONFIGURATIONS: Final = (
     Configuration(
         "only the newest, and a reply and a push are lost",
         (_V1, replace(_V2, polls=1), replace(_V3, polls=1)),
-        Faults(lost_replies=1, lost_pushes=1),
+        (Fault.LOST_REPLY, Fault.LOST_PUSH),
         invariants=_NEWEST_ONLY,
     ),
     Configuration(
@@ -315,7 +307,7 @@ CONFIGURATIONS: Final = (
     Configuration(
         "a ceiling is set and raised beside mixed limits, and leases end",
         (anna(limit=3, pushed=False, waits=False), ben(limit=2), replace(PAUL, sets=(1, 3))),
-        Faults(epochs=1),
+        (Fault.EPOCH,),
     ),
     Configuration(
         "a lock is paused and resumed beside versions",
@@ -332,24 +324,24 @@ CONFIGURATIONS: Final = (
     Configuration(
         "a version among readers, and a workflow dies",
         (_V1, ben(limit=2, shared=True), _V3),
-        Faults(crashes=1),
+        (Fault.CRASH,),
         invariants=_NEWEST_ONLY,
     ),
     Configuration(
         "a lock is paused, a reply is lost, and a write is repeated",
         (_ANNA, _BEN, PAUL),
-        Faults(lost_replies=1, repeats=1),
+        (Fault.LOST_REPLY, Fault.REPEAT),
     ),
     Configuration(
         "a lock is paused, one dies, and leases end",
         (_ANNA, _BEN, PAUL),
-        Faults(crashes=1, epochs=1),
+        (Fault.CRASH, Fault.EPOCH),
     ),
-    Configuration("a late copy beside a pause", (_ANNA, _BEN, PAUL), Faults(copies=1)),
+    Configuration("a late copy beside a pause", (_ANNA, _BEN, PAUL), (Fault.COPY,)),
     Configuration(
         "a join is seen in part by who resumes",
         (_ANNA, _BEN, PAUL),
-        Faults(late_joins=1),
+        (Fault.LATE_JOIN,),
         invariants=_WHILE_JOINING,
     ),
 )
@@ -359,7 +351,7 @@ LARGE: Final = (
     Configuration(
         "mixed limits, a workflow dies, and leases end",
         (anna(limit=2), ben(limit=1, polls=1), carl(limit=3, pushed=False, polls=1)),
-        Faults(crashes=1, epochs=1),
+        (Fault.CRASH, Fault.EPOCH),
     ),
     Configuration(
         "limits of one, two and three, in the queue",

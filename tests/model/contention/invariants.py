@@ -9,15 +9,11 @@ from enum import StrEnum
 from fairlock.clock import is_over
 from fairlock.protocol.model import Holder, LockState
 from tests.model import search
-from tests.model.contention.clients import (
-    OVER,
-    Client,
-    Fault,
-    Status,
-)
+from tests.model.contention.clients import OVER, Client, Status
 from tests.model.contention.transitions import FIRST_CLIENT, Move, State, World
 from tests.model.numbered_tables import LockOfTable
 from tests.model.replay import TICKS, next_epoch, time_ms
+from tests.model.scene import Fault
 
 # After a fault, when no operation is under way: does one more call set the lock going again?
 #
@@ -34,7 +30,7 @@ class Recovery:
 
     def works(self, state: State) -> bool:
         """Whether each of these calls, and all of them one after another, do what they must."""
-        if self._world.budget.spent(state[2], Fault.CRASH, Fault.ORPHAN):
+        if self._world.has_met(state, Fault.CRASH, Fault.ORPHAN):
             state = (state[0], next_epoch(state[1]), *state[2:])
         sleepers = [at for at in self._clients(state) if self._status(state, at) is Status.ASLEEP]
         newcomer = len(state) - 1
@@ -241,12 +237,12 @@ class Checker(search.Checker):
     # --- states
 
     def broken_in(self, state: State) -> Invariant | None:
-        table, instant, rest = state[:3]
+        table, instant = state[:2]
         if table not in self._tables:
             self._tables[table] = self._table(self.world.tables.lock(table))
         if self._tables[table] is not None:
             return self._tables[table]
-        lost = int(self.world.budget.spent(rest, *_LOSE_ANSWERS))
+        lost = self.world.has_met(state, *_LOSE_ANSWERS)
         for number in state[FIRST_CLIENT:-1]:
             key = (table, instant, number, lost)
             if key not in self._clients:
@@ -295,7 +291,7 @@ class Checker(search.Checker):
             (Invariant.QUEUE, not any(state.holder(owner) for owner in waiting)),
         )
 
-    def _client(self, table: int, instant: int, number: int, lost: int) -> Invariant | None:
+    def _client(self, table: int, instant: int, number: int, lost: bool) -> Invariant | None:  # noqa: FBT001 - a part of the key
         lock, waiting, _ = self.world.tables.lock(table)
         local = self.world.progress.known[number].local
         client = self.world.clients[local.client]
@@ -315,15 +311,15 @@ class Checker(search.Checker):
             (Invariant.ENDLESS, status is not Status.ENDLESS),
             (Invariant.ENDED, not ended or mine is None),
             (Invariant.GONE, not ended or superseded or client.owner_id not in waiting),
-            (Invariant.ANSWER, status is not Status.NOT_HELD or forced or bool(lost) or not sure),
+            (Invariant.ANSWER, status is not Status.NOT_HELD or forced or lost or not sure),
         )
 
     def broken_at_rest(self, state: State, _moves: Sequence[Move]) -> Invariant | None:
         """The first that does not hold while no operation is under way: sleepers must be told."""
-        known, rest = self.world.progress.known, state[2]
+        known = self.world.progress.known
         if any(known[number].active for number in state[FIRST_CLIENT:-1]):
             return None
-        if self.world.budget.spent(rest, *_NEED_RECOVERY):
+        if self.world.has_met(state, *_NEED_RECOVERY):
             heals = Invariant.HEALS not in self.wanted or self._recovery.works(state)
             return self.pick((Invariant.HEALS, heals))
         seen = self.world.tables.lock(state[0])

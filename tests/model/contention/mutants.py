@@ -14,11 +14,12 @@ from fairlock.protocol.admission import (
     not_outdated,
 )
 from fairlock.protocol.model import LockState, Waiter
-from fairlock.protocol.schema import I_DO_NOT_HOLD, NOT_CONTENDED
+from fairlock.protocol.schema import I_DO_NOT_HOLD, NEXT_TOKEN, NOT_CONTENDED
 from fairlock.store import acquire, administration, hand_off, keep_alive, queue, release
+from fairlock.store.keep_alive import ExpiredHolders
 from fairlock.store.seen_queue import SeenQueue
 from tests.model.contention import weak_functions
-from tests.model.contention.clients import Client, Faults
+from tests.model.contention.clients import Client
 from tests.model.contention.configurations import (
     A_CALL_IS_LATE,
     A_HEARTBEAT_IS_LATE,
@@ -42,17 +43,18 @@ from tests.model.contention.configurations import (
     workflows,
 )
 from tests.model.contention.invariants import Invariant
-from tests.model.mutant import Mutant
 from tests.model.replay import EPOCH_MS, TICKS
-from tests.support.weakened import Patch, weak
+from tests.model.scene import Fault, Faults, Mutant
+from tests.support.weakened import Patch, edited, weak
 
-_ONE_COPY: Final = Faults(copies=1)
+_ONE_COPY: Final = (Fault.COPY,)
 _NOT_OUTDATED: Final = not_outdated(0).condition
 _THREE: Final = workflows(3)
 _ANNA, _BEN, _CARL = _THREE
 _ALWAYS: Final = "(attribute_not_exists(#newest) OR :version = :version)"
 _THE_GRANT_SEEN: Final = "#departing_token = :seen_grant"
 _OVER_AS_SEEN: Final = "#over0.#h_revision = :seen0"
+_SAME_TOKEN: Final = NEXT_TOKEN.removesuffix(" + :one")
 _LIMIT_STAYS: Final = "#limit = if_not_exists(#limit, :limit)"
 _WIDE_NARROW_WIDE: Final = (
     anna(limit=3, waits=False),
@@ -66,13 +68,15 @@ def _mutant(
     breaks: Invariant,
     *patches: Patch,
     clients: tuple[Client, ...] = _THREE,
-    faults: Faults = Faults(),  # noqa: B008 - it is immutable
+    faults: Faults = (),
 ) -> Mutant:
     return Mutant(breaks, Configuration("of a mutant", clients, faults), *patches)
 
 
 _JOINS_BLINDLY: Final[Patch] = (acquire, "join", weak_functions.join_seeing_nothing_after)
 """What the confirmation of a join shows is a second protection beside the join's condition."""
+_HANDS_OVER_TO_ANY: Final = weak(leaving, "serve_waiter", "#expires_at_ms = :seen_expires_at_ms")
+"""To any waiter that has this key, even if it asked again."""
 
 MUTANTS: Final[dict[str, Mutant]] = {
     "the queue is closed without wait_seq": _mutant(
@@ -96,8 +100,8 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "joining is two writes, the waiter first": _mutant(
         Invariant.GONE,
-        (acquire, "join", weak_functions.join_in_two_writes),
-        faults=Faults(lost_replies=1),
+        weak_functions.JOIN_IN_TWO_WRITES,
+        faults=(Fault.LOST_REPLY,),
     ),
     "joining does not ask whether I hold": _mutant(
         Invariant.QUEUE, weak(queue, "join_queue", I_DO_NOT_HOLD), clients=(_ANNA, ben(polls=2))
@@ -117,7 +121,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a ceiling is set, and the fencing token stays": _mutant(
         Invariant.CEILING,
-        (administration, "set_ceiling", weak_functions.set_ceiling_without_token),
+        weak(administration, "set_ceiling", NEXT_TOKEN, instead=_SAME_TOKEN),
         clients=(_ANNA, _BEN, PAUL),
     ),
     "a pause beside a hand-off that ignores the token": _mutant(
@@ -154,7 +158,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a late copy of a pause comes after the resume": _mutant(
         Invariant.LIFTED,
-        (administration, "set_ceiling", weak_functions.set_ceiling_of_any_number),
+        weak(administration, "set_ceiling", "attribute_not_exists(#last_ceiling)"),
         clients=(PAUL,),
         faults=_ONE_COPY,
     ),
@@ -186,7 +190,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a hand-off to a remembered waiter ignores that it asked again": _mutant(
         Invariant.UNTOLD,
-        (leaving, "serve_waiter", weak_functions.hand_over_to_any(leaving.serve_waiter)),
+        _HANDS_OVER_TO_ANY,
         clients=(_ANNA, ben(remembers=True), carl(polls=1)),
     ),
     "an eviction ignores the revision": _mutant(
@@ -194,16 +198,22 @@ MUTANTS: Final[dict[str, Mutant]] = {
         weak(leaving, "serve_waiter", _OVER_AS_SEEN, instead="attribute_exists(#over0)"),
         weak(leaving, "leave_without_successor", _OVER_AS_SEEN, instead="attribute_exists(#over0)"),
         clients=(anna(pushed=False, heartbeats=1), ben(polls=1)),
-        faults=Faults(epochs=1),
+        faults=(Fault.EPOCH,),
     ),
     "an eviction does not ask whether the workflow runs": _mutant(
         Invariant.TOLD,
-        (acquire, "check_expired_holders", weak_functions.check_no_expired_holder),
-        faults=Faults(epochs=1),
+        (
+            acquire,
+            "check_expired_holders",
+            lambda _context, _name, state, candidates, *, needed: ExpiredHolders(
+                state=state, evictable=tuple(candidates[:needed])
+            ),
+        ),
+        faults=(Fault.EPOCH,),
     ),
     "a cancel does not ask for a grant in between": _mutant(
         Invariant.ENDED,
-        (release, "_stop_waiting", weak_functions.stop_waiting_without_second_try),
+        edited(release._stop_waiting, "_release_permit(context, request, check)[0]", "None"),  # noqa: SLF001 - of the mutant
         clients=(_ANNA, ben(gives_up=True)),
     ),
     "an acquire ignores the clients that wait": _mutant(
@@ -253,7 +263,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.LIMIT,
         weak(acquire, "take_over_permit", NOBODY_CAME_IN),
         clients=(anna(limit=2, waits=False), ben(limit=1, waits=False), carl(limit=2, waits=False)),
-        faults=Faults(crashes=1, epochs=1),
+        faults=(Fault.CRASH, Fault.EPOCH),
     ),
     "a hand-off ignores the limits of the holders": _mutant(
         Invariant.LIMIT,
@@ -274,13 +284,13 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a join is not confirmed": _mutant(
         Invariant.WAKE_UP,
-        (queue, "confirm_join", weak_functions.confirm_nothing(waiters.confirm_join)),
-        faults=Faults(late_joins=1),
+        (queue, "confirm_join", weak_functions.confirm_nothing),
+        faults=(Fault.LATE_JOIN,),
     ),
     "a join is confirmed by a read": _mutant(
         Invariant.WAKE_UP,
-        (queue, "_join_again", weak_functions.join_confirmed_by_a_read),
-        faults=Faults(late_joins=1),
+        weak_functions.JOIN_CONFIRMED_BY_A_READ,
+        faults=(Fault.LATE_JOIN,),
     ),
     "a release by force does not ask whether the grant is there": _mutant(
         Invariant.LIMIT,
@@ -296,7 +306,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
             instead="attribute_exists(#departing)",
         ),
         clients=(anna(waits=False, pushed=False), ben(waits=False, pushed=False), OLGA),
-        faults=Faults(lost_replies=1, epochs=1),
+        faults=(Fault.LOST_REPLY, Fault.EPOCH),
     ),
     "a release by force does not ask whether a client waits": _mutant(
         Invariant.WAKE_UP,
@@ -338,18 +348,18 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a ticket is believed": _mutant(
         Invariant.ORDER,
-        (queue, "join_queue", weak_functions.join_at_any_ticket(waiters.join_queue)),
+        weak(queue, "join_queue", "attribute_exists(#pk)"),
         clients=(_ANNA, _BEN, carl(pushed=False, forges=True)),
     ),
     "a hand-off ignores that a waiter before the last one may have asked again": _mutant(
         Invariant.ORDER,
         (SeenQueue, "has_passed_over", False),
         clients=(anna(pushed=False, heartbeats=1), ben(pushed=False, polls=1), _CARL),
-        faults=Faults(epochs=1),
+        faults=(Fault.EPOCH,),
     ),
     "a hand-off ignores that the waiter asked again": _mutant(
         Invariant.UNTOLD,
-        (leaving, "serve_waiter", weak_functions.hand_over_to_any(leaving.serve_waiter)),
+        _HANDS_OVER_TO_ANY,
         # Of the last waiter that was seen, wait_seq tells, too. So carl waits behind ben.
         clients=(_ANNA, ben(polls=1), _CARL),
     ),

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.aws.lock_table import Written
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Refusal
-from tests.model.contention.clients import (
-    NONE,
-    OVER,
-    Budget,
-    Client,
-    Fault,
-    Faults,
-    Local,
-    Status,
-)
+from tests.model.contention.clients import OVER, Client, Local, Status
 from tests.model.contention.progress import Progress
 from tests.model.numbered_tables import EMPTY, NumberedTables
 from tests.model.replay import DESCRIBE, PUSH, Names, next_epoch
+from tests.model.scene import Fault, Scene, spend, spent
 
-State = tuple[int, ...]
-"""Numbers: the table, the instant, the faults that are left, what is on the wire, and how far each
-client is."""
+NONE: Final = -1
+State = tuple[Any, ...]
+"""Numbers of the table and the instant; the faults that are left; numbers of what is on the wire,
+and of how far each client is."""
 WIRE: Final = 3
 """Where a state has the request that is still on its way: its number and 1; 0 if there is none."""
 FIRST_CLIENT: Final = 4
@@ -41,12 +34,13 @@ class Move(NamedTuple):
     Attributes:
         by: whose it is, as a place in the state; NONE if time passes.
         call: the number of its request; NONE if it has none.
+        fault: what goes wrong, if anything does.
     """
 
     to: State
     by: int
     call: int
-    fault: int
+    fault: Fault | None = None
 
 
 class World:
@@ -55,25 +49,17 @@ class World:
     The last client is a newcomer that takes no steps by itself, see `Recovery`.
     """
 
-    def __init__(
-        self,
-        clients: tuple[Client, ...],
-        faults: Faults,
-        names: Names,
-        begin: tuple[str, ...] = (),
-    ) -> None:
-        most = max(client.limit for client in clients)
-        clients = (*clients, Client(name="newcomer", waits=False, limit=most))
-        self.clients = clients
-        self.budget = Budget(faults)
-        self._late_joins = faults.late_joins > 0
+    def __init__(self, scene: Scene, names: Names) -> None:
+        most = max(client.limit for client in scene.actors)
+        self.clients = (*scene.actors, Client(name="newcomer", waits=False, limit=most))
+        self._faults = scene.faults
         self.tables = NumberedTables(by_arrival=True)
-        self.progress = Progress(clients, self.tables, names)
-        self.start: State = (EMPTY, 0, 0, 0, *self.progress.first())
+        self.progress = Progress(self.clients, self.tables, names)
+        self.start: State = (EMPTY, 0, scene.faults, 0, *self.progress.first())
         self._pushed = {outcome: self.tables.answer_number(outcome) for outcome in Delivery}
         self._written = self.tables.answer_number(Written({}))
         self._liveness = {value: self.tables.answer_number(Execution(value)) for value in Liveness}
-        for name in begin:
+        for name in scene.begin:
             self.start = self._after_first_operation(self.start, name)
 
     def moves(self, state: State) -> list[Move]:
@@ -81,8 +67,7 @@ class World:
         return list(self._moves(state))
 
     def _moves(self, state: State) -> Iterator[Move]:
-        _, instant, rest, wire = state[:FIRST_CLIENT]
-        fails = not self.budget.exhausted(rest)
+        _, instant, fails, wire = state[:FIRST_CLIENT]
         for at in range(FIRST_CLIENT, len(state) - 1):
             for number in self.progress.starts(state[at], instant):
                 yield self.step(state, at, number)
@@ -95,6 +80,10 @@ class World:
             yield Move(later, NONE, NONE, Fault.EPOCH)
         if wire:
             yield self._landed(state)
+
+    def has_met(self, state: State, *faults: Fault) -> bool:
+        """Whether any of these faults has happened."""
+        return not spent(self._faults, state[2]).isdisjoint(faults)
 
     def tell(self, way: Iterable[tuple[State, Move]]) -> Iterator[str]:
         """The steps, each with the lock and the queue after it."""
@@ -119,9 +108,9 @@ class World:
         asked, after, answer = self._ask(state, number)
         answered = self.progress.answered(number, answer, state[1])
         after = _with(after, at, answered)
-        if not self._late_joins and self._confirms(answered):
+        if Fault.LATE_JOIN not in self._faults and self._confirms(answered):
             return self.step(after, at, answered)._replace(call=asked)
-        return Move(after, at, asked, NONE)
+        return Move(after, at, asked)
 
     def _confirms(self, number: int) -> bool:
         call = self.progress.known[number].call
@@ -173,8 +162,8 @@ class World:
 
     def _spend(self, state: State, kind: Fault) -> State | None:
         """The state after one more fault of this kind; None if there is none left."""
-        left = self.budget.spend(state[2], kind)
-        return None if left == NONE else (*state[:2], left, *state[WIRE:])
+        left = spend(state[2], kind)
+        return None if left is None else (*state[:2], left, *state[WIRE:])
 
     def _failures(self, state: State, at: int, number: int) -> Iterator[Move]:
         """The same request again, with each fault that may still happen to it."""
@@ -295,33 +284,19 @@ def _after_a_timeout(state: State) -> State:
     return (state[0], state[1] + 1, *state[2:])
 
 
-_FAULTS: Final[dict[int, str]] = {
-    Fault.CRASH: "dies",
-    Fault.ORPHAN: "dies, but its handler goes on",
-    Fault.LOST_REPLY: "happens, but the caller is not told and begins again",
-    Fault.LOST_PUSH: "is lost",
-    Fault.REPEAT: "is sent twice",
-    Fault.LATE_JOIN: "happens, but queries do not show its waiter yet",
-    Fault.COPY: "is sent again after its time-out; the first sending stays on the wire",
-    Fault.HELD_BACK: "stays on the wire; the caller begins again after its time-out",
-    Fault.LATE_CALL: "calls, and calls again after its time-out; the first call stays on the wire",
-    Fault.EPOCH: "time passes, until all leases of before are over",
-}
-
-
 def _event(world: World, before: State, move: Move) -> str:
     if move.fault == Fault.LANDS:
         return f"the late copy of {world.progress.calls[move.call].name} lands"
     if move.by == NONE:
-        return _FAULTS[move.fault]
+        return str(move.fault)
     at = move.by
     client = world.clients[at - FIRST_CLIENT]
     status = world.local(move.to, at).status
     then = "" if before[at] == move.to[at] else f" → {status.value}"
     if move.call == NONE:
-        return f"{client.name} {_FAULTS[move.fault]}"
+        return f"{client.name} {move.fault}"
     name = world.progress.calls[move.call].name
-    fault = f", {_FAULTS[move.fault]}" if move.fault != NONE else ""
+    fault = f", {move.fault}" if move.fault else ""
     moved = before[0] != move.to[0]
     others = [
         f", {world.clients[i - FIRST_CLIENT].name} is told"

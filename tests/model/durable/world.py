@@ -35,6 +35,7 @@ from tests.model.durable.scenes import (
     State,
     Stopped,
 )
+from tests.model.scene import Fault, Faults, spend, spent
 from tests.support import START_MS, FakeClock, Operations, acquire, release, store_over
 
 LOCK: Final = "customer"
@@ -53,13 +54,10 @@ class World:
 
     @property
     def start(self) -> State:
-        table = MemoryTable()
-        if self.scene.anna_holds:
-            store_over(table, FakeClock()).acquire(acquire("anna", lock_name=LOCK))
-        scene = self.scene
-        executions = (Execution(),) * scene.executions
-        budgets = (scene.kills, scene.lost, scene.timeouts, scene.stops)
-        return State(self._number(table), executions, scene.anna_holds, *budgets)
+        table, scene = MemoryTable(), self.scene
+        for name in scene.begin:
+            store_over(table, FakeClock()).acquire(acquire(name, lock_name=LOCK))
+        return State(self._number(table), scene.actors, bool(scene.begin), scene.faults)
 
     def request_names(self) -> frozenset[str]:
         return frozenset()
@@ -113,11 +111,11 @@ class World:
             # Only a push, or the end of the fallback period.
             waits_in_vain = f"{_ARN}{at}|{asleep}" not in self._wanted(state)
             must = waits_in_vain or execution.is_late
-            if must or state.timeouts:
-                budget = state.timeouts - (not must)
+            left = state.left if must else spend(state.left, Fault.TIMEOUT)
+            if left is not None:
                 log = _with(execution, asleep, Recorded("timed out"))
-                to = _put(state, at, execution._replace(log=log))._replace(timeouts=budget)
-                yield Move(to, f"{at}: the callback {asleep!r} times out", must=must)
+                to = _put(state, at, execution._replace(log=log))._replace(left=left)
+                yield Move(to, f"{at}: the callback {asleep!r} {Fault.TIMEOUT}", must=must)
         else:
             log = _with(execution, asleep, Recorded("done"))
             to = _put(state, at, execution._replace(log=log))
@@ -125,23 +123,24 @@ class World:
         if self.scene.gives_up and not execution.is_late:
             to = _put(state, at, execution._replace(is_late=True))
             yield Move(to, f"{at}: its longest wait is over", must=False)
-        if state.stops:
+        if (left := spend(state.left, Fault.STOP)) is not None:
             to = _put(state, at, execution._replace(status="stopped"))
-            yield Move(to._replace(stops=state.stops - 1), f"{at}: is stopped", must=False)
+            yield Move(to._replace(left=left), f"{at}: is {Fault.STOP}", must=False)
 
     def _operations(self, state: State, at: int) -> Iterator[Move]:
-        for loses in (False, True):
-            for dies in (False, True):
-                if (loses and not state.lost) or (dies and not state.kills):
-                    continue
-                play = _Play(self, state, at, loses=loses, dies=dies)
-                to = play.run()
-                if loses and not play.service.pushed:
-                    continue
-                to = to._replace(lost=state.lost - loses, kills=state.kills - dies)
+        for faults in ((), (Fault.KILL,), (Fault.LOST_PUSH,), (Fault.LOST_PUSH, Fault.KILL)):
+            left: Faults | None = state.left
+            for fault in faults:
+                left = None if left is None else spend(left, fault)
+            if left is None:
+                continue
+            loses, dies = Fault.LOST_PUSH in faults, Fault.KILL in faults
+            play = _Play(self, state, at, loses=loses, dies=dies)
+            to = play.run()
+            if play.service.pushed or not loses:
                 what = ", ".join(play.context.performed) or "ends"
                 name = f"{at}: {what}{' †' if dies else ''}{', push lost' if loses else ''}"
-                yield Move(to, name, must=not loses and not dies)
+                yield Move(to._replace(left=left), name, must=not faults)
 
     def _wanted(self, state: State) -> set[str]:
         """The callbacks that someone will complete: of waiters in the queue."""
@@ -330,7 +329,8 @@ class Checker(search.Checker):
         return move.to.fault if move.to.fault in self.wanted else None
 
     def broken_in(self, state: State) -> Invariant | None:
-        if Invariant.WAKE_UP not in self.wanted or state.lost < self._world.scene.lost:
+        has_lost = Fault.LOST_PUSH in spent(self._world.scene.faults, state.left)
+        if Invariant.WAKE_UP not in self.wanted or has_lost:
             return None
         owners = self._world.owner_ids(state)
         for at, execution in enumerate(state.executions):

@@ -19,6 +19,7 @@ from tests.model.executions.actors import (
 from tests.model.executions.scenes import Invariant
 from tests.model.executions.transitions import MOST_ACQUISITIONS, NOBODY, World
 from tests.model.numbered_tables import LockOfTable
+from tests.model.scene import Fault, spent
 
 
 class Checker(search.Checker):
@@ -81,9 +82,8 @@ class Checker(search.Checker):
             if isinstance(actor, Workflow) and local.status is Status.ASLEEP
         }
         held = {holder.owner_id for holder in lock.holders}
-        scene = self._world.scene
-        may_be_untold = state.kills < scene.kills or state.copies < scene.copies
-        untold = asleep if may_be_untold else set()
+        met = spent(self._world.scene.faults, state.left)
+        untold = set() if met.isdisjoint({Fault.KILL, Fault.COPY}) else asleep
         ends = (
             state.locals[at].status is Status.DONE
             for at in (*self._heartbeats(), *self._workflows())

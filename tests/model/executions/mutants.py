@@ -28,25 +28,25 @@ from tests.model.executions.scenes import (
     TOLD,
     TOLD_AGAIN,
     ZITA,
+    ExecutionScene,
     Invariant,
-    Scene,
 )
-from tests.model.mutant import Mutant
+from tests.model.scene import Fault, Mutant
 from tests.support.weakened import weak
 
 _CHOOSE: Final = reap._choose_pass  # noqa: SLF001 - a mutant goes on with it
-_FORGED: Final = Scene(name="forged", actors=(ANNA, FORGED), arrived=("anna",))
-_IN_FLIGHT: Final = Scene(name="in flight", actors=(ANNA, FIRST, SECOND), stops=1)
-_MAP: Final = Scene(
-    name="a Map", actors=(ANNA, ZITA, FIRST, SECOND), arrived=("anna", "zita"), stops=1
+_FORGED: Final = ExecutionScene("forged", (ANNA, FORGED), begin=("anna",))
+_IN_FLIGHT: Final = ExecutionScene("in flight", (ANNA, FIRST, SECOND), (Fault.STOP,))
+_MAP: Final = ExecutionScene(
+    "a Map", (ANNA, ZITA, FIRST, SECOND), (Fault.STOP_AT_REST,), begin=("anna", "zita")
 )
-_REDRIVEN: Final = replace(_IN_FLIGHT, redrives=1)
-_RENEWED: Final = Scene(name="renewed", actors=(RENEWING, Heartbeats(workflow=RENEWING, most=2)))
-_WORK_FAILS: Final = Scene(
-    name="the work fails", actors=(FAILING, Heartbeats(workflow=FAILING, most=1))
+_REDRIVEN: Final = replace(_IN_FLIGHT, faults=(Fault.STOP, Fault.REDRIVE))
+_RENEWED: Final = ExecutionScene("renewed", (RENEWING, Heartbeats(workflow=RENEWING, most=2)))
+_WORK_FAILS: Final = ExecutionScene(
+    "the work fails", (FAILING, Heartbeats(workflow=FAILING, most=1))
 )
-_RELEASE_DIES: Final = Scene(
-    name="a release dies", actors=(RENEWING, FIRST, SECOND), arrived=("anna",), stops=1, kills=1
+_RELEASE_DIES: Final = ExecutionScene(
+    "a release dies", (RENEWING, FIRST, SECOND), (Fault.STOP, Fault.KILL), begin=("anna",)
 )
 
 
@@ -132,12 +132,12 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a forged message takes a waiter of a running execution out of its queue": Mutant(
         Invariant.WAKE_UP,
-        replace(_FORGED, actors=(BEN, ANNA, FORGED_SECOND), arrived=("ben", "anna")),
+        replace(_FORGED, actors=(BEN, ANNA, FORGED_SECOND), begin=("ben", "anna")),
         (reap, "_choose_pass", _pass_of_an_execution_that_runs),
     ),
     "a second pass does not ask when the execution ended": Mutant(
         Invariant.FREE,
-        replace(_IN_FLIGHT, actors=(ANNA, BEN, LAST, FORGED_SECOND), arrived=("ben",)),
+        replace(_IN_FLIGHT, actors=(ANNA, BEN, LAST, FORGED_SECOND), begin=("ben",)),
         (reap, "_EARLIEST_MS", claims.SECOND_PASS_MS),
         # Others who give up overwrite the mark that the reaper has left of the dead owner.
         weak(acquire, "acquire_permit", _NOT_GIVEN_UP_BY_ME),
@@ -149,7 +149,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "the waiters of the dead are not deleted first": Mutant(
         Invariant.SKIPPED,
-        replace(_MAP, stopped_in_calls=False),
+        _MAP,
         (reap, "_stop_waiting", lambda _context, _claim: False),
     ),
     "a claim that was written since Step Functions was asked is fenced": Mutant(
@@ -187,6 +187,6 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.FALSE_LOSS, _RENEWED, (keep_alive, "has_ended", lambda _item: False)
     ),
     "there is no second reap pass": Mutant(
-        Invariant.FREE, Scene(name="one pass", actors=(ANNA, FIRST), stops=1)
+        Invariant.FREE, ExecutionScene("one pass", (ANNA, FIRST), (Fault.STOP,))
     ),
 }
